@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 
-from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_task
+from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_task, save
 from glassformer.core.model import zeros
 from glassformer.registry import REGISTRY, Between, entries, program, split, task
 from glassformer.tasks.base import Task
@@ -130,3 +130,22 @@ def test_vocabularies():
     with pytest.raises(GlassformerError, match="different"):
         Vocabulary("aa")
     assert np.array_equal(Vocabulary.numbers(10**6).encode("999999"), [999_999])
+
+
+def test_a_file_without_an_ending_is_not_taken_for_a_program(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save("min:vocab=3", "model.safetensors").rename("model")
+    with pytest.raises(GlassformerError, match=r"ends in \.safetensors"):
+        load("model")
+
+
+def test_a_thing_of_another_kind_in_a_file_that_was_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("import glassformer as gf\nquick = gf.Recipe(name='q')\n")
+    with pytest.raises(GlassformerError, match="expected a task, that is something else"):
+        load_task("mine.py:quick")
+
+
+def test_options_as_keywords_are_pointed_to_the_ref():
+    with pytest.raises(GlassformerError, match="addition:digits=3"):
+        load("addition", digits=3)

@@ -44,6 +44,8 @@ def load(ref: str | os.PathLike[str]) -> Model:
     if registry.FILE.match(ref):
         own: Model = registry.build("program", ref)
         return own
+    if not ref:
+        raise GlassformerError("model — expected a program or a file, got ''", code="not_found")
     name = registry.head(ref)  # after a name, an option of a program may name a file, too
     if ref.endswith(".safetensors") and (name == ref or name not in registry.entries("program")):
         from .core.checkpoint import load as load_checkpoint
@@ -62,7 +64,7 @@ def load(ref: str | os.PathLike[str]) -> Model:
         from .interop.folder import read as read_folder
 
         return read_folder(ref)
-    if "/" in name or "." in name:
+    if "/" in name or "." in name or os.path.exists(ref):
         expected = (
             "expected a program, or a file that ends in .safetensors, .taotp or .glass, or a "
             "folder of transformers, or mine.py:NAME"

@@ -36,7 +36,7 @@ def recheck_(
     if as_json:
         print_json({"ref": ref, **found.to_json(), "recheck": str(verdict)})
     else:
-        show(ref, goal, found.found)
+        show(ref, goal, found.found, path)
         for d in found.differences:
             was, now = brief(d["saved"]), brief(d["found"])
             out.print(f"  {d['what']}: {verdict} says {was}, found {now}")

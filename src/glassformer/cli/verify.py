@@ -25,6 +25,7 @@ from .common import (
     out,
     print_json,
     progress_bar,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def verify_(
             search=search, out=path, workers=processes(workers, cluster), cluster=cluster,
             progress=progress,
         )  # fmt: skip
-    print_json({"ref": ref, **verdict.to_json()}) if as_json else show(ref, chosen, verdict)
+    print_json({"ref": ref, **verdict.to_json()}) if as_json else show(ref, chosen, verdict, path)
     raise Exit(0 if verdict.holds else 1)
 
 
@@ -104,7 +105,7 @@ def resumable(path: Path | None) -> Iterator[ProgressCallback]:
 
 
 # ── printing ───────────────────────────────────────────────────────────────────────────────────
-def show(ref: str, task: "Task", v: "Verdict") -> None:
+def show(ref: str, task: "Task", v: "Verdict", path: Path | None = None) -> None:
     looked = [f"a sample (seed {v.seed})"]
     looked += ["the edge cases"] * ("edges" in v.parts) + ["a search"] * ("search" in v.parts)
     how = "every input" if v.exhaustive else listed(looked, "and")
@@ -131,6 +132,8 @@ def show(ref: str, task: "Task", v: "Verdict") -> None:
         worst_first = sorted(failing.items(), key=lambda f: -f[1]["wrong"] / f[1]["checked"])
         for name, c in worst_first[:SHOWN]:
             out.print(f"    {name}: {_wrong(c)} (margin {c['worst_margin']:.3g})")
+    if path:
+        say(f"wrote {path}")
 
 
 def _wrong(part: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..utils.errors import GlassformerError, no_such
 from .decorators import blueprint, bridge, program, task
-from .entry import REGISTRY, Entry
+from .entry import REGISTRY, SOURCES, Entry
 from .ref_syntax import FILE, head, split
 
 # Kind -> packages whose files register such things when imported.
@@ -94,7 +94,9 @@ def take_in(kind: str, name: str) -> Any:
 def _unknown(kind: str, name: str) -> GlassformerError:
     if other := next((k for k, known in REGISTRY.items() if k != kind and name in known), ""):
         return GlassformerError(f"{name} — is a {other}; expected a {kind}")
-    if FILE.match(name):
+    if (file := FILE.match(name)) and file["file"] in SOURCES:  # it was run
+        raise GlassformerError(f"{name} — expected a {kind}, that is something else in the file")
+    if file:
         why = "is in a file, and only a ref that you type runs one"
         return GlassformerError(f"{name} — {why}: pass it ({kind}={name!r}, --{kind} {name})")
     return no_such(kind, name, sorted(REGISTRY[kind]), 3)

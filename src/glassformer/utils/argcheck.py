@@ -52,6 +52,8 @@ def bound(
             raise GlassformerError(f"{what} — {name} is given twice")
         if name not in signature.parameters and len(takes) == len(signature.parameters):
             hint = did_you_mean(name, [p.name for p in takes], 1, 0.6, "it takes")
+            if "ref" in signature.parameters:
+                hint += ". Options are part of the ref: 'addition:digits=3'"
             raise GlassformerError(f"{what} — unexpected keyword {name!r}; {hint}")
     given |= kwargs
     needed = [p.name for p in takes if p.default is p.empty and p.name not in may_lack]
