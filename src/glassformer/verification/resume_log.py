@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, to_builtins
 from msgspec.structs import asdict
@@ -24,6 +24,7 @@ from ..utils.typed_json import Count, Name, Record, check_small, convert, read_j
 from .chunks import Work
 from .counts import Tally, add
 
+FORMAT: Final = "glassformer journal 1"
 # a margin, where the row is in its part, the row: its numbers are of any size that a task can have
 Row = Annotated[tuple[Count, ...], Meta(max_length=LISTED)]
 Found = tuple[float, Annotated[int, Meta(ge=-1)], Row]
@@ -137,7 +138,7 @@ class Journal:
             return
         done = [(r.start, r.stop) for r in state.done]
         found = {part: SavedTally(**t.to_json()) for part, t in state.found.items()}
-        content = SavedJournal("glassformer journal 1", self.run, done, found)
+        content = SavedJournal(FORMAT, self.run, done, found)
         o = json.loads(json.dumps(to_builtins(content)))
         sealed = o | {"sha256": _seal(o)}
         write_atomically(self.path, json.dumps(sealed).encode())
