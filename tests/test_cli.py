@@ -308,7 +308,7 @@ BAD = [
     (["run", "some.bin"], "expected a program, or a file that ends in"),
     (["verify", "addition:digits=2", "--task", "subtraction"], "no such task"),
     (["verify", "addition:digits=2", "--task", "min"], "vocabulary"),
-    (["verify", "addition:digits=2", "verify — sample", "0"], "--sample"),
+    (["verify", "addition:digits=2", "--sample", "0"], "verify — sample"),
     (["count"], "ref"),
     (["claims", "nobody-said"], "no claim of that name"),
     (["list", "things"], "expected one of programs, tasks, blueprints"),
