@@ -196,11 +196,24 @@ def test_stop_at_the_step_at_which_it_is_stable(tmp_path):
     assert (t.status, t.steps) == ("stable", 1)
 
 
+def test_several_seeds_have_a_file_each(tmp_path):
+    short = recipe(steps=2, evaluate_every=1, stable=0)
+    found = fit_many(
+        TASK, short, [3, 5], out=tmp_path / "x.safetensors", history=tmp_path / "h.jsonl"
+    )
+    files = ["x-seed3.safetensors", "x-seed5.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["h.jsonl", *files]
+    assert [digest(read(tmp_path / name)) for name in files] == [digest(t.model) for t in found]
+    assert (tmp_path / "h.jsonl").read_text().count('"kind": "done"') == 2
+
+
 def test_what_is_refused(tmp_path):
     with pytest.raises(GlassformerError, match=r"seeds — expected different numbers, got \[1, 1\]"):
         fit_many(TASK, recipe(), [1, 1])
     with pytest.raises(GlassformerError, match="an ensemble is not saved"):
-        fit_many(TASK, recipe(), [0, 1], out=tmp_path / "x.safetensors")
+        fit_many(TASK, recipe(), [0, 1], out=tmp_path / "x.safetensors", resume=True)
+    with pytest.raises(GlassformerError, match="an ensemble is not saved"):
+        Trainer(TASK, recipe(), [0, 1], out=tmp_path / "x.safetensors")
     for device in ("tpu", "cpu:x", "cuda:99", "meta"):
         with pytest.raises(
             GlassformerError, match=f"device {device} — not available on this machine; there is cpu"
