@@ -83,7 +83,7 @@ NAMED = [  # mutants that must never survive: file, text, what it becomes
         "            pass\n",
     ),
 ]
-QUICK, WIDE = 8.0, 6.0  # processor's seconds of tests, as in their first run, that a mutant sees
+SECONDS = (4.0, 2.0)  # of tests of each list that a mutant sees: of the processor, as first run
 SWAPS: dict[type, list[type]] = {
     ast.Lt: [ast.LtE, ast.GtE], ast.LtE: [ast.Lt, ast.Gt], ast.Gt: [ast.GtE, ast.LtE],
     ast.GtE: [ast.Gt, ast.Lt], ast.Eq: [ast.NotEq], ast.NotEq: [ast.Eq], ast.In: [ast.NotIn],
@@ -275,7 +275,8 @@ def run(src: Path, tests: list[str], folder: Path, limit: float, traced=()) -> t
 class Bench:
     """A copy of src, and what is known of the tests."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seconds: tuple[float, float] = SECONDS) -> None:
+        self.seconds = seconds
         self.folder, self.src, self.count = folder, folder / "src", 0
         self.memory: dict[str, dict[str, dict]] = {}
         shutil.rmtree(self.src, ignore_errors=True)
@@ -325,7 +326,7 @@ class Bench:
     def try_out(self, target: str, line: int | None, text: str) -> str:
         """The test that fails with a file changed to this text, or "" if none does."""
         path = self.src / "glassformer" / target
-        lists = zip(LISTS[TARGETS[target][1]].split(">"), (QUICK, WIDE), strict=True)
+        lists = zip(LISTS[TARGETS[target][1]].split(">"), self.seconds, strict=True)
         both = [(self.chosen(words, target, line, most), most) for words, most in lists]
         whole = path.read_text()
         self.count += 1
@@ -368,11 +369,12 @@ def main() -> None:
     p.add_argument("--only", default="")
     p.add_argument("--again", action="store_true")
     p.add_argument("--named", action="store_true")
+    p.add_argument("--seconds", type=float, nargs=2, default=SECONDS)
     a = p.parse_args()
     a.folder.mkdir(exist_ok=True)
     for name in ("numpy", "torch", "pytest", "hypothesis", "flint", "safetensors.numpy"):
         importlib.import_module(name)  # once, and not in every process
-    bench, log = Bench(a.folder.resolve()), a.folder / "log.jsonl"
+    bench, log = Bench(a.folder.resolve(), a.seconds), a.folder / "log.jsonl"
     if a.named:
         for target, old, new in NAMED:
             text = (ROOT / "src/glassformer" / target).read_text()
@@ -388,14 +390,18 @@ def main() -> None:
         if a.only not in target:
             continue
         source, lines = (ROOT / "src/glassformer" / target).read_text(), bench.lines(target)
-        for line, change, text in sample(
-            source, set(lines), TARGETS[target][0], f"{a.seed}{target}"
-        ):
+        again = {key for key, row in done.items() if key[0] == target and not row["killed"]}
+        todo = sample(source, set(lines), TARGETS[target][0], f"{a.seed}{target}")
+        if a.again:  # with other tests, the sample may be another
+            todo = [m for m in mutants(source) if (target, *m[:2]) in again]
+        survived = set()
+        for line, change, text in todo:
             key = target, line, change
-            if key in done and not (a.again and not done[key]["killed"]):
+            if key in survived or (key in done and not a.again):
                 continue
             began = time.perf_counter()
-            killed = bench.try_out(target, line if lines[line] else None, text)
+            killed = bench.try_out(target, line if lines.get(line, True) else None, text)
+            survived |= set() if killed else {key}  # of several alike in a line, all must be killed
             done[key] = {"file": target, "line": line, "change": change, "killed": killed,
                          "seconds": round(time.perf_counter() - began, 1)}  # fmt: skip
             with open(log, "a") as f:

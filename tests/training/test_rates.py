@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from glassformer.training import Event, fit, loop
+from glassformer.training.loop import Trainer
 from glassformer.training.optim import (
     Optimizer,
     decay_begins,
@@ -15,7 +17,7 @@ from glassformer.training.optim import (
     rates,
     smoothed,
 )
-from training.small import recipe
+from training.small import TASK, recipe
 
 NEVER = np.array([-1])
 
@@ -122,3 +124,46 @@ def test_muons_first_step_by_hand(shape):
     update = left @ torch.diag_embed(s) @ right * max(1.0, shape[1] / shape[0]) ** 0.5
     want = begin * (1 - 0.01 * 0.1) - 0.01 * update
     assert torch.allclose(theta["blocks.0.mlp.W_in"], want, rtol=0, atol=1e-12)
+
+
+def test_a_member_that_begins_anew_is_as_old_as_its_try(monkeypatch):
+    """Its warmup, and AdamW's correction, go by the steps since then."""
+    run, ages = Trainer(TASK, recipe(warmup=3, again=20, stable=1), [3, 5]), []
+
+    def kept(r, step, decay_at, age):
+        ages.append(age.tolist())
+        return rates(r, step, decay_at, age)
+
+    monkeypatch.setattr(loop, "rates", kept)
+    real = run.optimizer.step
+    run.optimizer.step = lambda g, rate, age: ages.append(age.tolist()) or real(g, rate, age)
+    for _ in range(4):
+        run._step()
+    run.turning_points[5].append(Event("begun anew", 4, 5))
+    run._begin_anew(1)
+    run._step()
+    run._step()
+    assert ages[::2] == ages[1::2] == [[0, 0], [1, 1], [2, 2], [3, 3], [4, 0], [5, 1]]
+
+
+def test_an_average_of_weights_by_hand():
+    """a ← decay·a + (1 − decay)·theta after every step, from the first weights on."""
+    run = Trainer(TASK, recipe(ema=0.75), [3])
+    name = "embed.W_E"
+    average = run.theta[name].clone()
+    for _ in range(5):
+        run._step()
+        average = 0.75 * average + 0.25 * run.theta[name]
+        assert torch.allclose(run.average[name], average, rtol=0, atol=1e-14)
+    assert run.kept is run.average and (average - run.theta[name]).abs().max() > 1e-4
+
+
+def test_a_look_at_the_whole_domain_is_an_event():
+    """At each evaluation of the last phase: how many rows were wrong, as the report has it."""
+    found = fit(TASK, recipe(steps=40, evaluate_every=10, stable=1, success=0.0, exact=20), 3)
+    looks = {e.step: e.data for e in found.events if e.kind == "exact"}
+    reports = {r["step"]: r for r in found.history if "wrong" in r}
+    assert looks.keys() == reports.keys() and looks
+    for step, data in looks.items():
+        assert data["wrong"] == reports[step]["wrong"]
+        assert data["checked"] == reports[step]["checked"]
