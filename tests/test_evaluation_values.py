@@ -9,7 +9,9 @@ import pytest
 
 from glassformer import load, load_task
 from glassformer.core.decoding import decode
-from glassformer.verification import evaluation, robust_eval
+from glassformer.verification import evaluation, robust_eval, verify
+from glassformer.verification.chunks import Work
+from glassformer.verification.counts import tally
 from glassformer.verification.evaluation import Leads
 from helpers import random_model
 
@@ -228,3 +230,96 @@ def test_shuffled_is_never_as_it_was():
     for n, seed in itertools.product((2, 3, 5), range(20)):
         order = robust_eval._shuffled(n, np.random.default_rng(seed))
         assert sorted(order) == list(range(n)) and order.tolist() != list(range(n))
+
+
+# ── answers of different lengths, ties, ends of ranges ─────────────────────────────────────────
+def several():
+    """A task whose answers have 1 to 3 tokens, and a model of its words that is mostly wrong."""
+    task = load_task("sort:vocab=4,length=3")
+    size = len(task.vocabulary)
+    T = task.batch(task.rows(0, task.size))[0].shape[1]
+    model = random_model(6, d_vocab=size, n_ctx=T, tied=True)
+    return task, replace(model, vocabulary=task.vocabulary)
+
+
+def test_answers_of_different_lengths_are_each_their_own(monkeypatch):
+    task, model = several()
+    rows = next(evaluation.whole_domain(task, task.size))
+    tokens, answer = task.batch(rows)
+    lengths = answer.sum(1)
+    assert len(set(lengths.tolist())) > 1
+    each = [evaluation.forced_gaps(model, t[None], a[None])[0] for t, a in
+            zip(tokens, answer, strict=True)]  # fmt: skip
+    each = [gap[gap < np.inf] for gap in each]
+    for chunk in (0, 1, 3):
+        whole = evaluation.row_gaps(model, task, rows, chunk=chunk)
+        assert whole.shape == (len(rows), lengths.max())
+        for gap, one, n in zip(whole, each, lengths, strict=True):
+            assert gap[:n] == pytest.approx(one, rel=1e-9) and (gap[n:] == np.inf).all()
+    monkeypatch.setattr(evaluation, "chunk_size", lambda *_: 3)
+    for some in (rows, rows[::-1]):  # the longest first, or last
+        found = evaluation.score(model, task, some)
+        right = [[gap[k] > 0 for gap in each if len(gap) > k] for k in range(lengths.max())]
+        assert found.positions == pytest.approx([np.mean(r) for r in right])
+        assert found.wrong == sum((gap <= 0).any() for gap in each) > 0
+
+
+def test_a_tie_is_wrong():
+    """All logits are the same: no token leads."""
+    model = load("addition:digits=1")
+    flat = replace(
+        model, config=replace(model.config, tied=False), blueprint="", theta={},
+        weights={**model.weights, "unembed.W_U": np.zeros(model.W_U.shape)},
+    )  # fmt: skip
+    rows = TASK.rows(0, 5)
+    assert (evaluation.row_gaps(flat, TASK, rows) == 0).all()
+    assert not evaluation.right(flat, TASK, rows).any()
+    assert evaluation.score(flat, TASK, rows).wrong == 5
+
+
+def test_a_domain_of_just_so_many_is_counted_through(monkeypatch):
+    monkeypatch.setattr(evaluation, "EXHAUSTIVE", 100)
+    assert evaluation.score(load("addition:digits=1"), TASK).checked == 100
+    one = evaluation.score(load("addition:digits=1"), TASK, TASK.rows(0, 1))
+    assert (one.checked, one.wrong, one.positions) == (1, 0, [1.0, 1.0])
+
+
+def test_rows_of_some_chunks():
+    """Parts of 5 and 10 rows, 4 at a time: chunks of 4, 1, 4, 4 and 2."""
+    work = Work(load("addition:digits=1"), TASK, {"edges": 5, "sample": 10}, chunk=4, keep=3)
+    assert (work.todo, work.chunks) == (15, 5)
+    for done, rows in (
+        ([range(0, 2)], {"edges": 5}), ([range(0, 1)], {"edges": 4}), ([], {}),
+        ([range(1, 3)], {"edges": 1, "sample": 4}), ([range(4, 5)], {"sample": 2}),
+        ([range(0, 1), range(2, 5)], {"edges": 4, "sample": 10}),
+    ):  # fmt: skip
+        assert work.rows_in(done) == rows
+    assert [work.place(i) for i in range(5)] == [
+        ("edges", 0, 4), ("edges", 4, 5), ("sample", 0, 4), ("sample", 4, 8), ("sample", 8, 10),
+    ]  # fmt: skip
+    with pytest.raises(IndexError):
+        work.place(5)
+
+
+def test_the_lowest_rows_of_each_answer_token():
+    """The last token first; what is not asked of a row is not among them."""
+    gap = np.array([[3.0, 9.0, 1.0], [np.inf, 2.0, 5.0], [4.0, 8.0, np.nan], [1.0, 7.0, 1.0]])
+    found = tally(np.arange(4)[:, None], gap, np.full(4, ""), np.arange(4), 4, 9, 2)
+    assert [[f[:2] for f in rows] for rows in found.lowest] == [
+        [(-np.inf, 2), (1.0, 0)], [(2.0, 1), (7.0, 3)], [(1.0, 3), (3.0, 0)],
+    ]  # fmt: skip
+    assert (found.checked, found.wrong, found.worst[:2]) == (4, 1, (-np.inf, 2))
+
+
+def test_what_a_verdict_says_of_its_seed():
+    model = load("addition:digits=1")
+    assert verify(model, TASK, seed=7).seed is None  # every row was checked
+    some = verify(model, TASK, sample=10, seed=7)
+    assert (some.seed, some.sample, some.exhaustive) == (7, 10, False)
+
+
+def test_of_very_many_rows_the_last_may_count_twice(monkeypatch):
+    monkeypatch.setattr(robust_eval, "KNOWN", 3)
+    counted = robust_eval.Counted()
+    counted.add(np.ones((5, 1), int))
+    assert counted.count == 3 and counted.first == [(1,)]
