@@ -1,7 +1,7 @@
-"""Other people's submissions: run in a sandbox (utils/sandbox), asked one sum at a time.
+"""Check a submission from an untrusted file in a sandbox (utils/sandbox), one sum at a time.
 
-What a submission prints is not trusted. Lines that come from it are checked for their form, and
-its texts cleaned: what they claim of its parameters is labelled as its own.
+Output of a submission is not trusted. Each line is validated and its texts are cleaned; its
+parameter count is labelled as claimed by the submission.
 """
 
 import hashlib

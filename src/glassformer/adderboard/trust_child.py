@@ -1,7 +1,7 @@
-"""What runs in the process of a submission: the guard starts it, and it needs Python alone.
+"""Script of a submission's process. The guard starts it; it imports the standard library only.
 
-It loads the file as the board does, and answers in JSON lines on what was its stdout; what the
-submission prints goes nowhere. trust.py believes nothing, and checks every line.
+It loads the file as the board does, and answers in JSON lines on a copy of the original stdout.
+Output printed by the submission is discarded. trust.py validates every line.
 """
 
 import importlib.util
@@ -27,9 +27,8 @@ def main(path: str, cgroup: bool) -> None:
     def fail(why: str) -> None:
         say(event="failed", why=why)
 
-    say(
-        event="ready", cgroup=cgroup
-    )  # nothing of the submission has run; the pairs are sent in reply
+    # No code of the submission has run yet. The reply contains the pairs.
+    say(event="ready", cgroup=cgroup)
     if not (line := sys.stdin.buffer.readline()):
         return
     asked = json.loads(line)

@@ -73,7 +73,7 @@ def text_of(ref: Any, what: str, expected: str = "a ref or a path") -> str:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """An attribute of any object; None if it has none, or raises whatever it may."""
+    """Return an attribute of any object; None if it is missing or raises an exception."""
     try:
         return getattr(value, name, None)
     except Exception:
@@ -104,7 +104,7 @@ def _takes(f: Any, n: int) -> bool:
         inspect.signature(f).bind(*range(n))
     except ValueError:  # of some that are not written in Python nobody knows
         return callable(f)
-    except Exception:  # a TypeError, or what an object of the caller's raises
+    except Exception:  # TypeError, or any exception of the caller's object
         return False
     return True
 
@@ -131,7 +131,7 @@ def checked(kinds: bool = True) -> Callable[[type[T]], type[T]]:
 
 
 def checked_method(method: Callable[P, R]) -> Callable[P, R]:
-    """A method whose arguments are read like this."""
+    """Decorate a method so that the types of its arguments are checked."""
     signature, hints = inspect.signature(method), dict[str, Any]()
 
     @functools.wraps(method)

@@ -1,6 +1,6 @@
-"""A Dask cluster for utils/workers.py: pieces are submitted, and their futures waited for.
+"""Dask backend of utils/workers.py: submits pieces and waits for their futures.
 
-What all pieces need is sent once, as a task of the cluster's own that any worker can do again.
+The shared data is sent once, as a Dask task that the cluster can recompute on any worker.
 """
 
 import importlib
@@ -25,7 +25,7 @@ Do = Callable[[Any, Any], Any]
 
 @contextmanager
 def connected(address: str, do: Do, shared: Any, go_on: str) -> Iterator["Cluster"]:
-    """A cluster that does `do(shared, piece)`; an error with `go_on` if it goes away."""
+    """Yield a cluster that runs `do(shared, piece)`; an error with `go_on` if it is lost."""
     dask = _dask()
     try:
         with _connect(dask, address) as client:
@@ -35,7 +35,7 @@ def connected(address: str, do: Do, shared: Any, go_on: str) -> Iterator["Cluste
 
 
 class Cluster:
-    """Without a scheduler, every question to the client is an error."""
+    """Connection to a Dask cluster. Client calls raise an error after the scheduler is gone."""
 
     def __init__(
         self, dask: Any, client: Any, do: Do, shared: Any, address: str, go_on: str
@@ -43,7 +43,7 @@ class Cluster:
         self.dask, self.client, self.do, self.shared = dask, client, do, shared
         self.problem = f"{address} — the cluster has no workers any more; {go_on}"
         self.killed, self.gone = dask.KilledWorker, dask.CancelledError
-        self.last_seen = time.monotonic()  # when there was a worker
+        self.last_seen = time.monotonic()  # last time the cluster had a worker
         self.sent = self._send()
 
     def _send(self) -> Any:
@@ -54,7 +54,7 @@ class Cluster:
         return AHEAD * max(threads, 1)
 
     def submit(self, piece: Any) -> Any:
-        if self.sent.status == "error":  # given up with the worker that had it
+        if self.sent.status == "error":  # lost with its worker
             self.sent = self._send()
         key = f"piece-{os.urandom(8).hex()}"
         return self.client.submit(self.do, self.sent, piece, key=key)

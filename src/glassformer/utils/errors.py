@@ -21,30 +21,31 @@ EXTRAS = {  # module: the library's name, and the extra of this package that ins
 
 
 def needs(module: str) -> str:
-    """What to install for a module of EXTRAS."""
+    """Return the message with the install command for a module of EXTRAS."""
     library, extra = EXTRAS[module]
     return f"needs {library}, which is not installed: pip install 'glassformer[{extra}]'"
 
 
 NEEDS_FIGURES, NEEDS_TORCH = needs("matplotlib"), needs("torch")
 DAMAGED = "damaged_file"
-# The codes of errors: `error.code` in Python, `code` in an answer of the server. They are stable;
-# messages are not.
+# Error codes: `error.code` in Python, `code` in server responses. Codes are stable, messages are
+# not.
 CODES = {
-    "bad_argument": "an argument has a wrong type or value, or does not go with the others",
-    "not_found": "there is no file, model, task or other thing of that name",
+    "bad_argument": "an argument has a wrong type or value, or conflicts with another argument",
+    "not_found": "no file, model, task or other object has that name",
     "file_error": "a file cannot be read or written",
-    DAMAGED: "a file is not of its format, or was changed",
-    "too_large": "the call needs more memory than there is",
+    DAMAGED: "a file is damaged or in another format",
+    "too_large": "the call needs more memory than is available",
     "needs_extra": "an optional library is missing; the message has the command to install it",
 }
 PACKAGE = __name__.partition(".")[0]
 
 
 class GlassformerError(Exception):
-    """Something the caller passed is wrong: what was being done, what was expected, what was got.
+    """An error in the caller's input. The message names the operation, the expected value and the
+    actual one.
 
-    `code` is one of CODES. An error that is raised while another is handled has its code.
+    `code` is one of CODES. An error raised while another is handled takes the code of that one.
     """
 
     def __init__(self, *args: Any, code: str = "") -> None:
@@ -53,7 +54,7 @@ class GlassformerError(Exception):
 
 
 def _code_of(handled: BaseException | None) -> str:
-    """The code for an exception that this package handles by raising a GlassformerError."""
+    """Return the code of an error raised while `handled` is handled in this package."""
     trace = handled and handled.__traceback__
     if not trace or not trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
         return "bad_argument"  # the caller handles something else

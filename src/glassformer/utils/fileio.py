@@ -201,7 +201,7 @@ class Log:
 
 
 def check_ending(path: str | Path, ending: str) -> None:
-    """Refuse a name that does not end as files of its kind do."""
+    """Refuse a path without this ending."""
     if Path(path).suffix != ending:
         raise GlassformerError(f"out: expected FILE{ending}, got {path}")
 
@@ -376,7 +376,7 @@ def _clear(beside: Path) -> None:
         try:
             if not _hold(handle):
                 raise OSError(errno.EBUSY, "another run is writing it")
-            if os.fstat(handle).st_nlink:  # else the name may be of another run's file by now
+            if os.fstat(handle).st_nlink:  # otherwise the name may now belong to another run's file
                 shutil.rmtree(beside) if is_folder else os.unlink(beside)
         finally:
             os.close(handle)
@@ -401,10 +401,11 @@ def _hold(handle: int) -> bool:
 
 @contextlib.contextmanager
 def alone(path: str | Path | None) -> Iterator[None]:
-    """Refuse any other run that asks for `path` meanwhile. A killed run holds nothing.
+    """Hold an exclusive lock on `path`; an error if another run holds it. The lock of a killed run
+    is released.
 
-    Where there are no locks (Windows, some network disks), no run is refused: two runs that write
-    to one place then overwrite each other's files, each of them whole.
+    Without file locks (Windows, some network disks) two runs may overwrite each other's files; each
+    file is still written atomically.
     """
     if path is None or fcntl is None:
         yield

@@ -84,7 +84,7 @@ def whole_numbers(what: str, values: Any, large: bool = False) -> Any:
 def _has(value: Any, name: str) -> bool:
     try:
         return hasattr(value, name)
-    except Exception:  # what an object of the caller's may raise
+    except Exception:  # the caller's object may raise any exception
         return False
 
 

@@ -27,8 +27,8 @@ from .limits import REF, SEED
 
 T = TypeVar("T")
 
-# In strict mode, msgspec takes no bool as a number and no fraction as an int, but an int as a
-# float. A float without limits may be NaN or infinite.
+# In strict mode msgspec accepts an int as a float, but no bool as a number and no fraction as an
+# int. A float without limits may be NaN or infinite.
 Finite = Annotated[float, Meta(ge=-(2.0**1000), le=2.0**1000)]
 Count = Annotated[int, Meta(ge=0)]
 Seed = Annotated[int, Meta(ge=0, le=SEED)]
@@ -39,18 +39,18 @@ Settings = Annotated[dict[Name, Ref | bool | int | float | None], Meta(max_lengt
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True):
-    """A JSON object with the fields that a subclass has, and no others."""
+    """Base class of JSON objects with a fixed set of fields; unknown fields are errors."""
 
 
 def read_json(path: str | Path, what: str = "not JSON", finite: bool = True) -> Any:
-    """The value in a JSON file. `what` begins the error; `finite` refuses NaN and infinities."""
+    """Read a JSON file. `what` begins the error message; `finite` refuses NaN and infinities."""
     return parse_json(read_bytes(path), path, what, finite)
 
 
 def parse_json(
     data: bytes | str, path: str | Path, what: str = "not JSON", finite: bool = True
 ) -> Any:
-    """The value in JSON text. `path` names the file in errors."""
+    """Parse JSON text. `path` is the file name in error messages."""
     options: dict[str, Any] = {"parse_float": _float, "parse_constant": _float} if finite else {}
     try:
         return json.loads(data if isinstance(data, str) else data.decode(), **options)
@@ -74,10 +74,16 @@ def convert(value: Any, kind: type[T], where: str = "") -> T: ...
 @overload
 def convert(value: Any, kind: Any, where: str = "") -> Any: ...
 def convert(value: Any, kind: Any, where: str = "") -> Any:
-    """A parsed JSON value as `kind`. Wrong types and sizes and unknown fields are errors.
+    """Convert a parsed JSON value to `kind`.
 
-    `where` begins the path in errors. Of a dataclass within another type, msgspec does not refuse
-    unknown fields: use a Record there.
+    Args:
+        value: The parsed value.
+        kind: A Record, a dataclass or an annotation. Inside another type use a Record: there,
+            msgspec ignores unknown fields of a dataclass.
+        where: Start of the path in error messages.
+
+    Raises:
+        GlassformerError: For a wrong type or size, or an unknown field.
     """
     try:
         known = {f.name for f in fields(kind)} if is_dataclass(kind) else set()
@@ -86,14 +92,14 @@ def convert(value: Any, kind: Any, where: str = "") -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as e:
         raise GlassformerError(_explain(str(e), value, where)) from None
-    except UnicodeEncodeError as e:  # half of a surrogate pair where a known name must be
+    except UnicodeEncodeError as e:  # a lone surrogate in a field name
         raise GlassformerError(f"{where or 'it'}: unknown name {shown(e.object)}") from None
     except RecursionError:
         raise GlassformerError(f"{where or 'it'}: nested too deeply") from None
 
 
 def _explain(message: str, value: Any, where: str) -> str:
-    """A message of msgspec as one of ours: the path, what was expected, the value found there."""
+    """Rewrite a message of msgspec: the path, the expected type, the actual value."""
     parts = re.fullmatch(r"(.*) - at (`key` in )?`\$([^`]*)`", message, re.DOTALL)
     reason, is_key, path = parts.groups() if parts else (message, None, "")
     reason = reason.replace("Object missing required field", "has no")
@@ -119,7 +125,7 @@ def check_small(value: Any, where: str, max_characters: int) -> None:
 
 
 def _depth(value: Any, most: int = 21) -> int:
-    """How deep lists and objects are nested, up to `most`."""
+    """Return the nesting depth of lists and objects, up to `most`."""
     if most <= 0 or not isinstance(value, (list, dict)):
         return 0
     inside = value.values() if isinstance(value, dict) else value

@@ -1,7 +1,7 @@
-"""The process of a Worker: it does one thing after another, until its pipe closes.
+"""Main loop of a Worker's process: it handles one order at a time until its input closes.
 
-Messages are lines: a letter, then JSON. The process may be killed at any time; if its parent is
-gone, the pipe ends and so does this. The system limits its memory and processor time.
+A message is a line of one letter and JSON. The process may be killed at any time. It exits when its
+parent does, as its input then closes. The system limits its memory and processor time.
 """
 
 import json
@@ -17,7 +17,7 @@ from .sandbox.child import limit_time, set_limits
 
 READY, ASK, STOP = b"+", b"?", b"!"
 EVENT, RESULT, WRONG, DEFECT = b"T", b"R", b"E", b"X"
-MAX_BYTES = 2**26  # of a message
+MAX_BYTES = 2**26  # maximum size of a message
 OUT_OF_MEMORY = re.compile(
     "MemoryError|memory allocation|allocate memory|map segment", re.IGNORECASE
 )
@@ -29,23 +29,23 @@ def write(pipe: IO[bytes], kind: bytes, data: bytes = b"null") -> None:
 
 
 def read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """The next message; None at the end, or where there is none that could be read."""
+    """Return the next message; None at the end of input or for an oversized line."""
     line = pipe.readline(MAX_BYTES + 2)
     return (line[:1], line[1:-1]) if line.endswith(b"\n") else None
 
 
 def dump(value: Any) -> bytes:
-    """JSON of ASCII, on one line: half characters and the like are written out."""
+    """Return ASCII JSON on one line; lone surrogates and other characters are escaped."""
     from .results import plain
 
     return json.dumps(plain(value), allow_nan=False, separators=(",", ":")).encode()
 
 
 class Line:
-    """Events of a piece of work while it runs, and whether it was asked to stop.
+    """Channel from a running order to the parent: progress events out, stop requests in.
 
-    Orders are numbered, and a stop names one: it may come before its order, and must not end
-    another.
+    A stop request has the number of its order: it may arrive before the order, and must not stop
+    another one.
     """
 
     def __init__(self, out: IO[bytes]) -> None:
@@ -61,7 +61,7 @@ class Line:
 def main() -> None:
     inward, outward = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)  # what is printed goes nowhere, and nothing else reads the orders
+    os.dup2(nowhere, 0)  # discard prints; no other code may read the orders
     os.dup2(nowhere, 1)
     if (first := read(inward)) is None:
         return
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def read_orders(pipe: IO[bytes], orders: "queue.Queue[dict[str, Any]]", line: Line) -> None:
-    """Read all that comes in, while the other thread works."""
+    """Receive orders and stop requests while the main thread works."""
     while message := read(pipe):
         if message[0] == STOP:
             line.last_stopped = json.loads(message[1])
@@ -103,13 +103,13 @@ def read_orders(pipe: IO[bytes], orders: "queue.Queue[dict[str, Any]]", line: Li
 
 
 def failure(error: Exception, do: str, memory: int) -> tuple[bytes, bytes]:
-    """An error as a message: WRONG is the fault of what was asked for, DEFECT is ours."""
+    """Return an error as a message: WRONG for an invalid request, DEFECT for a bug here."""
     from .errors import GlassformerError, missing_extra
 
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(do, error) or error
     text = str(error)
-    if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(text):  # PyTorch has its own error
+    if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(text):  # PyTorch raises another type
         kind, text, code = WRONG, too_much(memory), "too_large"
     elif isinstance(error, RecursionError):
         kind, text, code = WRONG, "is nested too deeply", "too_large"

@@ -1,9 +1,8 @@
 """Work in other processes, one thread each.
 
-`spread` does many pieces: in processes of this machine, or on a Dask cluster. A worker that dies
-loses nothing: what it was doing is done again. A `Worker` is one process that does one thing at a
-time within limits, and may be stopped or killed. All leave when the process that started them is
-gone, and they leave Ctrl-C to it.
+`spread` runs many pieces in local processes or on a Dask cluster; pieces of a dead worker are run
+again. A `Worker` is one process that handles one order at a time within limits, and may be stopped
+or killed. All processes exit with their parent and ignore Ctrl-C, which the parent handles.
 """
 
 import json
@@ -26,9 +25,9 @@ from . import worker_main
 from .dask_pool import GO_ON, connected
 from .errors import GlassformerError
 
-MAX_ATTEMPTS = 3  # at a piece whose worker is killed
+MAX_ATTEMPTS = 3  # attempts at a piece whose worker is killed
 SETTINGS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-# glibc gives large arrays back and asks for them again at every step; kept, a quarter is saved.
+# Keep freed memory instead of returning it at every step; this saves a quarter of the time.
 SETTINGS |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**30))
 SETTINGS |= {"MALLOC_TOP_PAD_": str(2**26)}
 
@@ -42,22 +41,21 @@ def spread(
 ) -> Iterator[tuple[Piece, Any]]:  # fmt: skip
     """Yield (piece, do(shared, piece)) in any order, each piece once.
 
-    The result of a piece that failed is its exception. If its worker was killed MAX_ATTEMPTS times,
-    that is BrokenProcessPool, or Dask's KilledWorker. Only the pieces under way are held, so there
-    may be billions.
+    The result of a failed piece is its exception: BrokenProcessPool, or Dask's KilledWorker, after
+    MAX_ATTEMPTS killed workers. Only the running pieces are in memory, so there may be billions.
 
     Args:
         pieces: Arguments of `do`.
-        do: A function of a module.
-        shared: What all pieces need; it is sent once to each worker.
-        workers: How many processes of this machine.
-        cluster: The address of a Dask cluster that does the work instead.
-        go_on: What to do if the whole cluster goes away, for the error message.
+        do: A function at the top level of a module.
+        shared: First argument of `do` for every piece; sent once to each worker.
+        workers: Number of local processes.
+        cluster: Address of a Dask cluster to use instead.
+        go_on: Advice in the error message if the whole cluster is lost.
     """
     pool_of = connected(cluster, do, shared, go_on) if cluster else Processes(do, shared, workers)
     with pool_of as pool:
         left = ((piece, 1) for piece in pieces)
-        again: list[tuple[Piece, int]] = []  # pieces whose worker was killed, and which attempt
+        again: list[tuple[Piece, int]] = []  # pieces of killed workers, with attempt number
         running: dict[Any, tuple[Piece, int]] = {}
         while True:
             for _ in range(pool.capacity() - len(running)):
@@ -69,7 +67,7 @@ def spread(
             for future in pool.wait(list(running)):
                 piece, attempt = running.pop(future)
                 error = future.exception()
-                if isinstance(error, pool.gone):  # not its own: the scheduler has left
+                if isinstance(error, pool.gone):  # not an error of the piece: the scheduler is gone
                     raise error
                 if isinstance(error, pool.killed) and attempt < MAX_ATTEMPTS:
                     again.append((piece, attempt + 1))
@@ -78,7 +76,7 @@ def spread(
 
 
 class Processes:
-    """Processes of this machine, each a pool of its own: one that is killed breaks no other."""
+    """Local processes, each in its own pool, so that a killed process breaks no other."""
 
     killed, gone = BrokenProcessPool, ()
 
@@ -91,8 +89,8 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pool in self.busy.values():  # interrupted: there is nothing to wait for
-            # as terminate_workers of Python 3.14
+        for pool in self.busy.values():  # interrupted: do not wait for the results
+            # like terminate_workers of Python 3.14
             for child in list((pool._processes or {}).values()):
                 child.terminate()
         for pool in (*self.idle, *self.busy.values()):
@@ -106,7 +104,7 @@ class Processes:
         while True:
             pool = self.idle.pop() if self.idle else None
             pool = pool or ProcessPoolExecutor(1, spawn, _begin, self.given)
-            with suppress(BrokenProcessPool), _quiet():  # it may have been killed while it was idle
+            with suppress(BrokenProcessPool), _quiet():  # an idle process may have been killed
                 future = pool.submit(_do, piece)  # starts its process
                 self.busy[future] = pool
                 return future
@@ -123,7 +121,7 @@ class Processes:
 
 
 def check_workers(where: str, cluster: str, workers: int) -> None:
-    """Refuse processes of this machine beside those of a cluster."""
+    """Refuse local workers together with a cluster."""
     if cluster and workers > 1:
         reason = "workers are processes here; a cluster has those it has: leave out one of the two"
         raise GlassformerError(f"{where} — {reason}")
@@ -131,11 +129,11 @@ def check_workers(where: str, cluster: str, workers: int) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Processes started within have the settings of a worker, and Ctrl-C does not reach them."""
+    """Start processes with the environment of a worker and with Ctrl-C blocked."""
     before = {name: os.environ.get(name) for name in SETTINGS}
     os.environ.update(SETTINGS)
     block = hasattr(signal, "pthread_sigmask")  # not on Windows
-    # what is blocked stays so
+    # child processes inherit the mask
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if block else set()
     try:
         yield
@@ -171,39 +169,39 @@ def _do(piece: Any) -> Any:
 
 
 # ── one process ────────────────────────────────────────────────────────────────────────────────
-START_SECONDS = 120  # for a process to be ready: a machine may be busy
-MAX_TAIL_BYTES = 100_000  # that are kept of what a process writes to stderr
+START_SECONDS = 120  # seconds for a process to start on a busy machine
+MAX_TAIL_BYTES = 100_000  # kept from the end of a process's stderr
 CODE = "import sys; sys.path[:] = [p for p in sys.path if p]\n" \
        "from glassformer.utils.worker_main import main; main()"  # fmt: skip
 
 
 class Ended(Exception):
-    """A process was killed, or died, before it had an answer. The message is the reason."""
+    """A process was killed or died before it answered. The message is the reason."""
 
 
 class Child:
-    """A process with three pipes: lines to it and from it, and the end of its stderr."""
+    """A process with pipes for its input and output lines, and the end of its stderr."""
 
     def __init__(self, command: list[str], max_line: int, **options: Any) -> None:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True, **options,
         )  # fmt: skip
-        self.lines: queue.Queue[bytes | None] = queue.Queue(1000)  # None: there are no more
+        self.lines: queue.Queue[bytes | None] = queue.Queue(1000)  # None: end of output
         self.last_errors, self.max_line, self.over = b"", max_line, False
         self.threads = [threading.Thread(target=t, daemon=True) for t in (self._read, self._listen)]
         for thread in self.threads:
             thread.start()
 
     def send(self, line: bytes) -> None:
-        """Write a line. If the process is gone, nothing happens: `lines` ends."""
+        """Write a line. Ignored if the process is gone, as `lines` then ends."""
         assert self.process.stdin
         with suppress(OSError, ValueError):
             self.process.stdin.write(line + b"\n")
             self.process.stdin.flush()
 
     def ending(self) -> str:
-        """How a process whose lines have ended has ended itself."""
+        """Describe how a process ended, after the end of its output."""
         try:
             status = self.process.wait(5)
         except subprocess.TimeoutExpired:
@@ -218,7 +216,7 @@ class Child:
         return f"its process ended with status {status}{': ' if last else ''}{''.join(last)}"
 
     def close(self) -> None:
-        """Close the pipes of a process that has ended; a descendant that got away may hold one."""
+        """Close the pipes of an ended process, except stdout if a descendant still holds it."""
         self.over = True
         self.threads[0].join(5)
         for pipe in (self.process.stdin, *[self.process.stdout] * (not self.threads[0].is_alive())):
@@ -239,7 +237,7 @@ class Child:
         while True:
             try:
                 return self.lines.put(line, timeout=0.1)
-            except queue.Full:  # a flood waits in the pipe, not here
+            except queue.Full:  # backpressure: excess output stays in the pipe
                 if self.over:
                     with suppress(queue.Empty):
                         self.lines.get_nowait()
@@ -255,13 +253,13 @@ class Child:
 
 
 class Worker(Child):
-    """A process that does one thing at a time. It ends with a `with` block, and with its parent.
+    """A process that handles one order at a time. It ends with its `with` block or its parent.
 
     Args:
         prepare: "module:function", called with `setup` in the process; it returns the function
             work(do, with_, line) that answers. `line` (worker_main.Line) takes events.
-        setup: What JSON has.
-        memory: Bytes of addresses.
+        setup: JSON value for `prepare`.
+        memory: Limit of the address space in bytes.
     """
 
     def __init__(self, prepare: str, setup: Any, memory: int) -> None:
@@ -281,10 +279,10 @@ class Worker(Child):
     def ask(
         self, do: str, with_: Any, seconds: float, tell: Callable[[bytes], None] | None = None
     ) -> tuple[bytes, bytes]:
-        """Return the kind and the JSON of an answer. Ended, if there is none within `seconds`."""
+        """Return the kind and the JSON of an answer. Raise Ended after `seconds` without one."""
         if not self.ready:
             kind, data = self._next(START_SECONDS, time.monotonic())
-            if kind != worker_main.READY:  # it could not be prepared, and never will be
+            if kind != worker_main.READY:  # `prepare` failed
                 self.kill()
                 return kind, data
             self.ready = True
@@ -309,7 +307,7 @@ class Worker(Child):
         return self.process.poll() is None
 
     def stop(self, order: int) -> None:
-        """Ask it to end this order by itself, whether it has begun it or not."""
+        """Request the end of an order, which may not have started yet."""
         self._write(worker_main.STOP, order)
 
     def kill(self, reason: str = "it was stopped") -> None:
@@ -319,7 +317,7 @@ class Worker(Child):
         self.close()
 
     def _next(self, seconds: float, began: float) -> tuple[bytes, bytes]:
-        """The next message. Ended, if there is none `seconds` after it began."""
+        """Return the next message. Raise Ended if there is none `seconds` after `began`."""
         try:
             line = self.lines.get(timeout=max(0.0, began + seconds - time.monotonic()))
         except queue.Empty:

@@ -1,1 +1,1 @@
-"""Run code of other people in a sandbox, and limit the processes that do work for others."""
+"""Sandbox for untrusted code, and resource limits of worker processes."""

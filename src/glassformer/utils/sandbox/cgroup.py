@@ -1,8 +1,8 @@
-"""A control group: the kernel's own limits on the memory and processes of a submission together.
+"""Control groups: kernel limits on the total memory and processes of a submission.
 
-The group is made below the guard's own, so the limits of that one hold too. Version 1 has a folder
-for each controller. Version 2 has one folder, below the nearest ancestor whose children have both
-controllers: a group that holds processes itself has no such children.
+The group is created below the guard's own group, so the limits of that one also hold. Version 1 has
+a folder for each controller. Version 2 has one folder, below the nearest ancestor whose children
+have both controllers: a group that holds processes itself has no such children.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import time
 PREFIX = "glassformer-"
 CONTROLLERS = {"memory", "pids"}
 V1_LIMIT = "memory.limit_in_bytes"
-PATIENCE = 5.0  # seconds until a group whose processes do not end is left
+PATIENCE = 5.0  # seconds to wait for the processes of a group to end
 
 
 class Group:
@@ -26,7 +26,7 @@ class Group:
         try:
             for choices in parents():
                 self.folders.append(make_folder(choices, name))
-            # Swap: version 1 limits it together with memory, version 2 by itself.
+            # Version 1 limits memory plus swap, version 2 limits swap separately.
             limited = [self._set("pids.max", processes)]
             limited += [self._set("memory.max", memory) or self._set(V1_LIMIT, memory)]
             if not all(limited):
@@ -34,7 +34,7 @@ class Group:
             self._set("memory.memsw.limit_in_bytes", memory)
             self._set("memory.swap.max", 0)
             self._set("memory.oom.group", 1)
-            # Opened here: inside the sandbox these files have no path.
+            # Opened now, because these files have no path inside the sandbox.
             self.doors = [os.open(f"{f}/cgroup.procs", os.O_WRONLY) for f in self.folders]
         except OSError:
             self.remove()
@@ -51,7 +51,7 @@ class Group:
             os.close(door)
 
     def out_of_memory(self) -> bool:
-        """Return whether the kernel has ended a process of the group for lack of memory."""
+        """Return whether the kernel killed a process of the group for lack of memory."""
         for file in ("memory.events", "memory.oom_control"):
             for path in self._paths(file):
                 with open(path) as f:
@@ -72,12 +72,12 @@ class Group:
             time.sleep(0.01 if self.folders else 0)
 
     def _kill(self) -> None:
-        self._set("pids.max", 0)  # so that no new one is started meanwhile
+        self._set("pids.max", 0)  # no new process may start meanwhile
         self._set("cgroup.kill", 1)
         for path in self._paths("cgroup.procs"):
             with open(path) as f:
                 for pid in map(int, f):
-                    if pid:  # 0: of another process namespace
+                    if pid:  # 0: a process of another namespace
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(pid, signal.SIGKILL)
 
@@ -94,7 +94,7 @@ class Group:
 
 
 def make_folder(choices: list[str], name: str) -> str:
-    """Make a group of this name in the first of the folders where that is possible."""
+    """Create a group in the first folder that allows it."""
     for parent in choices:
         with contextlib.suppress(OSError):
             os.mkdir(f"{parent}/{name}")
@@ -104,7 +104,7 @@ def make_folder(choices: list[str], name: str) -> str:
 
 
 def remove_abandoned(parent: str) -> None:
-    """Remove groups of guards that were killed. Those that hold processes stay."""
+    """Remove empty groups of killed guards."""
     for name in os.listdir(parent):
         if name.startswith(PREFIX) and not os.path.exists(f"/proc/{name.split('-')[1]}"):
             with contextlib.suppress(OSError):
@@ -112,7 +112,7 @@ def remove_abandoned(parent: str) -> None:
 
 
 def parents() -> list[list[str]]:
-    """For each group that is needed, the folders it may be made in, the best first."""
+    """Return, for each group to create, its candidate parent folders, best first."""
     with open("/proc/self/cgroup") as f:
         own = {line.split(":")[1]: line.rstrip("\n").split(":", 2)[2] for line in f}
     groups = []

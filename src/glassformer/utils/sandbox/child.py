@@ -1,20 +1,22 @@
-"""Limits that a process sets on itself before it works: memory, processor time, no core files.
+"""Resource limits that a process sets on itself: memory, processor time, no core files.
 
-Where the system lacks one (Windows has none), `set_limits` can leave it out.
+`set_limits` skips limits that the system lacks (Windows has none) unless they are required.
 """
 
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-CPU_GRACE = 5  # seconds from SIGXCPU, which the parent can tell from other ends, to SIGKILL
+CPU_GRACE = 5  # seconds between SIGXCPU, which the parent recognizes, and SIGKILL
 
 
 def set_limits(amounts: Mapping[str, int], required: bool = False) -> None:
-    """Limit this process, and those that it starts: AS (bytes of addresses), CPU (seconds), …
+    """Limit this process and its children: AS (bytes of address space), CPU (seconds), …
 
-    Names are those of the resource module, without RLIMIT_. No limit is raised.
-    `required`: fail if one cannot be set.
+    Args:
+        amounts: Limits by their names in the resource module, without RLIMIT_. A limit above the
+            current hard limit is lowered to it.
+        required: Fail if a limit cannot be set.
     """
     on_error: Any = contextlib.nullcontext()
     if not required:
@@ -43,7 +45,7 @@ def limit_time(seconds: float) -> None:
 
 @contextlib.contextmanager
 def limited_memory(size: int) -> Iterator[None]:
-    """Limit the addresses of this process within the block."""
+    """Limit the address space of this process within the block."""
     try:
         import resource
     except ImportError:

@@ -19,8 +19,9 @@ The sandbox (Linux 5.14 or later) consists of
 If any of it fails, the submission is not started, and the guard prints why. Without a sandbox
 (settings["sandbox"] is false) the guard limits each process and ends the descendants that it finds.
 
-With or without it, where the guard can make a control group (cgroup.py), that limits the memory and
-processes of the submission together. Elsewhere the guard samples them, and ends what exceeds them.
+With or without a sandbox, a control group (cgroup.py), if the guard can create one, limits the
+total memory and processes of the submission. Otherwise the guard samples both, and ends a
+submission that exceeds a limit.
 """
 
 import contextlib
@@ -319,7 +320,7 @@ def submission(settings: dict[str, Any], group: Group | None) -> None:
     os.setsid()
     if group:
         group.enter()
-        call("unshare", NEW_CGROUPS)  # /proc/self/cgroup then shows no path of the machine
+        call("unshare", NEW_CGROUPS)  # hides the host's paths in /proc/self/cgroup
     for capability in range(64):
         try:
             control(DROP_CAPABILITY, capability)
@@ -341,7 +342,7 @@ def submission(settings: dict[str, Any], group: Group | None) -> None:
 
 
 def resource_limits(limits: dict[str, int], extra: int) -> dict[str, int]:
-    """Limits of each process. `extra`: processes and threads of the same user besides them."""
+    """Return the limits of each process. `extra`: other processes and threads of that user."""
     amounts = {kind: limits[name] for name, kind in KINDS.items()}
     return amounts | {"NPROC": limits["processes"] + extra}
 
@@ -447,6 +448,6 @@ def run() -> None:
     if ended < 0:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(-ended, signal.SIG_DFL)
-        set_limits({})  # no core file
+        set_limits({})  # no core dump
         os.kill(os.getpid(), -ended)
     os._exit(ended % 256)

@@ -1,9 +1,9 @@
-"""Run other people's code: a file in a sandbox, which answers in lines.
+"""Run an untrusted Python file in a sandbox; it answers in lines.
 
-The guard (guard.py) builds the sandbox or refuses to run the file: no network, only Python's own
-files (read-only) and an empty folder, limits on all its processes together, and an end for all of
-them no later than the checker's. Without one the file can do what its user can; the guard limits
-each process, and ends the descendants that it finds.
+The guard (guard.py) builds the sandbox or refuses to run the file. Inside there is no network, only
+Python's own files (read-only) and an empty folder. Limits apply to all processes together, and all
+of them end with the checker at the latest. Without a sandbox the file has the rights of its user;
+the guard then limits each process and ends the descendants that it finds.
 """
 
 import json
@@ -26,25 +26,25 @@ GUARD = "import sys; sys.path.insert(0, sys.argv[1]); " \
         "from glassformer.utils.sandbox.guard import run; " \
         "sys.path.pop(0); run()"  # fmt: skip
 PACKAGES = Path(__file__).parents[3]
-PATIENCE = 15.0  # seconds for the guard to end all there is
+PATIENCE = 15.0  # seconds for the guard to end all processes
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a submission may use. Seconds and bytes."""
+    """Resource limits of a submission, in seconds and bytes."""
 
-    start: float = 300.0  # until it answers
+    start: float = 300.0  # until the model is built
     answer: float = 60.0  # for each answer
     whole: float = 7200.0
     cpu: int = 7200  # processor time
-    memory: int = 4 * 2**30  # of its processes together; addresses of each
+    memory: int = 4 * 2**30  # of all processes together; address space of each
     disk: int = 64 * 2**20  # in files
     files: int = 256  # open at once
     processes: int = 64  # at once, threads included
-    cgroup: bool = True  # a control group keeps the totals, where the system gives one
+    cgroup: bool = True  # limit the totals by a control group, where one can be created
 
     def describe(self, sandbox: bool, cgroup: bool) -> str:
-        """Return what is and what is not ensured while a submission runs with these limits."""
+        """Describe the protection and the limits that hold while a submission runs."""
         time = f"{self.answer:g} s for an answer and {self.whole:,g} s in all"
         each = f"{self.cpu:,} s of processor time and {self.files:,} open files"
         memory, disk = f"{self.memory / 2**30:g} GiB", f"{self.disk / 2**20:g} MiB"
@@ -71,12 +71,17 @@ class Limits:
 
 @contextmanager
 def running(path: Path, code: bytes, child: str, limits: Limits, sandbox: bool) -> Iterator[Child]:
-    """The guard and the lines of `child`, which end with the block.
+    """Run `child` under the guard within the block, and yield its process.
 
-    `child`: the script that is started with the path of the file, whose content is `code`.
+    Args:
+        path: Path of the untrusted file.
+        code: Content of the file; this copy is run.
+        child: Path of the script that loads the file.
+        limits: Resource limits.
+        sandbox: Use a sandbox.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        (Path(folder) / path.name).write_bytes(code)  # what was read is what runs
+        (Path(folder) / path.name).write_bytes(code)  # the path may have changed since it was read
         (Path(folder) / "tmp").mkdir()
         settings = {
             "limits": asdict(limits), "sandbox": sandbox, "checker": os.getpid(), "folder": folder,
