@@ -16,7 +16,7 @@ from .verify import Dtype, Keep
 @app.command("board")
 def board_(
     ref: Annotated[str | None, Argument(
-        help="a model, or FILE.py: someone's submission; none: the honest board")] = None,
+        help="a model, or FILE.py of a submission; without one, print the honest board")] = None,
     table: Annotated[bool, Option("--table",
         help="the honest board of our adders, with this one among them; no code is run")] = False,
     task: TaskName = None,

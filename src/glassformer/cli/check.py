@@ -15,7 +15,7 @@ from .common import Json, app, out, print_json, progress_bar, say, table_of
 def check_(
     level: Annotated[str, Argument(help="the level's name or title: glassformer list levels")],
     file: Annotated[Path, Argument(help="the solution: FILE.taotp or FILE.glass")],
-    seconds: Annotated[int, Option(help="that judging may take")] = 120,
+    seconds: Annotated[int, Option(help="time limit for judging, in seconds")] = 120,
     as_json: Json = False,
 ) -> None:
     """Is a puzzle solved? Judged on every question of the level, or by proof; then the score.

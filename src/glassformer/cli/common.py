@@ -88,9 +88,9 @@ err = SafeConsole(stderr=True)
 
 Ref = Annotated[str, Argument(help="a program with options (addition:digits=3), "
     "lang/sort, x.safetensors, x.taotp, x.glass or x.py:NAME")]  # fmt: skip
-Seed = Annotated[int, Option(help="of sampling, from 0")]
+Seed = Annotated[int, Option(help="seed of sampling, from 0")]
 TaskName = Annotated[str | None, Option(
-    "--task", help="what is right; by default the model's own task")]  # fmt: skip
+    "--task", help="task to check against; default: the model's own")]  # fmt: skip
 TaskRef = Annotated[str, Argument(
     help="a task with options: addition:digits=3,order=ones, or mine.py:Vote")]  # fmt: skip
 RecipeName = Annotated[str, Option(
@@ -99,7 +99,7 @@ RecipeName = Annotated[str, Option(
     "suits the task")]  # fmt: skip
 Settings = Annotated[list[str] | None, Option(
     "--set", help="FIELD=VALUE: change a field of the recipe; repeat")]  # fmt: skip
-Threads = Annotated[int, Option(help="of PyTorch; tiny models are fastest with one")]
+Threads = Annotated[int, Option(help="number of PyTorch threads; tiny models are fastest with one")]
 Cluster = Annotated[str, Option(help="the scheduler of a Dask cluster: tcp://host:port")]
 Json = Annotated[bool, Option("--json", help="one JSON object on stdout and nothing else")]
 
@@ -163,7 +163,7 @@ def _writable(value: Any) -> Any:
 
 
 def settings_of(texts: Iterable[str] | None) -> dict[str, Any]:
-    """The fields of a recipe and their values, from FIELD=VALUE texts."""
+    """Parse FIELD=VALUE texts into recipe fields and their values."""
     fields = dict[str, Any]()
     for text in texts or ():
         field, equals, value = text.partition("=")
@@ -174,7 +174,7 @@ def settings_of(texts: Iterable[str] | None) -> dict[str, Any]:
 
 
 def check_figure(path: Path | None, *read: str | Path | None) -> None:
-    """Refuse a figure that could not be written, before the work. `read`: what the work reads."""
+    """Refuse a figure path that cannot be written, before the work. `read`: the input files."""
     if path is not None:
         from ..plotting.style import check_path
 

@@ -14,8 +14,8 @@ def compare_(
     a: Ref,
     b: Ref,
     task: Annotated[str | None, Option(
-        help="what is right; by default the task that both are for")] = None,
-    sample: Annotated[int | None, Option(help="compare on so many inputs at random")] = None,
+        help="task to compare on; default: the task of both models")] = None,
+    sample: Annotated[int | None, Option(help="number of random inputs to compare on")] = None,
     seed: Seed = 0,
     figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf")] = None,
     as_json: Json = False,

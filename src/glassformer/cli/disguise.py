@@ -14,7 +14,7 @@ def disguise_(
     ref: Ref,
     path: Annotated[Path, Option("--out", help="FILE.safetensors: the copy")],
     key_path: Annotated[Path, Option("--key", help="FILE.json: how to undo it, for who scores")],
-    seed: Annotated[int, Option(help="of basis, order and noise, from 0")] = 0,
+    seed: Annotated[int, Option(help="seed of the basis, the order and the noise, from 0")] = 0,
     noise: Annotated[float, Option(
         help="on every weight, as a share of its array's RMS")] = 0.0,
     rotate: Annotated[bool, Option(help="write the stream in a random orthogonal basis")] = True,

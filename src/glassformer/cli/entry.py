@@ -109,7 +109,7 @@ def _status(words: list[str]) -> int:
 
 
 def _in_our_words(words: list[str], error: Any) -> str:
-    """A usage error of the command line library; of a number that is none, as api.py puts it."""
+    """Return the text of a usage error; for an invalid number, in the wording of api.py."""
     text: str = error.format_message()
     param: Any = getattr(error, "param", None)
     kind = re.search(r"valid (integer|float|number)", text)

@@ -42,7 +42,7 @@ def inspect_(
     text: Annotated[str, Option("--input", help="what views of a single input show")] = "",
     inputs: Annotated[int | None, Option(
         help="look at so many inputs; by default 10,000")] = None,
-    seed: Annotated[int, Option(help="of these inputs, from 0")] = 0,
+    seed: Annotated[int, Option(help="seed of these inputs, from 0")] = 0,
     only: Annotated[str | None, Option(callback=views,
         help="views with commas between: heads,ablations")] = None,
     kind: Annotated[str, Option("--figures", help="png, svg, pdf or none")] = "png",

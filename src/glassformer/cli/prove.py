@@ -28,19 +28,19 @@ def prove_(
         help="require, or leave out, the second checker, which shares no code with the first; "
         "by default it is used where it covers the model")] = None,
     accuracy: Annotated[bool, Option("--accuracy",
-        help="at least which share of all inputs is right?")] = False,
+        help="prove a lower bound on the share of right inputs")] = False,
     at_least: Annotated[float, Option("--at-least", min=0, max=1,
         help="with --accuracy: the share that must be proved for status 0")] = 0.0,
     equals: Annotated[str | None, Option("--equals",
-        help="a second model: do both say the same on every input?")] = None,
-    seed: Annotated[int, Option(help="of the search for a counterexample, from 0")] = 0,
+        help="a second model: do both give equal answers to every input?")] = None,
+    seed: Annotated[int, Option(help="seed of the search for a counterexample, from 0")] = 0,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Is it right on all of its domain? Proved, refuted with a counterexample, or unknown."""
     if at_least and not accuracy:
         raise GlassformerError("--at-least — goes with --accuracy, which is missing")
     with progress_bar("proving") as bar:
-        found = cast(Any, api.prove)(  # its result depends on the options
+        found = cast(Any, api.prove)(  # the return type depends on the options
             ref, task, method=method, check=certificate, independent=independent,
             accuracy=accuracy, equals=equals, seed=seed, out=path, progress=bar,
         )  # fmt: skip

@@ -16,7 +16,7 @@ def recheck_(
     ref: Ref,
     verdict: Annotated[Path, Argument(help="FILE.json that verify --out wrote")],
     task: Annotated[
-        str | None, Option(help="what is right: the task that the verdict names")
+        str | None, Option(help="task to check on; default: the task in the verdict")
     ] = None,
     workers: Workers = None,
     path: VerdictFile = None,

@@ -17,7 +17,7 @@ def report_(
     inputs: Annotated[list[str] | None, Option("--input",
         help="an input to begin with; may be given again")] = None,
     task: Annotated[str | None, Option(
-        help="what is right; by default each model's own task")] = None,
+        help="task to check against; default: each model's own")] = None,
     full: Annotated[bool, Option("--full",
         help="verify every input of a large domain, not a sample")] = False,
     history: Annotated[list[Path] | None,

@@ -51,14 +51,15 @@ def train_(
     file: Annotated[Path, Option("--out", help="FILE.safetensors: where the model goes")],
     recipe: RecipeName = "",
     seed: Annotated[int, Option(
-        help="from 0, of weights and batches; the same seed gives the same model")] = 0,
+        help="seed of weights and batches, from 0; equal seeds give equal models")] = 0,
     settings: Settings = None,
     blueprint: Annotated[str | None, Option(
         help="low-rank:rank=4, … (glassformer list blueprints)")] = None,
     start: Annotated[str | None, Option(help="begin with this model's weights")] = None,
-    teacher: Annotated[str | None, Option(help="this model's answers are the truth")] = None,
+    teacher: Annotated[str | None, Option(
+        help="train on this model's answers instead of the task's")] = None,
     seeds: Annotated[int, Option(
-        help="train so many seeds at once; each gets its own file")] = 1,
+        help="number of seeds to train at once; each gets its own file")] = 1,
     device: Annotated[str, Option(help="cpu, cuda or mps")] = "cpu",
     resume: Annotated[bool, Option("--resume",
         help="go on with the run that was writing to --out")] = False,
@@ -68,7 +69,7 @@ def train_(
     snapshots: Annotated[Path | None,
         Option(help="FOLDER: the model at the start and every evaluation")] = None,
     exact: Annotated[bool | None, Option("--exact/--no-exact",
-        help="in the end, train on what is wrong in the whole domain; default: as the recipe says")
+        help="at the end, train on the wrong rows of the whole domain; default: as in the recipe")
     ] = None,
     watch: Annotated[bool, Option("--watch",
         help="the curve while it trains; in a pipe, a line for each evaluation")] = False,
@@ -157,13 +158,13 @@ def _asked() -> Iterator[Asked]:
 def _consumer(
     trainer: "Trainer", names: list[str], floor: float | None, watch: bool, asked: "Asked"
 ) -> Consumer:
-    """What shows a run: a live view on a terminal, or lines."""
+    """Return the display of a run: a live view on a terminal, or lines."""
     if not sys.stderr.isatty():
         return Lines(err, names, len(trainer.seeds) > 1, watch)
     steps, ending = trainer.recipe.steps, lambda: asked.by
     view = LiveView(err, steps, names, floor, trainer.past(), watch, ending)
-    if not err.is_dumb_terminal:  # which is shown nothing before the end
-        asked.tell = view.live.refresh  # else it would paint over what is written
+    if not err.is_dumb_terminal:  # a dumb terminal shows nothing before the end
+        asked.tell = view.live.refresh  # otherwise the view would paint over the output
     return view
 
 
@@ -178,7 +179,7 @@ def _consume(events: Iterator[Event], consumer: Consumer) -> "list[Training]":
     except GlassformerError as e:
         if not trainings or trainings[-1].status != "diverged":
             raise
-        # what was good until then is reported as a run that failed
+        # the last good state is reported as a failed run
         err.print(str(e), soft_wrap=True)
     finally:
         consumer.close()

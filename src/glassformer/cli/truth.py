@@ -19,8 +19,8 @@ def truth_(
     ref: Ref,
     path: Annotated[Path | None, Option("--out", help="FILE.json: write all of it")] = None,
     task: Annotated[str | None,
-        Option(help="whose examples to measure on; by default the model's own task")] = None,
-    seed: Annotated[int, Option(help="of the examples, from 0")] = 0,
+        Option(help="task whose examples to measure on; by default the model's own")] = None,
+    seed: Annotated[int, Option(help="seed of the examples, from 0")] = 0,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Ground truth of a program as data: which head, slot and neuron computes what, and from

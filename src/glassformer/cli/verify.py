@@ -42,7 +42,7 @@ Dtype = Annotated[str, Option(help="float64, float32 or bfloat16; default: the m
 Keep = Annotated[int, Option(help="maximum number of counterexamples")]
 Workers = Annotated[int | None, Option(help="processes; default: as many as cores")]
 VerdictFile = Annotated[Path | None, Option(
-    "--out", help="FILE.json: save the verdict; if interrupted, go on later")]  # fmt: skip
+    "--out", help="FILE.json: save the verdict; run again to continue if stopped")]  # fmt: skip
 
 
 @app.command("verify")
@@ -50,13 +50,13 @@ def verify_(
     ref: Ref,
     task: TaskName = None,
     sample: Annotated[int | None, Option(
-        help="number of random inputs to check, and the edge cases")] = None,
+        help="number of random inputs to check besides the edge cases")] = None,
     seed: Seed = 0,
     every: Annotated[bool, Option("--all", help="every input, however many there are")] = False,
     dtype: Dtype = "",
     keep: Keep = 10,
     search: Annotated[int, Option(
-        help="rounds of search near a sample's worst")] = 8,
+        help="rounds of search near the worst rows of a sample")] = 8,
     workers: Workers = None,
     cluster: Cluster = "",
     path: VerdictFile = None,
@@ -77,7 +77,7 @@ def verify_(
 
 
 def processes(workers: int | None, cluster: str = "") -> int:
-    """The number of processes: as many as cores, but for a cluster, which has its own."""
+    """Return the number of local processes: one per core by default, 1 with a cluster."""
     return (1 if cluster else limits.cores()) if workers is None else workers
 
 
