@@ -438,8 +438,8 @@ def verify(
 
 @contextmanager
 def _resumable(out: Path | None, journal: str | PathLike[str] | None) -> Iterator[Path | None]:
-    """Yield the journal of a verification; one that belongs to `out` is removed at the end. No
-    other run may write to `out` meanwhile.
+    """Lock `out` and yield the path of the journal, which is removed at the end unless it was
+    passed as `journal`.
     """
     own = None if out is None or journal is not None else out.with_name(out.name + ".journal")
     with alone(out):
@@ -519,13 +519,14 @@ def prove(
         task: What is right; by default the model's own task.
         method: enumeration runs every row; certificate bounds all cases (docs/proof.md).
         check: A certificate, or the file of one, to check instead: returns a Certified.
-        independent: Check by a second checker that shares no code with the first. None: where there
-            is one. True raises an error where there is none.
+        independent: Check by a second checker that shares no code with the first. None uses it
+            where it covers the model; True raises an error where it does not.
         accuracy: Bound how many inputs are right instead: returns an Accuracy.
-        equals: A second model: do both write the same on every input? Returns an Equality.
+        equals: A second model: decide whether both give equal answers to every input. Returns an
+            Equality.
         seed: Seed of the search for a counterexample.
-        out: FILE.json for the certificate. Refused where proofs have none.
-        progress: Called with each stage, and how far a proof is.
+        out: FILE.json for the certificate; an error for proofs without one.
+        progress: Called with each stage and the progress of the proof.
 
     Example:
         >>> import glassformer as gf
@@ -655,7 +656,7 @@ def inspect(
     prompt: Tokens | None = None, only: str | Sequence[str] = (),
     progress: ProgressCallback | None = None, *, sample: int | None = None, seed: int = 0,
 ) -> Inspection:  # fmt: skip
-    """Return all views of a model's inside that make sense for it.
+    """Return all views of a model's weights and activations that apply to it.
 
     Args:
         model: The model.
@@ -691,7 +692,7 @@ def compare(
     sample: int | None = None, names: Sequence[str] = (), seed: int = 0,
     progress: ProgressCallback | None = None,
 ) -> Comparison:  # fmt: skip
-    """Compare two models on one task: answers, attention, what each part is for.
+    """Compare two models on one task: answers, attention, and the role of each part.
 
     Args:
         a: One model.
@@ -699,7 +700,7 @@ def compare(
         task: What is right; by default the task of both.
         rows: Rows of the task to use.
         sample: Use this number of random rows.
-        names: What to call the two.
+        names: Names of the two models.
         seed: Seed of the rows.
         progress: Called as rows are run.
     """
@@ -811,13 +812,13 @@ def truth(
     model: ModelLike, task: TaskLike | None = None, *, seed: int = 0,
     out: str | PathLike[str] | None = None,
 ) -> Truth:  # fmt: skip
-    """Return the ground truth of a program: which component computes what, from what.
+    """Return the ground truth of a program: its components, their roles and the edges between them.
 
     Args:
         model: The model.
         task: The task whose inputs to measure on; by default the model's own.
         seed: Seed of the inputs.
-        out: FILE.json to write all of it.
+        out: FILE.json to write the ground truth.
     """
     from .ground_truth.edges import truth as truth_
 
@@ -993,10 +994,32 @@ def train(
     history: str | PathLike[str] | None = None, snapshots: str | PathLike[str] | None = None,
     stop: Callable[[], bool] | None = None, **fields: Unpack[RecipeFields],
 ) -> TrainingRun:  # fmt: skip
-    """Train one model a seed, step by step, as a generator of events. Arguments as of `fit`.
+    """Train one model per seed and return an iterator of events. Needs PyTorch.
 
-    No step is taken before the first event is asked for. A member's last event is "done", with its
-    Training. Of several seeds each has a file of its own, NAME-seed3.safetensors.
+    Training starts at the first `next()`. The last event of each seed is "done", with its Training.
+
+    Args:
+        task: The task to learn.
+        recipe: A Recipe, its name, or a file; by default the one that suits the task.
+        seeds: Seeds of the weights and the data, one for each model.
+        blueprint: A parametrization, or the ref of one.
+        start: A model whose weights and shape the run begins with.
+        teacher: A model whose outputs are learned instead of the task's.
+        device: PyTorch device.
+        threads: Number of threads.
+        out: FILE.safetensors to write; with several seeds one file each, FILE-seed3.safetensors.
+        resume: Continue the run that was writing to `out`.
+        compile: Compile the step with torch.compile.
+        history: FILE.jsonl or FILE.csv for evaluations and turning points.
+        snapshots: A folder for the model at every evaluation.
+        stop: Called after every step; True ends the run after saving.
+        **fields: Any field of the recipe, such as `steps=500` or `lr=0.01`.
+
+    Example:
+        >>> import glassformer as gf
+        >>> run = gf.train("addition:digits=1", "fast", steps=2, evaluate_every=1)
+        >>> [event.kind for event in run][-1]
+        'done'
     """
     goal, options = _training_options(
         task, recipe, fields, seeds=seeds, blueprint=blueprint, start=start, teacher=teacher,
@@ -1041,7 +1064,7 @@ def _training_options(
     resume: bool = False, history: Any = None, snapshots: Any = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[Task, dict[str, Any]]:  # fmt: skip
-    """The task, and the recipe and options of a run, all checked before PyTorch is imported."""
+    """Return the task, recipe and options of a run, checked before PyTorch is imported."""
     goal = as_task(task)
     options: dict[str, Any] = {"blueprint": as_blueprint(blueprint), "resume": resume}
     for name, model in (("start", start), ("teacher", teacher)):

@@ -1,4 +1,4 @@
-"""Training in one call: one model, many at once, or the events of a run. loop.py does the work."""
+"""Entry points of training: one model, several seeds at once, or the events of a run."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
@@ -56,7 +56,7 @@ class TrainingRun(Iterator[Event]):
         return next(self._events)
 
     def close(self) -> None:
-        """End the run here; nothing is saved but what the last evaluation saved."""
+        """End the run. Progress since the last evaluation is not saved."""
         self._events.close()
 
 
@@ -64,13 +64,20 @@ def train(
     task: Task, recipe: Recipe, seeds: Seeds = (0,), *, out: str | Path | None = None,
     history: str | Path | None = None, resume: bool = False, **options: Any,
 ) -> TrainingRun:  # fmt: skip
-    """Yields events; a member's last is "done", with the Training. Options as of `Trainer`.
+    """Return the events of a run; the last of each seed is "done", with its Training.
 
-    Of several seeds each has a file of its own, which is written at its end. `history`: a file of
-    evaluations and turning points.
+    Args:
+        task: The task to learn.
+        recipe: The recipe.
+        seeds: Seeds of the weights and the data, one for each model.
+        out: FILE.safetensors; with several seeds one file each, written when a seed is done.
+        history: File of evaluations and turning points.
+        resume: Continue the unfinished run of `out`.
+        **options: Options of `Trainer`.
 
     Raises:
-        GlassformerError: at once for what cannot be trained, or if another run writes to `out`.
+        GlassformerError: Before the first step, if the options conflict or another run writes to
+            `out`.
     """
     one = out if len(seeds) == 1 else None
     with alone(out), alone(history):
@@ -83,9 +90,9 @@ def _events(
     trainer: Trainer, out: str | Path | None, files: dict[int, Path], history: str | Path | None,
     resume: bool,
 ) -> Generator[Event, None, None]:  # fmt: skip
-    """The events of a run; until the last, no other run may write to its files."""
+    """Yield the events of a run, with its files locked until the last one."""
     with alone(out), alone(history), ExitStack() as ends:
-        for path in files.values():  # again: another run may have begun since the call
+        for path in files.values():  # checked again: another run may have begun since the call
             check_out(path, resume)
         if history:
             log = HistoryFile(history, answer_names(trainer.task), trainer.past())

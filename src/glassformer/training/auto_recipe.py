@@ -1,6 +1,6 @@
-"""The recipe `suited`, chosen from a task's size, tokens, length and kind; the default of a task.
+"""The default recipe `suited`, chosen from a task's size, tokens, length and kind.
 
-Its runs go on until the whole domain is right or, where it cannot be counted, a sample of it.
+Its runs continue until the whole domain is right or, if it cannot be enumerated, a sample.
 docs/trained.md has the results.
 """
 

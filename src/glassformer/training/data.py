@@ -1,4 +1,4 @@
-"""Test and training rows. Only data=draw and data=all may train on test rows: see `overlap`."""
+"""Test and training rows. They are disjoint except under data=draw and data=all: `overlap`."""
 
 from collections.abc import Sequence
 

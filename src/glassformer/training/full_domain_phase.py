@@ -116,7 +116,7 @@ class Exact:
 
     @property
     def _seen(self) -> str:
-        """Which rows a look has seen that finds nothing wrong."""
+        """The rows that a check without errors has covered: the whole domain, or part of it."""
         return ALL if self.countable else SOME
 
     def _ends(self, look: Look) -> bool:
@@ -152,8 +152,8 @@ class Exact:
         return min(n // SHARE, len(self.pool))
 
     def learn(self, rows: Rows, unsure: Array) -> None:
-        """Add the rows that a step was unsure of, bool [B]. Those drawn from the pool are not added
-        again: repeated, a few rows would soon fill it.
+        """Add the `unsure` rows of a step, bool [B], to the pool. Rows drawn from the pool are left
+        out, as a few rows would fill it with copies.
         """
         few = self._again(len(rows))
         self._take(rows[few:][unsure[few:]])
@@ -162,9 +162,9 @@ class Exact:
         self.pool = np.concatenate([self.pool, rows])[-POOL:]
 
     def look(self, model: Model, step: int) -> Iterator[int]:
-        """Look for wrong rows, where they are most likely first, and take them into the pool.
+        """Search for wrong rows, the most likely ones first, and add them to the pool.
 
-        Yields how many rows it went through since it last did; `last` is then what it found.
+        Yields the number of rows checked since the last yield. Sets `last` to the result.
         """
         rng, self.last = np.random.default_rng([self.seed, 4, step]), None
         # what is drawn for a sample is seldom hard; what is drawn for a step may be made so
@@ -204,8 +204,8 @@ class Exact:
         return rows[~looked.sure]
 
     def count(self, model: Model, step: int) -> Iterator[int]:
-        """Count the rows that are wrong: of the whole domain, or of a sample, which is drawn and
-        nothing else, so that a bound can be had from it. Yields and leaves what `look` does.
+        """Count the wrong rows of the whole domain, or of a random sample without hard rows, from
+        which a bound follows. Yields like `look` and sets `last`.
         """
         rng, self.last = np.random.default_rng([self.seed, 5, step]), None
         parts = []
@@ -213,7 +213,7 @@ class Exact:
             parts.append((yield from self._watched(model, rows)))
         judged = Judged.of_all(parts)
         found = Look(len(judged.wrong), judged.checked, self._seen)
-        if not found.wrong and not self.countable:  # right on a sample, and wrong where one knows
+        if not found.wrong and not self.countable:  # an error-free sample may still miss hard rows
             hard = self._judge(model, self._hard())
             found = Look(len(hard.wrong), hard.checked, HARD) if len(hard.wrong) else found
         if self._ends(found):

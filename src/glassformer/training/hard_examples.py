@@ -12,7 +12,7 @@ from ..tasks.base import Rows, Task
 
 
 def near_rows(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
-    """The rows with one decimal digit of one number changed (127: 137, 27 or 126), if rows."""
+    """Return valid rows with one decimal digit of one number changed (127: 137, 27 or 126)."""
     if not rows.shape[1] or not _free(task):
         return rows[:0]
     out, at = rows.copy(), np.arange(len(rows))
@@ -29,11 +29,11 @@ def near_rows(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
 def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -> Rows:
     """Bring numbers in a share of the rows close to another: of 412, 77 and 903, 412 becomes 76.
 
-    A comparison is learned from near ties, but of five random numbers below 1,000 the two largest
-    are neighbors once in 200 rows. Distances are uniform in their logarithm: 1, 10, 100. And small
-    numbers must be answers, but all five are below 100 once in 100,000 rows: in half of the changed
-    rows all others lie on one side of a number, half the time very near. A row that would lose its
-    answer is not changed.
+    Comparisons are learned from near ties, which are rare at random: the two largest of five
+    numbers below 1,000 are neighbors in one row of 200. New distances are log-uniform. Small
+    numbers are rare answers of max: all five are below 100 in one row of 100,000. So in half of the
+    changed rows all other numbers lie on one side of one number, often close to it. A row that
+    would lose its answer is left unchanged.
     """
     n, columns = int(share * len(rows)), rows.shape[1]
     if not n or not can_be_alike(task):

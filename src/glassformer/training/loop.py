@@ -220,7 +220,7 @@ class Trainer:
 
     # ── looking at it ──────────────────────────────────────────────────────────────────────────
     def model(self, i: int, at: int | None = None) -> Model:
-        """Member i's model now, of its averaged weights if kept. `at`: the step that it is of."""
+        """Return member i's current model, with averaged weights if kept. `at`: step to record."""
         theta = {n: t[i].detach().clone() for n, t in self.kept.items()}
         with torch.no_grad():
             weights = self.objective.weights(theta)
@@ -289,16 +289,16 @@ class Trainer:
         self.good_at[members] = self.step
 
     def _look(self, i: int, report: Report) -> Iterator[Event]:
-        """Check member i's whole domain, and yield how far it is. Its last phase may begin here."""
+        """Check member i's whole domain, with progress events. Starts its last phase if needed."""
         seed, model = self.seeds[i], self.model(i)
         begun = Exact(self.task, seed, self.step, report["accuracy"], alike=self.recipe.alike)
         phase = self.exact.setdefault(seed, begun)
         yield from self._with_progress(i, phase.look(model, self.step), phase.most)
-        if self._is_last(seed) and not phase.done:  # how many are left
+        if self._is_last(seed) and not phase.done:  # count the remaining wrong rows
             yield from self._with_progress(i, phase.count(model, self.step), phase.most)
 
     def _with_progress(self, i: int, looked: Iterator[int], rows: int) -> Iterator[Event]:
-        """Check rows of member i's domain, with events for those gone through so far."""
+        """Check rows of member i's domain, with progress events."""
         for n in accumulate(looked):
             yield self._progress(i, looked=n, rows=rows)
             if n < rows and self.asked_to_stop():
@@ -318,9 +318,7 @@ class Trainer:
             phase = self.exact.pop(seed, None)
             # what was measured before it began anew is of another model
             last = [r["accuracy"] for r in history[-1:] if r["step"] > self.begun[i]]
-            accuracy = (
-                phase.accuracy if phase else sum(last, 0.0)
-            )  # of rows that were not trained on
+            accuracy = phase.accuracy if phase else sum(last, 0.0)  # on held-out rows
             training = Training(
                 model, self.reported, seed, self.step, self.seconds, accuracy, status, history,
                 events, phase.last if phase else None, phase.began if phase else None,

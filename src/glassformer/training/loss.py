@@ -40,7 +40,7 @@ class Objective:
         return self.blueprint.expand(theta, self.shapes)
 
     def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, Tensor, Tensor]:
-        """Gradients of theta, losses [N], each row's largest token loss [N,B]. tokens: [N,B,T]."""
+        """Return gradients, losses [N] and largest token losses of rows [N,B]. tokens: [N,B,T]."""
         device = next(iter(theta.values())).device
         if self.config.mask == "causal" and not self.compile:  # a length is a program of its own
             end = 1 + int(np.flatnonzero(answer.any((0, 1)))[-1])  # nothing is asked after it

@@ -42,7 +42,7 @@ class Optimizer:
         zeros = {n: _wide(torch.zeros_like(theta[n])) for n in hidden}
         self.momentum = [torch.stack([zeros[n] for n in names], 1) for names in self.groups]
         self.stretch = [  # what each update is multiplied by: G 1 1
-            # an update is longer by this root if its matrix makes more than it takes
+            # sqrt(outputs / inputs) if a matrix has more outputs than inputs
             zeros[names[0]]
             .new_tensor([max(1.0, theta[n].shape[-1] / theta[n].shape[-2]) ** 0.5 for n in names])
             .view(-1, 1, 1)
@@ -137,7 +137,7 @@ class Optimizer:
 
 
 def newton_schulz(x: torch.Tensor) -> torch.Tensor:
-    """Matrices [..., m, n], m <= n, with their singular values brought near 1 in five steps."""
+    """Bring the singular values of matrices [..., m, n], m <= n, near 1 in five iterations."""
     a, b, c = COEFFICIENTS
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     y = x.reshape(-1, *x.shape[-2:])
@@ -190,7 +190,7 @@ def decay_begins(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
 
 
 def rates(r: Recipe, step: int, decay_at: Array, ages: Array | None = None) -> Array:
-    """The share of the learning rate used by each member, [N]. ages [N]: steps since it began."""
+    """Return each member's learning rate factor, [N]. ages [N]: steps since its last start."""
     age = np.full(len(decay_at), step) if ages is None else ages
     warm = np.minimum(1.0, (age + 1) / r.warmup) if r.warmup else 1.0
     waited = np.where(decay_at < 0, step, decay_at)

@@ -44,25 +44,25 @@ FLOAT = "float32"
 Step = Annotated[int, Meta(ge=0, le=STEPS)]
 Rows = Annotated[int, Meta(ge=0, le=10**9)]
 Word = Annotated[str, Meta(max_length=100)]
-Digest = Annotated[str, Meta(max_length=64)]  # "": of nothing
+Digest = Annotated[str, Meta(max_length=64)]  # "": absent
 
 
 def _fields(**types: Any) -> type:
     return defstruct("Data", [*types.items()], forbid_unknown_fields=True)
 
 
-DATA = {  # kind of a turning point -> its data, as events.in_words reads them
+DATA = {  # kind of a turning point -> schema of its data (see events.in_words)
     "digit learned": _fields(digit=Annotated[int, Meta(ge=0, le=10**6)], accuracy=Finite),
     "memorising": _fields(train_accuracy=Finite, accuracy=Finite),
     "fitted": _fields(accuracy=Finite), "generalised": _fields(accuracy=Finite),
     "begun anew": _fields(accuracy=Finite), "exact": _fields(wrong=Rows, checked=Rows, of=Word),
     "grokking": _fields(fitted_at=Step), "stable": _fields(since=Step, accuracy=Finite),
 }  # fmt: skip
-BY_LOSS = _fields(loss=Finite, floor=Finite)  # the other data of memorising
+BY_LOSS = _fields(loss=Finite, floor=Finite)  # alternative data of "memorising"
 
 
 class TurningPoint(Record):
-    """An Event that is no routine."""
+    """A saved Event; routine events are not saved."""
 
     kind: Word
     step: Step
@@ -77,7 +77,7 @@ class TurningPoint(Record):
 
 
 class RunIdentity(Record):
-    """What must be the same for a run to go on, as checkpointing.identity makes it."""
+    """Identity of a run (checkpointing.identity); resuming requires an equal one."""
 
     task: Ref
     recipe: Settings
@@ -122,7 +122,7 @@ class FullDomainState(Record):
 
 
 class RunHeader(Record):
-    """All of a run but its arrays, as checkpointing.save_run makes it."""
+    """Every field of a saved run except its arrays (checkpointing.save_run)."""
 
     identity: RunIdentity
     step: Step
@@ -164,7 +164,7 @@ def check_out(out: str | Path, resume: bool, *read: str) -> None:
 
 
 def seed_files(out: str | Path | None, seeds: Sequence[int]) -> list[Path]:
-    """The files of the models: `out`, or of several seeds out-seed0, out-seed1, …"""
+    """Return the model files: `out`, or out-seed0, out-seed1, … with several seeds."""
     if out is None:
         return []
     path = Path(out)
@@ -175,10 +175,10 @@ def seed_files(out: str | Path | None, seeds: Sequence[int]) -> list[Path]:
 def check_outputs(
     out: Path | None, seeds: Sequence[int], resume: bool, history: Path | None, read: Sequence[str]
 ) -> None:
-    """Refuse files that a run cannot write, before the work. `read`: refs that the run reads."""
+    """Refuse outputs that a run cannot write, before the work. `read`: refs of the inputs."""
     within("train — the number of seeds", len(seeds), 1, MEMBERS)
     if history:
-        check_name(history)  # or it might be the model's own file
+        check_name(history)  # only log endings, so it cannot be the model file
     for path in seed_files(out, seeds):
         check_out(path, resume and len(seeds) == 1, *read)
     check_writable(history, *read)

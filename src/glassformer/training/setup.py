@@ -95,7 +95,7 @@ def initial_theta(
     recipe: Architecture, config: Config, shapes: Shapes, blueprint: Blueprint,
     start: Model | None, seed: int, tries: int = 0,
 ) -> dict[str, Array]:  # fmt: skip
-    """One member's theta: that of the `start` model, or made from weights, new ones in each try."""
+    """Return a member's theta: from the `start` model, or from initial weights, new on each try."""
     # of the same kind: its very numbers, in the blueprint's order: a file's order is not fixed, and
     # sums over theta round by order
     if start and start.theta and start.blueprint == blueprint.ref:
@@ -111,12 +111,12 @@ def initial_theta(
 def stacked(
     members: Sequence[Mapping[str, Array]], recipe: Recipe, start: Model | None
 ) -> dict[str, torch.Tensor]:
-    """The theta of some members, as the recipe computes: an error if that cannot hold it."""
+    """Stack the members' theta in the recipe's dtype; an error if it overflows there."""
     dtype = getattr(torch, recipe.dtype)
     theta = {n: torch.tensor(np.stack([m[n] for m in members]), dtype=dtype) for n in members[0]}
     if odd := [n for n, t in theta.items() if not t.isfinite().all()]:
         what = f"{odd[0]} begins with numbers that are not finite in {recipe.dtype}"
-        way = "" if start else "; a smaller embed_std was expected"
+        way = "" if start else "; use a smaller embed_std"
         raise GlassformerError(f"recipe {recipe.name} — {what}{way}")
     return theta
 

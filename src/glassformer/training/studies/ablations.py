@@ -165,11 +165,11 @@ class Outcome(Record):
     forced: float | None
     steps: Annotated[int, Meta(ge=0, le=10**12)]
     seconds: float
-    status: Word  # of a Training
+    status: Word  # status of its Training
 
 
 class SavedAblation(Record):
-    """The file of an ablation."""
+    """Schema of an ablation file."""
 
     name: Word
     task: Ref

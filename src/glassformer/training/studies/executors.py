@@ -11,7 +11,7 @@ from .sweep import Finished, Job, LoadTask, work
 
 
 def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[Finished]]:
-    """Train jobs in processes, one a worker."""
+    """Train jobs in local processes, one job per worker at a time."""
     for job, result in spread(jobs, _train, load_task, workers=min(workers, len(jobs))):
         if isinstance(result, BrokenProcessPool):
             yield job.lost(f"its process was killed, {MAX_ATTEMPTS} times")
@@ -22,7 +22,7 @@ def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[F
 
 
 def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list[Finished]]:
-    """Train jobs on a Dask cluster. What a dead worker had begun, others do."""
+    """Train jobs on a Dask cluster; jobs of a dead worker are retried on another."""
     for job, result in spread(jobs, _train, load_task, cluster=address):
         if isinstance(result, Exception):
             yield job.lost(f"{type(result).__name__}: {result}")

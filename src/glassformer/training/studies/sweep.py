@@ -36,7 +36,7 @@ LoadTask = Callable[[str], Task]
 
 
 class SavedRun(Record):
-    """The file of a run: a Row."""
+    """Schema of the file of a run: a Row."""
 
     id: Annotated[str, Meta(max_length=12)]
     task: Ref
@@ -48,7 +48,7 @@ class SavedRun(Record):
     seconds: float | None
     error: Annotated[str, Meta(max_length=10**6)]
     worker: Name
-    events: Any = None  # nothing reads these three
+    events: Any = None  # events, history and exact are not read back
     history: Any = None
     exact: Any = None
     tries: Annotated[int, Meta(ge=0, le=TRIES)] = 0

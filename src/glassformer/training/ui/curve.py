@@ -1,6 +1,6 @@
-"""The curve of a run so far, small enough for below a bar: text for a terminal, SVG for a notebook.
+"""A small accuracy curve of a run: text for a terminal, SVG for a notebook.
 
-It shows the shares of rows right of the first member: test rows as `●`, over training rows as `·`.
+It shows the first member: test accuracy as `●`, drawn over training accuracy as `·`.
 """
 
 from collections.abc import Iterator
