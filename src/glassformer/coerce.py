@@ -61,8 +61,8 @@ def user_ref(value: T) -> T:
 
 
 def as_model(value: Any, task: str | None = None) -> Model:
-    """A Model: the value, its `model`, or what a ref or a path names; of another task than its
-    own, if one is named.
+    """Return a Model from a Model, an object with a `model`, a ref or a path. `task` replaces the
+    model's own task.
     """
     if isinstance(value, (str, PathLike)):
         model = resolve.load(user_ref(value))
@@ -92,7 +92,7 @@ def as_task(value: Any, *models: Model) -> Task:
 
 
 def as_source_task(value: str) -> Task:
-    """The task of a source, which is not compiled for it, or of the model that a ref names."""
+    """Return the task of a source, without compiling it, or of the model at a ref."""
     is_source = is_source_ref(value)
     return resolve.load_task(value if is_source else as_model(value))
 
@@ -103,7 +103,7 @@ def as_task_if_known(value: Any, model: Model) -> Task | None:
 
 
 def as_tokens(value: Any, model: Model, task: Task | None = None) -> Any:
-    """Tokens, or those that a text gives to the model; as a prompt of `task`, if it is passed."""
+    """Return tokens, or the tokens of a text, which is read as a prompt of `task` if passed."""
     if isinstance(value, str):
         question, start = task.read(value) if task else (prompt(model, value), [])
         value = [*question, *start]
@@ -116,7 +116,7 @@ def as_rows(value: Any, task: Task | None) -> Any:
 
 
 def as_sample(task: Task | None, rows: Any, sample: int | None, seed: int, most: int = ROWS) -> Any:
-    """Rows of the task: those that are passed, or this number at random if memory holds them."""
+    """Return the rows that are passed, or `sample` random rows if they fit in memory."""
     if sample is None:
         return as_rows(rows, task)
     within("sample", sample, 1, most)
@@ -135,7 +135,7 @@ def as_generator(seed: int) -> np.random.Generator:
 
 
 def as_recipe(value: Any, task: Task) -> "Recipe":
-    """A Recipe: the value, or the one that a name, a file, or "" for the task's own, names."""
+    """Return a Recipe from a Recipe, a name, a file, or "" for the default of the task."""
     from .training.recipe import Recipe
     from .training.recipes import choose_recipe
 
@@ -166,7 +166,7 @@ def as_verdict(value: Any) -> "Verdict":
 
 
 def verdict_task(value: Any, verdict: "Verdict", model: Model) -> Task:
-    """A Task: the value, or what a saved verdict of the model names. That runs no file."""
+    """Return a Task from the value, or from the ref in a verdict, which never executes a file."""
     return as_task(resolve.verdict_task(model, verdict.task) if value is None else value, model)
 
 
@@ -177,8 +177,8 @@ def as_path(value: Any, name: str) -> Path:
 
 
 def as_output(value: Any, ending: str, *read: Any) -> Path | None:
-    """The path of a file to write, checked before the work: its ending, its folder, and that it is
-    none of the files that are read.
+    """Return the path of a file to write, or an error if its ending is wrong, its folder cannot be
+    written, or the path is one of the input files.
     """
     if value is None:
         return None
@@ -189,13 +189,13 @@ def as_output(value: Any, ending: str, *read: Any) -> Path | None:
 
 
 def files_of(values: Iterable[Any]) -> list[str]:
-    """What of some arguments may name files: refs and paths."""
+    """Return the arguments that may be files: refs and paths."""
     return [text_of(value, "path", "a path") for value in values
             if isinstance(value, (str, PathLike))]  # fmt: skip
 
 
 def as_folder(value: Any) -> Path:
-    """The path of a folder to write to. One with the ending of a file is refused."""
+    """Return the path of a folder to write to. An error for a path that ends like a file."""
     path = as_path(value, "out")
     if path.suffix in FILE_ENDINGS and not path.is_dir():
         raise GlassformerError(f"out: expected a folder, got {path}")
@@ -243,8 +243,8 @@ def public(f: Callable[P, R]) -> Callable[P, R]:
 
 @functools.cache
 def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    """The signature of a function, and the types to check. Types that the function coerces, or
-    whose module is not imported, are not checked here.
+    """Return a function's signature and the types to check. Coerced types and types of modules
+    that are not imported are left out.
     """
     signature = inspect.signature(f)
     parameters = list(signature.parameters.values())
@@ -257,7 +257,7 @@ def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[s
 
 
 def _check_fields(name: str, given: Iterable[str], parameters: Iterable[str]) -> None:
-    """Refuse keywords that are neither parameters nor fields of a recipe; as --set FIELD=VALUE."""
+    """Refuse keywords that are neither parameters nor recipe fields, as --set FIELD=VALUE does."""
     from .training.recipe import FIELDS, option
 
     for word in (word for word in given if word not in FIELDS):

@@ -90,8 +90,8 @@ def agreeing(ref: str, model: Model) -> Model:
     return model
 
 
-# The task of each model, and the registry's entry that made it (None for a source). Copies of a
-# model are other keys, so no task outlives `replace` or a pickle.
+# Cache: model -> (registry entry that made its task, None for a source; the task). A copy of a
+# model is another key, so `replace` and pickles start without an entry.
 _TASKS: "WeakKeyDictionary[Model, tuple[registry.Entry | None, Task]]" = WeakKeyDictionary()
 
 
@@ -100,8 +100,8 @@ def _entry(model: Model) -> registry.Entry | None:
 
 
 def model_task(model: Model) -> Task:
-    """The task that a model is for. It is resolved once for each model, and again when a task of
-    its name is registered anew: a notebook cell that is run twice, a file that was changed.
+    """Return a model's own task. It is resolved once per model, and again after a task of that
+    name is registered again: a notebook cell run twice, a changed file.
     """
     if (known := _TASKS.get(model)) and known[0] is _entry(model):
         return known[1]
@@ -110,14 +110,14 @@ def model_task(model: Model) -> Task:
         raise GlassformerError(f"{model.name} — knows no task; name one (task=…, --task …)")
     if task is None:
         task = load_task(model.task)
-        if not registry.FILE.match(model.task):  # such a ref is looked up again by its name
+        if not registry.FILE.match(model.task):  # later lookups need the exact FILE.py:NAME
             task.ref = ascii_name(task.ref)
     _TASKS[model] = _entry(model), task
     return task
 
 
 def load_task(ref: str | Model) -> Task:
-    """The task that a ref names, or the task that a model is for."""
+    """Return the task of a ref, or a model's own task."""
     if isinstance(ref, Model):
         return model_task(ref)
     ref = text_of(ref, "task")
@@ -129,8 +129,8 @@ def load_task(ref: str | Model) -> Task:
 
 
 def known_task(model: Model) -> Task | None:
-    """The task that a model is for; None if it has none, or one of a file that the user did not
-    pass.
+    """Return a model's own task; None if it has none, or if the task is in a file that the user
+    did not pass.
     """
     in_file = registry.FILE.match(model.task)
     unknown = not model.task or (in_file and not registry.is_known("task", model.task))
@@ -138,7 +138,7 @@ def known_task(model: Model) -> Task | None:
 
 
 def common_task(a: Model, b: Model) -> Task:
-    """The task that both models are for, or an error."""
+    """Return the common task of two models, or raise an error."""
     own, other = carried(a), carried(b)
     if a.task and (
         same_program(own, other) if own and other else _shortest(a.task) == _shortest(b.task)
@@ -152,7 +152,7 @@ def common_task(a: Model, b: Model) -> Task:
 
 
 def _shortest(ref: str) -> str:
-    """A task's ref without options at their defaults: addition:digits=3 is addition."""
+    """Return a task's ref without default options: addition for addition:digits=3."""
     try:
         entry = registry.find("task", registry.head(ref))
     except GlassformerError:

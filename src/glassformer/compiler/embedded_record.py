@@ -1,4 +1,4 @@
-"""The entry of its provenance in which a compiled model carries its source and its declaration."""
+"""Schema of a compiled model's provenance entry with its source and its declaration."""
 
 from typing import Annotated, Any
 
@@ -10,21 +10,21 @@ Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Code = Annotated[
     list[Annotated[list[Finite], Meta(max_length=10_000)]], Meta(max_length=20_000)
 ]  # a row for each member of a value
-# the number of a value, its time, the start of its slot, its code
+# value number, time, start of the slot, code
 Values = list[tuple[int, Index, Index, Code]]
 
 
 class Embedded(Record):
-    """What the compiler stores. driver.declared reads it, and believes none of it."""
+    """Record stored by the compiler. driver.declared checks all of it again."""
 
     name: Name
     source: Annotated[str, Meta(max_length=100_000)]
     options: Annotated[dict[Name, Any], Meta(max_length=100)]
-    # Values: converted after the format is known, as another format may have others
+    # Converted to Values once the format is checked: other formats may differ
     values: Annotated[list[tuple[Any, Any, Any, Any]], Meta(max_length=10_000)]
-    # the number of a tally, the start and the stop of its room
+    # tally number, start and stop of its range
     room: Annotated[list[tuple[Index, Index, Index]], Meta(max_length=10_000)]
-    format: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 0  # 0: from before there were formats
+    format: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 0  # 0: written before formats were numbered
 
     def __post_init__(self) -> None:
         for name, value in self.options.items():

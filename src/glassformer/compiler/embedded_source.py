@@ -1,7 +1,7 @@
-"""Constants of what a compiled model carries, for modules that every command imports."""
+"""Constants of the source in a compiled model, for modules that every command imports."""
 
 KEY = "compiled"  # the entry of a model's provenance, an embedded_record.Embedded
 BOS = "<bos>"  # the beginning of every text
-# Of what a model carries: the next, whenever the compiler makes other values of a source, or others
-# first. Values are told by their numbers.
+# Format of the embedded declaration. Increase it when the compiler changes the values of a source
+# or their order: values are identified by number.
 FORMAT = 1

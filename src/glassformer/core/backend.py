@@ -210,12 +210,12 @@ def kind(x: Array) -> str:
 
 
 def subnormal(x: Any) -> Any:
-    """Where the numbers of a NumPy array, or one float, are subnormal.
+    """Return the mask of subnormal numbers in a NumPy array or float.
 
-    They are found by their bits: under `torch.set_flush_denormal` comparisons take them for 0.
+    The test is on bits: under `torch.set_flush_denormal` comparisons treat subnormals as 0.
     """
     x = np.asarray(x)
-    size = x.view(f"u{x.dtype.itemsize}") & (2 ** (8 * x.dtype.itemsize - 1) - 1)  # no sign
+    size = x.view(f"u{x.dtype.itemsize}") & (2 ** (8 * x.dtype.itemsize - 1) - 1)  # no sign bit
     return (size > 0) & (size < 2 ** np.finfo(x.dtype).nmant)
 
 

@@ -97,7 +97,7 @@ def check_theta(where: str | Path, model: Model) -> None:
     except (GlassformerError, KeyError, ValueError, TypeError, IndexError) as e:
         what = f"its blueprint {shown(model.blueprint)}"
         raise GlassformerError(f"{where} — {what} does not make its weights: {e}") from None
-    # Another machine rounds sines and sums in another way, by some units of the largest entry.
+    # Rounding of sines and sums differs between machines by a few units of the largest entry.
     tolerance, unit = (1e-12, 2.0**-52) if model.dtype == "float64" else (1e-5, 2.0**-23)
     for name, w in model.weights.items():
         largest = float(np.abs(made[name]).max(initial=0.0))

@@ -40,7 +40,7 @@ class LabelTables(Record):
 
 
 class Header(Record):
-    """All of a Model but its arrays."""
+    """Every field of a Model except its arrays."""
 
     format: Literal[1]
     config: Annotated[dict[Name, Any], Meta(max_length=len(DEFAULTS))]  # Config checks it
@@ -53,14 +53,14 @@ class Header(Record):
     def __post_init__(self) -> None:
         for name, value in self.provenance.items():
             check_small(value, f"provenance.{shown(name)}", CARRIED)
-        for name, kind in {"maker": Name, "ref": Ref}.items():  # what is read again
+        for name, kind in {"maker": Name, "ref": Ref}.items():  # read by other modules
             convert(self.provenance.get(name, ""), kind, f"provenance.{name}")
         if unknown := sorted(self.config.keys() - DEFAULTS):
             raise GlassformerError(f"unknown field config.{shown(unknown[0])}")
 
 
 class SealedHeader(Record):
-    """The entry of a file's metadata under KEY."""
+    """The metadata entry KEY of a file."""
 
     header: Header
     model: Sha256
@@ -109,7 +109,7 @@ def read_from(path: Path, data: bytes) -> Model:
         raise GlassformerError(f"{damaged}s header does not fit ({e})", code=DAMAGED) from None
     found = digest(model)
     if sealed["sha256"] != seal(sealed["header"], found):
-        raise GlassformerError(f"{damaged}s SHA-256 does not match what is in it", code=DAMAGED)
+        raise GlassformerError(f"{damaged}s SHA-256 does not match its contents", code=DAMAGED)
     if sealed["model"] != found:
         said = sealed["model"][:12]
         what = f"{damaged} says its model is {said}…, but that is {found[:12]}…"

@@ -12,7 +12,7 @@ from ..utils.errors import GlassformerError, shown
 from ..utils.limits import within
 
 MOST, FARTHEST = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
-LONGEST = 1_000  # characters of a token that is read from a file
+LONGEST = 1_000  # characters of a token in a file
 LISTED = 10_000_000  # tokens that are not numbers
 
 
@@ -112,7 +112,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, data: Any) -> "Vocabulary":
-        """The vocabulary that `to_json` described. Anything else is an error."""
+        """Return the vocabulary from the output of `to_json`. Other data is an error."""
         if isinstance(data, dict) and data.keys() == {"numbers", "first"}:
             return cls.numbers(data["numbers"], data["first"])
         if not isinstance(data, dict) or data.keys() != {"tokens", "sep"}:

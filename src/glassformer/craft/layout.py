@@ -24,7 +24,8 @@ class Layout(Mapping[str, slice]):
         self.size = 0
         for name, width in widths.items():
             if width < 0:
-                raise GlassformerError(f"slot {name} — a width of at least 0 was expected: {width}")
+                expected = f"a width of at least 0 was expected, got {width}"
+                raise GlassformerError(f"slot {name} — {expected}")
             self._slices[name] = slice(self.size, self.size + width)
             self.size += width
 

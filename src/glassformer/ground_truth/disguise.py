@@ -51,23 +51,23 @@ READERS = {
 
 @dataclass(frozen=True)
 class Key(Shown):
-    """How a copy was disguised, and how to say of the original what was found in the copy."""
+    """Record of a disguise, which maps findings in the copy back to the original."""
 
-    original: Sha256  # of the models
+    original: Sha256  # SHA-256 of the models
     copy: Sha256
-    ref: Ref  # the original's, where it has one
+    ref: Ref  # ref of the original, if known
     task: Ref
     seed: Seed
     noise: Finite
     basis: Basis
     heads: Order  # layer -> for each head of the copy, its index in the original
     neurons: Order  # the same for neurons; [] where a layer has none
-    # what else is different: folded gains, an untied head, …
+    # other differences: folded gains, an untied head, …
     changes: Annotated[list[Name], Meta(max_length=10_000)]
     checked: Tokens  # answer tokens on which the copy was compared
-    changed: Tokens  # of these, chosen otherwise by the copy
+    changed: Tokens  # of these, tokens where the copy answers differently
     difference: float  # the largest difference of logits, relative to the largest logit
-    # the names that were taken away
+    # the removed names
     labels: Annotated[dict[Name, Any], Meta(max_length=3)]
 
     @property

@@ -50,8 +50,8 @@ class Reader:
     port: str
     W: Array  # [D, n]: what it makes of what it sees; 0 where nothing comes of it
     gain: Array  # [D, 1]: of the norm before it
-    hook: str  # the activation that has what it makes
-    matrix: Array = None  # W, whatever comes of it; None: the activation is what it sees
+    hook: str  # name of the activation that holds its output
+    matrix: Array = None  # W before zeroing; None: the activation is the input itself
     head: int | None = None  # of the activation [B,T,H,n]
 
     @cached_property
@@ -256,7 +256,7 @@ class Cut:
         return self.at[name](value) if name in self.at else value
 
     def _places(self) -> dict[str, Callable[[Any], Any]]:
-        """Activation -> what is done there: note what is written or a scale, or cut ports."""
+        """Map each activation to its action: record an output or a scale, or cut ports."""
         at: dict[str, Callable[[Any], Any]] = {}
         for stage in stages(self.model):
             at[stage.norm + ".hook_scale"] = partial(self._scales, stage.norm)
@@ -284,7 +284,7 @@ class Cut:
         for r in readers:
             if writers := self.cut.get((r.part, r.port)):
                 if r.matrix is None:
-                    value -= self._seen(writers, "")  # the gain is yet to come
+                    value -= self._seen(writers, "")  # the gain is applied later
                 else:
                     place = value if r.head is None else value[:, :, r.head]
                     place -= self._seen(writers, norm) @ r.matrix

@@ -60,7 +60,7 @@ def check_fields(
     file: Path, fields: Mapping[str, Any], family: str, must_be: Mapping[str, Any],
     kind: type[T], harmless: Collection[str],
 ) -> T:  # fmt: skip
-    """The fields that `kind` has. A field that we do not compute with is an error."""
+    """Return the fields of `kind`. An unknown field outside `harmless` is an error."""
     known = set(kind.__struct_fields__)
     for name, only in must_be.items():
         if fields.get(name, only) != only and (given := fields[name]) is not None:
@@ -77,7 +77,7 @@ def check_fields(
 
 
 def activation(file: Path, field: str, name: str) -> str:
-    """Our name for an activation that a field of config.json names."""
+    """Return the glassformer name of an activation in config.json."""
     if name not in (known := [*ACTIVATIONS, *SAME]):
         what = f"{field} is {name!r}; expected one of {', '.join(known)}"
         raise GlassformerError(f"{file} — {what}")

@@ -17,7 +17,7 @@ from ..utils.typed_json import Finite, Record, Ref, check_small
 from . import folder
 
 KEY = "glassformer"  # in config.json: what GPT-2 has no word for
-# Gpt2Fields of config.json that change what GPT-2 computes, and the one value that we compute, too.
+# Fields of config.json that change what GPT-2 computes, with the only supported value of each.
 MUST_BE = folder.MUST_BE | {
     "model_type": "gpt2", "scale_attn_by_inverse_layer_idx": False,
     "reorder_and_upcast_attn": False, "architectures": ["GPT2LMHeadModel"],
@@ -25,7 +25,7 @@ MUST_BE = folder.MUST_BE | {
 
 
 class OwnFields(Record):
-    """The entry of config.json under KEY."""
+    """Entry KEY of config.json."""
 
     vocabulary: dict[str, Any]  # Vocabulary.from_json checks it
     task: Ref = ""
@@ -34,7 +34,7 @@ class OwnFields(Record):
 
 
 class Gpt2Fields(Record):
-    """The fields of config.json that are read, with their defaults."""
+    """Supported fields of config.json, with their defaults."""
 
     vocab_size: folder.Size = 50257
     n_positions: folder.Size = 1024

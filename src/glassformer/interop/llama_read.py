@@ -22,7 +22,7 @@ Rope = Annotated[dict[str, Any], Meta(max_length=2)]
 
 
 class LlamaFields(Record):
-    """The fields of config.json that are read, with their defaults."""
+    """Supported fields of config.json, with their defaults."""
 
     vocab_size: folder.Size = 32000
     hidden_size: folder.Size = 4096

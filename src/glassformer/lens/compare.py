@@ -167,10 +167,17 @@ def compare(
     a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (),
     seed: int = 0, progress: ProgressCallback | None = None,
 ) -> Comparison:  # fmt: skip
-    """Compares over rows [B,…], or the whole domain up to about a million rows, else a sample.
+    """Compare two models over rows [B,…]; by default the whole domain up to about a million
+    rows, otherwise a sample.
 
-    `resolve.common_task(a, b)` is the task that both are for. `progress` is called as rows are
-    checked.
+    Args:
+        a: One model.
+        b: The other.
+        task: The task to compare on; `resolve.common_task(a, b)` finds one.
+        rows: Rows of the task to use.
+        names: Names of the two models.
+        seed: Seed of the sample.
+        progress: Called as rows are run.
     """
     if names and len(names) != 2:
         raise GlassformerError(f"names — expected two, one for each model, got {len(names)}")

@@ -71,7 +71,7 @@ def energy_rank(values: Array, share: float = ENERGY) -> int:
 
 
 def count_for_share(powers: Array, share: float) -> int:
-    """How many of these, in order, hold a share of their sum."""
+    """Return the number of leading `powers` whose sum reaches a share of the total."""
     held = np.cumsum(powers)
     return int(np.searchsorted(held, share * held[-1] * (1 - 1e-12))) + 1
 

@@ -11,7 +11,7 @@ from .style import INK, PALE, SHARES, SIGNED, Axes, Axis, Figure, Names
 
 
 def require(things: Any, what: str, one: str) -> None:
-    """Refuse to draw nothing."""
+    """Raise an error if there is nothing to draw."""
     if not len(things):
         raise GlassformerError(f"{what} — nothing to draw: expected at least one {one}")
 

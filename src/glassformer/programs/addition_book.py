@@ -20,8 +20,8 @@ LAYOUT = Layout(value=1, one=1, rest=2, position=3)
 def book(digits: int) -> Model:
     """The booklet's Figure 6.4.
 
-    Right on every pair in float64, and for 1 and 2 digits in float32 as well: with 3 digits the
-    codes of the sums are 3.5·10⁻⁷ apart, which float32 cannot tell.
+    Right on every pair in float64, and in float32 for 1 and 2 digits: with 3 digits the codes of
+    the sums are 3.5·10⁻⁷ apart, below float32 resolution.
     """
     if digits > 3:
         most = f"digits must be at most 3, got {digits}"

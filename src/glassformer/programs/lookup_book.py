@@ -33,9 +33,10 @@ def tied(task: Lookup, block: int, dims: int, seed: int) -> Model:
 
 
 def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: bool) -> Model:
-    """Tokens as points [V,d], positions on a ring; head j adds (the token j back) @ mix[j], [d,n].
+    """Return a model whose head j adds (the token j positions back) @ mix[j], [d,n].
 
-    Head 0, which looks at itself, also erases what stood there.
+    Tokens are embedded as points [V,d] and positions on a ring. Head 0 attends to its own position
+    and also cancels the stream there.
     """
     (V, dims), (length, _, width) = points.shape, mix.shape
     layout = Layout(token=dims, rest=width - dims, position=3)

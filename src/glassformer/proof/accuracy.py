@@ -51,7 +51,7 @@ class Accuracy(Shown):
     method: str  # enumeration or cases
     doubt: str = ""  # of an input that is right when it is run, and open: why
     independent_open: int | None = None  # inputs open for the independent checker; None: no check
-    scope: str = ""  # for which arithmetic `open` holds; "": it was run on this machine
+    scope: str = ""  # arithmetic for which `open` holds; "" if all inputs were run on this machine
 
     @property
     def right(self) -> int:

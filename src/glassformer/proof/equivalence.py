@@ -246,7 +246,7 @@ def _different(found: dict[str, Any], method: str, about: dict[str, Any]) -> Equ
 
 
 def _covers_fused_norm(proof: Proof) -> bool:
-    """Whether a proof holds for PyTorch's fused layer norm, which intervals cover and the lemmas
+    """Return whether a proof covers PyTorch's fused layer norm: proofs by intervals do, lemmas
     and certificates do not.
     """
     return FUSED_NORM not in proof.reason or (proof.method == "cases" and proof.independent)

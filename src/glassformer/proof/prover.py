@@ -38,7 +38,7 @@ CLAIM = 1 - 1e-6  # of the margin found: other machines round the bounds otherwi
 LONG = 12  # digits: of longer numbers, rows look at a stretch of columns
 NEAR = 4  # columns, on either side of the one that is asked for
 CUTS = 4  # how often what attention writes is halved: 16 pieces
-FUSED_NORM = " but for its fused layer norm"  # what a proof in PyTorch does not cover
+FUSED_NORM = " but for its fused layer norm"  # exception to proofs in PyTorch
 GAIN = 0.01  # a finer split is of use if it brings the worst lead this much nearer to 0
 CUT_GAIN = 0.5  # and cutting, if it brings it so much nearer
 

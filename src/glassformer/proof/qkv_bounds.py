@@ -62,7 +62,7 @@ class Tables:
         self.weights = {n: backend.numpy(w) for n, w in model.weights.items()}
         self.arithmetic = a = Arithmetic(model.dtype)
         if any(backend.subnormal(w).any() for w in self.weights.values()):
-            # Some settings flush such a weight to 0, also where it is asked for: nothing is proved.
+            # Some settings flush subnormal weights to 0. NaN makes every bound fail.
             self.weights = {n: np.full_like(w, np.nan) for n, w in self.weights.items()}
         with np.errstate(all="ignore"):
             self.stream = self._embedded(T) if stream is None else stream  # V T D

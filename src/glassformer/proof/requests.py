@@ -61,7 +61,7 @@ def prove(
     accuracy: bool = False, equals: Model | None = None, seed: int = 0,
     for_file: bool = False, progress: ProgressCallback | None = None,
 ) -> Proof | Certified | Accuracy | Equality:  # fmt: skip
-    """As `api.prove`, of a model and a task. `for_file`: the proof must have a certificate."""
+    """Implement `api.prove`. `for_file` requires a proof with a certificate."""
     others = {
         "method": method != "auto", "check": check is not None, "independent": bool(independent),
         "equals": accuracy and equals is not None,

@@ -49,7 +49,7 @@ def sort_runs() -> str:
 
 
 def _wrong_sort(vocab: int, dtype: str = "float64") -> int:
-    """Wrong of 300 lists of the booklet's sort, decoded its way: the first of equal logits wins."""
+    """Count wrong answers of the booklet's sort on 300 lists; ties go to the first logit."""
     model, task = by_points(vocab, vocab - 1).astype(dtype), Sort(vocab=vocab, length=vocab - 1)
     wrong = 0
     for row in task.sample(300, np.random.default_rng(0)):

@@ -22,7 +22,7 @@ def check(name: str, text: str, seconds: int = SECONDS, memory: int = MEMORY) ->
     """Judge a solution of the level `name`, within limits."""
     puzzle = level(name)
     if not isinstance(text, str) or len(text) > TEXT:
-        return judge(puzzle, text)  # refuses it at once
+        return judge(puzzle, text)  # returns a refusal at once
     try:
         with Worker(PREPARE, SETUP, memory) as worker:
             kind, data = worker.ask("judge", [name, text], seconds)
@@ -38,5 +38,5 @@ def check(name: str, text: str, seconds: int = SECONDS, memory: int = MEMORY) ->
 
 
 def prepare(setup: None) -> Callable[..., Any]:
-    """In the process: what it answers with."""
+    """Return the function that the worker process calls for each order."""
     return lambda do, solution, line: judge(level(solution[0]), solution[1])

@@ -51,10 +51,10 @@ class Level:
     goal: Name
     stub: Annotated[str, Meta(max_length=5_000)]
     hints: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=9)]
-    examples: Annotated[dict[Name, Name], Meta(max_length=9)]  # a few: they decide nothing
-    best: Figures  # known, on each of AXES
-    limits: Figures = field(default_factory=dict)  # on some of AXES
-    read: Name = ""  # where the documentation says more
+    examples: Annotated[dict[Name, Name], Meta(max_length=9)]  # shown, not judged
+    best: Figures  # best known score on each of AXES
+    limits: Figures = field(default_factory=dict)  # limits on some of AXES
+    read: Name = ""  # documentation page on the subject
     task_ref: Name = ""  # a task of the registry, or
     truth: Name = ""  # a name of reference_answers.py, with
     tokens: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=100)] = ()

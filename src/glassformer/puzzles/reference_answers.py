@@ -1,8 +1,7 @@
-"""What is right, of levels that have no task in the registry: a text, and what comes after it.
+"""Reference answers of the levels without a task in the registry.
 
-TRUTHS maps the name of a truth to the texts that are asked about and a function from a text to its
-answer: what a level asks, and no way to build it. An answer of None means that the text is no
-question.
+TRUTHS maps a name to the domain of texts and a function from a text to its answer tokens. None
+means that the text is outside the domain.
 """
 
 import itertools
@@ -71,13 +70,13 @@ def most_frequent(text: Text) -> list[str]:
 
 
 def distance(text: Text) -> list[str]:
-    """How many positions back the last token occurred before; 0 if never."""
+    """The distance to the previous occurrence of the last token; 0 if there is none."""
     back = [i for i in range(1, len(text)) if text[-1 - i] == text[-1]]
     return [str(back[0] if back else 0)]
 
 
 def depths(text: Text) -> list[int]:
-    """Open brackets after each token, less the closed ones."""
+    """Number of open brackets after each token, less the closed ones."""
     return list(itertools.accumulate(1 if t == "(" else -1 for t in text))
 
 
@@ -103,7 +102,7 @@ def two_kinds(text: Text) -> list[str]:
 
 
 def what_followed(text: Text) -> list[str]:
-    """What came after the last token's previous occurrence; the token itself if it had none."""
+    """The token after the last token's previous occurrence; the token itself if it had none."""
     before = [i for i in range(len(text) - 1) if text[i] == text[-1]]
     return [text[before[-1] + 1] if before else text[-1]]
 
@@ -114,7 +113,7 @@ def looked_up(text: Text) -> list[str]:
 
 
 def once(text: Text) -> list[str] | None:
-    """The token that occurs once, where there is only one such token."""
+    """The only token that occurs once; None if there is not exactly one."""
     alone = [t for t in text if text.count(t) == 1]
     return alone if len(alone) == 1 else None
 

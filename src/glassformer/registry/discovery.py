@@ -94,7 +94,7 @@ def take_in(kind: str, name: str) -> Any:
 def _unknown(kind: str, name: str) -> GlassformerError:
     if other := next((k for k, known in REGISTRY.items() if k != kind and name in known), ""):
         return GlassformerError(f"{name} — is a {other}; expected a {kind}")
-    if (file := FILE.match(name)) and file["file"] in SOURCES:  # it was run
+    if (file := FILE.match(name)) and file["file"] in SOURCES:  # the file was executed
         raise GlassformerError(f"{name} — expected a {kind}, that is something else in the file")
     if file:
         why = "is in a file, and only a ref that you type runs one"

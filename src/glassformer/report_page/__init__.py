@@ -44,8 +44,8 @@ def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -
 
 
 def filled(name: str, parts: Mapping[str, str]) -> bytes:
-    """A file of web/ with its marks filled: in one pass, so that no part is searched for the
-    marks of others.
+    """Return a file of web/ with its placeholders filled, in one pass: placeholders inside the
+    inserted parts are left alone.
     """
     page = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file(name))
     return page.encode("utf-8", "replace")
@@ -59,7 +59,7 @@ def block(data: Any) -> str:
 
 # ── modules into one script ────────────────────────────────────────────────────────────────────
 def imports(name: str) -> list[tuple[str, list[str]]]:
-    """The modules that a module imports, by their paths in web/, and the names from each."""
+    """Return the imports of a module: paths in web/, and the names from each."""
     found = IMPORT.findall(_file(f"{name}.js"))
     return [
         (posixpath.normpath(f"{posixpath.dirname(name) or '.'}/{path}"), re.findall(r"\w+", names))

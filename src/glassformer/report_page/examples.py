@@ -34,7 +34,7 @@ CHARACTERS = 150_000  # of all texts
 FEWEST = 40
 DRAWN = 4 * MOST  # rows among which some of every class are looked for
 
-# Whose `prompt` it is -> what parse_input.js calls that way of reading, and what it must know.
+# Class that defines `prompt` -> reader name in parse_input.js, and the attributes it needs.
 READINGS: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     base.Task: ("words", ()),
     addition.Addition: ("sum", ("digits",)),
@@ -111,7 +111,7 @@ def chosen(task: Task, n: int) -> Any:
     drawn = task.sample(max(DRAWN, n), np.random.default_rng(0))
     rows = np.concatenate([_spread(task.edges(), n // 2), drawn])
     rows = rows[task.defined(rows)]
-    # Each row once, edge cases first. Not by np.unique: it cannot tell numbers beyond int64 apart.
+    # Each row once, edge cases first. np.unique would merge distinct numbers beyond int64.
     rows = np.array([*dict.fromkeys(map(tuple, rows.tolist()))], rows.dtype)
     names = np.array(task.classes(rows)).astype(str)
     turn, seen = np.zeros(len(rows), int), dict[str, int]()

@@ -3,7 +3,7 @@
     made = report([("addition:order=ones", load("addition:order=ones")), …])
     made.save("adders.html")
 
-What is right is verified here, over the whole domain or a sample; all else is computed in the page.
+Verification runs here, over the whole domain or a sample; the page computes everything else.
 """
 
 import html
@@ -76,12 +76,18 @@ def report(
     out: Path | None = None, task: Task | str | None = None, full: bool = False, rows: int = MOST,
     history: Paths = (), snapshots: Paths = (), progress: ProgressCallback | None = None,
 ) -> Report:  # fmt: skip
-    """The page of models, each with the ref it is named by, written to `out` if there is one.
+    """Return the page of some models, and write it if `out` is passed.
 
-    `inputs`: texts to begin with, which every model reads; by default a few of each task. `task`:
-    what is right, if not what the models are for. `full`: verify every input of a domain of up to
-    about a million. `rows`: examples of each model in the page. `history`, `snapshots`: of each
-    model in turn, a file of evaluations and a folder of models of its training.
+    Args:
+        models: Pairs of a ref, which is the name in the page, and a model.
+        inputs: Initial texts for every model; by default a few of each task.
+        out: FILE.html to write.
+        task: The task to verify on; by default each model's own.
+        full: Verify every input of a domain of up to about a million.
+        rows: Number of examples of each model in the page.
+        history: Files of training evaluations, one for each model.
+        snapshots: Folders of training snapshots, one for each model.
+        progress: Called as inputs are verified.
     """
     within("report — rows", rows, 1, MOST)
     if not 1 <= len(models) <= MODELS:

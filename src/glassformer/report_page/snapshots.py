@@ -26,7 +26,7 @@ ROWS = 1_000  # inputs that each is measured on
 
 
 class CurvePoint(Struct):
-    """The fields that are read of an evaluation in a training history."""
+    """Fields of an evaluation in a training history that the curve needs."""
 
     step: Annotated[int, Meta(ge=0, le=10**12)]
     loss: float

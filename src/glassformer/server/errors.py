@@ -8,19 +8,20 @@ SOURCE = "source"  # what errors call a text that was typed
 PLACE = re.compile(rf"{SOURCE}(?::(\d{{1,9}}))?(?::(\d{{1,9}}))? — (.*)", re.DOTALL)
 
 
-STATUS = {  # the code of a request that is refused with a status
+STATUS = {  # HTTP status -> error code
     403: "forbidden", 404: "not_found", 408: "too_slow", 413: "too_large", 429: "busy",
 }  # fmt: skip
 
 
 def refusal(status: int, why: str) -> bytes:
-    """The body of an answer that refuses a request."""
+    """Return the JSON body of a refused request."""
     return json.dumps({"error": why, "code": STATUS.get(status, "bad_argument")}).encode()
 
 
 def wrong(message: str, code: str) -> dict[str, Any]:
-    """`errors`, a line each with its line and column in the source if it names them; `problem`, all
-    in one; `code`, one of utils.errors.CODES, or "stopped" or "defect".
+    """Return an error for the page: `errors`, one per line of the message, with line and column in
+    the source if known; `problem`, all in one line; `code`, one of utils.errors.CODES, or "stopped"
+    or "defect".
     """
     problem = "; ".join(message.split("\n"))
     return {"errors": places(message), "problem": problem, "code": code}

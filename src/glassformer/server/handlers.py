@@ -152,7 +152,7 @@ class Desk:
             raise no_such("recipe", name, RECIPE_NAMES, alike=0.4)
         settings = given.get("settings", {})
         for field in settings:
-            option(field)  # a field, and no other keyword of `train`
+            option(field)  # an error unless it is a recipe field
         with self.shelf.fence.lowered():  # PyTorch looks for a place for its files, and uses none
             import torch as torch
 
@@ -182,7 +182,7 @@ class Desk:
 
     # ── puzzles ────────────────────────────────────────────────────────────────────────────────
     def check(self, given: Given, line: "Line") -> Any:
-        with limited_memory(MEMORY):  # as much as `glassformer check` has
+        with limited_memory(MEMORY):  # the limit of `glassformer check`
             return judge(level(given["level"]), given["text"]).to_json()
 
 

@@ -28,7 +28,7 @@ class Job:
         self.progress: dict[str, Any] = {}
         self.events: list[Any] = []
         self.errors: list[Any] = []
-        self.code = ""  # of these errors
+        self.code = ""  # error code of `errors`
         self.result = b"null"
         self.lock = threading.Lock()  # around its worker: it is this job's only for a while
         self.worker: Worker | None = None

@@ -1,6 +1,6 @@
-"""Requests of a page, as plain data of known sizes and types; anything else is refused.
+"""Schemas of the page's requests: plain data of limited size.
 
-Ranges of numbers and names are checked by the functions of api.py, in their words.
+The functions of api.py check ranges of numbers and names.
 """
 
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""What a process of the server does: work for a page, behind the fence of fs_sandbox.py."""
+"""Entry point of the server's worker processes, inside the sandbox of fs_sandbox.py."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ from ..utils.worker_main import Line as Line
 
 
 def prepare(setup: dict[str, Any]) -> Callable[[str, Any, Line], Any]:
-    """Read the models that were typed; from then on the fence is up."""
+    """Load the models of the command line, restrict file access, and return the request handler."""
     from .catalogue import Shelf
     from .fs_sandbox import Fence
     from .handlers import Desk

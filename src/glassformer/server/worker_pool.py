@@ -1,4 +1,4 @@
-"""The processes of a server: so many at once for each kind of work. None outlives the server."""
+"""Worker processes of the server, a limited number for each kind of work."""
 
 import json
 import threading
@@ -12,15 +12,15 @@ from ..utils.worker_main import RESULT, WRONG
 from ..utils.workers import Ended, Worker
 
 REUSED = 500  # requests, before a process makes room for a fresh one
-IDLE = 2  # processes that wait for work
+IDLE = 2  # maximum number of idle processes
 
 
 class Busy(Exception):
-    """All that may work at once are at work."""
+    """Every process for this kind of work is busy."""
 
 
 class Pool:
-    """Processes for quick answers, puzzles and jobs; `at_once`: how many of each."""
+    """Processes for quick answers, puzzles and jobs. `at_once`: maximum number of each."""
 
     def __init__(self, setup: dict[str, Any], at_once: dict[str, int]) -> None:
         self.setup = setup
@@ -32,7 +32,7 @@ class Pool:
 
     @contextmanager
     def worker(self, kind: str, patience: float = 0.0) -> Iterator[Worker]:
-        """Lend a process; Busy if none is free within `patience` seconds."""
+        """Lend a process. Raise Busy if none is free within `patience` seconds."""
         if not self.room[kind].acquire(timeout=patience):
             raise Busy
         try:
@@ -48,7 +48,7 @@ class Pool:
             self.room[kind].release()
 
     def close(self) -> None:
-        """Kill all of them. No more are started."""
+        """Kill all processes and start no more."""
         with self.lock:
             self.closed, workers = True, list(self.all)
         for worker in workers:
@@ -82,7 +82,7 @@ class Pool:
 
 
 def answered(kind: bytes, data: bytes) -> bytes:
-    """Return the JSON of a result; raise an error that the process reports."""
+    """Return the JSON of a result; raise the error in a failed one."""
     if kind == RESULT:
         return data
     failed = json.loads(data)

@@ -326,7 +326,7 @@ class Builder:
         weights = self.weights | {name: np.zeros(shapes[name]) for name in missing}
         weights |= {name: np.full(widths[axis], number) for name, number, axis in self.scalars}
         with np.errstate(over="ignore"):
-            known = weight_shapes.axes(config)  # in reading order; Model refuses other names
+            known = weight_shapes.axes(config)  # canonical order; Model refuses other names
             ordered = [n for n in known if n in weights] + [n for n in weights if n not in known]
             weights = {name: weights[name].astype(dtype) for name in ordered}
         for name, w in weights.items():

@@ -105,7 +105,8 @@ class Parser:
 
         text = ESCAPE.sub(unescaped, found[2])
         if len(text) > MAX_STRING:
-            self.source.fail(self.at, f"a string has at most {MAX_STRING:,} characters")
+            most = f"at most {MAX_STRING:,} characters"
+            self.source.fail(self.at, f"expected a string of {most}, got {len(text):,}")
         return text
 
     def expected(self, what: str) -> NoReturn:

@@ -96,7 +96,7 @@ class Task(Shown):
 
     @property
     def samples_uniformly(self) -> bool:
-        """Whether `sample` draws every row as often."""
+        """Whether `sample` draws all rows with equal probability."""
         return type(self).sample is Task.sample
 
     def defined(self, rows: Rows) -> Any:
@@ -242,10 +242,10 @@ for _name in ARGUMENTS:
 
 
 class TwoNumbers(Task):
-    """Two numbers a and b, and their `result` s, written digit by digit as `format` has it."""
+    """Two numbers a and b and their `result` s, digit by digit in the layout of `format`."""
 
     def result(self, rows: Rows) -> Any:
-        """The number s of each row, [B]: their sum."""
+        """Return the number s of each row, [B]: a + b by default."""
         return rows.sum(1)
 
     def values(self, rows: Rows) -> dict[str, Any]:

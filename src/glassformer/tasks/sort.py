@@ -46,7 +46,8 @@ class Sort(Task):
         exact: bool = False, repeats: bool = False, low: Low = 1,
     ) -> None:  # fmt: skip
         if exact and not repeats and length > vocab - 1:
-            raise GlassformerError(f"length must be at most {vocab - 1}, or repeats=true: {length}")
+            most = f"at most {vocab - 1} without repeats=true"
+            raise GlassformerError(f"length must be {most}, got {length}")
         self.vocabulary = number_tokens(vocab, low)
         self.numbers, self.repeats = vocab - 1, repeats
         self.length = length if repeats else min(length, vocab - 1)

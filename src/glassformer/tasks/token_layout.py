@@ -66,7 +66,7 @@ class Format:
         return out
 
     def columns(self, numbers: Mapping[str, Any]) -> list[Any]:
-        """What stands at each position, all digits written: a token, or one for each number [B]."""
+        """Return each position's content, zero-padded: one token, or an array of them, [B]."""
         digits = {}
         if self.base == 10:  # all at once: numbers may be long
             longest = {name: 1 + digit for name, digit in sorted(self.spots)}
@@ -114,7 +114,7 @@ def items(
 
 
 def answer_names(task: "Task") -> list[str]:
-    """Names of an answer's tokens: y1, y2, … (y, if alone); the text of a token that is fixed."""
+    """Return names of the answer tokens: y1, y2, … (y, if only one); a fixed token's own text."""
     form, fixed = task.format(), dict[int, str]()
     if form is None or not form.padded:
         n = int(task.batch(task.some(ANSWERS))[1].sum(1).max())
@@ -143,7 +143,7 @@ def format_of(task: "Task") -> Format:
 
 
 def copies_of(task: "Task") -> Format:
-    """The task's `copies`; an error if it has none, or if its own examples differ from them."""
+    """Return the task's `copies`; an error if it has none, or if its examples disagree."""
     found = task.copies() if task.says("copies") else None
     if found is None:
         raise GlassformerError(f"{task.ref} — does not say of itself that its answers are copies")
@@ -175,7 +175,7 @@ def _same_columns(found: Format, tokens: Any, answer: Any, numbers: Mapping[str,
 
 
 def _misplaced(found: Format, tokens: Any, columns: Iterable[Any]) -> str:
-    """The first spot that holds something else in examples, if one does."""
+    """Describe the first spot whose token differs in the examples; "" if all agree."""
     for t, column in enumerate(columns):
         if not (tokens[:, t] == column).all():
             return f"that {found.to_json()[t]} is at position {t}"

@@ -1,4 +1,4 @@
-"""Checks of a task's methods: a mistake is named, and no row without an answer is right."""
+"""Validation of a task's methods, with errors that name the method and its mistake."""
 
 import functools
 import inspect

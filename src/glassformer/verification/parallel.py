@@ -1,4 +1,4 @@
-"""Chunks of work, done here, by several processes, one thread each, or on a Dask cluster."""
+"""Run chunks of work in this process, in several processes, or on a Dask cluster."""
 
 import pickle
 import socket
@@ -18,9 +18,13 @@ Done = tuple[range, dict[str, Tally]]
 
 
 def run(work: Work, todo: Iterable[range], workers: int = 1, cluster: str = "") -> Iterator[Done]:
-    """Do the chunks of `todo`; yield each group of them with its counts, in any order.
+    """Run the chunks of `todo`; yield each group of them with its counts, in any order.
 
-    `cluster`: the address of a Dask cluster that does them, whatever `workers` is.
+    Args:
+        work: The model, the task and its rows.
+        todo: Ranges of chunks.
+        workers: Number of local processes.
+        cluster: Address of a Dask cluster, used instead of local processes.
     """
     ranges = list(todo)
     workers = min(workers, sum(map(len, ranges)) // FEW)
@@ -35,7 +39,7 @@ def groups(ranges: Iterable[range], size: int) -> Iterator[range]:
 
 
 def _spread(work: Work, ranges: list[range], workers: int, cluster: str) -> Iterator[Done]:
-    """Every worker must compute with the versions that the verdict names."""
+    """Run groups of chunks; an error if a worker has other library versions than this process."""
     where = cluster or f"workers={workers}"
     try:
         pickle.dumps(work)
@@ -66,5 +70,5 @@ def _spread(work: Work, ranges: list[range], workers: int, cluster: str) -> Iter
 
 
 def _do(work: Work, chunks: range) -> tuple[str, dict[str, str], dict[str, Tally]]:
-    """In a worker: its host, what it computes with, and the counts."""
+    """Run chunks in a worker; return its host name, library versions and counts."""
     return socket.gethostname(), versions(work.model.dtype), work.do(chunks)

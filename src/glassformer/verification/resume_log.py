@@ -25,7 +25,7 @@ from .chunks import Work
 from .counts import Tally, add
 
 FORMAT: Final = "glassformer journal 1"
-# a margin, where the row is in its part, the row: its numbers are of any size that a task can have
+# Found is (margin, index of the row in its part, row); numbers of a row have no size limit.
 Row = Annotated[tuple[Count, ...], Meta(max_length=LISTED)]
 Found = tuple[float, Annotated[int, Meta(ge=-1)], Row]
 Lowest = Annotated[tuple[Found, ...], Meta(max_length=1_000)]
@@ -33,7 +33,7 @@ Chunks = tuple[Count, Count]  # start, stop
 
 
 class SavedTally(Record):
-    """A Tally."""
+    """Saved form of a Tally."""
 
     looked_at: Count
     checked: Count
@@ -45,7 +45,7 @@ class SavedTally(Record):
 
 
 class SavedJournal(Record):
-    """What a journal contains, besides its seal."""
+    """Contents of a journal, without its seal."""
 
     format: Literal["glassformer journal 1"]
     run: Annotated[dict[Name, Any], Meta(max_length=100)]
@@ -150,7 +150,7 @@ def _misfit(state: State, work: Work) -> str:
     end = 0
     for r in state.done:
         if not end <= r.start < r.stop <= work.chunks:
-            return f"chunks {many(r.start)} to {many(r.stop)} are not some of {work.chunks:,}"
+            return f"chunks {many(r.start)} to {many(r.stop)} do not fit into {work.chunks:,}"
         end = r.stop
     rows, radix = work.rows_in(state.done), work.task.radix
     for part in {**rows, **state.found}:

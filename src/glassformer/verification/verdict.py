@@ -29,7 +29,7 @@ SEARCHED = {"worst_margin", "classes", "counterexamples"}
 
 
 class ClassFigures(Record):
-    """What was found on the inputs of a class."""
+    """Counts and worst margin of one class of inputs."""
 
     checked: Count
     wrong: Count
@@ -37,20 +37,20 @@ class ClassFigures(Record):
 
 
 class PartFigures(ClassFigures):
-    """What was found on a part of the rows."""
+    """Counts and worst margin of one part of the rows: sample, edges, …"""
 
     looked_at: Count
 
 
 class WorstRow(Record):
-    """The row of the worst margin."""
+    """Row with the worst margin."""
 
     row: Annotated[list[int], Meta(max_length=10**6)]
     input: Annotated[str, Meta(max_length=TEXT)]
     expected: Annotated[str, Meta(max_length=TEXT)]
 
 
-TABLES: dict[str, Any] = {  # fields of a Verdict, as a file must have them
+TABLES: dict[str, Any] = {  # schemas of the nested fields of a Verdict
     "worst": WorstRow | None, "parts": Annotated[dict[Name, PartFigures], Meta(max_length=10)],
     "classes": Annotated[dict[Name, ClassFigures], Meta(max_length=10**6)],
 }  # fmt: skip
@@ -67,7 +67,7 @@ class Verdict(Shown):
     domain: Count  # rows in the domain
     exhaustive: bool  # every row of the domain was looked at
     looked_at: Count
-    checked: Count  # of these, rows on which the task is defined
+    checked: Count  # rows of these on which the task is defined
     wrong: Count
     worst_margin: float  # over all answer tokens of all rows
     counterexamples: Annotated[list[dict[str, Any]], Meta(max_length=LISTED)] = field(
@@ -81,7 +81,7 @@ class Verdict(Shown):
     # sampled: with this confidence no larger share of all inputs is wrong
     error_bound: float | None = None
     confidence: float | None = None
-    # how it was made: rows drawn, rounds of search, counterexamples kept
+    # options: rows drawn, rounds of search, counterexamples kept
     sample: Annotated[int, Meta(ge=0, le=SAMPLE)] | None = None
     search: Annotated[int, Meta(ge=0, le=SEARCH)] = 0
     keep: Count = 10
@@ -124,9 +124,9 @@ class Verdict(Shown):
             for name, kind in TABLES.items():
                 convert(getattr(v, name), kind, name)
             if "sample" in v.parts and v.parts["sample"]["looked_at"] != v.sample:
-                raise GlassformerError(f"sample is {v.sample}, its parts say something else")
+                raise GlassformerError(f"sample is {v.sample}, but parts.sample differs")
             if max(v.domain, v.looked_at, v.checked, v.wrong) > DOMAIN:
-                raise GlassformerError("a count is beyond all domains")
+                raise GlassformerError("a count is larger than any domain")
             if odd := v._disagreeing():
                 raise GlassformerError(f"{odd} is not what its parts or classes say")
             if v.holds is not saved["holds"]:

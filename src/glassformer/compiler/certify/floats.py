@@ -121,9 +121,9 @@ class Floats:
         small, large = ((x * x / D + self.config.eps) ** 0.5 for x in (low, high))
         whole = high + mean_taken * D**0.5 * WIDER
         n = (1.1 * D + 35) * whole / (small * D**0.5) * WIDER
-        rel = self.gamma(n)  # of the root, where the variance is off by twice as much
+        rel = self.gamma(n)  # error of the root; the error of the variance is twice as large
         if not (left := 1 - 2 * n * self.unit * WIDER) > 0:
-            raise Unproved(f"a norm of {n:,.0f} roundings — too many in {self.dtype}")
+            raise Unproved(f"a norm of {n:,.0f} roundings — too many for a bound in {self.dtype}")
         shift = (mean + self.gamma(D + 5) * whole) * WIDER
         return Row((1 - rel) / large / WIDER, WIDER / (small * left**0.5) * WIDER, shift, err)
 

@@ -20,7 +20,7 @@ KEY = 0.2  # a frequency is key if its waves are at least so large, beside the l
 
 
 def terms(p: int) -> Any:
-    """How many terms of a full transform each frequency 0 … p//2 of a real one stands for."""
+    """Return the number of full-transform terms behind each real frequency 0 … p//2: 1 or 2."""
     k = np.arange(p // 2 + 1)
     return np.where((k == 0) | (2 * k == p), 1, 2)
 

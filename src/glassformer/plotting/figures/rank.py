@@ -24,7 +24,7 @@ from ..style import (
     drawn,
 )
 
-ENOUGH = 0.99  # accuracy for which the least rank is named
+ENOUGH = 0.99  # accuracy threshold for the least rank
 MANY = 4  # lines of a panel that are told apart
 NAMED = 16  # tokens that are all named on an axis; of more, every few
 

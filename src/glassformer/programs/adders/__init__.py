@@ -1,7 +1,7 @@
-"""The smallest adders, set by hand: each a blueprint, a formula that makes all of a few numbers.
+"""The smallest adders. Each is a blueprint: a formula from a few numbers to all weights.
 
-docs/adders.md has the table of their sizes, margins and proofs. adder-coupled is trained:
-coupled.py makes it longer.
+docs/adders.md has the table of their sizes, margins and proofs. They are set by hand except
+adder-coupled, which is trained; coupled.py extends it to more digits.
 
-The formulas themselves are not counted, nor is counting: digits, their squares, powers of ten.
+Parameter counts leave out the formulas and their constants: digits, squares, powers of ten.
 """

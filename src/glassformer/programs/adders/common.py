@@ -35,11 +35,11 @@ def one_layer(task: DigitAddition, **choices: Any) -> Config:
 
 
 def column_adder(c: Any, x: Any, y: Any, value: Any) -> Terms:
-    """Digits d as (c − d²/2c, −d), and a head that looks at distances alone: q is (x, y) in the
-    second rotary pair, k is (1, 0).
+    """Return the terms of an embedding of digits d as (c − d²/2c, −d) and of a head whose
+    attention depends on distance only: q is (x, y) in the second rotary pair, k is (1, 0).
 
-    It adds `value` times the mean of the second slot to that slot, and b_O adds 1; the neurons read
-    the sum.
+    The head adds `value` times the mean of the second slot to that slot, and b_O adds 1; the
+    neurons read the sum.
     """
     at = "blocks.0.attn."
     K, D = np.eye(4), np.eye(2)

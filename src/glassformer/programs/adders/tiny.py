@@ -44,7 +44,7 @@ class _Adder(Blueprint):
 
     at_random = True
     constants: tuple[float, ...] = (MIDDLE,)
-    logarithms: tuple[str, ...] = ()  # options that are positive: theta has their logarithms
+    logarithms: tuple[str, ...] = ()  # positive options; theta stores their logarithms
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Random, and of the weights only the shapes matter: few weights are of this kind."""

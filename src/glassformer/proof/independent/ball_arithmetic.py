@@ -351,7 +351,7 @@ class BallModel:
             P = self.weights["pos_embed.W_pos"][position]
             with np.errstate(all="ignore"):
                 total = (E + P).tolist()
-            for i, x in enumerate(total):  # what underflows may be 0 here
+            for i, x in enumerate(total):  # an underflowing value may be 0 here
                 lost = E[i] != -P[i] and abs(x) < self.f.tiny
                 numbers[i] = within(self.f.tiny) if lost else self.f.known(x, "the embedding")
         row = Row(numbers, [])
