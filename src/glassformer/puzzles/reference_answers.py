@@ -91,7 +91,7 @@ def depth(text: Text) -> list[str] | None:
 
 
 def two_kinds(text: Text) -> list[str]:
-    """As `balanced`, for brackets of two kinds, each closed by its own."""
+    """`balanced` for two kinds of brackets: each must be closed by its own kind."""
     left: list[str] = []
     for t in text:
         if t in "([":

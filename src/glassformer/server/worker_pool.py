@@ -1,4 +1,4 @@
-"""Worker processes of the server, a limited number for each kind of work."""
+"""Worker processes of the server, a limited number per kind of work, ended with the server."""
 
 import json
 import threading

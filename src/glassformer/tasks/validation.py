@@ -88,7 +88,7 @@ NUMBER: Expected = (_is_number_of_rows, f"a whole number from 0 to {SAMPLE:,}")
 SEED_: Expected = (_is_seed, f"a whole number from 0 to {SEED:,}")
 TEXT: Expected = (lambda value: isinstance(value, str), "a text")
 RNG: Expected = (lambda value: isinstance(value, np.random.Generator), "a NumPy Generator")
-ARGUMENTS: dict[str, dict[str, Expected]] = {  # method -> argument -> what it must be
+ARGUMENTS: dict[str, dict[str, Expected]] = {  # method -> argument -> expected type
     **{name: {"rows": ROWS} for name in ("batch", "defined", "classes", "values")},
     **{name: {"text": TEXT} for name in ("prompt", "read")},
     "simpler": {"rows": ROWS, "level": WHOLE}, "foretold": {"rows": PAIRS, "i": WHOLE},
