@@ -1,4 +1,4 @@
-"""Test and training rows. They are disjoint except under data=draw and data=all: `overlap`."""
+"""Test and training rows. They can overlap only under data=draw and data=all: `overlap`."""
 
 from collections.abc import Sequence
 

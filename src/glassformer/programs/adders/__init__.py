@@ -1,7 +1,7 @@
 """The smallest adders. Each is a blueprint: a formula from a few numbers to all weights.
 
-docs/adders.md has the table of their sizes, margins and proofs. They are set by hand except
-adder-coupled, which is trained; coupled.py extends it to more digits.
+docs/adders.md has the table of their sizes, margins and proofs. adder-coupled is trained;
+coupled.py extends it to more digits.
 
 Parameter counts leave out the formulas and their constants: digits, squares, powers of ten.
 """
