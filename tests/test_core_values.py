@@ -340,3 +340,13 @@ def test_a_table_of_pairs_is_used_where_it_is_smaller(monkeypatch):
             found = forward(model.config, model.weights, tokens, last=last)
         assert bool(made) == used, texts
         same(found, model.numpy().logits(tokens.numpy())[:, -last:], 1e-9)
+
+
+def test_a_text_for_a_compiled_model_begins_with_its_first_token():
+    """It is put there, once."""
+    plain = random_model(1)
+    made = replace(plain, provenance={"compiled": {}})
+    for text, tokens in (("3 2", [0, 3, 2]), ("0 3 2", [0, 3, 2]), ("0", [0]), ("3", [0, 3])):
+        assert made.read(text).tolist() == tokens
+        assert plain.read(text).tolist() == [int(word) for word in text.split()]
+    assert made.read([3, 2]).tolist() == [3, 2]  # numbers are as they were given
