@@ -350,3 +350,20 @@ def test_a_text_for_a_compiled_model_begins_with_its_first_token():
         assert made.read(text).tolist() == tokens
         assert plain.read(text).tolist() == [int(word) for word in text.split()]
     assert made.read([3, 2]).tolist() == [3, 2]  # numbers are as they were given
+
+
+def test_a_models_name_is_its_makers_or_its_tasks():
+    model = random_model(1)
+    for ref, task, name in (("a:b=1", "t", "a:b=1"), ("", "t", "t"), ("", "", "model"),
+                            ("two words", "t", "'two words'")):  # fmt: skip
+        assert replace(model, provenance={"ref": ref}, task=task).name == name
+    assert replace(model, provenance={}, task="t").name == "t"
+
+
+def test_logits_of_as_many_positions_as_there_are():
+    model = random_model(1)
+    for last in (1, 2, 3):
+        assert model([1, 2, 3], last=last).shape == (last, 7)
+    for last in (0, -1, 4):
+        with pytest.raises(GlassformerError, match="last"):
+            model([1, 2, 3], last=last)
