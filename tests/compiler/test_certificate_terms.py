@@ -290,6 +290,7 @@ def test_what_is_off_after_the_beginnings_neurons(dtype):
     size = (post + off) @ np.abs(exact(W_out)) + np.abs(exact(b_out))
     x = exact(before) + post @ exact(W_out) + exact(b_out)
     err = exact(np.full(D, 0.1)) + off @ np.abs(exact(W_out)) + gamma(F + 4, dtype) * size
+    assert np.abs(x - exact(c.begin)).max() < 1e-13
     not_below(c.begin_err, err + 2 * unit(dtype) * np.abs(x))
 
 
