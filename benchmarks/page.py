@@ -15,7 +15,7 @@ from playwright.sync_api import expect, sync_playwright
 
 import glassformer as gf
 import timing  # noqa: F401 - one thread, before NumPy
-from glassformer.report_page.report import report, write
+from glassformer.report_page.report import report
 
 REF = "addition:digits=3"
 BYTES, KEY, SCORE = 400_000, 50, 1_000  # a page, ms of a key, ms of all examples
@@ -48,7 +48,7 @@ def line(what, figure, limit, unit):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        path = write(report([(REF, gf.load(REF))]), Path(folder) / "page.html")
+        path = report([(REF, gf.load(REF))]).save(Path(folder) / "page.html")
         good = line(f"page of {REF}", path.stat().st_size, BYTES, "bytes")
         with sync_playwright() as p:
             browser = p.chromium.launch(

@@ -418,10 +418,10 @@ def test_what_a_command_reads_it_does_not_replace(call, tmp_path, monkeypatch):
         call("export", "addition:digits=1", "--to", "safetensors", "--out", "m.safetensors")[0] == 0
     )
     before = Path("m.safetensors").read_bytes()
-    os.link("m.safetensors", "twin")
+    os.link("m.safetensors", "twin.json")
     for words in (
-        ["verify", "--out", "m.safetensors"], ["prove", "--method", "certificate", "--out", "twin"],
-        ["truth", "--out", "m.safetensors"], ["export", "--to", "torch", "--out", "m.safetensors"],
+        ["verify", "--out", "twin.json"], ["export", "--to", "torch", "--out", "m.safetensors"],
+        ["prove", "--method", "certificate", "--out", "twin.json"], ["truth", "--out", "twin.json"],
     ):  # fmt: skip
         status, out, err = call(words[0], "m.safetensors", *words[1:])
         assert (

@@ -28,7 +28,7 @@ TABLE = """
     ablations     yes  -      -     -     -      -       a task
     attribute     yes  yes    yes   -     -      -
     blueprint     -    -      -     yes   -      -       a name, as in @blueprint("half")
-    board         yes  yes    yes   -     -      yes     a model, or none: the honest board
+    board         yes  yes    yes   -     -      -       a model, or None: the honest board
     check         -    -      -     -     -      -       a level: see `level` in GOOD
     check_task    yes  yes    -     -     -      -       a task to try
     claims        -    -      -     -     -      yes     names, or how they start; none: all

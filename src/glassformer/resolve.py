@@ -90,12 +90,17 @@ def agreeing(ref: str, model: Model) -> Model:
     return model
 
 
-# Cache: model -> (registry entry that made its task, None for a source; the task). A copy of a
-# model is another key, so `replace` and pickles start without an entry.
-_TASKS: "WeakKeyDictionary[Model, tuple[registry.Entry | None, Task]]" = WeakKeyDictionary()
+# Cache: model -> (where its task comes from, the task). A copy of a model is another key, so
+# `replace` and pickles start without an entry.
+_TASKS: "WeakKeyDictionary[Model, tuple[registry.Entry | str | None, Task]]" = WeakKeyDictionary()
 
 
-def _entry(model: Model) -> registry.Entry | None:
+def _origin(model: Model) -> registry.Entry | str | None:
+    """The registry entry of a model's task; for a compiled model, how its source is named now: a
+    file of that name may have changed.
+    """
+    if KEY in model.provenance:
+        return task_name(model)
     return registry.REGISTRY["task"].get(registry.head(model.task))
 
 
@@ -103,7 +108,7 @@ def model_task(model: Model) -> Task:
     """Return a model's own task. It is resolved once per model, and again after a task of that
     name is registered again: a notebook cell run twice, a changed file.
     """
-    if (known := _TASKS.get(model)) and known[0] is _entry(model):
+    if (known := _TASKS.get(model)) and known[0] == _origin(model):
         return known[1]
     task: Task | None = carried(model)
     if task is None and not model.task:
@@ -112,7 +117,7 @@ def model_task(model: Model) -> Task:
         task = load_task(model.task)
         if not registry.FILE.match(model.task):  # later lookups need the exact FILE.py:NAME
             task.ref = ascii_name(task.ref)
-    _TASKS[model] = _entry(model), task
+    _TASKS[model] = _origin(model), task
     return task
 
 

@@ -73,7 +73,9 @@ def find_device(name: str, dtype: str = "float32") -> torch.device:
         with contextlib.suppress(RuntimeError, AssertionError, NotImplementedError):
             found = torch.ones(1, device=name).device
             if found.type == "mps" and dtype == "float64":
-                raise GlassformerError(f"device {name} — has no float64. Use dtype=float32 or cpu")
+                raise GlassformerError(
+                    f"device {name} — has no float64: set dtype=float32, or use cpu"
+                )
             return found
     more = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     here = ", ".join(["cpu", *(name for name, is_here in more.items() if is_here)])

@@ -125,7 +125,7 @@ class Floats:
         if not (left := 1 - 2 * n * self.unit * WIDER) > 0:
             raise Unproved(f"a norm of {n:,.0f} roundings — too many for a bound in {self.dtype}")
         shift = (mean + self.gamma(D + 5) * whole) * WIDER
-        return Row((1 - rel) / large / WIDER, WIDER / (small * left**0.5) * WIDER, shift, err)
+        return Row((1 - rel) / large / WIDER, WIDER / (small * left**0.5), shift, err)
 
     def product(self, x: Any, row: Row, W: Any) -> tuple[Any, Any]:
         """(x @ W, by how much it is off before the factor s): for rows x [n,D] after their norm."""
