@@ -425,7 +425,7 @@ def verify(
     path = as_output(out, ".json", model, task)
     made = as_model(model)
     goal = as_task(task, made)
-    with _resumable(path, journal) as log:
+    with _resumable(path, journal, rows is None and tap is None) as log:
         verdict = verification.verify(
             made, goal, rows=as_rows(rows, goal), sample=sample, seed=seed, keep=keep, chunk=chunk,
             tap=None if tap is None else keeping_shapes(tap), exhaustive=exhaustive, dtype=dtype,
@@ -437,13 +437,18 @@ def verify(
 
 
 @contextmanager
-def _resumable(out: Path | None, journal: str | PathLike[str] | None) -> Iterator[Path | None]:
+def _resumable(
+    out: Path | None, journal: str | PathLike[str] | None, keeps_journal: bool = True
+) -> Iterator[Path | None]:
     """Lock `out` and yield the path of the journal, which is removed at the end unless it was
     passed as `journal`.
     """
-    own = None if out is None or journal is not None else out.with_name(out.name + ".journal")
+    given = None if journal is None else as_path(journal, "journal")
+    if out is not None and given is not None and out.absolute() == given.absolute():
+        raise GlassformerError(f"out — expected another file than the journal, got {out}")
+    own = out.with_name(out.name + ".journal") if out and not given and keeps_journal else None
     with alone(out):
-        yield own if journal is None else as_path(journal, "journal")
+        yield given or own
         if own:
             remove(own)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ..core.checkpoint import from_theta
 from ..core.model import Model
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
@@ -26,6 +27,8 @@ def board(
     their refs. `name`: what the model is called in the table; `ref`: how it was passed, if by name.
     """
     within("board — keep", keep, 0, KEEP)
+    if model and model.is_numpy:  # what is counted is what runs: no number hides in rounding
+        model = from_theta(model, name)
     with terminal_line() as write:
         show = progress or (lambda p: write(f"board: {p.done:,} of {p.total:,}"))
         if table or not (model or file):

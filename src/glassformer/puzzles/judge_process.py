@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from ..utils.fileio import why
 from ..utils.worker_main import RESULT
 from ..utils.workers import Ended, Worker
 from .judge import TEXT, judge
@@ -33,6 +34,8 @@ def check(name: str, text: str, seconds: int = SECONDS, memory: int = MEMORY) ->
         problem = answer["error"]
     except Ended as e:
         problem = str(e)
+    except OSError as e:
+        problem = f"no process could be started: {why(e)}"
     problem = f"{puzzle.file} — {problem}"
     return Judgement(name, problem=problem, best=puzzle.best, limits=puzzle.limits)
 

@@ -100,6 +100,6 @@ def _events(
         for event in trainer.events():
             if history:
                 log(event)
-            yield event
             if event.kind == "done" and len(files) > 1:
                 checkpoint.save(event.data["training"].model, files[event.member])
+            yield event

@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, UnsetType, defstruct
 from ..core.backend import Array
 from ..core.checkpoint_format import RUN as KEY
 from ..core.checkpoint_format import parse
-from ..utils.errors import GlassformerError, shown
+from ..utils.errors import DAMAGED, GlassformerError, shown
 from ..utils.fileio import check_writable, read_bytes, why, write_atomically
 from ..utils.limits import MEMBERS, memory, within
 from ..utils.typed_json import (
@@ -195,14 +195,16 @@ def save_state(path: Path, tensors: dict[str, Array], header: dict[str, Any]) ->
 def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """Arrays by name, and the header; anything that is not exactly what was saved is an error."""
     if not os.path.lexists(path):
-        raise GlassformerError(f"{path} — no run to resume: it has ended, or was never begun")
+        raise GlassformerError(
+            f"{path} — no run to resume: it has ended, or was never begun", code="not_found"
+        )
     try:
         arrays, found = parse(path, read_bytes(path, memory()))
         good = KEY in found and found.get("sha256") == _sha256(found[KEY], arrays)
     except GlassformerError as e:
         raise GlassformerError(f"{path} — {BAD} ({str(e).removeprefix(f'{path} — ')})") from None
     if not good:
-        raise GlassformerError(f"{path} — {BAD}: its SHA-256 does not match")
+        raise GlassformerError(f"{path} — {BAD}: its SHA-256 does not match", code=DAMAGED)
     # a loss may be infinite
     header: dict[str, Any] = parse_json(found[KEY], path, BAD, finite=False)
     try:
@@ -261,7 +263,7 @@ def check_fits(
     elif any(len(report["digits"]) != digits for report in header["history"]):
         wrong = "its history has other answers"
     if wrong:
-        raise GlassformerError(f"{path} — {BAD}: {wrong}")
+        raise GlassformerError(f"{path} — {BAD}: {wrong}", code=DAMAGED)
 
 
 def _counts(name: str) -> bool:

@@ -88,14 +88,18 @@ def convert(value: Any, kind: Any, where: str = "") -> Any:
     try:
         known = {f.name for f in fields(kind)} if is_dataclass(kind) else set()
         if known and isinstance(value, dict) and (unknown := sorted(value.keys() - known)):
-            raise GlassformerError(f"{where or 'it'}: unknown field {shown(unknown[0])}")
+            raise GlassformerError(
+                f"{where or 'it'}: unknown field {shown(unknown[0])}", code=DAMAGED
+            )
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as e:
-        raise GlassformerError(_explain(str(e), value, where)) from None
+        raise GlassformerError(_explain(str(e), value, where), code=DAMAGED) from None
     except UnicodeEncodeError as e:  # a lone surrogate in a field name
-        raise GlassformerError(f"{where or 'it'}: unknown name {shown(e.object)}") from None
+        raise GlassformerError(
+            f"{where or 'it'}: unknown name {shown(e.object)}", code=DAMAGED
+        ) from None
     except RecursionError:
-        raise GlassformerError(f"{where or 'it'}: nested too deeply") from None
+        raise GlassformerError(f"{where or 'it'}: nested too deeply", code=DAMAGED) from None
 
 
 def _explain(message: str, value: Any, where: str) -> str:

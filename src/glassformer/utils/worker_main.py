@@ -109,12 +109,12 @@ def failure(error: Exception, do: str, memory: int) -> tuple[bytes, bytes]:
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(do, error) or error
     text = str(error)
-    if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(text):  # PyTorch raises another type
+    if isinstance(error, GlassformerError):
+        kind, code = WRONG, error.code
+    elif isinstance(error, MemoryError) or OUT_OF_MEMORY.search(text):  # PyTorch has its own type
         kind, text, code = WRONG, too_much(memory), "too_large"
     elif isinstance(error, RecursionError):
         kind, text, code = WRONG, "is nested too deeply", "too_large"
-    elif isinstance(error, GlassformerError):
-        kind, code = WRONG, error.code
     else:
         kind, code = DEFECT, "defect"
         text = f"a defect of glassformer: {type(error).__name__}: {error}"

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -38,7 +38,7 @@ Do = Callable[[Any, Any], Any]
 def spread(
     pieces: Iterable[Piece], do: Do, shared: Any, *, workers: int = 1, cluster: str = "",
     go_on: str = GO_ON,
-) -> Iterator[tuple[Piece, Any]]:  # fmt: skip
+) -> Generator[tuple[Piece, Any], None, None]:  # fmt: skip
     """Yield (piece, do(shared, piece)) in any order, each piece once.
 
     The result of a failed piece is its exception: BrokenProcessPool, or Dask's KilledWorker, after

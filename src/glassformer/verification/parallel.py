@@ -4,6 +4,7 @@ import pickle
 import socket
 from collections.abc import Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 
 from ..utils.errors import GlassformerError
 from ..utils.workers import MAX_ATTEMPTS, spread
@@ -51,22 +52,25 @@ def _spread(work: Work, ranges: list[range], workers: int, cluster: str) -> Iter
         groups(ranges, FAR if cluster else GROUP), _do, work, workers=workers, cluster=cluster,
         go_on="with a journal (journal=…, --out FILE) the same call does what is left",
     )  # fmt: skip
-    for chunks, result in results:
-        if isinstance(result, BrokenProcessPool):
-            died = f"a worker died {MAX_ATTEMPTS} times over, maybe for lack of memory; use fewer"
-            hint = "(and a script that starts workers needs: if __name__ == '__main__')"
-            raise GlassformerError(f"{where} — {died} {hint}")
-        if isinstance(result, Exception):
-            if not cluster:
-                raise result
-            problem = f"a worker failed: {type(result).__name__}: {result}"
-            raise GlassformerError(f"{where} — {' '.join(problem.split())}")
-        host, its, counts = result
-        if other := [name for name in {**mine, **its} if mine.get(name) != its.get(name)]:
-            name = other[0]
-            problem = f"{host} has {name} {its.get(name)}, here it is {mine.get(name)}"
-            raise GlassformerError(f"{where} — the same is needed everywhere: {problem}")
-        yield chunks, counts
+    with closing(results):  # an error ends the workers at once
+        for chunks, result in results:
+            if isinstance(result, BrokenProcessPool):
+                died = (
+                    f"a worker died {MAX_ATTEMPTS} times over, maybe for lack of memory; use fewer"
+                )
+                hint = "(and a script that starts workers needs: if __name__ == '__main__')"
+                raise GlassformerError(f"{where} — {died} {hint}")
+            if isinstance(result, Exception):
+                if not cluster:
+                    raise result
+                problem = f"a worker failed: {type(result).__name__}: {result}"
+                raise GlassformerError(f"{where} — {' '.join(problem.split())}")
+            host, its, counts = result
+            if other := [name for name in {**mine, **its} if mine.get(name) != its.get(name)]:
+                name = other[0]
+                problem = f"{host} has {name} {its.get(name)}, here it is {mine.get(name)}"
+                raise GlassformerError(f"{where} — the same is needed everywhere: {problem}")
+            yield chunks, counts
 
 
 def _do(work: Work, chunks: range) -> tuple[str, dict[str, str], dict[str, Tally]]:

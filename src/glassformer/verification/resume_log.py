@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta, to_builtins
 from msgspec.structs import asdict
 
-from ..utils.errors import GlassformerError, ascii_name
+from ..utils.errors import DAMAGED, GlassformerError, ascii_name
 from ..utils.fileio import write_atomically
 from ..utils.limits import KEEP, LISTED, many
 from ..utils.typed_json import Count, Name, Record, check_small, convert, read_json
@@ -114,7 +114,7 @@ class Journal:
             o = convert(content, SavedJournal)
             check_small(o.run, "run", 10**7)
             if sha256 != _seal(content):
-                raise GlassformerError("its SHA-256 does not match")
+                raise GlassformerError("its SHA-256 does not match", code=DAMAGED)
         except GlassformerError as e:
             hint = "remove it to begin anew"
             raise GlassformerError(f"{self.path} — damaged journal ({e}); {hint}") from None
@@ -129,7 +129,7 @@ class Journal:
         state = State(tuple(range(a, b) for a, b in o.done), found)
         if wrong := _misfit(state, work):
             hint = "remove it to begin anew"
-            raise GlassformerError(f"{self.path} — damaged journal ({wrong}); {hint}")
+            raise GlassformerError(f"{self.path} — damaged journal ({wrong}); {hint}", code=DAMAGED)
         return state
 
     def write(self, state: State, now: bool = False) -> None:

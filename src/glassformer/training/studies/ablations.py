@@ -33,6 +33,7 @@ from ..train_hooks import TAPS
 BASELINE = "baseline"
 OF_LAYERS = {"tap", "mask", "n_layers", "d_mlp", "n_heads"}  # a model without layers has none
 Word = Annotated[str, Meta(max_length=100)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -160,9 +161,9 @@ class Outcome(Record):
     """What became of one seed."""
 
     seed: Seed
-    accuracy: float  # of what the model says by itself
+    accuracy: Share  # of what the model says by itself
     # of the next token after the right ones; None for causal models, where it is the same
-    forced: float | None
+    forced: Share | None
     steps: Annotated[int, Meta(ge=0, le=10**12)]
     seconds: float
     status: Word  # status of its Training

@@ -43,7 +43,7 @@ class SavedRun(Record):
     recipe: Settings
     seed: Seed
     status: Annotated[str, Meta(max_length=100)]
-    accuracy: float | None
+    accuracy: Annotated[float, Meta(ge=0, le=1)] | None
     steps: Annotated[int, Meta(ge=0, le=10**12)] | None
     seconds: float | None
     error: Annotated[str, Meta(max_length=10**6)]

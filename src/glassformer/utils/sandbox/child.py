@@ -29,6 +29,7 @@ def set_limits(amounts: Mapping[str, int], required: bool = False) -> None:
             most = resource.getrlimit(number)[1]
             soft = amount if most == resource.RLIM_INFINITY else min(amount, most)
             hard = soft + CPU_GRACE if kind == "CPU" and soft != most else soft
+            hard = hard if most == resource.RLIM_INFINITY else min(hard, most)
             resource.setrlimit(number, (soft, hard))
 
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import GlassformerError
+from ..fileio import why
 from ..workers import Child
 from . import guard
 
@@ -88,7 +89,10 @@ def running(path: Path, code: bytes, child: str, limits: Limits, sandbox: bool) 
             "name": path.name, "child": child, "home": os.path.expanduser("~"),
         }  # fmt: skip
         python = [sys.executable, "-I", "-B", "-X", "utf8", "-c", GUARD, str(PACKAGES)]
-        started = Child(python, MAX_LINE_BYTES, cwd="/", env={})
+        try:
+            started = Child(python, MAX_LINE_BYTES, cwd="/", env={})
+        except OSError as e:
+            raise GlassformerError(f"{path} — was not run: {sys.executable}: {why(e)}") from None
         started.send(json.dumps(settings).encode())
         process = started.process
         try:
