@@ -7,19 +7,22 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 
-from glassformer import Config, Model, Vocabulary, load_task
+from glassformer import Config, GlassformerError, Model, Vocabulary, load_task
 from glassformer.core.checkpoint import digest
 from glassformer.core.weight_shapes import required, shapes
 from glassformer.proof import prove
 from glassformer.registry import source_of
+from glassformer.utils.errors import CODES
 from glassformer.verification import check
 
 
@@ -44,6 +47,22 @@ def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:
     ]
     weights = {n: rng.normal(size=shapes(config)[n]) for n in names if gated or "gate" not in n}
     return Model(config, weights, Vocabulary.numbers(config.d_vocab))
+
+
+@contextmanager
+def raises(code: str, *mentions: object) -> Iterator[pytest.ExceptionInfo[GlassformerError]]:
+    """Expect a GlassformerError with this code whose message names `mentions`.
+
+    Mentions are what the caller typed or what the error is about: an argument, a value, a file, a
+    name. They are never a phrase of the message, whose wording is free.
+    """
+    assert code in CODES, f"no such code: {code}"
+    with pytest.raises(GlassformerError) as caught:
+        yield caught
+    message = str(caught.value)
+    assert caught.value.code == code, f"code {caught.value.code!r}, not {code!r}: {message}"
+    missing = [str(mention) for mention in mentions if str(mention) not in message]
+    assert not missing, f"no {missing} in: {message}"
 
 
 def largest_difference(a: Any, b: Any) -> float:

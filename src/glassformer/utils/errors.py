@@ -37,6 +37,8 @@ CODES = {
     DAMAGED: "a file is damaged or in another format",
     "too_large": "the call needs more memory than is available",
     "needs_extra": "an optional library is missing; the message has the command to install it",
+    "bad_source": "a .glass source or .taotp text has an error at the place the message names",
+    "unsupported": "a format, library or method cannot represent this model or task",
 }
 PACKAGE = __name__.partition(".")[0]
 
