@@ -29,12 +29,25 @@ from glassformer.training.loop import Trainer
 
 TASK = load_task("addition:digits=10,order=ones")
 RECIPE = Recipe(
-    n_layers=1, n_heads=1, d_model=6, d_mlp=12, tied=True, extras="norms mlp", activation="gelu",
+    n_layers=1,
+    n_heads=1,
+    d_model=6,
+    d_mlp=12,
+    tied=True,
+    optional_params="norms mlp",
+    activation="gelu",
     data="fresh",
-    test_rows=1_000, batch=32, loss="answer", optimizer="adamw", lr=0.01, beta2=0.98,
-    weight_decay=0.01, clip=1.0,
-    steps=10**6, evaluate_every=10**6,
-)  # fmt: skip
+    test_rows=1_000,
+    batch=32,
+    loss="answer",
+    optimizer="adamw",
+    lr=0.01,
+    beta2=0.98,
+    weight_decay=0.01,
+    clip=1.0,
+    steps=10**6,
+    evaluate_every=10**6,
+)
 
 
 class Peer(nn.Module):

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from glassformer import load, load_task, record
-from glassformer.interop import export
+from glassformer.interop import export_checked
 from glassformer.interop.transformer_lens import to_transformer_lens
 
 ROWS, FEW, RUNS, STARTS = 10_000, 1_000, 9, 5
@@ -70,7 +70,7 @@ def starting(ref):
     model = load(ref)
     row = load_task(model).batch(np.zeros((1, 2), dtype=np.int64))[0][0, :-1].tolist()
     with tempfile.TemporaryDirectory() as folder:
-        export(model, "transformer-lens", Path(folder) / "there")
+        export_checked(model, "transformer-lens", Path(folder) / "there")
 
         def run(code):
             subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(folder) / "there")

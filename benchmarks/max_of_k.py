@@ -25,13 +25,13 @@ from glassformer.proof import bound_accuracy
 def trained(task, seeds, folder):
     """Models of a folder, one a seed; trained as one ensemble where they are not there yet."""
     from glassformer.training.api import fit_many
-    from glassformer.training.recipes import recipe
+    from glassformer.training.recipes import find_recipe
 
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"seed-{seed:03d}.safetensors" for seed in range(seeds)]
     if missing := [seed for seed, file in enumerate(files) if not file.exists()]:
         began = time.process_time()
-        for found in fit_many(task, recipe("max-of-k"), missing):
+        for found in fit_many(task, find_recipe("max-of-k"), missing):
             save(found.model.numpy(), files[found.seed])
         trained_in = {"trained": len(missing), "seconds": time.process_time() - began}
         print(json.dumps(trained_in), flush=True)

@@ -17,7 +17,7 @@ import timing  # noqa: F401  # isort: skip - it sets one thread
 import runs  # isort: skip
 import tasks  # isort: skip
 
-from glassformer.training.recipes import recipe
+from glassformer.training.recipes import find_recipe
 
 PRIMES = (11, 13, 17, 23, 31, 41, 59, 83, 113, 151, 199, 257)
 OPERATIONS = {"+": "a + b", "-": "a − b", "*": "a · b"}
@@ -64,7 +64,7 @@ def main():
         return tasks.write(options.table, table(done), BEGIN, END)
     refs = [named(p, operation) for p in PRIMES for operation in OPERATIONS]
     wanted = [(ref, seed) for seed in range(options.seeds) for ref in refs]
-    runs.add(options.runs, wanted, lambda ref: recipe("grok-fast"), tasks.run)
+    runs.add(options.runs, wanted, lambda ref: find_recipe("grok-fast"), tasks.run)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import torch
 
 from glassformer import load_task
 from glassformer.training.loop import Trainer
-from glassformer.training.recipes import recipe
+from glassformer.training.recipes import find_recipe
 
 ROUNDS = 30
 
@@ -40,11 +40,11 @@ def flops(trainer, batch, last):
 
 
 def measure(name):
-    trainer = Trainer(load_task("addition:order=ones"), recipe(name), [0])
+    trainer = Trainer(load_task("addition:order=ones"), find_recipe(name), [0])
     r, objective, theta = trainer.recipe, trainer.objective, trainer.theta
     for _ in range(10):
         trainer._step()
-    tokens, answer = trainer.data.read(trainer.seeds, 0)
+    tokens, answer = trainer.data.tokens_for_step(trainer.seeds, 0)
     gradients, *_ = objective.gradients(theta, tokens, answer)
     weight = torch.as_tensor(objective._weight(answer))
     fed, last = torch.as_tensor(tokens), weight.shape[-1]
@@ -60,15 +60,23 @@ def measure(name):
         torch.autograd.grad(loss, list(leaves.values()), retain_graph=True)
 
     def rate():
-        trainer.optimizer.step(dict(gradients), trainer.smooth * 0)  # a rate of 0 changes nothing
+        trainer.optimizer.step(
+            dict(gradients), trainer.smoothed_loss * 0
+        )  # a rate of 0 changes nothing
 
     large = torch.rand(1024, 1024)
     T = trainer.data.length - 1
     small, W = torch.rand(r.batch * T, r.d_model), torch.rand(r.d_model, r.d_mlp)
     whole, read, ahead, back, optimise, big, own = medians(
-        ROUNDS, trainer._step, lambda: trainer.data.read(trainer.seeds, 5), forward, backward, rate,
-        lambda: large @ large, lambda: small @ W,
-    )  # fmt: skip
+        ROUNDS,
+        trainer._step,
+        lambda: trainer.data.tokens_for_step(trainer.seeds, 5),
+        forward,
+        backward,
+        rate,
+        lambda: large @ large,
+        lambda: small @ W,
+    )
     work = 3 * flops(trainer, r.batch, last)  # backward is twice forward
     speed, own_speed = 2 * 1024**3 / big, 2 * small.numel() * W.shape[1] / own
     return {

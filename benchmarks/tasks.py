@@ -23,11 +23,11 @@ import runs  # isort: skip
 
 import glassformer as gf
 from glassformer import load_task
-from glassformer.training.full_domain_phase import ALL, SOME, Look
+from glassformer.training.full_domain_phase import ALL_ROWS, SAMPLED_ROWS, DomainCheck
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import choose_recipe
-from glassformer.utils.numfmt import rounded_down
-from glassformer.verification.evaluation import EXHAUSTIVE, score
+from glassformer.utils.numfmt import format_percent_down
+from glassformer.verification.evaluation import MAX_EXHAUSTIVE_ROWS, score
 
 BEGIN, END = "<!-- table: benchmarks/tasks.py -->", "<!-- end of the table -->"
 
@@ -42,14 +42,16 @@ def run(ref, seed, recipe):
         if event.kind == "done":
             training = event.data["training"]
     took, look = time.process_time() - began, training.exact
-    if not trainer.recipe.exact and task.size <= EXHAUSTIVE:  # nobody has looked at all rows yet
+    if (
+        not trainer.recipe.full_domain_steps and task.size <= MAX_EXHAUSTIVE_ROWS
+    ):  # nobody has looked at all rows yet
         found = score(training.model.torch(), task)
-        look = Look(found.wrong, found.checked)
+        look = DomainCheck(found.wrong, found.checked)
     return {
         "task": ref, "seed": seed, "status": training.status,
         "held_out": training.accuracy, "overlap": overlap, "tested": tested(training),
         "wrong": look.wrong if look else None, "checked": look.checked if look else None,
-        "looked_at": look.of if look else None, "test_right_at": training.exact_from,
+        "looked_at": look.coverage if look else None, "test_right_at": training.exact_from,
         "steps": training.steps, "seconds": training.seconds,
         "seconds_in_all": took,
     }  # fmt: skip
@@ -71,7 +73,7 @@ def cells(ref, rows):
         held = "none held out"
     else:
         worst = min(rows, key=lambda r: r["held_out"])
-        held = f"{rounded_down(worst['held_out'], decimals=2)} of {worst['tested']:,}"
+        held = f"{format_percent_down(worst['held_out'], decimals=2)} of {worst['tested']:,}"
     short = sum(r["wrong"] is None for r in rows)
     parts = [looked(good[0]) + f" ({len(good)} seeds)" * (len(good) < len(rows))] if good else []
     parts += [looked(r) for r in rows if r["wrong"]]
@@ -94,7 +96,7 @@ def tested(training):
 
 def looked(row):
     """What a run's last look found, and in what."""
-    some = {ALL: "", SOME: " drawn"}.get(row["looked_at"], f" ({row['looked_at']})")
+    some = {ALL_ROWS: "", SAMPLED_ROWS: " drawn"}.get(row["looked_at"], f" ({row['looked_at']})")
     return f"{row['wrong']:,} of {row['checked']:,}{some}"
 
 

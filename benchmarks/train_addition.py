@@ -32,9 +32,9 @@ from torch import nn
 
 import glassformer as gf
 from glassformer import load_task
-from glassformer.training.data import Data
+from glassformer.training.data import TrainingData
 from glassformer.training.loop import Trainer
-from glassformer.training.recipes import choose_recipe, recipe
+from glassformer.training.recipes import choose_recipe, find_recipe
 
 EPOCHS, BATCH = 150, 512
 OURS = {"ours": (), "same": ("n_layers=2", "n_heads=1")}  # as it comes; with the book's model
@@ -180,7 +180,7 @@ def main():
     options = options.parse_args()
     torch.set_num_threads(1)
     task = load_task("addition:order=ones")
-    data = Data(task, recipe("book"))
+    data = TrainingData(task, find_recipe("book"))
     kernels = {"kernels": runs.kernels()}
     loop = {"epochs": options.epochs, "until": options.until}
     named = {"loop": {"who": "loop", **loop} | kernels}

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 
 from glassformer import load_task
-from glassformer.published_claims.book import history
+from glassformer.published_claims.book import read_history
 from glassformer.training.api import fit
 from glassformer.training.loop import Trainer
-from glassformer.training.recipes import recipe
+from glassformer.training.recipes import find_recipe
 
 GROK = ("grok-0", "grok-1", "grok-2")
 
@@ -43,9 +43,9 @@ def frequencies(model, share=0.9):
 
 
 def step_seconds(name, steps=10):
-    return medians(steps, Trainer(load_task("modular-addition"), recipe(name), [0])._step, warm=2)[
-        0
-    ]
+    return medians(
+        steps, Trainer(load_task("modular-addition"), find_recipe(name), [0])._step, warm=2
+    )[0]
 
 
 def main():
@@ -56,9 +56,9 @@ def main():
     task = load_task("modular-addition")
     fast = []
     for seed in seeds:
-        chosen = recipe("grok-fast")
+        chosen = find_recipe("grok-fast")
         training = fit(task, chosen, seed)
-        since = stable_from(training.history, chosen.success, chosen.stable)
+        since = stable_from(training.history, chosen.target_accuracy, chosen.stop_after_successes)
         good = since is not None and training.accuracy == 1.0
         fast.append(
             {
@@ -71,7 +71,7 @@ def main():
     slow = []
     for name in GROK:
         try:
-            slow.append(stable_from(history(name)))
+            slow.append(stable_from(read_history(name)))
         except FileNotFoundError:
             print(json.dumps({"missing": name}))
     mine, theirs = step_seconds("grok-fast"), step_seconds("grok")

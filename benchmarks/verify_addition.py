@@ -21,7 +21,7 @@ from timing import medians  # isort: skip - it sets one thread
 import numpy as np
 
 from glassformer import load, load_task
-from glassformer.verification import check, verify
+from glassformer.verification import verify, verify_events
 
 
 def layer_norm(x, eps):
@@ -60,7 +60,7 @@ def pairs_per_second(digits, workers, pairs=2_000_000):
     only with one worker is it all.
     """
     model = load(f"addition:digits={digits}")
-    events = check(model, load_task(model), exhaustive=True, workers=workers)
+    events = verify_events(model, load_task(model), exhaustive=True, workers=workers)
     first = next(events)
     clock, processor = time.perf_counter(), time.process_time()
     last = next(itertools.dropwhile(lambda e: e.done < min(pairs, e.todo), events))

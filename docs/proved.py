@@ -9,7 +9,7 @@ import time
 
 from glassformer import GlassformerError, load, resolve
 from glassformer.proof import prove
-from glassformer.utils.limits import many
+from glassformer.utils.limits import format_count
 
 REFS = [
     "hello-world", "repeat-last", "add-digit", "add-digit:variant=table", "add-mod",
@@ -41,7 +41,7 @@ def line(ref):
     except GlassformerError as e:
         result = f"not covered: {e}"
     checkers = checkers or f"{time.process_time() - began:.1f} s"
-    return f"| `{ref}` | {many(task.inputs)} | {result} | {checkers} |"
+    return f"| `{ref}` | {format_count(task.inputs)} | {result} | {checkers} |"
 
 
 def main():

@@ -77,7 +77,7 @@ def _own_things():
     """
     yield
     for shelf_of_kind in registry.REGISTRY.values():
-        for name in [name for name in shelf_of_kind if registry.FILE.match(name)]:
+        for name in [name for name in shelf_of_kind if registry.FILE_REF.match(name)]:
             del shelf_of_kind[name]
 
 

@@ -19,11 +19,11 @@ from safetensors.numpy import save as to_bytes
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load_task
 from glassformer.core.checkpoint import digest
-from glassformer.core.weight_shapes import required, shapes
+from glassformer.core.weight_shapes import array_shapes, required_shapes
 from glassformer.proof import prove
-from glassformer.registry import source_of
+from glassformer.registry import file_digest
 from glassformer.utils.errors import CODES
-from glassformer.verification import check
+from glassformer.verification import verify_events
 
 
 def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:
@@ -42,10 +42,12 @@ def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:
     rng = np.random.default_rng(seed)
     names = [
         n
-        for n in (shapes(config) if extras else required(config))
+        for n in (array_shapes(config) if extras else required_shapes(config))
         if config.d_mlp or ".mlp." not in n
     ]
-    weights = {n: rng.normal(size=shapes(config)[n]) for n in names if gated or "gate" not in n}
+    weights = {
+        n: rng.normal(size=array_shapes(config)[n]) for n in names if gated or "gate" not in n
+    }
     return Model(config, weights, Vocabulary.numbers(config.d_vocab))
 
 
@@ -93,7 +95,7 @@ def once(work: Any) -> Any:
             texts = pickle.dumps(task), pickle.dumps(asked)
         except (pickle.PicklingError, AttributeError, TypeError):
             return work(model, task, **options)
-        key = digest(model), made, source_of(task.ref), *texts
+        key = digest(model), made, file_digest(task.ref), *texts
         if key not in done:
             done[key] = shared(f"{work.__name__} {key}", lambda: work(model, task, **options))
         return (x for x in done[key]) if isinstance(done[key], list) else done[key]
@@ -115,7 +117,7 @@ def shared(name: str, work: Any) -> Any:
     return found
 
 
-prove_once, check_once = once(prove), once(check)
+prove_once, check_once = once(prove), once(verify_events)
 
 
 def sealed_header(path: Any) -> Any:

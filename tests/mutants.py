@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 
 from glassformer import GlassformerError, taotp
 from glassformer.compiler import library
-from glassformer.compiler.frontend.parser import Reader, read
+from glassformer.compiler.frontend.parser import SourceReader, read
 
-GLASS = [path.read_text("utf-8") for path in library.sources().values()]
+GLASS = [path.read_text("utf-8") for path in library.source_paths().values()]
 TAOTP = [(taotp.EXAMPLES / name).read_text("utf-8") for name in taotp.examples()]
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[A-Za-z_]\w*|\d[\w.]*|\s+|#[^\n]*|.', re.DOTALL)
 CHANGES = ["delete", "double", "swap", "any", "line", *["near"] * 5, *["alike"] * 5]
@@ -92,7 +92,7 @@ def kind(word: str) -> str:
 def read_glass(text: str) -> None:
     """Reads a source as the compiler does, and lists its options as the server does."""
     try:
-        Reader("source", text, {}).offered()
+        SourceReader("source", text, {}).available_options()
     except GlassformerError:
         read(text)
         raise

@@ -14,7 +14,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError, api, registry
-from glassformer.cli.entry import commands
+from glassformer.cli.entry import load_commands
 from glassformer.utils.progress import Progress, terminal_line
 
 REF = "addition:digits=1"
@@ -26,7 +26,7 @@ CALLED = {
 
 
 def names():
-    return [c.name for c in commands()]
+    return [c.name for c in load_commands()]
 
 
 @pytest.mark.parametrize("name", names())
@@ -81,7 +81,7 @@ def test_recheck(here):
         gf.recheck(REF, path)
     path.write_text(text.replace('"worst_margin": ', '"worst_margin": 1'))  # everywhere
     found = gf.recheck(REF, path)
-    assert not found.confirmed and found.found.holds and "NOT confirmed" in str(found)
+    assert not found.confirmed and found.rerun.holds and "NOT confirmed" in str(found)
     assert found.differences[0]["what"] == "worst_margin"
     with pytest.raises(GlassformerError, match="about another model"):
         gf.recheck(gf.load(REF).map(lambda w: w * 2), verdict)
@@ -126,7 +126,7 @@ def test_dir_has_what_is_public_and_nothing_else():
 
 def test_claims():
     found = shows_itself(gf.claims("booklet-2.4-parameters"))
-    assert found.holds and found.found[0].measured == 72 and "72 parameters" in str(found)
+    assert found.holds and found.measurements[0].measured == 72 and "72 parameters" in str(found)
     with pytest.raises(GlassformerError, match="no claim of that name"):
         gf.claims(["booklet-2.4", "x"])
 
@@ -177,7 +177,7 @@ def test_one_type_of_progress_everywhere():
 def test_the_board(monkeypatch):
     from glassformer.adderboard import boards, protocol
 
-    few = lambda *a, **k: protocol.board(*a, **k, n=5)  # noqa: E731
+    few = lambda *a, **k: protocol.run_protocol(*a, **k, num_pairs=5)  # noqa: E731
     monkeypatch.setattr(boards, "ask_model", few)
     for given in ("adder-least", gf.load("adder-least")):
         found = shows_itself(gf.board(given))
@@ -192,7 +192,9 @@ def test_the_board(monkeypatch):
 def test_the_honest_board(monkeypatch):
     from glassformer.adderboard import boards
 
-    monkeypatch.setattr(boards, "entries", lambda more, *_: more)  # ours take seconds to prove
+    monkeypatch.setattr(
+        boards, "table_entries", lambda more, *_: more
+    )  # ours take seconds to prove
     found = shows_itself(gf.board(gf.load("adder-least"), table=True))
     assert found.entries[0].name == "adder-least" and found.entries[0].known.startswith("proved")
     assert gf.board(__file__, table=True).entries[0].made == "someone's file"
@@ -337,7 +339,7 @@ def test_docstrings_run():
 
 
 def test_fields_of_a_recipe_are_keyword_arguments():
-    from glassformer.training.recipe import FIELDS
+    from glassformer.training.recipe import RECIPE_FIELDS
     from glassformer.training.recipe_fields import RecipeFields
 
-    assert {n: f.type for n, f in FIELDS.items()} == RecipeFields.__annotations__
+    assert {n: f.type for n, f in RECIPE_FIELDS.items()} == RecipeFields.__annotations__

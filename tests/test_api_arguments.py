@@ -17,7 +17,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError, registry
-from glassformer.utils.argcheck import in_words
+from glassformer.utils.argcheck import describe_annotation
 
 REF = "addition:digits=1"
 MIN = "min:vocab=20"
@@ -66,7 +66,7 @@ def test_the_table_of_calls(model, tmp_path):
     assert gf.decode(gf.load(MIN), "6 2 7", 3).tolist() == [6, 2, 7, 2, 2, 2]
     assert gf.prove(REF).result == "proved" and gf.compare(REF, model).verdicts[0].wrong == 0
     assert gf.load(MIN)("6 2 7").shape == (3, 20)
-    assert gf.inspect(REF, only=["heads"]).found
+    assert gf.inspect(REF, only=["heads"]).results
     assert gf.interchange("addition:digits=1,order=ones", what="head 0.0").moved
     assert gf.export(REF, "torch", tmp_path / "m.py").path.exists()
     assert gf.report(REF, tmp_path / "r.html", rows=20).path.stat().st_size > 1000
@@ -260,10 +260,10 @@ REFUSED = [
     (lambda m: gf.record(m, "4+8", last=0), "last must be a whole number from 1 to 4, got 0"),
     (lambda m: gf.record(m, "4+8", last=99), "last must be a whole number from 1 to 4, got 99"),
     (lambda m: m("4+8=", last=0), "last must be a whole number from 1 to 4, got 0"),
-    (lambda m: m("4+8=", tap=3), "tap — expected a function"),
-    (lambda m: m("4+8=", tap=lambda name: 3), r"tap — expected a function \(name, value"),
-    (lambda m: gf.verify(m, tap=lambda n, v: None), "tap — hook_embed must keep its shape"),
-    (lambda m: gf.verify(m, tap=lambda name: 3), "tap — expected a function"),
+    (lambda m: m("4+8=", hook=3), "tap — expected a function"),
+    (lambda m: m("4+8=", hook=lambda name: 3), r"tap — expected a function \(name, value"),
+    (lambda m: gf.verify(m, hook=lambda n, v: None), "tap — hook_embed must keep its shape"),
+    (lambda m: gf.verify(m, hook=lambda name: 3), "tap — expected a function"),
     (lambda m: gf.on(m, {"hook_embed": lambda: 3}), "a function of 1 argument each, got {'hook_e"),
     (lambda m: gf.compare(m, m, progress=lambda: 3), "progress must be a function of 1 argument"),
     (lambda m: gf.fit(REF, "fast", stop=abs), "stop must be a function of 0 arguments"),
@@ -347,9 +347,9 @@ REFUSED = [
     (lambda m: gf.Recipe().config("x", 3), "config — d_vocab must be a whole number"),
     (lambda m: gf.Recipe().config(3), "config — without length"),
     (lambda m: gf.Recipe().weight_shapes("x"), "weight_shapes — config: expected"),
-    (lambda m: gf.load_task(m).is_just(np.zeros(3)), "is_just — expected classes"),
-    (lambda m: gf.load_task(m).some(-1), "some: expected a whole number from 0"),
-    (lambda m: gf.load_task(m).some(5, -1), "some: expected a whole number from 0"),
+    (lambda m: gf.load_task(m).is_exactly(np.zeros(3)), "is_exactly — expected classes"),
+    (lambda m: gf.load_task(m).sample_or_all(-1), "some: expected a whole number from 0"),
+    (lambda m: gf.load_task(m).sample_or_all(5, -1), "some: expected a whole number from 0"),
     (lambda m: gf.verify(m).differences("x"), "differences — expected a Verdict"),
     (lambda m: gf.verify(m).save("v.txt"), "expected FILE.json"),
     (lambda m: gf.report(m, "r.html", task=np.zeros(3)), "task — expected a ref"),
@@ -383,7 +383,7 @@ def test_what_is_taken(model, tmp_path):
     assert gf.ablate(model, "head 0.0") == gf.ablate(REF, "head 0.0")
     assert gf.ablate(model, "head 0.0", task=REF) == gf.ablate(model, task=REF, what="head 0.0")
     assert gf.ablate(model, "head 0.0", "mean") == gf.ablate(model, what="head 0.0", how="mean")
-    assert gf.inspect(model, only="heads", prompt="1+2").subject.words[:4] == [*"1+2="]
+    assert gf.inspect(model, only="heads", prompt="1+2").subject.str_tokens[:4] == [*"1+2="]
     assert gf.report(model, tmp_path / "r.html", inputs="1+2", rows=20).path.exists()
     assert gf.fit(REF, "fast", steps=2, evaluate_every=1, train_rows=9, test_rows=9).steps == 2
     changed = gf.Recipe().override(
@@ -524,7 +524,7 @@ def test_training_takes_refs():
     (int | Sequence[int] | None, "a whole number or a list of whole numbers"),
 ])  # fmt: skip
 def test_what_is_expected_is_in_words(hint, words):
-    assert in_words(hint) == words
+    assert describe_annotation(hint) == words
 
 
 def test_functions_at_the_front_door_go_to_other_processes():

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from glassformer.training.recipes import recipe
+from glassformer.training.recipes import find_recipe
 
 HERE = Path(__file__).parents[1] / "benchmarks"
 spec = importlib.util.spec_from_file_location("benchmark_runs", HERE / "runs.py")
@@ -26,10 +26,10 @@ def test_they_load():
 
 
 def test_a_run_is_known_by_what_its_recipe_sets():
-    fast = recipe("fast")
+    fast = find_recipe("fast")
     assert runs.fingerprint(fast) == runs.fingerprint(replace(fast))
     assert runs.fingerprint(fast) != runs.fingerprint(replace(fast, lr=0.007))
-    assert "again" not in fast.changed(), "a field that it leaves alone is no part of it"
+    assert "again" not in fast.non_default_fields(), "a field that it leaves alone is no part of it"
 
 
 def test_what_is_there_is_not_run_again(tmp_path, capsys):
@@ -40,13 +40,13 @@ def test_what_is_there_is_not_run_again(tmp_path, capsys):
         return {"task": task, "seed": seed}
 
     wanted = [("a", 0), ("a", 1)]
-    runs.add(path, wanted, lambda task: recipe("fast"), run)
+    runs.add(path, wanted, lambda task: find_recipe("fast"), run)
     path.write_bytes(path.read_bytes()[:-5])  # something ended it in the middle of a line
-    runs.add(path, wanted, lambda task: recipe("fast"), run)
-    runs.add(path, wanted, lambda task: recipe("book"), run)
+    runs.add(path, wanted, lambda task: find_recipe("fast"), run)
+    runs.add(path, wanted, lambda task: find_recipe("book"), run)
     assert done == [("a", 0, "fast"), ("a", 1, "fast"), ("a", 1, "fast"), ("a", 0, "book"),
                     ("a", 1, "book")]  # fmt: skip
     assert [json.loads(line)["seed"] for line in capsys.readouterr().out.splitlines()]
     assert {row["recipe"] for row in runs.last(runs.read(path)).values()} == {
-        runs.fingerprint(recipe("book"))
+        runs.fingerprint(find_recipe("book"))
     }

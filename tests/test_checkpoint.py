@@ -108,11 +108,11 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 
 def with_theta(ref):
-    from glassformer.parametrizations import make
+    from glassformer.parametrizations import build_parametrization
 
-    model, blueprint = random_model(d_model=8, d_mlp=32, extras=False), make(ref)
+    model, blueprint = random_model(d_model=8, d_mlp=32, extras=False), build_parametrization(ref)
     shapes = {n: w.shape for n, w in model.weights.items()}
-    theta = blueprint.start(model.weights, np.random.default_rng(0))
+    theta = blueprint.init_theta(model.weights, np.random.default_rng(0))
     return replace(model, weights=blueprint.expand(theta, shapes), theta=theta, blueprint=ref)
 
 
@@ -243,14 +243,14 @@ def test_two_thin_arrays_make_no_huge_one(tmp_path):
 
 
 def test_a_blueprints_base_is_sealed_too(tmp_path):
-    from glassformer.parametrizations import make
+    from glassformer.parametrizations import build_parametrization
 
     path = save(random_model(), tmp_path / "base.safetensors")
-    assert make(f"lora:base={path}").base.weights
+    assert build_parametrization(f"lora:base={path}").base.weights
     whole = bytearray(path.read_bytes())
     whole[-1] ^= 1
     path.write_bytes(whole)
     with pytest.raises(
         GlassformerError, match=r"lora:base=.*base.safetensors — damaged checkpoint: its SHA-256"
     ):
-        make(f"lora:base={path}")
+        build_parametrization(f"lora:base={path}")

@@ -27,7 +27,7 @@ def made_by(monkeypatch, change):
     weights = {n: np.array(w) for n, w in model.weights.items()}
     change(weights)
     fake = SimpleNamespace(theta_shapes=lambda shapes: {}, expand=lambda theta, shapes: weights)
-    monkeypatch.setattr(parametrizations, "make", lambda ref: fake)
+    monkeypatch.setattr(parametrizations, "build_parametrization", lambda ref: fake)
     return model
 
 

@@ -5,21 +5,21 @@ tell when it is not.
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.published_claims import Claim, as_text, ledger, select
+from glassformer.published_claims import Claim, format_value, ledger, select_claims
 
 
-@pytest.mark.parametrize("claim", select([]), ids=lambda c: c.name)
+@pytest.mark.parametrize("claim", select_claims([]), ids=lambda c: c.name)
 @pytest.mark.some(3)
 def test_measured_is_recorded(claim):
     measured = claim.measure()
     assert claim.matches(measured), (
-        f"measured {as_text(measured)}, recorded {as_text(claim.records)}"
+        f"measured {format_value(measured)}, recorded {format_value(claim.records)}"
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "claim", [c for c in select([], slow=True) if c.slow], ids=lambda c: c.name
+    "claim", [c for c in select_claims([], slow=True) if c.slow], ids=lambda c: c.name
 )
 def test_slow_ones_too(claim):
     test_measured_is_recorded(claim)
@@ -40,13 +40,15 @@ def test_matching():
 
 
 def test_selecting():
-    assert {c.name for c in select(["booklet-2"])} == {
+    assert {c.name for c in select_claims(["booklet-2"])} == {
         n for n in ledger() if n.startswith("booklet-2")
     }
     slow = next(c.name for c in ledger().values() if c.slow)
-    assert slow not in {c.name for c in select([])} and [c.name for c in select([slow])] == [slow]
+    assert slow not in {c.name for c in select_claims([])} and [
+        c.name for c in select_claims([slow])
+    ] == [slow]
     with pytest.raises(GlassformerError, match="no claim of that name"):
-        select(["nobody"])
+        select_claims(["nobody"])
 
 
 def test_every_difference_is_explained():

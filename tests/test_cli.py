@@ -16,7 +16,7 @@ import glassformer as gf
 from cases import CASES
 from glassformer import __version__, load
 from glassformer.cli.common import app
-from glassformer.cli.entry import ORDER, commands
+from glassformer.cli.entry import COMMAND_ORDER, load_commands
 from glassformer.core.checkpoint import save
 
 
@@ -55,7 +55,7 @@ def test_refused_before_any_work(call, tmp_path, monkeypatch, words):
 
 def test_options_without_a_command(call):
     """Every option of every command, and short ones: a line and status 2, unless it is for all."""
-    commands()  # registers them
+    load_commands()  # registers them
     parameters = [p for c in typer.main.get_command(app).commands.values() for p in c.params]
     options = {o for p in parameters for o in (*p.opts, *p.secondary_opts) if o.startswith("-")}
     options |= {f"-{letter}" for letter in string.printable.strip()}
@@ -67,12 +67,12 @@ def test_options_without_a_command(call):
 
 
 def test_one_command_a_file_in_an_order_that_is_written_once():
-    for command in commands():
+    for command in load_commands():
         assert command.callback.__module__ in (
             f"glassformer.cli.{command.name}",
             "glassformer.cli.training",
         )
-    assert tuple(c.name for c in commands())[: len(ORDER)] == ORDER
+    assert tuple(c.name for c in load_commands())[: len(COMMAND_ORDER)] == COMMAND_ORDER
 
 
 @pytest.mark.parametrize("words,now", [

@@ -10,7 +10,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import registry
-from glassformer.cli.entry import commands
+from glassformer.cli.entry import load_commands
 from test_imports import LAYERS
 
 ROOT = Path(gf.__file__).parent
@@ -35,7 +35,7 @@ def test_who_imports_whom_is_as_written():
 
 
 def test_a_command_is_a_file_of_its_name():
-    for command in commands():
+    for command in load_commands():
         assert command.callback.__module__ == f"glassformer.cli.{command.name}"
 
 
@@ -59,7 +59,9 @@ def test_what_is_in_a_room_is_found(kind, tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(registry.REGISTRY, kind, dict(registry.entries(kind)))
-    monkeypatch.setitem(registry.ROOMS, kind, (*registry.ROOMS[kind], room.name))
+    monkeypatch.setitem(
+        registry.PACKAGES_BY_KIND, kind, (*registry.PACKAGES_BY_KIND[kind], room.name)
+    )
     assert "mine" in gf.list(f"{kind}s") and registry.find(kind, "mine").help == "What it is."
     for module in (f"{room.name}.anything", room.name):
         sys.modules.pop(module)

@@ -15,16 +15,16 @@ from glassformer.core import backend, token_tables
 from glassformer.core.backend import erf
 from glassformer.core.model import (
     ACTIVATIONS,
-    LARGEST,
     MASKS,
-    MOST,
+    MAX_CONFIG_VALUES,
+    MAX_FINITE,
     NORMS,
     POSITIONS,
     Model,
-    Place,
+    Scope,
     forward,
 )
-from glassformer.core.token_tables import Pairs, Shared
+from glassformer.core.token_tables import TokenPairScores, TokenTable
 from helpers import random_model
 
 X = [-30.0, -4.0, -1.5, -0.5, -1e-3, 0.0, 0.3, 0.49, 0.51, 2.0, 5.0, 30.0]
@@ -152,7 +152,7 @@ def test_the_whole_model_by_hand(choices):
 def test_activations_by_hand(kind):
     want = [activation(kind, x) for x in X]
     for x in (np.array(X), torch.tensor(X, dtype=torch.float64)):
-        found = ACTIVATIONS[kind](backend.of(x), x)
+        found = ACTIVATIONS[kind](backend.backend_for(x), x)
         np.testing.assert_allclose(np.asarray(found), want, rtol=1e-14, atol=3e-15)
 
 
@@ -170,7 +170,7 @@ def test_erf_by_hand():
 def test_norms_by_hand():
     c = Config(2, 2, 3, eps=0.25)
     weights = {"ln.w": np.array([2.0, -1.0, 0.5]), "ln.b": np.array([1.0, 0.0, -1.0])}
-    at = Place(weights, lambda name, x: x) / "ln"
+    at = Scope(weights, lambda name, x: x) / "ln"
     x = np.array([[[3.0, 0.0, 6.0]]])
     s = math.sqrt((0 + 9 + 9) / 3 + 0.25)
     same(NORMS["layer"](c, at, x)[0, 0], [0 / s * 2 + 1, 3 / s, 3 / s / 2 - 1])
@@ -181,7 +181,7 @@ def test_norms_by_hand():
 
 def test_positions_and_masks_by_hand():
     c = Config(2, 8, 4, n_heads=2, slope=3.0, base=100.0, positions="sinusoidal")
-    at, x = Place({}, None), np.zeros((1, 2, 4))
+    at, x = Scope({}, None), np.zeros((1, 2, 4))
     found = POSITIONS["sinusoidal"].embed(c, at, x, 3)
     same(found, [[math.sin(p), math.cos(p), math.sin(p / 10), math.cos(p / 10)] for p in (3, 4)])
     bias = POSITIONS["alibi"].bias(c, np.array([[0, -2], [5, 1]]))
@@ -196,7 +196,7 @@ def test_positions_and_masks_by_hand():
 # ── configs ────────────────────────────────────────────────────────────────────────────────────
 def test_sizes_at_their_limits():
     for name, most in (("n_layers", 10_000), ("n_ctx", 2**24), ("d_model", 2**31 - 1)):
-        assert MOST.get(name, 2**31 - 1) == most
+        assert MAX_CONFIG_VALUES.get(name, 2**31 - 1) == most
         sizes = {"d_vocab": 3, "n_ctx": 3, "d_model": 3, "d_head": 1}
         assert getattr(Config(**sizes | {name: most}), name) == most
         with pytest.raises(GlassformerError, match=f"{name} must be at most"):
@@ -216,7 +216,9 @@ def test_sizes_at_their_limits():
             Config(**sizes | {name: 2.0})
     for name in ("eps", "base", "slope", "scale"):
         assert getattr(Config(3, 3, 3, **{name: 0.0}), name) == 0.0
-        assert getattr(Config(3, 3, 3, **{name: LARGEST["float64"]}), name) == LARGEST["float64"]
+        assert (
+            getattr(Config(3, 3, 3, **{name: MAX_FINITE["float64"]}), name) == MAX_FINITE["float64"]
+        )
         for odd in (-1e-9, math.inf, math.nan, True, "1"):
             with pytest.raises(GlassformerError, match=f"{name} must be a finite number"):
                 Config(3, 3, 3, **{name: odd})
@@ -233,7 +235,7 @@ def test_what_a_config_is_by_default():
     assert (c.slope, c.scale, c.norm_first, c.qk_norm, c.tied) == (1.0, 0.0, True, False, False)
     assert (c.norm, c.activation, c.positions, c.mask) == ("layer", "gelu", "learned", "causal")
     assert Config(11, 7, 12, n_heads=3, d_head=5).d_head == 5
-    same([LARGEST["float16"], LARGEST["bfloat16"] / 2**127], [65504, 2 - 2**-7])
+    same([MAX_FINITE["float16"], MAX_FINITE["bfloat16"] / 2**127], [65504, 2 - 2**-7])
     assert str(c) == (
         "1 layer, d_model 12, 3 heads of 4, no MLP, layer norm (pre), learned positions, "
         "mask causal, untied, 11 tokens, block 7"
@@ -247,7 +249,7 @@ def test_what_a_config_is_by_default():
 
 def test_numbers_of_a_config_fit_the_models_type():
     model = random_model(1).astype("float32")
-    most = LARGEST["float32"]
+    most = MAX_FINITE["float32"]
     assert replace(model, config=replace(model.config, eps=most))
     with pytest.raises(GlassformerError, match="eps must be finite in the model's type"):
         replace(model, config=replace(model.config, eps=most * 1.001))
@@ -276,28 +278,28 @@ def test_when_rows_are_shared(kind):
         tokens = np.arange(texts * 5).reshape(texts, 5) % 3
         tokens = tokens if kind == "numpy" else torch.tensor(tokens)
         found = token_tables.embed(W, tokens, alone)
-        assert isinstance(found, Shared) == shared
-        rows = found.rows() if shared else found
+        assert isinstance(found, TokenTable) == shared
+        rows = found.expand() if shared else found
         same(rows, np.asarray(W)[np.asarray(tokens)])
 
 
 def shared(rng, texts=30, tokens=3, T=4, width=(2, 3)):
     table = torch.tensor(rng.normal(size=(tokens, T, *width)))
-    return Shared(table, torch.tensor(rng.integers(tokens, size=(texts, T))))
+    return TokenTable(table, torch.tensor(rng.integers(tokens, size=(texts, T))))
 
 
 def test_what_is_done_to_a_table_is_done_to_its_rows():
     rng = np.random.default_rng(1)
     x, whole = shared(rng, width=(6,)), rng.normal(size=(30, 4, 6))
-    rows = np.asarray(x.rows())
+    rows = np.asarray(x.expand())
     for f in (lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a / b):
         same(f(x, torch.tensor(whole)), f(rows, whole))
-        same(f(x, 3.0).rows(), f(rows, 3.0))
-        same(f(x, torch.tensor(whole[0])).rows(), f(rows, whole[0]))
-        same(f(x, x[..., :1]).rows(), f(rows, rows[..., :1]))
-    same(x[:, -2:].rows(), rows[:, -2:])
+        same(f(x, 3.0).expand(), f(rows, 3.0))
+        same(f(x, torch.tensor(whole[0])).expand(), f(rows, whole[0]))
+        same(f(x, x[..., :1]).expand(), f(rows, rows[..., :1]))
+    same(x[:, -2:].expand(), rows[:, -2:])
     assert x[:, -2:].shape == (30, 2, 6) and x[..., 2:5].shape == (30, 4, 3)
-    same(x[..., 2:5].rows(), rows[..., 2:5])
+    same(x[..., 2:5].expand(), rows[..., 2:5])
 
 
 @pytest.mark.parametrize("last", [1, 2])
@@ -305,31 +307,37 @@ def test_pairs_of_tokens_by_hand(last):
     """Scores and their softmax, from a table of pairs, against those of each text."""
     rng = np.random.default_rng(2)
     q, k, v = shared(rng), shared(rng), shared(rng)
-    k, v = Shared(k.table, q.tokens), Shared(v.table, q.tokens)
+    k, v = TokenTable(k.table, q.tokens), TokenTable(v.table, q.tokens)
     q = q[:, -last:]
-    scores = Pairs.of(q, k) * 0.5 + torch.tensor(rng.normal(size=(last, 4)))
-    real = scores.rows().numpy()
-    one = np.einsum("bthk,bshk->bhts", q.rows().numpy(), k.rows().numpy())
-    same(Pairs.of(q, k).rows(), one)
+    scores = TokenPairScores.from_queries_and_keys(q, k) * 0.5 + torch.tensor(
+        rng.normal(size=(last, 4))
+    )
+    real = scores.expand().numpy()
+    one = np.einsum("bthk,bshk->bhts", q.expand().numpy(), k.expand().numpy())
+    same(TokenPairScores.from_queries_and_keys(q, k).expand(), one)
     e = np.exp(real - real.max(-1, keepdims=True))
-    want = np.einsum("bhts,bshk->bthk", e / e.sum(-1, keepdims=True), v.rows().numpy())
-    same(scores.mix(v), want)
+    want = np.einsum("bhts,bshk->bthk", e / e.sum(-1, keepdims=True), v.expand().numpy())
+    same(scores.attend(v), want)
     for power, exact in ((-250.0, True), (-360.0, False), (-math.inf, True)):
         bias = torch.zeros(last, 4, dtype=torch.float64)
         bias[:, 0] = power
-        assert ((scores + bias).mix(v) is not None) == exact
+        assert ((scores + bias).attend(v) is not None) == exact
     tiny = torch.finfo(torch.float64).tiny
     for size, exact in ((0.5 * tiny**0.25, False), (0.0, True), (2 * tiny**0.25, True),
                         (0.5 * tiny**-0.25, True), (2 * tiny**-0.25, False)):  # fmt: skip
         table = v.table.clone().sign()
         table[0, 0, 0, 0] = size
-        assert (scores.mix(Shared(table, v.tokens)) is not None) == exact
+        assert (scores.attend(TokenTable(table, v.tokens)) is not None) == exact
 
 
 def test_a_table_of_pairs_is_used_where_it_is_smaller(monkeypatch):
     made = []
-    real = Pairs.of.__func__
-    monkeypatch.setattr(Pairs, "of", classmethod(lambda c, q, k: made.append(1) or real(c, q, k)))
+    real = TokenPairScores.from_queries_and_keys.__func__
+    monkeypatch.setattr(
+        TokenPairScores,
+        "from_queries_and_keys",
+        classmethod(lambda c, q, k: made.append(1) or real(c, q, k)),
+    )
     model = random_model(2, n_layers=1, n_heads=1).torch()
     rng = np.random.default_rng(0)
     # 7² pairs × T × S for the last of 8 positions: as many rows as 7·7·8/(1 + 16) texts have
@@ -347,9 +355,9 @@ def test_a_text_for_a_compiled_model_begins_with_its_first_token():
     plain = random_model(1)
     made = replace(plain, provenance={"compiled": {}})
     for text, tokens in (("3 2", [0, 3, 2]), ("0 3 2", [0, 3, 2]), ("0", [0]), ("3", [0, 3])):
-        assert made.read(text).tolist() == tokens
-        assert plain.read(text).tolist() == [int(word) for word in text.split()]
-    assert made.read([3, 2]).tolist() == [3, 2]  # numbers are as they were given
+        assert made.to_tokens(text).tolist() == tokens
+        assert plain.to_tokens(text).tolist() == [int(word) for word in text.split()]
+    assert made.to_tokens([3, 2]).tolist() == [3, 2]  # numbers are as they were given
 
 
 def test_a_models_name_is_its_makers_or_its_tasks():

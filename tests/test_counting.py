@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import glassformer as gf
 from glassformer import Config, GlassformerError, Model, Vocabulary, load
 from glassformer.core.model import zeros
-from glassformer.core.param_count import bits, count
-from glassformer.parametrizations import make
+from glassformer.core.param_count import bits_of, count
+from glassformer.parametrizations import build_parametrization
 from glassformer.parametrizations.formula import Formula
 from glassformer.registry import REGISTRY, blueprint
 from helpers import random_model
@@ -65,7 +65,7 @@ class Tiny(Formula):
 def tiny(x: float, y: float, **choices: Any) -> Model:
     config = Config(2, 4, 2, n_layers=0, norm="none", positions="none", tied=True, **choices)
     theta = {"x": np.array([x]), "y": np.array([y])}
-    weights = make("test-count").expand(theta, {"embed.W_E": (2, 2)})
+    weights = build_parametrization("test-count").expand(theta, {"embed.W_E": (2, 2)})
     return Model(config, weights, Vocabulary("ab"), blueprint="test-count", theta=theta)
 
 
@@ -81,14 +81,14 @@ def test_a_blueprint_is_counted_by_its_numbers_and_constants(known):
     c = count(tiny(7.0, 22.0))
     assert c.unique == 2 and c.distinct == 2 and c.total == c.nonzero == 4
     assert c.strict == 4  # 7, 22, 3, 0.5
-    assert c.bits == bits(7.0) + bits(22.0) + bits(3.0) + bits(0.5)
+    assert c.bits == bits_of(7.0) + bits_of(22.0) + bits_of(3.0) + bits_of(0.5)
     assert count(tiny(1.0, 3.0)).strict == 2  # 3, 0.5
     assert count(tiny(1.0, 1.0)).unique == 2
 
 
 def test_the_configs_floats_count_where_they_are_used(known):
     assert count(tiny(7.0, 22.0, scale=0.25)).strict == 5
-    assert count(tiny(7.0, 22.0, scale=0.25)).bits == count(tiny(7.0, 22.0)).bits + bits(0.25)
+    assert count(tiny(7.0, 22.0, scale=0.25)).bits == count(tiny(7.0, 22.0)).bits + bits_of(0.25)
     fixed = {"extras": False, "norm": "none", "tied": True, "d_mlp": 0}
     usual = count(random_model(positions="alibi", **fixed))
     assert count(random_model(positions="alibi", slope=2.5, **fixed)).strict == usual.strict + 1
@@ -115,28 +115,28 @@ def test_bits_by_hand(x, n):
     """3 for the signs and the base, then m and e: 22 is 11·2^1, 4 + 1; 0.1 is 1·10^−1, 1 + 1;
     93.7 is 937·10^−1.
     """
-    assert bits(x) == n
+    assert bits_of(x) == n
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_bits_are_between_what_can_be_and_what_a_float_takes(x):
-    assert 3 <= bits(x) <= 3 + 53 + 11
-    assert bits(x) == bits(-x)
+    assert 3 <= bits_of(x) <= 3 + 53 + 11
+    assert bits_of(x) == bits_of(-x)
 
 
 def test_bits_of_a_dense_model_add_up_over_all_entries():
     model = random_model(extras=False, n_layers=0, positions="none", norm="none", tied=True)
     every = model.weights["embed.W_E"].ravel()
-    assert count(model).bits == sum(bits(x) for x in every)
+    assert count(model).bits == sum(bits_of(x) for x in every)
     rounded = np.round(model.weights["embed.W_E"])
     assert len(np.unique(rounded)) < rounded.size  # the same number again has to be written again
     assert count(replace(model, weights={"embed.W_E": rounded})).bits == sum(
-        bits(x) for x in rounded.ravel()
+        bits_of(x) for x in rounded.ravel()
     )
 
 
 def test_infinity_takes_all_of_a_float():
-    assert bits(np.float64(np.inf)) == 64 and bits(np.float32(np.nan)) == 32
+    assert bits_of(np.float64(np.inf)) == 64 and bits_of(np.float32(np.nan)) == 32
 
 
 @pytest.mark.parametrize("ref", ["adder-least", "adder-hinge"])

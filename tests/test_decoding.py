@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, decode
-from glassformer.core.decoding import stream
+from glassformer.core.decoding import decode_steps
 from glassformer.core.model import POSITIONS
 from helpers import random_model
 
@@ -38,7 +38,9 @@ def test_greedy_equals_naive_within_and_past_the_block(positions, mask, norm_fir
 
 def test_cached_logits_equal_uncached():
     model = random_model(positions="rotary", qk_norm=True)
-    pairs = zip(stream(model, PROMPT, 6), stream(model, PROMPT, 6, cached=False), strict=True)
+    pairs = zip(
+        decode_steps(model, PROMPT, 6), decode_steps(model, PROMPT, 6, cached=False), strict=True
+    )
     assert max(np.abs(a.logits - b.logits).max() for a, b in pairs) < 1e-12
 
 

@@ -27,7 +27,7 @@ import pytest
 
 import glassformer as package
 from glassformer import compiler, craft, load, registry, resolve
-from glassformer.cli.entry import commands, main
+from glassformer.cli.entry import load_commands, main
 from glassformer.compiler import library
 from glassformer.core.param_count import count
 from glassformer.lens.inspect import VIEWS
@@ -87,7 +87,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("glassformer.proof.requests.find_proof", prove_once)
     monkeypatch.setattr("glassformer.adderboard.table.prove", prove_once)
-    monkeypatch.setattr("glassformer.verification.verifier.check", check_once)
+    monkeypatch.setattr("glassformer.verification.verifier.verify_events", check_once)
     for kind in list(
         registry.REGISTRY
     ):  # with all that is there: what a document adds is then its own
@@ -179,7 +179,7 @@ CANON = re.findall(
 
 
 def test_the_canon_is_complete():
-    assert [name for name, *_ in CANON] == list(library.sources())
+    assert [name for name, *_ in CANON] == list(library.source_paths())
 
 
 SMALL = [row for row in CANON if 1 < len(row[-1]) < 6]  # the others take their time
@@ -187,7 +187,7 @@ SMALL = [row for row in CANON if 1 < len(row[-1]) < 6]  # the others take their 
 
 @pytest.mark.parametrize("name,layers,width,parameters", SMALL[::12])
 def test_sizes_of_the_canon(name, layers, width, parameters):
-    model = compiler.compile(library.sources()[name].read_text("utf-8"), name).model
+    model = compiler.compile(library.source_paths()[name].read_text("utf-8"), name).model
     said = tuple(int(x.replace(",", "")) for x in (layers, width, parameters))
     assert (model.config.n_layers, model.config.d_model, count(model).total) == said
 
@@ -214,7 +214,7 @@ def test_the_reference_is_complete():
     text = (ROOT / "docs/reference.md").read_text()
     wanted = [f"`{name}" for name in craft.__all__ if name != "Neurons"] + ["`Neurons` with"]
     wanted += [f"`gf.{name}" for name in [*package.__all__, "list"]]
-    wanted += [f"| `{c.name or c.callback.__name__}" for c in commands()]
+    wanted += [f"| `{c.name or c.callback.__name__}" for c in load_commands()]
     assert not [w for w in wanted if w not in text]
 
 
@@ -253,7 +253,9 @@ def test_what_is_said_of_trained_adders_is_one_thing():
     """In the list of trained models and in the table of adders: proved or not."""
     rows = re.findall(r"^\| `\S+\.safetensors` .*$", (ROOT / "docs/adders.md").read_text(), re.M)
     said = {row.split("`")[1]: "| proved" in row for row in rows}
-    assert said and said == {name: "; proved for all" in resolve.ABOUT[name] for name in said}
+    assert said and said == {
+        name: "; proved for all" in resolve.TRAINED_DESCRIPTIONS[name] for name in said
+    }
 
 
 def test_the_tables_of_trained_tasks_are_those_of_their_runs(tmp_path):

@@ -10,9 +10,9 @@ import pytest
 from glassformer import load, load_task
 from glassformer.core.decoding import decode
 from glassformer.verification import evaluation, robust_eval, verify
-from glassformer.verification.chunks import Work
-from glassformer.verification.counts import tally
-from glassformer.verification.evaluation import Leads
+from glassformer.verification.chunks import ChunkedEvaluation
+from glassformer.verification.counts import count_rows
+from glassformer.verification.evaluation import Margins
 from helpers import random_model
 
 TASK = load_task("addition:digits=1")
@@ -35,18 +35,18 @@ def damaged():
     ((np.inf, -1.0), (np.inf, -1.0), 0.0, (True, False)),
 ])  # fmt: skip
 def test_what_is_steady(one, other, tie, steady):
-    x, y = (Leads(np.array([gap]), np.full((1, 2), tie)) for gap in (one, other))
-    assert x.steady(y).tolist() == [list(steady)]
-    unsure = Leads(x.gap, np.full((1, 2), 100.0))
-    assert not (x.steady(unsure) & (x.gap < np.inf)).any()
-    assert not (unsure.steady(x) & (x.gap < np.inf)).any()
+    x, y = (Margins(np.array([gap]), np.full((1, 2), tie)) for gap in (one, other))
+    assert x.clear_in_both(y).tolist() == [list(steady)]
+    unsure = Margins(x.margin, np.full((1, 2), 100.0))
+    assert not (x.clear_in_both(unsure) & (x.margin < np.inf)).any()
+    assert not (unsure.clear_in_both(x) & (x.margin < np.inf)).any()
 
 
 def test_a_right_token_leads_over_the_best_other():
     logits = np.array([[3.0, 1, 2], [2, 2, 0], [1, 2, 0], [np.nan, -9, -9], [9, np.inf, 0]])
     wanted = np.array([0, 0, 1, 0, 1])
     kept = logits.copy()
-    assert evaluation.right_tokens(logits, wanted).tolist() == [True, False, True, False, False]
+    assert evaluation.correct_logits(logits, wanted).tolist() == [True, False, True, False, False]
     assert np.array_equal(logits, kept, equal_nan=True)
 
 
@@ -54,10 +54,10 @@ def test_margins_are_those_of_each_row_alone():
     """Every row's logits by themselves: the right one less the best other, where an answer is."""
     model, rows = damaged(), TASK.rows(0, TASK.size)
     tokens, answer = TASK.batch(rows)
-    n = evaluation.asked_positions(answer)
-    assert n == 2 and evaluation.asked_positions(np.array([[0, 0, 0, 1], [0, 1, 0, 0]], bool)) == 3
-    found, ties = evaluation.leads(model, tokens, answer)
-    assert (evaluation.gaps(model, tokens, answer) == found).all()
+    n = evaluation.answer_span(answer)
+    assert n == 2 and evaluation.answer_span(np.array([[0, 0, 0, 1], [0, 1, 0, 0]], bool)) == 3
+    found, ties = evaluation.margins_and_ties(model, tokens, answer)
+    assert (evaluation.token_margins(model, tokens, answer) == found).all()
     for i, (row, asked) in enumerate(zip(tokens, answer, strict=True)):
         logits = model.logits(row[None, :-1])[0]
         for t in np.flatnonzero(asked):
@@ -65,17 +65,17 @@ def test_margins_are_those_of_each_row_alone():
             lead = mine[row[t]] - max(np.delete(mine, row[t]))
             assert found[i, k] == pytest.approx(lead, rel=1e-9)
             assert 0 < ties[i, k] < 1e-9 * np.abs(mine).max()
-    assert evaluation.margins(model, tokens, answer) == pytest.approx(found.min(1))
+    assert evaluation.row_margins(model, tokens, answer) == pytest.approx(found.min(1))
 
 
 def test_a_text_that_is_too_long_is_refused():
     short = replace(load("addition:digits=1"), config=replace(load("addition:digits=1").config))
     tokens, answer = TASK.batch(TASK.rows(0, 2))
     n = short.config.n_ctx
-    assert evaluation.margins(short, tokens[:, : n + 1], answer[:, : n + 1]).shape == (2,)
+    assert evaluation.row_margins(short, tokens[:, : n + 1], answer[:, : n + 1]).shape == (2,)
     more = np.concatenate([tokens, tokens], 1)[:, : n + 2]
     with pytest.raises(evaluation.GlassformerError, match="longer than the block"):
-        evaluation.margins(short, more, np.ones(more.shape, bool))
+        evaluation.row_margins(short, more, np.ones(more.shape, bool))
 
 
 def test_rows_in_pieces_are_those_at_once():
@@ -83,28 +83,30 @@ def test_rows_in_pieces_are_those_at_once():
     model = random_model(3, d_vocab=len(task.vocabulary), n_ctx=12)
     model = replace(model, vocabulary=task.vocabulary)
     rows = task.rows(0, task.size)[:50]
-    whole = evaluation.row_gaps(model, task, rows)
-    pieces = evaluation.row_gaps(model, task, rows, chunk=7)
+    whole = evaluation.margins_by_answer_token(model, task, rows)
+    pieces = evaluation.margins_by_answer_token(model, task, rows, chunk=7)
     assert whole.shape == pieces.shape
     assert np.allclose(whole, pieces, rtol=1e-9)
     longest = max(int(a.sum()) for a in task.batch(rows)[1])
     assert whole.shape == (50, longest)
-    assert evaluation.row_gaps(model, task, rows[:0]).shape == (0, 0)
-    assert (evaluation.right(model, task, rows) == (whole > 0)).all()
+    assert evaluation.margins_by_answer_token(model, task, rows[:0]).shape == (0, 0)
+    assert (evaluation.correct_tokens(model, task, rows) == (whole > 0)).all()
 
 
 def test_what_a_decoded_row_leads_by():
     """A model that decodes: after its first wrong token, all that follows is as wrong."""
     model = damaged()
     tokens, answer = TASK.batch(TASK.rows(0, TASK.size))
-    forced, by_decoding = (f(model, tokens, answer) for f in
-                           (evaluation.forced_gaps, evaluation.decoded_gaps))  # fmt: skip
+    forced, by_decoding = (
+        f(model, tokens, answer)
+        for f in (evaluation.teacher_forced_margins, evaluation.decoded_margins)
+    )
     first = forced[:, 0]
     assert by_decoding[:, 0] == pytest.approx(first, rel=1e-9) and (first <= 0).any()
     right = first > 0
     assert by_decoding[right, 1] == pytest.approx(forced[right, 1], rel=1e-9)
     assert by_decoding[~right, 1] == pytest.approx(first[~right], rel=1e-9)
-    said = evaluation.said(model, tokens, answer)
+    said = evaluation.greedy_outputs(model, tokens, answer)
     for row, whole in zip(tokens[:20], said[:20], strict=True):
         assert decode(model, row[:-2], 2).tolist() == whole.tolist()
 
@@ -118,7 +120,7 @@ def test_a_score_counts_every_row(monkeypatch, pieces):
     found = evaluation.score(model, TASK)
     rows = TASK.rows(0, TASK.size)
     tokens, answer = TASK.batch(rows)
-    right = evaluation.forced_gaps(model, tokens, answer) > 0
+    right = evaluation.teacher_forced_margins(model, tokens, answer) > 0
     bad = ~right.all(1)
     assert (found.checked, found.wrong) == (100, bad.sum()) and 5 < found.wrong < 95
     assert found.accuracy == pytest.approx(1 - bad.mean())
@@ -146,37 +148,37 @@ def test_so_many_rows_fit():
          asked * 9999),
     ):  # fmt: skip
         model = SimpleNamespace(config=SimpleNamespace(**({"d_vocab": 2} | config)))
-        assert evaluation.widest(model, task) == most
+        assert evaluation.peak_activation_size(model, task) == most
         assert evaluation.chunk_size(model, task) == min(max(2**20 // most, 1), 2**14)
 
 
 def test_the_whole_domain_in_pieces():
-    parts = list(evaluation.whole_domain(TASK, 30))
+    parts = list(evaluation.domain_chunks(TASK, 30))
     assert [len(p) for p in parts] == [30, 30, 30, 10]
     assert (np.concatenate(parts) == TASK.rows(0, 100)).all()
 
 
 # ── right for sure ─────────────────────────────────────────────────────────────────────────────
 def test_rows_are_counted_once(monkeypatch):
-    monkeypatch.setattr(robust_eval, "KNOWN", 3)
-    counted = robust_eval.Counted()
+    monkeypatch.setattr(robust_eval, "MAX_REMEMBERED_ROWS", 3)
+    counted = robust_eval.DistinctCounter()
     counted.add(np.array([[1, 2], [3, 4]]))
     counted.add(np.array([[3, 4], [5, 6], [7, 8]]))
     assert counted.count == 4 and counted.first == [(1, 2), (3, 4), (5, 6)]
-    many = robust_eval.Counted()
-    monkeypatch.setattr(robust_eval, "KNOWN", 100)
+    many = robust_eval.DistinctCounter()
+    monkeypatch.setattr(robust_eval, "MAX_REMEMBERED_ROWS", 100)
     many.add(np.arange(20)[:, None])
     assert many.count == 20 and many.first == [(i,) for i in range(8)]
 
 
 def test_the_nearest_rows_are_kept(monkeypatch):
-    monkeypatch.setattr(robust_eval, "ALONE", 3)
-    near = robust_eval.Near(TASK)
-    near.see(TASK.rows(0, 5), np.array([5.0, 1.0, 9.0, 2.0, 1.0]))
-    near.see(TASK.rows(5, 7), np.array([0.5, 7.0]))
-    assert near.room.tolist() == [0.5, 1.0, 1.0]
+    monkeypatch.setattr(robust_eval, "ONE_BY_ONE_ROWS", 3)
+    near = robust_eval.ClosestRows(TASK)
+    near.add(TASK.rows(0, 5), np.array([5.0, 1.0, 9.0, 2.0, 1.0]))
+    near.add(TASK.rows(5, 7), np.array([0.5, 7.0]))
+    assert near.margin_in_ties.tolist() == [0.5, 1.0, 1.0]
     assert (near.rows == TASK.rows(0, 7)[[5, 1, 4]]).all()
-    picked = near.picked(np.random.default_rng(0))
+    picked = near.select(np.random.default_rng(0))
     assert len(picked) <= 9 and {tuple(r) for r in near.rows.tolist()} <= {
         tuple(r) for r in picked.tolist()
     }
@@ -187,7 +189,7 @@ def test_another_order_is_the_same_model(positions):
     """Logits are the same but for rounding, and no array stays as it was that could change."""
     model = random_model(5, positions=positions, d_model=6, n_heads=2)
     rng = np.random.default_rng(0)
-    other = robust_eval.reordered(model, rng)
+    other = robust_eval.reorder_sums(model, rng)
     tokens = rng.integers(7, size=(4, 9))
     assert np.abs(model.logits(tokens) - other.logits(tokens)).max() < 1e-9
     moved = {n for n, w in model.weights.items() if not np.array_equal(w, other.weights[n])}
@@ -199,36 +201,48 @@ def test_another_order_is_the_same_model(positions):
 
 def test_room_is_a_lead_in_ties_and_doubt_is_of_a_right_row():
     model = load("addition:digits=1")
-    trial, (tokens, answer) = robust_eval.Trial(model), TASK.batch(TASK.rows(0, 12))
-    found = trial.look(tokens, answer)
-    one = evaluation.leads(model, tokens, answer)
-    assert found.room == pytest.approx((one.gap / one.tie).min(1)) and found.sure.all()
-    assert found.doubt == "" and not found.doubtful.any()
-    moved = Leads(one.gap.copy(), one.tie)
-    moved.gap[3, 1], moved.gap[7, 0] = -0.5, one.gap[7, 0] / 2
-    worse = trial._compared(tokens, answer, moved, ("here", "there"))
-    assert np.flatnonzero(~worse.sure).tolist() == [3, 7] == np.flatnonzero(worse.doubtful).tolist()
-    assert worse.again[3] == -0.5 and (worse.lead == found.lead).all()
+    trial, (tokens, answer) = robust_eval.RobustEvaluator(model), TASK.batch(TASK.rows(0, 12))
+    found = trial.evaluate(tokens, answer)
+    one = evaluation.margins_and_ties(model, tokens, answer)
+    assert (
+        found.margin_in_ties == pytest.approx((one.margin / one.tie).min(1)) and found.certain.all()
+    )
+    assert found.doubt == "" and not found.right_but_uncertain.any()
+    moved = Margins(one.margin.copy(), one.tie)
+    moved.margin[3, 1], moved.margin[7, 0] = -0.5, one.margin[7, 0] / 2
+    worse = trial._compare(tokens, answer, moved, ("here", "there"))
+    assert (
+        np.flatnonzero(~worse.certain).tolist()
+        == [3, 7]
+        == np.flatnonzero(worse.right_but_uncertain).tolist()
+    )
+    assert worse.second_margin[3] == -0.5 and (worse.margin == found.margin).all()
     assert "wrong there" in worse.doubt and "here" in worse.doubt
 
 
 def test_every_row_is_run_and_wrong_ones_are_counted():
     model, told = damaged(), []
-    ran = robust_eval.run_all(model, TASK, lambda *given: told.append(given))
+    ran = robust_eval.evaluate_domain(model, TASK, lambda *given: told.append(given))
     tokens, answer = TASK.batch(TASK.rows(0, TASK.size))
-    gap = evaluation.forced_gaps(model, tokens, answer)
+    gap = evaluation.teacher_forced_margins(model, tokens, answer)
     bad = np.flatnonzero(~(gap.min(1) > 0))
-    assert (ran.checked, ran.wrong) == (100, len(bad)) and ran.wrong <= ran.open <= 100
+    assert (ran.checked, ran.wrong) == (100, len(bad)) and ran.wrong <= ran.uncertain <= 100
     assert ran.margin == pytest.approx(gap.min(), rel=1e-6)
-    assert ran.misses == [tuple(r) for r in TASK.rows(0, 100)[bad[:8]].tolist()]
+    assert ran.failures == [tuple(r) for r in TASK.rows(0, 100)[bad[:8]].tolist()]
     assert sum(len(rows) for _, rows, _ in told) == 100 and told[-1][0] == 100
-    good = robust_eval.run_all(load("addition:digits=1"), TASK)
-    assert (good.checked, good.wrong, good.open, good.misses, good.doubt) == (100, 0, 0, [], "")
+    good = robust_eval.evaluate_domain(load("addition:digits=1"), TASK)
+    assert (good.checked, good.wrong, good.uncertain, good.failures, good.doubt) == (
+        100,
+        0,
+        0,
+        [],
+        "",
+    )
 
 
 def test_shuffled_is_never_as_it_was():
     for n, seed in itertools.product((2, 3, 5), range(20)):
-        order = robust_eval._shuffled(n, np.random.default_rng(seed))
+        order = robust_eval._random_order(n, np.random.default_rng(seed))
         assert sorted(order) == list(range(n)) and order.tolist() != list(range(n))
 
 
@@ -244,15 +258,15 @@ def several():
 
 def test_answers_of_different_lengths_are_each_their_own(monkeypatch):
     task, model = several()
-    rows = next(evaluation.whole_domain(task, task.size))
+    rows = next(evaluation.domain_chunks(task, task.size))
     tokens, answer = task.batch(rows)
     lengths = answer.sum(1)
     assert len(set(lengths.tolist())) > 1
-    each = [evaluation.forced_gaps(model, t[None], a[None])[0] for t, a in
+    each = [evaluation.teacher_forced_margins(model, t[None], a[None])[0] for t, a in
             zip(tokens, answer, strict=True)]  # fmt: skip
     each = [gap[gap < np.inf] for gap in each]
     for chunk in (0, 1, 3):
-        whole = evaluation.row_gaps(model, task, rows, chunk=chunk)
+        whole = evaluation.margins_by_answer_token(model, task, rows, chunk=chunk)
         assert whole.shape == (len(rows), lengths.max())
         for gap, one, n in zip(whole, each, lengths, strict=True):
             assert gap[:n] == pytest.approx(one, rel=1e-9) and (gap[n:] == np.inf).all()
@@ -272,13 +286,13 @@ def test_a_tie_is_wrong():
         weights={**model.weights, "unembed.W_U": np.zeros(model.W_U.shape)},
     )  # fmt: skip
     rows = TASK.rows(0, 5)
-    assert (evaluation.row_gaps(flat, TASK, rows) == 0).all()
-    assert not evaluation.right(flat, TASK, rows).any()
+    assert (evaluation.margins_by_answer_token(flat, TASK, rows) == 0).all()
+    assert not evaluation.correct_tokens(flat, TASK, rows).any()
     assert evaluation.score(flat, TASK, rows).wrong == 5
 
 
 def test_a_domain_of_just_so_many_is_counted_through(monkeypatch):
-    monkeypatch.setattr(evaluation, "EXHAUSTIVE", 100)
+    monkeypatch.setattr(evaluation, "MAX_EXHAUSTIVE_ROWS", 100)
     assert evaluation.score(load("addition:digits=1"), TASK).checked == 100
     one = evaluation.score(load("addition:digits=1"), TASK, TASK.rows(0, 1))
     assert (one.checked, one.wrong, one.positions) == (1, 0, [1.0, 1.0])
@@ -286,25 +300,27 @@ def test_a_domain_of_just_so_many_is_counted_through(monkeypatch):
 
 def test_rows_of_some_chunks():
     """Parts of 5 and 10 rows, 4 at a time: chunks of 4, 1, 4, 4 and 2."""
-    work = Work(load("addition:digits=1"), TASK, {"edges": 5, "sample": 10}, chunk=4, keep=3)
-    assert (work.todo, work.chunks) == (15, 5)
+    work = ChunkedEvaluation(
+        load("addition:digits=1"), TASK, {"edges": 5, "sample": 10}, chunk=4, keep=3
+    )
+    assert (work.n_rows, work.n_chunks) == (15, 5)
     for done, rows in (
         ([range(0, 2)], {"edges": 5}), ([range(0, 1)], {"edges": 4}), ([], {}),
         ([range(1, 3)], {"edges": 1, "sample": 4}), ([range(4, 5)], {"sample": 2}),
         ([range(0, 1), range(2, 5)], {"edges": 4, "sample": 10}),
     ):  # fmt: skip
-        assert work.rows_in(done) == rows
-    assert [work.place(i) for i in range(5)] == [
+        assert work.rows_by_part(done) == rows
+    assert [work.locate_chunk(i) for i in range(5)] == [
         ("edges", 0, 4), ("edges", 4, 5), ("sample", 0, 4), ("sample", 4, 8), ("sample", 8, 10),
     ]  # fmt: skip
     with pytest.raises(IndexError):
-        work.place(5)
+        work.locate_chunk(5)
 
 
 def test_the_lowest_rows_of_each_answer_token():
     """The last token first; what is not asked of a row is not among them."""
     gap = np.array([[3.0, 9.0, 1.0], [np.inf, 2.0, 5.0], [4.0, 8.0, np.nan], [1.0, 7.0, 1.0]])
-    found = tally(np.arange(4)[:, None], gap, np.full(4, ""), np.arange(4), 4, 9, 2)
+    found = count_rows(np.arange(4)[:, None], gap, np.full(4, ""), np.arange(4), 4, 9, 2)
     assert [[f[:2] for f in rows] for rows in found.lowest] == [
         [(-np.inf, 2), (1.0, 0)], [(2.0, 1), (7.0, 3)], [(1.0, 3), (3.0, 0)],
     ]  # fmt: skip
@@ -319,7 +335,7 @@ def test_what_a_verdict_says_of_its_seed():
 
 
 def test_of_very_many_rows_the_last_may_count_twice(monkeypatch):
-    monkeypatch.setattr(robust_eval, "KNOWN", 3)
-    counted = robust_eval.Counted()
+    monkeypatch.setattr(robust_eval, "MAX_REMEMBERED_ROWS", 3)
+    counted = robust_eval.DistinctCounter()
     counted.add(np.ones((5, 1), int))
     assert counted.count == 3 and counted.first == [(1,)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import decode, load, load_task
-from glassformer.core.model import Place, attention
+from glassformer.core.model import Scope, attention
 from glassformer.core.param_count import count
 from glassformer.parametrizations.rotated import rotate, rotation_fixing_ones
 from glassformer.verification import verify
@@ -40,7 +40,7 @@ def layer(rng):
     names = [f"blocks.0.attn.{n}" for n in ("W_Q", "W_K", "W_V", "W_O")]
     x = rng.normal(size=(6, model.config.d_model))
     right = attention(
-        model.config, Place(model.weights, None) / "blocks.0" / "attn", x[None], None
+        model.config, Scope(model.weights, None) / "blocks.0" / "attn", x[None], None
     )[0]
     return model, x, [model.weights[n] for n in names], right
 

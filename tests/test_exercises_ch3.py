@@ -8,7 +8,7 @@ import pytest
 
 from glassformer import load, load_task
 from glassformer.craft import layer_norm
-from glassformer.programs.lookup_hash import untied
+from glassformer.programs.lookup_hash import untied_lookup
 from glassformer.tasks.lookup import Lookup
 from glassformer.verification import verify
 
@@ -26,7 +26,7 @@ def sphere(n, d, rng):
 def test_3_2_concatenation_needs_far_fewer_numbers_a_token_than_the_hash():
     task = Lookup(entries=500, vocab=500)
     hashed, side_by_side = (
-        right(untied(task, 5, 20, seed=0, concatenate=c), task) for c in (False, True)
+        right(untied_lookup(task, 5, 20, seed=0, concatenate=c), task) for c in (False, True)
     )
     assert hashed < 0.7 and side_by_side > 0.99
 
@@ -73,7 +73,7 @@ def test_3_6_normalising_hashes_helps_a_little_and_columns_a_lot():
     for seed in range(3):
         task = Lookup(entries=500, vocab=500, seed=seed)
         for out, how in ((plain, ""), (each, "each"), (columns, "columns")):
-            out.append(right(untied(task, 5, 20, seed, normalise=how), task))
+            out.append(right(untied_lookup(task, 5, 20, seed, normalize=how), task))
     assert np.mean(plain) < np.mean(each) + 0.02 < np.mean(columns)
     assert np.mean(columns) > np.mean(plain) + 0.15
 
@@ -95,7 +95,7 @@ def test_3_9_logits_are_additive_in_positions():
     seen = {}
 
     def logits(keys):
-        model(np.array(keys), tap=lambda name, x: seen.__setitem__(name, x) or x)
+        model(np.array(keys), hook=lambda name, x: seen.__setitem__(name, x) or x)
         return seen["blocks.0.hook_resid_post"][:, -1] @ model.weights["embed.W_E"].T
 
     rng = np.random.default_rng(0)
@@ -144,7 +144,7 @@ def test_3_10_the_dimensions_needed_do_not_grow_with_the_length():
     for c keys a value.
     """
     tasks = [Lookup(entries=400, length=n, vocab=400) for n in (2, 5, 20)]
-    share = [right(untied(task, task.key_length, 40, 0), task) for task in tasks]
+    share = [right(untied_lookup(task, task.key_length, 40, 0), task) for task in tasks]
     assert share[0] <= share[1] + 0.02 and share[1] <= share[2] + 0.02 and share[2] > 0.85
 
 

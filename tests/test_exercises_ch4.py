@@ -67,7 +67,8 @@ def test_4_6_followers_of_duplicates_average():
     assert run(model, "1 2 8 0 1 2 2 3 1 2 2 7 1 2").output == "4"  # (8 + 2 + 2)/3
     seen = {}
     model(
-        model.vocabulary.encode("1 2 4 0 1 2 6 8 1 2"), tap=lambda name, x: seen.setdefault(name, x)
+        model.vocabulary.encode("1 2 4 0 1 2 6 8 1 2"),
+        hook=lambda name, x: seen.setdefault(name, x),
     )
     pattern = seen[f"blocks.{model.config.n_layers - 1}.attn.hook_pattern"][0, 0, -1]
     assert np.allclose(pattern[[2, 6]], 0.5, atol=0.05)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from glassformer import Config, Model, Vocabulary, load, load_task, run
-from glassformer.core.hooks import on
+from glassformer.core.hooks import replace_activations
 from glassformer.core.model import zeros
 from glassformer.core.param_count import count
 from glassformer.craft import lift
-from glassformer.programs.sort_book import by_points, powerpoints
+from glassformer.programs.sort_book import powerpoint_sort, powerpoints
 from glassformer.tasks.sort import Sort
 from glassformer.verification import verify
 
@@ -18,8 +18,8 @@ def test_5_1_a_larger_ratio_sorts_33_tokens():
     almost half-way.
     """
     task = Sort(vocab=33, length=32)
-    assert verify(by_points(33, 32, ratio=0.6, aim=0.45), task, sample=500).wrong == 0
-    assert verify(by_points(33, 32), task, sample=100).wrong > 90  # the booklet's constants
+    assert verify(powerpoint_sort(33, 32, ratio=0.6, aim=0.45), task, sample=500).wrong == 0
+    assert verify(powerpoint_sort(33, 32), task, sample=100).wrong > 90  # the booklet's constants
     assert (
         verify(load("sort:variant=golden"), task, sample=500).wrong == 0
     )  # more of the circle: twice the margin
@@ -63,7 +63,7 @@ def nearest_above(vocab, length, softness):
     w["blocks.0.attn.W_O"][0] = np.eye(3)
     model = Model(config, w, Vocabulary.numbers(vocab))
     one_over = {"blocks.0.attn.hook_attn_scores": lambda s: np.where(np.isneginf(s), s, 1 / s)}
-    return model, on(model, one_over)
+    return model, replace_activations(model, one_over)
 
 
 def test_5_3_attention_to_one_over_the_product():
@@ -74,7 +74,7 @@ def test_5_3_attention_to_one_over_the_product():
     tokens, answer = task.batch(rows)
     assert count(model).total == 3 * 10_000 + 36
     for row, asked in zip(tokens, answer, strict=True):
-        said = model(row[:-1], tap=tap).argmax(-1)
+        said = model(row[:-1], hook=tap).argmax(-1)
         assert (said[asked[1:]] == row[asked]).all()
         assert (
             model(row[:-1]).argmax(-1)[asked[1:]] != row[asked]

@@ -15,16 +15,16 @@ from glassformer.craft import (
     Layout,
     layer_norm,
     lift,
+    polyline,
     ring,
     spike,
     spikes,
-    table,
     weak_spike,
     weak_spikes,
 )
-from glassformer.programs.add_digit import normalised
-from glassformer.programs.add_mod import figure_6_3, separation
-from glassformer.programs.addition_book import figure_6_4, seen
+from glassformer.programs.add_digit import with_constant_norm
+from glassformer.programs.add_mod import figure_6_3, min_separation
+from glassformer.programs.addition_book import figure_6_4, mlp_inputs
 from glassformer.resolve import load, load_task
 from glassformer.verification import verify
 
@@ -47,7 +47,7 @@ def test_6_2_any_spike() -> None:
     np.testing.assert_allclose(f(x)[:, 0], [0, 0, -2, 0, 0], atol=1e-12)
 
 
-@pytest.mark.parametrize(("make", "neurons"), [(spikes, 60), (table, 19)])
+@pytest.mark.parametrize(("make", "neurons"), [(spikes, 60), (polyline, 19)])
 def test_6_3_and_6_4_any_function_on_20_numbers(make: object, neurons: int) -> None:
     x, y = RNG.permutation(np.cumsum(RNG.uniform(0.1, 1, 20))), RNG.standard_normal((20, 3))
     f = make(x, y)  # type: ignore[operator]
@@ -90,13 +90,13 @@ def test_6_7_attention_writes_1_minus_k_and_k() -> None:
         tied=True,
     )
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
-    rows = weights["embed.W_E"][:] = normalised(np.arange(10) / 100)
+    rows = weights["embed.W_E"][:] = with_constant_norm(np.arange(10) / 100)
     Head(weights, 0, 0).copy(slice(0, 2), slice(0, 2), 2e4 * np.array([[-100, 100], [0.5, 0]]))
     k = np.arange(19)
     written = 1e4 * np.stack([1 - k, k, 0 * k, 0 * k], axis=1)
-    table(layer_norm(written)[:, 1], rows[k % 10] * 1e9).at(slice(1, 2), slice(0, 4), 4).write(
-        weights, 0
-    )
+    polyline(layer_norm(written)[:, 1], rows[k % 10] * 1e9).in_stream(
+        slice(1, 2), slice(0, 4), 4
+    ).write(weights, 0)
     model = Model(config, weights, load_task("add-digit").vocabulary, "add-digit")
     _, found = record(model, np.array([[3, 9]]))
     np.testing.assert_allclose(
@@ -122,16 +122,16 @@ def test_6_9_proper_cleanup() -> None:
         activation="relu",
                     positions="none", tied=True)  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
-    rows = weights["embed.W_E"][:] = normalised(np.arange(10) / 100)
+    rows = weights["embed.W_E"][:] = with_constant_norm(np.arange(10) / 100)
     Head(weights, 0, 0).copy(slice(0, 2), slice(0, 2), np.diag([20, 1]))  # k/10, and 1
     cleanup = Head(weights, 0, 1)
-    cleanup.self(slice(0, 4), hardness=1e6)
+    cleanup.attend_to_self(slice(0, 4), hardness=1e6)
     cleanup.erase(slice(0, 4))
     k = np.arange(19)
     left = np.stack([k / 10, 1 + 0 * k, 0 * k, 0 * k], axis=1)
-    table(layer_norm(left)[:, 0], rows[k % 10] - left).at(slice(0, 1), slice(0, 4), 4).write(
-        weights, 0
-    )
+    polyline(layer_norm(left)[:, 0], rows[k % 10] - left).in_stream(
+        slice(0, 1), slice(0, 4), 4
+    ).write(weights, 0)
     model = Model(config, weights, load_task("add-digit").vocabulary, "add-digit")
     assert right(model)
     assert max(np.abs(w).max() for name, w in weights.items() if "W_Q" not in name) < 1e3
@@ -180,8 +180,8 @@ def test_6_16_dividing_by_a_power_of_ten() -> None:
     rounding decides.
     """
     book, divided = figure_6_3(3), figure_6_3(3, unit=1000)
-    assert 1.3e-9 < separation(book) < 1.4e-9
-    assert separation(divided) > 4e-4
+    assert 1.3e-9 < min_separation(book) < 1.4e-9
+    assert min_separation(divided) > 4e-4
     assert count(book).total == count(divided).total
     wrong = [verify(m.astype("float32"), load_task(m), sample=500).wrong for m in (book, divided)]
     assert wrong[0] > 500 and wrong[1] < 50
@@ -232,7 +232,7 @@ def relative_adder(digits: int) -> Model:
         d_mlp=codes_n - 1, eps=0.0,
                     activation="relu", tied=True)  # fmt: skip
     weights = {n: w for n, w in zeros(config).items() if not n.startswith("blocks.0.mlp")}
-    digit_rows = normalised(np.arange(10) / 100)
+    digit_rows = with_constant_norm(np.arange(10) / 100)
     golden = digit_rows[
         0, 2
     ]  # the rest of 0 is (golden, −1 − golden); that of = the other way round
@@ -242,7 +242,7 @@ def relative_adder(digits: int) -> Model:
     weights["pos_embed.W_pos"][:, position] = ring(n_ctx)
     for i, (back, k) in enumerate(product([1, digits + 2], range(digits))):
         head = Head(weights, 0, i)
-        head.back(back + k, position, n_ctx, hardness=1e6)
+        head.attend_back(back + k, position, n_ctx, hardness=1e6)
         head.query[1, 3], head.query[2, 3] = (
             1e9 * (1 + golden),
             1e9,
@@ -256,7 +256,7 @@ def relative_adder(digits: int) -> Model:
     fetch, due = Head(weights, 1, 0), Head(weights, 1, 1)
     fetch.query[1, 0], fetch.key[2, 0] = 1e4, -1  # = has by far the least there
     fetch.copy(layout["value"], layout["value"], loud)
-    due.self(position, hardness=1e6)
+    due.attend_to_self(position, hardness=1e6)
     due.value[1, 0] = due.output[0, 1] = np.sqrt(loud)
     due.value[position, 1], due.output[1, 0] = mix, loud
     at_equals = np.concatenate([unit * sums[:, None], 0 * sums[:, None] + equals[1:3],
@@ -266,7 +266,7 @@ def relative_adder(digits: int) -> Model:
     codes[:, 0] = unit * sums + ring(n_ctx)[answers[0]] @ mix
     wanted = digit_rows[sums[:, None] // 10 ** np.arange(digits, -1, -1) % 10].reshape(-1, 4)
     read = layer_norm(layout.row(value=codes.reshape(-1, 1), one=1))[:, 0]
-    table(read, wanted * loud**2).at(slice(0, 1), slice(0, 4), 7).write(weights, 1)
+    polyline(read, wanted * loud**2).in_stream(slice(0, 1), slice(0, 4), 7).write(weights, 1)
     return Model(config, weights, task.vocabulary, task.ref)
 
 
@@ -282,18 +282,20 @@ def tangent(digits: int) -> np.ndarray:
 
 
 def test_6_18_better_constants_for_the_sum_and_the_position() -> None:
-    assert 3.4e-7 < least_step(seen(3)) < 3.6e-7
+    assert 3.4e-7 < least_step(mlp_inputs(3)) < 3.6e-7
     assert (
-        least_step(seen(3, unit=1.1 / 2000, mix=0.76 * tangent(3))) > 1.9e-4
+        least_step(mlp_inputs(3, unit=1.1 / 2000, mix=0.76 * tangent(3))) > 1.9e-4
     )  # five hundred times as far
     assert right(figure_6_4(2, unit=1.7 / 200, mix=0.76 * tangent(2)), sample=500)
 
 
 def test_6_19_which_coordinate_of_the_position() -> None:
     first, second, third = np.eye(3)
-    assert abs(least_step(seen(2, mix=third))) < 1e-12  # two places of the answer get the same code
-    assert least_step(seen(2, mix=first)) > 9e-4
-    assert least_step(seen(3, mix=third)) > 3 * least_step(
-        seen(3, mix=first)
+    assert (
+        abs(least_step(mlp_inputs(2, mix=third))) < 1e-12
+    )  # two places of the answer get the same code
+    assert least_step(mlp_inputs(2, mix=first)) > 9e-4
+    assert least_step(mlp_inputs(3, mix=third)) > 3 * least_step(
+        mlp_inputs(3, mix=first)
     )  # but for three digits it is better
-    assert least_step(seen(3, mix=second)) > least_step(seen(3, mix=first))
+    assert least_step(mlp_inputs(3, mix=second)) > least_step(mlp_inputs(3, mix=first))

@@ -94,7 +94,7 @@ def test_8_3_only_the_head_is_wrong() -> None:
     """
     model, seen = read("figure-8.3.taotp"), dict[str, Any]()
     rows = np.array(list(product(range(20), repeat=3)))
-    model(rows, tap=lambda name, x: seen.setdefault(name, x))
+    model(rows, hook=lambda name, x: seen.setdefault(name, x))
     pattern = seen["blocks.0.attn.hook_pattern"][:, 0, -1]  # B S
     mass = np.where(rows == rows.min(1, keepdims=True), pattern, 0).sum(1)
     assert mass.min() > 0.999

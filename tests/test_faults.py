@@ -205,7 +205,7 @@ COMMANDS = {
 def attempt(tmp_path, monkeypatch, capsys):
     """attempt(command, faults, failing) -> (status, stderr, folder), in a folder of its own."""
     monkeypatch.setattr(
-        "glassformer.training.studies.executors.local",
+        "glassformer.training.studies.executors.train_locally",
         lambda jobs, task, n: (work(j, task) for j in jobs),
     )
     n = 0
@@ -226,9 +226,9 @@ def attempt(tmp_path, monkeypatch, capsys):
         return end.value.code, capsys.readouterr().err, folder
 
     def work(job, task):
-        from glassformer.training.studies.sweep import work
+        from glassformer.training.studies.sweep import train_job
 
-        return work(job, task)
+        return train_job(job, task)
 
     return run
 

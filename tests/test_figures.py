@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from glassformer import load, load_task
-from glassformer.cli.entry import commands as every_command
+from glassformer.cli.entry import load_commands as every_command
 from glassformer.lens.inspect import VIEWS, inspect
-from glassformer.plotting.inspect import figures
+from glassformer.plotting.inspect import inspection_figures
 from glassformer.plotting.style import save
-from glassformer.training.recipes import recipe
+from glassformer.training.recipes import find_recipe
 
 HERE = Path(__file__).parents[1] / "docs/figures"
 sys.path.insert(0, str(HERE))
@@ -60,7 +60,7 @@ def test_the_run_to_scrub_is_made_by_a_script(tmp_path):
     assert names == ["step-000000.safetensors", "step-000004.safetensors"]
     assert {str(load(tmp_path / n).weights["embed.W_E"].dtype) for n in names} == {"float16"}
     shipped = load(grok_seen.FOLDER / f"step-{grok_seen.KEPT[-1]:06}.safetensors").provenance
-    wanted = recipe("grok-seen").override(grok_seen.SETTINGS).to_json()
+    wanted = find_recipe("grok-seen").override(grok_seen.SETTINGS).to_json()
     assert {k: v for k, v in wanted.items() if shipped["recipe"][k] != v} == {}
 
 
@@ -103,5 +103,5 @@ def test_the_gallery_shows_each_picture_with_a_sentence_and_a_command():
 def test_every_figure_can_be_svg(ref, tmp_path):
     model = load(ref)
     task = load_task(model)
-    for name, draw in figures(inspect(model, task, task.some(100))).items():
+    for name, draw in inspection_figures(inspect(model, task, task.sample_or_all(100))).items():
         assert b"<svg" in save(draw(), tmp_path / f"{name}.svg").read_bytes()[:2_000], name

@@ -24,9 +24,9 @@ from safetensors.numpy import save_file
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_task, verify
 from glassformer.core.checkpoint import digest, save
-from glassformer.core.weight_shapes import required
-from glassformer.ground_truth.disguise import disguise, read_key
-from glassformer.verification.verifier import check
+from glassformer.core.weight_shapes import required_shapes
+from glassformer.ground_truth.disguise import obfuscate, read_key
+from glassformer.verification.verifier import verify_events
 from helpers import resealed, sealed_header, sealed_state
 
 HUGE = 10_000_000
@@ -287,7 +287,7 @@ def test_degenerate_shapes_of_small_files(tmp_path, call):
         config = Config(
             **({"d_vocab": 2, "n_ctx": 2, "d_model": 2, "n_heads": 1, "tied": True} | sizes)
         )
-        weights = {n: np.ones(s) for n, s in required(config).items()}
+        weights = {n: np.ones(s) for n, s in required_shapes(config).items()}
         path = save(
             Model(config, weights, Vocabulary.numbers(config.d_vocab)), tmp_path / "d.safetensors"
         )
@@ -389,7 +389,7 @@ def test_every_field_of_a_journal_is_looked_at(tmp_path, every):
 
     path, model = tmp_path / "v.journal", load("addition:digits=1")
     task = load_task(model)
-    events = check(model, task, chunk=9, journal=path)
+    events = verify_events(model, task, chunk=9, journal=path)
     for _ in range(3):
         next(events)
     events.close()
@@ -421,7 +421,7 @@ def test_a_journal_that_says_too_much_is_refused(tmp_path):
     import hashlib
 
     path, model = tmp_path / "v.journal", load("addition:digits=1")
-    events = check(model, load_task(model), chunk=9, journal=path)
+    events = verify_events(model, load_task(model), chunk=9, journal=path)
     next(events), next(events)
     events.close()
     whole = path.read_text()
@@ -449,7 +449,7 @@ def test_a_journal_that_says_too_much_is_refused(tmp_path):
 
 def test_every_field_of_a_key_is_looked_at(tmp_path):
     path, model = tmp_path / "k.json", load(REF)
-    _, key = disguise(model, 1, rotate=False)
+    _, key = obfuscate(model, 1, rotate=False)
     whole = json.dumps(key.to_json())
     path.write_text(whole)
     assert read_key(path) == key
@@ -466,25 +466,25 @@ def test_every_field_of_a_key_is_looked_at(tmp_path):
 
 
 def test_histories(tmp_path):
-    from glassformer.report_page.snapshots import history
+    from glassformer.report_page.snapshots import read_history
 
     path, row = (
         tmp_path / "h.jsonl",
         {"kind": "evaluation", "seed": 0, "step": 1, "loss": 1.0, "accuracy": 0.5},
     )
     path.write_text(json.dumps(row) + "\n")
-    assert history(path)["steps"] == [1]
+    assert read_history(path)["steps"] == [1]
     for place in places(row):
         for value in (*VALUES.values(), float("inf"), 10**400):
             path.write_text(json.dumps(put(dict(row), place, value)) + "\n")
             try:
-                json.dumps(history(path), allow_nan=False)
+                json.dumps(read_history(path), allow_nan=False)
             except GlassformerError as e:
                 assert str(e).startswith(f"{path} — ") and len(str(e)) < 1_500
     for text in ("[" * 100_000, '{"step": 1}', "\0", "[]"):
         path.write_text(text)
         with pytest.raises(GlassformerError):
-            history(path)
+            read_history(path)
 
 
 @pytest.mark.parametrize("kind", ["json", "toml"])

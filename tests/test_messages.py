@@ -10,7 +10,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.cli import prove
-from glassformer.utils.errors import shown
+from glassformer.utils.errors import short_repr
 from glassformer.utils.progress import Progress
 
 REF = "addition:digits=1"
@@ -115,7 +115,7 @@ HUGE = 10**5000  # Python writes no number of more than 4,300 digits
     lambda m: gf.run(m, "1+1", steps=HUGE),
     lambda m: gf.verify(m, seed=HUGE),
     lambda m: gf.verify(m, rows=[[HUGE, 1]]),
-    lambda m: gf.load_task("digit-addition:digits=30").readable([[HUGE, 1]]),
+    lambda m: gf.load_task("digit-addition:digits=30").validate_rows([[HUGE, 1]]),
     lambda m: gf.Vocabulary([HUGE]),
     lambda m: gf.load(HUGE),
     lambda m: m([HUGE, 1]),
@@ -127,9 +127,9 @@ def test_a_whole_number_that_python_does_not_write_is_said_in_words(ask):
 
 
 def test_so_it_is_in_lists_and_below_0():
-    assert shown([HUGE, {"a": (-HUGE, 3)}]) == "[about 10^5000, {'a': (...)}]"
-    assert shown(-HUGE) == "about -10^5000" and shown(10**4000 * 7) == "about 10^4000"
-    assert shown(10**70) == "1" + "0" * 27 + "..." + "0" * 29 and shown(-12) == "-12"
+    assert short_repr([HUGE, {"a": (-HUGE, 3)}]) == "[about 10^5000, {'a': (...)}]"
+    assert short_repr(-HUGE) == "about -10^5000" and short_repr(10**4000 * 7) == "about 10^4000"
+    assert short_repr(10**70) == "1" + "0" * 27 + "..." + "0" * 29 and short_repr(-12) == "-12"
     with pytest.raises(GlassformerError, match="expected numbers"):
         gf.Model(gf.load(REF).config, {"embed.W_E": HUGE}, gf.load(REF).vocabulary)
 

@@ -192,7 +192,7 @@ def test_a_block_may_do_without_an_mlp():
 # ── what people type ───────────────────────────────────────────────────────────────────────────
 def test_a_text_is_read_by_the_vocabulary():
     model = random_model()
-    assert (model("6 2 3") == model([6, 2, 3])).all() and model.read("6 2").tolist() == [6, 2]
+    assert (model("6 2 3") == model([6, 2, 3])).all() and model.to_tokens("6 2").tolist() == [6, 2]
     assert model(np.array([[6, 2]], np.int32)).shape == (1, 2, 7)
 
 
@@ -224,7 +224,7 @@ def test_a_tap_keeps_shapes():
         with pytest.raises(
             GlassformerError, match=r"tap — blocks.0.hook_attn_out must keep its shape \[1, 2, 4\]"
         ):
-            model([1, 2], tap=on(model, {"blocks.0.hook_attn_out": wrong}))
+            model([1, 2], hook=on(model, {"blocks.0.hook_attn_out": wrong}))
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -47,7 +47,7 @@ def test_a_call_builds_the_task_of_its_model_once(name, built, tmp_path):
 def test_a_copy_of_a_model_has_its_own_task():
     model = gf.load(REF)
     task = resolve.load_task(model)
-    assert resolve.load_task(model) is resolve.known_task(model) is task
+    assert resolve.load_task(model) is resolve.task_if_known(model) is task
     for copy in (replace(model, task="addition:digits=1,order=ones"), model.astype("float32")):
         assert resolve.load_task(copy) is not task
     assert resolve.load_task(pickle.loads(pickle.dumps(model))) is not task
@@ -95,7 +95,7 @@ def test_a_file_that_changed_is_seen(tmp_path, monkeypatch):
     )
     file = tmp_path / "mine.py"
     model = replace(gf.load("min:vocab=2"), vocabulary=Vocabulary("ab"), task="mine.py:Echo")
-    assert resolve.known_task(model) is None  # the user has not passed the file
+    assert resolve.task_if_known(model) is None  # the user has not passed the file
     for size in (2, 30):
         file.write_text(source.replace("SIZE", str(size)))
         gf.load_task("mine.py:Echo")

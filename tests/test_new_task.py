@@ -6,10 +6,10 @@ import pytest
 from glassformer import GlassformerError, Vocabulary, load, registry, verify
 from glassformer.lens.inspect import inspect
 from glassformer.lens.interventions.patch import interchange
-from glassformer.plotting.inspect import figures
+from glassformer.plotting.inspect import inspection_figures
 from glassformer.proof import prove
 from glassformer.tasks.base import Task
-from glassformer.tasks.token_layout import TOKEN, Format, format_of
+from glassformer.tasks.token_layout import TOKEN, TokenLayout, checked_layout
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def receipt(monkeypatch):
             a, b, total = ([(name, c) for c in range(places + (name == "s"))] for name in "abs")
             self.spots = ((TOKEN, 0), *a, (TOKEN, 0), (TOKEN, 0), *b, (TOKEN, 0), *total)
 
-        def format(self):
-            return Format(self.spots, len(self.spots) - self.places - 1)
+        def layout(self):
+            return TokenLayout(self.spots, len(self.spots) - self.places - 1)
 
         def values(self, rows):
             return {"a": rows[:, 0], "b": rows[:, 1], "s": rows.sum(1)}
@@ -46,27 +46,33 @@ def receipt(monkeypatch):
 
 def test_the_walk(receipt):
     model, task = load("adder-hinge:digits=2"), receipt()
-    assert task.ref == "receipt" and format_of(task).to_json()[:5] == ["=0", "a0", "a1", "=0", "=0"]
+    assert task.ref == "receipt" and checked_layout(task).to_json()[:5] == [
+        "=0",
+        "a0",
+        "a1",
+        "=0",
+        "=0",
+    ]
     assert (verify(model, task).wrong, verify(model, task).checked) == (0, 10_000)
     proof = prove(model, task)
     assert proof.result == "proved" and proof.task == "receipt"
     moved = interchange(model, task, "head 0.0", n=50).moved
     assert len(moved) == 3 and all(set(m.shares) == {"stays", "source"} for m in moved)
-    found = inspect(model, task, task.some(50), only=["attention", "heads", "ablations"])
-    assert {"attention", "ablations"} <= set(found.found) and figures(found)
+    found = inspect(model, task, task.sample_or_all(50), only=["attention", "heads", "ablations"])
+    assert {"attention", "ablations"} <= set(found.results) and inspection_figures(found)
 
 
 def test_a_format_that_its_examples_do_not_have(receipt):
     task = receipt()
-    right = task.format()
-    task.format = lambda: Format((*right.spots[:1], ("b", 0), *right.spots[2:]), right.first)
+    right = task.layout()
+    task.layout = lambda: TokenLayout((*right.spots[:1], ("b", 0), *right.spots[2:]), right.first)
     with pytest.raises(
         GlassformerError, match="its format says that b0 is at position 1, and its examples do not"
     ):
-        format_of(task)
-    task.format = lambda: Format(right.spots, right.first + 1)
+        checked_layout(task)
+    task.layout = lambda: TokenLayout(right.spots, right.first + 1)
     with pytest.raises(GlassformerError, match="its format says that the answer is at positions"):
-        format_of(task)
+        checked_layout(task)
     with pytest.raises(GlassformerError, match="does not cover"):
         prove(load("adder-hinge:digits=2"), task, method="certificate")
 
@@ -74,7 +80,7 @@ def test_a_format_that_its_examples_do_not_have(receipt):
 @pytest.mark.parametrize("name", sorted(registry.entries("task")))
 def test_every_format_is_what_the_examples_are(name):
     task = registry.build("task", name)
-    if task.format() is None:
+    if task.layout() is None:
         assert name in ("search", "sort", "sort-digits")
         return
-    assert format_of(task).first == task.boundary()
+    assert checked_layout(task).first == task.boundary()

@@ -12,7 +12,7 @@ import glassformer as gf
 from glassformer import registry, user_modules
 from glassformer.lens.inspect import VIEWS
 from glassformer.tasks.examine import examine
-from glassformer.training.recipes import RECIPES, recipe
+from glassformer.training.recipes import RECIPES, find_recipe
 
 MINE = '''
 import numpy as np
@@ -66,7 +66,7 @@ def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for kind in list(registry.REGISTRY):
         monkeypatch.setitem(registry.REGISTRY, kind, dict(registry.entries(kind)))
-    shelves = user_modules.RAN, RECIPES, VIEWS
+    shelves = user_modules.LOADED_FILES, RECIPES, VIEWS
     before = [dict(shelf) for shelf in shelves]
     Path("mine.py").write_text(MINE)
     yield tmp_path
@@ -209,16 +209,16 @@ def test_what_packages_announce(mine, monkeypatch):
         "[glassformer.tasks]\nvote=votes:Vote\nbroken=votes:No\n[glassformer.recipes]\nquick=votes:quick\n"
         "[glassformer.programs]\nmajority=votes:majority\n"
     )
-    registry.announced.cache_clear()
+    registry.entry_points_of.cache_clear()
     try:
         assert gf.load_task("vote:votes=3").size == 8 and "vote" in gf.list("tasks")
         assert gf.verify("majority", "vote").holds
         assert gf.load("majority").provenance["ref"] == "majority"
-        assert recipe("quick").steps == 60
+        assert find_recipe("quick").steps == 60
         with pytest.raises(gf.GlassformerError, match="votes:No of votes cannot be imported"):
             gf.load_task("broken")
     finally:
-        registry.announced.cache_clear()
+        registry.entry_points_of.cache_clear()
         sys.modules.pop("votes", None)
 
 
@@ -251,7 +251,7 @@ def test_the_command_task(mine, call):
         ('["no", "yes"], sep=" "', '["x", "xx"]', "gives other tokens than its row has"),
         (BATCH, "    def steps(self, prompt):\n        return 0\n\n" + BATCH, "says 0 tokens"),
         (BATCH, "    def steps(self, prompt):\n        return 2\n\n" + BATCH, "no `stop` at its"),
-        (BATCH, "    def format(self):\n        return 3\n\n" + BATCH, "must be a Format or None"),
+        (BATCH, "    def layout(self):\n        return 3\n\n" + BATCH, "must be a TokenLayout or None"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_task_is_told(mine, call, old, new, says):

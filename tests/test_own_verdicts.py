@@ -61,8 +61,11 @@ def test_models_that_do_not_end_an_answer_are_not_said_to_be_equal():
         weights["pos_embed.W_pos"][range(4, 7), [1, 1, last]] = 1.0  # what is said after each
         both.append(Model(config=config, weights=weights, vocabulary=task.vocabulary))
     short, long = np.array([[1, 2]]), np.array([[9, 9]])
-    assert equivalence._differ(*both, task, short) == (None, 1)  # equal so far, and not at its end
-    assert equivalence._differ(*both, task, long)[0]
+    assert equivalence._first_difference(*both, task, short) == (
+        None,
+        1,
+    )  # equal so far, and not at its end
+    assert equivalence._first_difference(*both, task, long)[0]
 
 
 SOURCE = '''
@@ -80,9 +83,9 @@ def test_no_other_file_of_that_name_is_run(tmp_path, monkeypatch):
         folder.mkdir()
         (folder / "mine.py").write_text(SOURCE + more)
     monkeypatch.chdir(here)
-    task = gf.load_task(user_modules.typed("mine.py:T:length=3"))
+    task = gf.load_task(user_modules.load_user_files("mine.py:T:length=3"))
     sent = pickle.dumps(task)
-    assert type(pickle.loads(sent)).__name__ == "T" and registry.source_of(task.ref)
+    assert type(pickle.loads(sent)).__name__ == "T" and registry.file_digest(task.ref)
     monkeypatch.chdir(there)
     with pytest.raises(GlassformerError, match="is another file here than where it was typed"):
         pickle.loads(sent)
@@ -94,8 +97,10 @@ def test_a_journal_is_of_one_text_of_a_file(tmp_path, monkeypatch):
     file = tmp_path / "mine.py"
     file.write_text(SOURCE)
     model = gf.load("reverse:length=3")
-    gf.verify(model, gf.load_task(user_modules.typed("mine.py:T:length=3")), journal="j.jsonl")
+    gf.verify(
+        model, gf.load_task(user_modules.load_user_files("mine.py:T:length=3")), journal="j.jsonl"
+    )
     file.write_text(SOURCE + "# other\n")
     with pytest.raises(GlassformerError, match=r"j\.jsonl"):
-        changed = gf.load_task(user_modules.typed("mine.py:T:length=3"))
+        changed = gf.load_task(user_modules.load_user_files("mine.py:T:length=3"))
         gf.verify(model, changed, journal="j.jsonl")

@@ -7,26 +7,31 @@ import pytest
 
 from glassformer import GlassformerError, Labels, load, load_task
 from glassformer.core.components import (
-    attention,
-    find,
-    head,
-    heads,
-    mlp,
-    names,
-    neuron,
-    slot,
-    slots,
-    spelled,
+    attention_name,
+    component_names,
+    find_component,
+    head_name,
+    head_names,
+    mlp_name,
+    neuron_name,
+    normalize_name,
+    slot_name,
+    slots_or_stream,
 )
-from glassformer.ground_truth.disguise import disguise
-from glassformer.ground_truth.edges import truth
+from glassformer.ground_truth.disguise import obfuscate
+from glassformer.ground_truth.edges import measure_ground_truth
 from glassformer.lens.compare import compare
 from glassformer.lens.explain import explain
-from glassformer.lens.heads import classify
-from glassformer.lens.interventions.ablate import ablate, ablation, ablations
+from glassformer.lens.heads import classify_heads
+from glassformer.lens.interventions.ablate import ablate, ablate_each, ablation_hook
 from glassformer.lens.interventions.patch import interchange
-from glassformer.lens.logits import answer_shares, attribution, lens_accuracy, logit_lens
-from glassformer.lens.stream import firing, norms
+from glassformer.lens.logits import (
+    answer_attribution,
+    direct_logit_attribution,
+    lens_accuracy,
+    logit_lens,
+)
+from glassformer.lens.stream import firing_rates, stream_norms
 from helpers import largest_difference, random_model
 
 TOKENS = np.random.default_rng(0).integers(0, 7, (4, 6))
@@ -40,35 +45,42 @@ def printed(model, task):
     )
     story, known, (copy, key) = (
         explain(model, example),
-        truth(model, task),
-        disguise(model, rotate=False, task=task),
+        measure_ground_truth(model, task),
+        obfuscate(model, rotate=False, task=task),
     )
-    there = heads(model)[:2]
+    there = head_names(model)[:2]
     views = {
-        "ablations": [a.what for a in ablations(model, task, rows=rows)][1:],
-        "stream": norms(model, example).parts,
+        "ablations": [a.component for a in ablate_each(model, task, rows=rows)][1:],
+        "stream": stream_norms(model, example).parts,
         "logit lens": logit_lens(model, example).parts,
         "stopping": [part for part, _ in lens_accuracy(model, task, rows)],
-        "shares": answer_shares(model, task, rows).parts,
-        "attribution": attribution(model, example).parts,
+        "shares": answer_attribution(model, task, rows).parts,
+        "attribution": direct_logit_attribution(model, example).parts,
         "neurons": [
-            n for i in model.mlp_layers for n in attribution(model, example, neurons=i).parts
+            n
+            for i in model.mlp_layers
+            for n in direct_logit_attribution(model, example, neuron_layer=i).parts
         ],
-        "firing": [n for i in model.mlp_layers for n in firing(model, task, rows, i).names],
+        "firing": [n for i in model.mlp_layers for n in firing_rates(model, task, rows, i).names],
         "explain": [name for name, _ in story.shares]
         + [h.name for layer in story.layers for h in layer.heads],
         "explained neurons": [name for layer in story.layers for name, _ in layer.neurons],
         "explained slots": [
-            slot(name) for layer in story.layers for name in layer.heads[0].wrote if layer.heads
+            slot_name(name)
+            for layer in story.layers
+            for name in layer.heads[0].wrote
+            if layer.heads
         ],
-        "heads": [str(h).partition("  ")[0] for h in classify(model, task, rows).heads],
-        "kinds": [name for found in classify(model, task, rows).kinds().values() for name in found],
+        "heads": [str(h).partition("  ")[0] for h in classify_heads(model, task, rows).heads],
+        "kinds": [
+            name for found in classify_heads(model, task, rows).by_kind().values() for name in found
+        ],
         "interchange": [interchange(model, task, part, n=5).what for part in there],
         "compare": compare(model, model, task, rows[:5]).attention.heads[0],
         "truth": [*known.parts, *(x["part"] for x in known.heads + known.neurons)],
         "flow": [x[end] for x in known.flow for end in ("from", "to")],
         "edges": [part for e in known.edges for part in (e.writer, e.reader)],
-        "keys": [key.part(part) for part in names(copy, embeddings=True)],
+        "keys": [key.part(part) for part in component_names(copy, embeddings=True)],
     }
     return {view: [name for name in found if " bias" not in name] for view, found in views.items()}
 
@@ -82,7 +94,7 @@ def test_what_any_view_prints_is_found(ref, labelled):
     for view, found in printed(model, load_task(model)).items():
         assert found or not model.mlp_layers, view
         for name in found:
-            part = find(model, name)
+            part = find_component(model, name)
             assert part.name == name or name in (
                 *model.labels.heads.values(),
                 *model.labels.neurons.values(),
@@ -91,10 +103,15 @@ def test_what_any_view_prints_is_found(ref, labelled):
 
 
 def test_the_spelling():
-    assert [head(0, 1), attention(2), mlp(0), neuron(0, 17), slot("carry")] == [
-        "head 0.1", "attention 2", "mlp 0", "neuron 0.17", "slot carry"]  # fmt: skip
+    assert [
+        head_name(0, 1),
+        attention_name(2),
+        mlp_name(0),
+        neuron_name(0, 17),
+        slot_name("carry"),
+    ] == ["head 0.1", "attention 2", "mlp 0", "neuron 0.17", "slot carry"]
     model = random_model()
-    assert names(model) == [
+    assert component_names(model) == [
         "head 0.0",
         "head 0.1",
         "head 0.2",
@@ -104,10 +121,15 @@ def test_the_spelling():
         "head 1.2",
         "mlp 1",
     ]
-    assert names(model, embeddings=True) == ["embed", "pos_embed", *names(model), "unembed"]
-    assert names(random_model(positions="rotary", d_mlp=0, n_layers=1), True) == [
+    assert component_names(model, embeddings=True) == [
         "embed",
-        *heads(model)[:3],
+        "pos_embed",
+        *component_names(model),
+        "unembed",
+    ]
+    assert component_names(random_model(positions="rotary", d_mlp=0, n_layers=1), True) == [
+        "embed",
+        *head_names(model)[:3],
         "unembed",
     ]
 
@@ -118,10 +140,13 @@ def test_the_spelling():
     ("embed", "embed"), ("slot:a:B c", "slot a:B c"), ("dims 4:8", "dims 4:8"), ("", ""),
 ])  # fmt: skip
 def test_spellings_of_old(old, new):
-    assert spelled(old) == new == spelled(new)
+    assert normalize_name(old) == new == normalize_name(new)
     model = replace(random_model(d_model=8), labels=Labels({"a:B c": (0, 2)}))
     if new:
-        assert find(model, old) == find(model, new) and find(model, old).name == new
+        assert (
+            find_component(model, old) == find_component(model, new)
+            and find_component(model, old).name == new
+        )
 
 
 def test_names_that_people_gave():
@@ -130,14 +155,14 @@ def test_names_that_people_gave():
                                                   neurons={"0.2": "carry 1",
                                                   "0.3": "mlp 1"}))  # fmt: skip
     assert (
-        find(model, "here") == find(model, "head 0.1")
-        and find(model, "carry 1").name == "neuron 0.2"
+        find_component(model, "here") == find_component(model, "head 0.1")
+        and find_component(model, "carry 1").name == "neuron 0.2"
     )
-    assert find(model, "mlp 1").kind == "mlp"  # a part's own name comes first
+    assert find_component(model, "mlp 1").kind == "mlp"  # a part's own name comes first
     with pytest.raises(
         GlassformerError, match=r"'twice' — the name of several parts: head 1\.0, head 1\.1"
     ):
-        find(model, "twice")
+        find_component(model, "twice")
 
 
 def test_embeddings_are_parts():
@@ -146,16 +171,19 @@ def test_embeddings_are_parts():
         model,
         weights=dict(model.weights) | {"pos_embed.W_pos": 0 * model.weights["pos_embed.W_pos"]},
     )
-    assert largest_difference(twin(TOKENS), model(TOKENS, tap=ablation(model, "pos_embed"))) < 1e-12
+    assert (
+        largest_difference(twin(TOKENS), model(TOKENS, hook=ablation_hook(model, "pos_embed")))
+        < 1e-12
+    )
     for how in ("mean", "resample"):  # they are the same whatever the input
-        tap = ablation(model, "pos_embed", how, TOKENS[::-1], np.random.default_rng(0))
-        assert largest_difference(model(TOKENS), model(TOKENS, tap=tap)) == 0
-    other = ablation(model, "embed", "resample", TOKENS[:1], np.random.default_rng(0))
-    assert largest_difference(model(TOKENS[:1]), model(TOKENS[1:2], tap=other)) < 1e-12
+        tap = ablation_hook(model, "pos_embed", how, TOKENS[::-1], np.random.default_rng(0))
+        assert largest_difference(model(TOKENS), model(TOKENS, hook=tap)) == 0
+    other = ablation_hook(model, "embed", "resample", TOKENS[:1], np.random.default_rng(0))
+    assert largest_difference(model(TOKENS[:1]), model(TOKENS[1:2], hook=other)) < 1e-12
     with pytest.raises(
         GlassformerError, match="ablation of unembed — without it there are no logits"
     ):
-        ablation(model, "unembed")
+        ablation_hook(model, "unembed")
     task = load_task("reverse")
     assert (
         ablate(
@@ -172,15 +200,15 @@ def test_embeddings_are_parts():
 )
 def test_what_is_no_part(name):
     with pytest.raises(GlassformerError, match="no such part; this model has head"):
-        find(random_model(positions="rotary"), name)
+        find_component(random_model(positions="rotary"), name)
     with pytest.raises(GlassformerError, match="this model has no layers, but embed and unembed"):
-        find(random_model(positions="rotary", n_layers=0), name)
+        find_component(random_model(positions="rotary", n_layers=0), name)
 
 
 def test_slots_without_names():
     model = random_model()
     assert (
-        slots(model) == {"stream": (0, 4)}
-        and find(model, "slot stream").index == find(model, "dims 0:4").index
+        slots_or_stream(model) == {"stream": (0, 4)}
+        and find_component(model, "slot stream").index == find_component(model, "dims 0:4").index
     )
-    assert find(model, "slot rest [1:3]").index == find(model, "dims 1:3").index
+    assert find_component(model, "slot rest [1:3]").index == find_component(model, "dims 1:3").index

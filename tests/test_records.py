@@ -15,7 +15,13 @@ import pytest
 
 from glassformer import GlassformerError
 from glassformer.utils import fileio
-from glassformer.utils.fileio import alone, check_writable, read_bytes, read_text, write_atomically
+from glassformer.utils.fileio import (
+    check_writable,
+    exclusive_lock,
+    read_bytes,
+    read_text,
+    write_atomically,
+)
 from glassformer.utils.typed_json import read_json
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -31,7 +37,7 @@ def test_a_file_comes_whole(tmp_path):
     path = tmp_path / "a"
     for data in (b"", b"x", b"x" * 100_000):
         path.write_bytes(data)
-        assert read_bytes(path) == data == read_bytes(str(path), most=len(data))
+        assert read_bytes(path) == data == read_bytes(str(path), max_bytes=len(data))
     assert b"python" in read_bytes(f"/proc/{os.getpid()}/cmdline"), (
         "a file that says it has no bytes"
     )
@@ -64,13 +70,13 @@ def test_no_more_is_read_than_was_expected(tmp_path):
     with pytest.raises(
         GlassformerError, match="cannot be read: 11 bytes or more, where at most 10 are expected"
     ):
-        read_bytes(path, most=10)
+        read_bytes(path, max_bytes=10)
     with open(path, "wb") as f:
         f.truncate(2**40)  # a terabyte of nothing
     with pytest.raises(GlassformerError, match="bytes or more"):
         read_bytes(path)
     with pytest.raises(GlassformerError, match="at most 3"):
-        read_bytes(f"/proc/{os.getpid()}/cmdline", most=3)
+        read_bytes(f"/proc/{os.getpid()}/cmdline", max_bytes=3)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +202,7 @@ def test_the_longest_name(tmp_path):
     path = tmp_path / ("ü" * 126 + "abc")  # 255 bytes, as many as there may be
     check_writable(path)
     write_atomically(path, b"x")
-    with alone(path):
+    with exclusive_lock(path):
         assert write_atomically(path, b"xy").read_bytes() == b"xy"
     assert names(tmp_path) == [path.name]
 
@@ -398,7 +404,7 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
         real(a, b)
 
     with monkeypatch.context() as patch:  # a system that cannot swap two folders in one step
-        patch.setattr(fileio, "_exchange", lambda a, b: False)
+        patch.setattr(fileio, "_swap_names", lambda a, b: False)
         put(place, "2")
         patch.setattr(os, "rename", fail_into_place)
         with pytest.raises(GlassformerError, match="place — cannot be written: full"):
@@ -464,7 +470,7 @@ def test_a_device_that_leads_to_a_file_is_refused(tmp_path):
 
 def test_a_folder_is_swapped_in_one_step(tmp_path, monkeypatch):
     """Where that can be: then no moment is without a folder, whenever a run is killed."""
-    if not fileio._exchange(
+    if not fileio._swap_names(
         *(tmp_path / name for name in ("a", "b") if not (tmp_path / name).mkdir())
     ):
         pytest.skip("this system cannot")
@@ -477,7 +483,7 @@ def test_a_folder_is_swapped_in_one_step(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_a_killed_run_took_away_is_put_back(tmp_path):
-    left = fileio._beside(tmp_path / "place", "new") / fileio.OLD
+    left = fileio._temp_path(tmp_path / "place", "new") / fileio.OLD_SUFFIX
     left.mkdir(parents=True)
     (left / "file").write_text("old")
     with pytest.raises(ZeroDivisionError), fileio.folder_beside(tmp_path / "place"):
@@ -488,7 +494,7 @@ def test_a_folder_that_a_killed_run_took_away_is_put_back(tmp_path):
 def test_a_log_grows_by_whole_lines(tmp_path, monkeypatch):
     path = tmp_path / "log"
     path.write_bytes(b"old")
-    log = fileio.Log(path, b"begin\n")
+    log = fileio.AppendLog(path, b"begin\n")
     log.add(b"1\n")
     real = fileio._write_all
 
@@ -530,7 +536,7 @@ def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path):
         assert holder.stdout.readline() == "held\n"
         with (
             pytest.raises(GlassformerError, match="a — another run is writing there; wait"),
-            alone(path),
+            exclusive_lock(path),
         ):
             pass
         with pytest.raises(GlassformerError, match="cannot be written: another run is writing it"):
@@ -541,13 +547,13 @@ def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path):
         ):
             pass
         assert (tmp_path / ".a.glassformer.new" / "half").exists() and path.read_bytes() == b"old"
-        with alone(tmp_path / "b"):
+        with exclusive_lock(tmp_path / "b"):
             pass
     finally:
         holder.kill()
         holder.wait()
         holder.stdout.close()
-    with alone(path), fileio.folder_beside(path):
+    with exclusive_lock(path), fileio.folder_beside(path):
         write_atomically(path, b"new")
     assert names(tmp_path) == ["a"], "what the killed run left is gone"
 
@@ -555,20 +561,26 @@ def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path):
 def test_a_lock_is_taken_again_and_leaves_nothing(tmp_path):
     (tmp_path / "link").symlink_to("a")
     for _ in range(2):
-        with alone(tmp_path / "a"), alone(tmp_path / "b"):
-            with pytest.raises(GlassformerError, match="another run"), alone(tmp_path / "link"):
+        with exclusive_lock(tmp_path / "a"), exclusive_lock(tmp_path / "b"):
+            with (
+                pytest.raises(GlassformerError, match="another run"),
+                exclusive_lock(tmp_path / "link"),
+            ):
                 pass
             assert len(names(tmp_path)) == 3
         assert names(tmp_path) == ["link"]
-    with alone(None):
+    with exclusive_lock(None):
         pass
-    with pytest.raises(GlassformerError, match="cannot be written"), alone(tmp_path / "none" / "a"):
+    with (
+        pytest.raises(GlassformerError, match="cannot be written"),
+        exclusive_lock(tmp_path / "none" / "a"),
+    ):
         pass
 
 
 def test_without_locks(tmp_path, monkeypatch):
     monkeypatch.setattr(fileio, "fcntl", None)
-    with alone(tmp_path / "a"), alone(tmp_path / "a"):
+    with exclusive_lock(tmp_path / "a"), exclusive_lock(tmp_path / "a"):
         write_atomically(tmp_path / "a", b"x")
     (tmp_path / ".a.glassformer.tmp").write_bytes(b"left")
     write_atomically(tmp_path / "a", b"y")

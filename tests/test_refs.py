@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_task, save
 from glassformer.core.model import zeros
-from glassformer.registry import REGISTRY, Between, entries, program, split, task
+from glassformer.registry import REGISTRY, Between, entries, program, split_ref, task
 from glassformer.tasks.base import Task
 
 
@@ -98,7 +98,7 @@ def test_bad_calls_from_python(own):
     ("a:b=", {"b": ""}),
 ])  # fmt: skip
 def test_split(ref, options):
-    assert split(ref) == ("a", options)
+    assert split_ref(ref) == ("a", options)
 
 
 def test_a_recorded_ref_builds_the_same_model(own):
@@ -106,7 +106,7 @@ def test_a_recorded_ref_builds_the_same_model(own):
     for word in ("plain", "Hello, World!", 'a "quoted" \\ one', "x=y,z:1"):
         ref = build(word=word).provenance["ref"]
         assert load(ref).provenance["ref"] == ref
-        assert split(ref)[1]["word"] == word
+        assert split_ref(ref)[1]["word"] == word
 
 
 def test_every_real_program_and_task_can_be_made():

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import glassformer as gf
-from glassformer.core.checkpoint_format import FORMAT as CHECKPOINT
+from glassformer.core.checkpoint_format import FORMAT_VERSION as CHECKPOINT
 from glassformer.ground_truth import disguise, edges
 from glassformer.verification import resume_log, verdict
 

@@ -9,14 +9,14 @@ from glassformer import Config, GlassformerError, Vocabulary, load, load_task, r
 from glassformer.core.checkpoint import save
 from glassformer.core.decoding import decode
 from glassformer.core.model import zeros
-from glassformer.ground_truth.edges import truth
-from glassformer.ground_truth.wiring import passes
+from glassformer.ground_truth.edges import measure_ground_truth
+from glassformer.ground_truth.wiring import edge_sizes
 from glassformer.lens.modular.fourier import spectrum
 from glassformer.parametrizations.rotated import rotation_fixing_ones
-from glassformer.registry import split
+from glassformer.registry import split_ref
 from glassformer.utils import limits, workers
-from glassformer.verification.chunks import Work
-from glassformer.verification.parallel import run as in_parallel
+from glassformer.verification.chunks import ChunkedEvaluation
+from glassformer.verification.parallel import run_chunks as in_parallel
 from helpers import random_model
 
 HUGE = 10**17
@@ -37,17 +37,21 @@ def refused(answer):
 
 VERIFY, RUN = ("verify", "addition:digits=2"), ("run", "hello-world")
 OPTIONS = [
-    (*VERIFY, "--sample", 10**12, limits.SAMPLE), (*VERIFY, "--sample", HUGE, limits.SAMPLE),
-    (*VERIFY, "--keep", 10**9, limits.KEEP), (*VERIFY, "--search", 10**9, limits.SEARCH),
-    (*VERIFY, "--workers", 10**6, limits.PROCESSES), (*VERIFY, "--seed", 2**63, limits.SEED),
-    (*RUN, "--steps", 10**12, limits.DECODED), (*RUN, "--top-k", 10**30, 2**63 - 1),
-    (*RUN, "--seed", 2**63, limits.SEED),
-    ("inspect", "addition", "--inputs", 10**14, limits.INPUTS), ("inspect", "addition", "--seed",
-    2**70, limits.SEED),
-    ("compare", "addition", "addition", "--sample", 10**12, limits.ROWS),
-    ("compare", "addition", "addition", "--seed", 2**64, limits.SEED),
-    ("truth", "addition", "--seed", 2**64, limits.SEED),
-]  # fmt: skip
+    (*VERIFY, "--sample", 10**12, limits.MAX_SAMPLE_ROWS),
+    (*VERIFY, "--sample", HUGE, limits.MAX_SAMPLE_ROWS),
+    (*VERIFY, "--keep", 10**9, limits.MAX_COUNTEREXAMPLES),
+    (*VERIFY, "--search", 10**9, limits.MAX_SEARCH_ROUNDS),
+    (*VERIFY, "--workers", 10**6, limits.MAX_PROCESSES),
+    (*VERIFY, "--seed", 2**63, limits.MAX_SEED),
+    (*RUN, "--steps", 10**12, limits.MAX_DECODED_TOKENS),
+    (*RUN, "--top-k", 10**30, 2**63 - 1),
+    (*RUN, "--seed", 2**63, limits.MAX_SEED),
+    ("inspect", "addition", "--inputs", 10**14, limits.MAX_INSPECTED_ROWS),
+    ("inspect", "addition", "--seed", 2**70, limits.MAX_SEED),
+    ("compare", "addition", "addition", "--sample", 10**12, limits.MAX_ROWS),
+    ("compare", "addition", "addition", "--seed", 2**64, limits.MAX_SEED),
+    ("truth", "addition", "--seed", 2**64, limits.MAX_SEED),
+]
 
 
 @pytest.mark.parametrize("words", OPTIONS, ids=lambda words: " ".join(map(str, words[:-1])))
@@ -68,15 +72,15 @@ def test_options_that_write_have_an_end(call, tmp_path):
     spec = tmp_path / "s.toml"
     spec.write_text('task = "addition"\nrecipe = "fast"\n')
     for words, most in [
-        ((*train, "--seeds", 10**9), limits.MEMBERS),
-        ((*train, "--threads", 10**6), limits.PROCESSES),
-        ((*train, "--seed", 2**63), limits.SEED),
-        ((*disguise, "--seed", 2**63), limits.SEED),
+        ((*train, "--seeds", 10**9), limits.MAX_MEMBERS),
+        ((*train, "--threads", 10**6), limits.MAX_PROCESSES),
+        ((*train, "--seed", 2**63), limits.MAX_SEED),
+        ((*disguise, "--seed", 2**63), limits.MAX_SEED),
         ((*disguise, "--noise", "1e300"), "1000"),
-        (("sweep", spec, "--workers", 10**6), limits.PROCESSES),
-        (("sweep", spec, "--limit", 10**12), limits.RUNS),
-        (("ablate", "addition", "--seeds", 10**9), limits.MEMBERS),
-        (("ablate", "addition", "--threads", 10**6), limits.PROCESSES),
+        (("sweep", spec, "--workers", 10**6), limits.MAX_PROCESSES),
+        (("sweep", spec, "--limit", 10**12), limits.MAX_SWEEP_RUNS),
+        (("ablate", "addition", "--seeds", 10**9), limits.MAX_MEMBERS),
+        (("ablate", "addition", "--threads", 10**6), limits.MAX_PROCESSES),
     ]:
         assert str(most) in refused(call(*words)).replace(",", "")
     assert [p.name for p in tmp_path.iterdir()] == ["s.toml"], "nothing was written"
@@ -128,7 +132,7 @@ def test_fields_of_a_recipe_have_an_end(call, tmp_path, setting):
     (["test_rows=100000000"], "100,000,000 rows"),
 ], ids=str)  # fmt: skip
 def test_what_does_not_fit_into_memory_is_not_begun(call, tmp_path, monkeypatch, settings, what):
-    monkeypatch.setattr(limits, "memory", lambda: 2**32)
+    monkeypatch.setattr(limits, "available_memory", lambda: 2**32)
     words = [w for s in ["data=fresh", *settings] for w in ("--set", s)]
     said = refused(call("train", "addition:digits=6", "--out", tmp_path / "m.safetensors", *words))
     assert (
@@ -146,13 +150,13 @@ def test_what_fits_is_not_refused(monkeypatch):
     from glassformer.training import Recipe, train
 
     tiny = Recipe(steps=1, batch=64, test_rows=50, evaluate_every=1)
-    monkeypatch.setattr(limits, "memory", lambda: 2**27)
+    monkeypatch.setattr(limits, "available_memory", lambda: 2**27)
     assert [e.kind for e in train(load_task("addition"), tiny)][-1] == "done"
     few = replace(
         tiny, data="draw", train_rows=20, batch=10**7
     )  # no more are read at once than there are
     assert [e.kind for e in train(load_task("addition"), few)][-1] == "done"
-    monkeypatch.setattr(limits, "memory", lambda: 2**17)
+    monkeypatch.setattr(limits, "available_memory", lambda: 2**17)
     with pytest.raises(GlassformerError, match="takes at least"):
         next(iter(train(load_task("addition"), tiny)))
 
@@ -208,7 +212,7 @@ def test_decoding():
 
 def test_a_model_without_a_task_ends(monkeypatch):
     model = random_model(n_ctx=2**24, positions="rotary", n_layers=1)
-    monkeypatch.setattr("glassformer.generate.UNASKED", 40)
+    monkeypatch.setattr("glassformer.generate.DEFAULT_NEW_TOKENS", 40)
     assert len(run(model, "0").tokens) == 41
     with pytest.raises(GlassformerError, match="n_ctx must be at most"):
         Config(7, 10**18, 4, positions="rotary")
@@ -233,7 +237,7 @@ def test_refs_and_texts_have_an_end(call):
     ]:
         refused(call(*words))
     with pytest.raises(GlassformerError, match="at most 40,000 characters"):
-        split("a:b=" + 50_000 * "x")
+        split_ref("a:b=" + 50_000 * "x")
 
 
 def test_a_domain_that_no_verdict_can_name(call):
@@ -244,9 +248,9 @@ def test_a_domain_that_no_verdict_can_name(call):
         call("verify", "min:vocab=3000000", "--task", "min:vocab=3000000,length=1000", "--all")
     )
     assert (
-        limits.many(10**15) == "about 10^15"
-        and limits.many(10**20) == "about 10^20"
-        and limits.many(999) == "999"
+        limits.format_count(10**15) == "about 10^15"
+        and limits.format_count(10**20) == "about 10^20"
+        and limits.format_count(999) == "999"
     )
 
 
@@ -255,7 +259,7 @@ def test_chunks_are_not_listed(monkeypatch):
     are held.
     """
     model = load("addition:digits=2")
-    work = Work(model, load_task(model), {"domain": 10**15}, chunk=1, keep=0)
+    work = ChunkedEvaluation(model, load_task(model), {"domain": 10**15}, chunk=1, keep=0)
     begun = []
 
     class Pool:
@@ -290,8 +294,8 @@ def test_tables_of_all_pairs_of_tokens_are_not_made():
     with pytest.raises(
         GlassformerError, match="wiring — 10,000,000 by 10,000,000 numbers — takes at least"
     ):
-        passes(np.zeros((10**7, 1)), np.zeros((1, 10**7)), {"all": (0, 1)}, False)
+        edge_sizes(np.zeros((10**7, 1)), np.zeros((1, 10**7)), {"all": (0, 1)}, False)
     with pytest.raises(
         GlassformerError, match="truth — the number of heads must be a whole number from 0 to 2,000"
     ):
-        truth(random_model(n_layers=1, n_heads=2_001, d_head=1, extras=False))
+        measure_ground_truth(random_model(n_layers=1, n_heads=2_001, d_head=1, extras=False))

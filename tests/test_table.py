@@ -14,11 +14,11 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError, guided_tour, published_claims, registry, resolve
 from glassformer.adderboard import boards
-from glassformer.adderboard.protocol import BoardVerdict, Part
+from glassformer.adderboard.protocol import BoardVerdict, GroupScore
 from glassformer.lens.inspect import VIEWS
 from glassformer.server import handle
 from glassformer.training.studies import ablation_study, executors
-from glassformer.utils.errors import Several
+from glassformer.utils.errors import ErrorList
 
 REF = "addition:digits=1"
 GIVEN = ("ref", "Model", "Path", "text", "wrong", "empty")
@@ -162,17 +162,19 @@ def _short(monkeypatch):
     """
     claims = {"booklet-2.4-parameters": published_claims.ledger()["booklet-2.4-parameters"]}
     monkeypatch.setattr(published_claims, "ledger", lambda: claims)
-    monkeypatch.setattr(ablation_study, "train_each", lambda *_: iter(()))
-    monkeypatch.setattr(executors, "local", lambda jobs, *_: (job.lost("a test") for job in jobs))
-    found = BoardVerdict("0" * 64, Part(10, 10), Part(5, 5))
+    monkeypatch.setattr(ablation_study, "train_ablations", lambda *_: iter(()))
+    monkeypatch.setattr(
+        executors, "train_locally", lambda jobs, *_: (job.lost("a test") for job in jobs)
+    )
+    found = BoardVerdict("0" * 64, GroupScore(10, 10), GroupScore(5, 5))
     monkeypatch.setattr(boards, "ask_model", lambda *_, **__: iter([found]))
-    monkeypatch.setattr(boards, "entries", lambda more, *_: more)
+    monkeypatch.setattr(boards, "table_entries", lambda more, *_: more)
     for part in ("programs", "claims", "proved", "compiled"):
         monkeypatch.setattr(guided_tour, part, lambda out: 0)
     for part in ("one_token", "as_text_program", "longer", "side_by_side", "walks"):
         monkeypatch.setattr(guided_tour, part, lambda *_: None)
-    monkeypatch.setattr(guided_tour, "trained", lambda *_: (0, 0, MODEL))
-    monkeypatch.setattr(handle, "Open", Served)
+    monkeypatch.setattr(guided_tour, "train_adder", lambda *_: (0, 0, MODEL))
+    monkeypatch.setattr(handle, "StudioServer", Served)
 
 
 class Served:
@@ -200,7 +202,7 @@ def result(name: str, given: dict[str, object]) -> str:
         list(found) if name == "train" else None
         return "yes"
     except GlassformerError as e:
-        assert str(e) and ("\n" not in str(e) or isinstance(e, Several)), str(e)
+        assert str(e) and ("\n" not in str(e) or isinstance(e, ErrorList)), str(e)
         return "-"
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from glassformer import GlassformerError, Labels, Model, Vocabulary, craft, load, registry
 from glassformer.core.model import ACTIVATIONS, NORMS, POSITIONS
 from glassformer.taotp import EXAMPLES, examples, parse, read, write
-from glassformer.taotp.syntax import Parser
+from glassformer.taotp.syntax import TextParser
 from glassformer.taotp.values import to_array
 from helpers import random_model
 
@@ -143,7 +143,9 @@ def test_examples_are_in_the_package() -> None:
 # ── what is not written out ────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("n,of", [(1, 1), (5, 5), (7, 14), (12, 100)])
 def test_rings_are_those_of_craft(n: int, of: int) -> None:
-    np.testing.assert_allclose(value(f"ring({n} {of})"), craft.ring(n, of=of), atol=1e-14)
+    np.testing.assert_allclose(
+        value(f"ring({n} {of})"), craft.ring(n, points_per_turn=of), atol=1e-14
+    )
     for k in (-3, 0, 1, 2.5):
         shift, mirror = value(f"shift({k} {of})"), value(f"mirror({k}, {of})")
         np.testing.assert_allclose(shift, craft.shift_matrix(k, of), atol=1e-14)
@@ -184,7 +186,7 @@ WORTH = {  # with let a = [[1 2] [3 4]], let b = [[5 6]], let n = 3, let x_1 = 0
 def value(text: str) -> Any:
     """What a text is worth, among some variables."""
     variables = "let a = [[1 2] [3 4]] let b = [[5 6]]\nlet n = 3, let x_1 = 0.5\n"
-    parser = Parser(f"{variables} value: {text}", "p")
+    parser = TextParser(f"{variables} value: {text}", "p")
     entries = parser.program().value
     assert isinstance(entries, dict)
     return to_array(parser.source, entries["value"])

@@ -42,9 +42,9 @@ def test_on_replaces():
         model, {"blocks.1.hook_mlp_out": lambda x: x * 0, "blocks.1.hook_attn_out": lambda x: x * 0}
     )
     _, cache = record(model, [0, 1, 2])
-    assert largest_difference(model([0, 1, 2], tap=silent), model([0, 1, 2])) > 1e-3
+    assert largest_difference(model([0, 1, 2], hook=silent), model([0, 1, 2])) > 1e-3
     seen = {}
-    model([0, 1, 2], tap=lambda n, v: seen.setdefault(n, silent(n, v)))
+    model([0, 1, 2], hook=lambda n, v: seen.setdefault(n, silent(n, v)))
     assert np.array_equal(seen["blocks.1.hook_resid_post"], cache["blocks.0.hook_resid_post"])
 
 

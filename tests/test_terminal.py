@@ -21,7 +21,7 @@ from rich.progress import Progress as Bar
 import glassformer
 from glassformer import GlassformerError, Labels, Vocabulary, api, load, save
 from glassformer.cli import common
-from glassformer.cli.common import SafeConsole, print_json, table_of, visible
+from glassformer.cli.common import SafeConsole, escape_invisible, make_table, print_json
 from glassformer.cli.entry import main
 from glassformer.utils import fileio
 from glassformer.utils.progress import Progress
@@ -36,10 +36,13 @@ def clean(text: str) -> bool:
 
 # ── what is shown and not sent ─────────────────────────────────────────────────────────────────
 def test_what_a_terminal_would_obey_is_written_out():
-    assert visible(BAD) == SHOWN and visible(visible(BAD)) == SHOWN
+    assert escape_invisible(BAD) == SHOWN and escape_invisible(escape_invisible(BAD)) == SHOWN
     plain = "é ≠ · 漢 😀 a\tb\nc →"
-    assert visible(plain) == plain
-    assert all(visible(chr(c)).isprintable() for c in (*range(9), *range(11, 32), *range(127, 160)))
+    assert escape_invisible(plain) == plain
+    assert all(
+        escape_invisible(chr(c)).isprintable()
+        for c in (*range(9), *range(11, 32), *range(127, 160))
+    )
 
 
 def test_consoles_send_nothing_but_their_own_colours():
@@ -50,7 +53,7 @@ def test_consoles_send_nothing_but_their_own_colours():
     )
     console.print(BAD, style="bold")
     console.print(Text(f"{BAD}x"), end=BAD)
-    console.print(table_of((BAD, "b"), [(BAD, "1")]))
+    console.print(make_table((BAD, "b"), [(BAD, "1")]))
     said = console.file.getvalue()
     assert said.startswith("\x1b[1m" + SHOWN + "\x1b[0m\n"), (
         "what it says is bold, what is said is not red"
@@ -138,7 +141,7 @@ def test_a_name_that_looks_like_markup(call, hostile, tmp_path, monkeypatch):
     name.write_bytes((hostile / "labels.safetensors").read_bytes())
     assert call("inspect", name, "--only", "heads")[0] == 0
     console = Console(file=(written := io.StringIO()), force_terminal=True, width=100)
-    monkeypatch.setattr(common, "progress", lambda *columns: Bar(*columns, console=console))
+    monkeypatch.setattr(common, "progress_display", lambda *columns: Bar(*columns, console=console))
     with common.progress_bar("[/x] reading") as bar:
         bar(Progress(stage="drawing [/nothing]"))
     assert "drawing [/nothing]" in written.getvalue()
@@ -387,7 +390,7 @@ def test_real_streams():
 def test_columns_that_make_no_sense(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     console = SafeConsole(file=io.StringIO())
-    console.print(table_of(("name", "means"), [("a", "something")]))
+    console.print(make_table(("name", "means"), [("a", "something")]))
     console.print("words")
     assert console.file.getvalue().split() == ["name", "means", "a", "something", "words"]
 
@@ -472,7 +475,7 @@ def test_a_second_run_is_refused(call, tmp_path, words, held):
     (tmp_path / "d").mkdir()
     (tmp_path / "s.toml").write_text('task = "addition:digits=1,order=ones"\nrecipe = "fast"\n')
     before = sorted(tmp_path.rglob("*"))
-    with fileio.alone(tmp_path / held):
+    with fileio.exclusive_lock(tmp_path / held):
         status, out, err = call(*words.replace("OUT", str(tmp_path)).split())
     assert (
         status == 2 and out == "" and "another run is writing there" in err and err.count("\n") == 1

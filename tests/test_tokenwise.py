@@ -17,9 +17,11 @@ MANY = np.random.default_rng(3).integers(0, 7, (42, 6))
 @pytest.fixture
 def mixed(monkeypatch):
     """What each table of pairs came to from here on: True if it was good for it."""
-    found, mix = [], token_tables.Pairs.mix
+    found, mix = [], token_tables.TokenPairScores.attend
     monkeypatch.setattr(
-        token_tables.Pairs, "mix", lambda *given: (z := mix(*given), found.append(z is not None))[0]
+        token_tables.TokenPairScores,
+        "attend",
+        lambda *given: (z := mix(*given), found.append(z is not None))[0],
     )
     return found
 

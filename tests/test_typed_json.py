@@ -8,15 +8,23 @@ import pytest
 from msgspec import Meta
 
 from glassformer import GlassformerError
-from glassformer.utils.typed_json import Count, Finite, Name, Record, Sha256, check_small, convert
+from glassformer.utils.typed_json import (
+    Count,
+    Finite,
+    JsonObject,
+    Name,
+    Sha256,
+    check_small,
+    convert,
+)
 
 
-class Item(Record):
+class Item(JsonObject):
     count: Count
     scores: dict[Name, list[Finite]] = {}  # noqa: RUF012 - msgspec copies it
 
 
-class File(Record):
+class File(JsonObject):
     items: Annotated[list[Item], Meta(max_length=2)]
     kind: Literal["x"] = "x"
 

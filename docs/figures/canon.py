@@ -43,7 +43,7 @@ class Measured:
 def measured(name: str, dtype: str, target: str, options: dict[str, int]) -> dict[str, Any]:
     """Sizes, processor time to compile and prove, and why not if not."""
     start = time.process_time()
-    text = library.sources()[name].read_text("utf-8")
+    text = library.source_paths()[name].read_text("utf-8")
     try:
         made = compiler.compile(text, name, options=options, dtype=dtype, target=target)
     except GlassformerError as e:
@@ -57,7 +57,7 @@ def measured(name: str, dtype: str, target: str, options: dict[str, int]) -> dic
 
 def lines(name: str) -> int:
     """Lines that say something: not the sentence on top, not options' examples, not blank ones."""
-    text = library.sources()[name].read_text("utf-8")
+    text = library.source_paths()[name].read_text("utf-8")
     text = re.sub(r'^""".*?"""\n', "", text, flags=re.DOTALL)
     return sum(
         bool(x.strip()) and not x.startswith(("#", "examples", " ", "}")) for x in text.splitlines()
@@ -66,7 +66,7 @@ def lines(name: str) -> int:
 
 def does(name: str) -> str:
     """The sentence of a source, without its example."""
-    return library.about(name).split(": ")[0].rstrip(".").replace("|", "\\|")
+    return library.describe(name).split(": ")[0].rstrip(".").replace("|", "\\|")
 
 
 def canon(measure: Measured, names: list[str]) -> str:
@@ -124,7 +124,7 @@ def study(measure: Measured) -> str:
 
 def main(words: list[str]) -> None:
     measure, write = Measured(), "--write" in words
-    names = [w for w in words if not w.startswith("--")] or list(library.sources())
+    names = [w for w in words if not w.startswith("--")] or list(library.source_paths())
     parts = {"canon": canon(measure, names)}
     if write or len(names) > 20:
         parts |= {

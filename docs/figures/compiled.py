@@ -11,10 +11,10 @@ from current import put
 import glassformer as gf
 from glassformer import compiler
 from glassformer.compiler import library
-from glassformer.compiler.passes.encode import make
+from glassformer.compiler.passes.encode import make_code
 from glassformer.craft import lift
 from glassformer.plotting import style
-from glassformer.plotting.helpers import in_powers
+from glassformer.plotting.helpers import log_axis
 
 style.DPI = 100
 FOLLOWS = """
@@ -40,7 +40,7 @@ def follows():
         for v, members in compiler.trace(made.program, numbers).items()
         if v.name in ("position", "token", "before", "emit")
     ]
-    with style.styled():
+    with style.style_context():
         fig, (left, *heads) = style.figure(1, 3, (9.0, 3.8))
         left.axis("off")
         left.set_title("the interpreter")
@@ -54,7 +54,7 @@ def follows():
         _, cache = gf.record(made.model, "<bos> " + TEXT)
         for layer, ax in enumerate(heads):
             pattern = np.asarray(cache[f"blocks.{layer}.attn.hook_pattern"])[0, 0]
-            ax.imshow(pattern, cmap=style.SHARES, vmin=0, vmax=1)
+            ax.imshow(pattern, cmap=style.SHARE_COLORMAP, vmin=0, vmax=1)
             ticks = ["^", *words]
             ax.set_xticks(range(len(ticks)), ticks)
             ax.set_yticks(range(len(ticks)), ticks)
@@ -66,7 +66,7 @@ def follows():
 def codes():
     """Each kind of code for eight members, as points of the plane (or two) that it lies in."""
     n, numbers = 8, list(range(8))
-    with style.styled():
+    with style.style_context():
         fig, axes = style.figure(2, 3, (8.0, 5.4))
         for ax, kind in zip(
             axes, ("bit", "ring", "torus", "number", "square", "simplex"), strict=True
@@ -76,10 +76,10 @@ def codes():
                 "torus": "torus: farther apart", "number": "number: order and sums",
                 "square": "square: a place to look at", "simplex": "simplex: anything",
             }[kind])  # fmt: skip
-            code = make(kind, numbers[:2] if kind == "bit" else numbers)
+            code = make_code(kind, numbers[:2] if kind == "bit" else numbers)
             if kind in ("bit", "simplex"):
                 big = np.abs(code).max()
-                ax.imshow(code, cmap=style.SIGNED, vmin=-big, vmax=big)
+                ax.imshow(code, cmap=style.SIGNED_COLORMAP, vmin=-big, vmax=big)
                 ax.set_xlabel("numbers of the slot")
                 ax.set_ylabel("member")
                 ax.set_xticks(range(code.shape[1]))
@@ -106,18 +106,18 @@ def codes():
 def errors():
     """The most that each value of a program may be off, when it is made, in both float types."""
     name = "second-most-frequent"
-    text = library.sources()[name].read_text("utf-8")
-    with style.styled():
+    text = library.source_paths()[name].read_text("utf-8")
+    with style.style_context():
         fig, (ax,) = style.figure(1, 1, (7.0, 3.2))
         for dtype, colour, mark in (("float64", style.BLUE, "o"), ("float32", style.ORANGE, "s")):
             made = compiler.compile(text, name, dtype=dtype)
             told = made.model.provenance["compiled"]["values"]
             times = {made.program.values[max(i, -1 - i)].name: time for i, time, *_ in told}
-            found = made.certificate.error
+            found = made.certificate.slot_error
             order = sorted(found, key=lambda v: times[v])
             ax.plot(range(len(order)), [found[v] for v in order], mark, color=colour, label=dtype)
         ax.set_xticks(range(len(order)), [f"{v}\n{when(times[v])}" for v in order])
-        in_powers(ax)
+        log_axis(ax)
         ax.set_ylim(1e-17, 1)
         ax.set_ylabel("slot is off by at most")
         ax.legend(loc="upper left")

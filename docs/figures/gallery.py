@@ -4,16 +4,16 @@ import numpy as np
 from current import put
 
 from glassformer import load, load_task
-from glassformer.lens.attention import patterns
+from glassformer.lens.attention import attention_patterns
 from glassformer.lens.compare import compare
 from glassformer.lens.embeddings import before_and_after
 from glassformer.lens.inspect import inspect
-from glassformer.lens.rank import updates
+from glassformer.lens.rank import lora_update_rank
 from glassformer.plotting import style
 from glassformer.plotting.figures import attention, embeddings, interventions, rank
-from glassformer.plotting.inspect import figures
+from glassformer.plotting.inspect import inspection_figures
 from glassformer.training.loop import Trainer
-from glassformer.training.recipes import recipe
+from glassformer.training.recipes import find_recipe
 
 style.DPI = 100
 
@@ -25,7 +25,7 @@ def save(fig, name):
 def shown(model, task, text):
     """Patterns of one input with its answer, its words, and where the answer starts."""
     s = inspect(model, task, task.edges()[:1], task.prompt(text), only=["trace"]).subject
-    return patterns(model, s.example[None])[:, 0], s.words, s.boundary
+    return attention_patterns(model, s.example[None])[:, 0], s.str_tokens, s.boundary
 
 
 adder, reverser, hand = (
@@ -35,7 +35,7 @@ adder, reverser, hand = (
 )
 task = load_task(adder)
 rows = task.sample(4_000, np.random.default_rng(0))
-drawn = figures(inspect(adder, task, rows, task.prompt("123+456")))
+drawn = inspection_figures(inspect(adder, task, rows, task.prompt("123+456")))
 for name in (
     "attention",
     "attention-steps",
@@ -54,15 +54,21 @@ for text in ("999+1",):
     p, words, boundary = shown(adder, task, text)
     save(attention.heatmaps(p, words, boundary), "attention-999")
 mirror = load_task(reverser)
-save(attention.grid([("addition", *shown(adder, task, "123+456")), ("reversal", *shown(reverser,
-    mirror, "12345"))]),
-     "addition-and-reversal")  # fmt: skip
-start = Trainer(task, recipe("fast"), [4]).model(0)
+save(
+    attention.model_grid(
+        [
+            ("addition", *shown(adder, task, "123+456")),
+            ("reversal", *shown(reverser, mirror, "12345")),
+        ]
+    ),
+    "addition-and-reversal",
+)
+start = Trainer(task, find_recipe("fast"), [4]).model(0)
 save(embeddings.before_and_after(before_and_after(start, adder)), "tokens-before-after")
 save(
     embeddings.before_and_after(before_and_after(start, adder, "positions")),
     "positions-before-after",
 )
-save(rank.updates_figure(updates(start, adder, task, rows[:1_000])), "lora")
+save(rank.update_rank_figure(lora_update_rank(start, adder, task, rows[:1_000])), "lora")
 both = compare(hand, adder, task, rows[:1_000], names=("hand-made", "trained"))
 save(interventions.comparison(both), "hand-and-trained")

@@ -15,7 +15,7 @@ from glassformer.core.checkpoint import load, save
 from glassformer.tasks.token_layout import answer_names
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
-from glassformer.training.recipes import recipe
+from glassformer.training.recipes import find_recipe
 from glassformer.training.run_file import snapshot_path
 
 FOLDER = Path(__file__).parents[1] / "explained/grok-seen"
@@ -30,7 +30,7 @@ KEPT = (0, 100, 200, 1_000, 1_800, 2_400, 2_800, 3_200, 3_600, 4_000)
 def make(folder, kept=KEPT, **settings):
     """Trains seed 0, and keeps the models of some steps."""
     task = gf.load_task(TASK)
-    chosen = recipe("grok-seen").override(SETTINGS | settings)
+    chosen = find_recipe("grok-seen").override(SETTINGS | settings)
     with tempfile.TemporaryDirectory() as every:
         trainer = Trainer(task, chosen, [0], snapshots=Path(every, "all"))
         history = HistoryFile(folder / "history.jsonl", answer_names(task))

@@ -10,13 +10,15 @@ from current import put
 
 from glassformer.plotting import style
 from glassformer.plotting.figures import attention
-from glassformer.published_claims.heads import heads
+from glassformer.published_claims.heads import head_records
 
 PLACES = ("a", "+", "b", "=")
 
 style.DPI = 100
-shares = np.array([[head["looks_at"].get(place, 0.0) for place in PLACES] for head in heads()])
+shares = np.array(
+    [[head["looks_at"].get(place, 0.0) for place in PLACES] for head in head_records()]
+)
 put(
-    attention.bars_from({"all 12,769 pairs": shares.reshape(3, 4, len(PLACES))}, PLACES),
+    attention.attention_bars({"all 12,769 pairs": shares.reshape(3, 4, len(PLACES))}, PLACES),
     "gallery/twelve-heads.png",
 )

@@ -21,7 +21,7 @@ from typing import Any
 from griffe import Extension
 from mkdocs.structure.files import File, Files
 
-from glassformer.report_page.explained import LIVE, running
+from glassformer.report_page.explained import LIVE_COMMENT, live_report
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -50,9 +50,9 @@ def on_files(files: Files, config: Any) -> Files:
             todo += _within(path)
         elif path.endswith(".md"):
             text = FENCE.sub("", (ROOT / path).read_text("utf-8"))
-            for what in {found["what"] for found in LIVE.finditer(text)}:
+            for what in {found["what"] for found in LIVE_COMMENT.finditer(text)}:
                 files.append(
-                    File.generated(config, _live(what), content=running(what, ROOT).html())
+                    File.generated(config, _live(what), content=live_report(what, ROOT).html())
                 )
             todo += [_target(path, link) for link in LINK.findall(text) if "://" not in link]
     return files
@@ -72,7 +72,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     if here.startswith("api/"):
         return markdown
-    markdown = LIVE.sub(lambda found: _frame(found, here), markdown)
+    markdown = LIVE_COMMENT.sub(lambda found: _frame(found, here), markdown)
     markdown = markdown.replace("\n```glass\n", "\n```python\n")  # whose syntax it has
     pieces = FENCE.split(markdown)
     return "".join(p if p.startswith("```") else LINK.sub(moved, p) for p in pieces)

@@ -36,15 +36,15 @@ from .coerce import (
     as_task_if_known,
     as_tokens,
     as_verdict,
-    files_of,
-    public,
-    user_ref,
+    input_paths,
+    load_user_ref,
+    public_api,
     verdict_task,
 )
-from .core.model import Config, Model, keeping_shapes
-from .utils.errors import GlassformerError, did_you_mean, shown
-from .utils.fileio import alone, check_writable, remove, write_atomically
-from .utils.limits import INPUTS, finite
+from .core.model import Config, Model, shape_checked_hook
+from .utils.errors import GlassformerError, did_you_mean, short_repr
+from .utils.fileio import check_writable, exclusive_lock, remove, write_atomically
+from .utils.limits import MAX_INSPECTED_ROWS, check_finite
 from .utils.progress import ProgressCallback
 from .utils.results import json_file
 
@@ -53,38 +53,38 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .adderboard.protocol import BoardVerdict
-    from .adderboard.table import Board
+    from .adderboard.table import AdderTable
     from .compiler.driver import Compiled
     from .core.backend import Array
-    from .core.hooks import Record
-    from .core.model import Tap
-    from .core.param_count import Count
-    from .generate import Run
-    from .ground_truth.disguise import Disguised
-    from .ground_truth.edges import Truth
-    from .guided_tour import Toured
-    from .interop.common import Exported, Written
+    from .core.hooks import ActivationCache
+    from .core.model import Hook
+    from .core.param_count import ParameterCount
+    from .generate import Generation
+    from .ground_truth.disguise import ObfuscatedModel
+    from .ground_truth.edges import GroundTruth
+    from .guided_tour import TourResult
+    from .interop.common import ExportResult, WrittenFile
     from .lens.compare import Comparison
     from .lens.explain import Explanation
     from .lens.inspect import Inspection, Subject
     from .lens.interventions.patch import Interchange, Patch
     from .parametrizations.base import Blueprint
-    from .proof import Accuracy, Certified, Equality, Proof
-    from .published_claims import Claims
-    from .puzzles.judgement import Judgement
+    from .proof import Accuracy, CertificateCheck, Equality, Proof
+    from .published_claims import ClaimsResult
+    from .puzzles.judgement import Judgment
     from .report_page.report import Report
-    from .server.handle import Opened
+    from .server.handle import ServerHandle
     from .tasks.base import Task
     from .tasks.examine import Examination
     from .training import Training
     from .training.api import TrainingRun
     from .training.recipe_fields import RecipeFields
-    from .training.studies.ablation_study import Ablations
-    from .training.studies.ablations import News
-    from .training.studies.run_sweep import Swept
+    from .training.studies.ablation_study import AblationStudy
+    from .training.studies.ablations import AblationProgress
+    from .training.studies.run_sweep import SweepResult
     from .verification import Verdict
     from .verification.evaluation import Score
-    from .verification.recheck_verdict import Rechecked
+    from .verification.recheck_verdict import RecheckResult
 
 C = TypeVar("C")
 View = TypeVar("View", bound="Callable[[Subject], Any]")
@@ -92,7 +92,7 @@ Program = TypeVar("Program", bound="Callable[..., Any]")
 
 
 # ── models and tasks ───────────────────────────────────────────────────────────────────────────
-@public
+@public_api
 def load(ref: str | PathLike[str]) -> Model:
     """Return the model that a ref or a path names.
 
@@ -108,10 +108,10 @@ def load(ref: str | PathLike[str]) -> Model:
         >>> gf.load("min:vocab=20").config.d_vocab
         20
     """
-    return resolve.load(user_ref(ref))
+    return resolve.load(load_user_ref(ref))
 
 
-@public
+@public_api
 def load_task(ref: ModelLike | TaskLike) -> Task:
     """Return the task that a ref names, or the task of a model.
 
@@ -120,10 +120,10 @@ def load_task(ref: ModelLike | TaskLike) -> Task:
         >>> gf.load_task("addition:digits=3").size
         1000000
     """
-    return resolve.load_task(ref if isinstance(ref, Model) else user_ref(ref))  # type: ignore[arg-type]
+    return resolve.load_task(ref if isinstance(ref, Model) else load_user_ref(ref))  # type: ignore[arg-type]
 
 
-@public
+@public_api
 def save(model: ModelLike, path: str | PathLike[str]) -> Path:
     """Write a model to a checkpoint, FILE.safetensors, and return its path."""
     from .core import checkpoint
@@ -131,10 +131,10 @@ def save(model: ModelLike, path: str | PathLike[str]) -> Path:
     return checkpoint.save(as_model(model), as_path(path, "path"))
 
 
-@public
+@public_api
 def export(
     model: ModelLike, to: str, out: str | PathLike[str], tolerance: float = 1e-4
-) -> Exported | Written:
+) -> ExportResult | WrittenFile:
     """Write a model in the format of another library, which reads it back and must agree.
 
     Args:
@@ -147,18 +147,18 @@ def export(
     Raises:
         GlassformerError: The format cannot hold the model, or the library disagrees.
     """
-    from .interop.common import check_target, names, write
+    from .interop.common import bridge_names, check_target, write_as
 
     path = as_path(out, "out")
-    finite("export — tolerance", tolerance)
+    check_finite("export — tolerance", tolerance)
     if not os.path.isdir(path):  # and not path.is_dir(), which raises if the name is too long
-        check_writable(path, *files_of([model]))
-    if to in names():
+        check_writable(path, *input_paths([model]))
+    if to in bridge_names():
         check_target(to, path)  # before the model is built
-    return write(as_model(model), to, path, tolerance)
+    return write_as(as_model(model), to, path, tolerance)
 
 
-@public
+@public_api
 def compile_(
     source: str | PathLike[str], *, options: Mapping[str, Any] | None = None, dtype: str = "",
     target: str = "", out: str | PathLike[str] | None = None,
@@ -188,7 +188,7 @@ def compile_(
     return compiled
 
 
-@public
+@public_api
 def list_(what: str = "programs", ref: str = "") -> Any:
     """List names: programs, tasks, blueprints, bridges, recipes, fields, views, trained, claims,
     lang, levels, or hooks of a model.
@@ -210,26 +210,34 @@ def list_(what: str = "programs", ref: str = "") -> Any:
     from .lens.inspect import VIEWS
     from .published_claims import ledger
     from .puzzles import level, levels
-    from .training.recipe import FIELDS
-    from .training.recipes import RECIPES, recipe
+    from .training.recipe import RECIPE_FIELDS
+    from .training.recipes import RECIPES, find_recipe
 
     kinds: dict[str, Callable[[], Iterable[str]]] = {
         **{f"{kind}s": partial(registry.entries, kind) for kind in registry.REGISTRY},
-        "recipes": lambda: [*RECIPES, "suited"], "views": lambda: VIEWS, "claims": ledger,
-        "trained": resolve.trained, "lang": named.names, "levels": levels, "fields": lambda: FIELDS,
+        "recipes": lambda: [*RECIPES, "suited"],
+        "views": lambda: VIEWS,
+        "claims": ledger,
+        "trained": resolve.trained_models,
+        "lang": named.library_refs,
+        "levels": levels,
+        "fields": lambda: RECIPE_FIELDS,
         "hooks": lambda: hook_names(ref),
-    }  # fmt: skip
+    }
     if what not in kinds:
         hint = did_you_mean(what, kinds, 1, 0.6, "expected one of")
-        raise GlassformerError(f"list {shown(what)} — no such list; {hint}")
+        raise GlassformerError(f"list {short_repr(what)} — no such list; {hint}")
     one: dict[str, Callable[[], Any]] = {
-        "recipes": lambda: recipe(ref), "levels": lambda: level(ref),
-        "lang": lambda: named.find(named.LIBRARY + ref.removeprefix(named.LIBRARY)).text,
-    }  # fmt: skip
+        "recipes": lambda: find_recipe(ref),
+        "levels": lambda: level(ref),
+        "lang": lambda: (
+            named.resolve_source(named.LIBRARY_PREFIX + ref.removeprefix(named.LIBRARY_PREFIX)).text
+        ),
+    }
     if ref != "" and what in one:
         return one[what]()
     if what != "hooks" and ref != "":
-        raise GlassformerError(f"list {what} — takes nothing after it, got {shown(ref)}")
+        raise GlassformerError(f"list {what} — takes nothing after it, got {short_repr(ref)}")
     if what == "hooks" and ref == "":
         raise GlassformerError("list hooks — expected a model after it: addition, …")
     ordered = what in ("hooks", "levels", "fields")
@@ -237,12 +245,12 @@ def list_(what: str = "programs", ref: str = "") -> Any:
 
 
 # ── running ────────────────────────────────────────────────────────────────────────────────────
-@public
+@public_api
 def run(
     model: ModelLike, text: str = "", *, steps: int | None = None, temperature: float = 0.0,
     top_k: int | None = None, rng: np.random.Generator | None = None, trace: bool = False,
     meaning: bool = False,
-) -> Run:  # fmt: skip
+) -> Generation:  # fmt: skip
     """Decode what a model writes after a text.
 
     Args:
@@ -263,10 +271,10 @@ def run(
     from . import generate
 
     how = {"temperature": temperature, "top_k": top_k, "rng": rng}
-    return generate.run(as_model(model), text, steps=steps, trace=trace, meaning=meaning, **how)  # type: ignore[arg-type]
+    return generate.run(as_model(model), text, steps=steps, trace=trace, interpret=meaning, **how)  # type: ignore[arg-type]
 
 
-@public
+@public_api
 def decode(
     model: ModelLike, tokens: Tokens, steps: int, *, stop: int | None = None,
     temperature: float = 0.0, top_k: int | None = None, rng: np.random.Generator | None = None,
@@ -298,9 +306,9 @@ def decode(
     )  # fmt: skip
 
 
-@public
+@public_api
 def forward(
-    c: Config, weights: Mapping[str, Any], tokens: Any, tap: Tap | None = None, start: int = 0,
+    c: Config, weights: Mapping[str, Any], tokens: Any, tap: Hook | None = None, start: int = 0,
     last: int | None = None,
 ) -> Array:  # fmt: skip
     """Return logits [B,T,V] of tokens [B,T], for a config and weights.
@@ -314,20 +322,22 @@ def forward(
         last: Return logits of this number of last positions only.
     """
     from .core import model as model_
-    from .core.weight_shapes import check as check_shapes
+    from .core.weight_shapes import check_weights as check_shapes
 
     if not isinstance(weights, Mapping):
-        raise GlassformerError(f"forward — weights must be a table, got {shown(weights)}")
-    tokens = model_.read_tokens(c, tokens, start)
+        raise GlassformerError(f"forward — weights must be a table, got {short_repr(weights)}")
+    tokens = model_.check_tokens(c, tokens, start)
     if tokens.ndim != 2:
         raise GlassformerError(f"tokens — expected shape [B,T], got {[*tokens.shape]}")
     model_.check_last(last, tokens)
-    tap = None if tap is None else keeping_shapes(tap)
+    tap = None if tap is None else shape_checked_hook(tap)
     return model_.forward(c, check_shapes(c, weights), tokens, tap, start, last)
 
 
-@public
-def record(model: ModelLike, tokens: Tokens, last: int | None = None) -> tuple[Array, Record]:
+@public_api
+def record(
+    model: ModelLike, tokens: Tokens, last: int | None = None
+) -> tuple[Array, ActivationCache]:
     """Return the logits and all activations of a text or of tokens.
 
     Args:
@@ -347,8 +357,8 @@ def record(model: ModelLike, tokens: Tokens, last: int | None = None) -> tuple[A
     return tap.record(made, as_tokens(tokens, made), last)
 
 
-@public
-def on(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Tap:
+@public_api
+def on(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Hook:
     """Return a hook that applies a function to each activation that `table` names.
 
     Raises:
@@ -356,10 +366,10 @@ def on(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Tap:
     """
     from .core import hooks as tap
 
-    return tap.on(as_model(model), table)
+    return tap.replace_activations(as_model(model), table)
 
 
-@public
+@public_api
 def hook_names(model: ModelLike | Config) -> list[str]:
     """Return the names of all activations of a model, as in TransformerLens."""
     from .core import hooks as tap
@@ -368,8 +378,8 @@ def hook_names(model: ModelLike | Config) -> list[str]:
 
 
 # ── checking ───────────────────────────────────────────────────────────────────────────────────
-@public
-def count(model: ModelLike) -> Count:
+@public_api
+def count(model: ModelLike) -> ParameterCount:
     """Count the parameters of a model, in each way that people count them.
 
     Example:
@@ -382,11 +392,11 @@ def count(model: ModelLike) -> Count:
     return param_count.count(as_model(model))
 
 
-@public
+@public_api
 def verify(
     model: ModelLike, task: TaskLike | None = None, *, rows: Rows | None = None,
     sample: int | None = None, seed: int = 0, keep: int = 10, chunk: int = 0,
-    tap: Tap | None = None, exhaustive: bool = False, dtype: str = "", workers: int = 1,
+    tap: Hook | None = None, exhaustive: bool = False, dtype: str = "", workers: int = 1,
     search: int = 0, out: str | PathLike[str] | None = None,
     journal: str | PathLike[str] | None = None, cluster: str = "",
     progress: ProgressCallback | None = None,
@@ -427,10 +437,22 @@ def verify(
     goal = as_task(task, made)
     with _resumable(path, journal, rows is None and tap is None) as log:
         verdict = verification.verify(
-            made, goal, rows=as_rows(rows, goal), sample=sample, seed=seed, keep=keep, chunk=chunk,
-            tap=None if tap is None else keeping_shapes(tap), exhaustive=exhaustive, dtype=dtype,
-            workers=workers, search=search, cluster=cluster, progress=progress, journal=log,
-        )  # fmt: skip
+            made,
+            goal,
+            rows=as_rows(rows, goal),
+            sample=sample,
+            seed=seed,
+            keep=keep,
+            chunk=chunk,
+            tap=None if tap is None else shape_checked_hook(tap),
+            exhaustive=exhaustive,
+            dtype=dtype,
+            workers=workers,
+            search=search,
+            cluster=cluster,
+            progress=progress,
+            journal=log,
+        )
         if path:
             verdict.save(path)
     return verdict
@@ -447,18 +469,18 @@ def _resumable(
     if out is not None and given is not None and out.absolute() == given.absolute():
         raise GlassformerError(f"out — expected another file than the journal, got {out}")
     own = out.with_name(out.name + ".journal") if out and not given and keeps_journal else None
-    with alone(out):
+    with exclusive_lock(out):
         yield given or own
         if own:
             remove(own)
 
 
-@public
+@public_api
 def recheck(
     model: ModelLike, verdict: Verdict | str | PathLike[str], task: TaskLike | None = None, *,
     workers: int = 1, out: str | PathLike[str] | None = None,
     journal: str | PathLike[str] | None = None, progress: ProgressCallback | None = None,
-) -> Rechecked:  # fmt: skip
+) -> RecheckResult:  # fmt: skip
     """Run the same rows as a saved verdict again, and compare.
 
     Args:
@@ -482,7 +504,7 @@ def recheck(
             made, saved, goal, workers=workers, progress=progress, where=where, journal=log
         )
         if path:
-            rechecked.found.save(path)
+            rechecked.rerun.save(path)
     return rechecked
 
 
@@ -498,7 +520,7 @@ def prove(
     model: ModelLike, task: TaskLike | None = None, *,
     check: str | PathLike[str] | Mapping[str, Any], independent: bool | None = None,
     seed: int = 0, progress: ProgressCallback | None = None,
-) -> Certified: ...  # fmt: skip
+) -> CertificateCheck: ...  # fmt: skip
 @overload
 def prove(
     model: ModelLike, task: TaskLike | None = None, *, accuracy: Literal[True], seed: int = 0,
@@ -509,14 +531,14 @@ def prove(
     model: ModelLike, task: TaskLike | None = None, *, equals: ModelLike, seed: int = 0,
     progress: ProgressCallback | None = None,
 ) -> Equality: ...  # fmt: skip
-@public
+@public_api
 def prove(
     model: ModelLike, task: TaskLike | None = None, *,
     method: Literal["auto", "certificate", "enumeration"] = "auto",
     check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
     accuracy: bool = False, equals: ModelLike | None = None, seed: int = 0,
     out: str | PathLike[str] | None = None, progress: ProgressCallback | None = None,
-) -> Proof | Certified | Accuracy | Equality:  # fmt: skip
+) -> Proof | CertificateCheck | Accuracy | Equality:  # fmt: skip
     """Decide whether a model is right on all inputs: proved, refuted with one, or unknown.
 
     Args:
@@ -557,7 +579,7 @@ def prove(
     return found
 
 
-@public
+@public_api
 def check_task(task: ModelLike | TaskLike) -> Examination:
     """Try a task: examples, classes, and whether its declarations agree with its examples.
 
@@ -571,8 +593,8 @@ def check_task(task: ModelLike | TaskLike) -> Examination:
     return examine(as_task(None, task) if isinstance(task, Model) else as_task(task))
 
 
-@public
-def check(level: str, solution: str | PathLike[str], seconds: int = 120) -> Judgement:
+@public_api
+def check(level: str, solution: str | PathLike[str], seconds: int = 120) -> Judgment:
     """Judge a solution of a puzzle, on every question of its level or by proof.
 
     Args:
@@ -585,11 +607,11 @@ def check(level: str, solution: str | PathLike[str], seconds: int = 120) -> Judg
     return check_solution(level, solution, seconds)
 
 
-@public
+@public_api
 def claims(
     names: str | Sequence[str] = (), *, slow: bool = False,
     progress: ProgressCallback | None = None,
-) -> Claims:  # fmt: skip
+) -> ClaimsResult:  # fmt: skip
     """Measure published figures, and compare with what was recorded.
 
     Args:
@@ -602,12 +624,12 @@ def claims(
     return published_claims.claims(names, slow=slow, progress=progress)
 
 
-@public
+@public_api
 def board(
     model: ModelLike | None = None, *, table: bool = False, task: TaskLike | None = None,
     dtype: str = "", keep: int = 10, trust: bool = False, sandbox: bool = True,
     progress: ProgressCallback | None = None,
-) -> Board | BoardVerdict:  # fmt: skip
+) -> AdderTable | BoardVerdict:  # fmt: skip
     """Run AdderBoard's test on a model: ten edge cases and 10,000 pairs of ten digits.
 
     Args:
@@ -623,7 +645,7 @@ def board(
     """
     from .adderboard import boards
 
-    (ref,) = files_of([model]) or [""]
+    (ref,) = input_paths([model]) or [""]
     file = ref if ref.endswith(".py") else ""
     made = None if file or model is None else as_model(model)
     name = ref or (made.name if made else "")
@@ -633,14 +655,24 @@ def board(
         adder = resolve.load(other)
         return adder, as_task(task if other == model else None, adder)
 
-    return boards.board(
-        made, goal, load_adder, name=name, ref=model if isinstance(model, str) else "", file=file,
-        table=table, dtype=dtype, keep=keep, trust=trust, sandbox=sandbox, progress=progress,
-    )  # fmt: skip
+    return boards.run_adderboard(
+        made,
+        goal,
+        load_adder,
+        name=name,
+        ref=model if isinstance(model, str) else "",
+        file=file,
+        table=table,
+        dtype=dtype,
+        max_counterexamples=keep,
+        trust=trust,
+        sandbox=sandbox,
+        progress=progress,
+    )
 
 
 # ── looking inside ─────────────────────────────────────────────────────────────────────────────
-@public
+@public_api
 def explain(model: ModelLike, tokens: Tokens) -> Explanation:
     """Explain why a token wins after a text: which components write for and against it.
 
@@ -655,7 +687,7 @@ def explain(model: ModelLike, tokens: Tokens) -> Explanation:
     return explain_(made, as_tokens(tokens, made))
 
 
-@public
+@public_api
 def inspect(
     model: ModelLike, task: TaskLike | None = None, rows: Rows | None = None,
     prompt: Tokens | None = None, only: str | Sequence[str] = (),
@@ -675,15 +707,15 @@ def inspect(
     """
     from .lens.inspect import inspect as inspect_
 
-    only = [user_ref(name) for name in ([only] if isinstance(only, str) else only)]
+    only = [load_user_ref(name) for name in ([only] if isinstance(only, str) else only)]
     made = as_model(model)
     goal = as_task_if_known(task, made)
-    rows = as_sample(goal, rows, sample, seed, INPUTS)
+    rows = as_sample(goal, rows, sample, seed, MAX_INSPECTED_ROWS)
     tokens = None if prompt is None else as_tokens(prompt, made, goal)
     return inspect_(made, goal, rows, tokens, only, progress)
 
 
-@public
+@public_api
 def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[View], View]:
     """Register a function of a Subject as a view: `@gf.view("name")`."""
     from .lens.inspect import view as view_
@@ -691,7 +723,7 @@ def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[View]
     return view_(name, gist)  # type: ignore[return-value]
 
 
-@public
+@public_api
 def compare(
     a: ModelLike, b: ModelLike, task: TaskLike | None = None, rows: Rows | None = None, *,
     sample: int | None = None, names: Sequence[str] = (), seed: int = 0,
@@ -717,7 +749,7 @@ def compare(
     return compare_(one, other, goal, rows, names=names, seed=seed, progress=progress)
 
 
-@public
+@public_api
 def ablate(
     model: ModelLike, what: str, how: str = "zero", *, task: TaskLike | None = None,
     rows: Rows | None = None, seed: int = 0,
@@ -744,7 +776,7 @@ def ablate(
     return ablate_(made, goal, what, how, as_rows(rows, goal), seed)
 
 
-@public
+@public_api
 def patch(
     model: ModelLike, clean: Tokens, corrupted: Tokens, names: str | Sequence[str],
     positions: int | Sequence[int] | None = None, heads: int | Sequence[int] | None = None,
@@ -768,7 +800,7 @@ def patch(
     return patch_(made, *texts, names, positions, heads, at)
 
 
-@public
+@public_api
 def attribute(
     model: ModelLike, clean: Tokens, corrupted: Tokens, name: str,
     positions: int | Sequence[int] | None = None, heads: int | Sequence[int] | None = None,
@@ -793,7 +825,7 @@ def attribute(
     return attribute_(made, *texts, name, positions, heads, at, steps)
 
 
-@public
+@public_api
 def interchange(
     model: ModelLike, what: str, n: int = 500, *, task: TaskLike | None = None, seed: int = 0
 ) -> Interchange:
@@ -812,11 +844,11 @@ def interchange(
     return interchange_(made, as_task(task, made), what, n, seed)
 
 
-@public
+@public_api
 def truth(
     model: ModelLike, task: TaskLike | None = None, *, seed: int = 0,
     out: str | PathLike[str] | None = None,
-) -> Truth:  # fmt: skip
+) -> GroundTruth:  # fmt: skip
     """Return the ground truth of a program: its components, their roles and the edges between them.
 
     Args:
@@ -825,7 +857,7 @@ def truth(
         seed: Seed of the inputs.
         out: FILE.json to write the ground truth.
     """
-    from .ground_truth.edges import truth as truth_
+    from .ground_truth.edges import measure_ground_truth as truth_
 
     path = as_output(out, ".json", model, task)
     made = as_model(model)
@@ -835,12 +867,12 @@ def truth(
     return found
 
 
-@public
+@public_api
 def disguise(
     model: ModelLike, seed: int = 0, *, rotate: bool = True, shuffle: bool = True,
     noise: float = 0.0, task: TaskLike | None = None, out: str | PathLike[str] | None = None,
     key: str | PathLike[str] | None = None,
-) -> Disguised:  # fmt: skip
+) -> ObfuscatedModel:  # fmt: skip
     """Return a copy that computes the same in another basis, without names, and its key.
 
     Args:
@@ -853,7 +885,7 @@ def disguise(
         out: FILE.safetensors to write the copy.
         key: FILE.json to write the key.
     """
-    from .ground_truth.disguise import disguise as disguise_
+    from .ground_truth.disguise import obfuscate as disguise_
 
     if (out is None) != (key is None):
         raise GlassformerError("disguise — out and key: expected both or neither")
@@ -867,7 +899,7 @@ def disguise(
 
 
 # ── pages ──────────────────────────────────────────────────────────────────────────────────────
-@public
+@public_api
 def report(
     models: ModelLike | Sequence[ModelLike], out: str | PathLike[str] | None = None,
     inputs: str | Sequence[str] = (), rows: int = 2_000, *, task: TaskLike | None = None,
@@ -890,7 +922,7 @@ def report(
     """
     from .report_page import report as pages
 
-    path = pages.check_out(out)
+    path = pages.check_output_path(out)
     several = [*models] if isinstance(models, (list, tuple)) else [models]
     made = [as_model(m) for m in several]
     titles = [str(m) if isinstance(m, (str, PathLike)) else known.name
@@ -902,13 +934,13 @@ def report(
     )  # fmt: skip
 
 
-@public
+@public_api
 def open_(
     models: ModelLike | Sequence[ModelLike], *,
     folders: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     inputs: str | Sequence[str] = (), port: int | None = None, minutes: float = 30.0,
     memory: float = 4.0, browser: bool = False,
-) -> Opened:  # fmt: skip
+) -> ServerHandle:  # fmt: skip
     """Open the live page with a server behind it: type sources, verify, prove and train from it.
 
     It listens on 127.0.0.1 alone and answers only requests with its token. Nothing that is sent to
@@ -928,9 +960,9 @@ def open_(
     server, kept = serving(models, folders, inputs, port, minutes, memory)
     if browser:
         webbrowser.open(server.once)
-    from .server.handle import Opened
+    from .server.handle import ServerHandle
 
-    return Opened(server, kept)
+    return ServerHandle(server, kept)
 
 
 def serving(
@@ -939,7 +971,7 @@ def serving(
     port: int | None, minutes: float, memory: float,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return a server that is ready to run, and the folder that it needs until it is closed."""
-    from .server.handle import serving as serving_
+    from .server.handle import create_server as serving_
 
     several = [*models] if isinstance(models, (list, tuple)) else [models]
     named = [m if isinstance(m, (str, PathLike)) else as_model(m).numpy() for m in several]
@@ -947,7 +979,7 @@ def serving(
 
 
 # ── training ───────────────────────────────────────────────────────────────────────────────────
-@public
+@public_api
 def fit(
     task: TaskLike, recipe: RecipeLike = "", seed: int = 0, *,
     blueprint: Blueprint | str | None = None, start: ModelLike | None = None,
@@ -990,7 +1022,7 @@ def fit(
     return api.fit(goal, seed=seed, device=device, threads=threads, compile=compile, **options)
 
 
-@public
+@public_api
 def train(
     task: TaskLike, recipe: RecipeLike = "", seeds: Sequence[int] = (0,), *,
     blueprint: Blueprint | str | None = None, start: ModelLike | None = None,
@@ -1035,12 +1067,12 @@ def train(
     return api.train(goal, seeds=seeds, device=device, threads=threads, compile=compile, **options)
 
 
-@public
+@public_api
 def ablations(
     task: TaskLike, recipe: RecipeLike = "", *, seeds: Sequence[int] = (0, 1, 2),
     only: str | Sequence[str] = (), out: str | PathLike[str] | None = None, threads: int = 1,
-    watch: Callable[[News], object] | None = None, **fields: Unpack[RecipeFields],
-) -> Ablations:  # fmt: skip
+    watch: Callable[[AblationProgress], object] | None = None, **fields: Unpack[RecipeFields],
+) -> AblationStudy:  # fmt: skip
     """Train a recipe with one thing taken away at a time. (To ablate a part of a finished model:
     `ablate`.) Needs PyTorch.
 
@@ -1056,10 +1088,10 @@ def ablations(
     """
     path = None if out is None else as_folder(out)
     goal, options = _training_options(task, recipe, fields)
-    from .training.studies.ablation_study import ablations as ablations_
+    from .training.studies.ablation_study import run_ablation_study as ablations_
 
     return ablations_(
-        goal, options["recipe"], seeds=seeds, only=only, out=path, threads=threads, watch=watch
+        goal, options["recipe"], seeds=seeds, only=only, out=path, threads=threads, progress=watch
     )
 
 
@@ -1080,7 +1112,7 @@ def _training_options(
         options[name] = None if path is None else as_path(path, name)
     if stop is not None:
         options["stop"] = stop
-    read = files_of([task, recipe, blueprint, start, teacher])
+    read = input_paths([task, recipe, blueprint, start, teacher])
     if out is not None or history is not None:
         from .training.run_file import check_outputs
 
@@ -1088,12 +1120,12 @@ def _training_options(
     return goal, options
 
 
-@public
+@public_api
 def sweep(
     spec: str | PathLike[str], out: str | PathLike[str] | None = None, *, cluster: str = "",
     workers: int | None = None, limit: int = 1_000, task: str = "",
     progress: ProgressCallback | None = None,
-) -> Swept:  # fmt: skip
+) -> SweepResult:  # fmt: skip
     """Train a grid of settings from a TOML file. Called again, it skips what is done.
 
     Args:
@@ -1108,9 +1140,9 @@ def sweep(
     from functools import partial
 
     from . import user_modules
-    from .training.studies.run_sweep import sweep as sweep_
+    from .training.studies.run_sweep import run_sweep as sweep_
 
-    load = partial(user_modules.load_task, task) if task else resolve.load_task
+    load = partial(user_modules.load_task_with_file, task) if task else resolve.load_task
     return sweep_(
         as_path(spec, "sweep"), None if out is None else as_folder(out), load,
         cluster=cluster, workers=workers, limit=limit, progress=progress,
@@ -1118,7 +1150,7 @@ def sweep(
 
 
 # ── names of your own, and the tour ────────────────────────────────────────────────────────────
-@public
+@public_api
 def task(name: str) -> Callable[[type[C]], type[C]]:
     """Register a class of tasks under a name: `@gf.task("vote")`."""
     from . import registry
@@ -1126,7 +1158,7 @@ def task(name: str) -> Callable[[type[C]], type[C]]:
     return registry.task(name)
 
 
-@public
+@public_api
 def program(
     name: str, float32: bool | Callable[[dict[str, Any]], str] = False
 ) -> Callable[[Program], Program]:
@@ -1141,7 +1173,7 @@ def program(
     return registry.program(name, float32)  # type: ignore[return-value]
 
 
-@public
+@public_api
 def blueprint(name: str) -> Callable[[type[C]], type[C]]:
     """Register a class of parametrizations under a name: `@gf.blueprint("low-rank")`."""
     from . import registry
@@ -1149,10 +1181,10 @@ def blueprint(name: str) -> Callable[[type[C]], type[C]]:
     return registry.blueprint(name)
 
 
-@public
+@public_api
 def tour(
     page: str | PathLike[str] = "glassformer-tour.html", *, console: Console | None = None
-) -> Toured:
+) -> TourResult:
     """Walk through all of it: make, run, check, explain, train, look inside, compare.
 
     Args:
@@ -1164,5 +1196,7 @@ def tour(
     from . import guided_tour
 
     if not isinstance(console, Console | None):
-        raise GlassformerError(f"tour — console: expected a Console of Rich, got {shown(console)}")
+        raise GlassformerError(
+            f"tour — console: expected a Console of Rich, got {short_repr(console)}"
+        )
     return guided_tour.tour(as_path(page, "page"), console=console)

@@ -19,13 +19,13 @@ import numpy as np
 from . import registry, resolve
 from .compiler import source_refs
 from .core.model import Model
-from .generate import prompt
+from .generate import prompt_tokens
 from .tasks import validation
 from .tasks.base import Task
-from .utils.argcheck import attribute, bound, check_types, fits, text_of
-from .utils.errors import GlassformerError, did_you_mean, missing_extra, shown
+from .utils.argcheck import as_text, attribute, bind_arguments, check_types, matches_annotation
+from .utils.errors import GlassformerError, did_you_mean, missing_extra, short_repr
 from .utils.fileio import check_ending, check_writable
-from .utils.limits import ROWS, SEED, afford, within
+from .utils.limits import MAX_ROWS, MAX_SEED, check_int_range, check_memory
 
 if TYPE_CHECKING:
     from .compiler import Compiled
@@ -42,21 +42,26 @@ TaskLike: TypeAlias = "Task | type[Task] | str"
 Tokens: TypeAlias = "str | Sequence[int] | Sequence[Sequence[int]] | np.ndarray[Any, Any]"
 Rows: TypeAlias = "Sequence[Sequence[int]] | np.ndarray[Any, Any]"
 RecipeLike: TypeAlias = "Recipe | str"
-FILE_ENDINGS = (
+FILE_SUFFIXES = (
     ".safetensors", ".pt", ".pth", ".json", ".jsonl", ".csv", ".toml", ".txt", ".html", ".png",
     ".svg", ".pdf", ".py",
 )  # fmt: skip
-is_source_ref = source_refs.is_named
-RANGES = {"seed": (0, SEED), "n": (1, ROWS)}  # of parameters of all public functions
+is_source_ref = source_refs.is_source_ref
+PARAMETER_RANGES = {
+    "seed": (0, MAX_SEED),
+    "n": (1, MAX_ROWS),
+}  # of parameters of all public functions
 
 
 # ── one argument ───────────────────────────────────────────────────────────────────────────────
-def user_ref(value: T) -> T:
+def load_user_ref(value: T) -> T:
     """The value. If it is FILE.py:NAME, run that file, so that NAME can be found."""
-    if isinstance(value, str) and (registry.FILE.match(value) or registry.NAMELESS.match(value)):
+    if isinstance(value, str) and (
+        registry.FILE_REF.match(value) or registry.FILE_WITHOUT_NAME.match(value)
+    ):
         from . import user_modules
 
-        user_modules.typed(value)
+        user_modules.load_user_files(value)
     return value
 
 
@@ -65,12 +70,14 @@ def as_model(value: Any, task: str | None = None) -> Model:
     model's own task.
     """
     if isinstance(value, (str, PathLike)):
-        model = resolve.load(user_ref(value))
+        model = resolve.load(load_user_ref(value))
     else:
         model = value if isinstance(value, Model) else attribute(value, "model")
     if not isinstance(model, Model):
-        raise GlassformerError(f"model — expected a ref, a path or a Model, got {shown(value)}")
-    return model if task is None else resolve.with_task(model, user_ref(task))
+        raise GlassformerError(
+            f"model — expected a ref, a path or a Model, got {short_repr(value)}"
+        )
+    return model if task is None else resolve.with_task(model, load_user_ref(task))
 
 
 def as_task(value: Any, *models: Model) -> Task:
@@ -80,12 +87,12 @@ def as_task(value: Any, *models: Model) -> Task:
     if isinstance(value, type) and issubclass(value, Task):
         value = value()
     if isinstance(value, str):
-        value = resolve.load_task(user_ref(value))
+        value = resolve.load_task(load_user_ref(value))
     elif value is None and models:
         value = (resolve.common_task if len(models) == 2 else resolve.model_task)(*models)
     if not isinstance(value, Task):
-        raise GlassformerError(f"task — expected a ref or a Task, got {shown(value)}")
-    validation.check(value)
+        raise GlassformerError(f"task — expected a ref or a Task, got {short_repr(value)}")
+    validation.check_attributes(value)
     for model in models:
         value.require(model.vocabulary)
     return value
@@ -99,39 +106,41 @@ def as_source_task(value: str) -> Task:
 
 def as_task_if_known(value: Any, model: Model) -> Task | None:
     """As `as_task`; None if no task is passed and the model has none."""
-    return resolve.known_task(model) if value is None else as_task(value, model)
+    return resolve.task_if_known(model) if value is None else as_task(value, model)
 
 
 def as_tokens(value: Any, model: Model, task: Task | None = None) -> Any:
     """Return tokens, or the tokens of a text, which is read as a prompt of `task` if passed."""
     if isinstance(value, str):
-        question, start = task.read(value) if task else (prompt(model, value), [])
+        question, start = task.read(value) if task else (prompt_tokens(model, value), [])
         value = [*question, *start]
-    return model.read(value)
+    return model.to_tokens(value)
 
 
 def as_rows(value: Any, task: Task | None) -> Any:
     """Rows of the task, or None."""
-    return value if value is None or task is None else task.readable(value)
+    return value if value is None or task is None else task.validate_rows(value)
 
 
-def as_sample(task: Task | None, rows: Any, sample: int | None, seed: int, most: int = ROWS) -> Any:
+def as_sample(
+    task: Task | None, rows: Any, sample: int | None, seed: int, max_rows: int = MAX_ROWS
+) -> Any:
     """Return the rows that are passed, or `sample` random rows if they fit in memory."""
     if sample is None:
         return as_rows(rows, task)
-    within("sample", sample, 1, most)
+    check_int_range("sample", sample, 1, max_rows)
     if rows is not None or task is None:
         what = (
             "rows are passed" if rows is not None else "the model knows no task; name one (task=…)"
         )
         raise GlassformerError(f"sample — expected no number of rows: {what}")
     tokens = task.batch(task.rows(0, 1))[0].shape[1]
-    afford(f"{sample:,} rows of {task.ref}", 8 * sample * (len(task.radix) + tokens))
+    check_memory(f"{sample:,} rows of {task.ref}", 8 * sample * (len(task.radix) + tokens))
     return task.sample(sample, np.random.default_rng(seed))
 
 
 def as_generator(seed: int) -> np.random.Generator:
-    return np.random.default_rng(within("seed", seed, *RANGES["seed"]))
+    return np.random.default_rng(check_int_range("seed", seed, *PARAMETER_RANGES["seed"]))
 
 
 def as_recipe(value: Any, task: Task) -> "Recipe":
@@ -142,16 +151,18 @@ def as_recipe(value: Any, task: Task) -> "Recipe":
     if isinstance(value, Recipe):
         return value
     if isinstance(value, str):
-        return choose_recipe(user_ref(value), task)
-    raise GlassformerError(f"recipe — expected a name or a Recipe, got {shown(value)}")
+        return choose_recipe(load_user_ref(value), task)
+    raise GlassformerError(f"recipe — expected a name or a Recipe, got {short_repr(value)}")
 
 
 def as_blueprint(value: Any) -> "Blueprint | None":
     from .parametrizations.base import Blueprint
 
-    made = registry.build("blueprint", user_ref(value)) if isinstance(value, str) else value
+    made = registry.build("blueprint", load_user_ref(value)) if isinstance(value, str) else value
     if not isinstance(made, Blueprint | None):
-        raise GlassformerError(f"blueprint — expected a ref or a Blueprint, got {shown(value)}")
+        raise GlassformerError(
+            f"blueprint — expected a ref or a Blueprint, got {short_repr(value)}"
+        )
     return made
 
 
@@ -159,9 +170,9 @@ def as_verdict(value: Any) -> "Verdict":
     from .verification import Verdict
 
     if isinstance(value, (str, PathLike)):
-        return Verdict.read(text_of(value, "verdict", "a path"))
+        return Verdict.read(as_text(value, "verdict", "a path"))
     if not isinstance(value, Verdict):
-        raise GlassformerError(f"verdict — expected a Verdict or a path, got {shown(value)}")
+        raise GlassformerError(f"verdict — expected a Verdict or a path, got {short_repr(value)}")
     return value
 
 
@@ -171,39 +182,39 @@ def verdict_task(value: Any, verdict: "Verdict", model: Model) -> Task:
 
 
 def as_path(value: Any, name: str) -> Path:
-    if not (text := text_of(value, name, "a path")):
+    if not (text := as_text(value, name, "a path")):
         raise GlassformerError(f"{name} — expected a path, got ''")
     return Path(text)
 
 
-def as_output(value: Any, ending: str, *read: Any) -> Path | None:
+def as_output(value: Any, suffix: str, *inputs: Any) -> Path | None:
     """Return the path of a file to write, or an error if its ending is wrong, its folder cannot be
     written, or the path is one of the input files.
     """
     if value is None:
         return None
     path = as_path(value, "out")
-    check_ending(path, ending)
-    check_writable(path, *files_of(read))
+    check_ending(path, suffix)
+    check_writable(path, *input_paths(inputs))
     return path
 
 
-def files_of(values: Iterable[Any]) -> list[str]:
+def input_paths(values: Iterable[Any]) -> list[str]:
     """Return the arguments that may be files: refs and paths."""
-    return [text_of(value, "path", "a path") for value in values
+    return [as_text(value, "path", "a path") for value in values
             if isinstance(value, (str, PathLike))]  # fmt: skip
 
 
 def as_folder(value: Any) -> Path:
     """Return the path of a folder to write to. An error for a path that ends like a file."""
     path = as_path(value, "out")
-    if path.suffix in FILE_ENDINGS and not path.is_dir():
+    if path.suffix in FILE_SUFFIXES and not path.is_dir():
         raise GlassformerError(f"out: expected a folder, got {path}")
     return path
 
 
 # ── a whole call ───────────────────────────────────────────────────────────────────────────────
-def public(f: Callable[P, R]) -> Callable[P, R]:
+def public_api(f: Callable[P, R]) -> Callable[P, R]:
     """A function of the public API: its arguments are bound and checked against its annotations
     before it runs. A wrong call raises GlassformerError in one line, with a suggestion for a
     misspelled keyword.
@@ -213,7 +224,7 @@ def public(f: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         signature, hints = _checked_signature(f)
-        given = bound(name, signature, args, kwargs)
+        given = bind_arguments(name, signature, args, kwargs)
         if unknown := given.keys() - signature.parameters.keys():
             _check_fields(name, unknown, signature.parameters)
         for key, value in given.items():
@@ -221,11 +232,13 @@ def public(f: Callable[P, R]) -> Callable[P, R]:
                 given[key] = value.item()  # a number of NumPy's may have few bits
         check_types(name, hints, given)
         for key, value in given.items():
-            if isinstance(value, np.ndarray) and not fits(object(), hints.get(key, Any)):
+            if isinstance(value, np.ndarray) and not matches_annotation(
+                object(), hints.get(key, Any)
+            ):
                 given[key] = value.tolist()  # a list was expected
-        for key, (least, most) in RANGES.items():
+        for key, (least, most) in PARAMETER_RANGES.items():
             if key in given:
-                within(f"{name} — {key}", given[key], least, most)
+                check_int_range(f"{name} — {key}", given[key], least, most)
         try:
             with np.errstate(all="ignore"):  # results report what is not finite
                 return f(**given)  # type: ignore[call-arg]
@@ -248,7 +261,7 @@ def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[s
     """
     signature = inspect.signature(f)
     parameters = list(signature.parameters.values())
-    hints = typing.get_type_hints(f, localns=_Names(f.__globals__))
+    hints = typing.get_type_hints(f, localns=_AnnotationNames(f.__globals__))
     for name in ("ref", "name"):  # resolve.py and registry/ check these, and name what they expect
         if parameters and parameters[0].name == name:
             hints.pop(name)
@@ -256,18 +269,18 @@ def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[s
     return signature, {n: hints[n] for n in checked}
 
 
-def _check_fields(name: str, given: Iterable[str], parameters: Iterable[str]) -> None:
+def _check_fields(name: str, keywords: Iterable[str], parameters: Iterable[str]) -> None:
     """Refuse keywords that are neither parameters nor recipe fields, as --set FIELD=VALUE does."""
-    from .training.recipe import FIELDS, option
+    from .training.recipe import RECIPE_FIELDS, recipe_option
 
-    for word in (word for word in given if word not in FIELDS):
+    for word in (word for word in keywords if word not in RECIPE_FIELDS):
         if get_close_matches(word, parameters, 1, 0.75):
             hint = did_you_mean(word, parameters)
             raise GlassformerError(f"{name} — unexpected keyword {word!r}; {hint}")
-        option(word)
+        recipe_option(word)
 
 
-class _Names(dict[str, Any]):
+class _AnnotationNames(dict[str, Any]):
     """Names in annotations. What is imported for type checkers alone is not checked."""
 
     def __init__(self, known: Mapping[str, Any]) -> None:

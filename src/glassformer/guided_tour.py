@@ -17,24 +17,24 @@ from rich.table import Table
 
 from . import taotp
 from .compiler import library
-from .core.components import heads
+from .core.components import head_names
 from .core.model import Model
 from .core.param_count import count
-from .generate import prompt, run
+from .generate import prompt_tokens, run
 from .lens import explain
 from .lens.interventions.patch import interchange
-from .programs.adders.coupled import of_length
+from .programs.adders.coupled import extended_to
 from .proof import prove
 from .published_claims import ledger
-from .report_page.report import check_name, report
+from .report_page.report import check_html_suffix, report
 from .resolve import load, load_task
 from .tasks.token_layout import answer_names
 from .utils.fileio import check_writable
-from .utils.numfmt import percent
-from .utils.results import Finding
+from .utils.numfmt import format_percent
+from .utils.results import Result
 from .verification import Verdict, verify
 
-SHOWN = [  # ref, an input to show
+PROGRAM_EXAMPLES = [  # ref, an input to show
     ("hello-world", ""),
     ("lookup:table=xor", "0 1"),
     ("search:prefix=3,vocab=10,block=100", "1 2 3 4 5 6 1 2 3"),
@@ -48,12 +48,12 @@ SHOWN = [  # ref, an input to show
     ("reverse:length=5", "12345"),
     ("modular-addition:p=113", "100+50"),
 ]
-SAMPLED = {  # how many to check where the domain is too large to count through
+SAMPLE_SIZES = {  # how many to check where the domain is too large to count through
     "search:prefix=3,vocab=10,block=100": 2_000, "sort": 500, "addition:digits=10": 20_000,
 }  # fmt: skip
-DRAWN = 100_000  # of the million sums, to check what was trained while you watched
+TRAINED_SAMPLE_ROWS = 100_000  # of the million sums, to check what was trained while you watched
 BOOKLET, BOOK, NANDA = "The booklet", "How a Transformer Learns Addition", "Nanda et al."
-CLAIMED: list[tuple[str, str, Callable[[Any], str]]] = [  # source, claim, what was measured
+CLAIM_SENTENCES: list[tuple[str, str, Callable[[Any], str]]] = [  # source, claim, what was measured
     (BOOKLET, "booklet-2.4-parameters", lambda n: f"its Hello World has {n} parameters"),
     (BOOKLET, "booklet-6.1-attention", lambda said: f"our add-digit:variant=attention has {said}"),
     (BOOKLET, "booklet-4-right",
@@ -64,19 +64,22 @@ CLAIMED: list[tuple[str, str, Callable[[Any], str]]] = [  # source, claim, what 
      lambda x: f"{x:.0%} right without them: the causal mask lets it count what it sees"),
     (NANDA, "nanda-4.3-neurons", lambda x: f"{x:.1%} in our model, which has another seed"),
 ]  # fmt: skip
-NEXT = [  # what to type after the tour
+NEXT_COMMANDS = [  # what to type after the tour
     ("glassformer explain addition:order=ones 127+458=5", "why the next digit is an 8"),
     ("glassformer train addition:order=ones --out mine.safetensors", "an adder of your own"),
     ("glassformer inspect mine.safetensors --out inside", "what it has learned, with figures"),
     ("glassformer task --help", "then a task of your own: docs/guide/08-yours.md"),
     ("glassformer list programs", "what else there is; the guide: docs/guide/01-start.md"),
 ]
-LENGTHS, SEEDS = (3, 20), (0, 1, 2, 3)  # what is trained while you watch: digits, seeds
-PROVED = "addition:digits=10", "adder-least"
+SHORT_AND_LONG_DIGITS, TRAINED_SEEDS = (
+    (3, 20),
+    (0, 1, 2, 3),
+)  # what is trained while you watch: digits, seeds
+PROVED_REFS = "addition:digits=10", "adder-least"
 
 
 @dataclass(frozen=True)
-class Toured(Finding):
+class TourResult(Result):
     """How a tour went."""
 
     wrong: int  # things on it that were not as they should be
@@ -97,45 +100,47 @@ class Toured(Finding):
         return f"the tour: {went}; its page is {self.page}"
 
 
-def tour(page: str | Path = "glassformer-tour.html", *, console: Console | None = None) -> Toured:
+def tour(
+    page: str | Path = "glassformer-tour.html", *, console: Console | None = None
+) -> TourResult:
     """A walk through all of it, in less than a minute: it prints as it goes, and ends in a page."""
-    check_name(page)
+    check_html_suffix(page)
     check_writable(page)
     start, out = time.perf_counter(), console or Console(highlight=False, markup=False)
-    wrong = programs(out)
-    one_token(out)
-    as_text_program(out)
-    failed, missed, adder = trained(out)
-    wrong += failed + claims(out)
-    wrong += proved(out)
-    longer(out)
-    wrong += compiled(out)
-    side_by_side(out, adder, Path(page))
-    walks(out, Path(page))
-    heading(out, "What comes next")
-    width = max(len(command) for command, _ in NEXT)
-    for command, what in NEXT:
+    wrong = verify_programs(out)
+    explain_token(out)
+    print_text_program(out)
+    failed, missed, adder = train_adder(out)
+    wrong += failed + measure_claims(out)
+    wrong += prove_adders(out)
+    prove_longer_adder(out)
+    wrong += compile_sort(out)
+    write_report(out, adder, Path(page))
+    write_walkthroughs(out, Path(page))
+    print_heading(out, "What comes next")
+    width = max(len(command) for command, _ in NEXT_COMMANDS)
+    for command, what in NEXT_COMMANDS:
         out.print(f"  {command:<{width}}  {what}")
     seconds = time.perf_counter() - start
     out.print(f"\nDone in {seconds:.0f} s.", style="dim")
-    return Toured(wrong, Path(page), seconds, missed)
+    return TourResult(wrong, Path(page), seconds, missed)
 
 
-def heading(out: Console, text: str) -> None:
+def print_heading(out: Console, text: str) -> None:
     out.print(f"\n{text}\n", style="bold")
 
 
-def programs(out: Console) -> int:
+def verify_programs(out: Console) -> int:
     """Every kind of program: made, run, counted, and checked over its domain or a sample."""
-    heading(out, "One transformer, weights set by hand")
+    print_heading(out, "One transformer, weights set by hand")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("model", "reads", "says"):
         table.add_column(name)
     for name in ("parameters", "checked", "wrong", "worst margin"):
         table.add_column(name, justify="right")
     wrong = 0
-    for ref, text in SHOWN:
-        model, verdict = _checked(ref)
+    for ref, text in PROGRAM_EXAMPLES:
+        model, verdict = _load_and_verify(ref)
         wrong += not verdict.holds
         checked = f"{'all' if verdict.exhaustive else 'sampled'} {verdict.checked:,}"
         said, size = run(model, text).output, f"{count(model).total:,}"
@@ -146,12 +151,12 @@ def programs(out: Console) -> int:
 
 
 @cache
-def _checked(ref: str) -> tuple[Model, Verdict]:
+def _load_and_verify(ref: str) -> tuple[Model, Verdict]:
     model = load(ref)
-    return model, verify(model, load_task(model), sample=SAMPLED.get(ref))
+    return model, verify(model, load_task(model), sample=SAMPLE_SIZES.get(ref))
 
 
-def _how(verdict: Verdict) -> str:
+def _sample_parts(verdict: Verdict) -> str:
     """Which rows were looked at, if not all."""
     if verdict.exhaustive:
         return ""
@@ -159,63 +164,67 @@ def _how(verdict: Verdict) -> str:
     return f", {edges:,} edge cases and {drawn:,} drawn at random"
 
 
-def one_token(out: Console) -> None:
+def explain_token(out: Console) -> None:
     """Why one token comes next, by the names that the program gave its parts."""
-    heading(out, "Why does 123+989= start with a 1?")
+    print_heading(out, "Why does 123+989= start with a 1?")
     model = load("addition:digits=3,order=most")
-    story = explain(model, prompt(model, "123+989"))
+    story = explain(model, prompt_tokens(model, "123+989"))
     for layer in story.layers:
         for head in layer.heads:
-            read = ", ".join(f"{token} at {s} ({percent(w, 1)})" for s, token, w in head.read[:4])
+            read = ", ".join(
+                f"{token} at {s} ({format_percent(w, 1)})" for s, token, w in head.read[:4]
+            )
             out.print(f"  {head.name}: read {read}")
     out.print(f"  {story.winner} beats {story.runner_up} by {story.margin:.3g}")
 
 
-def as_text_program(out: Console) -> None:
+def print_text_program(out: Console) -> None:
     """A model as text that can be read, changed and run again."""
-    heading(out, "A transformer as text: the largest of 0, 1 and 2, in whole numbers")
+    print_heading(out, "A transformer as text: the largest of 0, 1 and 2, in whole numbers")
     text = taotp.write(load("max.taotp"))
     out.print(text.rstrip())
     again = taotp.parse(text)
     out.print(f"\n  read back, after 0 2 1 it says {run(again, '0 2 1').output}")
 
 
-def trained(out: Console) -> tuple[int, int, Model]:
+def train_adder(out: Console) -> tuple[int, int, Model]:
     """The same task by training: digits are learned one by one, then sums of all kinds are checked.
 
     Returns whether it failed its test, how many sums it gets wrong, and the trained model: where
     none can be trained, the package's own.
     """
-    heading(out, "The same task, trained: 17,760 random weights, and 50,000 of the 1,000,000 sums")
+    print_heading(
+        out, "The same task, trained: 17,760 random weights, and 50,000 of the 1,000,000 sums"
+    )
     if find_spec("torch") is None:
         out.print('  skipped: needs PyTorch, pip install -c constraints.txt ".[torch]"')
         return 0, 0, load("adder-3.safetensors")
     from .training import fit
-    from .training.events import in_words
-    from .training.recipes import recipe
+    from .training.events import describe_event
+    from .training.recipes import find_recipe
 
     task = load_task("addition:order=ones")
-    training = fit(task, recipe("fast"))
+    training = fit(task, find_recipe("fast"))
     for event in training.events:
         if event.kind in ("digit learned", "generalised", "stable"):
-            out.print(f"  step {event.step:>4}: {in_words(event, answer_names(task))}")
+            out.print(f"  step {event.step:>4}: {describe_event(event, answer_names(task))}")
     took = f"{training.steps} steps, {training.seconds:.1f} s"
     out.print(f"  {took}, {training.accuracy:.2%} of 10,000 test sums right")
     # of a million it would take a quarter of the tour; PyTorch: twice as fast as NumPy
-    found = verify(training.model.torch(), task, sample=DRAWN)
-    made, known = _checked("addition:digits=3,order=ones")
+    found = verify(training.model.torch(), task, sample=TRAINED_SAMPLE_ROWS)
+    made, known = _load_and_verify("addition:digits=3,order=ones")
     for name, model, verdict in (("trained", training.model, found), ("hand-made", made, known)):
-        wrong = f"{verdict.wrong:,} wrong of {verdict.checked:,} sums{_how(verdict)}"
+        wrong = f"{verdict.wrong:,} wrong of {verdict.checked:,} sums{_sample_parts(verdict)}"
         margin = f"worst margin {verdict.worst_margin:.2g}"
         out.print(f"  {name}: {count(model).total:,} parameters, {wrong}, {margin}")
     return int(training.accuracy < 1.0), found.wrong, training.model
 
 
-def proved(out: Console) -> int:
+def prove_adders(out: Console) -> int:
     """Ten digits have 10^20 pairs, too many to run: these adders are proved."""
-    heading(out, "Ten digits: 10^20 sums, proved and not sampled")
+    print_heading(out, "Ten digits: 10^20 sums, proved and not sampled")
     failed = 0
-    for ref in PROVED:
+    for ref in PROVED_REFS:
         model = load(ref)
         proof = prove(model, load_task(model))
         failed += not proof.holds
@@ -226,29 +235,31 @@ def proved(out: Console) -> int:
     return failed
 
 
-def longer(out: Console) -> None:
+def prove_longer_adder(out: Console) -> None:
     """Trained on short numbers while you watch, and proved for long ones. Seeds are luck, and all
     that were tried are told.
     """
-    few, many = LENGTHS
-    heading(out, f"Trained on sums of {few} digits: is it right on all 10^{2 * many} of {many}?")
+    few, many = SHORT_AND_LONG_DIGITS
+    print_heading(
+        out, f"Trained on sums of {few} digits: is it right on all 10^{2 * many} of {many}?"
+    )
     if find_spec("torch") is None:
         out.print("  skipped: needs PyTorch")
         return
-    from .parametrizations import make
+    from .parametrizations import build_parametrization
     from .training.api import fit_many
-    from .training.recipes import recipe
+    from .training.recipes import find_recipe
 
-    short = replace(recipe("coupled"), steps=1_000, lr=0.04)
+    short = replace(find_recipe("coupled"), steps=1_000, lr=0.04)
     task, start = load_task(f"digit-addition:digits={few}"), time.perf_counter()
-    runs = fit_many(task, short, SEEDS, blueprint=make("coupled-adder"))
+    runs = fit_many(task, short, TRAINED_SEEDS, blueprint=build_parametrization("coupled-adder"))
     took = time.perf_counter() - start
     right = [x.model.numpy() for x in runs if x.accuracy == 1]
     size = f"{count(runs[0].model).unique} numbers each"
     test = f"{len(right)} right on all of {short.test_rows:,} test sums"
     out.print(f"  {len(runs)} seeds at once, {size}, {took:.0f} s: {test} of {few} digits")
     for model in right:
-        wide = of_length(model, many)
+        wide = extended_to(model, many)
         proof = prove(wide, load_task(wide))
         margin = f", {proof.cases:,} cases, margin {proof.margin or 0:.2g}" * proof.holds
         out.print(f"  the same numbers, {many} digits: {proof.result}{margin}")
@@ -257,10 +268,10 @@ def longer(out: Console) -> None:
     out.print("  none of these is right on all of them: another seed may be")
 
 
-def compiled(out: Console) -> int:
+def compile_sort(out: Console) -> int:
     """A few lines that say what comes next, compiled into a transformer that is proved to do it."""
-    heading(out, "Written down, compiled and proved: sort, for every text there is")
-    text = library.sources()["sort"].read_text("utf-8")
+    print_heading(out, "Written down, compiled and proved: sort, for every text there is")
+    text = library.source_paths()["sort"].read_text("utf-8")
     out.print(indent(text.split('"""')[-1].strip(), "  "), highlight=False, markup=False)
     model = load("lang/sort:vocab=20,length=20,dtype=float32")
     proof = prove(model, load_task(model))
@@ -271,37 +282,37 @@ def compiled(out: Console) -> int:
     return int(not proof.holds)
 
 
-def side_by_side(out: Console, adder: Model, page: Path) -> None:
+def write_report(out: Console, adder: Model, page: Path) -> None:
     """What each head of the trained adder carries, and both adders on one page to play with."""
-    heading(out, "Inside: what each head carries, and both adders side by side")
+    print_heading(out, "Inside: what each head carries, and both adders side by side")
     task = load_task(adder)
-    for head in heads(adder):
+    for head in head_names(adder):
         out.print(indent(str(interchange(adder, task, head, n=200)), "  "))
     models = [("hand-made", load("addition:digits=3,order=ones")), ("trained", adder)]
     made = report(models, ["123+456", "999+1", "500+500"]).save(page)
     out.print(f"  wrote {made}: open it in a browser and type a sum; it needs no network")
 
 
-def walks(out: Console, page: Path) -> None:
+def write_walkthroughs(out: Console, page: Path) -> None:
     """The four walks of docs/explained, beside the report: texts, and models that run."""
-    heading(out, "Explained: four walks, each beside its model, to read and to play with")
-    from .report_page.explained import write_all
+    print_heading(out, "Explained: four walks, each beside its model, to read and to play with")
+    from .report_page.explained import write_walkthroughs
 
-    for title, path in write_all(page.with_name(f"{page.stem}-explained")).items():
+    for title, path in write_walkthroughs(page.with_name(f"{page.stem}-explained")).items():
         out.print(f"  {title}: {path}")
     out.print("  they need no network either")
 
 
-def claims(out: Console) -> int:
+def measure_claims(out: Console) -> int:
     """Six of the sources' claims, measured: each with its source, and in a sentence."""
-    heading(out, "What books and papers claim, measured here")
+    print_heading(out, "What books and papers claim, measured here")
     differ = 0
-    for source, name, sentence in CLAIMED:
+    for source, name, sentence in CLAIM_SENTENCES:
         c = ledger()[name]
         measured = c.measure()
         differ += not c.matches(measured)
         out.print(f"  {source}, {c.where.split(', ', source == NANDA)[-1]}: “{c.says}”")
         out.print(f"    {c.verdict}: {sentence(measured)}")
     every = f"`glassformer claims` measures all {len(ledger())}"
-    out.print(f"  {len(CLAIMED)} claims, {differ} differ from our record; {every}")
+    out.print(f"  {len(CLAIM_SENTENCES)} claims, {differ} differ from our record; {every}")
     return differ

@@ -21,61 +21,67 @@ from .core.model import Model
 from .parametrizations.base import Blueprint
 from .registry import Entry
 from .tasks.base import Task
-from .utils.errors import GlassformerError, no_such, shown
+from .utils.errors import GlassformerError, short_repr, unknown_name_error
 from .utils.fileio import read_text
 
-SOURCE = 10_000_000  # bytes
-LISTED = 8  # names in a message
-RAN: dict[str, tuple[ModuleType, tuple[int, int]]] = {}  # file as typed -> module, time and size
+MAX_SOURCE_BYTES = 10_000_000  # bytes
+MAX_LISTED_NAMES = 8  # names in a message
+LOADED_FILES: dict[
+    str, tuple[ModuleType, tuple[int, int]]
+] = {}  # file as typed -> module, time and size
 
 
-def typed(given: Any) -> Any:
+def load_user_files(refs: Any) -> Any:
     """What was given. If it is FILE.py:NAME the file was run, and its NAME can be found from now
     on.
     """
-    for text in given if isinstance(given, (list, tuple)) else [given]:
+    for text in refs if isinstance(refs, (list, tuple)) else [refs]:
         ref = os.fspath(text) if isinstance(text, os.PathLike) else text
-        if isinstance(ref, str) and (found := registry.FILE.match(ref)):
-            _announce(*found.group("file", "name"))
-        elif isinstance(ref, str) and (found := registry.NAMELESS.match(ref)):
-            raise _nameless(found["file"])
-    return given
+        if isinstance(ref, str) and (found := registry.FILE_REF.match(ref)):
+            _register_from_file(*found.group("file", "name"))
+        elif isinstance(ref, str) and (found := registry.FILE_WITHOUT_NAME.match(ref)):
+            raise _missing_name_error(found["file"])
+    return refs
 
 
-def rebuilt(kind: str, ref: str, source: str = "") -> Any:
+def rebuild_in_worker(kind: str, ref: str, source_digest: str = "") -> Any:
     """What was typed in another process of this run: tasks travel to workers by their ref, and no
     other file of that name is run in its place.
     """
-    file = registry.FILE.match(ref)
-    if file and source and _digest(read_text(Path(file["file"]), SOURCE)) != source:
+    file = registry.FILE_REF.match(ref)
+    if (
+        file
+        and source_digest
+        and _digest(read_text(Path(file["file"]), MAX_SOURCE_BYTES)) != source_digest
+    ):
         raise GlassformerError(f"{file['file']} — is another file here than where it was typed")
-    return registry.build(kind, typed(ref))
+    return registry.build(kind, load_user_files(ref))
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def load_task(typed_: str, ref: str) -> Task:
+def load_task_with_file(file_ref: str, ref: str) -> Task:
     """A task by its ref, in whatever process, of a run for which this file was typed."""
-    typed(typed_)
+    load_user_files(file_ref)
     return resolve.load_task(ref)
 
 
-def _announce(file: str, name: str) -> None:
+def _register_from_file(file: str, name: str) -> None:
     from .lens.inspect import VIEWS
     from .training.recipe import Recipe
     from .training.recipes import RECIPES
 
-    module, full = _run(file, [*registry.REGISTRY.values(), RECIPES, VIEWS]), f"{file}:{name}"
+    module, full = _run_file(file, [*registry.REGISTRY.values(), RECIPES, VIEWS]), f"{file}:{name}"
     if name.startswith("_") or not hasattr(module, name):
-        names = [n for n, thing in vars(module).items() if _is_ours(thing, module)]
-        raise no_such(f"thing in {file}", name, names)
+        names = [n for n, thing in vars(module).items() if _is_defined_in(thing, module)]
+        raise unknown_name_error(f"thing in {file}", name, names)
     thing = getattr(module, name)
     if isinstance(thing, type) and issubclass(thing, Task):
         if full not in registry.REGISTRY["task"]:
             registry.task(name)(thing)
-        thing.__reduce__ = _by_ref  # type: ignore[method-assign, assignment]
+        thing.__reduce__ = _reduce_to_ref  # type: ignore[method-assign, assignment]
     elif isinstance(thing, type) and issubclass(thing, Blueprint):
         if full not in registry.REGISTRY["blueprint"]:
             registry.blueprint(name)(thing)
@@ -83,22 +89,22 @@ def _announce(file: str, name: str) -> None:
         RECIPES[full] = replace(thing, name=full)
     elif isinstance(thing, Model):
         made = replace(thing, provenance={"maker": "program", **thing.provenance, "ref": full})
-        _one("program", full, lambda: made)
+        _register_instance("program", full, lambda: made)
     elif isinstance(thing, Task):
         thing.ref = full
-        _one("task", full, lambda: thing)
+        _register_instance("task", full, lambda: thing)
     elif callable(thing) and not isinstance(thing, type):
         if full not in registry.REGISTRY["program"] and full not in VIEWS:
             registry.program(name)(thing)
     else:
         wanted = "expected a task, a program, a blueprint, a recipe or a view"
-        raise GlassformerError(f"{full} — {wanted}, got {shown(thing)}")
+        raise GlassformerError(f"{full} — {wanted}, got {short_repr(thing)}")
 
 
-def _nameless(file: str) -> GlassformerError:
+def _missing_name_error(file: str) -> GlassformerError:
     """The error for FILE.py without a name: what stands in the file, which is read and not run."""
     try:
-        tree = ast.parse(read_text(Path(file), SOURCE))
+        tree = ast.parse(read_text(Path(file), MAX_SOURCE_BYTES))
         ast.unparse(tree)  # nested too deeply for this below
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return GlassformerError(f"{file} — expected a file of Python, and FILE.py:NAME")
@@ -114,43 +120,49 @@ def _nameless(file: str) -> GlassformerError:
     told = []
     for what, names in ("its tasks are", tasks), ("it also has" if tasks else "it has", others):
         if some := [f"{file}:{n}" for n in names if n[0] != "_"]:
-            told.append(f"{what} {', '.join(some[:LISTED])}{' …' * (len(some) > LISTED)}")
+            told.append(
+                f"{what} {', '.join(some[:MAX_LISTED_NAMES])}{' …' * (len(some) > MAX_LISTED_NAMES)}"
+            )
     there = "; ".join(told) or "it has neither a class nor a function"
     return GlassformerError(f"{file} — expected a name of something in it, FILE.py:NAME; {there}")
 
 
-def _by_ref(task: Any) -> tuple[Any, ...]:
+def _reduce_to_ref(task: Any) -> tuple[Any, ...]:
     """How pickle sends a task to another process."""
-    return rebuilt, ("task", task.ref, registry.source_of(task.ref))
+    return rebuild_in_worker, ("task", task.ref, registry.file_digest(task.ref))
 
 
-def _one(kind: str, full: str, build: Callable[[], Any]) -> None:
-    registry.REGISTRY[kind][full] = Entry(kind, full, {}, "", build)
+def _register_instance(kind: str, ref: str, build: Callable[[], Any]) -> None:
+    registry.REGISTRY[kind][ref] = Entry(kind, ref, {}, "", build)
 
 
-def _is_ours(thing: Any, module: ModuleType) -> bool:
+def _is_defined_in(thing: Any, module: ModuleType) -> bool:
     made_here = getattr(thing, "__module__", "") == module.__name__ and callable(thing)
     return made_here or isinstance(thing, (Model, Task))
 
 
-def _run(file: str, shelves: list[dict[str, Any]]) -> ModuleType:
+def _run_file(file: str, registries: list[dict[str, Any]]) -> ModuleType:
     """The file as a module, run once, and again when it was changed: all it put on the shelves
     goes then.
     """
     path = Path(file)
-    text = read_text(path, SOURCE)
+    text = read_text(path, MAX_SOURCE_BYTES)
     at = path.stat()
     stamp = (at.st_mtime_ns, at.st_size)
-    if file in RAN and RAN[file][1] == stamp:
-        return RAN[file][0]
-    name = f"own_{path.stem}_{len(RAN)}" if file not in RAN else RAN[file][0].__name__
-    for shelf in shelves:
+    if file in LOADED_FILES and LOADED_FILES[file][1] == stamp:
+        return LOADED_FILES[file][0]
+    name = (
+        f"own_{path.stem}_{len(LOADED_FILES)}"
+        if file not in LOADED_FILES
+        else LOADED_FILES[file][0].__name__
+    )
+    for shelf in registries:
         for old in [n for n in shelf if n.startswith(f"{file}:")]:
             del shelf[old]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    registry.FILES[name] = file
+    registry.MODULE_FILES[name] = file
     sys.modules[name] = module
     if (folder := str(path.resolve().parent)) not in sys.path:
         sys.path.append(folder)  # what stands beside it can be imported, and hides nothing
@@ -159,13 +171,13 @@ def _run(file: str, shelves: list[dict[str, Any]]) -> ModuleType:
     except GlassformerError as e:
         raise GlassformerError(f"{file} — {e}") from None
     except (Exception, SystemExit) as e:
-        raise GlassformerError(f"{file}{_line(e, path)} — {type(e).__name__}: {e}") from None
-    RAN[file] = module, stamp
-    registry.SOURCES[file] = _digest(text)
+        raise GlassformerError(f"{file}{_error_line(e, path)} — {type(e).__name__}: {e}") from None
+    LOADED_FILES[file] = module, stamp
+    registry.FILE_DIGESTS[file] = _digest(text)
     return module
 
 
-def _line(error: BaseException, path: Path) -> str:
+def _error_line(error: BaseException, path: Path) -> str:
     """:12, if the error comes from line 12 of the file."""
     line = error.lineno if isinstance(error, SyntaxError) else None
     trace = error.__traceback__

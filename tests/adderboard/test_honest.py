@@ -6,7 +6,14 @@ import pytest
 
 from glassformer import GlassformerError, load, resolve
 from glassformer.adderboard import table as honest
-from glassformer.adderboard.table import OURS, SEEDS, entry, file_entry, form_bits, text_bits
+from glassformer.adderboard.table import (
+    OUR_ADDERS,
+    SEEDS_TRIED,
+    file_entry,
+    form_bits,
+    model_entry,
+    text_bits,
+)
 from glassformer.core.param_count import count
 
 
@@ -19,9 +26,9 @@ def test_bits_of_a_text():
 def test_comments_docstrings_and_blanks_are_free_and_names_are_not():
     short = "def f(x):\n    return x + 1\n"
     wordy = '"""Words."""\n# more\n\ndef f(x):\n    """And more."""\n    return  x+1  # so\n'
-    assert honest.words_of(short) == honest.words_of(wordy)
+    assert honest.source_words(short) == honest.source_words(wordy)
     longer = short.replace("x", "xyz")
-    assert text_bits(honest.words_of(longer)) == text_bits(honest.words_of(short)) + 16
+    assert text_bits(honest.source_words(longer)) == text_bits(honest.source_words(short)) + 16
 
 
 def test_a_formula_costs_and_a_table_pays_for_its_numbers():
@@ -33,14 +40,14 @@ def test_a_formula_costs_and_a_table_pays_for_its_numbers():
 @pytest.mark.slow
 def test_an_entry_has_what_is_known():
     model = load("adder-least")
-    found = entry("adder-least", model, resolve.load_task(model))
+    found = model_entry("adder-least", model, resolve.load_task(model))
     assert (found.counts, found.strict, found.made) == (3, 5, "by hand")
     assert found.known == "proved in float64" and found.bits == found.numbers + found.form
     assert found.to_json()["bits"] == found.bits
 
 
 def test_every_trained_one_of_ours_tells_its_seeds():
-    assert {ref for ref in OURS if ref.endswith(".safetensors")} == set(SEEDS)
+    assert {ref for ref in OUR_ADDERS if ref.endswith(".safetensors")} == set(SEEDS_TRIED)
 
 
 def test_someones_file_is_counted_and_not_run(tmp_path):
@@ -55,8 +62,13 @@ def test_someones_file_is_counted_and_not_run(tmp_path):
 
 
 def test_who_waits_for_the_board_is_told_how_far_it_is(monkeypatch):
-    monkeypatch.setattr(honest, "entry", lambda name, *of: name)
+    monkeypatch.setattr(honest, "model_entry", lambda name, *of: name)
     seen = []
-    assert [*honest.entries(["mine"], lambda ref: (), seen.append)] == [*honest.OURS, "mine"]
-    assert [(p.done, p.total) for p in seen] == [(i, len(honest.OURS)) for i in range(len(seen))]
-    assert len(seen) == len(honest.OURS)
+    assert [*honest.table_entries(["mine"], lambda ref: (), seen.append)] == [
+        *honest.OUR_ADDERS,
+        "mine",
+    ]
+    assert [(p.done, p.total) for p in seen] == [
+        (i, len(honest.OUR_ADDERS)) for i in range(len(seen))
+    ]
+    assert len(seen) == len(honest.OUR_ADDERS)

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, registry, resolve, run
 from glassformer.adderboard import protocol
 from glassformer.adderboard.protocol import (
-    EDGES,
+    EDGE_CASES,
     BoardVerdict,
-    Part,
-    answers,
-    board,
-    board_format,
-    pairs,
-    verdict,
+    GroupScore,
+    adder_answers,
+    check_adder,
+    make_verdict,
+    random_pairs,
+    run_protocol,
 )
 from glassformer.core.decoding import decode
 from glassformer.core.param_count import count
-from glassformer.core.weight_shapes import required, shapes
-from glassformer.tasks.token_layout import sum_format
+from glassformer.core.weight_shapes import array_shapes, required_shapes
+from glassformer.tasks.token_layout import sum_layout
 
 FORMATS = [
     "addition:digits=10", "addition:digits=10,order=ones", "addition:digits=10,padding=none",
@@ -52,21 +52,23 @@ def scramble(task_ref, seed=0, scale=1.0):
         d_vocab=len(task.vocabulary), n_ctx=tokens.shape[1], d_model=6, n_heads=2, d_mlp=4
     )
     rng = np.random.default_rng(seed)
-    weights = {n: scale * rng.normal(size=shapes(config)[n]) for n in required(config)}
+    weights = {n: scale * rng.normal(size=array_shapes(config)[n]) for n in required_shapes(config)}
     return Model(config, weights, task.vocabulary, task.ref), task
 
 
 # ── what is asked ──────────────────────────────────────────────────────────────────────────────
 def test_the_pairs_are_those_of_the_board():
     rng = random.Random(2025)
-    drawn = pairs()
-    assert len(drawn) == 10_000 and drawn[:300] == pairs(300)
+    drawn = random_pairs()
+    assert len(drawn) == 10_000 and drawn[:300] == random_pairs(300)
     for a, b in drawn:
         assert a == rng.randint(0, 9_999_999_999)
         assert b == rng.randint(0, 9_999_999_999)
     assert drawn[0] == (2_395_527_356, 9_334_186_774)
     assert (
-        len(EDGES) == 10 and (9_999_999_999, 1) in EDGES and (1_111_111_111, 8_888_888_889) in EDGES
+        len(EDGE_CASES) == 10
+        and (9_999_999_999, 1) in EDGE_CASES
+        and (1_111_111_111, 8_888_888_889) in EDGE_CASES
     )
 
 
@@ -74,7 +76,7 @@ def test_the_pairs_are_those_of_the_board():
 @pytest.mark.parametrize("ref", FORMATS)
 def test_a_format_writes_what_the_task_writes(ref):
     task = resolve.load_task(ref)
-    form, rng = sum_format(task), np.random.default_rng(1)
+    form, rng = sum_layout(task), np.random.default_rng(1)
     rows = np.concatenate([task.edges()[::50], task.sample(100, rng), rng.integers(0, 10, (20, 2))])
     tokens, where = task.batch(rows)
     for (a, b), row, asked in zip(rows.tolist(), tokens.tolist(), where, strict=True):
@@ -83,7 +85,7 @@ def test_a_format_writes_what_the_task_writes(ref):
     assert task.steps(()) >= where.sum(1).max()
 
 
-TEN = [(task, sum_format(task)) for task in map(resolve.load_task, FORMATS[:3])]
+TEN = [(task, sum_layout(task)) for task in map(resolve.load_task, FORMATS[:3])]
 
 
 @settings(max_examples=50, deadline=None)
@@ -98,7 +100,7 @@ def test_formats_of_ten_digits(a, b):
 
 
 def test_what_is_no_number():
-    form = sum_format(resolve.load_task("addition:digits=10,order=ones"))
+    form = sum_layout(resolve.load_task("addition:digits=10,order=ones"))
     assert form.answer([3, 2, 1, 13], 13) == 123 and form.answer([3, 2, 1, 13, 7, 7], 13) == 123
     assert all(form.answer(said, 13) is None for said in ([3, 2, 1], [13], [3, 10, 13]))
 
@@ -111,16 +113,19 @@ def test_what_is_no_number():
 ])  # fmt: skip
 def test_tasks_that_are_none(ref, why):
     with pytest.raises(GlassformerError, match=why):
-        sum_format(resolve.load_task(ref))
+        sum_layout(resolve.load_task(ref))
 
 
 # ── verdicts ───────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("ref", ADDERS)
 def test_our_adders(ref):
     model = load(ref)
-    v = last(board(model, resolve.load_task(model), n=300))
+    v = last(run_protocol(model, resolve.load_task(model), num_pairs=300))
     assert (
-        v.holds and v.edges == Part(10, 10) and v.pairs == Part(300, 300) and not v.counterexamples
+        v.holds
+        and v.edges == GroupScore(10, 10)
+        and v.pairs == GroupScore(300, 300)
+        and not v.counterexamples
     )
     counted = count(model)
     assert v.counts == {
@@ -133,9 +138,9 @@ def test_our_adders(ref):
 @pytest.mark.some(3)
 def test_answers_are_what_the_model_says_one_at_a_time(ref):
     model, task = scramble(ref)
-    form = board_format(model, task)
-    asked = [*EDGES, *pairs(20), (3, 40), (0, 999)]
-    got = answers(model, task, form, asked)
+    form = check_adder(model, task)
+    asked = [*EDGE_CASES, *random_pairs(20), (3, 40), (0, 999)]
+    got = adder_answers(model, task, form, asked)
     for (a, b), found in zip(asked, got, strict=True):
         prompt = form.tokens({"a": a, "b": b}, form.first)
         said = decode(model, np.array(prompt), task.steps(()), stop=task.stop, cached=False)[
@@ -150,7 +155,7 @@ def test_a_damaged_adder_is_found_out():
     W_E = model.weights["embed.W_E"].copy()
     W_E[7] = W_E[8]  # it cannot tell 7 from 8
     bad = replace(model, weights={**model.weights, "embed.W_E": W_E})
-    v = last(board(bad, resolve.load_task(bad), n=200, keep=3))
+    v = last(run_protocol(bad, resolve.load_task(bad), num_pairs=200, max_counterexamples=3))
     assert not v.holds and not v.qualifies and len(v.counterexamples) == 3
     for c in v.counterexamples:
         assert c["expected"] == c["a"] + c["b"] != c["got"]
@@ -160,7 +165,7 @@ def test_a_damaged_adder_is_found_out():
 def test_logits_that_are_not_finite_are_wrong():
     model, task = scramble("digit-addition")
     W = {**model.weights, "unembed.W_U": np.full_like(model.weights["unembed.W_U"], np.inf)}
-    v = last(board(replace(model, weights=W), task, n=5))
+    v = last(run_protocol(replace(model, weights=W), task, num_pairs=5))
     assert (
         v.edges.right == v.pairs.right == 0
         and v.counterexamples[0]["got"] == "logits that are not finite"
@@ -168,20 +173,30 @@ def test_logits_that_are_not_finite_are_wrong():
 
 
 def test_edge_cases_stand_on_their_own():
-    asked = [*EDGES, *pairs(990)]
+    asked = [*EDGE_CASES, *random_pairs(990)]
     got = [a + b for a, b in asked]
-    assert verdict(asked, got, 10, model="").holds
+    assert make_verdict(asked, got, 10, model="").holds
     got[2] = "nothing"
-    v = verdict(asked, got, 10, model="")
-    assert v.qualifies and not v.holds and v.edges == Part(9, 10) and v.pairs == Part(990, 990)
+    v = make_verdict(asked, got, 10, model="")
+    assert (
+        v.qualifies
+        and not v.holds
+        and v.edges == GroupScore(9, 10)
+        and v.pairs == GroupScore(990, 990)
+    )
     assert v.counterexamples == [
-        {"a": EDGES[2][0], "b": EDGES[2][1], "expected": sum(EDGES[2]), "got": "nothing"}
+        {
+            "a": EDGE_CASES[2][0],
+            "b": EDGE_CASES[2][1],
+            "expected": sum(EDGE_CASES[2]),
+            "got": "nothing",
+        }
     ]
 
 
 @pytest.mark.parametrize("wrong,qualifies", [(0, True), (10, True), (11, False), (1000, False)])
 def test_99_percent_qualifies(wrong, qualifies):
-    v = BoardVerdict("", edges=Part(10, 10), pairs=Part(990 - wrong, 990))
+    v = BoardVerdict("", edges=GroupScore(10, 10), pairs=GroupScore(990 - wrong, 990))
     assert v.qualifies is v.holds is qualifies
 
 
@@ -189,10 +204,13 @@ def test_no_layers_is_no_transformer():
     task = resolve.load_task("digit-addition")
     config = Config(d_vocab=10, n_ctx=41, d_model=2, n_layers=0, tied=True)
     model = Model(
-        config, {n: np.ones(shapes(config)[n]) for n in required(config)}, task.vocabulary, task.ref
+        config,
+        {n: np.ones(array_shapes(config)[n]) for n in required_shapes(config)},
+        task.vocabulary,
+        task.ref,
     )
     with pytest.raises(GlassformerError, match="self-attention"):
-        board_format(model, task)
+        check_adder(model, task)
 
 
 # ── the command ────────────────────────────────────────────────────────────────────────────────
@@ -204,7 +222,7 @@ def test_the_command(call):
         "qualifies, 100.00 % right (99 % needed); 10 of 10 edge cases, 10,000 of 10,000 pairs"
         in out
     )
-    for way, means in protocol.COUNTS.items():
+    for way, means in protocol.COUNT_MEANINGS.items():
         line = next(line for line in out.splitlines() if line.startswith(way))
         assert line.split()[1] == f"{getattr(counted, way):,}" and means in line
 
@@ -259,7 +277,7 @@ def test_other_digits_are_refused():
     assert Vocabulary.numbers(10) != digits  # or the next line would test nothing
     model = replace(load("adder-least"), vocabulary=Vocabulary.numbers(10))
     with pytest.raises(GlassformerError, match="the model's vocabulary has 10 tokens: 0 1 2"):
-        board_format(model, resolve.load_task("digit-addition"))
+        check_adder(model, resolve.load_task("digit-addition"))
 
 
 # ── all of it ──────────────────────────────────────────────────────────────────────────────────
@@ -267,13 +285,17 @@ def shipped():
     names = [name for name in registry.entries("program") if name.startswith("adder-")]
     ten = {"adder-coupled": "adder-coupled:digits=10"}  # which adds a hundred
     made = sorted(ten.get(name, name) for name in names)
-    return ["addition:digits=10", "addition:digits=10,order=ones", *made,
-            *(name for name in resolve.trained() if name.startswith("adder-10"))]  # fmt: skip
+    return [
+        "addition:digits=10",
+        "addition:digits=10,order=ones",
+        *made,
+        *(name for name in resolve.trained_models() if name.startswith("adder-10")),
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ref", shipped())
 def test_all_of_the_sums(ref):
     model = load(ref)
-    v = last(board(model, resolve.load_task(model)))
-    assert v.holds and v.edges == Part(10, 10) and v.pairs == Part(10_000, 10_000)
+    v = last(run_protocol(model, resolve.load_task(model)))
+    assert v.holds and v.edges == GroupScore(10, 10) and v.pairs == GroupScore(10_000, 10_000)

@@ -13,14 +13,20 @@ import pytest
 from cases import drawn
 from glassformer import Config, GlassformerError, Model, load, parametrizations, resolve
 from glassformer.adderboard import submission as adderboard
-from glassformer.adderboard.protocol import EDGES, Part, answers, board_format, pairs
-from glassformer.adderboard.submission import Adderboard, source
-from glassformer.adderboard.trust import submission
+from glassformer.adderboard.protocol import (
+    EDGE_CASES,
+    GroupScore,
+    check_adder,
+    decode_answers,
+    random_pairs,
+)
+from glassformer.adderboard.submission import Adderboard, submission_source
+from glassformer.adderboard.trust import run_submission
 from glassformer.core.checkpoint import save
 from glassformer.core.param_count import count
-from glassformer.core.weight_shapes import required, shapes
-from glassformer.interop import export, parity
-from glassformer.interop.inline import formula
+from glassformer.core.weight_shapes import array_shapes, required_shapes
+from glassformer.interop import export_checked, parity
+from glassformer.interop.inline import formula_source
 from helpers import largest_difference
 
 torch = pytest.importorskip("torch")
@@ -37,7 +43,7 @@ def _one_thread():
 def written(model, tmp_path):
     """The file, without the checks of export: text, and what it defines."""
     task = resolve.load_task(model)
-    text = source(model, task, board_format(model, task))
+    text = submission_source(model, task, check_adder(model, task))
     path = tmp_path / "submission.py"
     path.write_text(text)
     made = {"__name__": "submission"}
@@ -52,13 +58,13 @@ def scramble(task_ref, plan="", seed=0, **choices):
     sizes = {"d_model": 6, "n_heads": 2, "d_head": 3, "d_mlp": 4, "n_layers": 2}
     config = Config(d_vocab=len(task.vocabulary), n_ctx=T, **(sizes | choices))
     rng = np.random.default_rng(seed)
-    weights = {n: rng.normal(size=shapes(config)[n]) for n in required(config)}
+    weights = {n: rng.normal(size=array_shapes(config)[n]) for n in required_shapes(config)}
     if config.norm != "none":
         weights["ln_final.w"] = rng.normal(size=config.d_model)
     if not plan:
         return Model(config, weights, task.vocabulary, task.ref)
-    made = parametrizations.make(plan)
-    theta = {n: np.asarray(t) for n, t in made.start(weights, rng).items()}
+    made = parametrizations.build_parametrization(plan)
+    theta = {n: np.asarray(t) for n, t in made.init_theta(weights, rng).items()}
     theta = {n: t + rng.normal(size=t.shape) for n, t in theta.items()}
     whole = made.expand(theta, {n: w.shape for n, w in weights.items()})
     return Model(config, whole, task.vocabulary, task.ref, blueprint=made.ref, theta=theta)
@@ -69,7 +75,7 @@ def numbers_of(model, asked):
     task = resolve.load_task(model)
     return [
         x if isinstance(x, int) else -1
-        for x in answers(model, task, board_format(model, task), asked)
+        for x in decode_answers(model, task, check_adder(model, task), asked)
     ]
 
 
@@ -93,13 +99,13 @@ MODELS = [
 def test_logits_and_answers_are_ours(task, plan, choices, tmp_path):
     model = scramble(task, plan, **choices)
     path, _, made = written(model, tmp_path)
-    tokens = parity.examples(model).tokens[:50]
+    tokens = parity.parity_batch(model).tokens[:50]
     assert largest_difference(model(tokens), Adderboard().logits(path, tokens)) < 1e-9
     net, metadata = made["build_model"]()
     assert metadata["params"] == count(model).unique == sum(p.numel() for p in net.parameters())
     assert not list(net.buffers()) and isinstance(net, torch.nn.Module)
     assert set(metadata) == {"name", "author", "params", "architecture", "tricks"}
-    asked = [*EDGES, *pairs(10), (5, 70)]
+    asked = [*EDGE_CASES, *random_pairs(10), (5, 70)]
     assert [made["add"](net, a, b) for a, b in asked] == numbers_of(model, asked)
 
 
@@ -110,7 +116,7 @@ def test_our_adders_in_a_file(ref, tmp_path):
     _, text, made = written(model, tmp_path)
     net, metadata = made["build_model"]()
     assert metadata["params"] == count(model).unique and metadata["name"] == ref
-    for a, b in [*EDGES, *pairs(15)]:
+    for a, b in [*EDGE_CASES, *random_pairs(15)]:
         assert made["add"](net, a, b) == a + b
     for way in ("unique", "distinct", "strict", "bits"):
         assert f"{getattr(count(model), way):,}" in next(
@@ -155,7 +161,7 @@ def test_forward_has_no_carry_and_no_loop(tmp_path):
     ("adder-10-34p.safetensors", "trained: the form by hand, its numbers fitted"),
 ])  # fmt: skip
 def test_metadata_say_how_it_was_made(ref, made):
-    assert adderboard.tricks(load(ref))[0] == made
+    assert adderboard.size_tricks(load(ref))[0] == made
 
 
 def test_theta_is_really_what_the_arrays_are_made_from(tmp_path):
@@ -168,9 +174,9 @@ def test_theta_is_really_what_the_arrays_are_made_from(tmp_path):
 
 
 def test_export_measures_and_says(tmp_path, monkeypatch):
-    monkeypatch.setattr(adderboard, "TRIED", 20)
+    monkeypatch.setattr(adderboard, "CHECKED_PAIRS", 20)
     model = load("adder-least")
-    done = export(model, "adderboard", tmp_path / "mine.py")
+    done = export_checked(model, "adderboard", tmp_path / "mine.py")
     assert (
         done.parity < 1e-12
         and done.differ == 0
@@ -181,16 +187,20 @@ def test_export_measures_and_says(tmp_path, monkeypatch):
     )
     assert done.notes[0].endswith("and 20 pairs are ours, 30 are right")
     assert any(note.startswith(f"strict {count(model).strict}: ") for note in done.notes)
-    *_, v = submission(tmp_path / "mine.py", trust=True, n=20)
-    assert v.holds and v.edges == Part(10, 10) and v.submission["parameters"] == count(model).unique
+    *_, v = run_submission(tmp_path / "mine.py", trust=True, num_pairs=20)
+    assert (
+        v.holds
+        and v.edges == GroupScore(10, 10)
+        and v.submission["parameters"] == count(model).unique
+    )
 
 
 def test_a_file_that_says_otherwise_is_not_put_in_place(tmp_path, monkeypatch):
-    right, swap = adderboard.source, ("digits(a), digits(b)", "digits(b), digits(5)")
-    monkeypatch.setattr(adderboard, "TRIED", 0)
-    monkeypatch.setattr(adderboard, "source", lambda *x: right(*x).replace(*swap))
+    right, swap = adderboard.submission_source, ("digits(a), digits(b)", "digits(b), digits(5)")
+    monkeypatch.setattr(adderboard, "CHECKED_PAIRS", 0)
+    monkeypatch.setattr(adderboard, "submission_source", lambda *x: right(*x).replace(*swap))
     with pytest.raises(GlassformerError, match=r"the file says 0\+0 = 5, the model itself 0"):
-        export(load("adder-least"), "adderboard", tmp_path / "x.py")
+        export_checked(load("adder-least"), "adderboard", tmp_path / "x.py")
     assert not list(tmp_path.iterdir())
 
 
@@ -198,13 +208,14 @@ def test_a_lora_is_counted_with_its_base(tmp_path, monkeypatch):
     base = scramble("digit-addition")
     save(base, tmp_path / "base.safetensors")
     plan = f'lora:base="{tmp_path / "base.safetensors"}",rank=1'
-    made, rng = parametrizations.make(plan), np.random.default_rng(0)
-    theta = {n: rng.normal(size=t.shape) for n, t in made.start(base.weights, rng).items()}
+    made, rng = parametrizations.build_parametrization(plan), np.random.default_rng(0)
+    theta = {n: rng.normal(size=t.shape) for n, t in made.init_theta(base.weights, rng).items()}
     weights = made.expand(theta, {n: w.shape for n, w in base.weights.items()})
     model = replace(base, weights=weights, blueprint=made.ref, theta=theta)
-    monkeypatch.setattr(adderboard, "ask", lambda *_, **__: said)
+    monkeypatch.setattr(adderboard, "sandbox_lines", lambda *_, **__: said)
     said = [
-        {"event": "answer", "got": x} for x in numbers_of(model, [*EDGES, *pairs(adderboard.TRIED)])
+        {"event": "answer", "got": x}
+        for x in numbers_of(model, [*EDGE_CASES, *random_pairs(adderboard.CHECKED_PAIRS)])
     ]
     notes = Adderboard().write(model, tmp_path / "x.py")
     assert (
@@ -249,20 +260,20 @@ def test_refusals_of_models():
 
 
 def test_a_formula_is_cut_to_what_it_needs():
-    imports, parts, expression = formula("low-rank:rank=3")
+    imports, parts, expression = formula_source("low-rank:rank=3")
     text = "\n".join(parts)
     assert expression == "LowRank(rank=3)" and not imports
     assert not any(
         word in text for word in ("svd", "def start", "Annotated", "Mapping", ") ->", "@blueprint")
     )
     assert "class Blueprint" in text
-    least = "\n".join(formula("adder-least")[1])
+    least = "\n".join(formula_source("adder-least")[1])
     assert (
         least.count("def expand") == 1 and "theta_shapes" not in least
     )  # the bases' own are not reached
 
 
-SHIPPED = [name for name in resolve.trained() if name.startswith("adder-10")]
+SHIPPED = [name for name in resolve.trained_models() if name.startswith("adder-10")]
 
 
 SOME = "adder-prefix", "addition:digits=10", *SHIPPED
@@ -273,9 +284,9 @@ SOME = "adder-prefix", "addition:digits=10", *SHIPPED
 @pytest.mark.slow
 @pytest.mark.parametrize("ref,n", [("adder-least", drawn(10_000)), *((ref, 100) for ref in SOME)])
 def test_a_file_passes_the_protocol(ref, n, tmp_path):
-    export(load(ref), "adderboard", tmp_path / "x.py")
-    *_, v = submission(tmp_path / "x.py", trust=True, n=n)
-    assert v.holds and v.edges == Part(10, 10) and v.pairs == Part(n, n)
+    export_checked(load(ref), "adderboard", tmp_path / "x.py")
+    *_, v = run_submission(tmp_path / "x.py", trust=True, num_pairs=n)
+    assert v.holds and v.edges == GroupScore(10, 10) and v.pairs == GroupScore(n, n)
     assert (
         v.submission["parameters"] == v.submission["metadata"]["params"] == count(load(ref)).unique
     )

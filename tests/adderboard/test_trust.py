@@ -21,11 +21,11 @@ import pytest
 
 from glassformer import GlassformerError
 from glassformer.adderboard import trust, trust_child
-from glassformer.adderboard.protocol import EDGES, Part
-from glassformer.adderboard.trust import submission
+from glassformer.adderboard.protocol import EDGE_CASES, GroupScore
+from glassformer.adderboard.trust import run_submission
 from glassformer.utils.sandbox import guard as guard_module
 from glassformer.utils.sandbox import runner
-from glassformer.utils.sandbox.cgroup import PREFIX, Group, parents
+from glassformer.utils.sandbox.cgroup import PREFIX, ControlGroup, parent_folders
 from glassformer.utils.sandbox.runner import Limits
 
 pytest.importorskip("fcntl")  # on Windows nothing of others is run
@@ -43,17 +43,17 @@ def write(folder: Path, text: str) -> Path:
 def judge(path, n=30, limits=QUICK, sandbox=True):
     """The verdict. Where the system has no sandbox, it is run without, even by root."""
     sandbox = sandbox and HAS_SANDBOX
-    *_, end = trust._submission(path, path.read_bytes(), n, 10, limits, sandbox, None)
+    *_, end = trust._submission_events(path, path.read_bytes(), n, 10, limits, sandbox, None)
     return end
 
 
 def started(path, limits, sandbox):
-    return runner.running(path, path.read_bytes(), trust_child.__file__, limits, sandbox)
+    return runner.run_in_sandbox(path, path.read_bytes(), trust_child.__file__, limits, sandbox)
 
 
 def has_sandbox():
     try:
-        lines = trust.ask(Path("x.py"), b"", [(1, 2)], QUICK, True)
+        lines = trust.sandbox_lines(Path("x.py"), b"", [(1, 2)], QUICK, True)
         next(lines)
         lines.close()
     except GlassformerError:
@@ -71,7 +71,12 @@ def test_one_that_is_right(tmp_path):
         BUILD + "def add(model, a, b):\n    print('noise', flush=True)\n    return a + b\n",
     )
     v = judge(path)
-    assert v.holds and v.edges == Part(10, 10) and v.pairs == Part(30, 30) and v.counts is None
+    assert (
+        v.holds
+        and v.edges == GroupScore(10, 10)
+        and v.pairs == GroupScore(30, 30)
+        and v.counts is None
+    )
     assert v.model == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (
         v.submission["metadata"] == {"name": "x", "params": 7} and "parameters" not in v.submission
@@ -91,8 +96,8 @@ def test_one_that_is_wrong(tmp_path):
 def test_an_exception_is_a_wrong_answer(tmp_path):
     text = "def add(model, a, b):\n    if a == b: raise ValueError('the same')\n    return a + b\n"
     v = judge(write(tmp_path, BUILD + text))
-    same = sum(a == b for a, b in EDGES)
-    assert v.edges == Part(10 - same, 10) and v.pairs == Part(30, 30) and not v.holds
+    same = sum(a == b for a, b in EDGE_CASES)
+    assert v.edges == GroupScore(10 - same, 10) and v.pairs == GroupScore(30, 30) and not v.holds
     assert v.counterexamples[0]["got"] == "ValueError: the same"
 
 
@@ -101,9 +106,9 @@ def test_it_gets_its_pairs_in_order_one_at_a_time(tmp_path):
         "asked = []\ndef build_model(): return asked, {}\ndef add(model, a, b):\n    "
         "model.append((a, b))\n"
     )
-    text += f"    return a + b if (a, b) == {list(EDGES)!r}[len(model) - 1] else -len(model)\n"
+    text += f"    return a + b if (a, b) == {list(EDGE_CASES)!r}[len(model) - 1] else -len(model)\n"
     v = judge(write(tmp_path, text), n=0)
-    assert v.edges == Part(10, 10) and v.pairs == Part(0, 0)
+    assert v.edges == GroupScore(10, 10) and v.pairs == GroupScore(0, 0)
 
 
 def test_numbers_of_a_module_are_counted(tmp_path):
@@ -125,10 +130,10 @@ def test_numbers_of_a_module_are_counted(tmp_path):
 
 
 def test_without_trust_nothing_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(trust, "running", None)
+    monkeypatch.setattr(trust, "run_in_sandbox", None)
     path = write(tmp_path, BUILD + "def add(model, a, b): return a + b\n")
     with pytest.raises(GlassformerError, match="if you trust it, say so"):
-        submission(path)
+        run_submission(path)
 
 
 MISBEHAVED = [
@@ -395,13 +400,13 @@ def cgroups():
     """The folders of control groups that guards made."""
     places: list[str] = []
     with contextlib.suppress(OSError):
-        places = [place for choices in parents() for place in choices]
+        places = [place for choices in parent_folders() for place in choices]
     return [path for place in places for path in Path(place).glob(f"{PREFIX}*")]
 
 
 def has_cgroup():
     try:
-        Group(2**30, 9).remove()
+        ControlGroup(2**30, 9).remove()
     except OSError:
         return False
     return True
@@ -490,7 +495,7 @@ def test_the_kernel_keeps_the_limits(tmp_path, sandbox):
     with started(path, limits, sandbox) as child:
         assert child.lines.get(timeout=60) == b'{"event": "ready", "cgroup": true}\n'
         groups = [g for g in cgroups() if g.name.startswith(f"{PREFIX}{child.process.pid}-")]
-        assert len(groups) == len(parents())
+        assert len(groups) == len(parent_folders())
         files = {f.name: f for g in groups for f in g.iterdir()}
         memory = files.get("memory.max") or files["memory.limit_in_bytes"]
         assert (int(memory.read_text()), int(files["pids.max"].read_text())) == (2**30, 7)
@@ -515,7 +520,7 @@ def test_the_groups_of_a_guard_that_was_killed_are_removed(tmp_path):
         child.process.wait()
     assert groups and in_time(lambda: not running(mark))
     if HAS_SANDBOX:  # without, its processes may live on, in their group
-        assert in_time(lambda: Group(2**30, 9).remove() or not any(map(Path.exists, groups)))
+        assert in_time(lambda: ControlGroup(2**30, 9).remove() or not any(map(Path.exists, groups)))
 
 
 @needs_sandbox
@@ -549,7 +554,7 @@ def test_without_a_sandbox_nothing_is_run(tmp_path, monkeypatch, broken):
     lines = []
     with pytest.raises(GlassformerError, match=r"was not run: .*\(.*\)\. .*--no-sandbox") as e:
         path = write(tmp_path, "import os\nos._exit(7)\n")
-        list(submission(path, trust=True, say=lines.append))
+        list(run_submission(path, trust=True, announce=lines.append))
     assert not lines and ("is not permitted" in str(e.value) or not HAS_SANDBOX)
 
 
@@ -559,9 +564,9 @@ def test_what_is_not_contained_is_said_before_it_runs(tmp_path, monkeypatch):
     say = lambda text: lines.append((text, (tmp_path / "ran").exists()))  # noqa: E731
     monkeypatch.setattr(os, "getuid", lambda: 0)
     with pytest.raises(GlassformerError, match="got root"):
-        submission(path, trust=True, sandbox=False)
+        run_submission(path, trust=True, sandbox=False)
     monkeypatch.setattr(os, "getuid", lambda: 1000)
-    list(submission(path, trust=True, sandbox=False, n=0, say=say))
+    list(run_submission(path, trust=True, sandbox=False, num_pairs=0, announce=say))
     [(text, ran)] = lines
     assert "without a sandbox: it can read and change your files" in text and not ran
     assert (tmp_path / "ran").exists()
@@ -629,14 +634,14 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES, ids=lambda x: x.decode(errors="replace")[:40])
 def test_lines_that_are_none(line):
-    assert trust._parse(line, ("answer", "failed")) is None
+    assert trust._parse_line(line, ("answer", "failed")) is None
 
 
 def test_lines_are_cleaned_here_whoever_wrote_them():
     """A submission can write to the pipe itself: what its process cleans is cleaned once more."""
 
     def line(due="answer", **fields):
-        return trust._parse(json.dumps({"event": due, **fields}).encode(), (due,))
+        return trust._parse_line(json.dumps({"event": due, **fields}).encode(), (due,))
 
     assert (
         line(raised=NASTY * 99)["raised"].startswith(SHOWN[:20])
@@ -684,7 +689,7 @@ def test_what_it_leaves_in_its_folder_is_removed(tmp_path, monkeypatch, deep):
     )
     text += "def add(m, a, b): return a + b\n"
     v = judge(write(tmp_path, text), n=0)
-    assert v.edges == Part(10, 10) and not list(own.iterdir())
+    assert v.edges == GroupScore(10, 10) and not list(own.iterdir())
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda p: os.symlink("/dev/zero", p), os.mkdir])
@@ -693,7 +698,7 @@ def test_what_is_no_file_is_not_read(tmp_path, make):
     with pytest.raises(
         GlassformerError, match=r"x\.py — cannot be read: it is a (pipe|device|folder), not a file"
     ):
-        submission(tmp_path / "x.py", trust=True)
+        run_submission(tmp_path / "x.py", trust=True)
 
 
 def test_a_flood_of_lines(tmp_path):

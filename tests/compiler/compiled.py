@@ -8,7 +8,7 @@ import numpy as np
 
 from glassformer import GlassformerError
 from glassformer.compiler import compile, emitted, library, recheck
-from glassformer.compiler.driver import KEY
+from glassformer.compiler.driver import PROVENANCE_KEY
 
 SMALL = {  # sources with few texts: all of them can be tried
     "reverse": (
@@ -48,7 +48,7 @@ def small(name, dtype="float64", target=""):
 
 @cache
 def built(name, dtype="float64", target="", **options):
-    text = library.sources()[name].read_text("utf-8")
+    text = library.source_paths()[name].read_text("utf-8")
     return compile(text, name, options=options, dtype=dtype, target=target)
 
 
@@ -92,7 +92,10 @@ def right(model, program, tokens):
 
 def changed(model, weights=None, told=None, **config):
     """A model with other weights, another declaration, another config."""
-    provenance = {**model.provenance, KEY: {**model.provenance[KEY], **(told or {})}}
+    provenance = {
+        **model.provenance,
+        PROVENANCE_KEY: {**model.provenance[PROVENANCE_KEY], **(told or {})},
+    }
     return replace(
         model, weights={**model.weights, **(weights or {})}, provenance=provenance,
         config=replace(model.config, **config),

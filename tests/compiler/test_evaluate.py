@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import pytest
 
-from glassformer.compiler.frontend.budget import Budget, weight
-from glassformer.compiler.frontend.diagnostics import Fails, Wrong, words
+from glassformer.compiler.frontend.budget import Budget, total_size
+from glassformer.compiler.frontend.diagnostics import EvalError, SourceError, expression_text
 from glassformer.compiler.frontend.evaluate import evaluate
-from glassformer.compiler.frontend.functions import ITEMS
+from glassformer.compiler.frontend.functions import MAX_ITEMS
 
 
 def of(text, budget=None, **scope):
@@ -67,21 +67,26 @@ REFUSED = {
     "f'{1}'": "an f-string is not part", "(y := 1)": "`:=` is not part", "1 & 2": "its operator is",
     "~1": "its operator is", "{**{}}": "`**` is not part", "(1)(2)": "only functions by name",
     "[(yield)]": "yield is not part", "[x async for x in [1]]": "`async` is not part",
-    "[0] * 60000": f"has more than {ITEMS:,} items", "range(10**6)": "more than",
+    "[0] * 60000": f"has more than {MAX_ITEMS:,} items", "range(10**6)": "more than",
     "[[0] * 300] * 300": "more than", "zip(range(3), 5)": "`zip` cannot take",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_expressions_refuse(text):
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(SourceError) as caught:
         of(text, nothing=None)
     assert REFUSED[text] in str(caught.value)
 
 
 def test_what_fails_for_a_value_is_told_from_what_is_no_expression():
-    for text, kind in {"1 // 0": Fails, "[1][2]": Fails, "lambda: 1": Wrong, "x": Wrong}.items():
-        with pytest.raises(Wrong) as caught:
+    for text, kind in {
+        "1 // 0": EvalError,
+        "[1][2]": EvalError,
+        "lambda: 1": SourceError,
+        "x": SourceError,
+    }.items():
+        with pytest.raises(SourceError) as caught:
             of(text)
         assert type(caught.value) is kind
 
@@ -90,7 +95,7 @@ def test_steps_are_counted_by_what_they_cost():
     def spent(text, **scope):
         budget = Budget()
         of(text, budget, **scope)
-        return 1_000_000 - budget.left
+        return 1_000_000 - budget.steps_left
 
     many = [0] * 10_000
     assert spent("1 + 2") == 3
@@ -101,20 +106,20 @@ def test_steps_are_counted_by_what_they_cost():
     assert spent("len(x)", x=many) > 10_000
     assert spent("5 in x", x=dict.fromkeys(range(10_000))) < 10
     assert spent("x + x", x=many) > 4_000
-    with pytest.raises(Wrong, match="more than 1,000,000 steps"):
+    with pytest.raises(SourceError, match="more than 1,000,000 steps"):
         of("[5 in x for y in range(1000)]", x=many)
 
 
 def test_weight_is_all_that_is_in_a_thing():
-    assert [weight(x) for x in (1, "abc", [1, 2], [[1, 2], "abc"], {"ab": (1,)}, None)] == [
+    assert [total_size(x) for x in (1, "abc", [1, 2], [[1, 2], "abc"], {"ab": (1,)}, None)] == [
         0, 3, 2, 7, 4, 0
     ]  # fmt: skip
     shared = [0] * 1000
     for _ in range(100):  # 1000 ** 100 items, were they counted one by one
         shared = [shared] * 1000
-    assert ITEMS < weight(shared) < 3 * ITEMS
+    assert MAX_ITEMS < total_size(shared) < 3 * MAX_ITEMS
 
 
 def test_words_are_short():
-    assert words(ast.parse("a  +  b", mode="eval").body) == "a + b"
-    assert len(words(ast.parse("+".join("a" * 50), mode="eval").body)) == 40
+    assert expression_text(ast.parse("a  +  b", mode="eval").body) == "a + b"
+    assert len(expression_text(ast.parse("+".join("a" * 50), mode="eval").body)) == 40

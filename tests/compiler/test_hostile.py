@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import GlassformerError, compiler
 from glassformer.compiler.frontend import budget
-from glassformer.compiler.frontend.parser import CHARACTERS, DEPTH, NODES
+from glassformer.compiler.frontend.parser import MAX_CHARACTERS, MAX_DEPTH, MAX_SYNTAX_NODES
 
 HEAD = 'tokens = [0, 1, "a", "|"]\nlength = 6\n'
 N = 10_000
@@ -29,7 +29,7 @@ def refused(text, said=""):
 
 
 LARGE = {
-    "x = 1\n" * 1_700_000: f"characters, the most is {CHARACTERS:,}",
+    "x = 1\n" * 1_700_000: f"characters, the most is {MAX_CHARACTERS:,}",
     "x = '" + "a" * 10_000_000 + "'": "too long",
     "x = " + "(" * N + "1" + ")" * N: "nested parentheses",
     "x = " + "[" * N + "]" * N: "nested parentheses",
@@ -40,8 +40,8 @@ LARGE = {
     "x = a" + "[0]" * N: "nested too deeply",
     "x = " + "lambda:" * N + "1": "nested too deeply",
     "x = 1" + "+1" * N: "nested too deeply",
-    "x = 1" + "+1" * (DEPTH + 5): f"nested more than {DEPTH} deep",
-    "x = 1" + " < 1" * N: f"the most is {NODES:,}",
+    "x = 1" + "+1" * (MAX_DEPTH + 5): f"nested more than {MAX_DEPTH} deep",
+    "x = 1" + " < 1" * N: f"the most is {MAX_SYNTAX_NODES:,}",
     "".join(" " * i + "def f():\n" for i in range(80)) + " " * 80 + "return 1": "nested more than",
     "".join(f"a{i} = {i}\n" for i in range(5_000)): "parts, the most is",
     "x = 0x" + "f" * 90_000: "more than 200 bits",
@@ -93,7 +93,7 @@ def test_what_takes_too_long_is_ended(text, fewer_steps):
 @pytest.fixture
 def fewer_steps(monkeypatch):
     """The same end, sooner."""
-    fewer = {"left": 20_000, "depth": 0}
+    fewer = {"steps_left": 20_000, "depth": 0}
     monkeypatch.setattr(budget.Budget, "__init__", lambda self: vars(self).update(fewer))
 
 

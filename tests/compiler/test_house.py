@@ -13,7 +13,7 @@ from glassformer import GlassformerError
 from glassformer.compiler import interpreter
 from glassformer.compiler.certify import Unproved
 from glassformer.compiler.driver import recheck
-from glassformer.interop import export
+from glassformer.interop import export_checked
 
 TINY = ["lang/reverse:vocab=2,length=2", "lang/sort:vocab=2,length=2", "lang/dyck-1:length=6",
         "lang/most-frequent:vocab=3,length=4"]  # fmt: skip
@@ -165,7 +165,7 @@ def test_two_of_one_program_are_compared():
 ])  # fmt: skip
 def test_every_value_is_what_the_interpreter_says(ref):
     model = gf.load(ref)
-    for text in gf.load_task(model).known:
+    for text in gf.load_task(model).example_inputs:
         story = gf.explain(model, text)
         assert story.values[-1].name == "emit" and story.values[0].place == "embed"
         assert all(v.holds == v.means and v.off < 0.1 for v in story.values), story
@@ -248,14 +248,14 @@ def test_commands(call, words):
 def generated(folder, task, prompts):
     """What `generate` of transformers adds to each prompt, those of one length at a time."""
     torch, lib = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    from glassformer.interop.gpt2 import quiet
+    from glassformer.interop.gpt2 import silence_transformers
 
-    with quiet():
+    with silence_transformers():
         net = lib.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True).eval()
     out = {}
     for length in sorted({len(p) for p in prompts}):
         some = torch.tensor([p for p in prompts if len(p) == length])
-        with quiet():
+        with silence_transformers():
             whole = net.generate(
                 some, attention_mask=torch.ones_like(some), max_new_tokens=task.steps([0] * length)
             )
@@ -266,7 +266,7 @@ def generated(folder, task, prompts):
 def agrees(ref, folder, n):
     """Exports a source, proves the folder, and holds `generate` to the interpreter on n texts."""
     model = gf.load(f"{ref}{',' if ':' in ref else ':'}target=gpt2,dtype=float32")
-    export(model, "gpt2", folder)
+    export_checked(model, "gpt2", folder)
     back = gf.load(folder)
     proof = gf.prove(back)
     assert proof.holds and proof.method == "compiled" and proof.dtype == "float32", proof
@@ -312,7 +312,7 @@ def test_a_stream_that_is_repeated_is_not_proved_and_said_to_be_so(target, tmp_p
     """Two heads do not divide this stream as it is; of copies nothing was declared."""
     pytest.importorskip("transformers")
     model = gf.compile(BOTH, target=target).model
-    done = export(model, "gpt2", tmp_path / "x")
+    done = export_checked(model, "gpt2", tmp_path / "x")
     proof = gf.prove(tmp_path / "x")
     assert proof.result == ("proved" if target else "unknown")
     assert any("compile with target=gpt2" in note for note in done.notes) == (not target)

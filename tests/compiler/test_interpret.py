@@ -9,21 +9,21 @@ import pytest
 
 from compiler.naive import Naive, Tie
 from glassformer import GlassformerError, compiler
-from glassformer.compiler.frontend.parser import Reader
+from glassformer.compiler.frontend.parser import SourceReader
 from glassformer.compiler.interpreter import trace
 from glassformer.compiler.ir import (
-    Look,
     Map,
     Position,
     Program,
+    Select,
     Sum,
-    Tally,
+    ThresholdCount,
     Token,
     Value,
-    mapped,
-    together,
+    joint_members,
+    map_value,
 )
-from glassformer.compiler.passes.check import check
+from glassformer.compiler.passes.check import check_selectors
 
 HEAD = 'tokens = [0, 1, 2, "a", "|"]\nlength = 6\n'
 BODY = "emit = token\n"
@@ -38,20 +38,24 @@ def texts(tokens, length, seed=0, many=30):
 
 def meant(source, name, text, **options):
     """What the interpreter says a name is, position by position."""
-    reader = Reader("test", source, options)
+    reader = SourceReader("test", source, options)
     program = reader.read()
     value = reader.scope[name]
     number = [program.tokens.index(t) for t in text]
-    every = SimpleNamespace(values=value.all(), tokens=program.tokens, length=program.length)
+    every = SimpleNamespace(
+        values=value.topological_order(), tokens=program.tokens, length=program.length
+    )
     return [value.domain[i] for i in trace(every, np.array([number]))[value][0]]
 
 
 def agree(source, name="x", **options):
     compiler.read(source, "test", options)  # it has no errors
-    reader = Reader("test", source, options)
+    reader = SourceReader("test", source, options)
     program = reader.read()
     value = reader.scope[name]
-    every = SimpleNamespace(values=value.all(), tokens=program.tokens, length=program.length)
+    every = SimpleNamespace(
+        values=value.topological_order(), tokens=program.tokens, length=program.length
+    )
     for text in texts(program.tokens, program.length):
         number = [program.tokens.index(t) for t in text]
         ours = [value.domain[i] for i in trace(every, np.array([number]))[value][0]]
@@ -324,7 +328,7 @@ def test_options(many):
 # ── ties, defaults, writing ────────────────────────────────────────────────────────────────────
 def test_counts_added_up_are_one_count():
     value = agree(f'{HEAD}x = count(token == "a") - count(token == "|") + 2\n{BODY}')
-    assert isinstance(value, Tally) and isinstance(value.args[0], Token)
+    assert isinstance(value, ThresholdCount) and isinstance(value.args[0], Token)
     assert value.domain == tuple(range(-4, 9))
     few = 'few = min(count(token == "a"), 2)'
     clipped = agree(f'{HEAD}{few}\nx = few + count(token == "|")\n{BODY}')
@@ -333,7 +337,7 @@ def test_counts_added_up_are_one_count():
 
 def test_sums_stay_sums_and_functions_of_one_value_their_kind():
     kinds = {"token == 'a'": Token, "position % 3": Position, "position + bar": Sum,
-             "(position + bar) % 2": Sum, "bar == 2": Look, "count(bar == 2) > 1": Tally,
+             "(position + bar) % 2": Sum, "bar == 2": Select, "count(bar == 2) > 1": ThresholdCount,
              "token == 'a' and bar == 2": Map}  # fmt: skip
     for x, kind in kinds.items():
         value = agree(f"{HEAD}bar = latest(position, token == '|')\nx = {x}\n{BODY}")
@@ -352,11 +356,11 @@ def test_what_cannot_be_worked_out_for_all_members_stays_behind_its_condition():
 
 def test_the_interpreter_finds_ties_of_programs_made_by_hand():
     token, here = Token("token", ["a", "b"]), Position("position", range(3))
-    program = Program(("a", "b"), 3, Look("pick", (), token, "a"))
+    program = Program(("a", "b"), 3, Select("pick", (), token, "a"))
     assert compiler.emitted(program, np.array([[0, 0, 0]])).tolist() == [[0, 0, 0]]
     with pytest.raises(GlassformerError, match=r"pick — two positions .* hold 'a' and 'b'; order"):
         compiler.emitted(program, np.array([[0, 1, 1]]))
-    ordered = Program(("a", "b"), 3, Look("pick", (), token, "a", [(-1, here)]))
+    ordered = Program(("a", "b"), 3, Select("pick", (), token, "a", [(-1, here)]))
     assert compiler.emitted(ordered, np.array([[1, 0, 0]])).tolist() == [[1, 1, 1]]
 
 
@@ -465,12 +469,14 @@ def test_random_sources_mean_what_the_naive_twin_says(part):
     for seed in range(25 * part, 25 * part + 25):
         source = Writer(seed).source()
         try:
-            reader = Reader("random", source, {})
+            reader = SourceReader("random", source, {})
             program = reader.read()
             value = reader.scope["x"]
             if isinstance(value, Value):
-                every = SimpleNamespace(values=value.all(), tokens=program.tokens, length=4)
-                check(SimpleNamespace(**vars(every), name="random", source=source))
+                every = SimpleNamespace(
+                    values=value.topological_order(), tokens=program.tokens, length=4
+                )
+                check_selectors(SimpleNamespace(**vars(every), name="random", source=source))
         except GlassformerError as e:
             usual = ("equally good", "never match", "different numbers", "combinations", "so `here",
                      "takes more than", "counted", "expected numbers",
@@ -504,12 +510,12 @@ x = z == nothing or (z - {big * big}) == y
 emit = token"""
     if big * big + 9 >= 2**53:
         with pytest.raises(GlassformerError, match=r"s:5:5 — .*may add up .*: the most is 9,007,"):
-            Reader("s", source, {}).read()
+            SourceReader("s", source, {}).read()
         return
-    reader = Reader("s", source, {})
+    reader = SourceReader("s", source, {})
     program = reader.read()
     value = reader.scope["z"]
-    every = SimpleNamespace(values=value.all(), tokens=program.tokens, length=6)
+    every = SimpleNamespace(values=value.topological_order(), tokens=program.tokens, length=6)
     for text in ([1, 0, 9, 3, 10, 0], [0, 8, 0, 2, 2, 7]):
         ours = trace(every, np.array([text]))[value][0]
         twin = Naive(source, [program.tokens[t] for t in text])
@@ -533,15 +539,17 @@ s = position + bar
 c = count(token == here.token)
 g = mean(position)
 {BODY}"""
-    reader = Reader("test", source, {})
+    reader = SourceReader("test", source, {})
     program = reader.read()
     for name in ("token", "position", "bar", "m", "s", "c", "g"):
         value = reader.scope[name]
         things = [str(i % 3) for i in range(len(value))]
-        new = mapped(value, things, "new")
+        new = map_value(value, things, "new")
         assert type(new) is type(value)
         both = SimpleNamespace(
-            values=[*value.all(), *new.all()], tokens=program.tokens, length=program.length
+            values=[*value.topological_order(), *new.topological_order()],
+            tokens=program.tokens,
+            length=program.length,
         )
         rng = np.random.default_rng(0)
         out = trace(both, rng.integers(0, 5, (40, 6)))
@@ -555,12 +563,13 @@ late = position > 3
 s = position + bar
 m = late and token == "a"
 {BODY}"""
-    reader = Reader("test", source, {})
+    reader = SourceReader("test", source, {})
     program = reader.read()
     values = [reader.scope[n] for n in ("token", "kind", "late", "s", "m", "position", "bar")]
-    found = {tuple(row) for row in together(values, 6, 5).tolist()}
-    every = SimpleNamespace(values=[v for x in values for v in x.all()], tokens=program.tokens,
-                            length=6)  # fmt: skip
+    found = {tuple(row) for row in joint_members(values, 6, 5).tolist()}
+    every = SimpleNamespace(
+        values=[v for x in values for v in x.topological_order()], tokens=program.tokens, length=6
+    )
     out = trace(every, np.random.default_rng(0).integers(0, 5, (300, 6)))
     occur = set(zip(*(out[v].reshape(-1).tolist() for v in values), strict=True))
     assert occur <= found

@@ -23,11 +23,11 @@ from glassformer.compiler.certify import (
     mlp_output_bounds,
     neurons,
 )
-from glassformer.compiler.certify.checker import Checker
-from glassformer.compiler.certify.floats import Floats, Row
-from glassformer.compiler.driver import KEY, declared, simpler
-from glassformer.compiler.ir import Look, Map, Position, Sum, Tally, Token
-from glassformer.compiler.joint_domains import cases
+from glassformer.compiler.certify.checker import CertificateChecker
+from glassformer.compiler.certify.floats import NormedRow, RoundingBounds
+from glassformer.compiler.driver import PROVENANCE_KEY, load_declaration, simplified_program
+from glassformer.compiler.ir import Map, Position, Select, Sum, ThresholdCount, Token
+from glassformer.compiler.joint_domains import joint_cases
 from glassformer.core.hooks import record
 from glassformer.core.model import Config
 
@@ -36,7 +36,7 @@ EPS = 1e-5
 
 
 def floats(D, dtype, **config):
-    return Floats(Config(4, 4, D, activation="relu", eps=EPS, **config), dtype)
+    return RoundingBounds(Config(4, 4, D, activation="relu", eps=EPS, **config), dtype)
 
 
 def added(x):
@@ -99,7 +99,7 @@ def test_norm_product_scaled(kind, dtype):
     x = x.astype(dtype).astype(float)
     W = W.astype(dtype).astype(float)
     squares = (x**2).sum(1)
-    row = f.norm(err, squares.min() * (1 - 1e-14), squares.max() * (1 + 1e-14),
+    row = f.normed_row(err, squares.min() * (1 - 1e-14), squares.max() * (1 + 1e-14),
                  float(np.abs(x.sum(1)).max()) + 1e-13)  # fmt: skip
     z, off = f.product(x, row, W)
     middle, off = f.scaled(z, np.broadcast_to(off, z.shape), row)
@@ -122,7 +122,7 @@ def test_roundings_of_a_norm(dtype):
     f = floats(D, dtype)
     x = np.resize([1.1, -1.1], D).astype(dtype).astype(float)
     n2 = float(np.longdouble(x[0]) ** 2 * D)
-    row = f.norm(np.zeros(D), n2 * (1 - 1e-15), n2 * (1 + 1e-15), 0.0)
+    row = f.normed_row(np.zeros(D), n2 * (1 - 1e-15), n2 * (1 + 1e-15), 0.0)
     got = (normed(x.astype(dtype)) / x).astype(float)
     exact = 1 / (n2 / D + EPS) ** 0.5
     assert row.low * (1 - 2 * f.unit) <= got.min() <= got.max() <= row.high * (1 + 2 * f.unit)
@@ -139,7 +139,7 @@ def slots_that_do_not_add_up(dtype, rest=0.0):
              "b": np.array([[2.0, 1.0, 1.0], [-1.0, 0.5, 0.0]])}  # fmt: skip
     c = SimpleNamespace(floats=f, config=f.config, base=base, filled=["a", "b"], code=codes.get,
                         err=np.zeros(8), rest=np.zeros(8), rest2=0.0, rest_sum=0.0)  # fmt: skip
-    c.lengths = lambda: Checker.lengths(c)
+    c.lengths = lambda: CertificateChecker.length_bounds(c)
     pairs = itertools.product(codes["a"], codes["b"])
     x = np.array([np.concatenate([a, b, base[5:]]) for a, b in pairs])
     if rest:
@@ -154,12 +154,12 @@ def test_lengths_and_sums_of_rows(dtype):
     the largest of the two codes; the squares are 1.3125, 0.5 to 10 and 1.25 to 6.
     """
     c, x = slots_that_do_not_add_up(dtype)
-    low, high, total = Checker.lengths(c)
+    low, high, total = CertificateChecker.length_bounds(c)
     assert (low, high, total) == pytest.approx((3.0625, 17.3125, 8.25), rel=1e-12)
     squares = (x**2).sum(1)
     assert low <= squares.min() and squares.max() <= high and np.abs(x.sum(1)).max() <= total
     c.rest_sum = 2.0
-    assert Checker.lengths(c)[2] == pytest.approx(10.25, rel=1e-12)
+    assert CertificateChecker.length_bounds(c)[2] == pytest.approx(10.25, rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -169,7 +169,7 @@ def test_a_norm_of_rows_that_do_not_add_up(rest, dtype):
     left out, the bound would be too small.
     """
     c, x = slots_that_do_not_add_up(dtype, rest)
-    row, W = Checker.row(c), np.ones((8, 1))
+    row, W = CertificateChecker.normed_row(c), np.ones((8, 1))
     centre = np.where(c.rest > 0, c.base, x)
     z, off = c.floats.product(centre, row, W)
     within(product(normed(x.astype(dtype)), W.astype(dtype)), *c.floats.scaled(z, off, row))
@@ -190,9 +190,9 @@ def test_weights_of_a_softmax(n, dtype):
         values = np.full(n, 1.1).astype(dtype)
         for v in (values, (values * rng.choice([-1, 1], n)).astype(dtype)):
             exact = v.astype(np.longdouble).mean()
-            within(added(w * v), exact, f.weights(n) * np.abs(v).max())
+            within(added(w * v), exact, f.softmax_error(n) * np.abs(v).max())
     if n == 2000:
-        within(added(w * values), values[0], f.weights(n) * values[0], 0.002)
+        within(added(w * values), values[0], f.softmax_error(n) * values[0], 0.002)
 
 
 # ── scores ─────────────────────────────────────────────────────────────────────────────────────
@@ -209,13 +209,16 @@ def test_scores(kind, dtype):
     q, k, kb = (a.astype(dtype).astype(float) for a in (q, k, kb))
     dq, dk, dkb = (np.zeros(a.shape) for a in (q, k, kb))
     wide = 0.2 if kind in ("factors", "both") else 0.0
-    row, begin_row = Row(1 - wide, 1 + wide, 0, 0), Row(1 - wide / 2, 1 + wide / 2, 0, 0)
+    row, begin_row = (
+        NormedRow(1 - wide, 1 + wide, 0, 0),
+        NormedRow(1 - wide / 2, 1 + wide / 2, 0, 0),
+    )
     if kind in ("queries", "both"):
         dq = np.abs(rng.normal(size=q.shape)) * 0.1
     if kind in ("keys", "both"):
         dk, dkb = np.abs(rng.normal(size=k.shape)) * 0.1, np.abs(rng.normal(size=kb.shape)) * 0.1
     factor = 0.5
-    low, high = heads.bounds(c, (q, dq), ((kb, dkb, begin_row), (k, dk, row)), factor, K)
+    low, high = heads.score_bounds(c, (q, dq), ((kb, dkb, begin_row), (k, dk, row)), factor, K)
     keys, errs = np.vstack([kb, k]), np.vstack([dkb, dk])
     ends = np.array([(r.low, r.high) for r in (begin_row, *[row] * len(k))])
     worst = 0.0
@@ -261,14 +264,14 @@ def bringing(v, code, dtype, T):
 def test_what_a_look_brings(gap, err, one, dtype):
     """One key leads by the gap, all others bring what is farthest from it; all are off."""
     rng, V, T = np.random.default_rng(2), 5, 8
-    look = Look("look", (), Token("token", list(range(V))), 0)
+    look = Select("look", (), Token("token", list(range(V))), 0)
     code = rng.normal(size=(V, 3)).astype(dtype).astype(float)
     code[0] = 0.0
     c = bringing(look, code, dtype, T)
-    row = Row(1.0, 1.0 + err, 0.0, np.full(3, err))
+    row = NormedRow(1.0, 1.0 + err, 0.0, np.full(3, err))
     begin = (np.zeros((1, 3)), row)
-    brought = heads.brought(c, look, np.eye(3), np.eye(3), row, *begin, gap, 0.0, one)
-    bound = heads.copied(c, look, brought)
+    brought = heads.average_of_head(c, look, np.eye(3), np.eye(3), row, *begin, gap, 0.0, one)
+    bound = heads.select_error(c, look, brought)
     worst = 0.0
     for i, j in itertools.permutations(range(V), 2):
         values_ = code[[i, *[j] * T]]
@@ -283,12 +286,14 @@ def test_what_a_look_brings(gap, err, one, dtype):
 def test_what_many_equals_bring(dtype):
     """Thousands of keys that are equally good hold one value: their weights round all the same."""
     T, code = 4000, np.full((2, 3), 1.1).astype(dtype).astype(float)
-    look = Look("look", (), Token("token", [0, 1]), 0)
+    look = Select("look", (), Token("token", [0, 1]), 0)
     c = bringing(look, code, dtype, T)
-    row = Row(1.0, 1.0, 0.0, np.zeros(3))
-    found = heads.brought(c, look, np.eye(3), np.eye(3), row, code[:1], row, 60.0, 0.0, False)
+    row = NormedRow(1.0, 1.0, 0.0, np.zeros(3))
+    found = heads.average_of_head(
+        c, look, np.eye(3), np.eye(3), row, code[:1], row, 60.0, 0.0, False
+    )
     got = simulated(np.zeros(T), code[[0] * T], dtype)
-    within(got, code[0], heads.copied(c, look, found), 1e-4)
+    within(got, code[0], heads.select_error(c, look, found), 1e-4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -297,11 +302,13 @@ def test_what_a_flat_head_weighs(gap, spread, dtype):
     """Keys that match, and the beginning, differ by the spread; all others are a gap below."""
     T = 20 if gap < 10 else 2000
     token = Token("token", [0, 1])
-    tally = Tally("tally", (), [(token, np.array([[0, 1]]))], np.zeros(1, int), [0.5], [0, 1])
+    tally = ThresholdCount(
+        "tally", (), [(token, np.array([[0, 1]]))], np.zeros(1, int), [0.5], [0, 1]
+    )
     c = bringing(tally, np.eye(2, 3), dtype, T)
-    row = Row(1.0, 1.0, 0.0, np.zeros(3))
+    row = NormedRow(1.0, 1.0, 0.0, np.zeros(3))
     begin = (np.zeros((1, 3)), row)
-    found = heads.brought(c, tally, np.eye(3), np.eye(3), row, *begin, gap, spread, False)
+    found = heads.average_of_head(c, tally, np.eye(3), np.eye(3), row, *begin, gap, spread, False)
     worst = 0.0
     for n in (1, 2, 40, T):
         scores = np.full(T + 1, -gap)
@@ -312,8 +319,8 @@ def test_what_a_flat_head_weighs(gap, spread, dtype):
             e = np.exp(s - s.max())
             w = (e / added(e)).astype(np.longdouble)
             off = np.abs(w[: n + 1] * (n + 1) - 1).max()
-            assert off <= found.rho and w[n + 1 :].max(initial=0) <= found.leak
-            worst, scores[up] = max(worst, float(off / found.rho)), 0.0
+            assert off <= found.weight_error and w[n + 1 :].max(initial=0) <= found.leak
+            worst, scores[up] = max(worst, float(off / found.weight_error)), 0.0
     assert worst > (0.3 if spread or gap < 10 else 1e-5), worst
 
 
@@ -324,7 +331,7 @@ def beginning(dtype, rng, D=10, H=2, K=3):
     err = np.abs(rng.normal(size=D)) * 1e-3
     c = SimpleNamespace(floats=f, config=f.config, begin=begin, begin_err=err,
                         finite=lambda *a: None)  # fmt: skip
-    c.begin_row = lambda: Checker.begin_row(c)
+    c.begin_row = lambda: CertificateChecker.normed_bos(c)
     return c
 
 
@@ -344,7 +351,7 @@ def test_the_beginning_sees_itself(dtype):
     whole = sum(W["V"][h] @ W["O"][h] for h in range(2))
     x = starts(c, rng, dtype, whole)
     before = c.begin_err
-    heads.see_oneself(c, W, *c.begin_row())
+    heads.attend_at_bos(c, W, *c.begin_row())
     y = normed(x)
     for h in range(2):
         x = x + product(product(y, W["V"][h].astype(dtype)), W["O"][h].astype(dtype))
@@ -359,12 +366,12 @@ def test_neurons_of_the_beginning(dtype):
     W_in, W_out = rng.normal(size=(10, F)), rng.normal(size=(F, 10))
     b_in, b_out = rng.normal(size=F), rng.normal(size=10)
     W_in, W_out, b_in, b_out = (a.astype(dtype).astype(float) for a in (W_in, W_out, b_in, b_out))
-    y = Checker.begin_row(c)[0][0]
+    y = CertificateChecker.normed_bos(c)[0][0]
     s = 1 / (y @ y / 10 + EPS) ** 0.5
     b_in[0] = -float(s * y @ W_in[:, 0])  # may be on or off
     b_in = b_in.astype(dtype).astype(float)
     x = starts(c, rng, dtype, W_in @ W_out)
-    neurons.compute_begin(c, W_in, b_in, W_out, b_out)
+    neurons.neurons_at_bos(c, W_in, b_in, W_out, b_out)
     pre = product(normed(x), W_in.astype(dtype)) + b_in.astype(dtype)
     x = x + (product(np.maximum(pre, 0), W_out.astype(dtype)) + b_out.astype(dtype))
     within(x, c.begin, c.begin_err, 0.1)
@@ -377,31 +384,31 @@ def wrote(kind, dtype, rng):
     x, err = rng.normal(size=(n, D)), np.zeros(D)
     W_in, b_in = rng.normal(size=(D, F)), np.full(F, 20.0)
     W_out, b_out = rng.normal(size=(F, w)), rng.normal(size=w)
-    row = Row(1.0, 1.0, 0.0, err)
+    row = NormedRow(1.0, 1.0, 0.0, err)
     if kind == "errors":
         err = np.abs(rng.normal(size=D)) * 0.01
-        row = Row(1.0, 1.0, 0.0, err)
+        row = NormedRow(1.0, 1.0, 0.0, err)
     if kind == "shift":
-        row = Row(1.0, 1.0, 0.1, err)
+        row = NormedRow(1.0, 1.0, 0.1, err)
     if kind == "factor":
-        row = Row(0.95, 1.3, 0.0, err)
+        row = NormedRow(0.95, 1.3, 0.0, err)
     if kind in ("on or off", "alone"):
         b_in[:] = 0.0 if kind == "on or off" else 20.0
         err = np.abs(rng.normal(size=D)) * 0.01
         x[:] = 0.0
-        row = Row(1.0, 1.0, 0.0, err)
+        row = NormedRow(1.0, 1.0, 0.0, err)
     if kind == "rounding before":  # long sums that come to nothing
         D = 40
         x = np.tile(rng.normal(size=(n, D // 2)), 2) / 6
         half = np.abs(rng.normal(size=(D // 2, F))) * 1e5
         W_in, err = np.concatenate([half, -half]), np.zeros(D)
-        b_in, row = np.full(F, 1.0), Row(1.0, 1.0, 0.0, err)
+        b_in, row = np.full(F, 1.0), NormedRow(1.0, 1.0, 0.0, err)
         W_out[1:] = 0
     if kind == "rounding after":  # many neurons, of which each rounds the sum the same way
         D, F, w = 1, 4000, 1
         x, err, W_in, b_in = np.full((1, 1), 0.5), np.zeros(1), np.zeros((1, F)), np.ones(F)
-        W_out, b_out, row = np.full((F, 1), 0.1), np.zeros(1), Row(1.0, 1.0, 0.0, err)
-    part = mlp_output_bounds.Part(
+        W_out, b_out, row = np.full((F, 1), 0.1), np.zeros(1), NormedRow(1.0, 1.0, 0.0, err)
+    part = mlp_output_bounds.NeuronGroup(
         *(a.astype(dtype).astype(float) for a in (W_in, b_in, W_out, b_out))
     )
     return part, row, x.astype(dtype).astype(float), err
@@ -422,7 +429,7 @@ def test_what_neurons_write(kind, dtype):
         z = np.zeros_like(z)
     off = np.broadcast_to(err @ A, z.shape)
     size = (np.abs(x) + err + row.shift) @ A
-    bound = mlp_output_bounds.written(c, p, row, z, off, size, want, err)
+    bound = mlp_output_bounds.output_error(c, p, row, z, off, size, want, err)
     M, worst = p.W_in @ p.W_out, 0.0
     toward = [*M.T, *-M.T, *p.W_in.T, *-p.W_in.T]
     for sign, s, m in itertools.product(
@@ -446,27 +453,29 @@ COUNT = "tokens = [0, 1, 2, 3]\nlength = 3\nemit = count(token == 1)"
 
 def at_steps(made, **changes):
     """(checker, tally, its neurons, row, average) before the neurons of the last layer."""
-    _, said = declared(made.model.provenance[KEY])
-    c = Checker(made.model, said, Certificate("float64"))
-    c.embed()
+    _, said = load_declaration(made.model.provenance[PROVENANCE_KEY])
+    c = CertificateChecker(made.model, said, Certificate("float64"))
+    c.check_embedding()
     last = made.model.config.n_layers - 1
     for layer in range(last):
-        neurons.compute(c, layer, heads.attend(c, layer))
-    averages = heads.attend(c, last)
+        neurons.check_neurons(c, layer, heads.check_heads(c, layer))
+    averages = heads.check_heads(c, last)
     ((v, found),) = averages.items()
-    row = neurons.with_averages(c, averages)
+    row = neurons.normed_row_with_averages(c, averages)
     at, slot = f"blocks.{last}.mlp.", said.slots[v]
-    J = c.w[f"{at}W_out"][:, slot].any(1)
-    part = mlp_output_bounds.Part(
-        c.w[f"{at}W_in"][:, J], c.w[f"{at}b_in"][J], c.w[f"{at}W_out"][J][:, slot],
-        c.w[f"{at}b_out"][slot],
-    )  # fmt: skip
+    J = c.weights[f"{at}W_out"][:, slot].any(1)
+    part = mlp_output_bounds.NeuronGroup(
+        c.weights[f"{at}W_in"][:, J],
+        c.weights[f"{at}b_in"][J],
+        c.weights[f"{at}W_out"][J][:, slot],
+        c.weights[f"{at}b_out"][slot],
+    )
     return c, v, part, row, replace(found, **changes)
 
 
 def steps(c, v, p, row, room, s):
     """What the neurons of a tally write where the averages are `room`, [n, width]."""
-    x = np.tile(np.where(c.unused, c.base, 0.0), (len(room), 1))
+    x = np.tile(np.where(c.unused_dims, c.base, 0.0), (len(room), 1))
     x[:, c.said.room[v]] += room
     return np.maximum(s * (x @ p.W_in) + p.b_in, 0) @ p.W_out + p.b_out
 
@@ -490,27 +499,32 @@ def test_steps_of_a_tally(kind):
     for by in (0.0, 1e-3, 0.03, 0.06, 0.1, 0.2, 0.4):
         c, v, p, row, found = at_steps(made)
         rng = np.random.default_rng(6)
-        moves, leak = np.zeros((1, len(found.begin))), 0.0
+        moves, leak = np.zeros((1, len(found.bos))), 0.0
         if kind == "weights":
-            found = replace(found, rho=by)
+            found = replace(found, weight_error=by)
         if kind == "what keys bring":
-            mix = np.full(len(found.mix), by * np.abs(found.begin).max())
-            found = replace(found, mix=mix, off=mix @ np.abs(found.W_O))
+            mix = np.full(len(found.error_before_output), by * np.abs(found.bos).max())
+            found = replace(found, error_before_output=mix, off=mix @ np.abs(found.W_O))
             moves = corners(rng, len(mix), 20) * mix @ found.W_O
         if kind == "what does not match":
-            leak, found = by, replace(found, leak=by, rho=by, top=np.abs(found.keys).max(0))
+            leak, found = (
+                by,
+                replace(found, leak=by, weight_error=by, top=np.abs(found.keys).max(0)),
+            )
             moves = leak * found.keys
         if kind == "neurons":  # each sees a little else
             p = replace(p, W_in=p.W_in.copy())
-            seen = p.W_in[c.said.room[v]]
-            p.W_in[c.said.room[v]] = seen * (1 + 0.01 * by * rng.choice([-1, 1], seen.shape))
-        bound = counting_heads.stepped(c, v, p, row, found)
-        u, cut, _ = counting_heads.sums_of(v, found)
+            seen = p.W_in[c.declaration.average_slots[v]]
+            p.W_in[c.declaration.average_slots[v]] = seen * (
+                1 + 0.01 * by * rng.choice([-1, 1], seen.shape)
+            )
+        bound = counting_heads.count_error(c, v, p, row, found)
+        u, cut, _ = counting_heads.key_sums(v, found)
         worst = 0.0
         for n, key in itertools.product(range(c.program.length + 1), range(len(u))):
             want = c.code(v)[v.results[int((n * u[key, 0] > cut).sum())]]
-            for w in shares(n, found.rho if kind == "weights" else 0.0):
-                room = (1 - leak) * (w[:n].sum() * found.keys[key] + w[n] * found.begin) + moves
+            for w in shares(n, found.weight_error if kind == "weights" else 0.0):
+                room = (1 - leak) * (w[:n].sum() * found.keys[key] + w[n] * found.bos) + moves
                 for s in (row.low, row.high):
                     worst = max(worst, np.abs(steps(c, v, p, row, room, s) - want).max())
         assert worst <= bound, (by, worst, bound)
@@ -521,24 +535,24 @@ def test_steps_of_a_tally(kind):
 def test_neurons_of_a_tally_read_averages_and_each_test_has_some():
     c, v, p, row, found = at_steps(small("often"))
     other = np.ones(len(p.W_in), bool)
-    other[c.said.room[v]], other[c.unused] = False, False
+    other[c.declaration.average_slots[v]], other[c.unused_dims] = False, False
     more = replace(p, W_in=p.W_in + 1e-9 * other[:, None])
     with pytest.raises(Unproved, match="read more than their averages"):
-        counting_heads.stepped(c, v, more, row, found)
-    a, begin = (x @ p.W_in[c.said.room[v]] for x in (found.keys, found.begin))
-    constant = np.where(c.unused, c.base, 0.0) @ p.W_in
-    u, cut, _ = counting_heads.sums_of(v, found)
-    keep = counting_heads.attributed(v, a + constant, begin + constant, u, cut)[0] != 0
-    less = mlp_output_bounds.Part(p.W_in[:, keep], p.b_in[keep], p.W_out[keep], p.b_out)
+        counting_heads.count_error(c, v, more, row, found)
+    a, begin = (x @ p.W_in[c.declaration.average_slots[v]] for x in (found.keys, found.bos))
+    constant = np.where(c.unused_dims, c.base, 0.0) @ p.W_in
+    u, cut, _ = counting_heads.key_sums(v, found)
+    keep = counting_heads.match_neurons_to_tests(v, a + constant, begin + constant, u, cut)[0] != 0
+    less = mlp_output_bounds.NeuronGroup(p.W_in[:, keep], p.b_in[keep], p.W_out[keep], p.b_out)
     with pytest.raises(Unproved, match="no neuron sees its test 1"):
-        counting_heads.stepped(c, v, less, row, found)
+        counting_heads.count_error(c, v, less, row, found)
 
 
 def test_what_a_tally_writes_where_no_test_is_passed():
     c, v, p, row, found = at_steps(small("often"))
-    assert counting_heads.stepped(c, v, p, row, found) < 1e-9
+    assert counting_heads.count_error(c, v, p, row, found) < 1e-9
     moved = replace(p, b_out=p.b_out + 0.1)
-    assert counting_heads.stepped(c, v, moved, row, found) >= 0.1
+    assert counting_heads.count_error(c, v, moved, row, found) >= 0.1
 
 
 def test_averages_over_a_value():
@@ -546,17 +560,19 @@ def test_averages_over_a_value():
     made, mended = built("sort", vocab=3, length=2), set()
     for scale in (1.0, 10.0, 30.0, 100.0):  # of what stands there, beside the averages
         c, v, p, row, found = at_steps(made)
-        (over,) = heads.overlaid(c, v)
-        c.said = replace(c.said, codes={**c.said.codes, over: scale * c.said.codes[over]})
-        bound, worst = counting_heads.stepped(c, v, p, row, found), 0.0
-        u, cut, _ = counting_heads.sums_of(v, found)
-        slot, room = c.said.slots[over], c.said.room[v]
+        (over,) = heads.overlaid_values(c, v)
+        c.declaration = replace(
+            c.declaration, codes={**c.declaration.codes, over: scale * c.declaration.codes[over]}
+        )
+        bound, worst = counting_heads.count_error(c, v, p, row, found), 0.0
+        u, cut, _ = counting_heads.key_sums(v, found)
+        slot, room = c.declaration.slots[over], c.declaration.average_slots[v]
         own = np.zeros((len(over), c.config.d_model))
         own[:, slot] = c.code(over)
         for n in range(3):
             for keys in itertools.combinations_with_replacement(range(len(u)), n):
                 passed = int((u[[*keys]].sum(0) > cut).sum())
-                held = (found.keys[[*keys]].sum(0) + found.begin) / (n + 1) + own[:, room]
+                held = (found.keys[[*keys]].sum(0) + found.bos) / (n + 1) + own[:, room]
                 for s in (row.low, row.high):
                     got = steps(c, v, p, row, held, s)
                     worst = max(worst, np.abs(got - c.code(v)[v.results[passed]]).max())
@@ -568,23 +584,25 @@ def test_averages_over_a_value():
 def test_a_table_reads_nothing_that_averages_lie_over():
     """A neuron that reads them and writes a function of the value beneath."""
     c, v, _, _, found = at_steps(built("sort", vocab=3, length=2))
-    (over,) = heads.overlaid(c, v)
+    (over,) = heads.overlaid_values(c, v)
     table = Map("table", [over], {(i,): i for i in range(len(over))})
-    said, last = c.said, c.config.n_layers - 1
-    c.said = replace(
-        said, codes={**said.codes, table: np.arange(len(over))[:, None] * 1.0},
-        times={**said.times, table: said.times[v]}, slots={**said.slots, table: slice(0, 1)},
-    )  # fmt: skip
-    W_out = np.array(c.w[f"blocks.{last}.mlp.W_out"])
-    W_out[0, 0], c.w[f"blocks.{last}.mlp.W_out"] = 1.0, W_out
+    said, last = c.declaration, c.config.n_layers - 1
+    c.declaration = replace(
+        said,
+        codes={**said.codes, table: np.arange(len(over))[:, None] * 1.0},
+        sublayers={**said.sublayers, table: said.sublayers[v]},
+        slots={**said.slots, table: slice(0, 1)},
+    )
+    W_out = np.array(c.weights[f"blocks.{last}.mlp.W_out"])
+    W_out[0, 0], c.weights[f"blocks.{last}.mlp.W_out"] = 1.0, W_out
     with pytest.raises(Unproved, match="table — is read where averages of the same layer lie"):
-        neurons.compute(c, last, {v: found})
+        neurons.check_neurons(c, last, {v: found})
 
 
 @pytest.mark.parametrize("cut", [-2.5, -0.5, 0.5, 3.5])
 def test_every_count_and_sum_is_gone_through(cut):
     for u in ([1.0, 1.0], [0.0, 1.0], [-2.0, 3.0], [2.0, 5.0], [0.0, 0.0], [-3.0, -1.0, 0.0]):
-        lines = list(zip(*counting_heads.lines("t", np.array(u), cut, 4), strict=True))
+        lines = list(zip(*counting_heads.sum_ranges("t", np.array(u), cut, 4), strict=True))
         for k in range(5):
             for x in itertools.product(u, repeat=k):
                 assert any(n == k and low <= sum(x) <= high for n, low, high in lines), (u, x)
@@ -596,9 +614,9 @@ def test_the_ends_of_a_line_say_what_is_between():
     rng, said = np.random.default_rng(8), []
     for _ in range(300):
         F, D = 3, 4
-        p = mlp_output_bounds.Part(rng.normal(size=(D, F)), rng.normal(size=F) * 3,
+        p = mlp_output_bounds.NeuronGroup(rng.normal(size=(D, F)), rng.normal(size=F) * 3,
                          rng.normal(size=(F, 2)), rng.normal(size=2))  # fmt: skip
-        row = Row(0.7, 1.3, 0.01, np.full(D, 0.01))
+        row = NormedRow(0.7, 1.3, 0.01, np.full(D, 0.01))
         c = SimpleNamespace(floats=floats(D, "float32"), finite=lambda *a: None)
         c.config = c.floats.config
         ends = rng.normal(size=(2, F)) * rng.choice([1.0, 6.0], size=(1, F))
@@ -606,7 +624,7 @@ def test_the_ends_of_a_line_say_what_is_between():
 
         def bound(z, line, p=p, row=row, c=c, F=F):
             off, size, want = (np.full((len(z), k), x) for k, x in ((F, 0.05), (F, 3.0), (2, 0.5)))
-            return mlp_output_bounds.written(c, p, row, z, off, size, want, row.err, line=line)
+            return mlp_output_bounds.output_error(c, p, row, z, off, size, want, row.err, line=line)
 
         (found,) = bound(ends, True)
         worst = bound(between, False).max()
@@ -627,7 +645,7 @@ def test_what_is_seen_to_be_implied_is():
             for some in itertools.combinations_with_replacement(u, k)
             for total in [np.sum(some, axis=0) if k else np.zeros(2)]
         )
-        said = bool(counting_heads.implied(u, cut).all())
+        said = bool(counting_heads.implies_previous(u, cut).all())
         assert holds or not said, (u, cut)
         seen.add((holds, said))
     assert {(True, True), (False, False)} <= seen
@@ -638,15 +656,15 @@ def test_leads():
     """Scores anywhere between their bounds: what matches is ahead by what is said, and alike."""
     rng = np.random.default_rng(8)
     place = Position("position", list(range(5)))
-    look = Look("look", (), place, 0, [(1, place)])
+    look = Select("look", (), place, 0, [(1, place)])
     K = {place: np.arange(5), "position": np.arange(5)}
     for _ in range(200):
         match = rng.random((3, 5)) < 0.5
         low = rng.normal(size=(3, 6)) + np.where(np.insert(match, 0, True, 1), 6, 0)
         low[:, 1:] += np.where(match, 4 * np.arange(5), 0) * rng.integers(0, 2)
         high = low + rng.random(low.shape)
-        lead, wide = heads.alike(match, low, high)
-        ahead, _ = heads.ranked(look, match, K, low, high, True)
+        lead, wide = heads.count_lead(match, low, high)
+        ahead, _ = heads.select_lead(look, match, K, low, high, True)
         for q in range(3):
             rest = [high[q, 1 + k] for k in range(5) if not match[q, k]]
             won = [0, *(1 + np.flatnonzero(match[q]))]
@@ -661,20 +679,23 @@ def test_leads():
 
 def test_an_address_that_is_yet_to_come_is_the_beginning():
     place = Position("position", [0, 1, 2])
-    bar = Look("bar", (), place, 0, [(1, place)])
+    bar = Select("bar", (), place, 0, [(1, place)])
     total = Sum("sum", {bar: 1}, 0, {i: i for i in range(3)})
-    test = values.Test(total, place, np.eye(3, dtype=bool))
+    test = values.Predicate(total, place, np.eye(3, dtype=bool))
     Q = {bar: np.array([2, 2, 0]), "position": np.array([0, 2, 1])}
     K = {place: np.arange(3), "position": np.arange(3)}
     low = np.array([[9.0, 0, 0, 0], [0, 0, 0, 9], [0, 9, 0, 0]])  # the beginning, 2, 0
-    assert heads.addressed(test, Q, K, low, low) == 9
+    assert heads.position_lead(test, Q, K, low, low) == 9
     for q, right in enumerate([0, 3, 1]):
         for k in range(4):
             wrong = low.copy()
             wrong[q] = 0
             wrong[q, k] = 9
             seen = k == 0 or k - 1 <= Q["position"][q]
-            assert (heads.addressed(test, Q, K, wrong, wrong) > 0) == (k == right or False), (q, k)
+            assert (heads.position_lead(test, Q, K, wrong, wrong) > 0) == (k == right or False), (
+                q,
+                k,
+            )
             assert seen or k != right
 
 
@@ -683,15 +704,15 @@ def test_an_address_that_is_yet_to_come_is_the_beginning():
 def test_factors_of_norms(name, monkeypatch):
     """What norms divide by, on every text, is what the checker says; averages left behind count."""
     c = small(name) if name in SMALL else built("sort", vocab=3, length=1)
-    program, said = declared(c.model.provenance[KEY])
-    rows, row = [], Checker.row
+    program, said = load_declaration(c.model.provenance[PROVENANCE_KEY])
+    rows, row = [], CertificateChecker.normed_row
 
     def kept(self, *args):
         rows.append(row(self, *args))
         return rows[-1]
 
-    monkeypatch.setattr(Checker, "row", kept)
-    Checker(c.model, said, Certificate("float64")).check()
+    monkeypatch.setattr(CertificateChecker, "normed_row", kept)
+    CertificateChecker(c.model, said, Certificate("float64")).check()
     tokens = every(len(program.tokens), program.length)
     _, seen = record(c.model, np.insert(tokens + 1, 0, 0, axis=1))
     places = [f"blocks.{i}.{n}" for i in range(c.model.config.n_layers) for n in ("ln1", "ln2")]
@@ -710,7 +731,7 @@ def test_what_stands_together_is_among_the_cases(seeds):
     for seed in seeds:
         rng = np.random.default_rng(seed)
         try:
-            program = simpler(read(Writer(rng).source()))[0]
+            program = simplified_program(read(Writer(rng).source()))[0]
             tokens = rng.integers(len(program.tokens), size=(60, program.length))
             truth = trace(program, tokens)
         except GlassformerError:
@@ -721,7 +742,7 @@ def test_what_stands_together_is_among_the_cases(seeds):
             some = [every_value[i] for i in rng.permutation(len(every_value))[:3]]
             also = ("position",) if k % 2 else ()
             try:
-                found = cases(program, some, also)
+                found = joint_cases(program, some, also)
             except GlassformerError:
                 continue
             have = set(zip(*(found[x].tolist() for x in [*some, *also]), strict=True))

@@ -12,7 +12,7 @@ from glassformer import GlassformerError
 from glassformer.compiler import emitted, library, read, run
 from glassformer.compiler.ir import Map
 
-NAMES = list(library.sources())
+NAMES = list(library.source_paths())
 MEMORY = 4_000_000  # numbers in one of the interpreter's arrays
 
 # What RASP-like compilers are measured by, as the `canon:` lines of the sources spell it.
@@ -49,7 +49,7 @@ def canon(line):
 
 def options_of(name, **wanted):
     """The options of a source: what is wanted of them, as near as it goes, and the defaults."""
-    text = library.sources()[name].read_text("utf-8")
+    text = library.source_paths()[name].read_text("utf-8")
     found = {o: [int(n) for n in args.split(", ")]
              for o, args in re.findall(r"^(\w+) = option\((\d[\d, ]*)\)", text, re.M)}  # fmt: skip
     return {o: min(max(wanted.get(o, d), least), most) for o, (d, least, most) in found.items()}
@@ -132,15 +132,17 @@ def test_each_source_has_a_reference_and_a_sentence():
     assert len(NAMES) > 100
     assert sorted(REFERENCES) == NAMES
     for name in NAMES:
-        about = library.about(name)
+        about = library.describe(name)
         assert about.endswith(".") and "canon" not in about and 10 < len(about) < 300, name
 
 
 def test_canon_is_in_the_library_or_refused():
     lines = {n: re.findall(r"^canon: (.*)$", p.read_text("utf-8"), re.M)
-             for n, p in library.sources().items()}  # fmt: skip
+             for n, p in library.source_paths().items()}  # fmt: skip
     found = [pair for said in lines.values() for line in said for pair in canon(line)]
-    refused = [line.split(": ", 1) for line in (library.HERE / "REFUSALS").read_text().splitlines()]
+    refused = [
+        line.split(": ", 1) for line in (library.LIBRARY_DIR / "REFUSALS").read_text().splitlines()
+    ]
     assert all(reason for _, reason in refused)
     found += [pair for name, _ in refused for pair in canon(name)]
     whole = {(where, item) for where, items in CANON.items() for item in items.split(", ")}

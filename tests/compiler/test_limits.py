@@ -110,7 +110,7 @@ def test_what_is_asked_for_is_what_is_made():
             made = compiler.compile(program(line, 6, 5, 3))
         except GlassformerError:
             continue
-        simple = driver.simpler(made.program)[0]
-        asked = cost_estimate.afford(calibrate.plan(simple))
+        simple = driver.simplified_program(made.program)[0]
+        asked = cost_estimate.estimate_size(calibrate.make_plan(simple))
         size = sum(w.size for w in made.model.weights.values())
         assert size <= asked <= 3 * size, (line, size, asked)

@@ -13,7 +13,7 @@ from compiler.compiled import changed, small
 from glassformer import GlassformerError
 from glassformer.compiler import recheck
 from glassformer.compiler.certify import certify
-from glassformer.compiler.driver import KEY, declared
+from glassformer.compiler.driver import PROVENANCE_KEY, load_declaration
 
 NUMBERS = [math.inf, -math.inf, math.nan, 1e308, -1e308, 1e154, 1e16, -0.0, 5e-324, 2.5, 2**31,
            2**63, 10**400, -1, 0, True]  # fmt: skip
@@ -60,7 +60,7 @@ def test_a_carried_declaration(name):
     model = small(name).model
     bad = wrong(model)
     assert holds(model) and not holds(bad)
-    for told in poisoned(model.provenance[KEY]):
+    for told in poisoned(model.provenance[PROVENANCE_KEY]):
         assert not holds(changed(bad, told=told))
 
 
@@ -68,7 +68,7 @@ def test_a_carried_declaration(name):
 @pytest.mark.some(2)
 def test_a_declaration_of_objects(name):
     model = small(name).model
-    program, said = declared(model.provenance[KEY])
+    program, said = load_declaration(model.provenance[PROVENANCE_KEY])
     bad = wrong(model)
     assert holds(model, program, said) and not holds(bad, program, said)
     for part in ("codes", "times", "slots", "room"):
@@ -92,5 +92,7 @@ def test_a_declaration_of_objects(name):
 
 def test_every_part_of_a_declaration_is_poisoned():
     """A part that is new in a declaration has a place in the test above."""
-    names = {f.name for f in fields(declared(small("often").model.provenance[KEY])[1])}
+    names = {
+        f.name for f in fields(load_declaration(small("often").model.provenance[PROVENANCE_KEY])[1])
+    }
     assert names == {"program", "became", "codes", "times", "slots", "room"}

@@ -7,9 +7,9 @@ import pytest
 
 from compiler.compiled import SMALL, every, right
 from glassformer.compiler import compile, driver, read, recheck
-from glassformer.compiler.certify import Unproved, same
-from glassformer.compiler.driver import simpler
-from glassformer.compiler.ir import Look, Map, Sum, Tally, Token
+from glassformer.compiler.certify import Unproved, check_equivalent
+from glassformer.compiler.driver import simplified_program
+from glassformer.compiler.ir import Map, Select, Sum, ThresholdCount, Token
 from glassformer.compiler.passes import simplify, tabulate
 
 TWO = (
@@ -67,7 +67,7 @@ def without(table):
 
 
 def looks(v, *_):
-    return edited(v, Look, order=lambda o: tuple((-sign, x) for sign, x in o))
+    return edited(v, Select, sort_keys=lambda o: tuple((-sign, x) for sign, x in o))
 
 
 WRONG = {
@@ -84,13 +84,13 @@ WRONG = {
         v, Map, table=entry(0)))),
     "another order": (SMALL["most"], breaks(simplify, "rebuilt", looks)),
     "another default": (SMALL["after"], breaks(simplify, "rebuilt", lambda v, *_: edited(
-        v, Look, default=lambda d: 0 if d is None else d, domain=lambda d: d))),
+        v, Select, default=lambda d: 0 if d is None else d, domain=lambda d: d))),
     "another cut": (SMALL["often"], breaks(simplify, "rebuilt", lambda v, *_: edited(
-        v, Tally, cut=lambda c: c + 1))),
+        v, ThresholdCount, thresholds=lambda c: c + 1))),
     "other results": (SMALL["third"], breaks(simplify, "like", lambda v, *_: edited(
-        v, Tally, results=lambda r: r[::-1]))),
+        v, ThresholdCount, results=lambda r: r[::-1]))),
     "other terms": (SMALL["brackets"], breaks(simplify, "rebuilt", lambda v, *_: edited(
-        v, Tally, terms=lambda terms: tuple((x, -w) for x, w in terms)))),
+        v, ThresholdCount, terms=lambda terms: tuple((x, -w) for x, w in terms)))),
     "another sum": (SMALL["reverse"], breaks(simplify, "rebuilt", lambda v, *_: edited(
         v, Sum, constant=lambda c: c - 1))),
     "tabulates": (APART, breaks(tabulate, "like", lambda v, *_: edited(v, Map, table=entry(-1)))),
@@ -102,12 +102,12 @@ WRONG = {
 def test_a_pass_that_is_wrong(name, monkeypatch):
     source, wrong = WRONG[name]
     program = read(source)
-    same(program, *simpler(program))
+    check_equivalent(program, *simplified_program(program))
     monkeypatch.setattr(*wrong)
     with pytest.raises(Unproved, match="is not seen to mean what it did"):
         compile(source)
     with monkeypatch.context() as blind:  # as if the compiler did not look, or lied
-        blind.setattr(driver, "same", lambda *_: None)
+        blind.setattr(driver, "check_equivalent", lambda *_: None)
         made = compile(source)
     with pytest.raises(Unproved, match="is not seen to mean what it did"):
         recheck(made.model)
@@ -118,16 +118,16 @@ def test_a_pass_that_is_wrong(name, monkeypatch):
 @pytest.mark.parametrize("part", ["length", "tokens", "end"])
 def test_of_other_texts(part):
     program = read(SMALL["often"])
-    made, became = simpler(program)
+    made, became = simplified_program(program)
     other = {"length": 3, "tokens": made.tokens[::-1], "end": 0}[part]
     with pytest.raises(Unproved, match="other texts"):
-        same(program, replace(made, **{part: other}), became)
+        check_equivalent(program, replace(made, **{part: other}), became)
 
 
 def test_what_nobody_stands_for():
     program = read(TWO)
-    made, became = simpler(program)
+    made, became = simplified_program(program)
     for v in program.values:
         less = {x: w for x, w in became.items() if x is not v}
         with pytest.raises(Unproved, match="is not seen to mean what it did"):
-            same(program, made, less)
+            check_equivalent(program, made, less)

@@ -10,8 +10,8 @@ import glassformer as gf
 from glassformer import GlassformerError, compiler
 from glassformer.compiler import ir
 from glassformer.compiler.frontend.parser import parse
-from glassformer.compiler.ir import Look, Map, Position, Program, Sum, Tally, Token
-from glassformer.compiler.passes.check import check
+from glassformer.compiler.ir import Map, Position, Program, Select, Sum, ThresholdCount, Token
+from glassformer.compiler.passes.check import check_selectors
 
 HEAD = 'tokens = [0, 1, "a", "|"]\nlength = 6\n'
 
@@ -76,11 +76,11 @@ def test_in_a_text_of_one_token_nothing_is_ambiguous():
 
 def test_the_check_takes_programs_made_by_hand():
     token, place = Token("token", ["a", "b"]), Position("place", [0, 0, 1])
-    program = Program(("a", "b"), 3, Look("pick", (), token, "a", [(1, place)]), "hand")
+    program = Program(("a", "b"), 3, Select("pick", (), token, "a", [(1, place)]), "hand")
     with pytest.raises(GlassformerError, match=r"^hand — `pick`: two positions .*'a' and 'b'; add"):
-        check(program)
+        check_selectors(program)
     here = Position("position", range(3))
-    check(Program(("a", "b"), 3, Look("pick", (), token, "a", [(1, here)])))
+    check_selectors(Program(("a", "b"), 3, Select("pick", (), token, "a", [(1, here)])))
 
 
 MEANS = [
@@ -260,7 +260,7 @@ def test_an_nth_below_the_first_is_the_least_that_there_could_be():
 def test_finding_a_source_by_name_takes_no_compiler():
     code = (
         "import sys; from glassformer.compiler import source_refs, task; "
-        "source_refs.find('lang/sort:vocab=3'); "
+        "source_refs.resolve_source('lang/sort:vocab=3'); "
         "print(*[m for m in sys.modules if m.startswith('glassformer.compiler.')])"
     )
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -358,9 +358,18 @@ def test_kinds_of_values_can_be_made_by_hand():
     token, place = Token("token", [0, 1]), Position("position", range(3))
     total = Sum("total", {token: 1, place: 1}, 0, {s: s for s in range(4)})
     both = Map("both", [token, place], {(i, j): i for i in range(2) for j in range(3)})
-    count = Tally("count", (), [(token, [[0, 1]] * 3)], [0, 0, 0], [0.5, 1.5, 2.5], range(4))
-    look = Look("look", [ir.Test(total, count, total.numbers[:, None] == count.numbers)], both, 0)
-    assert [v.name for v in look.all()][-1] == "look" and len(look.all()) == 6
+    count = ThresholdCount(
+        "count", (), [(token, [[0, 1]] * 3)], [0, 0, 0], [0.5, 1.5, 2.5], range(4)
+    )
+    look = Select(
+        "look",
+        [ir.Predicate(total, count, total.numeric_domain[:, None] == count.numeric_domain)],
+        both,
+        0,
+    )
+    assert [v.name for v in look.topological_order()][-1] == "look" and len(
+        look.topological_order()
+    ) == 6
     with pytest.raises(GlassformerError, match="x — has 20,001 possible values, the most"):
         Position("x", range(20_001))
 

@@ -8,7 +8,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.compiler import interpreter, library
-from glassformer.compiler.task import Texts, same_program
+from glassformer.compiler.task import SequenceTask, same_program
 
 SMALL = ["reverse:vocab=2,length=1", "dyck-1:length=4", "most-frequent:vocab=3,length=3"]
 REFS = ["lang/reverse", "lang/sort", "lang/dyck-1", "lang/most-frequent", "lang/length"]
@@ -56,7 +56,7 @@ def test_the_authors_examples_are_edges_and_come_out():
         examples = library.load(name).examples
         tokens, answer = task.batch(task.edges()[: len(examples)])
         said = [task.vocabulary.decode(t[a]) for t, a in zip(tokens, answer, strict=True)]
-        assert said == list(examples.values()) and task.known == tuple(examples)
+        assert said == list(examples.values()) and task.example_inputs == tuple(examples)
 
 
 def test_half_of_a_sample_is_in_the_manner_of_the_examples():
@@ -95,6 +95,6 @@ def test_a_task_goes_to_another_process():
     task = gf.load_task("lang/sort:vocab=4,length=3")
     again = pickle.loads(pickle.dumps(task))
     rows = task.sample(20, np.random.default_rng(0))
-    assert isinstance(again, Texts) and again.ref == task.ref and same_program(task, again)
+    assert isinstance(again, SequenceTask) and again.ref == task.ref and same_program(task, again)
     assert all((a == b).all() for a, b in zip(task.batch(rows), again.batch(rows), strict=True))
     assert not same_program(task, gf.load_task("lang/sort:vocab=4,length=4"))

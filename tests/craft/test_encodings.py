@@ -14,6 +14,7 @@ from glassformer.craft import (
     hamming,
     lag_matrix,
     layer_norm,
+    layer_norm_displacement,
     padding_dimension,
     period,
     random_normal,
@@ -27,7 +28,6 @@ from glassformer.craft import (
     shift_matrix,
     sinusoidal,
     sinusoidal_angles,
-    unfixed,
     uniform_rotation,
 )
 from glassformer.utils.errors import GlassformerError
@@ -35,7 +35,7 @@ from glassformer.utils.errors import GlassformerError
 
 @given(st.integers(1, 500), st.floats(-7, 7))
 def test_ring_is_fixed_under_layer_norm(n: int, phase: float) -> None:
-    assert unfixed(ring(n, phase)) < 1e-14
+    assert layer_norm_displacement(ring(n, phase)) < 1e-14
 
 
 @given(st.integers(2, 5000), st.integers(-50, 50))
@@ -47,8 +47,10 @@ def test_ring_shifts_by_its_closed_form(n: int, delta: int) -> None:
 
 def test_ring_starts_where_asked_and_spreads_over_the_turn() -> None:
     np.testing.assert_allclose(ring(4)[0], np.sqrt(1.5) * np.array([1, -1, 0]), atol=1e-15)
-    np.testing.assert_allclose(ring(4, of=12), ring(12)[:4], atol=1e-15)
-    np.testing.assert_allclose(ring(3, phase=2 * np.pi * 2 / 9, of=9), ring(9)[2:5], atol=1e-14)
+    np.testing.assert_allclose(ring(4, points_per_turn=12), ring(12)[:4], atol=1e-15)
+    np.testing.assert_allclose(
+        ring(3, phase=2 * np.pi * 2 / 9, points_per_turn=9), ring(9)[2:5], atol=1e-14
+    )
     assert np.allclose(
         ring(5) @ ring(5).T, 3 * np.cos(2 * np.pi * np.subtract.outer(range(5), range(5)) / 5)
     )
@@ -98,11 +100,11 @@ def test_fitted_shift_is_the_closed_form_on_the_ring() -> None:
 
 def test_who_is_fixed() -> None:
     rng = np.random.default_rng(3)
-    assert unfixed(sinusoidal(20, 8)) > 0.1
-    assert unfixed(random_sign(20, 15, rng)) > 0.1
+    assert layer_norm_displacement(sinusoidal(20, 8)) > 0.1
+    assert layer_norm_displacement(random_sign(20, 15, rng)) > 0.1
     signs = balanced_hamming(4)
     # A mean of 1/15 moves every number by about that
-    assert unfixed(signs) < 0.08 < unfixed(hamming(4))
+    assert layer_norm_displacement(signs) < 0.08 < layer_norm_displacement(hamming(4))
     np.testing.assert_allclose(rms_norm(signs), signs)
 
 
@@ -122,7 +124,7 @@ def test_padding_dimension_counts_flat_columns() -> None:
 
 def test_period() -> None:
     assert period(uniform_rotation(50, 16)) == 8
-    assert period(ring(20, of=7)) == 7
+    assert period(ring(20, points_per_turn=7)) == 7
     assert period(ring(20)) == 20
 
 
@@ -173,4 +175,6 @@ def test_sinusoidal_angles_run_from_1_to_almost_the_base() -> None:
     angles = sinusoidal_angles(128)
     assert len(angles) == 64 and angles[0] == 1
     assert angles[-1] == pytest.approx(10_000 ** (-126 / 128))
-    assert unfixed(layer_norm(sinusoidal(10, 128))) < 1e-12  # norming twice is norming once
+    assert (
+        layer_norm_displacement(layer_norm(sinusoidal(10, 128))) < 1e-12
+    )  # norming twice is norming once

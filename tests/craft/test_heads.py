@@ -5,7 +5,7 @@ and stream.
 import numpy as np
 import pytest
 
-from glassformer.core.hooks import Record, record
+from glassformer.core.hooks import ActivationCache, record
 from glassformer.core.model import Config, Model, zeros
 from glassformer.core.vocabulary import Vocabulary
 from glassformer.craft import Head, Layout, hardness_for, padding, ring
@@ -26,7 +26,7 @@ def blank(n: int, d_head: int = 10, *extra: str) -> tuple[Config, dict[str, np.n
     return config, w
 
 
-def run(config: Config, w: dict[str, np.ndarray], tokens: list[int]) -> Record:
+def run(config: Config, w: dict[str, np.ndarray], tokens: list[int]) -> ActivationCache:
     return record(Model(config, w, Vocabulary.numbers(TOKENS)), np.array([tokens]))[1]
 
 
@@ -43,7 +43,7 @@ def some_tokens(n: int) -> list[int]:
 @pytest.mark.parametrize(("n", "delta"), [(8, 0), (8, 1), (200, 0), (200, 17)])
 def test_back_is_exactly_a_look_back(n: int, delta: int, d_head: int) -> None:
     config, w = blank(n, d_head)
-    Head(w, 0, 0).back(delta, LAYOUT["position"], n)
+    Head(w, 0, 0).attend_back(delta, LAYOUT["position"], n)
     seen = pattern(config, w, some_tokens(n))
     expected = np.eye(n, k=-delta)
     # exactly: every other weight underflows to 0
@@ -52,13 +52,13 @@ def test_back_is_exactly_a_look_back(n: int, delta: int, d_head: int) -> None:
 
 def test_before_the_start_back_sees_the_nearest_visible_position() -> None:
     config, w = blank(20)
-    Head(w, 0, 0).back(3, LAYOUT["position"], 20)
+    Head(w, 0, 0).attend_back(3, LAYOUT["position"], 20)
     assert np.array_equal(pattern(config, w, [0] * 20)[:3], np.eye(20)[[0, 0, 0]])
 
 
 def test_back_at_a_thousand_positions_in_float32() -> None:
     config, w = blank(1000, 3)
-    Head(w, 0, 0).back(5, LAYOUT["position"], 1000)
+    Head(w, 0, 0).attend_back(5, LAYOUT["position"], 1000)
     model = Model(config, w, Vocabulary.numbers(TOKENS)).astype("float32")
     seen = record(model, np.array([some_tokens(1000)]))[1]["blocks.0.attn.hook_pattern"][0, 0]
     assert np.array_equal(seen[5:], np.eye(1000, k=-5)[5:])
@@ -74,19 +74,21 @@ def test_hardness_is_the_lead_over_the_neighbours() -> None:
 def test_absolute_looks_at_one_place_from_everywhere(by_bias: bool) -> None:
     config, w = blank(30, 3, *["attn.b_Q"] * by_bias)
     constant = LAYOUT["free"].start  # padding(4) starts with √3 in every row
-    Head(w, 0, 0).absolute(4, LAYOUT["position"], 30, one=None if by_bias else constant)
+    Head(w, 0, 0).attend_to_position(
+        4, LAYOUT["position"], 30, constant_dim=None if by_bias else constant
+    )
     assert np.array_equal(pattern(config, w, some_tokens(30))[4:], np.eye(30)[[4] * 26])
 
 
 def test_absolute_needs_something_constant() -> None:
     _, w = blank(30)
     with pytest.raises(GlassformerError, match=r"head 0\.0 — b_Q or a constant coordinate"):
-        Head(w, 0, 0).absolute(4, LAYOUT["position"], 30)
+        Head(w, 0, 0).attend_to_position(4, LAYOUT["position"], 30)
 
 
 def test_content_shares_among_equals() -> None:
     config, w = blank(8)
-    Head(w, 0, 0).content(LAYOUT["token"], LAYOUT["token"], 1e4)
+    Head(w, 0, 0).attend_by_content(LAYOUT["token"], LAYOUT["token"], 1e4)
     tokens = [3, 1, 3, 2, 1, 3, 0, 5]
     seen = pattern(config, w, tokens)
     for i, token in enumerate(tokens):
@@ -96,22 +98,22 @@ def test_content_shares_among_equals() -> None:
 
 def test_self_by_content_is_a_look_at_oneself_where_contents_differ() -> None:
     config, w = blank(8)
-    Head(w, 0, 0).self(LAYOUT["position"], 1e5)
+    Head(w, 0, 0).attend_to_self(LAYOUT["position"], 1e5)
     np.testing.assert_allclose(pattern(config, w, [3, 1, 3, 2, 1, 3, 0, 5]), np.eye(8), atol=1e-12)
 
 
 def test_two_aims_add_their_scores() -> None:
     config, w = blank(8)
     head = Head(w, 0, 0)
-    head.content(LAYOUT["token"], LAYOUT["token"], 1e6)  # equal tokens first ...
-    head.back(0, LAYOUT["position"], 8, 1e3)  # ... and of those the nearest
+    head.attend_by_content(LAYOUT["token"], LAYOUT["token"], 1e6)  # equal tokens first ...
+    head.attend_back(0, LAYOUT["position"], 8, 1e3)  # ... and of those the nearest
     np.testing.assert_allclose(pattern(config, w, [3, 1, 3, 2, 1, 3, 0, 5]), np.eye(8), atol=1e-12)
 
 
 def test_copy_and_erase_move_a_token_into_free_space() -> None:
     config, w = blank(8, 12)
     head = Head(w, 0, 0)
-    head.back(0, LAYOUT["position"], 8)
+    head.attend_back(0, LAYOUT["position"], 8)
     head.erase(LAYOUT["free"])
     head.copy(LAYOUT["token"], slice(3, 6), 2.0)
     tokens = [3, 1, 3, 2, 1, 3, 0, 5]
@@ -128,7 +130,7 @@ def test_copy_by_a_matrix_takes_the_narrower_side(shape: tuple[int, int]) -> Non
     source = LAYOUT["token"] if shape[0] == 3 else LAYOUT["free"]
     target = LAYOUT["free"] if shape[1] == 4 else LAYOUT["position"]
     head = Head(w, 0, 0)
-    head.back(0, LAYOUT["position"], 8)
+    head.attend_back(0, LAYOUT["position"], 8)
     head.copy(source, target, matrix)
     seen = run(config, w, list(range(6)))
     before, wrote = seen["blocks.0.hook_resid_pre"][0], seen["blocks.0.hook_attn_out"][0]
@@ -148,6 +150,6 @@ def test_a_full_head_says_so() -> None:
     ):
         head.copy(LAYOUT["token"], LAYOUT["free"])
     with pytest.raises(GlassformerError, match="slots of one width were expected, got 3 and 4"):
-        head.content(LAYOUT["token"], LAYOUT["free"], 1.0)
+        head.attend_by_content(LAYOUT["token"], LAYOUT["free"], 1.0)
     with pytest.raises(GlassformerError, match="width 3 was expected for ring positions, got 4"):
-        head.back(1, LAYOUT["free"], 8)
+        head.attend_back(1, LAYOUT["free"], 8)

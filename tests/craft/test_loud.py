@@ -3,24 +3,24 @@
 import numpy as np
 
 from glassformer.core.model import Config, zeros
-from glassformer.craft import LoudLayout, circle, layer_norm, random_isometry, ring
+from glassformer.craft import FixedNormLayout, circle, layer_norm, random_isometry, ring
 
-LAYOUT = LoudLayout(2.0**30, a=1, b=1)
+LAYOUT = FixedNormLayout(2.0**30, a=1, b=1)
 
 
 def test_what_is_read_is_what_stands_there() -> None:
-    rows = LAYOUT.loud() + LAYOUT.row(a=np.array([[3.0], [-7.0]]), b=5)
+    rows = LAYOUT.norm_row() + LAYOUT.row(a=np.array([[3.0], [-7.0]]), b=5)
     seen = layer_norm(rows)
     assert np.allclose(seen @ LAYOUT.read(a=1.0) * LAYOUT.norm, [3, -7], rtol=1e-7)
     assert np.allclose(seen @ LAYOUT.read(a=2.0, b=1.0) * LAYOUT.norm, [11, -9], rtol=1e-7)
-    assert np.allclose(seen @ LAYOUT.one, 1)
+    assert np.allclose(seen @ LAYOUT.read_one, 1)
 
 
 def test_a_head_has_a_column_for_each_product() -> None:
     config = Config(3, 4, LAYOUT.size, n_heads=2, d_head=3)
     w = zeros(config)
-    LAYOUT.head(
-        w, 0, 1, [LAYOUT.one], [LAYOUT.read(a=1.0)], [LAYOUT.read(b=1.0)] * 2, b=[1, 2], a=[3]
+    LAYOUT.write_head(
+        w, 0, 1, [LAYOUT.read_one], [LAYOUT.read(a=1.0)], [LAYOUT.read(b=1.0)] * 2, b=[1, 2], a=[3]
     )
     attn = {x: w[f"blocks.0.attn.W_{x}"] for x in "QKVO"}
     assert not any(a[0].any() for a in attn.values())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from glassformer.core.hooks import record
 from glassformer.core.model import Config, Model, zeros
 from glassformer.core.vocabulary import Vocabulary
-from glassformer.craft import Neurons, eraser, spike, spikes, table, weak_spike, weak_spikes
+from glassformer.craft import Neurons, eraser, polyline, spike, spikes, weak_spike, weak_spikes
 from glassformer.utils.errors import GlassformerError
 
 
@@ -23,7 +23,7 @@ def test_table_is_right_at_every_point_in_any_order(xs: set[int]) -> None:
     x = np.array(list(xs), dtype=float) / 7
     np.random.default_rng(len(xs)).shuffle(x)
     y = np.random.default_rng(1).integers(-5, 6, (len(x), 2)).astype(float)
-    f = table(x, y)
+    f = polyline(x, y)
     assert len(f.b_in) == len(x) - 1
     assert worst(f, x, y) < 1e-9
 
@@ -31,7 +31,7 @@ def test_table_is_right_at_every_point_in_any_order(xs: set[int]) -> None:
 @pytest.mark.parametrize(("n", "accuracy"), [(1, 0), (2, 0), (20, 1e-13), (2000, 1e-10)])
 def test_table_reaches_the_stated_accuracy(n: int, accuracy: float) -> None:
     x, y = np.arange(n) / n, np.random.default_rng(0).integers(0, 10, (n, 4)).astype(float)
-    f = table(x, y)
+    f = polyline(x, y)
     assert worst(f, x, y) <= accuracy
     assert (f.W_in.shape, f.b_in.shape, f.W_out.shape, f.b_out.shape) == (
         (1, n - 1),
@@ -42,7 +42,7 @@ def test_table_reaches_the_stated_accuracy(n: int, accuracy: float) -> None:
 
 
 def test_table_of_whole_numbers_is_exact_and_straight_between() -> None:
-    f = table([0, 1, 3, 4], [5, 7, 3, 3])
+    f = polyline([0, 1, 3, 4], [5, 7, 3, 3])
     assert f([[0], [1], [3], [4], [0.5], [2], [5], [-1]]).ravel().tolist() == [
         5,
         7,
@@ -83,13 +83,13 @@ def test_weak_spikes_choose_the_point(xs: set[int]) -> None:
 
 
 def test_repeated_points_are_refused() -> None:
-    for make in (table, spikes):
+    for make in (polyline, spikes):
         with pytest.raises(
             GlassformerError, match=r"shapes \(3,\) and \(3, 1\) with repeated numbers"
         ):
             make([1, 2, 1], [0, 0, 0])
     with pytest.raises(GlassformerError, match=r"shapes \(2,\) and \(3, 1\)$"):
-        table([1, 2], [0, 0, 0])
+        polyline([1, 2], [0, 0, 0])
 
 
 @pytest.mark.parametrize("bound", [None, 8.0])
@@ -106,8 +106,8 @@ def test_neurons_in_the_stream_and_in_the_weights() -> None:
     """A model whose MLP replaces coordinate 0 by its square and one, on {-2 … 2}, and leaves
     the rest.
     """
-    square = table([-2, -1, 0, 1, 2], [5, 2, 1, 2, 5]).at(slice(0, 1), slice(0, 1), 3)
-    both = square.beside(eraser(1, bound=2).at(slice(0, 1), slice(0, 1), 3))
+    square = polyline([-2, -1, 0, 1, 2], [5, 2, 1, 2, 5]).in_stream(slice(0, 1), slice(0, 1), 3)
+    both = square.combine(eraser(1, bound=2).in_stream(slice(0, 1), slice(0, 1), 3))
     config = Config(5, 1, 3, d_head=1, d_mlp=5, norm="none", activation="relu", positions="none")
     w = zeros(config)
     w["embed.W_E"][:] = [[x, 9, -9] for x in range(-2, 3)]

@@ -5,8 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.core.model import NORMS, Config, Place
-from glassformer.craft import layer_norm, leftover, lift, messy_scale, padding, ring, rms_norm
+from glassformer.core.model import NORMS, Config, Scope
+from glassformer.craft import (
+    layer_norm,
+    lift,
+    messy_cleanup_scale,
+    padding,
+    residue_after_norm,
+    ring,
+    rms_norm,
+)
 from glassformer.utils.errors import GlassformerError
 
 
@@ -14,7 +22,7 @@ from glassformer.utils.errors import GlassformerError
 def test_the_norms_are_the_models(norm: str) -> None:
     x = np.random.default_rng(0).normal(3, 2, (5, 7))
     ours = layer_norm(x, 1e-5) if norm == "layer" else rms_norm(x, 1e-5)
-    theirs = NORMS[norm](Config(1, 1, 7, eps=1e-5), Place({}, None), x)
+    theirs = NORMS[norm](Config(1, 1, 7, eps=1e-5), Scope({}, None), x)
     np.testing.assert_allclose(ours, theirs, atol=1e-14)
 
 
@@ -53,12 +61,12 @@ def test_a_lifted_vector_of_the_right_length_is_fixed() -> None:
 def test_messy_scale_keeps_its_promise(seed: int, tolerance: float) -> None:
     rng = np.random.default_rng(seed)
     signal, residue = rng.normal(size=(4, 1, 6)), rng.normal(5, 10, (1, 4, 6))
-    scale = messy_scale(signal.reshape(4, 6), residue.reshape(4, 6), tolerance)
-    assert leftover(scale * signal, residue) <= tolerance
+    scale = messy_cleanup_scale(signal.reshape(4, 6), residue.reshape(4, 6), tolerance)
+    assert residue_after_norm(scale * signal, residue) <= tolerance
     # ... and is not wildly too large.
-    assert leftover(scale * signal / 1000, residue) > tolerance
+    assert residue_after_norm(scale * signal / 1000, residue) > tolerance
 
 
 def test_a_constant_signal_cannot_drown_anything() -> None:
     with pytest.raises(GlassformerError, match="got a constant"):
-        messy_scale([1, 1, 1], [0, 1, 2])
+        messy_cleanup_scale([1, 1, 1], [0, 1, 2])

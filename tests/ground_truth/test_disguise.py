@@ -9,8 +9,8 @@ import pytest
 from cases import CASES
 from glassformer import GlassformerError, Labels, load, load_task, run
 from glassformer.core.checkpoint import digest, save
-from glassformer.ground_truth.disguise import Key, deviation, disguise, read_key
-from glassformer.ground_truth.edges import truth
+from glassformer.ground_truth.disguise import ObfuscationKey, compare_logits, obfuscate, read_key
+from glassformer.ground_truth.edges import measure_ground_truth
 from glassformer.ground_truth.grading import score_edges, subspace_overlap
 from helpers import largest_difference, random_model
 
@@ -37,7 +37,7 @@ def task_of(model):
 def test_a_copy_says_the_same(ref, text, output):
     model = load(ref)
     rotate = ref not in UNROTATED
-    copy, key = disguise(model, 1, rotate=rotate, task=task_of(model))
+    copy, key = obfuscate(model, 1, rotate=rotate, task=task_of(model))
     assert run(copy, text).output == output
     assert key.faithful and key.checked >= 12
     assert key.difference < (
@@ -58,7 +58,7 @@ def test_what_does_not_survive_a_rotation_says_so(ref):
     with pytest.raises(
         GlassformerError, match=r"not the same function in float\d\d: .*rotate=False"
     ):
-        disguise(model, 1, task=task_of(model))
+        obfuscate(model, 1, task=task_of(model))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -68,7 +68,7 @@ def test_random_models(kind, rotate):
     """Gains, biases, gates, sinusoids: all come along, whatever the architecture."""
     model = random_model(2, **kind)
     tokens = np.random.default_rng(0).integers(0, 7, (20, 9))
-    copy, key = disguise(model, 5, rotate=rotate)
+    copy, key = obfuscate(model, 5, rotate=rotate)
     assert largest_difference(model(tokens), copy(tokens)) < 1e-10
     if model.config.d_model > 1:
         assert np.abs(copy.weights["embed.W_E"] - model.weights["embed.W_E"]).max() > 0.01
@@ -81,12 +81,12 @@ def test_gains_after_the_sum_are_refused():
     with pytest.raises(
         GlassformerError, match=r"disguise — blocks.0.ln1: gains of norms after the sum"
     ):
-        disguise(random_model(0, norm_first=False))
+        obfuscate(random_model(0, norm_first=False))
 
 
 def test_nothing_is_changed_if_nothing_is_asked():
     model = load("addition:order=ones")
-    copy, key = disguise(model, 1, rotate=False, shuffle=False)
+    copy, key = obfuscate(model, 1, rotate=False, shuffle=False)
     assert (
         digest(copy) == digest(model)
         and not key.changes
@@ -97,7 +97,7 @@ def test_nothing_is_changed_if_nothing_is_asked():
 
 def test_seeds():
     model = load("reverse")
-    a, b, c = (disguise(model, seed).model for seed in (1, 1, 2))
+    a, b, c = (obfuscate(model, seed).model for seed in (1, 1, 2))
     assert digest(a) == digest(b) != digest(c)
 
 
@@ -105,7 +105,7 @@ def test_seeds():
 def test_the_key_leads_back():
     """Heads, neurons and directions that are found in the copy are those of the original."""
     model = load("addition:digits=2,variant=book")
-    copy, key = disguise(model, 3, task=load_task(model))
+    copy, key = obfuscate(model, 3, task=load_task(model))
     assert key.heads[0] != list(range(5)) and key.neurons[0] != list(range(1791))
     M = np.array(key.basis)
     for h in range(5):
@@ -131,16 +131,20 @@ def test_a_round_of_the_game():
     score them.
     """
     model = load("multiplication:digits=2")
-    known = truth(model, load_task(model))
-    copy, key = disguise(model, 7, rotate=False, task=load_task(model))
+    known = measure_ground_truth(model, load_task(model))
+    copy, key = obfuscate(model, 7, rotate=False, task=load_task(model))
     assert key.heads != [[0, 1], [0, 1]]
-    found = [(e.writer, e.reader, e.port) for e in truth(copy, load_task(model)).edges if e.matters]
+    found = [
+        (e.writer, e.reader, e.port)
+        for e in measure_ground_truth(copy, load_task(model)).edges
+        if e.matters
+    ]
     right = score_edges(known, key.edges(found))
     assert (right.precision, right.recall) == (1, 1)
     assert score_edges(known, found).precision < 1  # without the key, heads are the wrong ones
     model = load("reverse")
-    copy, key = disguise(model, 7)
-    slot = truth(model, load_task(model)).directions("position")
+    copy, key = obfuscate(model, 7)
+    slot = measure_ground_truth(model, load_task(model)).directions("position")
     keys = copy.weights["blocks.0.attn.W_K"][0].T  # what its keys read
     assert np.allclose(
         subspace_overlap(key.directions(keys), slot), (2 / 3, 1)
@@ -151,7 +155,7 @@ def test_a_round_of_the_game():
 def test_noise():
     model = load("modular-addition:variant=clock")
     task = load_task(model)
-    copies = [disguise(model, 4, noise=x, task=task) for x in (0.0, 0.001, 0.3)]
+    copies = [obfuscate(model, 4, noise=x, task=task) for x in (0.0, 0.001, 0.3)]
     assert copies[1].key.changed == 0 and copies[1].key.difference > 1e-5
     assert (
         copies[2].key.changed > 0 and not copies[2].key.faithful
@@ -163,7 +167,7 @@ def test_noise():
             or not w.any()
         )
     with pytest.raises(GlassformerError, match="noise — expected a number from 0 to 1000, got -1"):
-        disguise(model, noise=-1)
+        obfuscate(model, noise=-1)
 
 
 def test_deviation_sees_what_is_not_the_same():
@@ -172,25 +176,25 @@ def test_deviation_sees_what_is_not_the_same():
         model,
         weights=dict(model.weights) | {"blocks.0.attn.W_O": -model.weights["blocks.0.attn.W_O"]},
     )
-    checked, changed, difference = deviation(model, other, load_task(model))
+    checked, changed, difference = compare_logits(model, other, load_task(model))
     assert changed > 0.5 * checked and difference > 0.5
     broken = replace(
         model, weights=dict(model.weights) | {"blocks.0.attn.W_O": np.full((1, 3, 6), np.nan)}
     )
-    assert deviation(model, broken)[1] == deviation(model, broken)[0]
+    assert compare_logits(model, broken)[1] == compare_logits(model, broken)[0]
 
 
 @pytest.mark.slow
 def test_a_checkpoint_of_blueprint_rotated(tmp_path):
-    from glassformer.parametrizations import make
+    from glassformer.parametrizations import build_parametrization
     from glassformer.training import fit
     from training.small import TASK, recipe
 
     path = tmp_path / "x.safetensors"
-    fit(TASK, recipe(steps=5), 0, blueprint=make("rotated:seed=4"), out=path)
+    fit(TASK, recipe(steps=5), 0, blueprint=build_parametrization("rotated:seed=4"), out=path)
     model = load(str(path))
     assert model.blueprint == "rotated:seed=4"
-    copy, key = disguise(model, 1, task=TASK)
+    copy, key = obfuscate(model, 1, task=TASK)
     assert not copy.blueprint and not copy.theta and key.faithful
     save(copy, path)
     assert digest(load(str(path))) == key.copy
@@ -203,7 +207,7 @@ def test_command(call, tmp_path):
     assert status == 0 and "0 of 6,096 answer tokens differ from the original's" in out
     key = read_key(key_path)
     assert (
-        key == disguise(load("reverse"), 3, task=load_task("reverse")).key and key.ref == "reverse"
+        key == obfuscate(load("reverse"), 3, task=load_task("reverse")).key and key.ref == "reverse"
     )
     assert digest(load(str(path))) == key.copy and b"mirrored" not in path.read_bytes()
     status, out, _ = call("run", path, "12345")
@@ -245,5 +249,5 @@ def test_files_that_are_no_keys(tmp_path, text, says):
 
 
 def test_a_key_survives_json():
-    key = disguise(load("reverse"), 2).key
-    assert Key.from_json(json.loads(json.dumps(key.to_json()))) == key
+    key = obfuscate(load("reverse"), 2).key
+    assert ObfuscationKey.from_json(json.loads(json.dumps(key.to_json()))) == key

@@ -11,7 +11,7 @@ import pytest
 from cases import CASES
 from glassformer import GlassformerError, Labels, Model, load, load_task
 from glassformer.ground_truth import wiring
-from glassformer.ground_truth.edges import slots_of, truth
+from glassformer.ground_truth.edges import measure_ground_truth, named_slots
 from glassformer.ground_truth.grading import score_edges, subspace_overlap
 from helpers import largest_difference, random_model
 
@@ -48,8 +48,8 @@ def examples(model: Model, n: int = 50):
 
 def moved(model: Model, edges, tokens, asked):
     with np.errstate(all="ignore"):
-        before = model(tokens, tap=lambda name, value: value)[asked]
-        return largest_difference(before, model(tokens, tap=wiring.Cut(model, edges))[asked])
+        before = model(tokens, hook=lambda name, value: value)[asked]
+        return largest_difference(before, model(tokens, hook=wiring.CutEdges(model, edges))[asked])
 
 
 @pytest.mark.parametrize("ref", REFS)
@@ -58,9 +58,9 @@ def test_absent_edges_carry_nothing(ref):
     """All edges that are not in the truth, cut at once, move no logit beyond rounding."""
     model = load(ref)
     tokens, asked = examples(model)
-    present = {e[:3] for e in wiring.edges(model, slots_of(model))}
-    assert present <= set(wiring.possible(model))
-    assert moved(model, set(wiring.possible(model)) - present, tokens, asked) < 1e-10
+    present = {e[:3] for e in wiring.find_edges(model, named_slots(model))}
+    assert present <= set(wiring.possible_edges(model))
+    assert moved(model, set(wiring.possible_edges(model)) - present, tokens, asked) < 1e-10
 
 
 @pytest.mark.parametrize("ref", [
@@ -78,9 +78,9 @@ def test_absent_weights_carry_nothing(ref):
     """
     model = load(ref)
     tokens, asked = examples(model)
-    found = truth(model, load_task(model) if model.task else None)
+    found = measure_ground_truth(model, load_task(model) if model.task else None)
     weights = {n: w.copy() for n, w in model.weights.items()}
-    slots, heads = slots_of(model), {h["part"]: h for h in found.heads}
+    slots, heads = named_slots(model), {h["part"]: h for h in found.heads}
     dropped = 0
     for part, head in heads.items():
         i, h = map(int, part.removeprefix("head ").split("."))
@@ -116,7 +116,9 @@ def test_absent_weights_carry_nothing(ref):
 def test_a_present_edge_carries_something(ref, edge):
     model = load(ref)
     found = next(
-        e for e in truth(model, load_task(model)).edges if (e.writer, e.reader, e.port) == edge
+        e
+        for e in measure_ground_truth(model, load_task(model)).edges
+        if (e.writer, e.reader, e.port) == edge
     )
     assert found.matters and found.changed > 0.05 and found.shift > 1e-3 and found.via
     assert (
@@ -148,10 +150,10 @@ def test_random_wiring(kind, seed):
     model = replace(model, weights=weights, labels=Labels(slots))
     tokens = rng.integers(0, 7, (20, 9))
     asked = np.ones(tokens.shape, dtype=bool)
-    edges = wiring.edges(model, slots_of(model))
+    edges = wiring.find_edges(model, named_slots(model))
     present = {e[:3] for e in edges}
-    assert moved(model, set(wiring.possible(model)) - present, tokens, asked) < 1e-12
-    found = truth(model)
+    assert moved(model, set(wiring.possible_edges(model)) - present, tokens, asked) < 1e-12
+    found = measure_ground_truth(model)
     live = {e for e in present if e[1] in found.needed}
     still = {e for e in live if moved(model, [e], tokens, asked) < 1e-12}
     # With biases, a head may carry a constant: wherever it looks, it is the same.
@@ -165,15 +167,15 @@ def test_the_writers_are_all_there_is(kind):
     """A port from which every writer is cut sees nothing at all."""
     model = random_model(3, **({"extras": False} | kind))
     tokens = np.random.default_rng(0).integers(0, 7, (5, 9))
-    for reader in [r for s in wiring.stages(model) for r in s.readers]:
-        edges = [e for e in wiring.possible(model) if e[1:] == (reader.part, reader.port)]
-        seen, cut = {}, wiring.Cut(model, edges)
+    for reader in [r for s in wiring.sublayers(model) for r in s.readers]:
+        edges = [e for e in wiring.possible_edges(model) if e[1:] == (reader.part, reader.port)]
+        seen, cut = {}, wiring.CutEdges(model, edges)
 
         def tap(name, value, cut=cut, seen=seen):
             seen[name] = cut(name, value)
             return seen[name]
 
-        logits = model(tokens, tap=tap)
+        logits = model(tokens, hook=tap)
         kind_of, _, at = reader.part.partition(" ")
         if kind_of == "head":
             i, h = at.split(".")
@@ -198,7 +200,7 @@ def test_dead_dimensions_are_no_edges():
     weights["blocks.0.mlp.W_out"][3] = 0
     weights["blocks.0.mlp.W_in"][:, 4] = 0
     slots = {f"x{i}": (i, i + 1) for i in range(4)}
-    found = truth(replace(model, weights=weights, labels=Labels(slots)))
+    found = measure_ground_truth(replace(model, weights=weights, labels=Labels(slots)))
     head = found.heads[0]
     assert set(head["value"]) == {"x1", "x2", "x3"} and set(head["query"]) == {"x0", "x2", "x3"}
     assert set(head["key"]) == set(head["output"]) == set(slots)
@@ -218,7 +220,7 @@ def test_gains_close_slots(norm_first):
         Labels({"a": (0, 2), "b": (2, 4)}),
     )
     model = replace(model, weights=weights, labels=labels)
-    via = {(w, r, p): set(v) for w, r, p, v in wiring.edges(model, slots_of(model))}
+    via = {(w, r, p): set(v) for w, r, p, v in wiring.find_edges(model, named_slots(model))}
     assert via["embed", "head 0.0", "v"] == ({"b"} if norm_first else {"a", "b"})
     assert (
         via["embed", "mlp 0", "in"]
@@ -231,7 +233,7 @@ def test_gains_close_slots(norm_first):
 def test_flow_between_parts_and_slots():
     """The same wires as those of heads and edges; what flows, where it can be known by heart."""
     model = load("multiplication:digits=2")
-    found = truth(model, load_task(model))
+    found = measure_ground_truth(model, load_task(model))
     flow = {(f["from"], f["to"], f["port"]): f for f in found.flow}
     for head in found.heads:
         ports = (("q", "query"), ("k", "key"), ("v", "value"))
@@ -252,7 +254,7 @@ def test_flow_between_parts_and_slots():
     model = load(
         "repeat-last:vocab=12"
     )  # points on a ring of radius √3, which the norm leaves alone
-    wrote, read = truth(model, load_task(model)).flow
+    wrote, read = measure_ground_truth(model, load_task(model)).flow
     assert (wrote["from"], wrote["to"], wrote["port"]) == ("embed", "slot token", "out")
     assert np.allclose([wrote["weight"], wrote["signal"]], [6, 3**0.5])
     at_most = 3 * np.sqrt(np.sum(np.cos(2 * np.pi * np.arange(12) / 12) ** 2))
@@ -263,7 +265,7 @@ def test_flow_between_parts_and_slots():
 def test_what_it_says_of_reversal():
     """A program that can be known by heart."""
     model = load("reverse")
-    found = truth(model, load_task(model))
+    found = measure_ground_truth(model, load_task(model))
     assert (
         found.named
         and found.idle == []
@@ -294,41 +296,46 @@ def test_what_it_says_of_reversal():
 ])  # fmt: skip
 def test_attention_by_content_and_by_place(ref, kinds):
     model = load(ref)
-    heads = truth(model, load_task(model)).heads
+    heads = measure_ground_truth(model, load_task(model)).heads
     assert {(h["attention"]["kind"], h["attention"]["fixed"]) for h in heads} == kinds
 
 
 @pytest.mark.slow
 def test_a_model_without_names_has_a_truth_without_names():
-    found = truth(random_model(0, extras=False))
+    found = measure_ground_truth(random_model(0, extras=False))
     assert (
         not found.named
         and [s["name"] for s in found.slots] == ["stream"]
         and not found.heads[0]["name"]
     )
     assert (
-        len(found.edges) == len(wiring.possible(random_model(0, extras=False))) == 96
+        len(found.edges) == len(wiring.possible_edges(random_model(0, extras=False))) == 96
     )  # all to all
     assert found.inputs.endswith("rows of random tokens, seed 0")
     torch_model = random_model(0, extras=False).torch()
-    assert truth(torch_model).model == found.model
+    assert measure_ground_truth(torch_model).model == found.model
 
 
 def test_slots_of_parts_of_the_stream():
     model = replace(random_model(0), labels=Labels({"b": (2, 3), "none": (3, 3), "a": (0, 1)}))
-    assert slots_of(model) == {"a": (0, 1), "rest [1:2]": (1, 2), "b": (2, 3), "rest [3:4]": (3, 4)}
+    assert named_slots(model) == {
+        "a": (0, 1),
+        "rest [1:2]": (1, 2),
+        "b": (2, 3),
+        "rest [3:4]": (3, 4),
+    }
     with pytest.raises(
         GlassformerError, match="slots overlap: 'b' begins at 1, before another's end at 2"
     ):
-        truth(replace(model, labels=Labels({"a": (0, 2), "b": (1, 3)})))
+        measure_ground_truth(replace(model, labels=Labels({"a": (0, 2), "b": (1, 3)})))
     with pytest.raises(GlassformerError, match="addition — has"):
-        truth(load("reverse"), load_task("addition"))
+        measure_ground_truth(load("reverse"), load_task("addition"))
 
 
 # ── scoring ────────────────────────────────────────────────────────────────────────────────────
 def test_score_edges():
     model = load("reverse")
-    found = truth(model, load_task(model))
+    found = measure_ground_truth(model, load_task(model))
     perfect = score_edges(found, [(e.writer, e.reader, e.port) for e in found.edges])
     assert (perfect.precision, perfect.recall, perfect.right) == (1, 1, 7)
     claims = [("pos_embed", "head 0.0", "q"), ("embed", "head 0.0", "q")]
@@ -343,7 +350,7 @@ def test_score_edges():
 
 def test_score_edges_that_matter():
     model = load("modular-addition")  # what `=` says of itself never reaches a neuron's threshold
-    found = truth(model, load_task(model))
+    found = measure_ground_truth(model, load_task(model))
     faint = [e for e in found.edges if not e.matters]
     assert faint and score_edges(found, [], all_edges=True).present == score_edges(
         found, []
@@ -358,7 +365,7 @@ def test_score_edges_that_matter():
 def test_claims_that_make_no_sense(claims, says):
     model = load("reverse")
     with pytest.raises(GlassformerError) as error:
-        score_edges(truth(model, load_task(model)), claims)
+        score_edges(measure_ground_truth(model, load_task(model)), claims)
     assert says in str(error.value)
 
 
@@ -369,7 +376,7 @@ def test_cut_refuses_edges_that_are_not_there():
         ("embed", "head 0.0", "logits"),
     ]:
         with pytest.raises(GlassformerError, match="expected parts of the model, in order"):
-            wiring.Cut(load("reverse"), [edge])
+            wiring.CutEdges(load("reverse"), [edge])
 
 
 def test_subspace_overlap():

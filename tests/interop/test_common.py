@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, Vocabulary, load, load_task, registry
-from glassformer.interop import common, export, find, float32_reason
-from glassformer.interop.parity import NUMBERS, agreement, examples, moved, task_of
+from glassformer.interop import common, export_checked, find_bridge, float32_problem
+from glassformer.interop.parity import (
+    MAX_LOGITS,
+    compare_logits,
+    differing_activations,
+    matching_task,
+    parity_batch,
+)
 from helpers import random_model
 
 
@@ -48,12 +54,12 @@ def fake(monkeypatch):
 
 def test_a_batch_has_rows_of_the_task_with_its_edges():
     model = load("addition:digits=2")
-    tokens = examples(model).tokens
-    assert tokens.shape == (1024, 8) and (tokens == examples(model).tokens).all()
+    tokens = parity_batch(model).tokens
+    assert tokens.shape == (1024, 8) and (tokens == parity_batch(model).tokens).all()
     task = load_task(model)
     edges = {tuple(t) for t in task.batch(task.edges())[0][:, :-1]}
     assert sum(tuple(t) in edges for t in tokens) >= 400
-    assert len(examples(load("add-digit")).tokens) == 100  # all there are
+    assert len(parity_batch(load("add-digit")).tokens) == 100  # all there are
 
 
 @pytest.mark.parametrize(
@@ -61,16 +67,16 @@ def test_a_batch_has_rows_of_the_task_with_its_edges():
 )
 def test_without_a_task_that_fits_tokens_are_random(task):
     model = replace(load("addition:digits=2"), task=task)
-    tokens = examples(model).tokens
+    tokens = parity_batch(model).tokens
     assert (
         tokens.shape == (1024, 8)
         and len(np.unique(tokens)) == 12
-        and (tokens == examples(model).tokens).all()
+        and (tokens == parity_batch(model).tokens).all()
     )
 
 
 def test_a_large_vocabulary_gets_a_small_batch():
-    assert examples(load("min:vocab=100000")).tokens.size * 100_000 <= NUMBERS
+    assert parity_batch(load("min:vocab=100000")).tokens.size * 100_000 <= MAX_LOGITS
 
 
 @pytest.mark.parametrize(
@@ -78,7 +84,7 @@ def test_a_large_vocabulary_gets_a_small_batch():
 )
 @pytest.mark.some(3)
 def test_float32_carries(ref):
-    assert float32_reason(load(ref)) == ""
+    assert float32_problem(load(ref)) == ""
 
 
 @pytest.mark.parametrize(
@@ -100,39 +106,44 @@ def test_float32_carries(ref):
     ],
 )
 def test_float32_does_not_carry(ref, reason):
-    assert re.search(reason, float32_reason(load(ref)))
+    assert re.search(reason, float32_problem(load(ref)))
 
 
 def test_numbers_beyond_float32_are_named():
     model = random_model(d_mlp=0)
     big = dict(model.weights) | {"ln_final.w": model.weights["ln_final.w"] * 1e300}
-    assert "ln_final.w has" in float32_reason(replace(model, weights=big))
+    assert "ln_final.w has" in float32_problem(replace(model, weights=big))
 
 
 def test_a_float32_model_is_judged_by_its_answers_alone():
-    assert float32_reason(load("addition:digits=3,dtype=float32")) == ""
+    assert float32_problem(load("addition:digits=3,dtype=float32")) == ""
 
 
 def test_compare_sees_what_differs():
-    batch = examples(load("add-digit"))
+    batch = parity_batch(load("add-digit"))
     ours = load("add-digit").logits(batch.tokens)
-    assert agreement(batch, ours, ours).parity == 0
+    assert compare_logits(batch, ours, ours).parity == 0
     theirs = ours.copy()
     theirs[3, 0] += 1e9  # nobody asks for a token there
-    assert agreement(batch, ours, theirs).parity == 0
+    assert compare_logits(batch, ours, theirs).parity == 0
     theirs[3, 1] = -ours[3, 1]
-    found = agreement(batch, ours, theirs)
-    assert found.elsewhere > 1e5
-    assert found.lost == [3] and found.differ == 1 and found.tokens == 100 and found.parity > 0
+    found = compare_logits(batch, ours, theirs)
+    assert found.parity_elsewhere > 1e5
+    assert (
+        found.lost_rows == [3]
+        and found.differing_tokens == 1
+        and found.tokens == 100
+        and found.parity > 0
+    )
     theirs[3, 1] = np.nan
-    assert agreement(batch, ours, theirs).parity == np.inf
+    assert compare_logits(batch, ours, theirs).parity == np.inf
 
 
 # ── export ─────────────────────────────────────────────────────────────────────────────────────
 def test_export_measures_and_renames(fake, tmp_path):
     fake()
     model = load("add-digit")
-    done = export(model, "fake", tmp_path / "there")
+    done = export_checked(model, "fake", tmp_path / "there")
     assert (
         done.parity == 0
         and done.rows == 100
@@ -145,10 +156,10 @@ def test_export_measures_and_renames(fake, tmp_path):
         "same, at the 100 positions that answer; elsewhere 0.0e+00"
     )
     assert [p.name for p in tmp_path.iterdir()] == ["there"]
-    export(model, "fake", tmp_path / "there")  # the same again is fine
+    export_checked(model, "fake", tmp_path / "there")  # the same again is fine
     (tmp_path / "there" / "mine.txt").write_text("dear to me")
     with pytest.raises(GlassformerError, match=r"there — has mine.txt in it"):
-        export(model, "fake", tmp_path / "there")
+        export_checked(model, "fake", tmp_path / "there")
     assert (tmp_path / "there" / "mine.txt").exists() and [p.name for p in tmp_path.iterdir()] == [
         "there"
     ]
@@ -165,13 +176,13 @@ def test_export_measures_and_renames(fake, tmp_path):
 def test_what_does_not_arrive_leaves_nothing(fake, tmp_path, how, reason):
     fake(**how)
     with pytest.raises(GlassformerError, match=reason):
-        export(load("reverse"), "fake", tmp_path / "there")
+        export_checked(load("reverse"), "fake", tmp_path / "there")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_tolerance_lets_more_through(fake, tmp_path):
     fake(error=2e-4)
-    assert export(
+    assert export_checked(
         load("reverse"), "fake", tmp_path / "there", tolerance=1e-3
     ).parity == pytest.approx(2e-4, rel=0.5)
 
@@ -181,7 +192,7 @@ def test_what_rounding_does_anyway_is_let_through(tmp_path):
     the machine.
     """
     pytest.importorskip("torch")
-    done = export(load("adder-prefix"), "torch", tmp_path / "x.py", tolerance=1e-7)
+    done = export_checked(load("adder-prefix"), "torch", tmp_path / "x.py", tolerance=1e-7)
     assert done.parity > 1e-7 and done.differ == 0
     assert done.notes[0].startswith("float64 sums in another order move its logits by ")
 
@@ -194,7 +205,7 @@ def test_models_without_a_task_report_what_differs(fake, tmp_path):
     bias = tie.weights["unembed.b_U"].copy()
     bias[:2] = 20
     tie = replace(tie, weights=dict(tie.weights) | {"unembed.W_U": head, "unembed.b_U": bias})
-    done = export(tie, "fake", tmp_path / "there")
+    done = export_checked(tie, "fake", tmp_path / "there")
     assert done.differ > 0 and f"{done.differ:,} of 9,216 greedy tokens differ" in str(done)
 
 
@@ -202,35 +213,39 @@ def test_models_without_a_task_report_what_differs(fake, tmp_path):
 def test_activations_that_moved_are_named(tmp_path):
     """Off the answers `search` cannot decide between keys of equal scores; then rounding does."""
     pytest.importorskip("transformer_lens")
-    done = export(load("search:prefix=3,vocab=10,block=20"), "transformer-lens", tmp_path / "x")
+    done = export_checked(
+        load("search:prefix=3,vocab=10,block=20"), "transformer-lens", tmp_path / "x"
+    )
     assert done.parity < 1e-4 < 0.1 < done.elsewhere
     first, *_, last = done.moved
     assert (first, last) == ("blocks.3.attn.hook_pattern", "ln_final.hook_normalized")
     assert re.search(r"; elsewhere \d\.\de-01; moved: blocks\.3\.attn\.hook_pattern by ", str(done))
-    assert not export(load("reverse"), "transformer-lens", tmp_path / "y").moved
+    assert not export_checked(load("reverse"), "transformer-lens", tmp_path / "y").moved
     same = {"a": np.array([1.0, np.inf]), "b": np.ones(3)}
-    assert moved(same, same | {"a": np.array([1.2, np.inf])}, 0.1) == {"a": pytest.approx(0.2)}
+    assert differing_activations(same, same | {"a": np.array([1.2, np.inf])}, 0.1) == {
+        "a": pytest.approx(0.2)
+    }
 
 
 def test_bad_names(tmp_path, monkeypatch):
     model = load("add-digit")
     with pytest.raises(GlassformerError, match="export to png — expected one of adderboard, gpt2"):
-        export(model, "png", tmp_path / "x")
+        export_checked(model, "png", tmp_path / "x")
     with pytest.raises(GlassformerError, match="cannot be written"):
-        export(model, "torch", tmp_path / "no" / "such" / "x.py")
+        export_checked(model, "torch", tmp_path / "no" / "such" / "x.py")
     with pytest.raises(GlassformerError, match="expected the name"):
-        export(model, "torch", "..")
+        export_checked(model, "torch", "..")
     monkeypatch.setattr(common.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         GlassformerError,
         match=r"needs torch, not installed here: pip install 'glassformer\[torch\]'",
     ):
-        find("torch")
+        find_bridge("torch")
 
 
 def test_vocabulary_decides_whether_a_task_fits():
     model = replace(load("add-digit"), vocabulary=Vocabulary("abcdefghij"))
-    assert task_of(model) is None and task_of(load("add-digit")) is not None
+    assert matching_task(model) is None and matching_task(load("add-digit")) is not None
 
 
 @pytest.mark.parametrize("to", ["gpt2", "torch"])

@@ -10,9 +10,14 @@ import torch
 
 from cases import CASES, QUICK
 from glassformer import GlassformerError, list, load
-from glassformer.interop import export
-from glassformer.interop.gpt2_read import read
-from glassformer.interop.transformer_lens import TransformerLens, build, fields, state_dict
+from glassformer.interop import export_checked
+from glassformer.interop.gpt2_read import read_gpt2
+from glassformer.interop.transformer_lens import (
+    TransformerLensBridge,
+    build_bridge,
+    config_fields,
+    state_dict,
+)
 from helpers import largest_difference, random_model
 
 FORMATS = {"torch": "x.py", "transformer-lens": "x", "gpt2": "x", "onnx": "x.onnx"}
@@ -43,16 +48,16 @@ def test_every_program_in_every_format(to, ref, tmp_path):
     model, path = load(ref), tmp_path / FORMATS[to]
     if reason := REFUSED.get((to, ref)):
         with pytest.raises(GlassformerError, match=f"export to {to} — .*{reason}.* torch"):
-            export(model, to, path)
+            export_checked(model, to, path)
         assert not [*tmp_path.iterdir()]
         return
-    done = export(model, to, path)
+    done = export_checked(model, to, path)
     assert not done.differ and done.parity <= (1e-2 if ref in NOISY else 1e-4)
     wanted = model.dtype if to == "torch" else "float64" if ref in WIDE else "float32"
     assert done.dtype == wanted
     if wanted == "float64" and to != "torch":
         assert done.why.startswith("float32 cannot carry this model: ")
-    back = {"gpt2": read, "transformer-lens": TransformerLens().read}.get(to)
+    back = {"gpt2": read_gpt2, "transformer-lens": TransformerLensBridge().read}.get(to)
     if back:
         assert back(path).dtype == wanted
 
@@ -67,7 +72,7 @@ def test_float64_is_float64_in_transformer_lens(choices):
         model = replace(model, weights=kept)
     tokens = np.random.default_rng(0).integers(0, model.config.d_vocab, (5, model.config.n_ctx))
     with torch.no_grad():
-        theirs = build(fields(model), state_dict(model))(torch.tensor(tokens))
+        theirs = build_bridge(config_fields(model), state_dict(model))(torch.tensor(tokens))
     assert theirs.dtype == torch.float64
     assert largest_difference(model(tokens), theirs) < 1e-13
 
@@ -92,5 +97,5 @@ def test_what_a_library_does_in_float32_alone_is_refused_by_its_field(to, choice
     steep = dict(model.weights) | {"unembed.W_U": model.weights["unembed.W_U"] * 1e300}
     model = replace(model, weights=steep)
     with pytest.raises(GlassformerError, match=f"float32 ends at 3.4e38; .*{field}.* torch"):
-        export(model, to, tmp_path / FORMATS[to])
+        export_checked(model, to, tmp_path / FORMATS[to])
     assert not [*tmp_path.iterdir()]

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from cases import CASES, every, few
 from glassformer import GlassformerError, Vocabulary, load, run
-from glassformer.generate import prompt
-from glassformer.interop import export, parity
-from glassformer.interop.gpt2 import GPT2, convert, quiet, repeats
-from glassformer.interop.gpt2_read import read
-from glassformer.interop.tokenizer import tokenizer
+from glassformer.generate import prompt_tokens
+from glassformer.interop import export_checked, parity
+from glassformer.interop.gpt2 import Gpt2Bridge, silence_transformers, stream_copies, to_gpt2
+from glassformer.interop.gpt2_read import read_gpt2
+from glassformer.interop.tokenizer import build_tokenizer
 from helpers import largest_difference, random_model
 
 torch = pytest.importorskip("torch")
@@ -31,7 +31,7 @@ NOISY = {
 
 
 def theirs(folder):
-    with quiet():
+    with silence_transformers():
         net = transformers.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
         return net, transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
@@ -60,10 +60,10 @@ def test_every_program_decodes_the_same_or_is_refused_first(ref, text, output, t
     model = load(ref)
     if ref in REFUSED:
         with pytest.raises(GlassformerError, match=REFUSED[ref]):
-            export(model, "gpt2", tmp_path / "x")
+            export_checked(model, "gpt2", tmp_path / "x")
         assert not list(tmp_path.iterdir())
         return
-    done = export(model, "gpt2", tmp_path / "x")
+    done = export_checked(model, "gpt2", tmp_path / "x")
     assert done.differ == 0 and (done.parity < 1e-4 or ref in NOISY), done
     ties = any("generate rounds logits to float32" in note for note in done.notes)
     assert ties == (ref == "addition:digits=10")
@@ -75,7 +75,7 @@ BOOK = pytest.param("addition:digits=2,variant=book", "99+1", marks=pytest.mark.
 
 @pytest.mark.parametrize("ref,text", [("addition:digits=2", "45+78"), BOOK])
 def test_a_tolerance_lets_noisy_programs_through(ref, text, tmp_path):
-    done = export(load(ref), "gpt2", tmp_path / "x", tolerance=0.01)
+    done = export_checked(load(ref), "gpt2", tmp_path / "x", tolerance=0.01)
     assert done.parity < 0.01 and done.differ == 0
     if ref == "addition:digits=2":  # the book's leads hang on the order of sums in float32
         assert done.parity > 1e-4 and done.dtype == "float32"
@@ -83,7 +83,7 @@ def test_a_tolerance_lets_noisy_programs_through(ref, text, tmp_path):
 
 
 def test_generate_needs_no_settings(tmp_path):
-    export(load("reverse"), "gpt2", tmp_path / "x")
+    export_checked(load("reverse"), "gpt2", tmp_path / "x")
     net, words = theirs(tmp_path / "x")
     out = net.generate(**words(["12345=", "99999="], return_tensors="pt"))
     assert words.batch_decode(out) == ["12345=54321<EOS>", "99999=99999<EOS>"]
@@ -117,7 +117,7 @@ ODD = [
 def test_random_models_are_the_same_gpt2(choices, extras):
     model = random_model(3, extras, gated=False, **choices).astype("float32").astype("float64")
     tokens = np.random.default_rng(0).integers(0, 7, (5, 9))
-    settings_, arrays, _ = convert(model, "float64")
+    settings_, arrays, _ = to_gpt2(model, "float64")
     assert largest_difference(model(tokens), logits(settings_, arrays, tokens)) < 1e-9
 
 
@@ -133,7 +133,7 @@ def test_random_models_are_the_same_gpt2(choices, extras):
 )
 def test_any_heads_fit_any_width(d, heads, size, tied, extras):
     model = random_model(0, extras, gated=False, d_model=d, n_heads=heads, d_head=size, tied=tied)
-    settings_, arrays, _ = convert(model, "float64")
+    settings_, arrays, _ = to_gpt2(model, "float64")
     assert (
         settings_["n_head"] == heads
         and settings_["n_embd"] % heads == 0
@@ -145,9 +145,9 @@ def test_any_heads_fit_any_width(d, heads, size, tied, extras):
 
 def test_the_stream_is_repeated_no_more_than_needed():
     c = random_model(d_model=6, n_heads=3, d_head=2).config
-    assert repeats(c, False) == 1 and repeats(c, True) == 2
-    assert repeats(random_model(d_model=5, n_heads=2, d_head=1).config, False) == 2
-    assert repeats(random_model(d_model=4, n_heads=2, d_head=9).config, False) == 5
+    assert stream_copies(c, False) == 1 and stream_copies(c, True) == 2
+    assert stream_copies(random_model(d_model=5, n_heads=2, d_head=1).config, False) == 2
+    assert stream_copies(random_model(d_model=4, n_heads=2, d_head=9).config, False) == 5
 
 
 @pytest.mark.parametrize("choices", every(4, ODD))
@@ -156,18 +156,18 @@ def test_reading_back_gives_the_same_model(choices, tmp_path):
     model = replace(
         random_model(5, extras=False, **choices), task="t", vocabulary=Vocabulary("abcdefg")
     )
-    export(model, "gpt2", tmp_path / "x", tolerance=1e-3)
-    again = read(tmp_path / "x")
-    tokens = parity.examples(model).tokens
+    export_checked(model, "gpt2", tmp_path / "x", tolerance=1e-3)
+    again = read_gpt2(tmp_path / "x")
+    tokens = parity.parity_batch(model).tokens
     assert again.dtype == "float32" and again.vocabulary == model.vocabulary and again.task == "t"
     assert largest_difference(model(tokens), again(tokens)) < 1e-3
-    assert largest_difference(GPT2().logits(tmp_path / "x", tokens), again(tokens)) < 1e-3
+    assert largest_difference(Gpt2Bridge().logits(tmp_path / "x", tokens), again(tokens)) < 1e-3
 
 
 def test_reading_a_program_back_keeps_task_and_names(tmp_path):
     model = load("reverse")
-    export(model, "gpt2", tmp_path / "x")
-    again = read(tmp_path / "x")
+    export_checked(model, "gpt2", tmp_path / "x")
+    again = read_gpt2(tmp_path / "x")
     assert again.labels == model.labels and run(again, "12345").output == "54321"
 
 
@@ -184,14 +184,14 @@ def test_reading_a_program_back_keeps_task_and_names(tmp_path):
 )  # fmt: skip
 def test_what_gpt2_has_no_place_for_is_refused(choices, reason, tmp_path):
     with pytest.raises(GlassformerError, match=f"export to gpt2 — .*{reason}.*the formats torch"):
-        export(random_model(**({"gated": False} | choices)), "gpt2", tmp_path / "x")
+        export_checked(random_model(**({"gated": False} | choices)), "gpt2", tmp_path / "x")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("gpt2") / "x"
-    export(load("reverse"), "gpt2", path)
+    export_checked(load("reverse"), "gpt2", path)
     return path
 
 
@@ -225,16 +225,16 @@ def changed(folder, tmp_path):
 )  # fmt: skip
 def test_a_foreign_field_is_refused_by_name(changed, field, value):
     with pytest.raises(GlassformerError) as e:
-        read(changed(**{field: value}))
+        read_gpt2(changed(**{field: value}))
     if field not in ("n_embd", "n_layer", "glassformer", "tie_word_embeddings", "n_head"):
         assert f"config.json — {field} is" in str(e.value)
 
 
 def test_an_unscaled_foreign_model_is_read(changed):
     path = changed(scale_attn_weights=False, **{"glassformer": None})
-    again, tokens = read(path), parity.examples(load("reverse")).tokens
+    again, tokens = read_gpt2(path), parity.parity_batch(load("reverse")).tokens
     assert again.vocabulary == Vocabulary.numbers(14) and again.config.scale == 1
-    assert largest_difference(GPT2().logits(path, tokens), again(tokens)) < 1e-5
+    assert largest_difference(Gpt2Bridge().logits(path, tokens), again(tokens)) < 1e-5
 
 
 def test_a_default_gpt2_as_others_save_it_is_read(tmp_path):
@@ -242,14 +242,14 @@ def test_a_default_gpt2_as_others_save_it_is_read(tmp_path):
     sizes = {"vocab_size": 11, "n_positions": 8, "n_embd": 12, "n_layer": 2, "n_head": 3}
     config = transformers.GPT2Config(**sizes, eos_token_id=1, bos_token_id=1)
     net = transformers.GPT2LMHeadModel(config)
-    with quiet(), torch.no_grad():
+    with silence_transformers(), torch.no_grad():
         for p in net.parameters():
             p.normal_()
         net.save_pretrained(tmp_path)
     tokens = np.random.default_rng(0).integers(0, 11, (4, 8))
-    model = read(tmp_path)
+    model = read_gpt2(tmp_path)
     assert model.config.activation == "gelu_new" and model.config.d_mlp == 48 and model.config.tied
-    assert largest_difference(GPT2().logits(tmp_path, tokens), model(tokens)) < 1e-5
+    assert largest_difference(Gpt2Bridge().logits(tmp_path, tokens), model(tokens)) < 1e-5
 
 
 def test_pickles_and_damaged_files_are_not_read(changed):
@@ -257,16 +257,16 @@ def test_pickles_and_damaged_files_are_not_read(changed):
     weights = (path / "model.safetensors").read_bytes()
     (path / "model.safetensors").write_bytes(weights[:-9])
     with pytest.raises(GlassformerError, match="damaged"):
-        read(path)
+        read_gpt2(path)
     (path / "model.safetensors").rename(path / "pytorch_model.bin")
     with pytest.raises(
         GlassformerError, match=r"pytorch_model.bin is there, but only one safetensors file"
     ):
-        read(path)
+        read_gpt2(path)
     for text in ("{", "[" * 100_000, "[]", "{}"):
         (path / "config.json").write_text(text)
         with pytest.raises(GlassformerError, match=r"config.json — (not JSON|has no model_type)"):
-            read(path)
+            read_gpt2(path)
 
 
 # ── text ───────────────────────────────────────────────────────────────────────────────────────
@@ -280,7 +280,7 @@ def test_pickles_and_damaged_files_are_not_read(changed):
     ],
 )  # fmt: skip
 def test_texts_and_tokens_are_the_same(vocabulary):
-    made, rng = tokenizer(vocabulary), np.random.default_rng(0)
+    made, rng = build_tokenizer(vocabulary), np.random.default_rng(0)
     for n in (1, 2, 5, 40):
         ids = rng.integers(0, len(vocabulary), n).tolist()
         text = vocabulary.decode(ids)
@@ -292,9 +292,9 @@ def test_unknown_text_is_an_error_there_too(folder):
     words = theirs(folder)[1]
     with pytest.raises(Exception, match="UNK"):
         words("12x45=")
-    assert words("12345=")["input_ids"] == prompt(load("reverse"), "12345")
+    assert words("12345=")["input_ids"] == prompt_tokens(load("reverse"), "12345")
 
 
 def test_nothing_is_printed(tmp_path, capfd):
-    export(load("hello-world"), "gpt2", tmp_path / "x")
+    export_checked(load("hello-world"), "gpt2", tmp_path / "x")
     assert re.sub(r"\s", "", "".join(capfd.readouterr())) == ""

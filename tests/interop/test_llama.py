@@ -7,8 +7,8 @@ import pytest
 from safetensors.torch import save_file
 
 from glassformer import GlassformerError, decode, load
-from glassformer.interop.gpt2 import quiet
-from glassformer.interop.llama_read import read
+from glassformer.interop.gpt2 import silence_transformers
+from glassformer.interop.llama_read import read_llama
 from helpers import largest_difference
 
 torch = pytest.importorskip("torch")
@@ -23,7 +23,7 @@ SIZES = {
 def write(path, dtype="float32", **choices):
     """A random Llama in a folder."""
     torch.manual_seed(0)
-    with quiet(), torch.no_grad():
+    with silence_transformers(), torch.no_grad():
         net = transformers.LlamaForCausalLM(transformers.LlamaConfig(**(SIZES | choices)))
         for p in net.parameters():
             p.copy_(torch.randn_like(p))
@@ -33,7 +33,7 @@ def write(path, dtype="float32", **choices):
 
 
 def logits(path, tokens, dtype=None):
-    with quiet(), torch.no_grad():
+    with silence_transformers(), torch.no_grad():
         dtype = dtype or torch.float32
         net = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval()
         return net(input_ids=torch.as_tensor(tokens), use_cache=False).logits.numpy()
@@ -52,7 +52,7 @@ TOKENS = np.random.default_rng(0).integers(0, 11, (5, 16))
 @pytest.mark.some(3)
 def test_logits_are_the_same(choices, tmp_path):
     write(tmp_path, **choices)
-    model = read(tmp_path)
+    model = read_llama(tmp_path)
     assert model.dtype == "float32"
     assert largest_difference(model(TOKENS), logits(tmp_path, TOKENS)) < 3e-5
     assert model.config.positions == "rotary" and model.config.norm == "rms"
@@ -65,7 +65,7 @@ def test_it_is_a_model_as_any_other(tmp_path):
     keys = model.W_K  # L H D K
     assert np.array_equal(keys[:, 0], keys[:, 2]) and not np.array_equal(keys[:, 2], keys[:, 3])
     prompt = TOKENS[0, :4].tolist()
-    with quiet():
+    with silence_transformers():
         theirs = net.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False)
     assert decode(model, prompt, steps=8).tolist() == theirs[0].tolist()
 
@@ -79,7 +79,7 @@ def test_other_types(family, dtype, tmp_path):
         ours, theirs = "blocks.1.mlp.W_out", net.model.layers[1].mlp.down_proj.weight.T
     else:
         sizes = {"vocab_size": 11, "n_positions": 16, "n_embd": 12, "n_layer": 2, "n_head": 3}
-        with quiet():
+        with silence_transformers():
             config = transformers.GPT2Config(**sizes, bos_token_id=None, eos_token_id=None)
             net = transformers.GPT2LMHeadModel(config).to(getattr(torch, dtype))
             net.save_pretrained(tmp_path)
@@ -111,7 +111,7 @@ def test_a_foreign_field_is_refused(field, value, tmp_path):
         "rms_norm_eps",
     }  # fmt: skip
     if field == "tie_word_embeddings":  # the head in the file is then not used, as there
-        assert read(tmp_path).config.tied
+        assert read_llama(tmp_path).config.tied
         return
     with pytest.raises(GlassformerError) as e:
         load(tmp_path)
@@ -129,6 +129,8 @@ def test_older_folders(tmp_path):
     held["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(1)
     save_file(held, tmp_path / "model.safetensors")
     assert (
-        largest_difference(read(tmp_path)(TOKENS), net(torch.as_tensor(TOKENS)).logits.detach())
+        largest_difference(
+            read_llama(tmp_path)(TOKENS), net(torch.as_tensor(TOKENS)).logits.detach()
+        )
         < 3e-5
     )

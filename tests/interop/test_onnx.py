@@ -10,9 +10,9 @@ from cases import CASES, few
 from glassformer import GlassformerError, load, run
 from glassformer.core.hooks import record
 from glassformer.core.vocabulary import Vocabulary
-from glassformer.interop import export
-from glassformer.interop.onnx import session, to_onnx
-from glassformer.interop.parity import carried_by
+from glassformer.interop import export_checked
+from glassformer.interop.onnx import inference_session, to_onnx
+from glassformer.interop.parity import to_float32_if_safe
 from helpers import largest_difference, random_model
 
 MODELS = {
@@ -42,7 +42,7 @@ MODELS = {
 @pytest.mark.some(3)
 def test_logits_and_patterns_of_any_batch_and_length(kind):
     model, rng = MODELS[kind], np.random.default_rng(0)
-    ready = session(to_onnx(model))
+    ready = inference_session(to_onnx(model))
     for T in range(1, model.config.n_ctx + 1):
         tokens = rng.integers(0, model.config.d_vocab, (1 + T % 3, T))
         logits, cache = record(model, tokens)
@@ -76,13 +76,13 @@ def test_float64(kind):
         MODELS[kind] if kind != "norms after" else random_model(norm_first=False, activation="relu")
     )
     tokens = np.random.default_rng(0).integers(0, 7, (4, 8))
-    (got,) = session(to_onnx(model, "float64")).run(["logits"], {"tokens": tokens})
+    (got,) = inference_session(to_onnx(model, "float64")).run(["logits"], {"tokens": tokens})
     assert got.dtype == np.float64 and largest_difference(model(tokens), got) < 1e-13
 
 
 def test_float64_carries_what_float32_cannot():
     model = load("addition:digits=10")
-    ready, ours = session(to_onnx(model, "float64")), run(model, "9999999999+1")
+    ready, ours = inference_session(to_onnx(model, "float64")), run(model, "9999999999+1")
     (logits,) = ready.run(["logits"], {"tokens": np.array([ours.tokens[:-1]])})
     assert logits[0].argmax(-1).tolist()[len(ours.prompt) - 1 :] == ours.tokens[len(ours.prompt) :]
     with pytest.raises(GlassformerError, match="dtype must be float32 or float64, got 'float16'"):
@@ -91,7 +91,7 @@ def test_float64_carries_what_float32_cannot():
 
 def test_what_is_in_the_file(tmp_path):
     model = load("reverse")
-    done = export(model, "onnx", tmp_path / "reverse.onnx")
+    done = export_checked(model, "onnx", tmp_path / "reverse.onnx")
     assert [p.name for p in tmp_path.iterdir()] == ["reverse.onnx"]
     assert done.parity < 1e-5 and not done.differ and "pattern_0 [B,H,T,T]" in done.notes[0]
     said = {p.key: json.loads(p.value) for p in onnx.load(done.path).metadata_props}
@@ -103,7 +103,10 @@ def test_what_is_in_the_file(tmp_path):
 @pytest.mark.some(3)
 def test_programs_decode_as_they_do_here(ref, text):
     model = load(ref)
-    ours, ready = run(model, text), session(to_onnx(model, carried_by(model)[0].dtype))
+    ours, ready = (
+        run(model, text),
+        inference_session(to_onnx(model, to_float32_if_safe(model)[0].dtype)),
+    )
     tokens = list(ours.prompt)
     while len(tokens) < len(ours.tokens):
         (logits,) = ready.run(["logits"], {"tokens": np.array([tokens[-model.config.n_ctx :]])})

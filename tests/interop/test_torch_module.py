@@ -14,9 +14,9 @@ import pytest
 
 from cases import CASES, few
 from glassformer import GlassformerError, Vocabulary, load, run
-from glassformer.interop import export, parity
-from glassformer.interop.torch_module import INSIDE, Torch, from_torch
-from glassformer.interop.torch_source import source
+from glassformer.interop import export_checked, parity
+from glassformer.interop.torch_module import MAX_INLINE_NUMBERS, TorchBridge, from_torch
+from glassformer.interop.torch_source import module_source
 from helpers import largest_difference, random_model
 
 torch = pytest.importorskip("torch")
@@ -34,7 +34,7 @@ def module(path):
 @pytest.mark.parametrize("ref,text,output", few(CASES))
 def test_every_program_says_the_same(ref, text, output, tmp_path):
     model = load(ref)
-    done = export(model, "torch", tmp_path / "x.py")
+    done = export_checked(model, "torch", tmp_path / "x.py")
     assert done.differ == 0 and (done.parity < 1e-4 or model.dtype == "float32"), done
     made, ours = module(tmp_path / "x.py"), run(model, text)
     tokens = made.encode(model.vocabulary.decode(ours.prompt))
@@ -65,9 +65,9 @@ def spread(n):
 def check_twin(choices, tmp_path):
     model = random_model(1, **choices)
     path = tmp_path / "x.py"
-    Torch().write(model, path)
-    tokens = parity.examples(model).tokens[:64]
-    assert largest_difference(model(tokens), Torch().logits(path, tokens)) < 1e-9
+    TorchBridge().write(model, path)
+    tokens = parity.parity_batch(model).tokens[:64]
+    assert largest_difference(model(tokens), TorchBridge().logits(path, tokens)) < 1e-9
     net = module(path).load()
     assert all(p.dtype == torch.float64 for p in net.parameters())
     assert {n: tuple(p.shape) for n, p in net.state_dict().items()} == {
@@ -110,15 +110,15 @@ def test_blocks_may_differ(tmp_path):
         if not n.startswith("blocks.1.mlp") and n != "blocks.2.attn.b_O"
     }
     mixed = replace(model, weights=some)
-    done = export(mixed, "torch", tmp_path / "x.py")
+    done = export_checked(mixed, "torch", tmp_path / "x.py")
     text = (tmp_path / "x.py").read_text()
     assert done.parity < 1e-9 and "nn.ModuleList([BlockA(), BlockB(), BlockC()])" in text
 
 
 def test_large_models_have_their_numbers_beside(tmp_path):
     model = random_model(d_model=16, d_mlp=64)
-    assert sum(w.size for w in model.weights.values()) > INSIDE
-    assert "x.pt" in export(model, "torch", tmp_path / "x.py").notes[0]
+    assert sum(w.size for w in model.weights.values()) > MAX_INLINE_NUMBERS
+    assert "x.pt" in export_checked(model, "torch", tmp_path / "x.py").notes[0]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.pt", "x.py"]
     stored = torch.load(tmp_path / "x.pt", weights_only=True)
     assert all(np.array_equal(stored[n].numpy(), w) for n, w in model.weights.items())
@@ -126,14 +126,14 @@ def test_large_models_have_their_numbers_beside(tmp_path):
 
 def test_numbers_in_the_file_are_exact(tmp_path):
     model = load("addition:digits=10")
-    export(model, "torch", tmp_path / "x.py")
+    export_checked(model, "torch", tmp_path / "x.py")
     state = module(tmp_path / "x.py").load().state_dict()
     assert all(np.array_equal(state[n].numpy(), w) for n, w in model.weights.items())
 
 
 @pytest.mark.slow
 def test_the_file_runs_alone(tmp_path):
-    export(load("reverse"), "torch", tmp_path / "reverse.py")
+    export_checked(load("reverse"), "torch", tmp_path / "reverse.py")
     imports = re.findall(
         r"^(?:import|from) (\w+)", (tmp_path / "reverse.py").read_text(), re.MULTILINE
     )
@@ -145,7 +145,7 @@ def test_the_file_runs_alone(tmp_path):
 
 
 def test_only_what_is_used_is_written():
-    plain = source(
+    plain = module_source(
         random_model(extras=False, d_mlp=0, norm="none", positions="none", mask="none"), True
     )
     assert not re.search(
@@ -156,13 +156,13 @@ def test_only_what_is_used_is_written():
 
 def test_a_trained_copy_comes_back(tmp_path):
     model = load("reverse")
-    export(model, "torch", tmp_path / "x.py")
+    export_checked(model, "torch", tmp_path / "x.py")
     net = module(tmp_path / "x.py").load()
     with torch.no_grad():
         net.embed.W_E.mul_(1.5)
     again = from_torch(net.state_dict(), model.config, model.vocabulary, model.task)
     assert np.array_equal(again.weights["embed.W_E"], 1.5 * model.weights["embed.W_E"])
-    tokens = parity.examples(model).tokens
+    tokens = parity.parity_batch(model).tokens
     with torch.no_grad():
         assert largest_difference(again(tokens), net(torch.as_tensor(tokens)).numpy()) < 1e-12
     with pytest.raises(GlassformerError, match="lm_head is not an array of this config"):
@@ -177,7 +177,7 @@ def test_names_and_words_cannot_become_code():
         provenance={"ref": evil},
         task=evil,
     )
-    tree = ast.parse(source(model, True))
+    tree = ast.parse(module_source(model, True))
     assert "os" not in [
         alias.name
         for node in ast.walk(tree)
@@ -188,16 +188,16 @@ def test_names_and_words_cannot_become_code():
 
 def test_refusals(tmp_path):
     with pytest.raises(GlassformerError, match=r"ends in \.py"):
-        export(load("reverse"), "torch", tmp_path / "x.txt")
+        export_checked(load("reverse"), "torch", tmp_path / "x.txt")
     model = random_model(n_layers=0)
     broken = replace(model, weights=dict(model.weights) | {"ln_final.w": np.full(4, np.inf)})
     with pytest.raises(GlassformerError, match=r"ln_final\.w has numbers that are not finite"):
-        export(broken, "torch", tmp_path / "x.py")
+        export_checked(broken, "torch", tmp_path / "x.py")
     assert not list(tmp_path.iterdir())
 
 
 def test_nothing_but_the_file_is_left(monkeypatch, tmp_path):
     """As for people, whose Python keeps compiled files in a folder beside what it imports."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    export(load("reverse"), "torch", tmp_path / "a.py")
+    export_checked(load("reverse"), "torch", tmp_path / "a.py")
     assert [p.name for p in tmp_path.iterdir()] == ["a.py"]

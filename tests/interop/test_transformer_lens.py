@@ -17,16 +17,16 @@ from safetensors.numpy import load_file, save_file
 from cases import CASES, every, few
 from glassformer import GlassformerError, Model, load, run
 from glassformer.core.hooks import record
-from glassformer.interop import export
-from glassformer.interop.parity import carried_by, examples
+from glassformer.interop import export_checked
+from glassformer.interop.parity import parity_batch, to_float32_if_safe
 from glassformer.interop.transformer_lens import (
-    TransformerLens,
-    fields,
+    TransformerLensBridge,
+    adjacent_pair_order,
+    config_fields,
     from_transformer_lens,
-    neighbours,
     state_dict,
     to_transformer_lens,
-    words,
+    tokenizer_with_end,
 )
 from helpers import largest_difference, random_model
 
@@ -77,7 +77,7 @@ def as_theirs(model: Model, cache: dict, version: int) -> dict:
         if hook in ("hook_q", "hook_rot_q") and c.scale:
             ours = ours * c.scale * c.d_head**0.5
         if hook in ("hook_q", "hook_k", "hook_rot_q", "hook_rot_k") and c.positions == "rotary":
-            ours = ours[..., neighbours(c.d_head)]
+            ours = ours[..., adjacent_pair_order(c.d_head)]
         if version == 4 and hook == "hook_attn_scores":
             ours = cache[f"{place}.hook_pattern"]
         if not (version == 4 and hook in ("hook_rot_q", "hook_rot_k")):
@@ -124,7 +124,7 @@ def test_there_and_back(kind):
     tokens, bridge = tokens_for(model), to_transformer_lens(model)
     for back in (
         from_transformer_lens(bridge),
-        from_transformer_lens(state_dict(model), fields(model)),
+        from_transformer_lens(state_dict(model), config_fields(model)),
     ):
         assert largest_difference(model(tokens), back(tokens)) < 1e-4
         same = kind not in (
@@ -154,7 +154,7 @@ def test_what_it_cannot_hold_is_refused_before_writing(model, word, tmp_path):
         GlassformerError,
         match=f"export to transformer-lens — TransformerLens has no place for .*{word}",
     ):
-        export(model, "transformer-lens", tmp_path / "out")
+        export_checked(model, "transformer-lens", tmp_path / "out")
     assert not list(tmp_path.iterdir())
     with pytest.raises(GlassformerError, match=word):
         to_transformer_lens(model)
@@ -170,19 +170,21 @@ def test_what_it_cannot_hold_is_refused_before_writing(model, word, tmp_path):
 def test_what_we_cannot_hold_is_refused_by_its_name(field, value):
     model = MODELS["rotary" if field == "rotary_dim" else "plain"]
     with pytest.raises(GlassformerError, match=f"transformer-lens — {field}="):
-        from_transformer_lens(state_dict(model), fields(model) | {field: value})
+        from_transformer_lens(state_dict(model), config_fields(model) | {field: value})
 
 
 def test_a_scale_of_theirs_is_read():
     model = MODELS["plain"]
-    half = from_transformer_lens(state_dict(model), fields(model) | {"attn_scale": 2.0})
-    none = from_transformer_lens(state_dict(model), fields(model) | {"use_attn_scale": False})
+    half = from_transformer_lens(state_dict(model), config_fields(model) | {"attn_scale": 2.0})
+    none = from_transformer_lens(
+        state_dict(model), config_fields(model) | {"use_attn_scale": False}
+    )
     assert (half.config.scale, none.config.scale) == (0.5, 1.0)
 
 
 def test_a_folder_is_read_back(tmp_path):
     model = load("reverse")
-    done = export(model, "transformer-lens", tmp_path / "reverse")
+    done = export_checked(model, "transformer-lens", tmp_path / "reverse")
     assert sorted(p.name for p in done.path.iterdir()) == [
         "config.json",
         "load.py",
@@ -190,13 +192,13 @@ def test_a_folder_is_read_back(tmp_path):
         "tokenizer.json",
     ]
     assert done.parity < 1e-5 and not done.differ
-    back = TransformerLens().read(done.path)
+    back = TransformerLensBridge().read(done.path)
     assert (back.vocabulary, back.task) == (model.vocabulary, model.task)
     assert {n: w.shape for n, w in back.weights.items()} == {
         n: w.shape for n, w in model.weights.items()
     }
     with pytest.raises(GlassformerError, match="not a folder of"):
-        TransformerLens().read(tmp_path)
+        TransformerLensBridge().read(tmp_path)
 
 
 # ── programs ───────────────────────────────────────────────────────────────────────────────────
@@ -221,13 +223,13 @@ def test_programs_decode_as_they_do_here(ref, text):
 def texts(model, ref):
     """The examples of a program: its cases, and what its test batch reads."""
     say, found = model.vocabulary, [run(model, text).tokens for r, text, _ in CASES if r == ref]
-    return [say.decode(ids) for ids in [*found, *examples(model).tokens[:20]]]
+    return [say.decode(ids) for ids in [*found, *parity_batch(model).tokens[:20]]]
 
 
 @pytest.mark.parametrize("ref", REFS)
 def test_text_is_read_as_it_is_here(ref):
     model = load(ref)
-    made = words(model)
+    made = tokenizer_with_end(model)
     for text in texts(model, ref):
         ids = model.vocabulary.encode(text)
         assert made(text)["input_ids"] == ids
@@ -248,10 +250,10 @@ def test_text_is_read_as_it_is_here(ref):
 def test_text_to_text(ref, asked, said, tmp_path):
     """`to_tokens`, `model(text)`, `to_string` and `generate`, from Python and from a folder."""
     model = load(ref)
-    folder = export(model, "transformer-lens", tmp_path / "x").path
+    folder = export_checked(model, "transformer-lens", tmp_path / "x").path
     for bridge in (to_transformer_lens(model), runpy.run_path(str(folder / "load.py"))["model"]):
         tokens = bridge.to_tokens(asked)
-        read = model.read(asked).tolist()  # with <bos> before it, if the model was compiled
+        read = model.to_tokens(asked).tolist()  # with <bos> before it, if the model was compiled
         assert tokens.tolist() == [read]
         text = model.vocabulary.decode(read)
         assert bridge.to_string(tokens[0]) == text and text.endswith(asked)
@@ -276,12 +278,12 @@ def test_generate_ends_where_the_answer_does():
 
 def test_the_loader_of_a_folder_needs_only_the_folder(tmp_path):
     model = load("addition:digits=3,order=ones")
-    done = export(model, "transformer-lens", tmp_path / "out")
+    done = export_checked(model, "transformer-lens", tmp_path / "out")
     found = runpy.run_path(str(done.path / "load.py"))
-    batch = examples(model)
+    batch = parity_batch(model)
     with torch.no_grad():
         said = found["model"](torch.tensor(batch.tokens)).numpy().argmax(-1)
-    assert (said == batch.wanted)[batch.asked].all()
+    assert (said == batch.targets)[batch.answer_mask].all()
     assert found["vocabulary"]["tokens"] == list(model.vocabulary.tokens)
     assert any("hook_q is ours times 1.41421" in note for note in done.notes)
 
@@ -349,9 +351,9 @@ def test_three_point_nine(three, tmp_path):
     programs = {ref: load(ref) for ref in REFS if ref not in NOISY}
     models = MODELS | programs
     folders = {kind: tmp_path / f"{i:02}" for i, kind in enumerate(models)}
-    batches = {kind: examples(model) for kind, model in models.items()}
+    batches = {kind: parity_batch(model) for kind, model in models.items()}
     for kind, model in models.items():
-        TransformerLens().write(carried_by(model)[0], folders[kind])
+        TransformerLensBridge().write(to_float32_if_safe(model)[0], folders[kind])
         save_file(
             {"tokens": np.ascontiguousarray(batches[kind].tokens[:64])}, folders[kind] / "tokens"
         )
@@ -360,7 +362,9 @@ def test_three_point_nine(three, tmp_path):
     for kind, model in models.items():
         theirs, tokens = load_file(folders[kind] / "theirs"), batches[kind].tokens[:64]
         logits, cache = record(model, tokens)
-        asked = batches[kind].asked[:64]  # elsewhere a program may be on the edge between two keys
+        asked = batches[kind].answer_mask[
+            :64
+        ]  # elsewhere a program may be on the edge between two keys
         assert largest_difference(logits[asked], theirs["logits"][asked]) < 1e-4, kind
         assert largest_difference(theirs["logits"][asked], theirs["back"][asked]) < 1e-4, kind
         assert (logits.argmax(-1) == theirs["logits"].argmax(-1))[asked].all(), kind

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import glassformer as gf
-from glassformer.ground_truth.edges import truth
+from glassformer.ground_truth.edges import measure_ground_truth
 from glassformer.ground_truth.grading import score_edges
 
 REF = "addition:order=ones"
@@ -95,7 +95,7 @@ def test_the_walk_of_a_researcher(tmp_path, call):
     assert (told["text"], told["next"], told["generated"]) == ("127+458=", "5", "127+458=5850")
     assert told["ones"] == ["5", "8"], "of 7 + 8, and of 7 + 1: head 0.0 brings the column"
 
-    known = truth(model, gf.load_task(model))
+    known = measure_ground_truth(model, gf.load_task(model))
     match = score_edges(known, told["claimed"])
     assert match.precision == 1.0 and match.right == 5
     looked_at = [e for e in match.missed if not e[0].endswith("embed")]

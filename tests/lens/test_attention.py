@@ -11,20 +11,20 @@ from glassformer.core.hooks import hook_names, record
 from glassformer.core.model import MASKS, Model, zeros
 from glassformer.lens.attention import (
     alignment,
-    average,
+    attention_patterns,
+    average_attention,
     entropy,
-    expected,
-    late,
-    patterns,
-    places,
-    steps,
+    expected_attention,
+    head_steps,
+    late_expected_attention,
+    position_labels,
     trace,
 )  # fmt: skip
 from glassformer.lens.interventions.patch import interchange
 from glassformer.resolve import load, load_task
 from glassformer.tasks.token_layout import answer_names
-from glassformer.training.events import Event, in_words
-from glassformer.training.loss_floor import Floor
+from glassformer.training.events import Event, describe_event
+from glassformer.training.loss_floor import LossPlateau
 from glassformer.utils.errors import GlassformerError
 from helpers import largest_difference, random_model
 
@@ -80,7 +80,7 @@ def test_steps_are_those_of_the_model(choices):
     for layer in range(c.n_layers):
         all_out = np.zeros((6, c.d_model))
         for head in range(c.n_heads):
-            s, at = steps(model, TOKENS, layer, head), f"blocks.{layer}.attn."
+            s, at = head_steps(model, TOKENS, layer, head), f"blocks.{layer}.attn."
             turned = "rot_" if c.positions == "rotary" else ""
             pairs = {
                 "v": cache[at + "hook_v"][0, :, head], "z": cache[at + "hook_z"][0, :, head],
@@ -104,7 +104,7 @@ def test_steps_are_those_of_the_model(choices):
 
 def test_steps_say_what_was_read_and_are_json():
     model = load("reverse")
-    s = steps(model, model.vocabulary.encode("12345="), 0, 0)
+    s = head_steps(model, model.vocabulary.encode("12345="), 0, 0)
     assert s.tokens == [*"12345="] and s.pattern[5].argmax() == 4
     assert json.loads(json.dumps(s.to_json(), allow_nan=False))["masked"][0][1] is None
 
@@ -112,26 +112,33 @@ def test_steps_say_what_was_read_and_are_json():
 @pytest.mark.parametrize("layer, head", [(2, 0), (-1, 0), (0, 3)])
 def test_a_head_that_is_not_there(layer, head):
     with pytest.raises(GlassformerError, match=r"expected a number from 0 to"):
-        steps(random_model(), TOKENS, layer, head)
+        head_steps(random_model(), TOKENS, layer, head)
     with pytest.raises(GlassformerError, match="no layers"):
-        steps(random_model(n_layers=0), TOKENS, 0, 0)
+        head_steps(random_model(n_layers=0), TOKENS, 0, 0)
 
 
 # ── patterns ───────────────────────────────────────────────────────────────────────────────────
 def test_patterns_are_the_cache_and_sum_to_one():
     model, tokens = random_model(3), np.random.default_rng(0).integers(0, 7, (5, 6))
-    p, cache = patterns(model, tokens), record(model, tokens)[1]
+    p, cache = attention_patterns(model, tokens), record(model, tokens)[1]
     assert p.shape == (2, 5, 3, 6, 6) and np.allclose(p.sum(-1), 1)
     assert largest_difference(p[1], cache["blocks.1.attn.hook_pattern"]) == 0
-    assert patterns(random_model(n_layers=0), tokens).shape == (0, 5, 3, 6, 6)
+    assert attention_patterns(random_model(n_layers=0), tokens).shape == (0, 5, 3, 6, 6)
 
 
 def test_torch_weights_give_the_same():
     pytest.importorskip("torch")
     model, tokens = random_model(4), np.random.default_rng(0).integers(0, 7, (3, 5))
-    assert largest_difference(patterns(model, tokens), patterns(model.torch(), tokens)) < 1e-12
     assert (
-        largest_difference(steps(model, TOKENS, 1, 2).out, steps(model.torch(), TOKENS, 1, 2).out)
+        largest_difference(
+            attention_patterns(model, tokens), attention_patterns(model.torch(), tokens)
+        )
+        < 1e-12
+    )
+    assert (
+        largest_difference(
+            head_steps(model, TOKENS, 1, 2).out, head_steps(model.torch(), TOKENS, 1, 2).out
+        )
         < 1e-12
     )
     assert [line[:2] for line in trace(model.torch(), TOKENS)] == [
@@ -145,7 +152,7 @@ def test_a_pattern_that_is_not_finite_is_an_error():
         n: np.full(w.shape, np.nan) if n.endswith("W_Q") else w for n, w in model.weights.items()
     }
     with pytest.raises(GlassformerError, match="not finite"):
-        patterns(Model(model.config, broken, model.vocabulary), TOKENS)
+        attention_patterns(Model(model.config, broken, model.vocabulary), TOKENS)
 
 
 def test_entropy_is_in_bits():
@@ -155,31 +162,33 @@ def test_entropy_is_in_bits():
 # ── what a task expects ────────────────────────────────────────────────────────────────────────
 def test_the_expected_map_is_at_the_right_row_and_the_books_a_row_late():
     task = load_task("addition:digits=3,order=ones")
-    right, book = expected(task), late(task)
+    right, book = expected_attention(task), late_expected_attention(task)
     assert np.argwhere(right.aligned).tolist() == [[7, 2], [7, 6], [8, 1], [8, 5], [9, 0], [9, 4]]
     assert (right.union == (right.aligned | right.roles["carry"])).all() and not right.union[
         11
     ].any()
     assert np.argwhere(book.aligned).tolist() == [[8, 2], [8, 6], [9, 1], [9, 5], [10, 0], [10, 4]]
-    assert not late(load_task("modular-addition")).union.any()  # there is no row after the last
+    assert not late_expected_attention(
+        load_task("modular-addition")
+    ).union.any()  # there is no row after the last
 
 
 def test_no_map_no_alignment():
     with pytest.raises(GlassformerError, match=r"min.* — has no expected map"):
         alignment(load("min:vocab=20"), load_task("min:vocab=20"))
     with pytest.raises(GlassformerError, match="no layers"):
-        average(load("hello-world"), load_task("hello-world"))
+        average_attention(load("hello-world"), load_task("hello-world"))
     with pytest.raises(GlassformerError, match="vocabulary"):
-        average(load("reverse"), load_task("modular-addition"))
+        average_attention(load("reverse"), load_task("modular-addition"))
     with pytest.raises(GlassformerError, match="at least one row"):
-        average(load("reverse"), load_task("reverse"), np.zeros((0, 5), int))
+        average_attention(load("reverse"), load_task("reverse"), np.zeros((0, 5), int))
 
 
 def test_places():
-    assert places(load_task("modular-addition:plus=true")) == ["a", "+", "b", "=", "y"]
+    assert position_labels(load_task("modular-addition:plus=true")) == ["a", "+", "b", "=", "y"]
     adder = "a1 a2 + b1 b2 = y1 y2 y3 <EOS>"
-    assert places(load_task("addition:digits=2,order=ones")) == adder.split()
-    assert places(load_task("min:vocab=9,length=3")) == ["0", "1", "2", "y"]
+    assert position_labels(load_task("addition:digits=2,order=ones")) == adder.split()
+    assert position_labels(load_task("min:vocab=9,length=3")) == ["0", "1", "2", "y"]
 
 
 # ── averages and alignment ─────────────────────────────────────────────────────────────────────
@@ -190,11 +199,11 @@ def test_places():
 def test_averages_are_those_of_one_input_after_the_other(ref):
     model, task = load(ref), load_task(load(ref))
     rows = task.sample(40, np.random.default_rng(0))
-    mean, (tokens, answer) = average(model, task, rows), task.batch(rows)
+    mean, (tokens, answer) = average_attention(model, task, rows), task.batch(rows)
     T, c = tokens.shape[1] - 1, model.config
     asked = [[[] for _ in range(T)] for _ in range(2)]
     for text, mask in zip(tokens, answer, strict=True):
-        p = patterns(model, text[None, :-1])[:, 0]  # L H T S
+        p = attention_patterns(model, text[None, :-1])[:, 0]  # L H T S
         end = np.nonzero(mask)[0][-1]
         for t in range(end):
             asked[0][t].append(p[:, :, t])
@@ -202,11 +211,11 @@ def test_averages_are_those_of_one_input_after_the_other(ref):
                 asked[1][t].append(p[:, :, t])
     nothing = np.zeros((1, c.n_layers, c.n_heads, T))
     everywhere, pattern = (np.stack([np.mean(x or nothing, 0) for x in kind], 2) for kind in asked)
-    assert mean.asked.tolist() == [len(x) for x in asked[1]] and mean.rows == 40
-    assert largest_difference(everywhere, mean.everywhere) < 1e-12
+    assert mean.answer_counts.tolist() == [len(x) for x in asked[1]] and mean.rows == 40
+    assert largest_difference(everywhere, mean.full_pattern) < 1e-12
     assert largest_difference(pattern, mean.pattern) < 1e-12
-    at = int(mean.asked.argmax())
-    assert largest_difference(np.std(asked[1][at], 0), mean.spread[:, :, at]) < 1e-7
+    at = int(mean.answer_counts.argmax())
+    assert largest_difference(np.std(asked[1][at], 0), mean.std[:, :, at]) < 1e-7
     assert largest_difference(np.mean(entropy(asked[1][at]), 0), mean.entropy[:, :, at]) < 1e-12
     assert largest_difference(np.max(asked[1][at], -1).mean(0), mean.peak[:, :, at]) < 1e-12
 
@@ -215,8 +224,8 @@ def test_chunks_change_nothing():
     model, task = load("modular-addition:p=97"), load_task("modular-addition:p=97")
     rows = task.rows(0, 5_000)
     whole, parts = (
-        average(model, task, rows),
-        [average(model, task, rows[i : i + 1000]) for i in range(0, 5000, 1000)],
+        average_attention(model, task, rows),
+        [average_attention(model, task, rows[i : i + 1000]) for i in range(0, 5000, 1000)],
     )
     assert largest_difference(whole.pattern, np.mean([p.pattern for p in parts], 0)) < 1e-12
 
@@ -225,10 +234,10 @@ def test_the_hand_made_adder_looks_exactly_where_it_should():
     model = load("addition:digits=3,order=ones")
     a = alignment(model, load_task(model))
     assert a.positions == [7, 8, 9, 10, 11] and a.rows == 10_000
-    assert largest_difference(a.mean("aligned"), [[1, 0]]) < 1e-9 and a.aligns == (0, 0)
-    assert largest_difference(a.mean("carry"), [[0, 1]]) < 1e-9
+    assert largest_difference(a.mean_share("aligned"), [[1, 0]]) < 1e-9 and a.best_head == (0, 0)
+    assert largest_difference(a.mean_share("carry"), [[0, 1]]) < 1e-9
     assert largest_difference(a.shares["a"][0, 0], [0.5, 0.5, 0.5, np.nan, np.nan]) < 1e-6
-    assert a.mean("late")[0, 0] < 1e-9
+    assert a.mean_share("late")[0, 0] < 1e-9
     assert largest_difference(a.entropy[0, 0], [1, 1, 1, 0, 0]) < 1e-6
 
 
@@ -253,17 +262,21 @@ def test_alignment_as_json():
 def test_an_answer_token_has_one_name_everywhere():
     model, task = load("addition:digits=2,order=ones"), load_task("addition:digits=2,order=ones")
     names = answer_names(task)
-    assert names == ["y1", "y2", "y3", "<EOS>"] == places(task)[-4:]
+    assert names == ["y1", "y2", "y3", "<EOS>"] == position_labels(task)[-4:]
     told = str(interchange(model, task, "head 0.0", n=20)).splitlines()[1:]
     assert [line.split(":")[0].strip() for line in told] == ["y1", "y2", "y3"]
     learned = Event("digit learned", 1, 0, {"digit": 1, "accuracy": 1.0})
-    assert in_words(learned, names) == in_words(learned) == "answer token y2 learned (100 % right)"
+    assert (
+        describe_event(learned, names)
+        == describe_event(learned)
+        == "answer token y2 learned (100 % right)"
+    )
 
 
 def test_no_token_is_called_a_digit_that_is_none():
     task = load_task("modular-addition")
-    assert answer_names(task) == ["y"] == places(task)[-1:]
-    assert "digit" not in in_words(
+    assert answer_names(task) == ["y"] == position_labels(task)[-1:]
+    assert "digit" not in describe_event(
         Event("digit learned", 1, 0, {"digit": 0, "accuracy": 1.0}), ["y"]
     )
-    assert "digit" not in str(Floor(1, 0.5)) + str(Floor(0, 0.5))
+    assert "digit" not in str(LossPlateau(1, 0.5)) + str(LossPlateau(0, 0.5))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.ground_truth.disguise import disguise
-from glassformer.lens.cka import FLOWS, _hsic, cka, similarity
+from glassformer.ground_truth.disguise import obfuscate
+from glassformer.lens.cka import STREAM_HOOKS, _hsic, cka, similarity
 from glassformer.lens.compare import compare
 from glassformer.resolve import load, load_task
 from helpers import random_model
@@ -63,10 +63,12 @@ def test_what_does_not_vary_has_none():
 def test_a_model_in_disguise_is_the_same_inside():
     model = load("addition:digits=2,order=ones")
     task = load_task(model)
-    hidden = disguise(model, seed=1).model
+    hidden = obfuscate(model, seed=1).model
     found = compare(model, hidden, task, task.sample(200, np.random.default_rng(0))).similarity
-    assert found.names[0] == found.names[1] and all(n.endswith(FLOWS) for n in found.names[0])
-    assert min(found.same.values()) == pytest.approx(1, abs=1e-6)
+    assert found.names[0] == found.names[1] and all(
+        n.endswith(STREAM_HOOKS) for n in found.names[0]
+    )
+    assert min(found.matching_names.values()) == pytest.approx(1, abs=1e-6)
     assert [x for x, _, s in found.best if s > 1 - 1e-6] == found.names[0]
 
 

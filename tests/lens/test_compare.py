@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, decode
-from glassformer.lens.compare import _ranks, _same_hard, compare
+from glassformer.lens.compare import _margin_rank_correlations, _ranks, compare
 from glassformer.lens.interventions import patch
 from glassformer.lens.interventions.perturb import perturb
 from glassformer.resolve import common_task, load, load_task
@@ -28,9 +28,11 @@ def test_pairs_of_the_interchange_are_drawn_once_for_both(monkeypatch):
     """And each model is told what it would be told alone."""
     one = load("addition:digits=2,order=ones")
     other = noisy(one, 0.02)
-    task, drawn, pairs = load_task(one), [], patch._pairs
-    alone = [patch.interchanges(m, task, ["head 0.0"]) for m in (one, other)]
-    monkeypatch.setattr(patch, "_pairs", lambda *given: drawn.append(given[1]) or pairs(*given))
+    task, drawn, pairs = load_task(one), [], patch._draw_pairs
+    alone = [patch.interchange_each(m, task, ["head 0.0"]) for m in (one, other)]
+    monkeypatch.setattr(
+        patch, "_draw_pairs", lambda *given: drawn.append(given[1]) or pairs(*given)
+    )
     found = compare(one, other, task).interchange
     assert drawn == sorted(set(drawn)) and [side[:1] for side in found] == alone
 
@@ -59,13 +61,17 @@ def test_a_model_is_like_itself():
         and c.logits == pytest.approx(1)
     )
     assert np.allclose(c.attention.overlap.diagonal(), 1) and c.attention.overlap[0, 1] < 0.1
-    assert c.attention.best() == [(h, h, pytest.approx(1)) for h in ("head 0.0", "head 0.1")]
-    assert c.attention.aligned(0) == {
+    assert c.attention.best_matches() == [
+        (h, h, pytest.approx(1)) for h in ("head 0.0", "head 0.1")
+    ]
+    assert c.attention.aligned_shares(0) == {
         "head 0.0": pytest.approx(1),
         "head 0.1": pytest.approx(0, abs=1e-6),
     }
     for f in (c.swapped.question, c.swapped.written):
-        assert f.agree == 1 and f.foretold == (1, 1) and f.unmoved[0] == f.unmoved[1] < 1
+        assert (
+            f.agree == 1 and f.counterfactual_answers == (1, 1) and f.unmoved[0] == f.unmoved[1] < 1
+        )
     assert [i.what for i in c.interchange[1]] == ["head 0.0", "head 0.1", "attention 0"]
     said = json.dumps(c.to_json(), allow_nan=False)
     assert '"differ": 0' in said
@@ -101,8 +107,8 @@ def test_a_swap_in_a_sequence_to_reverse():
         1  # only its own symbol moves an answer, and nothing that was written does
     )
     assert np.array_equal(np.nan_to_num(found.moved[0]), right)
-    assert np.isnan(found.written.foretold).all() and found.written.unmoved == (1, 1)
-    assert found.to_json()["written"]["foretold"] == [None, None]
+    assert np.isnan(found.written.counterfactual_answers).all() and found.written.unmoved == (1, 1)
+    assert found.to_json()["written"]["counterfactual_answers"] == [None, None]
 
 
 def test_differences_are_those_of_decoding():
@@ -137,7 +143,10 @@ def test_three_ways_to_add_modulo():
     assert np.isnan(c.same_hard[0]) and c.to_json()["same_hard"] == [
         None
     ]  # analog's margins are all the same
-    assert c.interchange[0][0].share("source") == [1.0] and c.names[0] == "modular-addition:p=13"
+    assert (
+        c.interchange[0][0].explanation_shares("source") == [1.0]
+        and c.names[0] == "modular-addition:p=13"
+    )
     assert compare(clock, pizza, task, task.rows(0, 50)).verdicts[0].checked == 50
     assert (
         compare(clock, pizza, task, task.rows(0, 50)).logits > c.logits
@@ -187,7 +196,7 @@ def test_one_task_or_none():
 def test_ranks():
     assert _ranks(np.array([5.0, 1.0, 5.0 + 1e-9, 2.0])).tolist() == [3.5, 1, 3.5, 2]
     x = np.random.default_rng(0).normal(size=(100, 2))
-    same = _same_hard(x, np.stack([np.exp(x[:, 0]), -(x[:, 1] ** 3)], 1))
+    same = _margin_rank_correlations(x, np.stack([np.exp(x[:, 0]), -(x[:, 1] ** 3)], 1))
     assert same == pytest.approx([1, -1], abs=1e-3)
     x[:3, 0] = np.inf, -np.inf, np.nan  # rows without this token, or without a margin
-    assert _same_hard(x, x)[0] == pytest.approx(1)
+    assert _margin_rank_correlations(x, x)[0] == pytest.approx(1)

@@ -15,7 +15,7 @@ from glassformer.lens.embeddings import (
     Embeddings,
     before_and_after,
     cosine,
-    linear,
+    line_r2,
     pca,
     position_embeddings,
     token_embeddings,
@@ -44,7 +44,7 @@ def test_pca_agrees_with_the_eigenvalues_of_the_covariance():
     values = np.sort(np.linalg.eigvalsh(np.cov(x.T)))[::-1]
     found = pca(x)
     assert np.allclose(found.explained, values / values.sum())
-    assert [found.needed(s) for s in (0.01, 0.99, 1.0)] == [1, 4, 5]
+    assert [found.components_for(s) for s in (0.01, 0.99, 1.0)] == [1, 4, 5]
 
 
 def test_equal_rows_have_no_components_that_explain_anything():
@@ -63,7 +63,7 @@ def test_cosine():
 def test_a_line_and_a_circle_are_known_by_their_measures():
     n, rng = np.arange(11), np.random.default_rng(0)
     line = 3 + np.outer(n, rng.normal(size=4))
-    assert linear(line) == pytest.approx(1)
+    assert line_r2(line) == pytest.approx(1)
     angle = 2 * np.pi * 3 * n / 11
     circle = (
         np.stack([np.cos(angle), np.sin(angle)], 1) @ np.linalg.qr(rng.normal(size=(4, 4)))[0][:2]
@@ -71,8 +71,8 @@ def test_a_line_and_a_circle_are_known_by_their_measures():
     model = random_model(d_vocab=11)  # tokens 0 … 10
     for vectors, frequency, is_line in ((line, 1, True), (circle, 3, False)):
         e = token_embeddings(_with(model, "embed.W_E", vectors))
-        k, share = e.circle
-        assert k == frequency and (e.line > 0.99) is is_line and (share > 0.99) is not is_line
+        k, share = e.best_circle
+        assert k == frequency and (e.line_r2 > 0.99) is is_line and (share > 0.99) is not is_line
 
 
 def _with(model, name, value):
@@ -80,13 +80,15 @@ def _with(model, name, value):
 
 
 def test_hand_made_programs_have_the_geometry_they_were_given():
-    assert token_embeddings(load("addition:order=ones")).line == pytest.approx(1)
+    assert token_embeddings(load("addition:order=ones")).line_r2 == pytest.approx(1)
     pizza = token_embeddings(load("modular-addition:variant=pizza,p=23"))
     assert pizza.numbers == list(range(23)) and pizza.names[23] == "="
-    assert pizza.circle[1] == pytest.approx(1 / 5) and pizza.line < 0.15  # five dials of one size
     assert (
-        token_embeddings(load("hello-world")).line is None
-        and token_embeddings(load("hello-world")).circle is None
+        pizza.best_circle[1] == pytest.approx(1 / 5) and pizza.line_r2 < 0.15
+    )  # five dials of one size
+    assert (
+        token_embeddings(load("hello-world")).line_r2 is None
+        and token_embeddings(load("hello-world")).best_circle is None
     )
 
 
@@ -94,7 +96,7 @@ def test_hand_made_programs_have_the_geometry_they_were_given():
 def test_positions_are_what_the_model_adds(kind):
     model = random_model(positions=kind)
     seen = {}
-    model(np.zeros((1, 9), dtype=int), tap=lambda name, x: seen.setdefault(name, x))
+    model(np.zeros((1, 9), dtype=int), hook=lambda name, x: seen.setdefault(name, x))
     e = position_embeddings(model, boundary=5)
     assert np.array_equal(
         e.vectors, np.broadcast_to(seen["hook_pos_embed"], (1, 9, 4)).reshape(9, 4)
@@ -120,7 +122,7 @@ def test_before_and_after():
     first, second = random_model(0), random_model(1)
     for what in ("tokens", "positions"):
         before, after = before_and_after(first, second, what)
-        assert before.what == what and not np.array_equal(before.vectors, after.vectors)
+        assert before.kind == what and not np.array_equal(before.vectors, after.vectors)
     with pytest.raises(GlassformerError, match="same tokens, got 7 and 8"):
         before_and_after(first, random_model(d_vocab=8))
     with pytest.raises(GlassformerError, match="expected tokens or positions, got 'heads'"):
@@ -143,6 +145,8 @@ def test_the_plane_is_that_of_the_numbers_alone():
     circle = np.stack([np.cos(turn), np.sin(turn), *np.zeros((2, 10))], 1)
     far = np.array([[0.0, 0, 9, 0], [0, 0, 0, 9]])
     e = Embeddings("tokens", [*"0123456789+="], np.concatenate([circle, far]), list(range(10)))
-    assert e.circle == (1, pytest.approx(1)) and e.plane.explained[:2].sum() == pytest.approx(1)
-    assert np.hypot(*e.plane.points[:10, :2].T) == pytest.approx(1)  # and so it is drawn
+    assert e.best_circle == (1, pytest.approx(1)) and e.display_pca.explained[
+        :2
+    ].sum() == pytest.approx(1)
+    assert np.hypot(*e.display_pca.points[:10, :2].T) == pytest.approx(1)  # and so it is drawn
     assert "of the numbers hold 100%" in str(e) and e.pca.explained[:2].sum() > 0.7

@@ -5,8 +5,19 @@ import json
 import numpy as np
 import pytest
 
-from glassformer.lens.attention import Average, Expected, expected, patterns
-from glassformer.lens.heads import MIXED, THRESHOLDS, classify, from_position, scores
+from glassformer.lens.attention import (
+    AverageAttention,
+    ExpectedAttention,
+    attention_patterns,
+    expected_attention,
+)
+from glassformer.lens.heads import (
+    THRESHOLDS,
+    UNCLASSIFIED,
+    classify_heads,
+    head_scores,
+    mean_attention_from,
+)
 from glassformer.resolve import load, load_task
 from glassformer.utils.errors import GlassformerError
 from helpers import largest_difference, random_model
@@ -14,21 +25,32 @@ from helpers import largest_difference, random_model
 KNOWN = [
     ("addition:digits=3,order=ones", {"same-column": ["head 0.0"], "carry": ["head 0.1"]}),
     ("addition:digits=3", {"operands": ["head 0.0"], "sink": ["head 0.1"]}),
-    ("addition:digits=2,variant=book", {"first operand": ["head 0.0", "head 0.1"],
-    "self": ["head 0.4"],
-                                        "second operand": ["head 0.2", "head 0.3"]}),
+    (
+        "addition:digits=2,variant=book",
+        {
+            "first operand": ["head 0.0", "head 0.1"],
+            "self": ["head 0.4"],
+            "second operand": ["head 0.2", "head 0.3"],
+        },
+    ),
     ("modular-addition", {"broad": ["head 0.0"]}),
-    ("modular-addition:operation=-", {"first operand": ["head 0.0"],
-    "second operand": ["head 0.1"]}),
+    (
+        "modular-addition:operation=-",
+        {"first operand": ["head 0.0"], "second operand": ["head 0.1"]},
+    ),
     ("reverse", {"source": ["head 0.0"]}),
     ("min:vocab=20", {"content": ["head 0.0"]}),
     ("sort:vocab=20", {"content": ["head 0.0", "head 0.1", "head 0.2", "head 0.3", "head 0.4"]}),
-    ("search:prefix=2,vocab=5,block=10", {"previous-token": ["head 0.0", "head 1.0"],
-    "content": ["head 2.0"]}),
+    (
+        "search:prefix=2,vocab=5,block=10",
+        {"previous-token": ["head 0.0", "head 1.0"], "content": ["head 2.0"]},
+    ),
     ("add-mod:digits=2", {"broad": ["head 0.0"]}),
-    ("multiplication:digits=2", {"fixed position": ["head 0.0", "head 0.1"], MIXED: ["head 1.0",
-    "head 1.1"]}),
-]  # fmt: skip
+    (
+        "multiplication:digits=2",
+        {"fixed position": ["head 0.0", "head 0.1"], UNCLASSIFIED: ["head 1.0", "head 1.1"]},
+    ),
+]
 
 
 @pytest.mark.parametrize("ref, kinds", KNOWN, ids=[ref for ref, _ in KNOWN])
@@ -37,8 +59,8 @@ def test_heads_of_programs(ref, kinds):
     model = load(ref)
     task = load_task(model)
     rows = task.sample(300, np.random.default_rng(0))
-    found = classify(model, task, rows)
-    assert found.kinds() == kinds
+    found = classify_heads(model, task, rows)
+    assert found.by_kind() == kinds
     for h in found.heads:
         assert h.label == model.labels.heads[f"{h.layer}.{h.head}"] and h.label in str(h)
         assert all(-1e-9 <= s <= 1 + 1e-9 for s in h.scores.values())
@@ -57,13 +79,17 @@ def made(pattern, spread=None):
     asked[ASKS] = 10
     spread = np.zeros_like(p) if spread is None else np.full(p.shape, spread)
     seen = np.maximum(np.log2(np.arange(T) + 1), 1e-9)
-    return Average(10, asked, p, p * (asked > 0)[:, None], spread, p.max(-1), bits, bits / seen)
+    return AverageAttention(
+        10, asked, p, p * (asked > 0)[:, None], spread, p.max(-1), bits, bits / seen
+    )
 
 
 def kind_of(pattern, spread=None, roles=None):
-    roles = expected(load_task("addition:digits=3,order=ones")) if roles is None else roles
-    got = {name: float(s[0, 0]) for name, s in scores(made(pattern, spread), roles).items()}
-    return next((k for k in THRESHOLDS if got.get(k, 0) >= THRESHOLDS[k]), MIXED), got
+    roles = (
+        expected_attention(load_task("addition:digits=3,order=ones")) if roles is None else roles
+    )
+    got = {name: float(s[0, 0]) for name, s in head_scores(made(pattern, spread), roles).items()}
+    return next((k for k in THRESHOLDS if got.get(k, 0) >= THRESHOLDS[k]), UNCLASSIFIED), got
 
 
 def to(*columns):
@@ -84,7 +110,7 @@ CASES = [
     ("first operand", to(0, 1, 2)), ("second operand", to(4, 5, 6)), ("operands", to(0, 4)),
     ("self", np.eye(T)),
     ("previous-token", np.roll(np.eye(T), -1, axis=1)), ("sink", to(3)), ("sink", to(7)),
-    ("broad", even / even.sum(-1, keepdims=True)), (MIXED, mixed_with(to(3), 0.5)), ("sink",
+    ("broad", even / even.sum(-1, keepdims=True)), (UNCLASSIFIED, mixed_with(to(3), 0.5)), ("sink",
     mixed_with(to(3), 0.61)),
 ]  # fmt: skip
 
@@ -95,14 +121,14 @@ def test_patterns_made_to_order(kind, pattern):
 
 
 def test_a_sink_is_steady_and_holds_no_role():
-    assert kind_of(to(3), spread=0.3)[0] == "sink" and kind_of(to(3), spread=0.5)[0] == MIXED
+    assert kind_of(to(3), spread=0.3)[0] == "sink" and kind_of(to(3), spread=0.5)[0] == UNCLASSIFIED
     assert kind_of(to(2))[1]["sink"] == 0  # a digit of a
-    kind, got = kind_of(to(2), roles=Expected({}))
+    kind, got = kind_of(to(2), roles=ExpectedAttention({}))
     assert kind == "fixed position" and "sink" not in got and "same-column" not in got
 
 
 def test_same_column_is_at_the_row_that_needs_it():
-    right = expected(load_task("addition:digits=3,order=ones"))
+    right = expected_attention(load_task("addition:digits=3,order=ones"))
     p = right.aligned / 2.0
     p[10:] = 0
     assert kind_of(p)[1]["same-column"] == pytest.approx(1)
@@ -111,7 +137,7 @@ def test_same_column_is_at_the_row_that_needs_it():
 
 def test_the_rule_for_names():
     """A head on a's digit of the column passes three tests: the narrowest gives the name."""
-    p = expected(load_task("addition:digits=3,order=ones")).roles["a"] * 1.0
+    p = expected_attention(load_task("addition:digits=3,order=ones")).roles["a"] * 1.0
     kind, got = kind_of(p)
     assert kind == "first operand" and got["same-column"] == pytest.approx(1)
 
@@ -120,22 +146,22 @@ def test_the_rule_for_names():
 def test_a_table_of_heads():
     model = load("modular-addition:p=13,operation=-,plus=true")
     task = load_task(model)
-    table = classify(model, task)
+    table = classify_heads(model, task)
     assert table.rows == 169 and table[0, 1].kind == "second operand"
     assert table[0, 1].looks_at == [(2, "b", pytest.approx(1))] and "0.1  second operand" in str(
         table
     )
     out = json.loads(json.dumps(table.to_json(), allow_nan=False))
     assert out["thresholds"] == THRESHOLDS and out["heads"][1]["label"] == "reads b and mirrors it"
-    alone = classify(model, task, np.array([[5, 8]]))
+    alone = classify_heads(model, task, np.array([[5, 8]]))
     assert alone.rows == 1 and alone[0, 0].kind == "first operand"
 
 
 def test_from_one_position():
     model, tokens = random_model(5), np.random.default_rng(0).integers(0, 7, (8, 6))
-    p = patterns(model, tokens)
-    assert largest_difference(from_position(model, tokens), p[:, :, :, 5].mean(1)) < 1e-15
-    assert largest_difference(from_position(model, tokens, 2), p[:, :, :, 2].mean(1)) < 1e-15
-    assert from_position(model, tokens[0]).shape == (2, 3, 6)
+    p = attention_patterns(model, tokens)
+    assert largest_difference(mean_attention_from(model, tokens), p[:, :, :, 5].mean(1)) < 1e-15
+    assert largest_difference(mean_attention_from(model, tokens, 2), p[:, :, :, 2].mean(1)) < 1e-15
+    assert mean_attention_from(model, tokens[0]).shape == (2, 3, 6)
     with pytest.raises(GlassformerError, match="position 6 — expected one of 6"):
-        from_position(model, tokens, 6)
+        mean_attention_from(model, tokens, 6)

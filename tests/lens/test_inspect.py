@@ -8,7 +8,7 @@ import pytest
 from cases import CASES
 from glassformer import GlassformerError, load, load_task
 from glassformer.lens.inspect import VIEWS, inspect, view
-from glassformer.plotting.inspect import FIGURES, figure_of, figures
+from glassformer.plotting.inspect import FIGURES, inspection_figures, register_figure
 from glassformer.plotting.style import save
 
 REFS = sorted({ref for ref, _, _ in CASES if load(ref).task})
@@ -24,8 +24,8 @@ def look(ref, n=30, **options):
 @pytest.mark.some(5)
 def test_every_program_can_be_inspected(ref):
     found = look(ref)
-    assert set(found.found) | set(found.skipped) == set(VIEWS)
-    assert {"trace", "tokens", "ranks", "logit-lens", "ablations"} <= set(found.found)
+    assert set(found.results) | set(found.skipped) == set(VIEWS)
+    assert {"trace", "tokens", "ranks", "logit-lens", "ablations"} <= set(found.results)
     assert all(" — " in why for why in found.skipped.values())
     json.dumps(found.to_json(), allow_nan=False)
     assert "ablations" in str(found)
@@ -43,7 +43,7 @@ DRAWN = [
 def made_of(found):
     """Name -> figure, of those that have something to show."""
     made = {}
-    for name, draw in figures(found).items():
+    for name, draw in inspection_figures(found).items():
         try:
             made[name] = draw()
         except GlassformerError as why:  # a figure that has nothing to show says so
@@ -91,8 +91,8 @@ def test_the_input_that_is_shown():
     found = inspect(
         model, task, task.edges()[:5], prompt=task.prompt("999+1"), only=["trace", "logit-lens"]
     )
-    assert "".join(found.subject.words) == "999+001=0001"
-    assert found.subject.boundary == 8 and list(found.found) == ["trace", "logit-lens"]
+    assert "".join(found.subject.str_tokens) == "999+001=0001"
+    assert found.subject.boundary == 8 and list(found.results) == ["trace", "logit-lens"]
 
 
 def test_a_view_of_your_own(monkeypatch):
@@ -107,7 +107,7 @@ def test_a_view_of_your_own(monkeypatch):
     def task(s):
         return s.task.ref
 
-    @figure_of("largest")
+    @register_figure("largest")
     def bar(s, found):
         return f"a bar of {found:.3g} for {s.task.ref}"
 
@@ -116,7 +116,7 @@ def test_a_view_of_your_own(monkeypatch):
     assert (
         str(found) == f"largest\n  the largest weight is {found['largest']:.3g}"
     )  # the other says nothing
-    ((name, draw),) = figures(found).items()
+    ((name, draw),) = inspection_figures(found).items()
     assert (name, draw()) == ("largest", f"a bar of {found['largest']:.3g} for reverse")
 
 

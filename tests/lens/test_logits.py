@@ -59,8 +59,8 @@ def test_stopping_by_a_tap_is_the_same(choices, last):
     found = lens.logit_lens(model, TOKENS)
     for part, expected in zip(found.parts, found.logits, strict=True):
         tap = lens.stop_after(model, part)
-        model(TOKENS[::-1], tap=tap)  # what it saw before does not matter
-        got = model(TOKENS, tap=tap, last=last)
+        model(TOKENS[::-1], hook=tap)  # what it saw before does not matter
+        got = model(TOKENS, hook=tap, last=last)
         assert largest_difference(expected if last is None else expected[:, -last:], got) < 1e-12
 
 
@@ -70,14 +70,14 @@ def test_accuracy_by_part():
     assert list(by_part) == ["embed", "attention 0"]
     assert by_part["attention 0"].accuracy == 1 and by_part["embed"].accuracy < 0.5
     tokens, answer = task.batch(task.rows(0, task.size))
-    right = lens.logit_lens(model, tokens[:, :-1]).winners[0] == tokens[:, 1:]
+    right = lens.logit_lens(model, tokens[:, :-1]).top_tokens[0] == tokens[:, 1:]
     counted = [right[:, t].mean() for t in np.nonzero(answer[0, 1:])[0]]
     assert np.allclose(by_part["embed"].positions, counted)
 
 
 def test_words_and_winners():
     found = lens.logit_lens(load("min:vocab=10"), np.array([[6, 2, 7]]))
-    assert found.words == [["6", "2", "7"]]
+    assert found.str_tokens == [["6", "2", "7"]]
     assert found.to_json()["winners"] == [
         [["6", "2", "7"]],
         [["6", "2", "2"]],
@@ -90,7 +90,7 @@ def test_words_and_winners():
 @settings(max_examples=60, deadline=None)
 def test_shares_sum_up_to_the_margin(choices, right, other):
     model = random_model(**choices)
-    found = lens.attribution(model, TOKENS, right, other)
+    found = lens.direct_logit_attribution(model, TOKENS, right, other)
     logits = model(TOKENS)
     assert largest_difference(logits[..., right] - logits[..., other], found.margin) < 1e-12
     size = max(1.0, np.abs(found.shares).max())
@@ -99,19 +99,19 @@ def test_shares_sum_up_to_the_margin(choices, right, other):
 
 def test_by_default_the_winner_against_the_best_other():
     model = random_model()
-    found, ordered = lens.attribution(model, TOKENS), np.sort(model(TOKENS), -1)
+    found, ordered = lens.direct_logit_attribution(model, TOKENS), np.sort(model(TOKENS), -1)
     assert largest_difference(ordered[..., -1] - ordered[..., -2], found.margin) < 1e-12
-    wrong = lens.attribution(model, TOKENS, right=found.other)
+    wrong = lens.direct_logit_attribution(model, TOKENS, right=found.other)
     assert np.array_equal(wrong.other, found.right) and (wrong.margin <= 0).all()
 
 
 @pytest.mark.parametrize("choices", [{}, {"extras": False}, {"activation": "relu", "gated": False}])
 def test_neurons_sum_up_to_their_mlp(choices):
     model = random_model(**choices)
-    parts = lens.attribution(model, TOKENS, 1, 2)
+    parts = lens.direct_logit_attribution(model, TOKENS, 1, 2)
     by_name = dict(zip(parts.parts, parts.shares, strict=True))
     for layer in (0, 1):
-        neurons = lens.attribution(model, TOKENS, 1, 2, neurons=layer)
+        neurons = lens.direct_logit_attribution(model, TOKENS, 1, 2, neuron_layer=layer)
         whole = by_name[f"mlp {layer}"] + by_name.get(f"mlp bias {layer}", 0)
         assert largest_difference(whole, neurons.shares.sum(0)) < 1e-11
         assert neurons.parts[:2] == [f"neuron {layer}.0", f"neuron {layer}.1"]
@@ -120,19 +120,19 @@ def test_neurons_sum_up_to_their_mlp(choices):
 def test_a_neuron_that_is_silenced_takes_its_share_away():
     """No norm: then logits are linear in what the neuron of the last layer says."""
     model = random_model(norm="none")
-    found = lens.attribution(model, TOKENS, 1, 2, neurons=1)
+    found = lens.direct_logit_attribution(model, TOKENS, 1, 2, neuron_layer=1)
     share = dict(zip(found.parts, found.shares, strict=True))
 
     def silence(name, value):
         return value * (np.arange(5) != 3) if name == "blocks.1.mlp.hook_post" else value
 
-    lost = model(TOKENS) - model(TOKENS, tap=silence)
+    lost = model(TOKENS) - model(TOKENS, hook=silence)
     assert largest_difference(lost[..., 1] - lost[..., 2], share["neuron 1.3"]) < 1e-10
 
 
 def test_a_program_wins_by_the_head_that_was_made_for_it():
     model = load("min:vocab=10")
-    found = lens.attribution(model, np.array([[6, 2, 7]]))
+    found = lens.direct_logit_attribution(model, np.array([[6, 2, 7]]))
     last = dict(zip(found.parts, found.shares[:, 0, -1], strict=True))
     assert last["reads the smallest number"] == pytest.approx(found.margin[0, -1])
 
@@ -141,7 +141,7 @@ def test_a_program_wins_by_the_head_that_was_made_for_it():
 def test_explain_shows_the_same_shares(ref, text):
     model = load(ref)
     tokens = model.vocabulary.encode(text) if text else [6, 2, 7]
-    found = lens.attribution(model, np.array([tokens]))
+    found = lens.direct_logit_attribution(model, np.array([tokens]))
     shown = explain(model, tokens)
     assert [name for name, _ in shown.shares] == found.parts
     assert largest_difference(found.shares[:, 0, -1], [share for _, share in shown.shares]) < 1e-9
@@ -151,9 +151,9 @@ def test_explain_shows_the_same_shares(ref, text):
 def test_means_over_answers():
     model, task = load("addition:digits=1"), load_task("addition:digits=1")
     rows = task.rows(0, 100)
-    found = lens.answer_shares(model, task, rows)
+    found = lens.answer_attribution(model, task, rows)
     tokens, answer = task.batch(rows)
-    each = lens.attribution(model, tokens[:, :-1], tokens[:, 1:])
+    each = lens.direct_logit_attribution(model, tokens[:, :-1], tokens[:, 1:])
     assert found.positions == np.nonzero(answer[0])[0].tolist() and found.asked.tolist() == [
         100,
         100,
@@ -163,7 +163,7 @@ def test_means_over_answers():
         assert found.margin[i] == pytest.approx(each.margin[:, t - 1].mean())
     size = np.abs(found.shares).max()
     assert np.abs(found.shares.sum(0) - found.margin).max() < 1e-9 * max(1, size)
-    assert dict(found.means()) == pytest.approx(
+    assert dict(found.mean_shares()) == pytest.approx(
         dict(zip(found.parts, found.shares.mean(1), strict=True))
     )
 
@@ -175,16 +175,16 @@ def test_a_model_that_is_not_causal_reads_what_comes_before_alone():
     )
     rows = task.rows(0, 20)
     tokens, answer = task.batch(rows)
-    found = lens.answer_shares(model, task, rows)
+    found = lens.answer_attribution(model, task, rows)
     for i, t in enumerate(np.nonzero(answer[0])[0]):
-        alone = lens.attribution(model, tokens[:, :t], tokens[:, 1 : t + 1])
+        alone = lens.direct_logit_attribution(model, tokens[:, :t], tokens[:, 1 : t + 1])
         assert found.margin[i] == pytest.approx(alone.margin[:, -1].mean())
 
 
 def test_pytorch_models_are_looked_at_too():
     pytest.importorskip("torch")
     model = random_model()
-    ours, theirs = (lens.attribution(m, TOKENS).shares for m in (model, model.torch()))
+    ours, theirs = (lens.direct_logit_attribution(m, TOKENS).shares for m in (model, model.torch()))
     assert largest_difference(ours, theirs) < 1e-12
     assert (
         largest_difference(
@@ -196,15 +196,15 @@ def test_pytorch_models_are_looked_at_too():
 
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(GlassformerError, match="expected a pre-norm model"):
-        lens.attribution(random_model(norm_first=False), TOKENS)
+        lens.direct_logit_attribution(random_model(norm_first=False), TOKENS)
     with pytest.raises(GlassformerError, match="neurons of layer 0 — this model has no MLP there"):
-        lens.attribution(random_model(d_mlp=0), TOKENS, neurons=0)
+        lens.direct_logit_attribution(random_model(d_mlp=0), TOKENS, neuron_layer=0)
     with pytest.raises(GlassformerError, match="token 7 — expected a number from 0 to 6"):
-        lens.attribution(random_model(), TOKENS, right=7)
+        lens.direct_logit_attribution(random_model(), TOKENS, right=7)
     with pytest.raises(GlassformerError, match="part 'mlp 2' — expected one of embed, attention 0"):
         lens.stop_after(random_model(), "MLP 2")
     with pytest.raises(GlassformerError, match="the model's vocabulary"):
-        lens.answer_shares(random_model(), load_task("reverse"), np.zeros((1, 5), dtype=int))
+        lens.answer_attribution(random_model(), load_task("reverse"), np.zeros((1, 5), dtype=int))
 
 
 def test_head_outputs_sum_up_to_attention():

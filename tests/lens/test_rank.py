@@ -10,7 +10,7 @@ import pytest
 from glassformer import GlassformerError, load, record
 from glassformer.core import checkpoint
 from glassformer.lens import rank
-from glassformer.lens.logits import shares
+from glassformer.lens.logits import logit_difference_shares
 from glassformer.parametrizations.low_rank import Lora, LowRank
 from glassformer.resolve import load_task
 from helpers import largest_difference, random_model
@@ -37,7 +37,7 @@ def test_small_values_count_little():
 
 def test_every_matrix_has_its_rank_and_no_bias_has():
     model = random_model()
-    found = {r.name: r for r in rank.ranks(model)}
+    found = {r.name: r for r in rank.matrix_ranks(model)}
     assert set(found) == {n for n in model.weights if n.split(".")[-1].startswith("W_")}
     assert found["blocks.0.attn.W_Q"].shape == (4, 9) and found["blocks.0.attn.W_O"].shape == (9, 4)
     W_Q = np.concatenate(list(model.weights["blocks.0.attn.W_Q"]), axis=1)  # heads side by side
@@ -49,7 +49,7 @@ def test_the_book_adder_is_of_low_rank():
     """Its seven heads of the digits read one number each, and every neuron reads the same
     number.
     """
-    found = {r.name: r for r in rank.ranks(load("addition:digits=1,variant=book"))}
+    found = {r.name: r for r in rank.matrix_ranks(load("addition:digits=1,variant=book"))}
     assert found["blocks.0.mlp.W_in"].effective == pytest.approx(1)
 
 
@@ -57,7 +57,7 @@ def test_the_book_adder_is_of_low_rank():
 @pytest.mark.parametrize("m, r, n", [(6, 2, 5), (3, 4, 6), (1, 1, 1)])
 def test_singular_values_without_the_product(m, r, n):
     rng = np.random.default_rng(0)
-    f = rank.Factored(rng.normal(size=(m, r)), rng.normal(size=(r, n)))
+    f = rank.FactoredMatrix(rng.normal(size=(m, r)), rng.normal(size=(r, n)))
     whole = np.linalg.svd(f.product, compute_uv=False)
     k = min(m, r, n)
     assert f.shape == (m, n) and np.allclose(f.singular_values[:k], whole[:k])
@@ -88,7 +88,7 @@ def test_tokens_attend_as_the_scores_say(choices):
     model = random_model(positions="none", mask="none", **choices)
     cache = record(model, np.arange(7)[None])[1]
     for h in range(3):
-        ours = rank.attends(model, 0, h).product
+        ours = rank.full_qk_circuit(model, 0, h).product
         assert largest_difference(cache["blocks.0.attn.hook_attn_scores"][0, h], ours) < 1e-12
 
 
@@ -99,10 +99,10 @@ def test_a_copied_token_writes_what_its_head_adds_to_the_logits(choices):
     tokens = np.arange(7)[:, None]
     cache = record(model, tokens)[1]
     scale = cache["ln_final.hook_scale"][..., 0] if model.config.norm != "none" else np.ones((7, 1))
-    full = rank.copies(model, 0, 1).product / scale  # V V
+    full = rank.full_ov_circuit(model, 0, 1).product / scale  # V V
     for first, second in ((0, 1), (5, 2)):
         pair = (np.full_like(tokens, t) for t in (first, second))
-        share = dict(shares(model, cache, *pair))["head 0.1"][:, 0]
+        share = dict(logit_difference_shares(model, cache, *pair))["head 0.1"][:, 0]
         assert largest_difference(share, full[:, first] - full[:, second]) < 1e-12
 
 
@@ -113,7 +113,7 @@ def test_other_rows_than_tokens_can_be_read():
     cache = record(silent, np.zeros((1, 9), dtype=int))[1]
     scores, ours = (
         cache["blocks.0.attn.hook_attn_scores"][0, 2],
-        rank.attends(model, 0, 2, W_pos).product,
+        rank.full_qk_circuit(model, 0, 2, W_pos).product,
     )
     seen = np.isfinite(scores)
     assert seen.sum() == 45 and np.allclose(scores[seen], ours[seen])
@@ -125,9 +125,9 @@ def test_what_makes_no_sense_is_refused():
     ):
         rank.qk_circuit(random_model(), 2, 0)
     with pytest.raises(GlassformerError, match="a norm stands between"):
-        rank.copies(random_model(norm_first=False), 0, 0)
+        rank.full_ov_circuit(random_model(norm_first=False), 0, 0)
     with pytest.raises(GlassformerError, match=r"expected shape \[n,4\], got \[7, 3\]"):
-        rank.attends(random_model(), 0, 0, np.zeros((7, 3)))
+        rank.full_qk_circuit(random_model(), 0, 0, np.zeros((7, 3)))
     with pytest.raises(GlassformerError, match="expected a rank from 0, got -1"):
         rank.truncate(random_model(), -1)
 
@@ -141,7 +141,8 @@ def test_hidden_matrices_are_cut_and_the_rest_is_kept():
         assert hidden or np.array_equal(before, after), name
         assert after.dtype == np.float32
     assert (
-        max(np.linalg.matrix_rank(m) for n, m in rank.matrices(cut).items() if "blocks" in n) == 2
+        max(np.linalg.matrix_rank(m) for n, m in rank.weight_matrices(cut).items() if "blocks" in n)
+        == 2
     )
     assert cut.provenance["truncated"] == 2
 
@@ -159,7 +160,7 @@ def test_the_cut_is_what_the_low_rank_blueprint_starts_from():
     model = random_model(d_model=16, d_head=5, d_mlp=16)
     shapes = {n: w.shape for n, w in model.weights.items()}
     blueprint = LowRank(2)
-    theirs = blueprint.expand(blueprint.start(model.weights, np.random.default_rng(0)), shapes)
+    theirs = blueprint.expand(blueprint.init_theta(model.weights, np.random.default_rng(0)), shapes)
     for name, w in rank.truncate(model, 2).weights.items():
         assert largest_difference(theirs[name], w) < 1e-12, name
 
@@ -181,7 +182,7 @@ def damaged(model, ranks, rng):
     """The model with something of a rank taken off some hidden matrices."""
     weights = dict(model.weights)
     for name, r in ranks.items():
-        m = rank.matrices(model)[name]
+        m = rank.weight_matrices(model)[name]
         noise = (
             rng.normal(size=(m.shape[0], r))
             @ rng.normal(size=(r, m.shape[1]))
@@ -197,7 +198,7 @@ def test_the_smallest_lora_that_carries_an_update(tmp_path):
     name = "blocks.0.attn.W_O"
     before = damaged(after, {name: 2}, np.random.default_rng(1))
     task = load_task(after)
-    found = rank.updates(before, after, task)
+    found = rank.lora_update_rank(before, after, task)
     assert found.accuracy == 1 and found.rank == 2
     assert found.tried[0].accuracy < 1  # or there would be nothing to carry
     by_name = {m.name: m for m in found.matrices}
@@ -215,14 +216,14 @@ def test_the_smallest_lora_that_carries_an_update(tmp_path):
 def test_no_update_needs_rank_0_and_less_may_be_asked_for():
     model = load("reverse:length=3,alphabet=4")
     task = load_task(model)
-    assert rank.updates(model, model, task).rank == 0
+    assert rank.lora_update_rank(model, model, task).rank == 0
     before = damaged(model, {"blocks.0.attn.W_O": 2}, np.random.default_rng(1))
-    assert rank.updates(before, model, task, give=1.0).rank == 0
+    assert rank.lora_update_rank(before, model, task, max_accuracy_drop=1.0).rank == 0
 
 
 def test_updates_need_the_same_arrays():
     with pytest.raises(GlassformerError, match=r"same arrays, but blocks\.0\.mlp\.W_in differs"):
-        rank.updates(
+        rank.lora_update_rank(
             random_model(d_mlp=6, extras=False), random_model(extras=False), load_task("reverse")
         )
 

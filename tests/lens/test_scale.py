@@ -3,18 +3,20 @@
 import math
 
 from glassformer import Config, load
-from glassformer.core.weight_shapes import shapes
-from glassformer.lens.reference_sizes import KNOWN, scale_table
+from glassformer.core.weight_shapes import array_shapes
+from glassformer.lens.reference_sizes import REFERENCE_MODELS, size_table
 
 
 def entries(config, *left_out):
     return sum(
-        math.prod(shape) for name, shape in shapes(config).items() if not name.endswith(left_out)
+        math.prod(shape)
+        for name, shape in array_shapes(config).items()
+        if not name.endswith(left_out)
     )
 
 
 def test_a_row_for_the_model_and_for_each_known_one():
-    own, gpt2, llama = scale_table(load("addition:digits=3,variant=book"), "the booklet's")
+    own, gpt2, llama = size_table(load("addition:digits=3,variant=book"), "the booklet's")
     assert (own.name, own.parameters, own.heads, own.d_ff, own.context) == (
         "the booklet's",
         360_576,
@@ -23,17 +25,17 @@ def test_a_row_for_the_model_and_for_each_known_one():
         11,
     )
     assert [gpt2.to_json()[k] for k in ("layers", "d_model", "vocabulary")] == [12, 768, 50_257]
-    assert (gpt2, llama) == KNOWN
+    assert (gpt2, llama) == REFERENCE_MODELS
 
 
 def test_gpt2_small_counts_what_its_shapes_say():
-    g = KNOWN[0]
+    g = REFERENCE_MODELS[0]
     c = Config(g.vocabulary, g.context, g.d_model, g.layers, g.heads, d_mlp=g.d_ff, tied=True)
     assert entries(c, "W_gate", "b_gate", "b_U", "norm.w", "norm.b") == g.parameters
 
 
 def test_llama_3_counts_what_its_shapes_say():
-    m = KNOWN[1]
+    m = REFERENCE_MODELS[1]
     c = Config(
         m.vocabulary,
         m.context,

@@ -25,7 +25,7 @@ TOKENS = np.random.default_rng(0).integers(0, 7, (5, 9))
 @settings(max_examples=30, deadline=None)
 def test_lengths_are_those_of_the_cache(n_layers, d_mlp, norm_first, positions):
     model = random_model(n_layers=n_layers, d_mlp=d_mlp, norm_first=norm_first, positions=positions)
-    found, cache = stream.norms(model, TOKENS), record(model, TOKENS)[1]
+    found, cache = stream.stream_norms(model, TOKENS), record(model, TOKENS)[1]
     by_part = dict(zip(found.parts, found.after, strict=True))
     for i in range(n_layers):
         last = f"mlp {i}" if d_mlp else f"attention {i}"
@@ -45,13 +45,13 @@ def test_lengths_are_those_of_the_cache(n_layers, d_mlp, norm_first, positions):
 def test_without_residuals_a_part_replaces_the_stream(choices):
     model = random_model(**choices)
     seen = {}
-    stream_tap = stream.without_residual(lambda name, value: seen.setdefault(name, value))
-    model(TOKENS, tap=stream_tap)
+    stream_tap = stream.without_residual_hook(lambda name, value: seen.setdefault(name, value))
+    model(TOKENS, hook=stream_tap)
     c = model.config
     if c.norm_first:
         after = "hook_resid_mid" if c.d_mlp else "hook_resid_post"
         assert largest_difference(seen["blocks.0.hook_attn_out"], seen["blocks.0." + after]) < 1e-12
-        found = stream.norms(model, TOKENS, residual=False)
+        found = stream.stream_norms(model, TOKENS, residual=False)
         assert np.allclose(found.wrote[1:], found.after[1:]) and not found.residual
     else:
         x = seen["blocks.0.hook_attn_out"] - seen["blocks.0.hook_attn_out"].mean(-1, keepdims=True)
@@ -66,7 +66,7 @@ def test_a_stream_to_which_nothing_is_written():
         model,
         weights={n: w * (".W_O" not in n and ".W_out" not in n) for n, w in model.weights.items()},
     )
-    with_, without = (stream.norms(silent, TOKENS, residual) for residual in (True, False))
+    with_, without = (stream.stream_norms(silent, TOKENS, residual) for residual in (True, False))
     assert np.allclose(with_.after, with_.after[0]) and not with_.wrote[1:].any()
     assert not without.after[1:].any()
 
@@ -135,7 +135,7 @@ def test_no_norms_to_look_at():
 def test_firing_counts_inputs_above_0_where_answers_are_asked_for():
     model, task = load("addition:digits=1,variant=book"), load_task("addition:digits=1")
     rows = task.rows(0, 100)
-    found = stream.firing(model, task, rows)
+    found = stream.firing_rates(model, task, rows)
     tokens, answer = task.batch(rows)
     pre = record(model, tokens[:, :-1])[1]["blocks.0.mlp.hook_pre"]
     fired = pre[:, answer[0, 1:]] > 1e-9  # B n F
@@ -156,9 +156,9 @@ def test_firing_counts_inputs_above_0_where_answers_are_asked_for():
 
 def test_batches_do_not_matter(monkeypatch):
     model, task = load("addition:digits=1,variant=book"), load_task("addition:digits=1")
-    whole = stream.firing(model, task, task.rows(0, 100))
+    whole = stream.firing_rates(model, task, task.rows(0, 100))
     monkeypatch.setattr(stream, "chunk_size", lambda *_: 7)
-    parts = stream.firing(model, task, task.rows(0, 100))
+    parts = stream.firing_rates(model, task, task.rows(0, 100))
     assert np.allclose(whole.share, parts.share) and np.allclose(
         whole.by_position, parts.by_position
     )
@@ -172,14 +172,14 @@ def test_what_has_no_neurons_is_refused():
     with pytest.raises(
         GlassformerError, match="layer 0 — expected one that has neurons: no layer has any"
     ):
-        stream.firing(load("reverse"), task, task.rows(0, 1))
+        stream.firing_rates(load("reverse"), task, task.rows(0, 1))
     with pytest.raises(
         GlassformerError, match=r"layer 3 — expected one that has neurons: \[0, 1\]"
     ):
-        stream.firing(random_model(), task, task.rows(0, 1), layer=3)
+        stream.firing_rates(random_model(), task, task.rows(0, 1), layer=3)
     model = load("addition:digits=1,variant=book")
     with pytest.raises(GlassformerError, match="expected rows with an answer, got none"):
-        stream.firing(model, load_task(model), np.zeros((0, 2), dtype=int))
+        stream.firing_rates(model, load_task(model), np.zeros((0, 2), dtype=int))
 
 
 def test_activation_curves():
@@ -198,4 +198,4 @@ def test_neurons_that_are_not_finite_are_refused():
     huge = {n: np.full(w.shape, 1.7e308) if "W_in" in n else w for n, w in model.weights.items()}
     why = "is not finite on some rows"
     with pytest.raises(GlassformerError, match=why), np.errstate(all="ignore"):
-        stream.firing(replace(model, weights=huge), task, task.rows(0, 50))
+        stream.firing_rates(replace(model, weights=huge), task, task.rows(0, 50))

@@ -8,7 +8,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.lens import structure_retention as module
-from glassformer.lens.structure_retention import survival
+from glassformer.lens.structure_retention import measure_retention
 from glassformer.training import fit
 from training.small import recipe
 
@@ -36,7 +36,7 @@ def changed(model, change):
 
 
 def test_a_model_survives_in_itself_and_its_slots_are_those_of_the_source(model, task):
-    found = survival(model, model, task)
+    found = measure_retention(model, model, task)
     assert {"token", "position", "bar", "emit"} <= by_slot(found).keys()
     assert all(s.in_place == s.readable == 1 and s.values > 1 for s in found.slots)
     assert by_slot(found)["bar"].where == "attention 0", "where it is written, and no earlier"
@@ -51,7 +51,7 @@ def test_one_slot_that_is_not_written_is_the_one_that_is_lost(model, task):
     def silence(weights):
         weights["blocks.0.attn.W_O"][..., start:stop] = 0
 
-    found = by_slot(survival(model, changed(model, silence), task))
+    found = by_slot(measure_retention(model, changed(model, silence), task))
     assert found["bar"].in_place < 0.9 and found["token"].in_place == 1
     assert found["position"].in_place == 1
 
@@ -59,7 +59,7 @@ def test_one_slot_that_is_not_written_is_the_one_that_is_lost(model, task):
 def test_what_left_its_slot_is_still_readable(model, task):
     """The whole stream in another basis: nothing is in place, everything can be read."""
     turned = _rotated(model)
-    found = by_slot(survival(model, turned, task))
+    found = by_slot(measure_retention(model, turned, task))
     assert min(s.readable for s in found.values()) > 0.99
     assert found["token"].in_place < 0.9
 
@@ -91,9 +91,9 @@ def _rotated(model):
 def test_a_model_of_another_shape_has_no_slots_but_may_know(model, task):
     small = recipe(steps=1, evaluate_every=1, d_model=24, batch=4)
     untrained = fit(task, small, 0).model
-    found = by_slot(survival(model, untrained, task))
+    found = by_slot(measure_retention(model, untrained, task))
     assert all(s.in_place is None for s in found.values()) and "–" in str(
-        survival(model, untrained, task)
+        measure_retention(model, untrained, task)
     )
     assert found["token"].readable > 0.99, "of random embeddings a token can be read"
     assert found["emit"].readable < 1, "and what nobody has computed cannot"
@@ -103,14 +103,14 @@ def test_a_model_of_another_shape_has_no_slots_but_may_know(model, task):
 @pytest.fixture
 def streams_of(monkeypatch):
     """Lets `after` have other streams: made of the texts' numbers [B] and of `seen` [B,T]."""
-    real = module._streams
+    real = module._streams_at
 
     def use(model, make):
         def streams(m, tokens, seen):
             numbers = np.unique(tokens, axis=0, return_inverse=True)[1].reshape(-1)
             return real(m, tokens, seen) if m is model else make(numbers, seen)
 
-        monkeypatch.setattr(module, "_streams", streams)
+        monkeypatch.setattr(module, "_streams_at", streams)
 
     return use
 
@@ -127,7 +127,7 @@ def test_what_is_known_by_heart_is_not_readable(model, task, streams_of, monkeyp
         return {"embed": np.eye(at.max() + 1)[at[seen]]}
 
     streams_of(model, by_heart)
-    found = survival(model, replace(model), task)
+    found = measure_retention(model, replace(model), task)
     assert all(s.readable < s.commonest + 0.1 for s in found.slots), found
 
 
@@ -137,15 +137,15 @@ def test_the_place_is_chosen_without_the_rows_that_are_counted(
     """Two streams: one is perfect on the rows that are fitted and noise on the others, one is
     fair on all. Who looked at the others would take the second.
     """
-    halves, readable = [], module._readable
+    halves, readable = [], module._linear_readout_accuracy
 
     def watched(x, codes, which, fit, count):
         halves.append(fit)
         return readable(x, codes, which, fit, count)
 
-    monkeypatch.setattr(module, "_readable", watched)
-    survival(model, replace(model), task)
-    real, rng = module._streams, np.random.default_rng(0)
+    monkeypatch.setattr(module, "_linear_readout_accuracy", watched)
+    measure_retention(model, replace(model), task)
+    real, rng = module._streams_at, np.random.default_rng(0)
     tokens = task.batch(task.sample(400, np.random.default_rng(0)))[0][:, :-1]
 
     def two(numbers, seen):
@@ -155,7 +155,7 @@ def test_the_place_is_chosen_without_the_rows_that_are_counted(
         return {"perfect": np.where(halves[0][:, None], last, noise), "fair": fair}
 
     streams_of(model, two)
-    found = by_slot(survival(model, replace(model), task))
+    found = by_slot(measure_retention(model, replace(model), task))
     assert {found[slot].where for slot in ("token", "position", "bar")} == {"perfect"}
     assert found["token"].readable < 0.6
 
@@ -163,13 +163,13 @@ def test_the_place_is_chosen_without_the_rows_that_are_counted(
 def test_training_that_hardly_moves_keeps_every_slot(model, task):
     still = recipe(steps=5, evaluate_every=5, lr=1e-5, batch=8)
     kept = fit(task, still, 0, start=model).model
-    assert all(s.in_place == 1 for s in survival(model, kept, task).slots)
+    assert all(s.in_place == 1 for s in measure_retention(model, kept, task).slots)
 
 
 def test_what_is_refused(model, task):
     with pytest.raises(GlassformerError, match="survival — the first model has no slots"):
-        survival(replace(model, labels=type(model.labels)()), model, task)
+        measure_retention(replace(model, labels=type(model.labels)()), model, task)
     with pytest.raises(GlassformerError):
-        survival(model, gf.load("reverse"), task)
+        measure_retention(model, gf.load("reverse"), task)
     with pytest.raises(GlassformerError, match="gave 1 different rows, expected at least 2"):
-        survival(model, model, task, rows=1)
+        measure_retention(model, model, task, rows=1)

@@ -34,13 +34,13 @@ def first_weight(model):
 
 
 def test_in_order_and_lazily(folder, monkeypatch):
-    path = Trajectory.read(folder)
+    path = Trajectory.from_folder(folder)
     assert path.steps == [0, 20, 999_999, 1_000_000] and len(path) == 4
     read = []
     monkeypatch.setattr(
         trajectory, "load", lambda p, load=trajectory.load: read.append(p.name) or load(p)
     )
-    assert first_weight(path[-1]) == 1_000_000 and first_weight(path.at(20)) == 20
+    assert first_weight(path[-1]) == 1_000_000 and first_weight(path.at_step(20)) == 20
     models = iter(path)
     assert first_weight(next(models)) == 0
     assert read == [
@@ -51,23 +51,27 @@ def test_in_order_and_lazily(folder, monkeypatch):
     with pytest.raises(
         GlassformerError, match="step 30 — no snapshot of it; the nearest is of step 20"
     ):
-        path.at(30)
+        path.at_step(30)
 
 
 def test_follow(folder, monkeypatch):
-    path, read = Trajectory.read(folder), []
+    path, read = Trajectory.from_folder(folder), []
     monkeypatch.setattr(
         trajectory, "load", lambda p, load=trajectory.load: read.append(p.name) or load(p)
     )
-    got = path.follow({"one": first_weight, "row": lambda m: m.weights["embed.W_E"][0]})
+    got = path.measure({"one": first_weight, "row": lambda m: m.weights["embed.W_E"][0]})
     assert got["one"].tolist() == path.steps and got["row"].shape == (4, 4) and len(read) == 4
-    assert path.follow(first_weight).tolist() == path.steps
-    assert path.every(3).steps == [0, 1_000_000] and path.every(2).steps == [0, 999_999, 1_000_000]
+    assert path.measure(first_weight).tolist() == path.steps
+    assert path.every_nth(3).steps == [0, 1_000_000] and path.every_nth(2).steps == [
+        0,
+        999_999,
+        1_000_000,
+    ]
     with pytest.raises(
         GlassformerError,
         match=r"measure odd — expected one shape .* \[0\] before, \[20\] at step 20",
     ):
-        path.follow({"odd": lambda m: np.zeros(min(int(first_weight(m)), 99))})
+        path.measure({"odd": lambda m: np.zeros(min(int(first_weight(m)), 99))})
 
 
 @pytest.mark.parametrize("other,what", [
@@ -82,19 +86,19 @@ def test_mixed_models_are_refused(folder, other, what):
         f"differs"
     )
     with pytest.raises(GlassformerError, match=says):
-        Trajectory.read(folder).follow(first_weight)
+        Trajectory.from_folder(folder).measure(first_weight)
 
 
 def test_folders_without_snapshots(tmp_path):
     with pytest.raises(
         GlassformerError, match=r"no snapshots here: expected files like step-000200.safetensors$"
     ):
-        Trajectory.read(tmp_path)
+        Trajectory.from_folder(tmp_path)
     with pytest.raises(GlassformerError, match="expected a folder of snapshots"):
-        Trajectory.read(tmp_path / "none")
+        Trajectory.from_folder(tmp_path / "none")
     (tmp_path / "step-000010.safetensors").write_bytes(b"no model")
     with pytest.raises(GlassformerError, match=r"step-000010.safetensors — not a safetensors file"):
-        Trajectory.read(tmp_path).follow(first_weight)
+        Trajectory.from_folder(tmp_path).measure(first_weight)
 
 
 def test_figure():

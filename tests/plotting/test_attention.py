@@ -7,15 +7,22 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from glassformer.lens.attention import alignment, expected, late, patterns, places, steps
-from glassformer.lens.heads import from_position
+from glassformer.lens.attention import (
+    alignment,
+    attention_patterns,
+    expected_attention,
+    head_steps,
+    late_expected_attention,
+    position_labels,
+)
+from glassformer.lens.heads import mean_attention_from
 from glassformer.plotting.figures.attention import (
     alignment_bars,
-    bars_from,
-    expected_beside,
-    four_steps,
-    grid,
+    attention_bars,
+    expected_and_actual,
+    head_steps_figure,
     heatmaps,
+    model_grid,
 )
 from glassformer.plotting.style import save
 from glassformer.resolve import load, load_task
@@ -31,7 +38,7 @@ def example(model, *row):
     task = load_task(model)
     tokens, answer = task.batch(np.array([row]))
     words = [task.vocabulary[int(t)] for t in tokens[0]]
-    return patterns(model, tokens[:, :-1])[:, 0], words, int(answer[0].argmax())
+    return attention_patterns(model, tokens[:, :-1])[:, 0], words, int(answer[0].argmax())
 
 
 def shown(ax):
@@ -66,7 +73,7 @@ def test_layers_are_rows_and_heads_columns_but_single_heads_stand_side_by_side()
 
     tokens = np.arange(5)[None]
     for heads, across in ((3, 3), (1, 2)):
-        p = patterns(random_model(n_heads=heads), tokens)[:, 0]
+        p = attention_patterns(random_model(n_heads=heads), tokens)[:, 0]
         fig = heatmaps(p, [*"01234"])
         FigureCanvasAgg(fig).draw()
         boxes = [ax.get_position() for ax in fig.axes[: 2 * heads]]
@@ -78,11 +85,13 @@ def test_layers_are_rows_and_heads_columns_but_single_heads_stand_side_by_side()
 
 def test_the_expected_map_beside_the_actual_one():
     p, words, boundary = example(ADDER, 45, 78)
-    right = expected(TASK)
-    fig = expected_beside(p, right, words, boundary, late(TASK))
+    right = expected_attention(TASK)
+    fig = expected_and_actual(p, right, words, boundary, late_expected_attention(TASK))
     ours, book, actual = fig.axes[:3]
     coloured = lambda ax: np.asarray(shown(ax)).min(-1) < 1  # noqa: E731
-    assert (coloured(ours) == right.union).all() and (coloured(book) == late(TASK).union).all()
+    assert (coloured(ours) == right.union).all() and (
+        coloured(book) == late_expected_attention(TASK).union
+    ).all()
     assert [t.get_text() for t in ours.get_legend().get_texts()] == ["a", "b", "carry"]
     framed = {(round(r.get_y() + 0.5), round(r.get_x() + 0.5)) for r in actual.patches}
     assert framed == {tuple(cell) for cell in np.argwhere(right.aligned)}
@@ -90,8 +99,8 @@ def test_the_expected_map_beside_the_actual_one():
 
 
 def test_four_steps():
-    s = steps(ADDER, ADDER.vocabulary.encode("45+78="), 0, 1)
-    fig = four_steps(s)
+    s = head_steps(ADDER, ADDER.vocabulary.encode("45+78="), 0, 1)
+    fig = head_steps_figure(s)
     for ax, x in zip(fig.axes, (s.q, s.k, s.v, s.scores, s.pattern, s.z), strict=False):
         assert np.allclose(shown(ax), x)
     top = np.abs(s.scores).max()
@@ -103,10 +112,10 @@ def test_bars_from_one_position():
     model = load("modular-addition:p=7,operation=-,plus=true")
     task = load_task(model)
     some = {
-        f"{a}-{b}": from_position(model, task.batch(np.array([(a, b)]))[0][:, :-1])
+        f"{a}-{b}": mean_attention_from(model, task.batch(np.array([(a, b)]))[0][:, :-1])
         for a, b in ((5, 3), (6, 6))
     }
-    fig = bars_from(some, places(task)[:-1])
+    fig = attention_bars(some, position_labels(task)[:-1])
     assert len(fig.axes) == 2
     for ax, h in zip(fig.axes, range(2), strict=True):
         heights = np.array([p.get_height() for p in ax.patches]).reshape(2, 4)
@@ -131,9 +140,9 @@ def test_alignment_bars_add_up_to_the_share_on_all_roles():
 
 def test_the_grid_of_two_models_by_layers():
     two = random_model(n_layers=2, n_heads=2)
-    addition = patterns(two, np.arange(6)[None])[:, 0], [*"012345"], 3
+    addition = attention_patterns(two, np.arange(6)[None])[:, 0], [*"012345"], 3
     reversal = example(load("reverse"), 1, 2, 3, 4, 5)
-    fig = grid([("addition", *addition), ("reversal", *reversal)])
+    fig = model_grid([("addition", *addition), ("reversal", *reversal)])
     titles = ["addition: layer 0", "addition: layer 1", "reversal: layer 0"]
     assert [ax.get_title("left") for ax in fig.axes[:3]] == titles
     assert np.allclose(shown(fig.axes[1]), addition[0][1].mean(0)) and not fig.axes[3].get_visible()
@@ -157,14 +166,14 @@ def test_nothing_hides_anything(tmp_path):
 
 
 def test_nothing_to_draw():
-    none = patterns(random_model(n_layers=0), np.arange(3)[None])[:, 0]
+    none = attention_patterns(random_model(n_layers=0), np.arange(3)[None])[:, 0]
     with pytest.raises(GlassformerError, match="expected patterns"):
         heatmaps(none, [*"012"])
     with pytest.raises(GlassformerError, match="as many tokens"):
         heatmaps(np.ones((1, 1, 3, 3)) / 3, [*"01"])
-    for draw in (grid, alignment_bars, bars_from):
+    for draw in (model_grid, alignment_bars, attention_bars):
         with pytest.raises(GlassformerError, match="nothing to draw"):
-            draw([] if draw is not bars_from else {}, *[["a"]] * (draw is bars_from))
+            draw([] if draw is not attention_bars else {}, *[["a"]] * (draw is attention_bars))
     small = load("addition:digits=3,order=ones")
     both = [alignment(ADDER, TASK), alignment(small, load_task(small), np.array([[1, 2]]))]
     with pytest.raises(GlassformerError, match="as many layers"):

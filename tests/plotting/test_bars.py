@@ -50,7 +50,7 @@ def test_only_what_is_whole_is_100_percent():
 def test_what_counts_less_is_paler():
     from matplotlib.colors import to_hex
 
-    ax = bar_chart(LINES, paler=["no-mask, teacher-forced"]).axes[0]
+    ax = bar_chart(LINES, muted=["no-mask, teacher-forced"]).axes[0]
     assert [to_hex(p.get_facecolor()) for p in ax.patches] == [c.lower() for c in (BLUE, SKY, BLUE)]
 
 

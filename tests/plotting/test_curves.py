@@ -11,9 +11,9 @@ import pytest
 from glassformer import GlassformerError
 from glassformer.plotting import save, style, training_curves
 from glassformer.training.events import Event
-from glassformer.training.loss_floor import Floor
+from glassformer.training.loss_floor import LossPlateau
 
-FLOORS = [Floor(0, 0.9594), Floor(1, 1.1513), Floor(2, 1.3432)]
+FLOORS = [LossPlateau(0, 0.9594), LossPlateau(1, 1.1513), LossPlateau(2, 1.3432)]
 
 
 def run(seed=0, evaluations=10, digits=2, train=True, events=True, low=0.97):
@@ -51,7 +51,7 @@ def test_floors_are_lines_with_labels():
 
 
 def test_a_floor_above_all_losses_is_not_drawn():
-    loss = training_curves([run()], [*FLOORS, Floor(9, 50.0)]).axes[0]
+    loss = training_curves([run()], [*FLOORS, LossPlateau(9, 50.0)]).axes[0]
     assert not any("9 digits" in t for t in texts(loss)) and loss.get_ylim()[1] < 3
 
 
@@ -98,7 +98,9 @@ def test_one_answer_token_needs_no_strip():
 
 def test_a_deep_loss_is_drawn_in_powers():
     assert (
-        training_curves([run(low=1e-6)], [Floor(0, 0.0), Floor(1, 1.4)]).axes[0].get_yscale()
+        training_curves([run(low=1e-6)], [LossPlateau(0, 0.0), LossPlateau(1, 1.4)])
+        .axes[0]
+        .get_yscale()
         == "log"
     )
     assert training_curves([run(low=1e-6)], FLOORS).axes[0].get_yscale() == "linear"
@@ -140,12 +142,12 @@ def test_drawing_leaves_no_trace():
 
 def test_bad_paths(tmp_path, monkeypatch):
     with pytest.raises(GlassformerError, match=r"a figure ends in \.png, \.svg, \.pdf"):
-        style.check_path("x.gif")
+        style.check_figure_path("x.gif")
     with pytest.raises(GlassformerError, match="cannot be written"):
         save(training_curves([run()]), tmp_path / "no" / "x.png")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(GlassformerError, match=r"pip install 'glassformer\[figures\]'"):
-        style.check_path("x.png")
+        style.check_figure_path("x.png")
 
 
 def test_matplotlib_is_imported_when_a_figure_is_drawn():

@@ -7,27 +7,27 @@ import pytest
 
 from glassformer import GlassformerError, load, load_task
 from glassformer.lens.embeddings import before_and_after, position_embeddings, token_embeddings
-from glassformer.lens.modular.analysis import progress, take_apart
+from glassformer.lens.modular.analysis import analyze_modular, modular_progress
 from glassformer.plotting import save
 from glassformer.plotting.figures import embeddings, fourier
-from glassformer.plotting.style import SHARES, SIGNED
+from glassformer.plotting.style import SHARE_COLORMAP, SIGNED_COLORMAP
 from helpers import random_model
 
 
 @pytest.fixture(scope="module")
 def pizza():
     model = load("modular-addition:p=23,variant=pizza")
-    return take_apart(model, load_task(model))
+    return analyze_modular(model, load_task(model))
 
 
 def test_the_map_has_every_point_and_name_and_what_the_axes_explain():
     e = token_embeddings(random_model())
     ax = embeddings.embedding_map(e).axes[0]
     points = np.concatenate([c.get_offsets() for c in ax.collections])
-    assert np.allclose(points, e.plane.points[:, :2])
+    assert np.allclose(points, e.display_pca.points[:, :2])
     assert [t.get_text() for t in ax.texts] == e.names
     assert (
-        f"({e.plane.explained[0]:.0%} of the variance)" in ax.get_xlabel()
+        f"({e.display_pca.explained[0]:.0%} of the variance)" in ax.get_xlabel()
         and "%" in ax.get_ylabel()
     )
     other = embeddings.embedding_map(e, components=(2, 9)).axes[0]  # there is no tenth
@@ -36,18 +36,18 @@ def test_the_map_has_every_point_and_name_and_what_the_axes_explain():
 
 def test_names_do_not_cover_each_other_if_there_is_room():
     x, y = np.array([0.0, 0.0, 0.0, 100.0]), np.array([0.0, 0.1, 0.2, 100.0])
-    sides = embeddings._free_sides(x, y, ["a", "b", "c", "d"], 8)
+    sides = embeddings._free_label_sides(x, y, ["a", "b", "c", "d"], 8)
     assert len(set(sides[:3])) == 3 and sides[3] == sides[0]
 
 
 def test_similarity_has_the_matrix_and_the_boundary():
     e = position_embeddings(random_model(), boundary=6)
-    ax = embeddings.similarity(e).axes[0]
+    ax = embeddings.cosine_heatmap(e).axes[0]
     assert np.allclose(ax.images[0].get_array(), e.cosine) and ax.images[0].get_clim() == (-1, 1)
     assert {float(np.unique(line.get_xdata())[0]) for line in ax.lines[1:]} == {
         5.5
     } and "from 6 on" in ax.get_xlabel()
-    assert not embeddings.similarity(token_embeddings(random_model())).axes[0].lines
+    assert not embeddings.cosine_heatmap(token_embeddings(random_model())).axes[0].lines
 
 
 def test_before_and_after_has_four_panels():
@@ -64,13 +64,13 @@ def test_before_and_after_has_four_panels():
 
 
 def test_many_tokens_do_not_get_a_tick_each():
-    ax = embeddings.similarity(token_embeddings(load("modular-addition:variant=pizza"))).axes[0]
+    ax = embeddings.cosine_heatmap(token_embeddings(load("modular-addition:variant=pizza"))).axes[0]
     assert [t.get_text() for t in ax.get_xticklabels()][:3] == ["0", "10", "20"]
 
 
 def test_bars_are_shares_and_key_frequencies_stand_out(pizza):
     for ax, found in zip(
-        fourier.spectrum(pizza, "p = 23").axes, (pizza.embedding, pizza.readout), strict=True
+        fourier.spectrum_bars(pizza, "p = 23").axes, (pizza.embedding, pizza.readout), strict=True
     ):
         assert np.allclose([bar.get_height() for bar in ax.patches], found.shares)
         dark = [
@@ -94,9 +94,9 @@ def test_neurons_are_where_they_belong(pizza):
 def test_waves_and_right_logits(pizza):
     image = fourier.wave_plane(pizza).axes[0].images[0].get_array()
     assert image.shape == (12, 12) and image[pizza.key[0], pizza.key[0]] > image[pizza.key[0], 0]
-    axes = fourier.right_logits([("one", pizza), ("two", pizza)]).axes
+    axes = fourier.right_logit_maps([("one", pizza), ("two", pizza)]).axes
     square = axes[0].images[0].get_array()
-    assert square[(5 - 2) % 23, 5 + 2] == pizza.right[5, 2] and np.isfinite(square).all()
+    assert square[(5 - 2) % 23, 5 + 2] == pizza.right_logits[5, 2] and np.isfinite(square).all()
     assert axes[0].get_title(loc="left").startswith("one\n")
 
 
@@ -105,7 +105,7 @@ def test_losses_along_a_run():
     models = [
         (s, load(f"modular-addition:p=13,variant={v}")) for s, v in ((0, "clock"), (10, "pizza"))
     ]
-    history = progress(models, task, task.rows(0, 30))
+    history = modular_progress(models, task, task.rows(0, 30))
     top, gini, squares = fourier.loss_curves(history).axes
     drawn = {line.get_label(): list(line.get_ydata()) for line in top.lines}
     assert drawn["restricted (all pairs)"] == [h.losses["all"].restricted for h in history]
@@ -118,7 +118,7 @@ def test_losses_along_a_run():
 
 def test_they_can_be_saved(pizza, tmp_path):
     for i, fig in enumerate(
-        (fourier.spectrum(pizza), embeddings.embedding_map(token_embeddings(random_model())))
+        (fourier.spectrum_bars(pizza), embeddings.embedding_map(token_embeddings(random_model())))
     ):
         assert save(fig, tmp_path / f"{i}.svg").stat().st_size > 1_000
 
@@ -127,6 +127,6 @@ def test_more_is_bluer_in_every_figure():
     """One polarity: shares and signed numbers alike, and as the page has it."""
     from matplotlib import colormaps
 
-    for name in (SHARES, SIGNED):
+    for name in (SHARE_COLORMAP, SIGNED_COLORMAP):
         red, _, blue, _ = colormaps[name](1.0)
         assert blue > red, name

@@ -9,8 +9,8 @@ import pytest
 
 import glassformer as gf
 from glassformer.core.model import zeros
-from glassformer.lens.attention import steps
-from glassformer.lens.interventions.ablate import Ablated
+from glassformer.lens.attention import head_steps
+from glassformer.lens.interventions.ablate import AblatedScore
 from glassformer.lens.interventions.patch import patch_positions
 from glassformer.notebook import html
 from glassformer.training import Recipe, Training
@@ -48,12 +48,12 @@ MADE = {
     "Explanation": lambda: gf.explain(ONES, "45+78"),
     "Explanation of many layers": lambda: gf.explain("adder-3.safetensors", "127+458"),
     "Score": lambda: gf.ablate(ONES, what="head 0.1"),
-    "Ablated": lambda: Ablated("head 0.1", "zero", gf.ablate(REF, what="head 0.1"), "reads"),
+    "Ablated": lambda: AblatedScore("head 0.1", "zero", gf.ablate(REF, what="head 0.1"), "reads"),
     "Comparison": lambda: gf.compare("addition:digits=1", "addition:digits=1,variant=book"),
     "Interchange": lambda: gf.interchange(ONES, what="head 0.0", n=20),
     "Patch": lambda: gf.patch("min:vocab=10", "6 2 7", "6 5 7", "head 0.0"),
     "PatchGrid": lambda: patch_positions(gf.load("min:vocab=10"), [6, 2, 7], [6, 5, 7]),
-    "Steps": lambda: steps(gf.load("min:vocab=10"), [6, 2, 7], 0, 0),
+    "Steps": lambda: head_steps(gf.load("min:vocab=10"), [6, 2, 7], 0, 0),
     "Compiled": lambda: gf.compile("lang/reverse"),
     "Training": training,
     "Recipe": lambda: training().recipe,
@@ -229,11 +229,14 @@ def test_showing_needs_no_matplotlib(monkeypatch):
 
 
 def test_the_painter_is_named_by_the_package():
-    assert html.__name__ == f"glassformer.{results.PAINTER}"
+    assert html.__name__ == f"glassformer.{results.HTML_MODULE}"
 
 
 def test_in_a_line():
-    assert results.brief(np.zeros((2, 3))) == "array[2, 3]" and results.brief(np.float64(2)) == "2"
-    assert results.brief(list(range(9))) == "[0, 1, 2, 3, 4, 5, …]"
-    assert results.brief({"a": (1.0, "x")}) == "{'a': (1, 'x')}"
-    assert len(results.brief("x" * 1_000)) == 60
+    assert (
+        results.brief_repr(np.zeros((2, 3))) == "array[2, 3]"
+        and results.brief_repr(np.float64(2)) == "2"
+    )
+    assert results.brief_repr(list(range(9))) == "[0, 1, 2, 3, 4, 5, …]"
+    assert results.brief_repr({"a": (1.0, "x")}) == "{'a': (1, 'x')}"
+    assert len(results.brief_repr("x" * 1_000)) == 60

@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import GlassformerError
 from glassformer.lens.compare import compare
-from glassformer.lens.interventions.ablate import Ablated, ablations
+from glassformer.lens.interventions.ablate import AblatedScore, ablate_each
 from glassformer.lens.interventions.patch import Interchange, PatchGrid, interchange
 from glassformer.plotting.figures.interventions import (
     ablation_bars,
@@ -35,7 +35,7 @@ def adder():
 
 
 def test_ablation_bars(adder, tmp_path):
-    rows = list(ablations(*adder, rows=adder[1].rows(0, 500)))
+    rows = list(ablate_each(*adder, rows=adder[1].rows(0, 500)))
     fig = ablation_bars(rows, ["ones", "tens", "hundreds", "end"], "Without a part")
     bars, strip = fig.axes
     assert [p.get_width() for p in bars.patches] == [r.score.accuracy for r in rows]
@@ -51,7 +51,7 @@ def test_ablation_bars(adder, tmp_path):
         and texts(strip)[:4] == ["100"] * 4
     )
     assert texts(bars)[0] == "100 %" and save(fig, tmp_path / "a.png").stat().st_size > 1_000
-    almost = Ablated("mlp 0", "zero", Score(10**6, 1, [0.999999], {}))
+    almost = AblatedScore("mlp 0", "zero", Score(10**6, 1, [0.999999], {}))
     assert texts(ablation_bars([almost]).axes[0]) == ["99.99 %"]  # not 100
     with pytest.raises(GlassformerError, match="at least one part"):
         ablation_bars([])

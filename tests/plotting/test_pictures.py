@@ -10,7 +10,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.core.model import zeros
-from glassformer.plotting.helpers import in_powers
+from glassformer.plotting.helpers import log_axis
 
 ONES = "addition:digits=2,order=ones"
 TEXTS = ["attention", "steps", "stream", "neurons", "logits", "margin"]
@@ -73,7 +73,7 @@ def test_tokens_that_would_be_formulas():
 
 def test_powers_of_ten_are_no_formulas():
     fig, (ax,) = gf.show.figure()
-    in_powers(ax)
+    log_axis(ax)
     ax.plot([1, 2, 3], [1e-3, 1, 1e4])
     gf.show.Picture(fig, "")._repr_png_()
     assert "10⁻³" in [t.get_text() for t in ax.get_yticklabels()]

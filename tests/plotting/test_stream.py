@@ -30,7 +30,7 @@ def drawn(fig):
 # ── ranks ──────────────────────────────────────────────────────────────────────────────────────
 def test_a_panel_for_each_kind_and_a_line_for_each_layer():
     model = random_model()
-    found = rank.ranks(model)
+    found = rank.matrix_ranks(model)
     panels = {
         ax.get_title(loc="left"): ax for ax in visible(drawn(show_rank.singular_values(found, "t")))
     }
@@ -73,11 +73,11 @@ def test_the_first_rank_that_is_enough_is_named():
 
 
 def test_updates():
-    matrices = rank.ranks(random_model())[2:5]
-    made = rank.Updates(
+    matrices = rank.matrix_ranks(random_model())[2:5]
+    made = rank.UpdateRank(
         matrices, [rank.Truncation(0, 0.1, 0), rank.Truncation(1, 1.0, 21)], 1.0, 108
     )
-    accuracy, bars = drawn(show_rank.updates_figure(made)).axes
+    accuracy, bars = drawn(show_rank.update_rank_figure(made)).axes
     assert accuracy.texts[0].get_text() == "rank 1: 21 numbers for 108"
     assert [p.get_width() for p in bars.patches[3:]] == [m.effective for m in matrices]
 
@@ -86,7 +86,7 @@ def test_updates():
 def test_circuits_as_maps():
     model = random_model()
     words = [model.vocabulary[i] for i in range(7)]
-    maps = [(f"QK 0.{h}", rank.attends(model, 0, h)) for h in range(3)]
+    maps = [(f"QK 0.{h}", rank.full_qk_circuit(model, 0, h)) for h in range(3)]
     fig = drawn(show_rank.circuit_maps(maps, words))
     assert np.allclose(fig.axes[1].images[0].get_array(), maps[1][1].product)
     assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == words
@@ -123,7 +123,7 @@ def test_shares_as_bars():
 
 def test_of_many_parts_the_largest_are_shown_and_nothing_is_lost():
     shares = [(f"n{i}", (-1.0) ** i * i) for i in range(50)]
-    ax = show_logits.attribution_bars(shares, most=3).axes[0]
+    ax = show_logits.attribution_bars(shares, max_bars=3).axes[0]
     assert [t.get_text() for t in ax.get_yticklabels()] == [
         "n49",
         "n48",
@@ -136,7 +136,7 @@ def test_of_many_parts_the_largest_are_shown_and_nothing_is_lost():
 
 
 def test_shares_as_a_map():
-    found = logits.answer_shares(ADDER, TASK, TASK.rows(0, 20))
+    found = logits.answer_attribution(ADDER, TASK, TASK.rows(0, 20))
     ax = drawn(show_logits.shares_map(found)).axes[0]
     assert np.allclose(ax.images[0].get_array()[:-1], found.shares)
     assert [t.get_text() for t in ax.get_yticklabels()] == [*found.parts, "margin"]
@@ -144,8 +144,8 @@ def test_shares_as_a_map():
 
 # ── the stream ─────────────────────────────────────────────────────────────────────────────────
 def test_growth_with_and_without_residuals():
-    both = [stream.norms(random_model(), TOKENS, residual) for residual in (True, False)]
-    after, wrote = drawn(show_stream.growth(*both, "t")).axes
+    both = [stream.stream_norms(random_model(), TOKENS, residual) for residual in (True, False)]
+    after, wrote = drawn(show_stream.stream_growth(*both, "t")).axes
     means = {line.get_label(): line.get_ydata() for line in after.lines}
     assert np.allclose(means["with residuals"], both[0].after.mean(1))
     assert np.allclose(means["without"], both[1].after.mean(1))
@@ -154,11 +154,11 @@ def test_growth_with_and_without_residuals():
 
 
 def test_a_stream_that_grows_ten_orders_has_a_scale_of_powers():
-    found = stream.norms(ADDER, TASK.batch(TASK.rows(0, 9))[0][:, :-1])
+    found = stream.stream_norms(ADDER, TASK.batch(TASK.rows(0, 9))[0][:, :-1])
     huge = stream.StreamNorms(
         found.parts, found.before, found.wrote, found.after * [[1], [1], [1e9]], True
     )
-    assert drawn(show_stream.growth(huge)).axes[0].get_yscale() == "log"
+    assert drawn(show_stream.stream_growth(huge)).axes[0].get_yscale() == "log"
 
 
 def test_norms_before_and_after():
@@ -171,8 +171,8 @@ def test_norms_before_and_after():
 
 
 def test_neurons_are_sorted_by_how_often_they_fire():
-    firing = stream.firing(ADDER, TASK, TASK.rows(0, 100))
-    curve, bars, tokens, classes, *_ = drawn(show_stream.neurons(firing, "relu")).axes
+    firing = stream.firing_rates(ADDER, TASK, TASK.rows(0, 100))
+    curve, bars, tokens, classes, *_ = drawn(show_stream.firing_panels(firing, "relu")).axes
     assert [p.get_height() for p in bars.patches] == sorted(firing.share, reverse=True)
     order = np.argsort(-firing.share, kind="stable")
     assert np.allclose(tokens.images[0].get_array(), firing.by_position[:, order])

@@ -12,7 +12,7 @@ from glassformer.core.checkpoint import load as load_file
 from glassformer.core.checkpoint import save
 from glassformer.core.decoding import decode
 from glassformer.core.param_count import count
-from glassformer.parametrizations import make
+from glassformer.parametrizations import build_parametrization
 from glassformer.verification import verify
 from helpers import largest_difference
 
@@ -131,7 +131,7 @@ def test_counts(name):
 def test_theta_makes_the_weights(name, tmp_path, monkeypatch):
     model = load(name)
     shapes = {n: w.shape for n, w in model.weights.items()}
-    again = make(model.blueprint).expand(model.theta, shapes)
+    again = build_parametrization(model.blueprint).expand(model.theta, shapes)
     assert again.keys() == model.weights.keys()
     assert all(
         (again[n] == w).all() and again[n].shape == w.shape for n, w in model.weights.items()
@@ -152,7 +152,7 @@ def test_theta_makes_the_weights_of_pytorch_too(name):
 
     model = load(name)
     shapes = {n: w.shape for n, w in model.weights.items()}
-    made = make(model.blueprint).expand(
+    made = build_parametrization(model.blueprint).expand(
         {n: torch.tensor(t) for n, t in model.theta.items()}, shapes
     )
     for n, w in model.weights.items():
@@ -181,7 +181,9 @@ def test_every_number_matters(name, number):
     model = load(name)
     theta = {**model.theta, number: model.theta[number] * OTHER[name, number]}
     shapes = {n: w.shape for n, w in model.weights.items()}
-    other = replace(model, theta=theta, weights=make(model.blueprint).expand(theta, shapes))
+    other = replace(
+        model, theta=theta, weights=build_parametrization(model.blueprint).expand(theta, shapes)
+    )
     task = load_task(model)
     rows = np.concatenate([task.edges()[::20], task.sample(300, np.random.default_rng(0))])
     assert verify(other, task, rows=rows).wrong > 0
@@ -199,7 +201,7 @@ def patterns(model, text):
         seen[name] = value
         return value
 
-    model(np.array([text]), tap=tap)
+    model(np.array([text]), hook=tap)
     return seen
 
 
@@ -254,6 +256,6 @@ def test_the_board_runs_the_weights_that_theta_makes():
     name = "blocks.0.attn.W_V"
     weights = np.where(model.weights[name] == 0, 9e-13, model.weights[name])
     hidden = replace(model, weights={**model.weights, name: weights})
-    same = checkpoint.from_theta(hidden)
+    same = checkpoint.recompute_from_theta(hidden)
     assert all((same.weights[n] == w).all() for n, w in model.weights.items())
     assert board(hidden).model == board(model).model

@@ -106,7 +106,7 @@ def test_the_stream_holds_the_sum_that_is_left(digits, dtype, most):
     model, task = addition(digits=digits, dtype=dtype), Addition(digits)
     rows = np.concatenate([task.edges()[::10], task.sample(300, np.random.default_rng(0))])
     seen = {}
-    model(task.batch(rows)[0][:, :-1], tap=lambda name, x: seen.setdefault(name, x))
+    model(task.batch(rows)[0][:, :-1], hook=lambda name, x: seen.setdefault(name, x))
     x = seen["blocks.0.hook_resid_post"][:, 2 * digits + 1 :].astype(float)  # B n+1 D
     k = np.arange(digits, -1, -1)
     left = (rows.sum(1)[:, None] % 10 ** (k + 1)) + 0.5
@@ -120,7 +120,7 @@ def test_the_stream_holds_the_sum_that_is_left(digits, dtype, most):
 def test_the_sink_is_worth_exactly_nothing(digits):
     model, tokens, seen = addition(digits=digits), Addition(digits).batch(np.array([(1, 1)]))[0], {}
     for its, kind in ((model, np.asarray), (model.torch(), torch.as_tensor)):
-        its(kind(tokens[:, :-1]), tap=lambda name, x: seen.update({name: x}) or x)
+        its(kind(tokens[:, :-1]), hook=lambda name, x: seen.update({name: x}) or x)
         assert (seen["blocks.0.attn.hook_v"][:, [digits, 2 * digits + 1]] == 0).all()
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from glassformer.core.param_count import count
-from glassformer.programs.addition_book import book
+from glassformer.programs.addition_book import book_addition
 from glassformer.published_claims.ch6 import wrong_streams
 from glassformer.resolve import load_task
 from glassformer.utils.errors import GlassformerError
@@ -16,13 +16,13 @@ from glassformer.verification import verify
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.some(3)
 def test_every_pair(digits: int, dtype: str) -> None:
-    model = book(digits).astype(dtype)
+    model = book_addition(digits).astype(dtype)
     verdict = verify(model, load_task(model), chunk=64)
     assert (verdict.wrong, verdict.checked, verdict.exhaustive) == (0, 100**digits, True)
 
 
 def test_three_digits_in_float64_only() -> None:
-    model = book(3)
+    model = book_addition(3)
     task = load_task(model)
     rows = task.edges()[::10]
     assert verify(model, task, rows=rows).wrong == 0
@@ -32,21 +32,21 @@ def test_three_digits_in_float64_only() -> None:
 
 def test_streams_that_go_wrong_are_counted() -> None:
     """By what the slow claim booklet-6.8-right-3 goes through all pairs of three digits."""
-    model = book(1)
+    model = book_addition(1)
     assert wrong_streams(model) == 0
     broken = {n: w * 0 if n == "blocks.0.mlp.W_out" else w for n, w in model.weights.items()}
     assert wrong_streams(replace(model, weights=broken)) > 0
 
 
 def test_counts() -> None:
-    counts = [count(book(n)) for n in (1, 2, 3)]
+    counts = [count(book_addition(n)) for n in (1, 2, 3)]
     assert [c.total for c in counts] == [2_088, 27_432, 360_576]
     mlp = [sum(n for name, n in c.nonzero_arrays.items() if ".mlp." in name) for c in counts]
     assert mlp == [648, 10_326, 139_128]
 
 
 def test_names() -> None:
-    labels = book(1).labels
+    labels = book_addition(1).labels
     assert labels.heads == {
         "0.0": "1s of a",
         "0.1": "1s of b",
@@ -57,4 +57,4 @@ def test_names() -> None:
 
 def test_four_digits_are_refused() -> None:
     with pytest.raises(GlassformerError, match="at most 3, got 4"):
-        book(4)
+        book_addition(4)

@@ -4,7 +4,7 @@ import pytest
 from glassformer.core.decoding import decode
 from glassformer.core.model import Model
 from glassformer.core.param_count import count
-from glassformer.programs.addition_unpadded import unpadded
+from glassformer.programs.addition_unpadded import unpadded_addition
 from glassformer.resolve import load_task
 from glassformer.utils.errors import GlassformerError
 from glassformer.verification import verify
@@ -20,44 +20,44 @@ def holds(model: Model, least_margin: float = 0.9, **how: object) -> int:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("digits", [1, 2])
 def test_all_pairs(digits: int, dtype: str) -> None:
-    assert holds(unpadded(digits).astype(dtype)) == 100**digits
+    assert holds(unpadded_addition(digits).astype(dtype)) == 100**digits
 
 
 @pytest.mark.parametrize("digits", [3, 4, 5, 6])
 def test_sampled_pairs_and_carry_cascades(digits: int) -> None:
-    model = unpadded(digits)
+    model = unpadded_addition(digits)
     edges = load_task(model).edges()
     assert holds(model, rows=edges[:: 1 + len(edges) // 1000]) > 500
 
 
 @pytest.mark.slow
 def test_all_pairs_of_three_digits() -> None:
-    assert holds(unpadded(3)) == 10**6
+    assert holds(unpadded_addition(3)) == 10**6
 
 
 @pytest.mark.slow
 def test_six_digits() -> None:
-    assert holds(unpadded(6), sample=30_000) > 30_000
+    assert holds(unpadded_addition(6), sample=30_000) > 30_000
 
 
 def test_the_same_with_pytorch() -> None:
-    assert holds(unpadded(2).torch()) == 10_000
-    model = unpadded(6).torch()
+    assert holds(unpadded_addition(2).torch()) == 10_000
+    model = unpadded_addition(6).torch()
     assert holds(model, rows=load_task(model).edges()[::20]) > 300
 
 
 @pytest.mark.parametrize("text", ["4+8=12", "84+88=172", "0+0=0", "9+90=99", "99+1=100", "7+0=7"])
 def test_one_model_for_every_length(text: str) -> None:
-    model = unpadded(2)
+    model = unpadded_addition(2)
     prompt = model.vocabulary.encode("<bos>" + text.split("=")[0] + "=")
     assert model.vocabulary.decode(decode(model, prompt, 4, stop=13)) == f"<bos>{text}<eos>"
 
 
 def test_slots_hold_what_they_are_named_for() -> None:
-    model, seen = unpadded(2), {}
+    model, seen = unpadded_addition(2), {}
     model(
         np.array([model.vocabulary.encode("<bos>84+88=17")]),
-        tap=lambda name, x: seen.setdefault(name, x),
+        hook=lambda name, x: seen.setdefault(name, x),
     )
     stream = seen["blocks.2.hook_resid_post"][0]
 
@@ -73,17 +73,17 @@ def test_slots_hold_what_they_are_named_for() -> None:
 
 
 def test_count() -> None:
-    assert [count(unpadded(n)).total for n in (1, 2, 6)] == [1667, 1774, 2202]
+    assert [count(unpadded_addition(n)).total for n in (1, 2, 6)] == [1667, 1774, 2202]
 
 
 @pytest.mark.parametrize("digits", [0, 7])
 def test_refuses_what_it_cannot_do(digits: int) -> None:
     with pytest.raises(GlassformerError, match=f"from 1 to 6, got {digits}"):
-        unpadded(digits)
+        unpadded_addition(digits)
 
 
 def test_without_its_second_threshold_sums_from_100_on_are_wrong() -> None:
-    model = unpadded(2)
+    model = unpadded_addition(2)
     damaged = {name: np.array(value) for name, value in model.weights.items()}
     damaged["blocks.1.mlp.W_out"][[1, 3]] = 0
     verdict = verify(Model(model.config, damaged, model.vocabulary, model.task), load_task(model))

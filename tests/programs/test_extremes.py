@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import GlassformerError, load, load_task, run
 from glassformer.core.param_count import count
-from glassformer.programs.extremes import book, wide
+from glassformer.programs.extremes import book_extreme, wide_extreme
 from glassformer.tasks.extremes import Min
 from glassformer.verification import verify
 
@@ -80,8 +80,8 @@ def test_crowds(ref):
 def test_beyond_the_limits():
     """The limits are there for a reason."""
     task, rows = crowd("min", 2000)
-    assert verify(book("min", 2000), task, rows=rows).wrong > 0
-    small = wide("min", 6000).astype("float32")
+    assert verify(book_extreme("min", 2000), task, rows=rows).wrong > 0
+    small = wide_extreme("min", 6000).astype("float32")
     assert (
         verify(small, Min(vocab=6000, length=3), rows=neighbours(6000, range(0, 5999, 50))).wrong
         > 0

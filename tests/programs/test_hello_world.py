@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from glassformer import GlassformerError, decode, load, load_task, run
 from glassformer.core.param_count import count
 from glassformer.programs.hello_world import hello_world, margin
-from glassformer.tasks.message import LONGEST, Message
+from glassformer.tasks.message import MAX_MESSAGE_TOKENS, Message
 from glassformer.utils.errors import ascii_name
 from glassformer.verification import verify
 
@@ -48,7 +48,7 @@ def test_a_message_of_a_thousand_different_characters(variant):
 
 
 def test_the_longest_message():
-    model = hello_world(message="ab" * (LONGEST // 2))
+    model = hello_world(message="ab" * (MAX_MESSAGE_TOKENS // 2))
     assert margin(model, load_task(model)) > 1
     with pytest.raises(GlassformerError, match="at most 4,000 characters, got 4,001"):
         hello_world(message="a" * 4001)

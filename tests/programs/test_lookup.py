@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import GlassformerError, load, load_task, run
 from glassformer.core.param_count import count
-from glassformer.programs.lookup_book import descent
+from glassformer.programs.lookup_book import margin_and_gradients
 from glassformer.tasks.lookup import Lookup
 from glassformer.verification import verify
 
@@ -63,7 +63,7 @@ def test_one_neuron_an_entry_fires_for_its_key_alone():
     model = load("lookup:entries=50")
     seen = {}
     task = load_task(model)
-    model(task.table.keys, tap=lambda name, x: seen.setdefault(name, x))
+    model(task.table.keys, hook=lambda name, x: seen.setdefault(name, x))
     fires = seen["blocks.0.mlp.hook_post"][:, -1]
     assert np.abs(fires - np.eye(50)).max() < 1e-6
     assert (
@@ -121,7 +121,7 @@ def test_the_gradients_by_differences():
         z = y[:, :4] @ E.T
         return (np.log(np.exp(z).sum(1)) - z[np.arange(11), values]).mean()
 
-    _, gradients = descent(E, mix, keys, values)
+    _, gradients = margin_and_gradients(E, mix, keys, values)
     for x, g in zip((E, mix), gradients, strict=True):
         for i in ((0, 1), (3, 2), (6, 0)):
             at = i if x is E else (*i[1:], 1, i[1])

@@ -50,7 +50,7 @@ def test_slots_hold_what_they_are_named_for() -> None:
     model, seen = load("multiplication"), {}
     model(
         np.array([model.vocabulary.encode("12*34=040")]),
-        tap=lambda name, x: seen.setdefault(name, x),
+        hook=lambda name, x: seen.setdefault(name, x),
     )
     stream = seen["blocks.1.hook_resid_post"][0]
 

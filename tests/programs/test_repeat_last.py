@@ -5,7 +5,7 @@ import pytest
 
 from glassformer import GlassformerError, decode, load, load_task, run
 from glassformer.core.param_count import count
-from glassformer.programs.repeat_last import repeat_last, signs
+from glassformer.programs.repeat_last import repeat_last, sign_codes
 from glassformer.tasks.message import RepeatLast
 from glassformer.verification import verify
 
@@ -55,7 +55,7 @@ def test_limits():
 
 def test_signs_are_all_different():
     for n in (1, 2, 5, 6, 40):
-        code = signs(n)
+        code = sign_codes(n)
         assert len(np.unique(code, axis=0)) == n == np.count_nonzero(code)
 
 

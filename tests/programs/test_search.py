@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import GlassformerError, load, load_task, run
 from glassformer.core.param_count import count
-from glassformer.programs.search import hops
+from glassformer.programs.search import layer_offsets
 from glassformer.tasks.search import Search
 from glassformer.verification import verify
 
@@ -93,7 +93,7 @@ def test_long_texts(options):
 
 def test_hops_cover_the_prefix():
     for prefix in range(1, 33):
-        steps, weights = hops(prefix)
+        steps, weights = layer_offsets(prefix)
         assert len(weights) == prefix and min(weights) >= 1
         assert sum(steps) == prefix and len(steps) == 1 + int(np.ceil(np.log2(prefix)))
 
@@ -105,14 +105,14 @@ def test_what_each_position_holds():
     model = load("search:prefix=5,vocab=7,block=20")
     text = np.random.default_rng(0).integers(0, 7, 20)
     seen = {}
-    model(text, tap=lambda name, x: seen.setdefault(name, x))
+    model(text, hook=lambda name, x: seen.setdefault(name, x))
     stream = seen[f"blocks.{model.config.n_layers - 1}.hook_resid_pre"][0]
     t, at = np.linspace(-1, 1, 7)[text], {name: a for name, (a, _) in model.labels.slots.items()}
     for j in range(1, 6):
         assert np.abs(stream[5:, at[f"back{j}"]] - t[5 - j : 20 - j]).max() < 2e-3
-    squares = sum(w * t[5 - j : 20 - j] ** 2 for j, w in enumerate(hops(5)[1], 1))
+    squares = sum(w * t[5 - j : 20 - j] ** 2 for j, w in enumerate(layer_offsets(5)[1], 1))
     assert np.abs(stream[5:, at["squares"]] - squares).max() < 1e-2
-    early = sum(w * stream[:5, at[f"back{j}"]] ** 2 for j, w in enumerate(hops(5)[1], 1))
+    early = sum(w * stream[:5, at[f"back{j}"]] ** 2 for j, w in enumerate(layer_offsets(5)[1], 1))
     assert (stream[:5, at["squares"]] > early + (1 / 3) ** 2 * 0.9).all()  # the mark
 
 

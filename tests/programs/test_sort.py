@@ -9,7 +9,7 @@ from cases import drawn
 from glassformer import GlassformerError, load, load_task, run
 from glassformer.core.hooks import record
 from glassformer.core.param_count import count
-from glassformer.programs.sort_book import by_points
+from glassformer.programs.sort_book import powerpoint_sort
 from glassformer.verification import verify
 
 
@@ -115,7 +115,7 @@ def test_the_booklets_counts():
         18,
         28 * 6 + 100 * 6 + 4 * 36 + 6,
     )
-    printed = count(by_points(28, 27))
+    printed = count(powerpoint_sort(28, 27))
     assert (printed.nonzero, printed.total) == (c.nonzero, c.total)
 
 

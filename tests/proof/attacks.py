@@ -41,7 +41,7 @@ def with_learned_positions(dtype: str, ref: str = HINGE) -> Model:
         seen[name.rpartition(".")[2]] = value
         return value
 
-    old(np.zeros((1, T), int), tap=tap)
+    old(np.zeros((1, T), int), hook=tap)
     scores = seen["hook_attn_scores"][0, 0]  # T T, the same for all tokens
     scores = np.maximum(scores - scores.max(1, keepdims=True), -FAR)
     model = padded(padded(untied(old), "D", T), "K", T - 4)  # D 2 + T, K T

@@ -20,16 +20,16 @@ ADDERS = ["adder-hinge:digits=2", "adder-hinge:digits=2,norm=rms", "addition:dig
 
 def adder_leads(model, task):
     bounder = bounds.Bounder(model, layout_of(task))
-    for view in prover.views(bounder):
-        for found in bounder.bounds(view, next(prover.splits(bounder, view))):
-            yield from found.lead.astype(np.float64)
+    for view in prover.initial_row_groups(bounder):
+        for found in bounder.bounds(view, next(prover.candidate_splits(bounder, view))):
+            yield from found.margin.astype(np.float64)
 
 
 def main():
     for module in [m for n, m in sys.modules.items() if n.startswith("glassformer.proof.")]:
         if hasattr(module, "SLACK"):
             module.SLACK = module.SLACK * affine_arithmetic.Real(float(factor))
-    copy_tasks.below = float  # which would hide the last place
+    copy_tasks.float_below = float  # which would hide the last place
     full = bounds.Bounder._directions
 
     def directions(self):  # the same in both precisions
@@ -42,7 +42,9 @@ def main():
             model = gf.load(ref).astype("float32")
             leads[ref] = [*adder_leads(model, gf.load_task(model))]
         model = gf.load("reverse:length=4").astype("float32")
-        leads["reverse"] = [case.lead for case in copy_tasks.texts(model, gf.load_task(model))]
+        leads["reverse"] = [
+            case.margin for case in copy_tasks.copy_cases(model, gf.load_task(model))
+        ]
     np.savez(out, **{ref: np.array(x) for ref, x in leads.items()})
 
 

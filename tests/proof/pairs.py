@@ -10,7 +10,7 @@ def case_of(cases, rows):
         power = 10**step.column
         carry, (a, b) = (rows % power).sum(1) // power, (rows // power % 10).T
         owner = np.full(200, -1)
-        for i in range(len(step.enter)):
+        for i in range(len(step.carry_in)):
             owner[step.members(i)] = i
         mine, names = 200 * mine + owner[100 * carry + 10 * a + b], 200 * names + way
     assert len(set(names)) == len(names), "two cases are the same"

@@ -73,7 +73,7 @@ def test_a_task_that_lies_about_its_texts_is_not_proved():
             tokens[wrong, -1] = (tokens[wrong, -1] + 1) % 10
             return tokens, answer
 
-        format = Addition.format
+        format = Addition.layout
 
     task = Lies(digits=10)
     proof = prove(load("addition:digits=10"), task, method="certificate", independent=None)

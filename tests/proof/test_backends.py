@@ -11,9 +11,9 @@ from glassformer import GlassformerError, load, resolve
 from glassformer.proof import bound_accuracy, check_certificate, prove, prove_equal
 from glassformer.proof.independent.checker import check_independently
 from glassformer.proof.independent.tasks import check_task
-from glassformer.proof.prover import FUSED_NORM, scope
+from glassformer.proof.prover import FUSED_NORM_EXCEPTION, describe_scope
 from glassformer.tasks.base import Task
-from glassformer.verification.evaluation import margins
+from glassformer.verification.evaluation import row_margins
 
 from .attacks import ADDERS, RARE, WRONG, rare_adder, rare_minimum
 from .poison.surgery import HINGE, edited, task_of, untied
@@ -31,7 +31,7 @@ def is_right(model, task, rows):
     """On both backends, with these rows together and one at a time."""
     batches = [rows, *rows[:, None]]
     return all(
-        (margins(m, *task.batch(batch)) > 0).all()
+        (row_margins(m, *task.batch(batch)) > 0).all()
         for m in (model, model.torch())
         for batch in batches
     )
@@ -109,7 +109,7 @@ def test_equal_by_certificates_says_what_they_do_not_cover(ref, said):
 def test_bounds_on_the_accuracy_say_what_they_do_not_cover():
     model = load("reverse:length=8")
     bound = bound_accuracy(model, resolve.load_task(model), independent=False)
-    assert not bound.open and FUSED_NORM in bound.scope and bound.scope in str(bound)
+    assert not bound.open and FUSED_NORM_EXCEPTION in bound.scope and bound.scope in str(bound)
 
 
 def test_a_proof_on_a_class_of_tasks_of_ones_own_says_who_declares_what_is_right():
@@ -118,5 +118,5 @@ def test_a_proof_on_a_class_of_tasks_of_ones_own_says_who_declares_what_is_right
     class Own(Task):
         """A task without a ref."""
 
-    given, own = (scope(load(HINGE), task) for task in (task_of(HINGE), Own()))
+    given, own = (describe_scope(load(HINGE), task) for task in (task_of(HINGE), Own()))
     assert own.startswith(given) and own != given

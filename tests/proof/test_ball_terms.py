@@ -15,14 +15,14 @@ from mpmath import mpf
 from glassformer.core.model import ACTIVATIONS
 from glassformer.proof.independent import ball_arithmetic, checker, interval_model
 from glassformer.proof.independent.ball_arithmetic import (
+    BallFloatType,
     BallModel,
-    Floats,
+    BallRow,
+    InconclusiveBound,
     NotProvable,
-    Row,
-    TooWide,
     Weight,
 )
-from glassformer.proof.independent.interval_model import FloatType, IntervalModel, Normed
+from glassformer.proof.independent.interval_model import FloatType, IntervalModel, UndividedNorm
 from glassformer.proof.independent.intervals import Interval
 from helpers import random_model
 
@@ -34,7 +34,7 @@ KINDS = ["gelu", "gelu_new", "silu"]
 
 @pytest.fixture(autouse=True)
 def digits():
-    with flint.ctx.workprec(checker.BITS), mpmath.workdps(70), np.errstate(all="ignore"):
+    with flint.ctx.workprec(checker.PRECISION_BITS), mpmath.workdps(70), np.errstate(all="ignore"):
         yield
 
 
@@ -93,38 +93,42 @@ def net(dtype, make=BallModel, seed=0, **choices):
 # ── balls: one operation ───────────────────────────────────────────────────────────────────────
 @TYPES
 def test_what_floats_are_off_by(dtype):
-    f, e = Floats(dtype), Exact(dtype)
+    f, e = BallFloatType(dtype), Exact(dtype)
     assert (number(f.u), number(f.tiny)) == (e.u, e.tiny)
     for n in (1, 2, 30):
-        assert ends(f.off(n))[1] >= e.gamma(n) >= ends(f.off(n))[0]
-        just_above(f.error(arb(3), n).upper(), e.gamma(n) * 3 + 4 * n * e.tiny)
+        assert ends(f.gamma(n))[1] >= e.gamma(n) >= ends(f.gamma(n))[0]
+        just_above(f.rounding_error(arb(3), n).upper(), e.gamma(n) * 3 + 4 * n * e.tiny)
     just_above(radius(f.rounded(arb(3))), e.gamma(1) * 3 + 4 * e.tiny)
-    just_above(f.error_over(arb(3), arb(2)).upper(), e.gamma(1) * 3 + 4 * e.tiny + 8 * e.tiny)
-    assert f.error_over(arb(0), arb(2)) == 0
-    tiny = f.error(arb(0), 3).upper()
+    just_above(
+        f.scaled_rounding_error(arb(3), arb(2)).upper(), e.gamma(1) * 3 + 4 * e.tiny + 8 * e.tiny
+    )
+    assert f.scaled_rounding_error(arb(0), arb(2)) == 0
+    tiny = f.rounding_error(arb(0), 3).upper()
     just_above(tiny, 12 * e.tiny)
-    just_above(f.error_over(arb(float(e.tiny)), arb(2)).upper(), 12 * e.tiny)
+    just_above(f.scaled_rounding_error(arb(float(e.tiny)), arb(2)).upper(), 12 * e.tiny)
 
 
 @TYPES
 def test_what_is_too_large_is_refused(dtype):
-    f, most = Floats(dtype), float(np.finfo(dtype).max)
-    f.fit(arb(most) * 0.499, "it")
+    f, most = BallFloatType(dtype), float(np.finfo(dtype).max)
+    f.check_overflow(arb(most) * 0.499, "it")
     for size in (arb(most) * 0.501, arb(most), arb("inf"), arb("nan")):
         with pytest.raises(NotProvable, match="it may overflow"):
-            f.fit(size, "it")
+            f.check_overflow(size, "it")
 
 
 @TYPES
 def test_numbers_that_may_be_flushed(dtype):
-    f, e = Floats(dtype), Exact(dtype)
+    f, e = BallFloatType(dtype), Exact(dtype)
     least = float(e.tiny)
-    assert f.known(least, "it").is_exact() and f.known(0.0, "it") == 0
-    assert f.known(least / 2, "it").contains(0) and f.known(-least / 2, "it").contains(-least / 2)
+    assert f.from_float(least, "it").is_exact() and f.from_float(0.0, "it") == 0
+    assert f.from_float(least / 2, "it").contains(0) and f.from_float(-least / 2, "it").contains(
+        -least / 2
+    )
     for odd in (np.inf, np.nan):
         with pytest.raises(NotProvable, match="it is not finite"):
-            f.known(odd, "it")
-    option = f.option(0.1, "it")
+            f.from_float(odd, "it")
+    option = f.config_value(0.1, "it")
     assert option.contains(arb(0.1)) and option.contains(arb(float(np.dtype(dtype).type(0.1))))
 
 
@@ -139,7 +143,7 @@ def weight(at, w):
 ])  # fmt: skip
 def test_sums_of_products(dtype, weights, bias, n):
     """n terms, the bias one of them: each passes n − 1 additions, and some round."""
-    f, e = Floats(dtype), Exact(dtype)
+    f, e = BallFloatType(dtype), Exact(dtype)
     live, sizes = [weight(i, w) for i, w in enumerate(weights)], [arb(1.5), arb(3), arb(7)]
     size = sum(abs(mpf(w)) * s for w, s in zip(weights, (1.5, 3, 7), strict=False)) + abs(mpf(bias))
     found = f.sum_error(live, sizes, arb(bias), "it")
@@ -152,7 +156,7 @@ def test_sums_of_products(dtype, weights, bias, n):
 
 @TYPES
 def test_dot_products(dtype):
-    f, e = Floats(dtype), Exact(dtype)
+    f, e = BallFloatType(dtype), Exact(dtype)
     found = f.dot([arb(0), arb(3), arb(-0.5)], [arb(9), arb(0.25), arb(5)])
     low, high = ends(found)
     assert (low + high) / 2 == mpf(-1.75)
@@ -163,35 +167,39 @@ def test_dot_products(dtype):
 @TYPES
 def test_sums_of_rows(dtype):
     m, e = net(dtype), Exact(dtype)
-    x = Row([arb(1), arb(0), arb(-3)], [[arb(0.5), arb(0), arb(1)]])
-    y = Row([arb(0.25), arb(7), arb(0)], [])
+    x = BallRow([arb(1), arb(0), arb(-3)], [[arb(0.5), arb(0), arb(1)]])
+    y = BallRow([arb(0.25), arb(7), arb(0)], [])
     z = m.add(x, y, "it")
-    just_above(radius(z.mid[0]), e.gamma(1) * mpf(1.75) + 4 * e.tiny)
-    assert z.mid[1] == 7 and z.mid[2] == -3 and [float(b) for b in z.by[0]] == [0.5, 0, 1]
+    just_above(radius(z.center[0]), e.gamma(1) * mpf(1.75) + 4 * e.tiny)
+    assert (
+        z.center[1] == 7
+        and z.center[2] == -3
+        and [float(b) for b in z.coefficients[0]] == [0.5, 0, 1]
+    )
     with pytest.raises(NotProvable, match="it may overflow"):
         most = arb(float(np.finfo(dtype).max)) * 0.3
-        m.add(Row([most], []), Row([-most], []), "it")
+        m.add(BallRow([most], []), BallRow([-most], []), "it")
 
 
 @TYPES
 def test_products_of_rows(dtype):
     m, e = net(dtype), Exact(dtype)
-    x, y = Row([arb(3)], [[arb(0.5)]]), Row([arb(-2)], [[arb(0.25)], [arb(1)]])
-    z = m.times(x, y)
+    x, y = BallRow([arb(3)], [[arb(0.5)]]), BallRow([arb(-2)], [[arb(0.25)], [arb(1)]])
+    z = m.multiply(x, y)
     size = mpf(3.5) * mpf(3.25)
-    just_above(radius(z.mid[0]), mpf(0.5) * mpf(1.25) + e.gamma(1) * size + 4 * e.tiny)
-    assert number(z.mid[0].mid()) == -6 and [float(b[0]) for b in z.by] == [-0.25, 3.0]
+    just_above(radius(z.center[0]), mpf(0.5) * mpf(1.25) + e.gamma(1) * size + 4 * e.tiny)
+    assert number(z.center[0].mid()) == -6 and [float(b[0]) for b in z.coefficients] == [-0.25, 3.0]
 
 
 @TYPES
 def test_a_row_less_its_mean(dtype):
     """The mean of 4 numbers that are not 0: 3 additions and a quotient, the same for all."""
     m, e = net(dtype), Exact(dtype)
-    x = Row([arb(3), arb(1), arb(0), arb(-2), arb(0.5)], [])
-    y, off = m.centred(x, x.balls(), "it")
-    just_above(y.by[-1][0].upper(), e.gamma(4) * mpf(6.5) / 5 + 16 * e.tiny)
+    x = BallRow([arb(3), arb(1), arb(0), arb(-2), arb(0.5)], [])
+    y, off = m.subtract_mean(x, x.enclosures(), "it")
+    just_above(y.coefficients[-1][0].upper(), e.gamma(4) * mpf(6.5) / 5 + 16 * e.tiny)
     assert all(ends(a)[0] <= mpf(b) <= ends(a)[1] for a, b in
-               zip(y.mid, ["2.5", "0.5", "-0.5", "-2.5", "0"], strict=True))  # fmt: skip
+               zip(y.center, ["2.5", "0.5", "-0.5", "-2.5", "0"], strict=True))  # fmt: skip
     assert off[2] == 0
     whole = mpf(2.5) + e.gamma(4) * mpf(6.5) / 5
     just_above(off[0].upper(), e.gamma(1) * whole + 4 * e.tiny)
@@ -201,7 +209,7 @@ def test_a_row_less_its_mean(dtype):
 @pytest.mark.parametrize("eps", [0.0, 0.25])
 def test_what_a_norm_divides_by(dtype, eps):
     m, e = net(dtype, eps=eps), Exact(dtype)
-    s = m.divisor([arb(3), arb(1), arb(0), arb(-2)], "it")
+    s = m.norm_divisor([arb(3), arb(1), arb(0), arb(-2)], "it")
     variance = mpf(14) / 4 + eps
     off = e.gamma(6) * variance + 24 * e.tiny
     low, high = (mpmath.sqrt(v) for v in (variance - off, variance + off))
@@ -210,8 +218,8 @@ def test_what_a_norm_divides_by(dtype, eps):
     assert ends(s)[1] - ends(s)[0] < (high - low) * mpf("1.01")
     if not eps:
         with pytest.raises(NotProvable, match="may divide by 0"):
-            m.divisor([arb(0)] * 4, "it")
-    wide = m.divisor([arb(2, 1)], "it")
+            m.norm_divisor([arb(0)] * 4, "it")
+    wide = m.norm_divisor([arb(2, 1)], "it")
     assert ends(wide)[0] <= mpmath.sqrt(1 + mpf(eps)) and ends(wide)[1] >= mpmath.sqrt(9 + mpf(eps))
 
 
@@ -221,7 +229,7 @@ def test_a_norms_gain_and_bias(dtype):
     m, e = net(dtype, d_model=2), Exact(dtype)
     given = {"ln.w": [arb(3), arb(-0.5)], "ln.b": [arb(0), arb(0.25)]}
     m.vector = given.get
-    off = m.gained([arb(2), arb(5)], arb(1.5), "ln")
+    off = m.gain_and_bias_errors([arb(2), arb(5)], arb(1.5), "ln")
     over = 4 * e.tiny + 4 * e.tiny * mpf(1.5)
     just_above(off[0].upper(), e.gamma(1) * 6 * (1 + e.gamma(1)) + over)
     gained = mpf(2.5) * (1 + e.gamma(1))
@@ -234,7 +242,7 @@ def test_a_norms_gain_and_bias(dtype):
 def test_activations_have_64_roundings(dtype, kind):
     m, e = net(dtype, activation=kind), Exact(dtype)
     for x in (-3.0, 0.5, 2.0):
-        y = m.activated(Row([arb(x)], [])).balls()[0]
+        y = m.activate(BallRow([arb(x)], [])).enclosures()[0]
         off = 64 * (e.gamma(1) * abs(x) + 4 * e.tiny)
         just_above(radius(y), off, 1e-5)
     assert abs(number(y.mid()) - function(kind, mpf(x))) < off * mpf("1e-3")
@@ -253,7 +261,7 @@ def test_curves_by_brute_force(kind):
     """f(x) − slope·x on 200 points of a range is in the ball, which is not much wider."""
     for low, high in ((-1.0, 1.5), (-4.0, 3.0), (0.5, 0.5005)):
         ball = arb((low + high) / 2, (high - low) / 2)
-        slope, rest = ball_arithmetic.curve(kind, ball)
+        slope, rest = ball_arithmetic.bound_activation(kind, ball)
         points = [low + (high - low) * i / 200 for i in range(201)]
         real = [function(kind, mpf(x)) - number(slope) * mpf(x) for x in points]
         assert ends(rest)[0] <= min(real) and max(real) <= ends(rest)[1]
@@ -262,7 +270,7 @@ def test_curves_by_brute_force(kind):
 
 def test_chords_by_brute_force():
     for low, high in ((-1.0, 3.0), (-2.0, 0.5), (-3.0, -1.0), (1.0, 2.0), (-1.0, 0.0), (0.0, 1.0)):
-        slope, rest = ball_arithmetic.chord(arb((low + high) / 2, (high - low) / 2))
+        slope, rest = ball_arithmetic.bound_relu(arb((low + high) / 2, (high - low) / 2))
         real = [max(mpf(x), mpf(0)) - number(slope) * mpf(x)
                 for x in (low, 0.0, high) if low <= x <= high]  # fmt: skip
         assert ends(rest)[0] <= min(real) and max(real) <= ends(rest)[1]
@@ -275,11 +283,13 @@ def test_leads_of_balls(dtype):
     m, e = net(dtype, d_model=3, d_vocab=3), Exact(dtype)
     U = m.weights["unembed.W_U"] = np.array([[1.0, 0.3, 0], [0, 0.7, 0.6], [-3, 0, 0]])
     m.weights["unembed.b_U"] = np.array([0.0, 0.25, 0.0])
-    for c in (m.vector, m.matrix, m.leading):
+    for c in (m.vector, m.matrix, m.head_difference):
         c.cache_clear()
-    row = Row([arb(2), arb(-1), arb(-4)], [[arb(0.5), arb(0), arb(0.25)]], arb(2), [arb(0.1)] * 3)
+    row = BallRow(
+        [arb(2), arb(-1), arb(-4)], [[arb(0.5), arb(0), arb(0.25)]], arb(2), [arb(0.1)] * 3
+    )
     x = [abs(v) / 2 + mpf(0.1) for v in (mpf(2), mpf(1), mpf(4))]  # as `balls` has them: no more
-    sizes = [number(s.abs_upper()) for s in row.balls()]
+    sizes = [number(s.abs_upper()) for s in row.enclosures()]
     assert all(s > y - mpf(0.3) for s, y in zip(sizes, x, strict=True))
     off = []
     for v in range(3):
@@ -293,7 +303,7 @@ def test_leads_of_balls(dtype):
         value = 2 * d[0] - d[1] - 4 * d[2] - abs(d[0] / 2 + d[2] / 4)
         more = sum(d) * mpf(0.1) - (mpf(0.25) if v == 1 else 0)
         leads.append(value / 2 + more - off[0] - off[v])
-    found = number(m.least(row, 0).lower())
+    found = number(m.smallest_margin(row, 0).lower())
     assert found <= min(leads) < found + mpf("1e-25")
 
 
@@ -302,13 +312,13 @@ def test_weights_of_a_query(dtype):
     """One key at each of two positions: e^(difference), off by the rounding of both scores, of the
     difference and of exp, 4 units in the last place.
     """
-    f, e = Floats(dtype), Exact(dtype)
+    f, e = BallFloatType(dtype), Exact(dtype)
     c = SimpleNamespace(slope=1.0, n_heads=1, positions="learned")
     one = SimpleNamespace(
         net=SimpleNamespace(f=f, c=c, scale=arb(1)), most=[[arb(2)]], absent=[[], []],
         kv=[{0: ([[arb(2)]], None)}, {1: ([[arb(0.5)]], None)}],
     )  # fmt: skip
-    first, other = checker.Attention.weights(one, [arb(3)], 0, 1)
+    first, other = checker.AttentionBounds.exponentials(one, [arb(3)], 0, 1)
     # scores 6 and 1.5, each a product off by u of it
     slip = [e.gamma(1) * s + 4 * e.tiny for s in (mpf(6), mpf(1.5))]
     apart = mpf(4.5) + slip[0] + slip[1]
@@ -326,7 +336,7 @@ def test_weights_of_a_query(dtype):
 def test_roundings_of_a_type(dtype):
     f, e = FloatType(dtype), Exact(dtype)
     assert (mpf(f.u), mpf(f.tiny)) == (e.u, e.tiny)
-    assert mpf(f.most) <= mpf(float(np.finfo(dtype).max)) / 2
+    assert mpf(f.max_value) <= mpf(float(np.finfo(dtype).max)) / 2
     for n in (1, 7, 1000):
         just_above(float(f.gamma(n)), e.gamma(n))
     assert np.isnan(f.gamma(0.26 / f.u)) and np.isfinite(f.gamma(0.24 / f.u))
@@ -337,19 +347,20 @@ def test_roundings_of_a_type(dtype):
     )
     tiny = f.rounded(Interval(np.array(0.0), np.array(0.0)), "it", 3)
     just_above(float(tiny.rad), 3 * e.tiny)
-    f.fit(np.array([0.99 * f.most]), "it")
-    for size in (1.01 * f.most, np.nan, np.inf):
-        with pytest.raises(TooWide, match="it may overflow"):
-            f.fit(np.array([0.0, size]), "it")
-    near = f.constant(0.1, "it")
+    f.check_overflow(np.array([0.99 * f.max_value]), "it")
+    for size in (1.01 * f.max_value, np.nan, np.inf):
+        with pytest.raises(InconclusiveBound, match="it may overflow"):
+            f.check_overflow(np.array([0.0, size]), "it")
+    near = f.config_value(0.1, "it")
     assert (
-        near.low <= 0.1 <= near.high and near.low <= float(np.dtype(dtype).type(0.1)) <= near.high
+        near.low <= 0.1 <= near.divisor_high
+        and near.low <= float(np.dtype(dtype).type(0.1)) <= near.divisor_high
     )
-    assert f.constant(0.0, "it").size < 1e-300
+    assert f.config_value(0.0, "it").size < 1e-300
     for odd in (f.tiny / 2, 1e39 if dtype == "float32" else np.inf):
         with pytest.raises(NotProvable, match="is not a normal number"):
-            f.constant(odd, "it")
-    assert f.constant(f.tiny, "it").high >= f.tiny
+            f.config_value(odd, "it")
+    assert f.config_value(f.tiny, "it").divisor_high >= f.tiny
 
 
 @TYPES
@@ -373,7 +384,7 @@ def test_intervals_less_their_mean(dtype):
     """The sum, a quotient, or a mean in one pass; then the difference, also of what is fused."""
     m, e, n = net(dtype, IntervalModel), Exact(dtype), 4
     x = Interval(np.array([[3.0, 1.0, -0.5, -2.0]]), np.zeros((1, 4)))
-    y = m.centred(x, "it")
+    y = m.subtract_mean(x, "it")
     size, mean = mpf(6.5), mpf(1.5) / 4
     long = mpmath.sqrt(mpf("14.25"))
     off = e.gamma(n + 1) * size / n + e.gamma(int(n**0.5) + 4) * long + 2 * n * e.tiny
@@ -382,7 +393,7 @@ def test_intervals_less_their_mean(dtype):
         want = off + e.gamma(1) * rest + e.tiny + e.gamma(4) * (abs(mpf(v)) + mean + off)
         just_above(y.rad[0, i], want, 20 if dtype == "float64" else 1e-5)
     plain = net(dtype, IntervalModel, norm="rms")
-    assert plain.centred(x, "it") is x
+    assert plain.subtract_mean(x, "it") is x
 
 
 @TYPES
@@ -391,7 +402,7 @@ def test_what_intervals_are_divided_by(dtype, norm):
     m, e, n = net(dtype, IntervalModel, norm=norm, eps=0.25), Exact(dtype), 4
     x = Interval(np.array([[3.0, 1.0, -0.5, -2.0]]), np.array([[0.5, 0, 0, 0]]))
     before = np.array([[8.0]])
-    low, high = m.divisor(x, "it", before)
+    low, high = m.norm_divisor(x, "it", before)
     squares = [mpf(s) ** 2 + mpf("5.25") for s in (2.5, 3.5)]
     off = e.gamma(n + 3) * (squares[1] / n + mpf(0.25)) + 4 * n * e.tiny
     ends_ = (
@@ -413,20 +424,23 @@ def test_activations_of_intervals(dtype):
     for kind in KINDS:
         m = net(dtype, IntervalModel, activation=kind)
         x = Interval(np.array([-3.0, 0.5, 2.0]), np.array([0.0, 0.0, 0.25]))
-        y = m.activated(x)
+        y = m.activate(x)
         grid = np.linspace(-8, 8, 160_001)
         steep = (
-            np.abs(np.diff(ACTIVATIONS[kind](ball_arithmetic.backend.of(grid), grid))).max() * 1e4
+            np.abs(
+                np.diff(ACTIVATIONS[kind](ball_arithmetic.backend.backend_for(grid), grid))
+            ).max()
+            * 1e4
         )
         size = numbers(np.abs(x.mid)) + numbers(x.rad)
         off = 64 * e.u * size + 8 * e.tiny + mpf(float(steep) - 1e-4) * numbers(x.rad)
         just_above(y.rad, off, 1.1 if dtype == "float64" else 0.02)
         for i, v in enumerate(x.mid):
-            assert abs(mpf(y.mid[i]) - function(kind, mpf(v))) < mpf("1e-14")
+            assert abs(mpf(y.center[i]) - function(kind, mpf(v))) < mpf("1e-14")
     m = net(dtype, IntervalModel, activation="relu")
-    y = m.activated(Interval(np.array([-1.0, 0.5, 2.0]), np.array([0.5, 1.0, 0.25])))
+    y = m.activate(Interval(np.array([-1.0, 0.5, 2.0]), np.array([0.5, 1.0, 0.25])))
     assert y.low == pytest.approx([0, 0, 1.75], abs=1e-12)
-    assert y.high == pytest.approx([0, 1.5, 2.25], abs=1e-12)
+    assert y.divisor_high == pytest.approx([0, 1.5, 2.25], abs=1e-12)
 
 
 @TYPES
@@ -463,7 +477,7 @@ def test_what_a_softmax_may_subtract(dtype):
     fall = 355.0 if dtype == "float64" else 44.0
     own = np.array([1.0, 1.0, 1.0, 1.0])
     table = np.array([0.0, 1.0 + fall, 1.001 + fall, np.nan])
-    found = m.subtracted(own, table)
+    found = m.max_subtracted_score(own, table)
     assert found[0] == 1.0 and found[1] == 1.0 + fall
     assert found[2:] == pytest.approx([1.0 + fall] * 2, rel=1e-12) and (found[2:] >= 1 + fall).all()
 
@@ -474,7 +488,7 @@ def test_exponentials_of_a_row(dtype, above):
     """What is subtracted is `above` the largest score: each difference rounds by u of it."""
     m, e = net(dtype, IntervalModel), Exact(dtype)
     score = Interval(np.array([1.0, -0.5, 9.0]), np.array([0.0, 0.125, 0.0]))
-    low, high = m.weights_of(score, np.array([True, True, False]), np.array(1.0 + above))
+    low, high = m.exponential_bounds(score, np.array([True, True, False]), np.array(1.0 + above))
     assert low[2] == high[2] == 0
     for i, (mid, rad) in enumerate(((1.0, 0.0), (-0.5, 0.125))):
         off = mpf(rad) + e.u * (1 + mpf(above) - (mpf(mid) - mpf(rad))) + e.tiny
@@ -489,18 +503,18 @@ def test_means_of_a_row(dtype):
     """Exact weights: what rounds are S weights, a quotient, S products and their sum."""
     m, e, S = net(dtype, IntervalModel), Exact(dtype), 3
     w, v = np.array([1.0, 0.5, 0.25]), np.array([[3.0], [-1.0], [2.0]])
-    y = m.mixed(w, w, Interval(v, np.zeros((3, 1))))
+    y = m.weighted_mean(w, w, Interval(v, np.zeros((3, 1))))
     most = (mpf(3) + mpf(0.5) + mpf(0.5)) / mpf(1.75)
     want = e.gamma(2 * S + 4) * most + 4 * (S + 1) * e.tiny * (2 + 3)
     just_above(y.rad[0], want, 6 if dtype == "float64" else 1e-6)
     assert abs(mpf(y.mid[0]) - mpf(3) / mpf(1.75)) < mpf("1e-15")
     low, high = np.array([0.75, 0.5, 0.25]), np.array([1.0, 0.5, 0.25])
-    y = m.mixed(low, high, Interval(v, np.zeros((3, 1))))
+    y = m.weighted_mean(low, high, Interval(v, np.zeros((3, 1))))
     real = [(x * 3 - 0.5 + 0.5) / (x + 0.75) for x in (0.75, 1.0)]
-    assert y.low[0] <= min(real) and max(real) <= y.high[0]
-    assert y.high[0] - y.low[0] < 4 * (max(real) - min(real))
-    with pytest.raises(TooWide, match="no lower bound above 0"):
-        m.mixed(0 * w, w, Interval(v, np.zeros((3, 1))))
+    assert y.low[0] <= min(real) and max(real) <= y.divisor_high[0]
+    assert y.divisor_high[0] - y.low[0] < 4 * (max(real) - min(real))
+    with pytest.raises(InconclusiveBound, match="no lower bound above 0"):
+        m.weighted_mean(0 * w, w, Interval(v, np.zeros((3, 1))))
 
 
 @TYPES
@@ -512,12 +526,12 @@ def test_leads_of_intervals(monkeypatch, dtype, few):
     monkeypatch.setattr(interval_model, "FEW_TOKENS", few)
     monkeypatch.setattr(interval_model, "NEAREST_RIVALS", 2)
     m, e = net(dtype, IntervalModel, d_model=4, d_vocab=5, norm="none"), Exact(dtype)
-    m.head = np.random.default_rng(1).normal(size=(4, 5))
+    m.head_name = np.random.default_rng(1).normal(size=(4, 5))
     m.b_U = np.array([0.5, 0, -0.25, 0, 0])
     x = np.random.default_rng(2).normal(size=(30, 4))
     right = np.random.default_rng(3).integers(5, size=30)
-    found = m.leads(Interval(x, np.zeros((30, 4))), right)
-    H, B = numbers(m.head), numbers(m.b_U)
+    found = m.token_margins(Interval(x, np.zeros((30, 4))), right)
+    H, B = numbers(m.head_name), numbers(m.b_U)
     logits = numbers(x) @ H + B
     n = 5
     off = e.gamma(n) * (np.abs(numbers(x)) @ np.abs(H) + np.abs(B)) + 2 * 6 * e.tiny
@@ -536,17 +550,17 @@ def test_a_norm_left_undivided(dtype):
     m.weights["ln.w"], m.weights["ln.b"] = np.array([3.0, -0.5]), np.array([0.25, 0.0])
     x = Interval(np.array([[2.0, -1.0]]), np.zeros((1, 2)))
     y = m.norm(x, "ln")
-    high = mpf(float(y.high[0]))
+    high = mpf(float(y.divisor_high[0]))
     for i, (v, w, b) in enumerate(((2.0, 3.0, 0.25), (-1.0, -0.5, 0.0))):
         top = abs(mpf(v) * mpf(w))
         want = e.gamma(2) * top + 2 * e.tiny * high * (1 + abs(mpf(w)))
         want = want + e.gamma(2) * (top + mpf(b) * high) + 2 * e.tiny * high
         just_above(y.top.rad[0, i], want, 1 if dtype == "float64" else 1e-5)
-    assert isinstance(y, Normed) and y.plus.tolist() == [0.25, 0.0]
+    assert isinstance(y, UndividedNorm) and y.offset.tolist() == [0.25, 0.0]
     settled = m.settled(y)
     s = np.sqrt(2.5 + 0.25)
     assert (settled.low <= np.array([[6 / s + 0.25, 0.5 / s]])).all()
-    assert (settled.high >= np.array([[6 / s + 0.25, 0.5 / s]])).all()
+    assert (settled.divisor_high >= np.array([[6 / s + 0.25, 0.5 / s]])).all()
     assert (settled.rad < 1e-5).all()
 
 
@@ -559,7 +573,7 @@ def sums_of(ball, low=None, high=None):
 
 def written(dtype, total, usual, joint):
     """One head of one number that writes 3 times its value in one direction."""
-    f = Floats(dtype)
+    f = BallFloatType(dtype)
     c = SimpleNamespace(d_head=1, n_heads=1, d_model=1)
     live = [weight(0, 0.3)]
     one = SimpleNamespace(
@@ -567,11 +581,11 @@ def written(dtype, total, usual, joint):
         ways=[([arb(1)], {0: [(0, arb(3))]})],
     )
     here = checker.QueryContext(
-        sums=[sums_of(total)], usual=[arb(usual)],
-        along=[checker.DirectionBounds({0: arb(0.5)}, {0: sums_of(arb(2, 0.25))}, joint)],
-        sizes={0: sums_of(arb(-4))}, flushed={0: arb(0.125)},
+        sums=[sums_of(total)], typical_sums=[arb(usual)],
+        directions=[checker.DirectionBounds({0: arb(0.5)}, {0: sums_of(arb(2, 0.25))}, joint)],
+        sizes={0: sums_of(arb(-4))}, underflow={0: arb(0.125)},
     )  # fmt: skip
-    return checker.Attention.writes(one, here, None)
+    return checker.AttentionBounds.bound_outputs(one, here, None)
 
 
 @TYPES
@@ -617,7 +631,7 @@ def test_no_score_may_overflow_before_it_is_scaled(dtype, slope):
     """A product of half the largest number fits, and one of more does not: whatever its scale, and
     whoever the keys are that the mask hides.
     """
-    f, most = Floats(dtype), float(np.finfo(dtype).max)
+    f, most = BallFloatType(dtype), float(np.finfo(dtype).max)
 
     def weights(size, scale):
         positions = "alibi" if slope else "none"
@@ -626,7 +640,7 @@ def test_no_score_may_overflow_before_it_is_scaled(dtype, slope):
             net=SimpleNamespace(f=f, c=c, scale=arb(scale)), most=[[arb(size)]], absent=[[]],
             kv=[{0: ([[arb(0)]], None)}],
         )  # fmt: skip
-        return checker.Attention.weights(one, [arb(1)], 0, 0)
+        return checker.AttentionBounds.exponentials(one, [arb(1)], 0, 0)
 
     assert weights(0.4 * most, 2.0**-9)[0][0].is_finite()
     assert weights(0.2 * most, 1.0)[0][0].is_finite()
@@ -640,13 +654,13 @@ def test_a_weight_far_below_the_largest_score_rounds_by_all_of_the_difference(dt
     """Scores 400, or 0, at one position and −200 at the other: if 400 is there, the difference is
     600, which rounds by u of it beside the scores' own roundings.
     """
-    f, e = Floats(dtype), Exact(dtype)
+    f, e = BallFloatType(dtype), Exact(dtype)
     c = SimpleNamespace(slope=1.0, n_heads=1, positions="none")
     one = SimpleNamespace(
         net=SimpleNamespace(f=f, c=c, scale=arb(1)), most=[[arb(400)]], absent=[[], []],
         kv=[{0: ([[arb(0)]], None), 1: ([[arb(400)]], None)}, {2: ([[arb(-200)]], None)}],
     )  # fmt: skip
-    low, high = ends(checker.Attention.weights(one, [arb(1)], 0, 1)[1][2])
+    low, high = ends(checker.AttentionBounds.exponentials(one, [arb(1)], 0, 1)[1][2])
     room = e.gamma(1) * (200 + 600)
     assert mpmath.log(high / low) >= 2 * room
     assert mpmath.log(high / low) < 2 * (room + e.gamma(8)) * mpf("1.05")
@@ -657,16 +671,16 @@ def test_equal_numbers_whose_sum_overflows_have_no_mean(dtype):
     """Less their mean they are 0, and no later step would see it."""
     x, most = arb(float(np.finfo(dtype).max)), float(np.finfo(dtype).max)
     m = net(dtype)
-    assert m.centred(Row([x * 0.1] * 4, []), [x * 0.1] * 4, "it")
+    assert m.subtract_mean(BallRow([x * 0.1] * 4, []), [x * 0.1] * 4, "it")
     with pytest.raises(NotProvable, match="it's mean may overflow"):
-        m.centred(Row([x * 0.2] * 4, []), [x * 0.2] * 4, "it")
+        m.subtract_mean(BallRow([x * 0.2] * 4, []), [x * 0.2] * 4, "it")
     many = net(dtype, IntervalModel)
     small, large = (
         Interval(np.full((1, 4), most * by), np.zeros((1, 4))) for by in (most**-0.6, 0.1)
     )
-    assert np.isfinite(many.centred(small, "it").rad).all()
-    with pytest.raises(TooWide, match="it's mean may overflow"):
-        many.centred(large, "it")
+    assert np.isfinite(many.subtract_mean(small, "it").rad).all()
+    with pytest.raises(InconclusiveBound, match="it's mean may overflow"):
+        many.subtract_mean(large, "it")
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -681,7 +695,7 @@ def test_directions_make_up_the_output_matrix(many):
     net_ = SimpleNamespace(
         weights={"blocks.0.attn.W_O": W}, c=SimpleNamespace(d_model=4, d_head=3, n_heads=2)
     )
-    found = checker.directions(net_)
+    found = checker.output_directions(net_)
     assert len(found) == (4 if many else 1)
     made = np.zeros((2, 3, 4))
     for way, heads in found:
@@ -703,12 +717,12 @@ def test_leads_where_columns_of_the_head_are_alike(monkeypatch, dtype, small, fe
     m, e = net(dtype, IntervalModel, d_model=4, d_vocab=5, norm="none"), Exact(dtype)
     rng, D, B = np.random.default_rng(1), 4, 40
     scale = float(e.tiny) * 40 if small else 1.0
-    m.head = rng.normal(size=(D, 1)) + 0.1 * rng.normal(size=(D, 5))
+    m.head_name = rng.normal(size=(D, 1)) + 0.1 * rng.normal(size=(D, 5))
     m.b_U = np.zeros(5)
     x = Interval(rng.normal(size=(B, D)) * scale, np.full((B, D), 0.05 * scale))
-    H, X, R = numbers(m.head), numbers(x.mid), numbers(x.rad)
-    right = np.argmax(x.mid @ m.head, 1)
-    found = m.leads(x, right)
+    H, X, R = numbers(m.head_name), numbers(x.mid), numbers(x.rad)
+    right = np.argmax(x.mid @ m.head_name, 1)
+    found = m.token_margins(x, right)
     off = e.gamma(D) * ((np.abs(X) + R) @ np.abs(H)) + 2 * D * e.tiny
     for i, y in enumerate(right):
         apart = [(H[:, y] - H[:, v], off[i, y] + off[i, v]) for v in range(5) if v != y]

@@ -13,13 +13,13 @@ from glassformer.resolve import load_task
 @pytest.fixture
 def wrong_in_batches(monkeypatch):
     """Every batch of more than one row has one wrong row, which is right when it is run alone."""
-    honest = counterexamples.margins
+    honest = counterexamples.row_margins
 
     def margins(model, tokens, answer, *more):
         margin = honest(model, tokens, answer, *more)
         return margin if len(margin) == 1 else np.where(np.arange(len(margin)) == 1, -1, margin)
 
-    monkeypatch.setattr(counterexamples, "margins", margins)
+    monkeypatch.setattr(counterexamples, "row_margins", margins)
 
 
 @pytest.mark.parametrize("ref", ["adder-hinge:digits=2", "reverse:length=8"])

@@ -25,15 +25,20 @@ from glassformer.proof import (
     single_head,
 )
 from glassformer.proof.affine_arithmetic import Ball
-from glassformer.proof.copy_tasks import copies_of, is_covered, texts
-from glassformer.proof.count_failures import any_not_positive, not_positive
-from glassformer.proof.hard_attention import Hulls, suffixes
+from glassformer.proof.copy_tasks import copy_cases, copy_layout, is_covered
+from glassformer.proof.count_failures import count_any_not_positive, count_not_positive
+from glassformer.proof.hard_attention import HardAttentionBounder, suffix_boxes
 from glassformer.proof.independent import checker as independent_checker
 from glassformer.proof.independent.ball_arithmetic import NotCovered
 from glassformer.proof.min_max import lists
-from glassformer.proof.modular_addition import Pairs, Places, Sums
-from glassformer.proof.ordering_tasks import close
-from glassformer.proof.single_head import Alone, Terms, least_sum, not_alone
+from glassformer.proof.modular_addition import ModularLayout, ModularRowGroup, SumCases
+from glassformer.proof.ordering_tasks import bound_all_cases
+from glassformer.proof.single_head import (
+    LogitDifferenceTerms,
+    SingleHead,
+    least_sum,
+    single_head_violation,
+)
 from glassformer.tasks.addition import Addition
 from glassformer.tasks.base import Task
 from glassformer.tasks.examine import examine
@@ -42,8 +47,8 @@ from glassformer.tasks.lookup import Lookup
 from glassformer.tasks.message import RepeatLast
 from glassformer.tasks.modular_addition import ModularAddition
 from glassformer.tasks.reverse import Reverse
-from glassformer.tasks.token_layout import ROW, TOKEN, Format, mark_answer
-from glassformer.verification.evaluation import margins
+from glassformer.tasks.token_layout import ROW, TOKEN, TokenLayout, mark_answer
+from glassformer.verification.evaluation import row_margins
 
 Real = np.longdouble
 TYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -90,19 +95,21 @@ def test_lemmas_40_and_41_a_lead_is_a_sum_over_positions(norm, dtype, first):
         model = one_head(seed, V, n, norm, dtype, size, norm_first=first)
         tokens = every(V, n)
         logits = logits_of(model, tokens)
-        one = Alone(model, n, np.ones((n, V), bool))
+        one = SingleHead(model, n, np.ones((n, V), bool))
         for asks in range(V):
             here = tokens[:, -1] == asks
             terms = one.terms(n - 1, asks)
             for right in range(V):
-                t = terms.of(right)  # n V V
+                t = terms.lower_bounds(right)  # n V V
                 total = sum(t[p, tokens[here, p]] for p in range(n))  # B V
                 lead = logits[here][:, [right]] - logits[here]
                 # signs: what is bounded above 0 is above 0
                 assert not ((total > 0) & ~(lead > 0)).any()
                 known = total > 0
                 if known.any():
-                    assert (lead[known] >= total[known] / terms.most * (1 - 1e-12)).all()
+                    assert (
+                        lead[known] >= total[known] / terms.max_weight_divisor * (1 - 1e-12)
+                    ).all()
                 sure = np.abs(lead) > 1e-3
                 closeness.append((total > 0)[sure] == (lead > 0)[sure])
     assert np.concatenate(closeness).mean() > 0.97, "nearly every sign is told"
@@ -131,9 +138,9 @@ def test_lemmas_40_and_41_leads_of_a_few_last_bits_are_not_told(norm, dtype):
             W[:, 1] = W[:, 0] + (d - y * (d @ y) / (y @ y)).astype(dtype)
             near = replace(model, weights={**weights, "unembed.W_U": W})
             logits = logits_of(near, tokens)[0]
-            terms = Alone(near, n, np.ones((n, V), bool)).terms(n - 1, int(tokens[0, -1]))
+            terms = SingleHead(near, n, np.ones((n, V), bool)).terms(n - 1, int(tokens[0, -1]))
             for right, rival in ((0, 1), (1, 0)):
-                total = sum(terms.of(right)[p, tokens[0, p], rival] for p in range(n))
+                total = sum(terms.lower_bounds(right)[p, tokens[0, p], rival] for p in range(n))
                 lead = logits[right] - logits[rival]
                 assert lead > 0 or not total > 0
                 lost += lead <= 0
@@ -148,12 +155,12 @@ def test_lemma_40_the_worst_of_all_balls_is_what_is_bounded():
         off, rad = rng.uniform(0, 0.3, (S, V)), rng.uniform(0, 0.3, (S, V, V))
         here, slip = rng.normal(size=V), rng.uniform(0, 0.3, V)
         balls = (Ball(x.astype(Real), r.astype(Real)) for x, r in ((w, off), (value, rad)))
-        terms = Terms(*balls, here.astype(Real), slip.astype(Real), Real(1))
+        terms = LogitDifferenceTerms(*balls, here.astype(Real), slip.astype(Real), Real(1))
         right, rival = rng.permutation(V)[:2]
         least = value[..., right] - rad[..., right] - value[..., rival] - rad[..., rival]
         least = least + here[right] - slip[right] - here[rival] - slip[rival]  # S V
         worst = np.where(least > 0, w - off, w + off) * least
-        found = terms.of(int(right))[..., rival]
+        found = terms.lower_bounds(int(right))[..., rival]
         assert (found <= worst + 1e-15).all() and np.allclose(found.astype(float), worst)
 
 
@@ -178,9 +185,9 @@ def test_lemma_40_values_that_cancel_are_known_only_so_well(dtype):
             W[:, 1] = W[:, 0] + (d - y * (d @ y) / (y @ y)).astype(dtype)
             near = replace(model, weights={**weights, "unembed.W_U": W})
             logits = logits_of(near, tokens)[0]
-            terms = Alone(near, n, np.ones((n, V), bool)).terms(n - 1, int(tokens[0, -1]))
+            terms = SingleHead(near, n, np.ones((n, V), bool)).terms(n - 1, int(tokens[0, -1]))
             for right, rival in ((0, 1), (1, 0)):
-                total = sum(terms.of(right)[p, tokens[0, p], rival] for p in range(n))
+                total = sum(terms.lower_bounds(right)[p, tokens[0, p], rival] for p in range(n))
                 lead = logits[right] - logits[rival]
                 assert lead > 0 or not total > 0
                 lost += lead <= 0
@@ -197,9 +204,9 @@ def test_lemma_41_a_row_whose_squares_underflow_is_not_told():
     tokens = every(3, 2)
     logits = logits_of(model, tokens)
     assert not np.isfinite(logits).all()
-    one = Alone(model, 2, np.ones((2, 3), bool))
+    one = SingleHead(model, 2, np.ones((2, 3), bool))
     for asks, right in itertools.product(range(3), range(3)):
-        total = one.terms(1, asks).of(right).sum(0).max(0)
+        total = one.terms(1, asks).lower_bounds(right).sum(0).max(0)
         assert not (total > 0).any()
 
 
@@ -209,8 +216,8 @@ def test_lemma_41_a_row_of_zeros_is_never_right():
     weights = {k: w * 0 for k, w in model.weights.items() if "b_" not in k}
     weights["unembed.W_U"] = model.weights["unembed.W_U"]
     nothing = replace(model, weights=weights)
-    terms = Alone(nothing, 2, np.ones((2, 3), bool)).terms(1, 0)
-    assert not any((least_sum(terms.of(y)) > 0).any() for y in range(3))
+    terms = SingleHead(nothing, 2, np.ones((2, 3), bool)).terms(1, 0)
+    assert not any((least_sum(terms.lower_bounds(y)) > 0).any() for y in range(3))
 
 
 def test_lemma_42_the_least_of_a_sum_is_the_sum_of_the_least():
@@ -237,7 +244,7 @@ def test_lemma_43_no_choice_that_is_not_positive_is_missed(steps):
         for must in (None, int(rng.integers(keys))):
             some = np.ones(len(choices), bool) if must is None else (choices == must).any(1)
             true = int((sums[some] <= 0).sum())
-            found = not_positive(terms, rest, must, steps)
+            found = count_not_positive(terms, rest, must, steps)
             assert type(found) is int and true <= found <= some.sum()
             spare.append(found - true)
     assert np.mean(spare) < {8: 60, 64: 20, 2048: 3}[steps], "and few others are counted"
@@ -247,7 +254,7 @@ def test_lemma_43_a_sum_of_just_nothing_is_counted():
     terms = np.array([[1, -1], [2, 0], [-1, 1]], Real)
     sums = sum(terms[p, every(2, 3)[:, p]] for p in range(3))
     for rest in (-2, -1, 0, 1):
-        assert not_positive(terms, Real(rest), steps=4) == int((sums + rest <= 0).sum())
+        assert count_not_positive(terms, Real(rest), steps=4) == int((sums + rest <= 0).sum())
 
 
 def test_lemma_43_one_by_one_and_rival_by_rival_and_what_is_not_finite(monkeypatch):
@@ -256,12 +263,12 @@ def test_lemma_43_one_by_one_and_rival_by_rival_and_what_is_not_finite(monkeypat
     choices = every(4, 3)
     sums = rest + sum(terms[p, choices[:, p]] for p in range(3))
     true = int((sums <= 0).any(1).sum())
-    assert any_not_positive(terms, rest) == true
+    assert count_any_not_positive(terms, rest) == true
     monkeypatch.setattr(count_failures, "FEW", 0)
-    assert true <= any_not_positive(terms, rest) <= 64
+    assert true <= count_any_not_positive(terms, rest) <= 64
     terms[0, 0, 0] = -np.inf
-    assert not_positive(terms[..., 0], rest[0]) == 64
-    assert not_positive(terms[..., 0], rest[0], must=1) == 64 - 27
+    assert count_not_positive(terms[..., 0], rest[0]) == 64
+    assert count_not_positive(terms[..., 0], rest[0], required_key=1) == 64 - 27
 
 
 @TYPES
@@ -275,12 +282,12 @@ def test_lemmas_44_and_45_what_heads_write_is_in_its_box(dtype):
         tokens = every(V, n)
         _, seen = record(model, tokens)
         stream = np.asarray(seen["blocks.0.hook_resid_post"][:, -1], Real)
-        hulls, order = Hulls(model, n), np.arange(V)
+        hulls, order = HardAttentionBounder(model, n), np.arange(V)
         for asks in range(V):
-            below, above = suffixes(
-                hulls, hulls.scores(asks), order, 0, np.array([asks]), np.zeros(0, int)
+            below, above = suffix_boxes(
+                hulls, hulls.score_bounds(asks), order, 0, np.array([asks]), np.zeros(0, int)
             )
-            low, high = hulls.stream(asks, below, above)
+            low, high = hulls.stream_bounds(asks, below, above)
             for least in range(asks + 1):
                 some = (tokens[:, -1] == asks) & (tokens.min(1) == least)
                 assert (low[least] <= stream[some]).all() and (stream[some] <= high[least]).all()
@@ -292,10 +299,10 @@ def test_lemmas_44_and_45_what_heads_write_is_in_its_box(dtype):
 @pytest.mark.parametrize("operation", ["+", "-"])
 def test_lemma_46_the_largest_over_all_pairs_of_a_sum(operation):
     task, rng = ModularAddition(5, operation), np.random.default_rng(0)
-    places = Places(task)
+    places = ModularLayout(task)
     terms = rng.normal(size=(3, 3, 6)).astype(Real)
     values = np.arange(-4, 5) if operation == "-" else np.arange(9)
-    found = Pairs((2,), places, 2).largest(terms, Sums(values))
+    found = ModularRowGroup((2,), places, 2).largest_sums(terms, SumCases(values))
     a, b = (x.ravel() for x in np.meshgrid(np.arange(5), np.arange(5), indexing="ij"))
     total = terms[:, 0, a] + terms[:, 1, b] + terms[:, 2, [5]]
     which = a - b if operation == "-" else a + b
@@ -331,8 +338,8 @@ def test_no_bound_on_the_accuracy_is_above_the_truth(kind, dtype):
         model = one_head(seed, 6, 4, norm, dtype, 2.0)
         cases = list(lists(model, task))
         assert sum(c.inputs for c in cases) == task.size == 6**4
-        right = int((margins(model, *task.batch(task.rows(0, task.size))) > 0).sum())
-        proved = task.size - sum(c.open for c in cases)
+        right = int((row_margins(model, *task.batch(task.rows(0, task.size))) > 0).sum())
+        proved = task.size - sum(c.open_inputs for c in cases)
         assert proved <= right
         near.append(right - proved)
     assert max(near) < 0.02 * task.size, "and all but the truth"
@@ -345,24 +352,26 @@ def test_of_one_number_there_is_one_case_for_each():
 
 def test_open_cases_as_a_whole_are_no_fewer():
     task, model = Max(vocab=6, length=4), one_head(0, 6, 4, size=2.0)
-    exact, whole = (sum(c.open for c in lists(model, task, exact)) for exact in (True, False))
+    exact, whole = (
+        sum(c.open_inputs for c in lists(model, task, exact)) for exact in (True, False)
+    )
     assert 0 < exact < whole <= task.size
 
 
 def test_copies_are_said_by_the_task_and_bounded_like_the_truth():
     task = Reverse(length=3, alphabet=3)
-    found = copies_of(task)
+    found = copy_layout(task)
     assert found.spots[:3] == ((ROW, 0), (ROW, 1), (ROW, 2))
     assert found.spots[3][0] == TOKEN and found.spots[4:7] == found.spots[:3][::-1]
     with pytest.raises(GlassformerError, match="does not say of itself that its answers are"):
-        copies_of(Max(vocab=5, length=3))
+        copy_layout(Max(vocab=5, length=3))
     model = load("reverse:length=3,alphabet=3")
-    assert not sum(c.open for c in texts(model, task))
+    assert not sum(c.open_inputs for c in copy_cases(model, task))
     weights = {k: w.copy() for k, w in model.weights.items()}
     weights["blocks.0.attn.W_Q"] = weights["blocks.0.attn.W_Q"] / 60
     soft = replace(model, weights=weights)
-    wrong = int((~(margins(soft, *task.batch(task.rows(0, 27))) > 0)).sum())
-    open_ = sum(c.open for c in texts(soft, task))
+    wrong = int((~(row_margins(soft, *task.batch(task.rows(0, 27))) > 0)).sum())
+    open_ = sum(c.open_inputs for c in copy_cases(soft, task))
     assert 0 < wrong <= open_
 
 
@@ -375,7 +384,7 @@ def test_what_cannot_be_run_is_proved(ref):
     model = load(ref)
     proof = prove(model, resolve.load_task(model), method="certificate")
     assert proof.holds and proof.method == "cases" and proof.margin > 0
-    assert proof.margin <= float(margins(model, *_some(resolve.load_task(model))).min()) * (
+    assert proof.margin <= float(row_margins(model, *_some(resolve.load_task(model))).min()) * (
         1 + 1e-9
     )
 
@@ -404,8 +413,10 @@ def test_a_rare_mistake_is_found_or_nothing_is_said():
 
 def test_sorts_that_round_too_much_are_not_proved():
     model = load("sort:variant=book,vocab=28")
-    assert close(model, resolve.load_task(model)).open
-    assert not close(load("sort:variant=book,vocab=12"), resolve.load_task("sort:vocab=12")).open
+    assert bound_all_cases(model, resolve.load_task(model)).open_cases
+    assert not bound_all_cases(
+        load("sort:variant=book,vocab=12"), resolve.load_task("sort:vocab=12")
+    ).open_cases
 
 
 def test_what_is_missing_is_named():
@@ -420,7 +431,7 @@ def test_what_is_missing_is_named():
 
 def test_models_that_are_not_one_head_alone():
     model = load("modular-addition:p=7")
-    assert "without an MLP" in not_alone(model)
+    assert "without an MLP" in single_head_violation(model)
     with pytest.raises(GlassformerError, match="without an MLP"):
         list(lists(replace(model, vocabulary=model.vocabulary), Max(vocab=8, length=2)))
 
@@ -456,7 +467,7 @@ def test_inputs_are_counted_and_not_rows():
 
 def test_a_defect_of_the_prover_would_be_told(monkeypatch):
     model, task = one_head(0, 40, 4), Max(vocab=40, length=4)
-    lied = [min_max.Case(40**4, 0, 1.0, (0, 0, 0, 0))]
+    lied = [min_max.InputCase(40**4, 0, 1.0, (0, 0, 0, 0))]
     monkeypatch.setattr("glassformer.proof.min_max.lists", lambda *a: iter(lied))
     with pytest.raises(GlassformerError, match="a defect of the prover"):
         bound_accuracy(model, task)
@@ -478,7 +489,7 @@ def test_a_second_layer_is_not_left_out_of_a_proof():
     config = replace(model.config, n_layers=2, d_mlp=1, activation="relu")
     deep = replace(model, config=config, weights=weights)
     rows = np.array([[250, 260, 270, 280, 290], [251, 260, 270, 280, 290]])
-    assert (margins(deep, *task.batch(rows)) > 0).tolist() == [False, True]
+    assert (row_margins(deep, *task.batch(rows)) > 0).tolist() == [False, True]
     assert prove(model, task).result == "proved" and prove(deep, task).result != "proved"
 
 
@@ -518,9 +529,9 @@ class SaidLast(Last):
     def batch(self, rows):
         return super().batch(rows)
 
-    def copies(self):
+    def copy_layout(self):
         row = [(ROW, i) for i in range(21)]
-        return Format((*row, row[-1]), 21)
+        return TokenLayout((*row, row[-1]), 21)
 
 
 def repeats():
@@ -543,17 +554,17 @@ def test_ones_own_task_can_say_that_it_copies():
 
 
 @pytest.mark.parametrize(("copies", "why"), [
-    (Format((*[(ROW, i) for i in range(21)], (ROW, 19)), 21), "that row19 is at position 21"),
-    (Format((*[(ROW, i) for i in range(21)], (TOKEN, 1)), 21), "that =1 is at position 21"),
-    (Format((*[(ROW, i) for i in range(21)], (ROW, 20)), 20), "the answer is at positions 20 to"),
-    (Format((*[(ROW, i) for i in range(21)], (ROW, 21)), 21), "must be a Format, every spot"),
-    (Format((*[(ROW, i) for i in range(21)], ("y", 0)), 21), "must be a Format, every spot"),
+    (TokenLayout((*[(ROW, i) for i in range(21)], (ROW, 19)), 21), "that row19 is at position 21"),
+    (TokenLayout((*[(ROW, i) for i in range(21)], (TOKEN, 1)), 21), "that =1 is at position 21"),
+    (TokenLayout((*[(ROW, i) for i in range(21)], (ROW, 20)), 20), "the answer is at positions 20 to"),
+    (TokenLayout((*[(ROW, i) for i in range(21)], (ROW, 21)), 21), "must be a Format, every spot"),
+    (TokenLayout((*[(ROW, i) for i in range(21)], ("y", 0)), 21), "must be a Format, every spot"),
     ("all", "must be a Format"),
 ])  # fmt: skip
 def test_what_is_said_of_copies_is_compared_with_examples(copies, why, monkeypatch):
     monkeypatch.setattr(SaidLast, "copies", lambda self: copies)
     with pytest.raises(GlassformerError, match=why):
-        copies_of(SaidLast())
+        copy_layout(SaidLast())
     found = prove(repeats(), SaidLast())
     assert found.result == "unknown" and why in found.reason
     assert any(why in problem for problem in examine(SaidLast()).problems)
@@ -638,10 +649,10 @@ def test_numbers_that_python_does_not_write_are_not_covered():
     with pytest.raises(GlassformerError, match="expected a task that adds two numbers"):
         prove(model, Long())
     with pytest.raises(NotCovered, match="of at most 4,000 digits"):
-        independent_checker.spots_of(Long())
+        independent_checker.find_digit_layout(Long())
 
 
 def test_which_tasks_copy():
     said = [Reverse(), RepeatLast(length=4, repeats=2)]
-    assert [copies_of(task).spots[-1] for task in said] == [(TOKEN, 13), (ROW, 3)]
+    assert [copy_layout(task).spots[-1] for task in said] == [(TOKEN, 13), (ROW, 3)]
     assert not is_covered(Lookup(entries=10, length=1)) and not is_covered(Max(length=1))

@@ -12,7 +12,7 @@ import pytest
 
 from cases import drawn
 from glassformer import load, resolve
-from glassformer.proof.other_tasks import prove_beyond
+from glassformer.proof.other_tasks import prove_by_cases
 from glassformer.proof.prover import Proof
 
 from .independent import last_logits, plain
@@ -92,7 +92,7 @@ def judged(model, task):
     def say(result, cases, **more):
         return Proof(result, cases, dtype=model.dtype, model="", task=task.ref, method="", **more)
 
-    return prove_beyond(model, task, 0, say)
+    return prove_by_cases(model, task, 0, say)
 
 
 def tally(count, seed, refs_=tuple(SUBJECTS)):

@@ -15,7 +15,7 @@ from glassformer import GlassformerError, Vocabulary, load, resolve
 from glassformer.core.checkpoint import digest
 from glassformer.proof import check_certificate, checker, softmax_bounds
 from glassformer.proof.bounds import Bounder
-from glassformer.verification.evaluation import gaps
+from glassformer.verification.evaluation import token_margins
 from helpers import prove_once
 
 
@@ -31,7 +31,7 @@ def test_what_holds_has_the_least_lead_of_all_pairs():
     found = check_certificate(model, task, certificate)
     assert found.holds and found.reason == ""
     assert found.cases == certificate["cases"] > 0 and found.margin >= certificate["margin"] > 0
-    least = gaps(model, *task.batch(task.rows(0, task.size))).min()
+    least = token_margins(model, *task.batch(task.rows(0, task.size))).min()
     assert 0 < found.margin <= least < found.margin * 2
 
 
@@ -83,8 +83,8 @@ def test_one_case_without_a_lead_is_enough(monkeypatch, lead, at):
 
     def damaged(self, view, split, cuts=0):
         for bounds in real(self, view, split, cuts):
-            if view.row == certificate["rows"][-1]["row"]:
-                bounds.lead[at] = lead
+            if view.layout_row == certificate["rows"][-1]["row"]:
+                bounds.margin[at] = lead
             yield bounds
 
     monkeypatch.setattr(Bounder, "bounds", damaged)
@@ -100,7 +100,7 @@ def test_the_margin_is_rounded_down(monkeypatch):
 
     def small(self, view, split, cuts=0):
         for bounds in real(self, view, split, cuts):
-            bounds.lead[0] = third * lead
+            bounds.margin[0] = third * lead
             yield bounds
 
     monkeypatch.setattr(Bounder, "bounds", small)
@@ -115,7 +115,7 @@ def test_parts_that_go_through_several_rows():
     layout = known()[1] and checker.layout_of(known()[1])
     size = len(layout.spots)
     for row, through, last in ((3, 0, 3), (3, 2, 3), (3, 3, 3), (3, 5, 5), (3, 10**9, size)):
-        part = checker.Part(row, ("digit",), 0, through, 0)
+        part = checker.CertificateRow(row, ("digit",), 0, through, 0)
         assert list(part.rows(layout)) == list(range(row, last + 1))
 
 
@@ -130,21 +130,21 @@ def test_parts_that_go_through_several_rows():
 ])  # fmt: skip
 def test_fields_of_other_types_are_refused(change):
     _, _, certificate = known()
-    assert checker.read_parts(certificate)
+    assert checker.read_certificate_rows(certificate)
     with pytest.raises(GlassformerError, match="has not the fields"):
-        checker.read_parts(certificate | change)
+        checker.read_certificate_rows(certificate | change)
     for name in change:
         with pytest.raises(GlassformerError, match="has not the fields"):
-            checker.read_parts({n: x for n, x in certificate.items() if n != name})
+            checker.read_certificate_rows({n: x for n, x in certificate.items() if n != name})
 
 
 def test_fields_that_a_row_need_not_have():
     _, _, certificate = known()
-    (part,) = checker.read_parts(certificate | {"rows": [{"row": 4, "split": ["pair"]}]})
-    assert part == checker.Part(4, ("pair",), 0, 0, 0)
+    (part,) = checker.read_certificate_rows(certificate | {"rows": [{"row": 4, "split": ["pair"]}]})
+    assert part == checker.CertificateRow(4, ("pair",), 0, 0, 0)
     whole = {"row": 4, "split": ["pair"], "cuts": 1, "through": 6, "near": 2}
-    (part,) = checker.read_parts(certificate | {"rows": [whole]})
-    assert part == checker.Part(4, ("pair",), 1, 6, 2)
+    (part,) = checker.read_certificate_rows(certificate | {"rows": [whole]})
+    assert part == checker.CertificateRow(4, ("pair",), 1, 6, 2)
 
 
 def test_texts_must_fit_into_the_block():
@@ -152,19 +152,19 @@ def test_texts_must_fit_into_the_block():
     size = len(checker.layout_of(task).spots) - 1
     exact = replace(model.config, n_ctx=size)
     names = {n: w[:size] if n == "pos_embed.W_pos" else w for n, w in model.weights.items()}
-    assert checker.check_call(replace(model, config=exact, weights=names), task)
+    assert checker.check_model_and_task(replace(model, config=exact, weights=names), task)
     short = {n: w[: size - 1] if n == "pos_embed.W_pos" else w for n, w in model.weights.items()}
     less = replace(model, config=replace(exact, n_ctx=size - 1), weights=short)
     with pytest.raises(GlassformerError, match="the model's block has"):
-        checker.check_call(less, task)
+        checker.check_model_and_task(less, task)
 
 
 def test_a_model_must_have_the_tasks_words():
     model, task, _ = known()
     names = [*"abcdefghijklmnopqrstuvwxyz"][: model.config.d_vocab]
-    assert checker.check_call(model, task)
+    assert checker.check_model_and_task(model, task)
     with pytest.raises(GlassformerError, match="vocabulary"):
-        checker.check_call(replace(model, vocabulary=Vocabulary(names)), task)
+        checker.check_model_and_task(replace(model, vocabulary=Vocabulary(names)), task)
 
 
 def test_what_a_head_writes_is_bounded_with_every_position_it_sees(monkeypatch):
@@ -179,8 +179,8 @@ def test_what_a_head_writes_is_bounded_with_every_position_it_sees(monkeypatch):
 
     monkeypatch.setattr(softmax_bounds, "output_error", kept)
     bounder, c = Bounder(model, layout), model.config
-    for row in layout.rows:
-        view = bounder.view(row)
+    for row in layout.answer_rows:
+        view = bounder.row_group(row)
         for _ in bounder.bounds(view, ["digit"] * len(bounder.window(view))):
             pass
         assert seen and set(seen) == {(row + 1, (c.n_heads, c.d_head))}
@@ -196,11 +196,11 @@ def test_the_stream_of_several_rows_holds_each():
     s = bounder.tables.stream
     rows, mid, reach = [2, 4, 5], s.mid.copy(), s.reach
     view = SimpleNamespace(rows=rows)
-    x = bounder._stream(view, 3)
+    x = bounder._stream_before_attention(view, 3)
     low, high = (mid[3, rows] - reach[3, rows]).min(0), (mid[3, rows] + reach[3, rows]).max(0)
     assert (x.mid - x.rad <= low).all() and (high <= x.mid + x.rad).all()
     assert np.allclose((2 * x.rad).astype(float), (high - low).astype(float), atol=1e-14)
-    alone = bounder._stream(SimpleNamespace(rows=[4]), 3)
+    alone = bounder._stream_before_attention(SimpleNamespace(rows=[4]), 3)
     assert (alone.mid == mid[3, 4]).all() and (alone.rad == reach[3, 4]).all()
 
 
@@ -209,17 +209,19 @@ def test_an_open_case_is_the_worst_and_is_named(at):
     """By its column, its pair of digits if the case has one only, and the least lead."""
     model, task, _ = known()
     layout, bounder = checker.layout_of(task), Bounder(model, checker.layout_of(task))
-    view = bounder.view(layout.rows[-1])
+    view = bounder.row_group(layout.answer_rows[-1])
     columns = len(bounder.window(view))
     for kind, digits in (("pair", True), ("digit", False)):
         bounds = next(bounder.bounds(view, [kind] * columns))
-        bounds.lead[at] = -0.25
-        said = checker.describe(layout, bounds)
-        assert said.startswith(f"position {view.row}, column") and said.endswith("above -0.25")
+        bounds.margin[at] = -0.25
+        said = checker.describe_worst_case(layout, bounds)
+        assert said.startswith(f"position {view.layout_row}, column") and said.endswith(
+            "above -0.25"
+        )
         assert bool(re.search(r"column \d+ with \d\+\d and carry \d writes \d", said)) == digits
         assert "and all to" not in said
-        bounds.lead[at] = np.nan
-        assert checker.describe(layout, bounds).endswith("above nan")
+        bounds.margin[at] = np.nan
+        assert checker.describe_worst_case(layout, bounds).endswith("above nan")
 
 
 def test_what_attention_is_off_by_is_the_most_of_all_rows():
@@ -228,10 +230,10 @@ def test_what_attention_is_off_by_is_the_most_of_all_rows():
     layout = checker.layout_of(resolve.load_task(model))
     bounder = Bounder(model, layout)
     least, share = np.full(model.config.n_heads, 0.5), np.ones(model.config.n_heads)
-    row, other = layout.rows[2], layout.rows[5]
+    row, other = layout.answer_rows[2], layout.answer_rows[5]
     token = layout.tokens(row)[0]
     one, two, both = (
-        bounder._slip(SimpleNamespace(rows=rows), token, least, share)
+        bounder._write_error(SimpleNamespace(rows=rows), token, least, share)
         for rows in ([row], [other], [row, other])
     )
     assert (both == np.maximum(one, two)).all() and (one != two).any()

@@ -66,7 +66,7 @@ def test_many_inputs_by_two_proofs_or_a_difference():
 
 def test_what_is_neither_says_on_how_many_both_are_right(monkeypatch):
     """A model that is not perfect, and itself up to rounding: no sample tells them apart."""
-    monkeypatch.setattr(equivalence, "EXHAUSTIVE", 1_000)  # 10,000 are too many to run
+    monkeypatch.setattr(equivalence, "MAX_EXHAUSTIVE_ROWS", 1_000)  # 10,000 are too many to run
     task = Max(vocab=10, length=4)
     one = one_head(0, 10, 4, size=0.3)
     other = replace(one, weights={k: w * (1 + 2**-50) for k, w in one.weights.items()})

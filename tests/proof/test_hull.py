@@ -9,8 +9,8 @@ import pytest
 
 from glassformer import load, record, resolve
 from glassformer.proof import hard_attention
-from glassformer.proof.hard_attention import Hulls, Scores, suffixes
-from glassformer.verification.evaluation import margins
+from glassformer.proof.hard_attention import HardAttentionBounder, ScoreBounds, suffix_boxes
+from glassformer.verification.evaluation import row_margins
 
 from .test_beyond import TYPES, every, logits_of, one_head
 
@@ -33,10 +33,10 @@ def test_lemma_44_whatever_may_stand_there_is_in_the_box(monkeypatch):
         score, value = rng.normal(size=V) * hard, rng.normal(size=V)
         loose, wide = rng.uniform(0, 0.1, V), rng.uniform(0, 0.1, V)
         low, high = ((value + s * wide)[:, None, None].astype(Real) for s in (-1, 1))
-        ends = Scores(*((score + s * loose)[:, None].astype(Real) for s in (-1, 1)))
+        ends = ScoreBounds(*((score + s * loose)[:, None].astype(Real) for s in (-1, 1)))
         asks = int(rng.integers(V - 1))
         also = np.arange(asks + 1)
-        boxes = suffixes(
+        boxes = suffix_boxes(
             SimpleNamespace(low=low, high=high), ends, np.arange(V), asks + 1, also[-1:], also
         )
         far = 2 * T * np.exp(-3) * (np.abs(value) + wide).max()
@@ -61,12 +61,12 @@ def test_lemma_44_what_is_far_below_counts(monkeypatch):
         model = one_head(seed, V, n, "none", size=1.5, positions="none")
         _, seen = record(model, tokens := every(V, n))
         stream = np.asarray(seen["blocks.0.hook_resid_post"][:, -1], Real)
-        hulls = Hulls(model, n)
+        hulls = HardAttentionBounder(model, n)
         for asks in range(V):
-            box = suffixes(
-                hulls, hulls.scores(asks), np.arange(V), 0, np.array([asks]), np.zeros(0, int)
+            box = suffix_boxes(
+                hulls, hulls.score_bounds(asks), np.arange(V), 0, np.array([asks]), np.zeros(0, int)
             )
-            low, high = hulls.stream(asks, *box)
+            low, high = hulls.stream_bounds(asks, *box)
             for least in range(asks + 1):
                 some = (tokens[:, -1] == asks) & (tokens.min(1) == least)
                 assert (low[least] <= stream[some]).all() and (stream[some] <= high[least]).all()
@@ -85,12 +85,12 @@ def test_lemma_44_scores_and_values_that_cancel_are_known_only_so_well(dtype):
             weights[f"blocks.0.attn.b_{name}"] = np.full((1, 4), 3000, dtype)
         model = replace(model, weights=weights)
         _, seen = record(model, tokens := every(V, n))
-        hulls, last = Hulls(model, n), V - 1
+        hulls, last = HardAttentionBounder(model, n), V - 1
         # one key in the whole text: its own value
-        box = suffixes(
-            hulls, hulls.scores(last), np.arange(V), last, np.array([last]), np.zeros(0, int)
+        box = suffix_boxes(
+            hulls, hulls.score_bounds(last), np.arange(V), last, np.array([last]), np.zeros(0, int)
         )
-        low, high = hulls.stream(last, *box)
+        low, high = hulls.stream_bounds(last, *box)
         stream = np.asarray(seen["blocks.0.hook_resid_post"][-1, -1], Real)
         assert (low[0] <= stream).all() and (stream <= high[0]).all()
         value = (hulls.low + hulls.high)[last, 0] / 2  # as if it did not round
@@ -99,7 +99,7 @@ def test_lemma_44_scores_and_values_that_cancel_are_known_only_so_well(dtype):
         for (first, asks), found in zip(
             tokens, seen["blocks.0.attn.hook_attn_scores"][:, 0, -1], strict=True
         ):
-            score = hulls.scores(int(asks))
+            score = hulls.score_bounds(int(asks))
             apart = Real(found[0]) - Real(found[1])
             assert score.low[first, 0] - score.high[asks, 0] <= apart
             assert apart <= score.high[first, 0] - score.low[asks, 0]
@@ -118,8 +118,8 @@ def test_lemma_45_a_mean_of_many_rounds():
         weights["unembed.b_U"] = 0 * weights["unembed.b_U"]
         model = replace(model, weights=weights)
         said = logits_of(model, np.full((1, T), 2))[0]
-        hulls = Hulls(model, T)
-        low, high = hulls.stream(2, hulls.low[[2]], hulls.high[[2]])
+        hulls = HardAttentionBounder(model, T)
+        low, high = hulls.stream_bounds(2, hulls.low[[2]], hulls.high[[2]])
         assert (low[0, :3] <= said).all() and (said <= high[0, :3]).all()
         exact = hulls.low[2, 0, 0] * hulls.W_O[0, 0, :3]
         off.append(float((np.abs(said - exact) / np.abs(exact)).max()))
@@ -137,10 +137,10 @@ def test_a_score_that_overflows_is_no_wide_box(dtype):
     loud = {f"blocks.0.attn.W_{x}": model.weights[f"blocks.0.attn.W_{x}"] * big for x in "QK"}
     alike, wild = replace(model, weights=silent), replace(model, weights={**silent, **loud})
     tokens, answer = task.batch(np.full((1, task.length), 7))
-    assert margins(alike, tokens, answer) > 0 and np.isnan(margins(wild, tokens, answer))
+    assert row_margins(alike, tokens, answer) > 0 and np.isnan(row_margins(wild, tokens, answer))
     asks = np.array([7])
     for subject, closes in ((alike, True), (wild, False)):
-        hulls = Hulls(subject, task.length)
-        box = suffixes(hulls, hulls.scores(7), np.arange(20), 7, asks, np.zeros(0, int))
-        lead, _ = hulls.leads(*hulls.stream(7, *box), np.arange(7, 20))
+        hulls = HardAttentionBounder(subject, task.length)
+        box = suffix_boxes(hulls, hulls.score_bounds(7), np.arange(20), 7, asks, np.zeros(0, int))
+        lead, _ = hulls.margin_bounds(*hulls.stream_bounds(7, *box), np.arange(7, 20))
         assert (lead[0] > 0) == closes

@@ -22,16 +22,21 @@ from glassformer.proof import prove
 from glassformer.proof.independent import ball_arithmetic, checker
 from glassformer.proof.independent.ball_arithmetic import (
     ZERO,
+    BallFloatType,
     BallModel,
-    Floats,
+    BallRow,
     NotProvable,
-    Row,
-    activation,
-    curve,
+    activation_and_derivative,
+    bound_activation,
 )
-from glassformer.proof.independent.checker import Attention, below, check_independently
-from glassformer.proof.independent.columns import Chain, cases_of, columns_of, spots_of
-from glassformer.proof.independent.rows import part_of
+from glassformer.proof.independent.checker import AttentionBounds, check_independently, lower_float
+from glassformer.proof.independent.columns import (
+    MaxSum,
+    find_digit_layout,
+    iter_cases,
+    split_columns,
+)
+from glassformer.proof.independent.rows import parse_row
 from glassformer.tasks.addition import Addition
 from glassformer.tasks.digit_addition import DigitAddition
 from glassformer.verification import verify
@@ -53,7 +58,7 @@ ONE_CHECKER = {"adder-36": "it knows one layer", "adder-coupled:digits=1000": "n
 
 @pytest.fixture(autouse=True)
 def bits():
-    with flint.ctx.workprec(checker.BITS):
+    with flint.ctx.workprec(checker.PRECISION_BITS):
         yield
 
 
@@ -75,7 +80,7 @@ def again(model, ref, **more):
 
 
 def case_of(spots, row, split, a, b):
-    columns = columns_of(spots, row, split)
+    columns = split_columns(spots, row, split)
     power = 10 ** columns[0] if len(columns) else 1
     cells = [(a // 10**c % 10, b // 10**c % 10) for c in columns]
     known = tuple(x if kind == "pair" else sum(x) for x, kind in zip(cells, split, strict=True))
@@ -128,19 +133,41 @@ def test_a_model_of_bfloat16_is_not_taken_for_float32():
 
 def test_a_field_of_the_config_that_it_does_not_know_is_refused(monkeypatch):
     model = load("addition:digits=1")
-    monkeypatch.setattr(ball_arithmetic, "READ", ball_arithmetic.READ - {"scale"})
+    monkeypatch.setattr(
+        ball_arithmetic, "COMPUTED_FIELDS", ball_arithmetic.COMPUTED_FIELDS - {"scale"}
+    )
     with pytest.raises(ball_arithmetic.NotProvable, match="scale="):
         ball_arithmetic.BallModel(replace(model, config=replace(model.config, scale=3.0)))
 
 
 # ── where the digits stand, cases, sums over columns ───────────────────────────────────────────
 def test_digits_are_found_where_they_stand():
-    assert spots_of(Addition(2)).names == ("a1", "a0", "=10", "b1", "b0", "=11", "s2", "s1", "s0")
-    assert spots_of(Addition(1, "ones")).names == ("a0", "=10", "b0", "=11", "s0", "s1", "=13")
-    spots = spots_of(DigitAddition(2))
+    assert find_digit_layout(Addition(2)).names == (
+        "a1",
+        "a0",
+        "=10",
+        "b1",
+        "b0",
+        "=11",
+        "s2",
+        "s1",
+        "s0",
+    )
+    assert find_digit_layout(Addition(1, "ones")).names == (
+        "a0",
+        "=10",
+        "b0",
+        "=11",
+        "s0",
+        "s1",
+        "=13",
+    )
+    spots = find_digit_layout(DigitAddition(2))
     assert spots.names == ("=0", "a0", "a1", "=0", "=0", "b0", "b1", "=0", "s0", "s1", "s2")
     assert (
-        spots.rows == range(7, 10) and spots.tokens(10) == range(2) and spots.tokens(9) == range(10)
+        spots.query_positions == range(7, 10)
+        and spots.tokens(10) == range(2)
+        and spots.tokens(9) == range(10)
     )
 
 
@@ -150,17 +177,17 @@ def test_digits_are_found_where_they_stand():
 ])  # fmt: skip
 def test_other_tasks_are_refused(ref, why):
     with pytest.raises(NotProvable, match=why):
-        spots_of(resolve.load_task(ref))
+        find_digit_layout(resolve.load_task(ref))
 
 
 @pytest.mark.parametrize("order", ["most", "ones"])
 @pytest.mark.parametrize("kinds", [("digit",), ("pair", "digit")])
 def test_sums_over_columns_are_those_of_all_pairs(order, kinds):
     task, rng = Addition(2, order), np.random.default_rng(0)
-    spots, rows = spots_of(task), task.rows(0, task.size)
+    spots, rows = find_digit_layout(task), task.rows(0, task.size)
     tokens = task.batch(rows)[0]
-    for row in spots.rows:
-        named = spots.named(row)
+    for row in spots.query_positions:
+        named = spots.requested_columns(row)
         split = [*kinds, *["digit"] * max(0, max(named) - min(named) + 1 - len(kinds))][
             : max(named) + 1
         ]
@@ -170,11 +197,11 @@ def test_sums_over_columns_are_those_of_all_pairs(order, kinds):
         for (a, b), x in zip(rows.tolist(), sums, strict=True):
             case = case_of(spots, row, split, a, b)
             most[case] = max(x, most.get(case, x))
-        chain = Chain(
+        chain = MaxSum(
             spots, [{v: int(table[p, v]) for v in spots.tokens(p)} for p in range(row + 1)]
         )
-        assert {case: chain.most(case) for case in cases_of(spots, row, split)} == most
-        assert len(most) == checker.count(spots, row, split)
+        assert {case: chain.maximum(case) for case in iter_cases(spots, row, split)} == most
+        assert len(most) == checker.count_cases(spots, row, split)
 
 
 # ── bounds: never above what forward computes ──────────────────────────────────────────────────
@@ -247,16 +274,18 @@ def slack(seed, count=5):
         lambda w: w * (size if rng.random() < 0.5 else 1)
     )
     model = model.astype(pick("float64", "float32"))
-    spots, rows = spots_of(task), task.sample(count, rng)
-    tokens, attention = task.batch(rows)[0], Attention(BallModel(model), spots)
-    for row in spots.rows:
+    spots, rows = find_digit_layout(task), task.sample(count, rng)
+    tokens, attention = task.batch(rows)[0], AttentionBounds(BallModel(model), spots)
+    for row in spots.query_positions:
         split = least_split(spots, row, "pair" if digits == 1 else "digit")
-        part = part_of(spots, {"row": row, "split": split})
+        part = parse_row(spots, {"row": row, "split": split})
         ways = [leads(m, tokens, row) for m in (model, shuffled(model, rng))]
         for i, (a, b) in enumerate(rows.tolist()):
             case = case_of(spots, row, split, a, b)
             try:
-                bound = below(attention.lead(part, case, (-np.inf, np.inf)[i % 4 == 0]))
+                bound = lower_float(
+                    attention.case_margin(part, case, (-np.inf, np.inf)[i % 4 == 0])
+                )
             except NotProvable:
                 bound = -np.inf
             one = digits == 1 and len(split) == 2
@@ -299,22 +328,24 @@ def test_activations_are_enclosed(kind, dtype):
     net = BallModel(model)
     for _ in range(40):
         mid, wide = rng.normal() * 4, 10 ** rng.uniform(-6, 1)
-        y = net.activated(Row([arb(mid)], [[arb(wide)]]))
+        y = net.activate(BallRow([arb(mid)], [[arb(wide)]]))
         for e in np.linspace(-1, 1, 9):
             x = np.array([mid + e * wide], dtype)
-            real = float(ACTIVATIONS[kind](arrays.of(x), x)[0])
+            real = float(ACTIVATIONS[kind](arrays.backend_for(x), x)[0])
             at = (float(x[0]) - mid) / wide  # as it was rounded
             if abs(at) > 1:
                 continue
             room = (
-                sum(abs(float(line[0])) for line in y.by[1:])
-                + float(y.mid[0].rad())
+                sum(abs(float(line[0])) for line in y.coefficients[1:])
+                + float(y.center[0].rad())
                 + 1e-12 * abs(real)
             )
-            assert abs(real - float(y.mid[0]) - at * float(y.by[0][0])) <= room
+            assert abs(real - float(y.center[0]) - at * float(y.coefficients[0][0])) <= room
     if kind != "relu":
-        slope, rest = curve(kind, arb(0.3, 1e-6))
-        assert rest.rad() < 1e-9 and slope.overlaps(activation(kind, arb(0.3, 1e-6))[1])
+        slope, rest = bound_activation(kind, arb(0.3, 1e-6))
+        assert rest.rad() < 1e-9 and slope.overlaps(
+            activation_and_derivative(kind, arb(0.3, 1e-6))[1]
+        )
 
 
 def test_equal_numbers_stay_equal_and_only_powers_of_two_do_not_round():
@@ -324,7 +355,7 @@ def test_equal_numbers_stay_equal_and_only_powers_of_two_do_not_round():
     W = np.zeros((1, 5, 2))
     W[0, 2:4] = [[4.0, 3.0], [-4.0, -3.0]]
     net = BallModel(replace(model, weights={**model.weights, "blocks.0.attn.W_V": W}))
-    x = net.norm(Row([arb(v) for v in (1e20, -1e20, 0.3, 0.3, 7.0)], []), "blocks.0.ln1")
+    x = net.norm(BallRow([arb(v) for v in (1e20, -1e20, 0.3, 0.3, 7.0)], []), "blocks.0.ln1")
     four, three = net.heads(x, 0, "V")[0]
     assert four.abs_upper() < 1e-50, "y·4 − y·4 is 0, up to the checker's own rounding"
     assert three.abs_upper() > 1e-40, "y·3 − y·3 is not, with a fused multiply-add"
@@ -335,7 +366,7 @@ def test_a_mean_may_be_off_by_much_and_is_so_for_all_alike():
     values = np.array([1e8, -1e8, 1.25, 2.5, 3.3], np.float32)
     model = random_model(n_layers=1, d_model=5, positions="none", extras=False)
     net = BallModel(model.astype("float32"))
-    held = net.norm(Row([arb(float(v)) for v in values], []), "ln_final").balls()
+    held = net.norm(BallRow([arb(float(v)) for v in values], []), "ln_final").enclosures()
     seen = set()
     for order in itertools.permutations(range(5)):
         mean = np.float32(0)
@@ -353,13 +384,13 @@ def test_every_step_has_room_for_its_rounding():
         n_layers=1, d_model=2, d_vocab=14, n_ctx=9, norm="rms", positions="none", extras=False
     )
     net, u = BallModel(model), 2.0**-53
-    x = net.norm(Row([arb(3), arb(4)], []), "ln_final")
-    assert x.mid[0].rad() > 2.9 * u and x.mid[1].rad() > 3.9 * u, "the quotient"
-    assert x.over.rad() > 2.9 * u * 3.5, (
+    x = net.norm(BallRow([arb(3), arb(4)], []), "ln_final")
+    assert x.center[0].rad() > 2.9 * u and x.center[1].rad() > 3.9 * u, "the quotient"
+    assert x.divisor.rad() > 2.9 * u * 3.5, (
         "a square, the sum, its half, eps: half of each; and the root"
     )
-    attention = Attention(net, spots_of(Addition(1, "ones")))
-    for term in attention.weights([ZERO] * 3, 0, 3):
+    attention = AttentionBounds(net, find_digit_layout(Addition(1, "ones")))
+    for term in attention.exponentials([ZERO] * 3, 0, 3):
         assert all(e.contains(1) and 7.9 * u < e.rad() < 9 * u for e in term.values()), (
             "exp, within 4 ulp"
         )
@@ -370,7 +401,7 @@ def test_sums_of_large_terms_are_off_by_more_than_their_result():
     error = lambda a, b: net.f.dot([arb(x) for x in a], [arb(x) for x in b]).rad()  # noqa: E731
     assert 1.0 < error([1e8, 1e8, 1], [1, -1, 1]) < 100 and error([1, 1], [1, 1]) < 1e-6
     with pytest.raises(NotProvable, match="overflow float32"):
-        Floats("float32").fit(arb(3e38), "it")
+        BallFloatType("float32").check_overflow(arb(3e38), "it")
 
 
 # ── what it confirms ───────────────────────────────────────────────────────────────────────────
@@ -408,7 +439,7 @@ def test_every_proof_of_the_docs_has_both_checkers_or_says_why_not():
 
 
 def test_a_margin_that_is_smaller_than_claimed_is_told(monkeypatch):
-    monkeypatch.setattr(checker, "CUTS", 0)
+    monkeypatch.setattr(checker, "DEFAULT_BISECTIONS", 0)
     model, task, certificate = known("addition:digits=2")
     found = check_independently(model, task, certificate | {"margin": 100.0})
     assert found.holds and "smaller than the 100" in found.reason and found.margin < 2
@@ -530,7 +561,7 @@ def test_what_is_only_seen_by_the_checks_of_overflow(monkeypatch):
     with np.errstate(all="ignore"):
         assert not verify(poison, known(ONES)[1]).holds
     assert again(changed(ONES, tied=False, weights=UNREAD), ONES).holds
-    monkeypatch.setattr(Floats, "fit", lambda self, size, what: None)
+    monkeypatch.setattr(BallFloatType, "check_overflow", lambda self, size, what: None)
     assert again(poison, ONES).holds
 
 
@@ -592,27 +623,27 @@ def test_cuts_that_there_are_not_do_not_hold(cuts):
 
 def test_cuts_that_the_certificate_asks_for_are_made(monkeypatch):
     model, task, good = known(LAYER)
-    lead, made = Attention.lead, set()
+    lead, made = AttentionBounds.case_margin, set()
 
     def watched(self, part, case, claimed, cuts):
         made.add((part.rows[0], cuts))
         return lead(self, part, case, claimed, cuts)
 
-    monkeypatch.setattr(Attention, "lead", watched)
+    monkeypatch.setattr(AttentionBounds, "case_margin", watched)
     assert check_independently(model, task, good | with_last_row({"cuts": 6})).holds
     *others, last = (row["row"] for row in good["rows"])
-    assert made == {*((row, checker.CUTS) for row in others), (last, 7)}
+    assert made == {*((row, checker.DEFAULT_BISECTIONS) for row in others), (last, 7)}
 
 
 def test_what_is_cut_closes():
     model = load(TRAINED.replace("7p", "34p"))
     task = resolve.load_task(model)
-    spots = spots_of(task)
-    attention = Attention(BallModel(model), spots)
-    row, split = spots.rows[0], ["digit"]
-    for case in itertools.islice(cases_of(spots, row, split), 6, 9):
-        part = part_of(spots, {"row": row, "split": split})
-        leads = [below(attention.lead(part, case, np.inf, cuts)) for cuts in range(6)]
+    spots = find_digit_layout(task)
+    attention = AttentionBounds(BallModel(model), spots)
+    row, split = spots.query_positions[0], ["digit"]
+    for case in itertools.islice(iter_cases(spots, row, split), 6, 9):
+        part = parse_row(spots, {"row": row, "split": split})
+        leads = [lower_float(attention.case_margin(part, case, np.inf, cuts)) for cuts in range(6)]
         assert leads == sorted(leads) and leads[0] < 0 < 6 < leads[-1], leads
 
 
@@ -633,7 +664,7 @@ def test_cases_are_counted_before_they_are_made(monkeypatch):
     model, task, good = known(LAYER)
     finer = with_last_row({"split": ["pair", "pair"]})
     assert "number of cases" in check_independently(model, task, good | finer).reason
-    monkeypatch.setattr(checker, "MOST_CASES", 400)
+    monkeypatch.setattr(checker, "MAX_CASES", 400)
     assert "too many" in check_independently(model, task, good).reason
 
 

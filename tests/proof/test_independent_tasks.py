@@ -11,13 +11,13 @@ import pytest
 from compiler.compiled import SMALL, every, right, small
 from compiler.test_damage import damaged_model as damaged_compiled_model
 from glassformer import load, load_task, resolve
-from glassformer.compiler.task import carried
+from glassformer.compiler.task import embedded_task
 from glassformer.proof.independent import copy_tasks, interval_model, ordering_tasks
 from glassformer.proof.independent.ball_arithmetic import NotProvable
-from glassformer.proof.independent.every_input import leads_of_texts
+from glassformer.proof.independent.every_input import margins_of_texts
 from glassformer.proof.independent.interval_model import IntervalModel
 from glassformer.proof.independent.tasks import check_task, count_open
-from glassformer.verification.evaluation import margins
+from glassformer.verification.evaluation import row_margins
 from helpers import random_model
 
 from .test_beyond_damage import KINDS, SUBJECTS, leads, subject
@@ -44,7 +44,7 @@ def test_right_models_hold_with_a_margin_that_no_input_is_below(ref):
     found = check_task(model, task)
     assert found.holds and found.cases == HOLDS.get(ref, 8_256)
     rows = np.concatenate([task.edges(), task.sample(500, np.random.default_rng(0))])
-    assert margins(model, *task.batch(rows)).min() >= found.margin
+    assert row_margins(model, *task.batch(rows)).min() >= found.margin
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def assert_bounds_hold(model, seed, n=2_000):
     tokens = np.random.default_rng(seed).integers(0, 7, (n, 5))
     answer = np.arange(5) >= np.full((n, 1), 4)
     try:
-        bound = leads_of_texts(IntervalModel(model), tokens, answer)
+        bound = margins_of_texts(IntervalModel(model), tokens, answer)
     except NotProvable:  # it is refused: nothing is claimed
         return 0
     shown = bound > 0
@@ -139,7 +139,7 @@ def test_what_is_large_and_cancels(dtype, large):
 def test_without_roundings_the_bounds_do_not_hold(monkeypatch):
     """The tests above can fail."""
     monkeypatch.setattr(interval_model.FloatType, "gamma", lambda self, n: 0.0 * n)
-    monkeypatch.setattr(interval_model, "above", lambda x, roundings=1: x)
+    monkeypatch.setattr(interval_model, "round_up", lambda x, roundings=1: x)
     with pytest.raises(AssertionError):
         for seed in range(40):
             assert_bounds_hold(drawn_model(seed).astype("float32"), seed, 400)
@@ -169,7 +169,7 @@ def test_no_input_is_left_out(monkeypatch):
 @pytest.mark.parametrize("name", SMALL)
 def test_every_text_of_a_compiled_model(name):
     c = small(name)
-    result = check_task(c.model, carried(c.model))
+    result = check_task(c.model, embedded_task(c.model))
     n, length = len(c.program.tokens), c.program.length
     assert result.holds and result.cases == sum(n**k for k in range(1, length + 1))
 
@@ -178,7 +178,7 @@ def test_no_wrong_compiled_model_passes():
     passed = 0
     for seed in range(60):
         program, model = damaged_compiled_model(seed)[1:]
-        held = check_task(model, carried(model)).holds
+        held = check_task(model, embedded_task(model)).holds
         tokens = every(len(program.tokens), program.length)
         assert not held or (right(model, program, tokens) and right(model.torch(), program, tokens))
         passed += held
@@ -192,8 +192,8 @@ def test_the_inputs_of_all_cases_are_those_of_the_task(ref):
     model = load(ref)
     task = load_task(model)
     net = IntervalModel(model)
-    leads = copy_tasks.leads if ref.startswith("rev") else ordering_tasks.leads
-    total = sum(c.inputs(i) for c in leads(net, task) for i in range(len(c.lead)))
+    leads = copy_tasks.case_margins if ref.startswith("rev") else ordering_tasks.case_margins
+    total = sum(c.inputs(i) for c in leads(net, task) for i in range(len(c.margin)))
     times = task.batch(task.rows(0, 1))[1].sum() if ref.startswith("rev") else 1
     assert total == task.inputs * times
 
@@ -206,7 +206,7 @@ def test_open_inputs_are_no_fewer_than_wrong_ones(seed):
     task = load_task(model)
     model = damaged(model, KINDS[seed % len(KINDS)], rng)
     wrong = sum(
-        int((~(margins(model, *task.batch(task.rows(i, min(i + 5_000, task.size)))) > 0)).sum())
+        int((~(row_margins(model, *task.batch(task.rows(i, min(i + 5_000, task.size)))) > 0)).sum())
         for i in range(0, task.size, 5_000)
     )
     counted = count_open(model, task)

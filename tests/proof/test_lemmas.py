@@ -18,7 +18,7 @@ from glassformer import Config, Model, Vocabulary, record
 from glassformer.core import backend
 from glassformer.core.model import ACTIVATIONS, POSITIONS, rotary
 from glassformer.core.model import angles as angles_of
-from glassformer.core.weight_shapes import shapes
+from glassformer.core.weight_shapes import array_shapes
 from glassformer.proof import (
     affine_arithmetic,
     bounds,
@@ -29,9 +29,9 @@ from glassformer.proof import (
     softmax_bounds,
 )
 from glassformer.proof import local_first_layer as below  # fmt: skip
-from glassformer.proof.affine_arithmetic import Arithmetic, Ball, Form, exact
-from glassformer.proof.carry_dp import best, cases_of, largest
-from glassformer.proof.counterexamples import tokens_of
+from glassformer.proof.affine_arithmetic import AffineForm, Arithmetic, Ball, exact_form
+from glassformer.proof.carry_dp import largest_sums, maximizing_pair, window_cases
+from glassformer.proof.counterexamples import tokens_of_pair
 from glassformer.proof.independent import (
     ball_arithmetic,
 )
@@ -45,7 +45,7 @@ from glassformer.proof.independent import (
     rows as independent_rows,
 )
 from glassformer.proof.layout import layout_of
-from glassformer.proof.softmax_bounds import Ends
+from glassformer.proof.softmax_bounds import SumBounds
 from glassformer.resolve import load_task
 from glassformer.tasks.addition import Addition
 from glassformer.utils.errors import GlassformerError
@@ -92,7 +92,7 @@ def wide(rng, shape, symbols=2, far=20):
     mid, gen, rad = (
         rng.integers(-20, 21, s).astype(Real) for s in (shape, (symbols, *shape), shape)
     )
-    return Form(mid * far / 20, gen, np.abs(rad))
+    return AffineForm(mid * far / 20, gen, np.abs(rad))
 
 
 def drawn(rng, x, dtype):
@@ -176,12 +176,15 @@ def test_lemma_2_sums_of_any_order_are_finite(dtype):
     for _ in range(ROUNDS):
         terms = rng.normal(size=9)
         terms = (
-            terms / np.abs(terms).sum() * rng.choice([0.99, 1.01, 4.0, 40.0]) * float(a.most)
+            terms / np.abs(terms).sum() * rng.choice([0.99, 1.01, 4.0, 40.0]) * float(a.safe_max)
         ).astype(dtype)
         size = np.abs(terms.astype(Real)).sum()
-        assert a.overflow(size) == (0 if size < a.most else np.inf)
+        assert a.overflow(size) == (0 if size < a.safe_max else np.inf)
         assert a.overflow(size) > 0 or all(np.isfinite(added(terms, rng)) for _ in range(5))
-    assert a.overflow(Real(np.nan)) == np.inf and 15 * a.most < np.finfo(dtype).max < 16 * a.most
+    assert (
+        a.overflow(Real(np.nan)) == np.inf
+        and 15 * a.safe_max < np.finfo(dtype).max < 16 * a.safe_max
+    )
 
 
 @TYPES
@@ -196,7 +199,7 @@ def test_lemma_3_one_operation(dtype):
             (x * y, x.astype(Real) * y),
             (x / y, x / y.astype(Real)),
         ):
-            told += holds(a.rounded(exact(exactly)), real)
+            told += holds(a.round_once(exact_form(exactly)), real)
     assert told > 10_000
 
 
@@ -208,7 +211,7 @@ def test_lemma_4_sums(dtype):
             np.ldexp(numbers(rng, (50, 4), dtype), power),
             np.ldexp(numbers(rng, (50, 4), dtype), power),
         )
-        told += holds(a.add(exact(x), exact(y)), x + y)
+        told += holds(a.add(exact_form(x), exact_form(y)), x + y)
         p, q = wide(rng, (9, 4)), wide(rng, (9, 4), 1)
         e, x = drawn(rng, p, dtype)
         y = (q.mid + e[0] * q.gen[0] - q.rad).astype(dtype)  # the first symbol is the same
@@ -224,7 +227,7 @@ def test_lemma_5_products(dtype):
             np.ldexp(numbers(rng, (50, 4), dtype), power),
             np.ldexp(numbers(rng, (50, 4), dtype), power),
         )
-        told += holds(a.multiply(exact(x), exact(y)), x * y)
+        told += holds(a.multiply(exact_form(x), exact_form(y)), x * y)
         p, q = wide(rng, (9, 4), far=2_000), wide(rng, (9, 4), 1, far=2_000)
         e, x = drawn(rng, p, dtype)
         y = (q.mid + e[0] * q.gen[0] - q.rad).astype(dtype)
@@ -244,16 +247,17 @@ def test_lemma_6_linear_maps(dtype):
             np.ldexp(numbers(rng, (20, 6), dtype), power),
             np.ldexp(W, power),
         )
-        told += holds(a.affine(exact(x), V), product(x, V, rng))
-        told += holds(a.affine(exact(x), V, b), product(x, V, rng) + b)
+        told += holds(a.affine(exact_form(x), V), product(x, V, rng))
+        told += holds(a.affine(exact_form(x), V, b), product(x, V, rng) + b)
         p = wide(rng, (9, 6))
         e, x = drawn(rng, p, dtype)
         told += holds(a.affine(p, W), product(x, W, rng), e)
         s = (1 + rng.random((9, 1))).astype(dtype)  # over s: what a norm gives, times s
         y = a.affine(
-            Form(p.mid, p.gen, p.rad + 40 * a.u * p.size, s.astype(Real), s.astype(Real)), W
+            AffineForm(p.mid, p.gen, p.rad + 40 * a.u * p.max_abs, s.astype(Real), s.astype(Real)),
+            W,
         )
-        told += holds(Form(y.mid, y.gen, y.rad), product(x / s, W, rng).astype(Real) * s, e)
+        told += holds(AffineForm(y.mid, y.gen, y.rad), product(x / s, W, rng).astype(Real) * s, e)
     assert told > 10_000
 
 
@@ -262,7 +266,7 @@ def test_lemma_6_what_does_not_round():
     multiply-add may be fused.
     """
     a = Arithmetic("float64")
-    x = nonlinear_bounds.norm(a, "layer", exact(np.array([[1e20, -1e20, 0.3, 0.3, 7.0]])), 0.0)
+    x = nonlinear_bounds.norm(a, "layer", exact_form(np.array([[1e20, -1e20, 0.3, 0.3, 7.0]])), 0.0)
     y, z = (a.affine(x, [[0], [0], [w], [-w], [0]]) for w in (4.0, 3.0))
     assert y.mid == 0 and y.reach < 1e-280 and z.reach > 1e-20
 
@@ -275,11 +279,13 @@ def test_lemma_7_gains(dtype):
             np.ldexp(numbers(rng, (50, 4), dtype), power),
             np.ldexp(numbers(rng, 4, dtype), power),
         )
-        told += holds(a.scale(exact(x), w), x * w)
+        told += holds(a.scale(exact_form(x), w), x * w)
         p, s = wide(rng, (9, 4)), (1 + rng.random((9, 1))).astype(dtype)
         e, x = drawn(rng, p, dtype)
-        y = a.scale(Form(p.mid, p.gen, p.rad + 2 * a.u * p.size, s.astype(Real), s.astype(Real)), w)
-        told += holds(Form(y.mid, y.gen, y.rad), (x / s * w).astype(Real) * s, e)
+        y = a.scale(
+            AffineForm(p.mid, p.gen, p.rad + 2 * a.u * p.max_abs, s.astype(Real), s.astype(Real)), w
+        )
+        told += holds(AffineForm(y.mid, y.gen, y.rad), (x / s * w).astype(Real) * s, e)
     assert told > 10_000
 
 
@@ -287,10 +293,14 @@ def test_lemma_8_what_is_divided():
     a, rng = Arithmetic("float64"), np.random.default_rng(8)
     for _ in range(ROUNDS):
         x, low = wide(rng, (9, 4)), rng.random((9, 1)).astype(Real)
-        x = Form(x.mid, x.gen, x.rad, low, low + rng.random((9, 1)))
+        x = AffineForm(x.mid, x.gen, x.rad, low, low + rng.random((9, 1)))
         e, value = drawn(rng, x, Real)
-        for s in (x.low, x.high, x.low + (x.high - x.low) * rng.random((9, 1))):
-            assert holds(a.resolve(x), value / s, e) == 36
+        for s in (
+            x.divisor_low,
+            x.divisor_high,
+            x.divisor_low + (x.divisor_high - x.divisor_low) * rng.random((9, 1)),
+        ):
+            assert holds(a.divide_out(x), value / s, e) == 36
 
 
 # ── nonlinear_bounds.py ──────────────────────────────────────────────────────────────────────────
@@ -301,13 +311,13 @@ def test_lemma_9_the_mean_is_off_by_the_same_for_all(dtype):
         # Of one sign: the sum overflows before they do
         large = np.ldexp(rng.random((1, 7)).astype(dtype), power)
         for x in (
-            exact(np.ldexp(numbers(rng, (1, 7), dtype, 12), power)),
-            exact(large),
+            exact_form(np.ldexp(numbers(rng, (1, 7), dtype, 12), power)),
+            exact_form(large),
             wide(rng, (1, 7)),
         ):
             e, real = drawn(rng, x, dtype)
             real = real - (added(real, rng) / real.dtype.type(7))[..., None]
-            y, slip = nonlinear_bounds.centred(a, x)
+            y, slip = nonlinear_bounds.subtract_mean(a, x)
             shared, room = y.gen[-1][0, 0], y.rad + slip
             if np.isfinite(shared):
                 off = real - y.mid - (e * y.gen[:-1]).sum(0)
@@ -346,10 +356,10 @@ def test_lemma_11_quotients_and_equal_numbers(dtype):
             np.ldexp(numbers(rng, (20, 6), dtype), power),
             np.exp2(rng.uniform(-9, 9, (20, 1))).astype(dtype),
         )
-        form, size, low = exact(x), np.abs(x.astype(Real)), s.astype(Real)
-        for same in (None, nonlinear_bounds.twins(form, None)):
-            y = nonlinear_bounds.divided(a, form, np.zeros(1, Real), size, low, low, same)
-            told += holds(Form(y.mid, y.gen, y.rad), (x / s).astype(Real) * s)
+        form, size, low = exact_form(x), np.abs(x.astype(Real)), s.astype(Real)
+        for same in (None, nonlinear_bounds.first_equal_coordinates(form, None)):
+            y = nonlinear_bounds.divide_by_root(a, form, np.zeros(1, Real), size, low, low, same)
+            told += holds(AffineForm(y.mid, y.gen, y.rad), (x / s).astype(Real) * s)
         for row, gen in zip(x, y.gen.swapaxes(0, 1), strict=True):
             assert all(
                 (gen[:, i] == gen[:, j]).all()
@@ -362,15 +372,15 @@ def test_lemma_11_quotients_and_equal_numbers(dtype):
 
 def test_lemma_11_nothing_is_known_of_what_may_be_divided_by_zero():
     a = Arithmetic("float64")
-    x = Form(*(np.asarray(p, Real) for p in ([[0.0, 1]], np.zeros((0, 1, 2)), [[1.0, 1]])))
+    x = AffineForm(*(np.asarray(p, Real) for p in ([[0.0, 1]], np.zeros((0, 1, 2)), [[1.0, 1]])))
     y = nonlinear_bounds.norm(a, "rms", x, 0.0)
-    assert np.isnan(y.low).all() and np.isnan(a.resolve(y).rad).all()
+    assert np.isnan(y.divisor_low).all() and np.isnan(a.divide_out(y).rad).all()
 
 
 def test_lemma_2_what_may_overflow_is_not_bounded():
     for dtype, large in (("float64", 1e160), ("float32", 1e20)):
-        a, x = Arithmetic(dtype), exact(np.array([[large, 1.0]]))
-        assert np.isinf(nonlinear_bounds.norm(a, "rms", x, 0.0).high).all(), (
+        a, x = Arithmetic(dtype), exact_form(np.array([[large, 1.0]]))
+        assert np.isinf(nonlinear_bounds.norm(a, "rms", x, 0.0).divisor_high).all(), (
             "the square is not finite"
         )
         assert np.isinf(a.affine(x, [[large], [0.0]]).rad).all() and np.isinf(
@@ -386,12 +396,14 @@ def enclosed(kind, dtype):
         rng.normal(size=(2, 200, 4)),
         rng.random((200, 4)),
     )
-    x = Form(*(np.asarray(p * 10 ** rng.uniform(-9, 0, (200, 1)), Real) for p in (mid, gen, rad)))
+    x = AffineForm(
+        *(np.asarray(p * 10 ** rng.uniform(-9, 0, (200, 1)), Real) for p in (mid, gen, rad))
+    )
     y = nonlinear_bounds.activation(Arithmetic(dtype), kind, x)
     for _ in range(50):
         e, own = rng.uniform(-1, 1, (2, 200, 1)).round(), rng.uniform(-1, 1, (200, 4)).round()
         at = (x.mid + (e * x.gen).sum(0) + own * x.rad).astype(dtype)
-        off = np.abs(ACTIVATIONS[kind](backend.of(at), at) - y.mid - (e * y.gen).sum(0))
+        off = np.abs(ACTIVATIONS[kind](backend.backend_for(at), at) - y.mid - (e * y.gen).sum(0))
         assert (off <= y.rad + 2.0**-20 * (dtype == "float32") * np.abs(at) + 2.0**-50).all()
 
 
@@ -406,38 +418,39 @@ def test_lemma_12_relu_is_between_two_lines(dtype):
 
 
 @TYPES
-@pytest.mark.parametrize("kind", list(nonlinear_bounds.CURVED))
+@pytest.mark.parametrize("kind", list(nonlinear_bounds.MAX_CURVATURE))
 def test_lemma_13_smooth_activations_are_near_a_line(kind, dtype):
     enclosed(kind, dtype)
     a, rng, told = Arithmetic(dtype), np.random.default_rng(13), 0
     for power in powers(dtype):
         x = np.ldexp(numbers(rng, (50, 4), dtype), power)
         told += holds(
-            nonlinear_bounds.smooth(a, kind, exact(x)), ACTIVATIONS[kind](backend.of(x), x)
+            nonlinear_bounds.smooth_activation(a, kind, exact_form(x)),
+            ACTIVATIONS[kind](backend.backend_for(x), x),
         )
     assert told > 3_000
 
 
-@pytest.mark.parametrize("kind", list(nonlinear_bounds.CURVED))
+@pytest.mark.parametrize("kind", list(nonlinear_bounds.MAX_CURVATURE))
 @pytest.mark.some(3)
 def test_lemma_13_curvature_slopes_and_library_errors_are_within_what_is_assumed(kind):
     x = np.linspace(-12, 12, 2_400_001)
-    f = ACTIVATIONS[kind](backend.of(x), x)
+    f = ACTIVATIONS[kind](backend.backend_for(x), x)
     h = x[1] - x[0]
     # The difference quotient's rounding
-    assert np.abs(np.diff(f, 2) / h**2).max() < nonlinear_bounds.CURVED[kind] + 1e-3
-    assert np.abs(np.diff(f) / h - 0.5).max() < nonlinear_bounds.STEEP
+    assert np.abs(np.diff(f, 2) / h**2).max() < nonlinear_bounds.MAX_CURVATURE[kind] + 1e-3
+    assert np.abs(np.diff(f) / h - 0.5).max() < nonlinear_bounds.MAX_SLOPE_DEVIATION
     value, slope = nonlinear_bounds.value_and_slope(kind, x)
     assert (
-        np.abs(value - f).max() < nonlinear_bounds.OWN
+        np.abs(value - f).max() < nonlinear_bounds.OWN_VALUE_ERROR
         and np.abs(slope[1:-1] - (f[2:] - f[:-2]) / (2 * h)).max() < 1e-9
     )
     single = x.astype("float32")
-    exactly = ACTIVATIONS[kind](backend.of(x), single.astype(float))
-    off = np.abs(ACTIVATIONS[kind](backend.of(single), single) - exactly) / np.maximum(
+    exactly = ACTIVATIONS[kind](backend.backend_for(x), single.astype(float))
+    off = np.abs(ACTIVATIONS[kind](backend.backend_for(single), single) - exactly) / np.maximum(
         np.abs(x), 1e-3
     )
-    assert off.max() < nonlinear_bounds.LIBRARY * 2.0**-24 / 2
+    assert off.max() < nonlinear_bounds.LIBRARY_ERROR_UNITS * 2.0**-24 / 2
 
 
 # ── qkv_bounds.py ────────────────────────────────────────────────────────────────────────────────
@@ -450,9 +463,10 @@ def test_lemma_14_rotary_positions(dtype):
         x = np.ldexp(numbers(rng, (3, 30, 1, 5), dtype), power)
         for off in (0, 1e-3):
             ball, moved = ball_of(rng, x, off)
-            y = qkv_bounds.turned(a, ball, angle)
+            y = qkv_bounds.rotate(a, ball, angle)
             told += holds(
-                Form(y.mid, np.zeros((0, *x.shape), Real), y.rad), rotary(c, moved, np.arange(30))
+                AffineForm(y.mid, np.zeros((0, *x.shape), Real), y.rad),
+                rotary(c, moved, np.arange(30)),
             )
     assert told > 10_000
 
@@ -469,8 +483,8 @@ WINDOWS = pytest.mark.parametrize("window,split", [
 @WINDOWS
 def test_lemma_15_every_pair_is_in_one_case(order, window, split):
     task = Addition(2, order)
-    cases = cases_of(layout_of(task), window, split)
-    assert set(case_of(cases, task.rows(0, task.size))) == set(range(len(cases))), (
+    cases = window_cases(layout_of(task), window, split)
+    assert set(case_of(cases, task.answer_rows(0, task.size))) == set(range(len(cases))), (
         "and no case is empty"
     )
 
@@ -481,21 +495,21 @@ def test_lemma_15_every_pair_is_in_one_case(order, window, split):
 def test_lemma_16_sums_over_positions_are_bounded_exactly(order, window, split):
     task = Addition(2, order)
     layout = layout_of(task)
-    rows, rng = task.rows(0, task.size), np.random.default_rng(0)
+    rows, rng = task.answer_rows(0, task.size), np.random.default_rng(0)
     tokens = task.batch(rows)[0]
-    cases = cases_of(layout, window, split)
+    cases = window_cases(layout, window, split)
     which = case_of(cases, rows)
-    for row in layout.rows:
+    for row in layout.answer_rows:
         terms = rng.normal(size=(1, row + 1, len(task.vocabulary))) / Real(3)  # all its bits
         sums = terms[0][np.arange(row + 1), tokens[:, : row + 1]].sum(1)
         brute = np.full(len(cases), -np.inf, Real)
         np.maximum.at(brute, which, sums)
-        found = largest(layout, row, terms, cases)[0]
+        found = largest_sums(layout, row, terms, cases)[0]
         assert (found >= brute).all(), "our own rounding is in it"
         np.testing.assert_allclose(found.astype(float), brute.astype(float), rtol=1e-12)
         for i in rng.integers(0, len(cases), 5):
-            pair = best(layout, row, terms[0], cases, i)
-            got = terms[0][np.arange(row + 1), tokens_of(layout, pair)[: row + 1]].sum()
+            pair = maximizing_pair(layout, row, terms[0], cases, i)
+            got = terms[0][np.arange(row + 1), tokens_of_pair(layout, pair)[: row + 1]].sum()
             assert abs(got - brute[i]) < 1e-12 and case_of(cases, np.array([pair]))[0] == i
 
 
@@ -509,13 +523,15 @@ def test_lemma_17_scores_up_to_what_all_keys_share(dtype, factor):
         for off in (0, 1e-3):
             q, asks = ball_of(rng, np.ldexp(numbers(rng, (1, 6), dtype), power), off)
             k, keys = ball_of(rng, np.ldexp(numbers(rng, (8, 5, 1, 6), dtype), power), off / 10)
-            ball = softmax_bounds.scores(a, q, k, a.constant(factor), everywhere)
+            ball = softmax_bounds.score_bounds(a, q, k, a.rounded_constant(factor), everywhere)
             real = added(asks * keys, rng) * asks.dtype.type(factor)
             assert up_to_a_shift(ball.mid, ball.rad, real)
             if off and abs(power) < 50:
                 near = ball_of(rng, k.mid[:1, :1].astype(dtype) + np.zeros_like(keys), 0)[0]
-                like = softmax_bounds.scores(a, q, near, a.constant(factor), everywhere)
-                assert (like.rad < 1e-3 * (q.rad * k.size[0, 0]).sum()).all(), (
+                like = softmax_bounds.score_bounds(
+                    a, q, near, a.rounded_constant(factor), everywhere
+                )
+                assert (like.rad < 1e-3 * (q.rad * k.max_abs[0, 0]).sum()).all(), (
                     "what all share is not in it"
                 )
 
@@ -549,10 +565,10 @@ def test_lemma_19_alibi(dtype):
     for power in powers(dtype):
         score = np.ldexp(numbers(rng, (7, 9, 3), dtype), power)
         ball, moved = ball_of(rng, score, 1e-3 * (power % 2))
-        y = softmax_bounds.biased(a, ball, bias.astype(Real), ball.size)
-        room = y.rad + a.overflow(ball.size)
+        y = softmax_bounds.add_position_bias(a, ball, bias.astype(Real), ball.max_abs)
+        room = y.rad + a.overflow(ball.max_abs)
         told += holds(
-            Form(y.mid, np.zeros((0, *score.shape), Real), room), moved + bias.astype(dtype)
+            AffineForm(y.mid, np.zeros((0, *score.shape), Real), room), moved + bias.astype(dtype)
         )
     assert told > 5_000
 
@@ -568,7 +584,7 @@ def test_lemma_20_weights_up_to_a_factor(dtype):
         for off in (0, 1e-4, 1e-2):
             mid = (rng.normal(size=(2, 6, 5)) * size).astype(dtype)
             score, moved = ball_of(rng, mid, off)
-            w = softmax_bounds.exponentials(a, score, possible)
+            w = softmax_bounds.exponential_weights(a, score, possible)
             for h in range(2):
                 # One token a position
                 text = moved[h][np.arange(6), [rng.choice(np.nonzero(p)[0]) for p in possible]]
@@ -586,10 +602,11 @@ def test_lemma_20_weights_up_to_a_factor(dtype):
 @TYPES
 def test_lemma_21_exp_of_what_is_off_is_off_by_both(dtype):
     a, off = Arithmetic(dtype), np.linspace(0, 40, 1000).astype(Real)
-    assert (softmax_bounds.exp_spread(a, off) >= np.exp(off) * (1 + 8 * a.u) - 1).all()
+    assert (softmax_bounds.relative_exp_error(a, off) >= np.exp(off) * (1 + 8 * a.u) - 1).all()
     x = np.linspace(-80, 0, 4_001).astype(dtype)
     assert (
-        np.abs(np.exp(x) / np.exp(x.astype(Real)) - 1) <= softmax_bounds.exp_spread(a, Real(0))
+        np.abs(np.exp(x) / np.exp(x.astype(Real)) - 1)
+        <= softmax_bounds.relative_exp_error(a, Real(0))
     ).all(), "assumption 2"
 
 
@@ -621,7 +638,7 @@ def attended(rng, dtype, off, flat=False, heads=2, S=6, V=5, K=3):
 def sums_of(w):
     """Bounds of the sum of weights for any text: [H,1]."""
     low = np.where(w.mid > 0, w.mid - w.rad, np.inf).min(2).sum(1)[:, None]
-    return Ends(low, (w.mid + w.rad).max(2).sum(1)[:, None])
+    return SumBounds(low, (w.mid + w.rad).max(2).sum(1)[:, None])
 
 
 def of_sums(w):
@@ -648,8 +665,8 @@ def test_lemmas_23_and_24_ratios_by_heads_and_of_all_heads():
             rng.normal(size=(4, 3, 5)).astype(Real),
             (0.1 + rng.random((3, 5))).astype(Real),
         )
-        top = Ends(low, low + rng.random((4, 3, 5)) * rng.choice([0, 1]))
-        bottom = Ends(least, least + rng.random((3, 5)) * rng.choice([0, 1]))
+        top = SumBounds(low, low + rng.random((4, 3, 5)) * rng.choice([0, 1]))
+        bottom = SumBounds(least, least + rng.random((3, 5)) * rng.choice([0, 1]))
         middle = (bottom.low.min(1) + bottom.high.max(1)) / 2
         mine = rng.choice([0, 1, 0.3], (4, 3, 5)), rng.choice([0, 1, 0.3], (3, 5))
         N, Z = (
@@ -660,16 +677,16 @@ def test_lemmas_23_and_24_ratios_by_heads_and_of_all_heads():
         room = 64 * np.finfo(Real).eps * (np.abs(N) / Z).sum(1)
         for ends in (
             softmax_bounds.ratio_by_heads(top, bottom),
-            softmax_bounds.ratio_of_all_heads(Ends(joint, joint), top, bottom, middle),
+            softmax_bounds.ratio_of_all_heads(SumBounds(joint, joint), top, bottom, middle),
         ):
             assert (ends.low - room <= ratio).all() and (ratio <= ends.high + room).all()
     for least in (0.0, -1.0, np.nan):  # a sum of weights that may be 0, of one head, in one case
-        wild = Ends(bottom.low.copy(), bottom.high)
+        wild = SumBounds(bottom.low.copy(), bottom.high)
         wild.low[1, 2] = least
         with np.errstate(all="ignore"):
             both = (
                 softmax_bounds.ratio_by_heads(top, wild),
-                softmax_bounds.ratio_of_all_heads(Ends(joint, joint), top, wild, middle),
+                softmax_bounds.ratio_of_all_heads(SumBounds(joint, joint), top, wild, middle),
             )
         for ends in both:
             assert np.isnan([ends.low[:, 2], ends.high[:, 2]]).all()
@@ -682,8 +699,10 @@ def test_lemma_25_means_are_at_most_the_largest(dtype):
     for off in (0, 1e-3):
         for i in range(ROUNDS):
             possible, w, v, _, _, z = attended(rng, dtype, off, flat=i % 2 == 0)
-            bound = softmax_bounds.mean_at_most(a, v.size, w, sums_of(w).low[:, 0], possible)
-            assert (np.abs(z) <= bound).all() and (bound <= v.size.max((1, 2)) * 1.001).all()
+            bound = softmax_bounds.max_weighted_mean(
+                a, v.max_abs, w, sums_of(w).low[:, 0], possible
+            )
+            assert (np.abs(z) <= bound).all() and (bound <= v.max_abs.max((1, 2)) * 1.001).all()
 
 
 @TYPES
@@ -695,14 +714,19 @@ def test_lemma_26_what_is_beside_the_directions(dtype):
             W_O = numbers(rng, (2, 3, 4), dtype).astype(Real)
             F = rng.normal(size=(4, int(rng.integers(0, 4)))).astype(Real)  # orthonormal or not
             onto = W_O @ F
-            left = softmax_bounds.through(z, W_O) - softmax_bounds.through(z, onto) @ F.T
-            assert (
-                np.abs(left) <= softmax_bounds.beside(a, w, v, *of_sums(w), W_O, onto, F, possible)
-            ).all()
-            unknown = Ball(0 * v.mid, v.size)  # nothing is known of values but their size
+            left = (
+                softmax_bounds.project_heads(z, W_O) - softmax_bounds.project_heads(z, onto) @ F.T
+            )
             assert (
                 np.abs(left)
-                <= softmax_bounds.beside(a, w, unknown, *of_sums(w), W_O, onto, F, possible)
+                <= softmax_bounds.off_direction_bound(a, w, v, *of_sums(w), W_O, onto, F, possible)
+            ).all()
+            unknown = Ball(0 * v.mid, v.max_abs)  # nothing is known of values but their size
+            assert (
+                np.abs(left)
+                <= softmax_bounds.off_direction_bound(
+                    a, w, unknown, *of_sums(w), W_O, onto, F, possible
+                )
             ).all()
 
 
@@ -725,10 +749,10 @@ def test_lemma_27_the_product_with_the_output_matrix(dtype):
         most, W = np.abs(v.astype(Real)).max(1), W_O.reshape(2, 3, 4).astype(Real)
         error = softmax_bounds.output_error(a, most, 7, most, W, None)
         # Lemma 22
-        error = error + softmax_bounds.through(softmax_bounds.roundings(a, 7) * most, np.abs(W)) * (
-            i % 2
-        )
-        y = Form(softmax_bounds.through(exactly, W), np.zeros((0, 4), Real), error)
+        error = error + softmax_bounds.project_heads(
+            softmax_bounds.output_rounding(a, 7) * most, np.abs(W)
+        ) * (i % 2)
+        y = AffineForm(softmax_bounds.project_heads(exactly, W), np.zeros((0, 4), Real), error)
         told += holds(y, product(z.reshape(1, 6), W_O, rng)[0])
     assert told > 100
 
@@ -741,15 +765,17 @@ def test_lemma_28_leads(dtype):
         W, right = np.ldexp(numbers(rng, (6, 5), dtype), power), rng.integers(5, size=20)
         b = np.ldexp(numbers(rng, 5, dtype), power) * (power % 2)
         s = np.exp2(rng.uniform(-3, 3, (20, 1))).astype(dtype)
-        for x in (exact(np.ldexp(numbers(rng, (20, 6), dtype), power)), wide(rng, (20, 6))):
+        for x in (exact_form(np.ldexp(numbers(rng, (20, 6), dtype), power)), wide(rng, (20, 6))):
             value = drawn(rng, x, dtype)[1]
-            over = Form(
-                x.mid, x.gen, x.rad + 2 * a.u * x.size + a.tiny * s, s * Real(0.9), s * Real(1.1)
+            over = AffineForm(
+                x.mid, x.gen, x.rad + 2 * a.u * x.max_abs + a.tiny * s, s * Real(0.9), s * Real(1.1)
             )
             for form, given in ((x, value), (over, value / s)):
                 logits = (product(given, W, rng) + b).astype(Real)
                 lead = logits[np.arange(20), right][:, None] - logits
-                bound = bounds.leads(a, form, W.astype(Real), b.astype(Real), right)
+                bound = bounds.logit_difference_bounds(
+                    a, form, W.astype(Real), b.astype(Real), right
+                )
                 told += int(np.isfinite(bound).sum())
                 other = np.arange(5) != right[:, None]
                 assert (np.isfinite(lead) | (bound == -np.inf))[other].all(), (
@@ -770,7 +796,7 @@ def test_lemma_29_what_is_in_a_case_is_in_one_of_its_pieces(dtype):
         known = np.isfinite(high - low)
         pieces = low, high
         for cuts in range(1, 4):
-            before, pieces = pieces, bounds.halved(*pieces)
+            before, pieces = pieces, bounds.bisect_widest(*pieces)
             first, last = (end.reshape(3, 2**cuts, 20) for end in pieces)  # R pieces cases
             part = rng.choice([0, 1, 0.5, 0.25, rng.random()], (50, 3, 20)).astype(Real)
             t = np.clip(low + part * (high - low), low, high)[:, :, None]  # 50 R 1 cases
@@ -785,7 +811,7 @@ def test_lemma_29_what_is_in_a_case_is_in_one_of_its_pieces(dtype):
                 assert (size <= np.maximum(widest * 0.501, second_widest))[narrow].all()
             old = np.isnan(before[0]).any(0)
             assert (np.isnan(pieces[0]).any(0) | ~np.tile(old, 2)).all(), "nothing becomes known"
-    assert [end.shape for end in bounds.halved(*np.zeros((2, 0, 5)))] == [(0, 10)] * 2
+    assert [end.shape for end in bounds.bisect_widest(*np.zeros((2, 0, 5)))] == [(0, 10)] * 2
 
 
 @pytest.mark.parametrize("ref", ["digit-addition:digits=8", "addition:digits=8"])
@@ -800,15 +826,15 @@ def test_lemma_30_a_stretch_of_columns(ref, near):
     possible = np.array(
         [[v in layout.tokens(p) for v in range(V)] for p in range(len(layout.spots))]
     )
-    inner = [r for r in layout.rows if near < layout.spots[r + 1][1] < n - near]
+    inner = [r for r in layout.answer_rows if near < layout.spots[r + 1][1] < n - near]
     inner = [r for r in inner if layout.spots[r + 1][0] == "s"]
-    own = {r: layout.spots[r][0] == "s" for r in layout.rows}
-    alike = [inner, *([r] for r in layout.rows if layout.spots[r + 1][0] == "s")]
+    own = {r: layout.spots[r][0] == "s" for r in layout.answer_rows}
+    alike = [inner, *([r] for r in layout.answer_rows if layout.spots[r + 1][0] == "s")]
     for rows, flat in itertools.product(alike, (False, True)):
         near_enough = [abs(layout.spots[r][1] - layout.spots[r + 1][1]) <= near for r in rows]
         if not all(ok or not own[r] for ok, r in zip(near_enough, rows, strict=True)):
             continue
-        view = column_window.stretch(layout, rows, near, possible)
+        view = column_window.windowed_row_group(layout, rows, near, possible)
         by_distance = {k: rng.normal(size=(2 * n + 1, V)) for k in "abs"}
         terms = []
         for row in rows:
@@ -819,27 +845,33 @@ def test_lemma_30_a_stretch_of_columns(ref, near):
             x = np.where(possible[: row + 1], x, 0).astype(Real)
             terms.append(Ball(x, np.abs(x) * 1e-3))
         split = ["digit"] * (1 + own[rows[0]])
-        window = [c for k, c in view.layout.spots[view.row : view.row + 2] if k == "s"]
-        cases = carry_dp.cases_of(view.layout, sorted(window), split)
-        low, high = view.range(view.hull(terms), cases)
+        window = [
+            c for k, c in view.layout.spots[view.layout_row : view.layout_row + 2] if k == "s"
+        ]
+        cases = carry_dp.window_cases(view.layout, sorted(window), split)
+        low, high = view.range(view.enclose_terms(terms), cases)
         found = []
         for row, ball in zip(rows, terms, strict=True):
             here = sorted(c for k, c in layout.spots[row : row + 2] if k == "s")
-            every = carry_dp.cases_of(layout, here, split)
+            every = carry_dp.window_cases(layout, here, split)
             assert len(every) == len(cases) and (every.ways == cases.ways).all()
-            found.append(carry_dp.largest(layout, row, ball.mid + ball.rad, every))
+            found.append(carry_dp.largest_sums(layout, row, ball.mid + ball.rad, every))
             assert (found[-1] <= high + 1e-13).all() and np.isfinite(high).all()
-            assert (-carry_dp.largest(layout, row, ball.rad - ball.mid, every) >= low - 1e-13).all()
+            assert (
+                -carry_dp.largest_sums(layout, row, ball.rad - ball.mid, every) >= low - 1e-13
+            ).all()
             checked += len(every)
         if flat:
             assert np.allclose(np.max(found, 0).astype(float), high.astype(float), atol=1e-12)
     assert checked > 1_000
     with pytest.raises(GlassformerError, match="do not look alike"):  # there is nothing below one
-        column_window.stretch(layout, sorted([inner[0], *_asking(layout, near)]), near, possible)
+        column_window.windowed_row_group(
+            layout, sorted([inner[0], *_asking(layout, near)]), near, possible
+        )
 
 
 def _asking(layout, column):
-    return [r for r in layout.rows if layout.spots[r + 1] == ("s", column)]
+    return [r for r in layout.answer_rows if layout.spots[r + 1] == ("s", column)]
 
 
 @TYPES
@@ -856,7 +888,7 @@ def test_lemma_31_what_a_first_layer_writes(dtype, norm):
     )  # fmt: skip
     for flat in (False, True):
         weights = {
-            n: rng.normal(size=s).astype(dtype) for n, s in shapes(c).items() if "b_" not in n
+            n: rng.normal(size=s).astype(dtype) for n, s in array_shapes(c).items() if "b_" not in n
         }
         if flat:  # keys and values are biases, the same for all
             for x in "KV":
@@ -865,20 +897,20 @@ def test_lemma_31_what_a_first_layer_writes(dtype, norm):
         model = Model(c, weights, Vocabulary([*"012345"]))
         possible = rng.random((7, 6)) < 0.5
         possible[:, 2] = True
-        t = qkv_bounds.Tables(model, 7)
+        t = qkv_bounds.QKVTables(model, 7)
         texts = np.stack([rng.choice(np.flatnonzero(row), 40) for row in possible], 1)
         seen = record(model, texts)[1]["blocks.0.hook_resid_mid"]
         for p, text in itertools.product(range(7), range(40)):
             token = texts[text, p]
-            x = below.written(t, p, token, possible)
+            x = below.stream_after_attention(t, p, token, possible)
             off = np.abs(seen[text, p].astype(Real) - x.mid)
             assert (off <= x.reach).all() and np.isfinite(x.reach).all()
             assert not flat or x.reach.max() < (1e-13 if dtype == "float64" else 1e-4)
         if not flat:
             with pytest.raises(GlassformerError, match="depends on the rest of the text"):
-                below.after(t, possible)
+                below.stream_after_layer(t, possible)
         else:
-            after = below.after(t, possible)
+            after = below.stream_after_layer(t, possible)
             held = record(model, texts)[1]["blocks.0.hook_resid_post"].astype(Real)  # B T D
             for p in range(7):
                 mid, rad = after.mid[texts[:, p], p], after.rad[texts[:, p], p]

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.parametrizations import make
+from glassformer.parametrizations import build_parametrization
 from glassformer.proof import check_certificate, prove
 from glassformer.proof.bounds import Bounder
-from glassformer.proof.checker import identity
+from glassformer.proof.checker import certificate_identity
 from glassformer.proof.independent.checker import check_independently
 from glassformer.proof.layout import layout_of
 from glassformer.training.loop import Trainer
-from glassformer.training.recipes import recipe
+from glassformer.training.recipes import find_recipe
 from glassformer.verification import verify
 from helpers import prove_once
 
@@ -31,19 +31,19 @@ def certificate(model, task, parts):
     layout = layout_of(task)
     bounder, rows, cases = Bounder(model, layout), [], 0
     for first, last, near in parts:
-        view = bounder.view(first, last, near)
+        view = bounder.row_group(first, last, near)
         split = ("digit",) * len(bounder.window(view))
         rows.append(view.to_json() | {"split": list(split)})
         cases += sum(len(b.cases) for b in bounder.bounds(view, split))
-    return identity(model, task, layout) | {"rows": rows, "cases": cases, "margin": 0.0}
+    return certificate_identity(model, task, layout) | {"rows": rows, "cases": cases, "margin": 0.0}
 
 
 def by_stretches(task, near):
     """All rows: those that look alike together, the others alone."""
     layout = layout_of(task)
-    asked = {row: layout.spots[row + 1][1] for row in layout.rows}
+    asked = {row: layout.spots[row + 1][1] for row in layout.answer_rows}
     inner = [row for row, c in asked.items() if near < c < layout.digits - near]
-    alone = [(row, row, near) for row in layout.rows if row not in inner]
+    alone = [(row, row, near) for row in layout.answer_rows if row not in inner]
     return [*alone, *([(inner[0], inner[-1], near)] if inner else [])]
 
 
@@ -95,7 +95,7 @@ def test_rows_together_are_no_better_than_each_alone():
     model, rng = replace(model, theta={}, blueprint=""), np.random.default_rng(6)
     together = by_stretches(task, 1)
     assert together[-1][1] == together[-1][0] + 1, "two rows look alike"
-    alone, held = [(row, row, 0) for row in layout_of(task).rows], 0
+    alone, held = [(row, row, 0) for row in layout_of(task).answer_rows], 0
     for kind in KINDS:
         hurt = damaged(model, kind, rng)
         first = check_certificate(hurt, task, certificate(hurt, task, together))
@@ -118,7 +118,7 @@ def test_a_positions_own_number_keeps_rows_apart():
     hurt = replace(model, weights=weights, theta={}, blueprint="")
     assert verify(hurt, task, sample=50).wrong
     assert prove(hurt, task).result == "refuted"
-    said = sound.certificate | identity(hurt, task, layout_of(task))
+    said = sound.certificate | certificate_identity(hurt, task, layout_of(task))
     assert not any(check(hurt, task, said).holds for check in CHECKERS)
 
 
@@ -168,8 +168,8 @@ def test_what_was_trained_on_ten_digits_adds_longer_numbers():
 @pytest.mark.slow
 def test_trained_on_ten_digits_and_proved_for_a_hundred(tmp_path):
     """From scratch: every pair of numbers of 100 digits, by both checkers."""
-    task, form = load_task("digit-addition"), make("coupled-adder")
-    run = Trainer(task, recipe("coupled"), [2], blueprint=form, out=tmp_path / "a.safetensors")
+    task, form = load_task("digit-addition"), build_parametrization("coupled-adder")
+    run = Trainer(task, find_recipe("coupled"), [2], blueprint=form, out=tmp_path / "a.safetensors")
     (done,) = [e for e in run.events() if e.kind == "done"]
     assert done.data["training"].accuracy == 1.0
     model = load(f"adder-coupled:digits=100,model={tmp_path}/a.safetensors")

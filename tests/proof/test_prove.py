@@ -17,13 +17,13 @@ from glassformer import Config, GlassformerError, Model, Vocabulary, load, resol
 from glassformer.core.model import zeros
 from glassformer.proof import check_certificate, prove
 from glassformer.proof.bounds import Bounder
-from glassformer.proof.checker import check_call
-from glassformer.proof.column_window import View
-from glassformer.proof.counterexamples import common, refute
+from glassformer.proof.checker import check_model_and_task
+from glassformer.proof.column_window import RowGroup
+from glassformer.proof.counterexamples import refute, sample_counterexample
 from glassformer.proof.layout import layout_of
-from glassformer.proof.prover import attempt, splits
-from glassformer.proof.qkv_bounds import Tables
-from glassformer.proof.softmax_bounds import Ends
+from glassformer.proof.prover import candidate_splits, try_split
+from glassformer.proof.qkv_bounds import QKVTables
+from glassformer.proof.softmax_bounds import SumBounds
 from glassformer.tasks.addition import Addition
 from glassformer.verification import verify
 from helpers import prove_once, random_model
@@ -61,9 +61,9 @@ def test_an_embedding_that_underflows_may_be_zero():
         "embed.W_E": W * 0 + np.float32(1.5 * tiny),
         "pos_embed.W_pos": model.weights["pos_embed.W_pos"] * 0 - tiny,
     }
-    stream = Tables(replace(model, weights={**model.weights, **near}), 3).stream
+    stream = QKVTables(replace(model, weights={**model.weights, **near}), 3).stream
     assert (stream.mid == 0.5 * tiny).all() and (stream.rad == tiny).all()
-    assert not Tables(model, 3).stream.rad.any()
+    assert not QKVTables(model, 3).stream.rad.any()
 
 
 # ── bounds: the twin of forward ────────────────────────────────────────────────────────────────
@@ -94,21 +94,21 @@ def differences(number, digits, split, count, change=lambda model: model, cuts=0
         d_mlp=5 * (number % 7 > 0), gated=number % 4 == 0,
     )  # fmt: skip
     model = change(replace(model, vocabulary=task.vocabulary).astype(dtype))
-    layout = check_call(model, task)
+    layout = check_model_and_task(model, task)
     bounder, rows = Bounder(model, layout), task.sample(count, rng)
     tokens = task.batch(rows)[0]
     with np.errstate(all="ignore"):
         # So that their differences do not round
         logits = model(tokens[:, :-1]).astype(np.longdouble)
-    for row in layout.rows:
+    for row in layout.answer_rows:
         for b in bounder.bounds(
-            bounder.view(row), (split,) * len(bounder.window(bounder.view(row))), cuts
+            bounder.row_group(row), (split,) * len(bounder.window(bounder.row_group(row))), cuts
         ):
             which = case_of(b.cases, rows)
             here = (which >= 0) & (tokens[:, row] == b.token)
             yield (
-                len(bounder.window(bounder.view(row))),
-                over(logits[here, row], tokens[here, row + 1], b.lead[which[here]]),
+                len(bounder.window(bounder.row_group(row))),
+                over(logits[here, row], tokens[here, row + 1], b.margin[which[here]]),
             )
 
 
@@ -247,13 +247,17 @@ def test_a_rare_error_is_found_by_going_through_the_columns():
     """Only pairs with 7s in all high places are wrong, one in millions."""
     model, task = weakened(3.22e-11)
     assert verify(model, task, rows=task.sample(20_000, np.random.default_rng(0))).wrong == 0
-    bounder = Bounder(model, check_call(model, task))
-    row = bounder.layout.rows[-1]
-    left = attempt(bounder, bounder.view(row), next(splits(bounder, bounder.view(row)))).left
-    found = refute(model, task, bounder, sorted(left, key=lambda b: float(b.lead.min())))
+    bounder = Bounder(model, check_model_and_task(model, task))
+    row = bounder.layout.answer_rows[-1]
+    left = try_split(
+        bounder, bounder.row_group(row), next(candidate_splits(bounder, bounder.row_group(row)))
+    ).open_bounds
+    found = refute(model, task, bounder, sorted(left, key=lambda b: float(b.margin.min())))
     assert found and found["got"] != found["expected"] and found["margin"] < 0
     assert verify(model, task, rows=np.array([found["row"]])).wrong == 1
-    assert common(model, task)["got"] == "15555555555", "7777777777+7777777777 is an edge case"
+    assert sample_counterexample(model, task)["got"] == "15555555555", (
+        "7777777777+7777777777 is an edge case"
+    )
 
 
 @pytest.mark.slow
@@ -281,29 +285,37 @@ def test_what_is_not_finite_is_not_proved(name, value):
     task = resolve.load_task(model)
     proof = prove(broken, task, method="certificate")
     assert proof.result != "proved" or verify(broken, task).holds
-    layout = check_call(broken, task)
+    layout = check_model_and_task(broken, task)
     if not np.isfinite(value):
         bounder = Bounder(broken, layout)
         assert any(
-            attempt(bounder, bounder.view(row), next(splits(bounder, bounder.view(row)))).left
-            for row in layout.rows
+            try_split(
+                bounder,
+                bounder.row_group(row),
+                next(candidate_splits(bounder, bounder.row_group(row))),
+            ).open_bounds
+            for row in layout.answer_rows
         )
 
 
 def test_a_normaliser_that_may_be_zero_proves_nothing(monkeypatch):
     model = load("addition:digits=2,order=ones")
     task = resolve.load_task(model)
-    bounder = Bounder(model, check_call(model, task))
-    view, real, calls = bounder.view(bounder.layout.rows[1]), View.range, itertools.count()
-    assert all((b.lead > 0).all() for b in bounder.bounds(view, ("digit", "digit")))
+    bounder = Bounder(model, check_model_and_task(model, task))
+    view, real, calls = (
+        bounder.row_group(bounder.layout.answer_rows[1]),
+        RowGroup.range,
+        itertools.count(),
+    )
+    assert all((b.margin > 0).all() for b in bounder.bounds(view, ("digit", "digit")))
 
     def below_zero(*args):
         low, high = real(*args)
         # The first of two is the sum of weights
-        return Ends(low, high) if next(calls) % 2 else Ends(-high, high)
+        return SumBounds(low, high) if next(calls) % 2 else SumBounds(-high, high)
 
-    monkeypatch.setattr(View, "range", below_zero)
-    assert not any((b.lead > 0).any() for b in bounder.bounds(view, ("digit", "digit")))
+    monkeypatch.setattr(RowGroup, "range", below_zero)
+    assert not any((b.margin > 0).any() for b in bounder.bounds(view, ("digit", "digit")))
 
 
 def test_overflow_of_the_models_own_type_is_seen():
@@ -381,15 +393,15 @@ def test_heads_that_write_nothing_can_be_cut():
     model, task, _ = small()
     W_O = {"blocks.0.attn.W_O": model.weights["blocks.0.attn.W_O"] * 0}
     model = replace(model, weights={**model.weights, **W_O})
-    bounder = Bounder(model, check_call(model, task))
-    for row in bounder.layout.rows:
-        split = ("digit",) * len(bounder.window(bounder.view(row)))
+    bounder = Bounder(model, check_model_and_task(model, task))
+    for row in bounder.layout.answer_rows:
+        split = ("digit",) * len(bounder.window(bounder.row_group(row)))
         for whole, cut in zip(
-            bounder.bounds(bounder.view(row), split),
-            bounder.bounds(bounder.view(row), split, 2),
+            bounder.bounds(bounder.row_group(row), split),
+            bounder.bounds(bounder.row_group(row), split, 2),
             strict=True,
         ):
-            assert np.array_equal(whole.lead, cut.lead) and len(cut.cases) == len(cut.lead)
+            assert np.array_equal(whole.margin, cut.margin) and len(cut.cases) == len(cut.margin)
 
 
 @pytest.mark.slow
@@ -408,10 +420,10 @@ def test_a_cut_is_a_part_of_the_certificate():
 @pytest.mark.parametrize("split", [["digit"] * 1_000_000, ["pair"] * 3, ["digit"] * 10])
 def test_a_certificate_of_a_million_cases_is_refused_before_they_are_made(split):
     model = load("addition:digits=10")
-    layout = check_call(model, resolve.load_task(model))
+    layout = check_model_and_task(model, resolve.load_task(model))
     with pytest.raises(GlassformerError, match=r"cannot be split|more than 50,000 cases"):
         bounder = Bounder(model, layout)
-        next(bounder.bounds(bounder.view(layout.rows[0]), split))
+        next(bounder.bounds(bounder.row_group(layout.answer_rows[0]), split))
 
 
 def test_a_proof_of_a_pytorch_model_names_the_fused_norm():

@@ -18,9 +18,9 @@ from glassformer.proof.independent.ball_arithmetic import BallModel, NotProvable
 from glassformer.proof.independent.checker import check_independently
 from glassformer.proof.independent.interval_model import FloatType
 from glassformer.proof.independent.tasks import check_task
-from glassformer.proof.qkv_bounds import Tables
+from glassformer.proof.qkv_bounds import QKVTables
 from glassformer.resolve import load_task
-from glassformer.verification.evaluation import margins
+from glassformer.verification.evaluation import row_margins
 
 from .poison.surgery import HINGE, LAYER, adder, padded, plus, task_of, untied
 from .poison.test_poison import passes
@@ -65,9 +65,9 @@ def right_if_flushed(dtype):
 def test_a_model_that_only_flushing_makes_right_is_not_proved(dtype):
     model, task = right_if_flushed(dtype), task_of(HINGE)
     tokens, answer = task.batch(task.rows(0, 100))
-    assert (margins(model, tokens, answer) < 0).any()
+    assert (row_margins(model, tokens, answer) < 0).any()
     with flushing():
-        assert (margins(model, tokens, answer) > 0).all()
+        assert (row_margins(model, tokens, answer) > 0).all()
         assert not prove(model, task, method="certificate").holds
         assert not check_task(model, task).holds
 
@@ -102,11 +102,11 @@ def test_what_underflows_in_the_embedding_is_not_known(dtype):
     model = plus(model, "pos_embed_W_pos", slice(None), -tiny)
     for setting in nullcontext, flushing:
         with setting():
-            stream = Tables(model, 3).stream
+            stream = QKVTables(model, 3).stream
             assert ((stream.mid + stream.reach) * 2 >= tiny).all()
             assert (stream.mid - stream.reach <= 0).all()
             if find_spec("flint"):
-                balls = BallModel(model).embedded(0, 0).balls()
+                balls = BallModel(model).embed(0, 0).enclosures()
                 assert all(ball.contains(0) and ball.upper() * 2 >= tiny for ball in balls)
 
 
@@ -115,17 +115,17 @@ def test_subnormal_numbers_are_found_by_their_bits(dtype):
     tiny, zero = np.finfo(dtype).tiny, np.dtype(dtype).type(0)
     x = np.array([zero, -zero, tiny, -tiny, 1, np.inf, -np.nan, tiny / 4, -tiny / 4], dtype)
     with flushing():
-        assert backend.subnormal(x).tolist() == [False] * 7 + [True] * 2
-        assert backend.subnormal(x[::2]).tolist() == [False] * 4 + [True]
+        assert backend.is_subnormal(x).tolist() == [False] * 7 + [True] * 2
+        assert backend.is_subnormal(x[::2]).tolist() == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_no_eps_that_is_flushed(dtype):
     small = float(np.finfo(dtype).tiny / 4)
     with flushing():
-        assert np.isnan(Arithmetic(dtype).constant(small))
+        assert np.isnan(Arithmetic(dtype).rounded_constant(small))
         with pytest.raises(NotProvable):
-            FloatType(dtype).constant(small, "eps")
+            FloatType(dtype).config_value(small, "eps")
 
 
 @pytest.mark.parametrize(

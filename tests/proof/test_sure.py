@@ -13,8 +13,13 @@ from glassformer.core.model import zeros
 from glassformer.proof import bound_accuracy, prove, prove_equal
 from glassformer.proof.hard_attention import position_free
 from glassformer.tasks.message import RepeatLast
-from glassformer.verification.evaluation import Leads, margins
-from glassformer.verification.robust_eval import Near, Trial, reordered, run_all
+from glassformer.verification.evaluation import Margins, row_margins
+from glassformer.verification.robust_eval import (
+    ClosestRows,
+    RobustEvaluator,
+    evaluate_domain,
+    reorder_sums,
+)
 from helpers import largest_difference, random_model
 
 TASK = resolve.load_task("repeat-last:vocab=10,length=2,repeats=1")
@@ -38,7 +43,7 @@ def test_a_reordered_model_is_the_same_function(positions, norm, extras, backend
             norm_first=bool(first), mask=mask, qk_norm=bool(qk),
         )  # fmt: skip
         model = model.torch() if backend == "torch" else model
-        other = reordered(model, np.random.default_rng(1))
+        other = reorder_sums(model, np.random.default_rng(1))
         tokens = np.arange(18).reshape(2, 9) % 7
         assert largest_difference(model.logits(tokens), other.logits(tokens)) < 1e-12
         moved = {n for n, w in model.weights.items() if (w != other.weights[n]).any()}
@@ -52,11 +57,11 @@ def test_a_reordered_model_is_the_same_function(positions, norm, extras, backend
 
 def test_so_it_is_in_every_float_type_and_of_many_positions(monkeypatch):
     for model in (load("reverse:dtype=float32"), load("reverse").torch("bfloat16")):
-        other = reordered(model, np.random.default_rng(0))
+        other = reorder_sums(model, np.random.default_rng(0))
         assert other.dtype == model.dtype and other.is_numpy == model.is_numpy
-    monkeypatch.setattr("glassformer.verification.robust_eval.TABLE", 10)
+    monkeypatch.setattr("glassformer.verification.robust_eval.MAX_POSITION_TABLE_ENTRIES", 10)
     model = random_model(positions="sinusoidal")
-    other = reordered(model, np.random.default_rng(0))
+    other = reorder_sums(model, np.random.default_rng(0))
     assert other.config == model.config
     tokens = np.arange(9)[None] % 7
     assert largest_difference(model.logits(tokens), other.logits(tokens)) < 1e-12
@@ -68,7 +73,7 @@ def test_there_is_always_another_order(n):
     weights = {"embed.W_E": np.arange(3.0 * n).reshape(3, n), "unembed.W_U": np.ones((n, 3))}
     model = Model(config, weights, load("min:vocab=3").vocabulary)
     for seed in range(20):
-        other = reordered(model, np.random.default_rng(seed))
+        other = reorder_sums(model, np.random.default_rng(seed))
         assert (other.W_E != model.W_E).any() == (n > 1)
 
 
@@ -81,8 +86,8 @@ def test_steady_is_what_leads_both_ways_by_more_than_rounding():
     ]  # fmt: skip
     x, y, steady = (np.array([column]) for column in zip(*cases, strict=True))
     tie = np.full(x.shape, 0.1)
-    assert (Leads(x, tie).steady(Leads(y, tie)) == steady).all()
-    assert (Leads(y, tie).steady(Leads(x, tie)) == steady).all()
+    assert (Margins(x, tie).clear_in_both(Margins(y, tie)) == steady).all()
+    assert (Margins(y, tie).clear_in_both(Margins(x, tie)) == steady).all()
 
 
 # ── models that hang on the order of a sum ─────────────────────────────────────────────────────
@@ -116,7 +121,7 @@ def loud(embedded, W_in, b_in=0.0, told=1e18):
 
 @pytest.fixture
 def in_order(monkeypatch):
-    monkeypatch.setattr(arrays.Numpy, "affine", one_by_one)
+    monkeypatch.setattr(arrays.NumpyNamespace, "affine", one_by_one)
 
 
 def cancelling():
@@ -127,7 +132,7 @@ def cancelling():
 def test_a_sum_that_hangs_on_its_order_is_no_proof(in_order):
     """The logits lead by 1, far from any tie: it is a neuron that sees another sum."""
     model = cancelling()
-    assert (margins(model, *TASK.batch(np.array(NINES))) == 1).all()
+    assert (row_margins(model, *TASK.batch(np.array(NINES))) == 1).all()
     found = prove(model, TASK)
     assert found.result == "unknown"
     said = "0 9 is right by 1 in one order of the same sums and wrong in another"
@@ -161,7 +166,7 @@ def less_alone(monkeypatch):
         return (len(x) == 1) == alone[0]
 
     alone = [True]
-    monkeypatch.setattr(arrays.Numpy, "affine", affine)
+    monkeypatch.setattr(arrays.NumpyNamespace, "affine", affine)
     return alone
 
 
@@ -226,35 +231,41 @@ def test_a_model_in_bfloat16_can_be_asked():
 
 def test_whatever_is_not_sure_has_its_words(in_order):
     """Who looks at the words alone passes nothing that is not sure; what is right comes first."""
-    trial, quiet = Trial(cancelling()), Trial(cancelling().map(lambda w: w * 0))
+    trial, quiet = RobustEvaluator(cancelling()), RobustEvaluator(cancelling().map(lambda w: w * 0))
     for rows, said in ([[0, 1]], ""), ([[0, 1], [3, 9]], "3 9 is right by 1 in one order"):
-        assert trial.look(*TASK.batch(np.array(rows))).doubt.startswith(said)
-    found = quiet.look(*TASK.batch(np.array([[0, 1]])))
-    assert (found.doubt, found.sure.tolist(), found.doubtful.any()) == ("0 1 is wrong", [False], 0)
+        assert trial.evaluate(*TASK.batch(np.array(rows))).doubt.startswith(said)
+    found = quiet.evaluate(*TASK.batch(np.array([[0, 1]])))
+    assert (found.doubt, found.certain.tolist(), found.right_but_uncertain.any()) == (
+        "0 1 is wrong",
+        [False],
+        0,
+    )
 
 
 # ── which rows are run alone ───────────────────────────────────────────────────────────────────
 def test_rows_near_a_tie_edges_and_some_at_random_are_run_alone():
     task = RepeatLast()
-    near = Near(task)
-    near.see(task.rows(0, 500), np.arange(500.0))
-    near.see(task.rows(500, 1000), -np.arange(500.0))
-    rows = near.picked(np.random.default_rng(0)).tolist()
+    near = ClosestRows(task)
+    near.add(task.rows(0, 500), np.arange(500.0))
+    near.add(task.rows(500, 1000), -np.arange(500.0))
+    rows = near.select(np.random.default_rng(0)).tolist()
     for always in (task.rows(900, 1000), task.edges()):
         assert all(row in rows for row in always.tolist())
     assert 150 < len(rows) <= 205 and len({tuple(r) for r in rows}) == len(rows)
-    long = Near(RepeatLast(vocab=2, length=2, repeats=500))
-    assert 1 <= len(long.picked(np.random.default_rng(0))) <= 4
+    long = ClosestRows(RepeatLast(vocab=2, length=2, repeats=500))
+    assert 1 <= len(long.select(np.random.default_rng(0))) <= 4
 
 
 def test_no_more_rows_are_open_than_there_are_and_none_is_told_twice(in_order):
     told = []
-    ran = run_all(cancelling(), TASK, lambda done, rows, looked: told.append((done, len(rows))))
-    assert (ran.checked, ran.wrong, ran.open, ran.misses) == (100, 0, 10, [])
+    ran = evaluate_domain(
+        cancelling(), TASK, lambda done, rows, looked: told.append((done, len(rows)))
+    )
+    assert (ran.checked, ran.wrong, ran.uncertain, ran.failures) == (100, 0, 10, [])
     assert told[-1][0] == 100 and sum(n for _, n in told) == 100
 
 
 def test_the_other_order_is_the_same_each_time():
     model = load("reverse:length=3")
-    one, two = (Trial(model).other.weights for _ in range(2))
+    one, two = (RobustEvaluator(model).reordered_model.weights for _ in range(2))
     assert all((w == two[n]).all() for n, w in one.items())

@@ -11,8 +11,8 @@ import json
 import sys
 from pathlib import Path
 
-from glassformer.puzzles import Judgement, Level, judge, levels
-from glassformer.puzzles.level import AXES, HERE
+from glassformer.puzzles import Judgment, Level, judge, levels
+from glassformer.puzzles.level import AXES, FOLDER
 
 SOLUTIONS = Path(__file__).parent / "solutions"
 
@@ -22,7 +22,7 @@ def solutions(level: Level) -> list[Path]:
     return sorted(SOLUTIONS.glob(f"{level.id}.*.{level.kind}"))
 
 
-def measured(level: Level) -> tuple[dict[str, int], list[Judgement]]:
+def measured(level: Level) -> tuple[dict[str, int], list[Judgment]]:
     """The best on each axis over all solutions that pass, and what became of each."""
     found = [judge(level, path.read_text("utf-8")) for path in solutions(level)]
     scores = [f.score for f in found if f.passed]
@@ -40,7 +40,7 @@ def main() -> None:
             print(f"{level.id}: {level.best} -> {best[level.id]}")
     if "--write" in sys.argv:
         lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in best.items())
-        (HERE / "best.json").write_text(f"{{\n{lines}\n}}\n", "utf-8")
+        (FOLDER / "best.json").write_text(f"{{\n{lines}\n}}\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from glassformer.puzzles import check, judge, judge_process, level
+from glassformer.puzzles import judge, judge_in_process, judge_process, level
 from glassformer.utils import workers
 from glassformer.utils.sandbox.child import limited_memory
 from puzzles.measure import SOLUTIONS
@@ -15,20 +15,23 @@ LIGHT = SOLUTIONS / "traffic-light.1.taotp"
 
 def test_it_says_what_the_judge_says():
     text = LIGHT.read_text("utf-8")
-    assert check("traffic-light", text).to_json() == judge(level("traffic-light"), text).to_json()
+    assert (
+        judge_in_process("traffic-light", text).to_json()
+        == judge(level("traffic-light"), text).to_json()
+    )
 
 
 def test_what_takes_too_long_ends():
     """A model that is small to write, and takes hours on a million questions."""
     wide = 'tokens: "0123456789+="  block_size: 12  norm: none  tok_emb: ones(12 300)\n'
     layer = "{ Q: ones(300 300) K: ones(300 300) V: ones(300 300) P: ones(300 300) }"
-    found = check("add-3", f"{wide}layers: [{layer * 9}]", seconds=3)
+    found = judge_in_process("add-3", f"{wide}layers: [{layer * 9}]", seconds=3)
     assert found.problem == "add-3.taotp — took more than 3 s"
     assert not found.passed and found.best
 
 
 def test_what_takes_too_much_ends():
-    found = check("traffic-light", LIGHT.read_text("utf-8"), memory=2**26)
+    found = judge_in_process("traffic-light", LIGHT.read_text("utf-8"), memory=2**26)
     assert "took more than" in found.problem and "0.1 GiB" in found.problem
 
 
@@ -44,7 +47,7 @@ def test_why_there_is_no_judgement(monkeypatch, prepare, setup, said):
     monkeypatch.setattr(judge_process, "PREPARE", prepare)
     monkeypatch.setattr(judge_process, "SETUP", setup)
     monkeypatch.setattr(workers, "START_SECONDS", 1 if prepare == "time:sleep" else 60)
-    found = check("traffic-light", "x", seconds=90)
+    found = judge_in_process("traffic-light", "x", seconds=90)
     assert found.problem.startswith("traffic-light.taotp — ") and said in found.problem
 
 
@@ -57,14 +60,14 @@ def test_a_process_that_goes_on_has_its_memory_back():
 
 
 def test_a_text_that_is_too_long_is_not_even_sent():
-    assert "at most 100,000 characters" in check("traffic-light", "x" * 10**6).problem
+    assert "at most 100,000 characters" in judge_in_process("traffic-light", "x" * 10**6).problem
 
 
 def test_the_folder_that_one_is_in_is_not_looked_into(tmp_path, monkeypatch):
     """A file there that is called as a library is not that library."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "numpy.py").write_text("open('ran', 'w').close()\n")
-    assert check("traffic-light", LIGHT.read_text("utf-8")).passed
+    assert judge_in_process("traffic-light", LIGHT.read_text("utf-8")).passed
     assert not (tmp_path / "ran").exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 from glassformer import Config, GlassformerError, Model, compiler, load, load_task, taotp
 from glassformer.core.decoding import decode
 from glassformer.puzzles import judge, level
-from glassformer.puzzles.judge import TEXT, _shrunk, lines_of
+from glassformer.puzzles.judge import MAX_SOLUTION_CHARACTERS, _shrink_counterexample, count_lines
 from glassformer.taotp.write import write
 from puzzles.measure import SOLUTIONS
 
@@ -96,7 +96,7 @@ def test_numbers_may_be_of_any_length():
     W_E = model.weights["embed.W_E"].copy()
     W_E[9] = -W_E[9]
     broken = replace(model, weights={**model.weights, "embed.W_E": W_E})
-    assert sum(_shrunk(broken, load_task(model), [10**22 - 1, 10**21])) == 9
+    assert sum(_shrink_counterexample(broken, load_task(model), [10**22 - 1, 10**21])) == 9
 
 
 def test_right_is_told_with_the_score_beside_the_best_known():
@@ -185,7 +185,11 @@ LIGHT, SQUARES = 'tokens: [red green amber]  sep: " "', "tokens = [*range(10)]\n
 BAD = {
     "nothing": ("traffic-light", "", "tok_emb"),
     "no text": ("traffic-light", 7, "expected a text of at most"),
-    "too long": ("traffic-light", "#" * (TEXT + 1), "at most 100,000 characters"),
+    "too long": (
+        "traffic-light",
+        "#" * (MAX_SOLUTION_CHARACTERS + 1),
+        "at most 100,000 characters",
+    ),
     "cut off": ("traffic-light", "tok_emb: [[1", "traffic-light.taotp:1:13 — "),
     "other tokens": ("traffic-light", "tok_emb: ring(3)  block_size: 4", "vocabulary has"),
     "a short block": ("traffic-light", f"{LIGHT} tok_emb: ring(3) block_size: 2", "than the block"),
@@ -232,7 +236,7 @@ def test_nothing_that_is_sent_is_executed(tmp_path, monkeypatch):
     ("glass", f"a = {'1 + ' * 23}1", 1), ("glass", f"a = {'1 + ' * 24}1", 2),
 ])  # fmt: skip
 def test_lines_are_counted_so_that_nothing_is_gained_by_squeezing(kind, text, lines):
-    assert lines_of(text, kind) == lines
+    assert count_lines(text, kind) == lines
 
 
 def test_a_solution_in_one_line_has_as_many_as_before():

@@ -8,8 +8,8 @@ import pytest
 from glassformer import GlassformerError, compiler, taotp
 from glassformer.core.decoding import decode
 from glassformer.puzzles import judge, level, levels
-from glassformer.puzzles.level import AXES, HERE
-from glassformer.puzzles.reference_answers import TRUTHS
+from glassformer.puzzles.level import AXES, FOLDER
+from glassformer.puzzles.reference_answers import REFERENCE_ANSWERS
 from puzzles.measure import SOLUTIONS, measured, solutions
 
 LONG = (
@@ -41,13 +41,13 @@ def test_a_level_says_all_that_is_needed(name):
     assert len(found.hints) >= 2 and found.examples and found.stub.endswith("\n")
     assert bool(found.task_ref) != bool(found.truth) and found.limits.keys() <= AXES.keys()
     assert found.kind == "taotp" or found.truth
-    page = (HERE.parents[2] / "docs" / found.read.partition("#")[0]) if found.read else HERE
+    page = (FOLDER.parents[2] / "docs" / found.read.partition("#")[0]) if found.read else FOLDER
     assert page.exists()
     json.dumps(found.to_json())
 
 
 def test_every_truth_is_asked_for():
-    assert {each.truth for each in levels().values()} - {""} == TRUTHS.keys()
+    assert {each.truth for each in levels().values()} - {""} == REFERENCE_ANSWERS.keys()
 
 
 @pytest.mark.parametrize("name", levels())
@@ -90,10 +90,10 @@ def test_every_solution_has_its_level():
 
 def test_no_solution_is_in_the_package():
     """Nor in the documentation of the levels."""
-    root = HERE.parents[2]
+    root = FOLDER.parents[2]
     files = [
         p
-        for p in (*HERE.rglob("*"), *(root / "src/glassformer/report_page").iterdir())
+        for p in (*FOLDER.rglob("*"), *(root / "src/glassformer/report_page").iterdir())
         if p.is_file()
     ]
     texts = [bare(p) for p in [*files, root / "docs/puzzles.md"] if p.suffix not in (".pyc", "")]
@@ -138,7 +138,7 @@ def test_the_score_is_what_count_says(call):
 
 
 def test_the_documentation_has_all_levels_in_their_order():
-    text = (HERE.parents[2] / "docs/puzzles.md").read_text("utf-8")
+    text = (FOLDER.parents[2] / "docs/puzzles.md").read_text("utf-8")
     rows = [
         line.split(" | ") for line in text.splitlines() if line.startswith("| ") and "`" in line
     ]

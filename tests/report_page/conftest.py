@@ -9,7 +9,7 @@ import pytest
 
 from browser import launched
 from glassformer import report_page
-from glassformer.report_page.payload import payload
+from glassformer.report_page.payload import model_payload
 
 # Arrays go as texts: number by number they would take a hundred times as long.
 PACK = """
@@ -41,7 +41,7 @@ class Engine:
         that was given: engine("run(m, x[0]).output", model, "4+8").
         """
         first, *rest = given or [None]
-        told = None if first is None else report_page.block(_payload(first))
+        told = None if first is None else report_page.json_block(_payload(first))
         read = "const m = d && readModel(JSON.parse(d));"
         return self.tab.evaluate(f"([d, x]) => {{ {read} return {expression}; }}", [told, rest])
 
@@ -65,7 +65,7 @@ def pytest_runtest_teardown(item, nextitem):
 
 
 def _payload(model):
-    return model if isinstance(model, dict) else payload(model, rows=300)
+    return model if isinstance(model, dict) else model_payload(model, rows=300)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def engine(chromium):
     tab, complaints = context.new_page(), []
     tab.on("console", lambda m: complaints.append(m.text))
     tab.on("pageerror", lambda e: complaints.append(str(e)))
-    tab.add_script_tag(content=report_page.joined(report_page.modules("engine")) + PACK)
+    tab.add_script_tag(content=report_page.bundle(report_page.module_order("engine")) + PACK)
     yield Engine(tab)
     context.close()
     assert complaints == []

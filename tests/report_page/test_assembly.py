@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from glassformer import GlassformerError, Model, Vocabulary, load, report_page
 from glassformer.core.model import Labels
-from glassformer.report_page.payload import payload
+from glassformer.report_page.payload import model_payload
 from glassformer.report_page.report import Report, report
 from glassformer.tasks.base import Task
 from helpers import random_model
@@ -32,32 +32,32 @@ def adder(tmp_path_factory):
 
 # ── modules ────────────────────────────────────────────────────────────────────────────────────
 def test_every_module_is_in_the_page_once():
-    names = report_page.modules("page")
+    names = report_page.module_order("page")
     assert names[-1] == "page" and len(names) == len(set(names))
     assert {*names, "engine"} == {*ALL_MODULES}
     for i, name in enumerate(names):
-        assert {needed for needed, _ in report_page.imports(name)} <= {*names[:i]}, name
+        assert {needed for needed, _ in report_page.module_imports(name)} <= {*names[:i]}, name
 
 
 def test_the_engine_needs_nothing_of_the_page():
-    engine = report_page.joined(report_page.modules("engine"))
+    engine = report_page.bundle(report_page.module_order("engine"))
     assert re.findall(r"\b(?:document|window|location|navigator)\b[.\[(]", engine) == []
-    assert not {"store", "page", "charts"} & {*report_page.modules("engine")}
+    assert not {"store", "page", "charts"} & {*report_page.module_order("engine")}
 
 
 def test_no_name_is_exported_twice():
     names = [
         name
-        for each in report_page.modules("page")
-        for name in report_page.EXPORT.findall(report_page._file(f"{each}.js"))
+        for each in report_page.module_order("page")
+        for name in report_page.EXPORT.findall(report_page._read_web_file(f"{each}.js"))
     ]
     assert len(names) == len(set(names)), sorted({n for n in names if names.count(n) > 1})
 
 
 def joined(monkeypatch, **texts):
     """Modules of these texts, as one script."""
-    monkeypatch.setattr(report_page, "_file", lambda name: texts[name.removesuffix(".js")])
-    return report_page.joined(report_page.modules("a"))
+    monkeypatch.setattr(report_page, "_read_web_file", lambda name: texts[name.removesuffix(".js")])
+    return report_page.bundle(report_page.module_order("a"))
 
 
 def test_modules_become_functions(engine, monkeypatch):
@@ -157,8 +157,8 @@ def all_nasty(monkeypatch):
     slots = {NASTY[i]: (i, i + 1) for i in range(4)}
     neurons = {f"0.{i}": NASTY[i] for i in range(5)}
     model = replace(model, labels=Labels(slots, dict(model.labels.heads), neurons))
-    monkeypatch.setattr("glassformer.report_page.payload.known_task", lambda model: Nasty())
-    told = payload(model, NASTY[0], title=NASTY[0], inputs=["<b>", NASTY[2]])
+    monkeypatch.setattr("glassformer.report_page.payload.task_if_known", lambda model: Nasty())
+    told = model_payload(model, NASTY[0], title=NASTY[0], inputs=["<b>", NASTY[2]])
     told["verdict"] = {"holds": False, "text": NASTY[2], "wrong": [NASTY[:4]]}
     return Report({"title": NASTY[1], "notes": NASTY, "made": NASTY[2], "models": [told],
                    "settings": {}})  # fmt: skip
@@ -209,11 +209,11 @@ def test_the_page_of_the_adder_is_small():
 
 
 def test_a_model_that_is_too_large_is_refused(monkeypatch):
-    monkeypatch.setattr("glassformer.report_page.payload.NUMBERS", 100)
+    monkeypatch.setattr("glassformer.report_page.payload.MAX_NONZERO_WEIGHTS", 100)
     with pytest.raises(
         GlassformerError, match=r"any — a page carries at most 100 numbers.*has \d+"
     ):
-        payload(random_model(), "any")
+        model_payload(random_model(), "any")
 
 
 def test_zeros_take_no_room(engine):
@@ -224,7 +224,7 @@ def test_zeros_take_no_room(engine):
     sparse["embed.W_E"] = -np.zeros_like(sparse["embed.W_E"])  # -0 is not nothing
     sparse["unembed.W_U"] = np.zeros_like(sparse["unembed.W_U"])
     model = Model(model.config, sparse, model.vocabulary)
-    assert "at" in payload(model)["weights"]["blocks.0.attn.W_Q"]
+    assert "at" in model_payload(model)["weights"]["blocks.0.attn.W_Q"]
     got = engine("Object.entries(m.weights).map(([n, w]) => [n, w.shape, pack(w.data)])", model)
     for name, shape, data in got:
         back = unpacked(data).reshape(shape)

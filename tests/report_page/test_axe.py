@@ -22,7 +22,7 @@ def pages(tmp_path_factory):
     """Addresses of files: hand-made, side by side, compiled, trained, and a text."""
     folder = tmp_path_factory.mktemp("axe")
     last, history = str(GROK / "step-004000.safetensors"), GROK / "history.jsonl"
-    text = explained.page("160-numbers", {"160-numbers": "How", "sort": "A sort"})
+    text = explained.walkthrough_page("160-numbers", {"160-numbers": "How", "sort": "A sort"})
     (folder / "text.html").write_bytes(text)
     return [
         page_of(folder, "adder", "addition:digits=3"),

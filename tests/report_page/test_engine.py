@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, Model, load, load_task, on, record
-from glassformer.compiler.slot_readout import readings
+from glassformer.compiler.slot_readout import read_slots
 from glassformer.core import components
-from glassformer.generate import prompt
+from glassformer.generate import prompt_tokens
 from glassformer.lens.explain import explain
-from glassformer.lens.interventions.ablate import ablation
-from glassformer.lens.interventions.patch import transplant
-from glassformer.lens.logits import shares
-from glassformer.lens.stream import stops
-from glassformer.verification.evaluation import forced_gaps, margins
+from glassformer.lens.interventions.ablate import ablation_hook
+from glassformer.lens.interventions.patch import patch_hook
+from glassformer.lens.logits import logit_difference_shares
+from glassformer.lens.stream import stream_hooks
+from glassformer.verification.evaluation import row_margins, teacher_forced_margins
 from helpers import largest_difference, random_model
 from report_page.conftest import unpacked
 
@@ -29,20 +29,20 @@ def tapped(engine, model, tokens, *actions):
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
 def test_silencing_each_part_is_pythons_ablation(engine):
-    model, tokens = load(ADDER), prompt(load(ADDER), "127+458")
+    model, tokens = load(ADDER), prompt_tokens(load(ADDER), "127+458")
     random = random_model(n_layers=2, norm_first=True)
     for m, text in ((model, tokens), (random, [3, 1, 4, 1])):
         names = [
-            *components.names(m),
+            *components.component_names(m),
             "embed",
             "neuron 0.1",
             "position 1",
             "attention 0",
             "dims 1:3",
         ]
-        names += map(components.slot, m.labels.slots)
+        names += map(components.slot_name, m.labels.slots)
         for name in names:
-            wanted = m(text, tap=ablation(m, name)).ravel()
+            wanted = m(text, hook=ablation_hook(m, name)).ravel()
             got = tapped(engine, m, text, {"part": name, "how": "zero"})
             assert largest_difference(wanted, got) <= 1e-12, name
     label = model.labels.heads["0.1"]
@@ -52,21 +52,21 @@ def test_silencing_each_part_is_pythons_ablation(engine):
 
 
 def test_a_mean_is_over_the_examples(engine):
-    model, tokens = load(ADDER), prompt(load(ADDER), "127+458")
+    model, tokens = load(ADDER), prompt_tokens(load(ADDER), "127+458")
     seen = engine("m.examples.map((e) => [...e.prompt, ...e.answer])", model)
     reference = np.array(seen[:: len(seen) // 100])[:, : len(tokens)]
     for name in ("head 0.0", "mlp 0", "slot digit", "position 2"):
-        wanted = model(tokens, tap=ablation(model, name, "mean", reference)).ravel()
+        wanted = model(tokens, hook=ablation_hook(model, name, "mean", reference)).ravel()
         got = tapped(engine, model, tokens, {"part": name, "how": "mean"})
         assert largest_difference(wanted, got) <= 1e-11, name
 
 
 def test_from_another_input(engine):
     model = load(ADDER)
-    tokens, other = prompt(model, "127+458"), prompt(model, "999+1")
+    tokens, other = prompt_tokens(model, "127+458"), prompt_tokens(model, "999+1")
     cache = record(model, np.array([other]))[1]
     for name in ("head 0.0", "mlp 0", "neuron 0.1", "slot column"):
-        wanted = model(tokens, tap=transplant(model, cache, [name])).ravel()
+        wanted = model(tokens, hook=patch_hook(model, cache, [name])).ravel()
         got = tapped(engine, model, tokens, {"part": name, "how": "from", "text": "999+1"})
         assert largest_difference(wanted, got) <= 1e-12, name
 
@@ -77,7 +77,7 @@ def test_the_mask_and_norms(engine):
     got = tapped(engine, model, text, {"part": "mask", "how": "zero"})
     assert largest_difference(wanted, got) <= 1e-12
     hook = "blocks.1.ln2.hook_scale"
-    wanted = model(text, tap=on(model, {hook: np.ones_like})).ravel()
+    wanted = model(text, hook=on(model, {hook: np.ones_like})).ravel()
     got = tapped(engine, model, text, {"part": "norm blocks.1.ln2", "how": "zero"})
     assert largest_difference(wanted, got) <= 1e-12
     every = engine("partNames(m)", model)
@@ -86,8 +86,8 @@ def test_the_mask_and_norms(engine):
 
 def test_several_at_once(engine):
     model, text = random_model(), [3, 1, 4, 1]
-    taps = [ablation(model, name) for name in ("head 0.0", "mlp 1")]
-    wanted = model(text, tap=lambda name, x: taps[1](name, taps[0](name, x))).ravel()
+    taps = [ablation_hook(model, name) for name in ("head 0.0", "mlp 1")]
+    wanted = model(text, hook=lambda name, x: taps[1](name, taps[0](name, x))).ravel()
     both = [{"part": name, "how": "zero"} for name in ("head 0.0", "mlp 1")]
     assert largest_difference(wanted, tapped(engine, model, text, *both)) <= 1e-12
 
@@ -105,7 +105,7 @@ def test_parts_that_there_are_not(engine, ref):
 
     def in_python(name):
         try:
-            return components.find(model, name).name
+            return components.find_component(model, name).name
         except GlassformerError as e:
             return str(e)
 
@@ -134,10 +134,10 @@ SLOTS = "slots(m, record(m, x[0]), x[0])"
 )
 def test_slots_hold_what_explain_says(engine, ref, text):
     model = load(ref)
-    tokens = prompt(model, text)
+    tokens = prompt_tokens(model, text)
     story, found = explain(model, tokens), engine(SLOTS, model, tokens)
     told = [story.slots, *(layer.slots for layer in story.layers)]
-    ends = ["embedding", *(list(stops(model))[1:][i] for i in _last_of_each_layer(model))]
+    ends = ["embedding", *(list(stream_hooks(model))[1:][i] for i in _last_of_each_layer(model))]
     for sublayer, wanted in zip(ends, told, strict=True):
         here = {s["slot"]: s for s in found
                 if s["sublayer"] == sublayer and s["position"] == len(tokens) - 1}  # fmt: skip
@@ -164,13 +164,13 @@ def _last_of_each_layer(model):
 )
 def test_values_beside_the_interpreters(engine, ref, text):
     model = load(ref)
-    tokens = prompt(model, text)
+    tokens = prompt_tokens(model, text)
     found = engine(SLOTS, model, tokens)
     cache = record(model, np.array([tokens]))[1]
-    names = ["embedding", *list(stops(model))[1:]]
+    names = ["embedding", *list(stream_hooks(model))[1:]]
     assert {s["sublayer"] for s in found} == set(names)
     for at in range(1, len(tokens)):
-        for value in readings(model, tokens[: at + 1], partial(_stream, cache, at)):
+        for value in read_slots(model, tokens[: at + 1], partial(_stream, cache, at)):
             place = value.place.replace("embed", "embedding")
             got = next(s for s in found if (s["sublayer"], s["position"], s["slot"])
                        == (place, at, value.name))  # fmt: skip
@@ -197,7 +197,7 @@ def test_a_logit_is_the_sum_of_its_sources(engine):
             assert abs(sum(s["amount"] for s in each) - logit) <= 1e-11 * max(1, abs(logit))
         cache = record(model, np.array([text]))[1]
         pair = np.array([[2]]), np.array([[5]])
-        wanted = shares(model, cache, *pair, at=slice(-1, None))
+        wanted = logit_difference_shares(model, cache, *pair, positions=slice(-1, None))
         got = [a["amount"] - b["amount"] for a, b in zip(found[0][0], found[1][0], strict=True)]
         assert [s["part"] for s in found[0][0]] == [name for name, _ in wanted]
         assert largest_difference([float(s[0, 0]) for _, s in wanted], got) <= 1e-11
@@ -207,7 +207,7 @@ def test_sources_of_what_is_silenced_or_post_norm(engine):
     post = random_model(norm_first=False)
     assert engine("sources(m, record(m, [1, 2]), 1, 3).map((s) => s.part)", post) == ["stream"]
     model = load(ADDER)
-    text = prompt(model, "127+458")
+    text = prompt_tokens(model, "127+458")
     got = engine("""(() => {
         const cache = record(m, x[0], tapOf(m, [{part: "slot digit", how: "zero"}]));
         const all = sources(m, cache, x[0].length - 1, 5);
@@ -252,7 +252,7 @@ def test_margins_are_pythons(engine, ref):
     for prompt_, answer, margin in got[::7]:
         tokens = np.array([[*prompt_, *answer]])
         asked = np.arange(tokens.shape[1])[None] >= len(prompt_)
-        wanted = float(margins(model, tokens, asked)[0])
+        wanted = float(row_margins(model, tokens, asked)[0])
         assert abs(wanted - margin) <= 1e-9 * max(1, abs(wanted))
     found = engine("scoreNow(m)", model)
     assert found["right"] == found["total"] == len(got) and found["wrong"] == []
@@ -265,11 +265,11 @@ def test_a_head_that_is_silenced_breaks_sums(engine):
     silenced = {"part": "head 0.1", "how": "zero"}
     found = engine("scoreNow(m, x[0])", model, [silenced])
     assert 0 < found["right"] < found["total"] and found["worst"] <= 0
-    tap = ablation(model, "head 0.1")
+    tap = ablation_hook(model, "head 0.1")
     for wrong in found["wrong"][:20]:
         a, b = map(int, wrong["text"].split("+"))
         tokens, answer = task.batch(np.array([[a, b]]))
-        assert float(margins(model, tokens, answer, tap)[0]) <= 0
+        assert float(row_margins(model, tokens, answer, tap)[0]) <= 0
         assert wrong["expected"] == str(a + b).zfill(4)[::-1] != wrong["got"]
     by_class = found["byClass"]
     assert sum(c["right"] for c in by_class.values()) == found["right"]
@@ -287,8 +287,8 @@ def test_without_the_mask_models_decode(engine):
     for asked, answer, margin in got[::9]:
         tokens = np.array([[*asked, *answer]])
         where = np.arange(tokens.shape[1])[None] >= len(asked)
-        assert abs(float(margins(open_, tokens, where)[0]) - margin) < 1e-9
-        apart += abs(float(forced_gaps(open_, tokens, where).min()) - margin) > 1e-3
+        assert abs(float(row_margins(open_, tokens, where)[0]) - margin) < 1e-9
+        apart += abs(float(teacher_forced_margins(open_, tokens, where).min()) - margin) > 1e-3
     assert apart
 
 

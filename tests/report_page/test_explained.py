@@ -16,30 +16,30 @@ ROOT = Path(__file__).parents[2]
 def walks(tmp_path_factory):
     """All of them, written once: their titles, and where they are."""
     folder = tmp_path_factory.mktemp("walks") / "explained"
-    return explained.write_all(folder)
+    return explained.write_walkthroughs(folder)
 
 
 def test_they_are_those_of_the_documents():
     listed = (ROOT / "docs/explained/README.md").read_text()
-    assert [*explained.NAMES] == re.findall(r"\]\(([\w-]+)\.md\)", listed)
+    assert [*explained.WALKTHROUGHS] == re.findall(r"\]\(([\w-]+)\.md\)", listed)
 
 
 def test_the_package_has_all_that_they_need():
     """In a wheel there is no clone: pyproject.toml puts these documents into it."""
     project = (ROOT / "pyproject.toml").read_text()
     taken = re.findall(r'^"(docs/[^"]+)" = "glassformer/\1"$', project, re.MULTILINE)
-    assert explained.HERE in taken
-    for name in explained.NAMES:
-        text = (ROOT / explained.HERE / f"{name}.md").read_text()
-        found = explained.LIVE.search(text)
+    assert explained.DOCS_FOLDER in taken
+    for name in explained.WALKTHROUGHS:
+        text = (ROOT / explained.DOCS_FOLDER / f"{name}.md").read_text()
+        found = explained.LIVE_COMMENT.search(text)
         for path in re.findall(r"docs/[\w./-]+", found["what"]):
-            assert path.startswith(explained.HERE) and (ROOT / path).exists()
-        for picture in re.findall(r"!\[.*?\]\(\.\./(.*?)\)", explained.LIVE.sub("", text)):
+            assert path.startswith(explained.DOCS_FOLDER) and (ROOT / path).exists()
+        for picture in re.findall(r"!\[.*?\]\(\.\./(.*?)\)", explained.LIVE_COMMENT.sub("", text)):
             assert f"docs/{picture}" in taken and (ROOT / "docs" / picture).is_file()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", explained.NAMES)
+@pytest.mark.parametrize("name", explained.WALKTHROUGHS)
 def test_a_walk_runs_beside_its_text(chromium, walks, name):
     files = {path.stem: path for path in next(iter(walks.values())).parent.iterdir()}
     with visits(chromium, files) as go:
@@ -54,7 +54,9 @@ def test_a_walk_runs_beside_its_text(chromium, walks, name):
         assert tab.inner_text("nav [aria-current]") == title
         live = tab.frame_locator("iframe")
         expect(live.locator("#answer")).not_to_be_empty(timeout=SLOWLY)
-        at = explained.LIVE.search((ROOT / explained.HERE / f"{name}.md").read_text())["at"]
+        at = explained.LIVE_COMMENT.search(
+            (ROOT / explained.DOCS_FOLDER / f"{name}.md").read_text()
+        )["at"]
         if at:  # the text begins at an input
             asked = at.removeprefix("#input=").replace("%2B", "+").replace("%20", " ")
             expect(live.locator("#input")).to_have_value(asked.replace("%7C", "|"))

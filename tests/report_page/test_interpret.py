@@ -5,18 +5,18 @@ import pytest
 
 from glassformer import load
 from glassformer.compiler import library
-from glassformer.compiler.driver import simpler
+from glassformer.compiler.driver import simplified_program
 from glassformer.compiler.frontend.parser import read
 from glassformer.compiler.interpreter import trace
-from glassformer.report_page.sources import LARGEST, source, tables
+from glassformer.report_page.sources import MAX_TABLE_BYTES, source_payload, value_tables
 
 TRACED = "x[1].map((text) => trace({values: x[0]}, text))"
 FEW = ("addition", "by-frequency", "dyck-2", "median", "sort", "scan", "vowel-ratio")
 
 
 def compare(engine, name, n):
-    program = simpler(read(library.sources()[name].read_text("utf-8"), name))[0]
-    kept, size = tables(program)
+    program = simplified_program(read(library.source_paths()[name].read_text("utf-8"), name))[0]
+    kept, size = value_tables(program)
     rng = np.random.default_rng(0)
     texts = [rng.integers(0, len(program.tokens), rng.integers(1, program.length + 1)).tolist()
              for _ in range(n)]  # fmt: skip
@@ -35,15 +35,17 @@ def test_values_are_the_interpreters(engine, name):
 
 @pytest.mark.slow
 def test_every_source_of_the_library(engine):
-    sizes = {name: compare(engine, name, 4) for name in library.sources()}
-    assert sum(size <= LARGEST for size in sizes.values()) > 0.8 * len(sizes), sizes
+    sizes = {name: compare(engine, name, 4) for name in library.source_paths()}
+    assert sum(size <= MAX_TABLE_BYTES for size in sizes.values()) > 0.8 * len(sizes), sizes
 
 
 def test_kinds_of_values_that_were_compared():
     """All six kinds of values, looks in an order and tallies with tests are among the few."""
     kinds, ordered, tested = set(), 0, 0
     for name in FEW:
-        for value in tables(simpler(read(library.sources()[name].read_text("utf-8"), name))[0])[0]:
+        for value in value_tables(
+            simplified_program(read(library.source_paths()[name].read_text("utf-8"), name))[0]
+        )[0]:
             kinds.add(value["kind"])
             ordered += bool(value.get("order"))
             tested += value["kind"] == "tally" and bool(value["tests"])
@@ -52,9 +54,9 @@ def test_kinds_of_values_that_were_compared():
 
 def test_tables_that_are_too_large_stay(engine, monkeypatch):
     model = load("lang/reverse")
-    assert source(model)["values"] and not source(model)["problem"]
-    monkeypatch.setattr("glassformer.report_page.sources.LARGEST", 10)
-    told = source(model)
+    assert source_payload(model)["values"] and not source_payload(model)["problem"]
+    monkeypatch.setattr("glassformer.report_page.sources.MAX_TABLE_BYTES", 10)
+    told = source_payload(model)
     assert told["values"] is None and "more than the 10 that a page" in told["problem"]
     found = engine("slots(m, record(m, [0, 4, 2, 11]), [0, 4, 2, 11])", model)
     assert {s["means"] for s in found} == {""}  # what slots hold is shown, and nothing beside it
@@ -62,4 +64,4 @@ def test_tables_that_are_too_large_stay(engine, monkeypatch):
 
 
 def test_a_program_has_no_source():
-    assert source(load("addition:digits=3")) is None
+    assert source_payload(load("addition:digits=3")) is None

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from cases import CASES
 from glassformer import GlassformerError, load, report_page, run
-from glassformer.report_page.payload import payload
+from glassformer.report_page.payload import model_payload
 from report_page.visit import SLOWLY, page_of, visits
 
 ADDER = "addition:digits=3"
@@ -250,7 +250,7 @@ def test_it_prints(visit):
 @pytest.mark.slow
 @pytest.mark.parametrize("ref, text, output", CASES, ids=[case[0] for case in CASES])
 def test_every_case(chromium, tmp_path, ref, text, output):
-    told = payload(load(ref), ref, inputs=[text], rows=1)
+    told = model_payload(load(ref), ref, inputs=[text], rows=1)
     path = tmp_path / "case.html"
     path.write_bytes(report_page.assemble({"title": ref, "models": [told]}))
     with visits(chromium, {"case": path}) as go:

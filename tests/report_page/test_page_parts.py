@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from glassformer import load
-from glassformer.generate import prompt, run
+from glassformer.generate import prompt_tokens, run
 from report_page.visit import SLOWLY, page_of, scored, visits
 
 ADDER, ONES = "addition:digits=3", "addition:digits=3,order=ones"
@@ -31,9 +31,9 @@ def visit(chromium, files):
 def said(ref, text, tap, steps=4):
     """What a model says with a tap, token by token."""
     model = load(ref)
-    tokens = prompt(model, text)
+    tokens = prompt_tokens(model, text)
     for _ in range(steps):
-        tokens = [*tokens, int(model(np.array(tokens), tap=tap)[-1].argmax())]
+        tokens = [*tokens, int(model(np.array(tokens), hook=tap)[-1].argmax())]
     return model.vocabulary.decode(tokens[-steps:])
 
 
@@ -106,7 +106,7 @@ def test_mean_and_from_another_input(visit):
         other.extend([value] if name.endswith("hook_z") else [])
         return value
 
-    model(np.array(prompt(model, "222+333")), tap=keep)
+    model(np.array(prompt_tokens(model, "222+333")), hook=keep)
 
     def patched(name, value):
         if name.endswith("hook_z"):

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from glassformer import explain, load, record
 from glassformer.core.checkpoint import save
-from glassformer.generate import prompt
+from glassformer.generate import prompt_tokens
 from glassformer.report_page.report import report
 from helpers import random_model
 from report_page.nasty import NASTY, nasty_model
@@ -63,7 +63,7 @@ def number(text):
 
 def test_attention_as_python_has_it(visit):
     tab, model = visit("ones"), load(ONES)
-    tokens = prompt(model, "127+458")
+    tokens = prompt_tokens(model, "127+458")
     _, cache = record(model, tokens)
     assert tab.locator("#heads .thumb").count() == 2
     for head in (1, 0):
@@ -104,7 +104,7 @@ def test_the_stream_by_name_as_explain_has_it(visit):
 
 def test_neurons_logits_and_shares_as_python_has_them(visit):
     tab, model = visit("ones"), load(ONES)
-    tokens = prompt(model, "127+458")
+    tokens = prompt_tokens(model, "127+458")
     logits, cache = record(model, tokens)
     fired = cache["blocks.0.mlp.hook_post"][0, -1]
     rows = tab.locator("#neurons .bars li")

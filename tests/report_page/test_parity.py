@@ -11,7 +11,7 @@ from glassformer import load, run
 from glassformer.core.backend import erf
 from glassformer.core.hooks import hook_names
 from glassformer.core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, forward
-from glassformer.generate import prompt
+from glassformer.generate import prompt_tokens
 from helpers import largest_difference, random_model
 from report_page.conftest import packed, unpacked
 
@@ -94,7 +94,7 @@ def compare(engine, model, tokens, *, each=False):
 @pytest.mark.some(4)
 def test_every_case(engine, ref, text, output):
     model = load(ref)
-    tokens = prompt(model, text)
+    tokens = prompt_tokens(model, text)
     compare(engine, model, tokens, each=True)
     compare(engine, model, tokens)
     say = "(({output, tokens, stopped}) => [output, tokens, stopped])(run(m, x[0]))"

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from glassformer import load, report_page
 from glassformer.puzzles import levels
 from glassformer.puzzles.level import AXES
-from glassformer.report_page.payload import payload
+from glassformer.report_page.payload import model_payload
 from puzzles.measure import SOLUTIONS
 from puzzles.walks import TOLD, WALKS
 from server.conftest import ADDER, serving
@@ -49,7 +49,7 @@ def file(tmp_path):
     """file(levels) -> the address of a page without a server."""
 
     def made(given):
-        models = [payload(load(ADDER), ADDER)]
+        models = [model_payload(load(ADDER), ADDER)]
         data = {"title": "a page", "models": models, "notes": [], "made": "", "levels": given}
         path = tmp_path / "page.html"
         path.write_bytes(report_page.assemble(data))

@@ -4,11 +4,16 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, Model, Vocabulary, load, load_task, run
-from glassformer.generate import read
+from glassformer.generate import read_prompt
 from glassformer.registry import entries
-from glassformer.report_page.examples import READINGS, examples, reading, spelled
-from glassformer.report_page.payload import payload
-from glassformer.resolve import known_task
+from glassformer.report_page.examples import (
+    INPUT_PARSERS,
+    input_parser,
+    page_examples,
+    typeable_text,
+)
+from glassformer.report_page.payload import model_payload
+from glassformer.resolve import task_if_known
 from glassformer.tasks.base import Task
 from helpers import random_model
 
@@ -42,7 +47,7 @@ TYPED = {
 
 def in_python(model, text):
     try:
-        question, start = read(model, text)
+        question, start = read_prompt(model, text)
         model.read(question + start)
         return question + start
     except GlassformerError as e:
@@ -80,8 +85,8 @@ def replaced(task, n_ctx):
 def test_every_task_says_how_it_is_read():
     """What reads texts in a way of its own is known to the page: else this list is too short."""
     for name in entries("task"):
-        assert reading(load_task(name))["how"] != "examples", name
-    assert {how for how, _ in READINGS.values()} >= {"words", "sum", "source"}
+        assert input_parser(load_task(name))["how"] != "examples", name
+    assert {how for how, _ in INPUT_PARSERS.values()} >= {"words", "sum", "source"}
 
 
 class Shouted(Task):
@@ -101,8 +106,8 @@ def test_a_reading_that_only_python_has(engine, monkeypatch):
     task = Shouted()
     model = random_model(d_vocab=3)
     model = Model(model.config, model.weights, task.vocabulary)
-    monkeypatch.setattr("glassformer.report_page.payload.known_task", lambda model: task)
-    told = payload(model)
+    monkeypatch.setattr("glassformer.report_page.payload.task_if_known", lambda model: task)
+    told = model_payload(model)
     assert told["task"]["reading"]["how"] == "examples"
     # what the examples say is read as Python reads it; all else in the tokens' words
     assert engine("[read(m, 'a='), read(m, 'ab'), m.examples.map((e) => e.prompt)]", told) == [
@@ -155,7 +160,7 @@ def test_examples_are_read_back(engine, ref):
     """The texts of a page's examples, as the page reads them, are the tokens that Python means."""
     model = load(ref)
     got = engine("m.examples.map((e) => [e.text, e.prompt, e.answer, e.expected, e.class])", model)
-    task = known_task(model)
+    task = task_if_known(model)
     if task is None:
         assert got == []
         return
@@ -168,7 +173,7 @@ def test_examples_are_read_back(engine, ref):
 
 def test_examples_hold_edge_cases_and_every_class():
     model, task = load("addition:digits=3"), load_task("addition:digits=3")
-    found = examples(model, task)
+    found = page_examples(model, task)
     assert len(found["texts"]) == len(set(found["texts"])) == 2_000
     every = {*task.classes(task.rows(0, task.size))}
     assert set(found["names"]) == every
@@ -181,17 +186,17 @@ def test_examples_hold_edge_cases_and_every_class():
 
 def test_a_large_model_has_fewer_examples():
     small, large = load("sort:vocab=20"), load("sort:vocab=200,length=40")
-    few = [len(examples(m, load_task(m))["texts"]) for m in (small, large)]
+    few = [len(page_examples(m, load_task(m))["texts"]) for m in (small, large)]
     assert 40 <= few[1] < few[0] <= 2_000
 
 
 def test_a_text_for_a_prompt():
     task = load_task("addition:digits=3")
-    assert spelled(task, task.prompt("45+7")) == "45+7"
-    assert spelled(load_task("reverse"), [0, 0, 1, 2, 3, 11]) == "00123"
-    assert spelled(load_task("hello-world"), [0]) == ""
-    assert spelled(load_task("lang/reverse"), [0, 4, 2, 11]) == "3 1 |"
-    assert spelled(task, [0, 0]) is None
+    assert typeable_text(task, task.prompt("45+7")) == "45+7"
+    assert typeable_text(load_task("reverse"), [0, 0, 1, 2, 3, 11]) == "00123"
+    assert typeable_text(load_task("hello-world"), [0]) == ""
+    assert typeable_text(load_task("lang/reverse"), [0, 4, 2, 11]) == "3 1 |"
+    assert typeable_text(task, [0, 0]) is None
 
 
 def test_runs_that_stop(engine):
@@ -204,6 +209,6 @@ def test_runs_that_stop(engine):
 
 def test_long_texts_are_fewer():
     model = load("search:prefix=3,vocab=10,block=100")
-    found = examples(model, load_task(model))
+    found = page_examples(model, load_task(model))
     assert 100 < len(found["texts"]) < 1_000
     assert sum(map(len, found["texts"])) < 150_000

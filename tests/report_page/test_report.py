@@ -8,11 +8,11 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError, Model, load, load_task, report_page
-from glassformer.report_page.examples import chosen
-from glassformer.report_page.inputs import INPUTS, groups, some_inputs
-from glassformer.report_page.payload import payload
-from glassformer.report_page.report import check_name, report, titles
-from glassformer.report_page.snapshots import history, snapshots
+from glassformer.report_page.examples import choose_rows
+from glassformer.report_page.inputs import MAX_INPUTS, group_models, initial_inputs
+from glassformer.report_page.payload import model_payload
+from glassformer.report_page.report import check_html_suffix, report, short_titles
+from glassformer.report_page.snapshots import read_history, read_snapshots
 from glassformer.training import fit
 from helpers import random_model
 from training.small import TASK, recipe
@@ -34,7 +34,7 @@ def test_any_model_has_a_page(engine, choices):
     assert told["verdict"]["holds"] is None and len(told["inputs"]) == min(3, model.config.d_vocab)
     said = engine("m.inputs.map((text) => run(m, text, {most: 3}).tokens.length)", told)
     assert len(said) == len(told["inputs"])
-    assert json.loads(report_page.block(data)) == json.loads(json.dumps(data))
+    assert json.loads(report_page.json_block(data)) == json.loads(json.dumps(data))
 
 
 def test_a_model_whose_logits_are_not_finite_says_so(engine):
@@ -50,28 +50,28 @@ def test_a_model_whose_logits_are_not_finite_says_so(engine):
 # ── inputs, and who reads them ─────────────────────────────────────────────────────────────────
 def test_models_that_read_the_same_texts_share_them():
     names = "addition:order=ones", "addition:digits=3", "reverse", "addition:digits=10"
-    found = groups([load(n) for n in names])
+    found = group_models([load(n) for n in names])
     assert [g.members for g in found] == [[0, 1, 3], [2]]
-    assert found[0].texts[:3] == ["123+456", "999+1", "0+0"] and len(found[0].texts) == INPUTS
-    assert len(set(found[1].texts)) == INPUTS
+    assert found[0].texts[:3] == ["123+456", "999+1", "0+0"] and len(found[0].texts) == MAX_INPUTS
+    assert len(set(found[1].texts)) == MAX_INPUTS
     both = report([named("reverse"), named("hello-world")], rows=5).data
     assert "an input of its own" in both["notes"][0] and both["title"] == "reverse and hello-world"
 
 
 def test_inputs_are_of_every_class():
     model = load("add-digit")
-    rows = [[int(x) for x in text] for text in some_inputs(model)]
+    rows = [[int(x) for x in text] for text in initial_inputs(model)]
     assert set(load_task(model).classes(np.array(rows))) == {"carry", "no carry"}
-    assert some_inputs(load("adder-hinge"))[:2] == ["123+456", "999+1"]
+    assert initial_inputs(load("adder-hinge"))[:2] == ["123+456", "999+1"]
 
 
 def test_given_inputs_are_for_all():
     adders = [load("addition:digits=2"), load("addition:digits=3")]
-    assert groups(adders, ["45+78", "45+78"])[0].texts == ["45+78"]
+    assert group_models(adders, ["45+78", "45+78"])[0].texts == ["45+78"]
     with pytest.raises(GlassformerError, match=r"addition:digits=2, input '100\+1' .*of its own"):
-        groups(adders, ["100+1"])
+        group_models(adders, ["100+1"])
     with pytest.raises(GlassformerError, match=r"^input '100\+1' "):
-        groups(adders[:1], ["100+1"])
+        group_models(adders[:1], ["100+1"])
 
 
 def test_a_page_has_at_most_four_models_and_needs_one():
@@ -81,15 +81,18 @@ def test_a_page_has_at_most_four_models_and_needs_one():
 
 
 def test_titles():
-    assert titles(["a", "a", "b"]) == ["a (1)", "a (2)", "b"]
-    assert titles(["x/m.safetensors", "y/n.taotp"]) == ["m.safetensors", "n.taotp"]
-    assert titles(["x/m.safetensors", "y/m.safetensors"]) == ["x/m.safetensors", "y/m.safetensors"]
+    assert short_titles(["a", "a", "b"]) == ["a (1)", "a (2)", "b"]
+    assert short_titles(["x/m.safetensors", "y/n.taotp"]) == ["m.safetensors", "n.taotp"]
+    assert short_titles(["x/m.safetensors", "y/m.safetensors"]) == [
+        "x/m.safetensors",
+        "y/m.safetensors",
+    ]
 
 
 def test_names_of_files(tmp_path):
     for name in ("x.pdf", "x", "x.html.txt"):
         with pytest.raises(GlassformerError, match=r"a report ends in .html"):
-            check_name(name)
+            check_html_suffix(name)
     path = gf.report("add-digit", tmp_path / "x.HTML", "7 8").path
     assert path.read_bytes().startswith(b"<!doctype html>")
 
@@ -104,7 +107,7 @@ def test_another_task():
 
 def test_a_task_of_other_tokens():
     with pytest.raises(GlassformerError, match="the model's vocabulary has"):
-        payload(replace(load("reverse"), task="addition"))
+        model_payload(replace(load("reverse"), task="addition"))
 
 
 def test_what_is_verified():
@@ -125,12 +128,12 @@ LINES = """{"command": "train"}
 def test_history(tmp_path):
     file = tmp_path / "h.jsonl"
     file.write_text(LINES)
-    assert history(file) == {"steps": [5], "loss": [2.5], "accuracy": [0.5], "trained": None}
+    assert read_history(file) == {"steps": [5], "loss": [2.5], "accuracy": [0.5], "trained": None}
     for text, says in (("{", "one JSON object a line"), ("{}", "without an evaluation"),
                        ('{"loss": 1}', "step, loss")):  # fmt: skip
         file.write_text(text)
         with pytest.raises(GlassformerError, match=says):
-            history(file)
+            read_history(file)
     with pytest.raises(GlassformerError, match="2 histories for 1 models"):
         report([named("reverse")], history=[file, file])
 
@@ -139,10 +142,10 @@ def test_history(tmp_path):
 def test_snapshots(engine, tmp_path):
     done = fit(TASK, recipe(steps=20), 1, snapshots=tmp_path / "s")
     model = done.model.numpy()
-    found = snapshots(model, tmp_path / "s")
+    found = read_snapshots(model, tmp_path / "s")
     assert [each["step"] for each in found] == [0, 10, 20]
     assert found[-1]["loss"] < found[0]["loss"] and len(found[0]["places"]) >= 1
-    told = snapshots(model, tmp_path / "s", {"steps": [10], "loss": [7.0], "accuracy": [0.1],
+    told = read_snapshots(model, tmp_path / "s", {"steps": [10], "loss": [7.0], "accuracy": [0.1],
                                              "trained": [0.2]})  # fmt: skip
     assert (told[1]["loss"], told[1]["trained"], told[0]["loss"]) == (7.0, 0.2, found[0]["loss"])
     data = report([("trained", model)], snapshots=[tmp_path / "s"], rows=20).data["models"][0]
@@ -153,14 +156,14 @@ def test_snapshots(engine, tmp_path):
     assert [step for step, *_ in last] == [0, 10, 20] and {k for _, k, _ in last} == {kind}
     np.testing.assert_allclose(last[-1][2], model.weights["embed.W_E"].ravel(), rtol=1e-6)
     with pytest.raises(GlassformerError, match="snapshots of another model"):
-        snapshots(load("reverse"), tmp_path / "s")
+        read_snapshots(load("reverse"), tmp_path / "s")
 
 
 LONG = "adder-coupled:digits=22"  # numbers beyond int64
 
 
 def test_a_model_of_numbers_of_any_length_has_a_page(engine):
-    told = payload(load(LONG), rows=40)
+    told = model_payload(load(LONG), rows=40)
     assert len(set(told["task"]["examples"]["texts"])) == 40
     said = engine("[run(m, x[0]).output, scoreNow(m).right]", told, f"{10**22 - 1}+1")
     assert said == ["0" * 22 + "1", 40]
@@ -169,7 +172,7 @@ def test_a_model_of_numbers_of_any_length_has_a_page(engine):
 @pytest.mark.parametrize("ref", ["adder-least", LONG])
 def test_the_examples_of_a_fixed_format_are_typed_as_sums(engine, ref):
     """Which the page reads, as it does not read a row of digits alone."""
-    told = payload(load(ref), rows=20)
+    told = model_payload(load(ref), rows=20)
     texts, answers = (told["task"]["examples"][name] for name in ("texts", "answers"))
     for text, answer in zip(texts, answers, strict=True):
         a, b = map(int, text.split("+"))
@@ -179,7 +182,10 @@ def test_the_examples_of_a_fixed_format_are_typed_as_sums(engine, ref):
 
 def test_edge_cases_come_first_and_every_example_once():
     task = load_task(load(LONG))
-    rows, edges = map(tuple, chosen(task, 40).tolist()), list(map(tuple, task.edges().tolist()))
+    rows, edges = (
+        map(tuple, choose_rows(task, 40).tolist()),
+        list(map(tuple, task.edges().tolist())),
+    )
     first, *others = rows
     assert first == edges[0] and len({first, *others}) == 40
     assert max(map(max, others)) > 2**64 and not {*others} <= {*edges}

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from glassformer.server.auth_middleware import TOKEN
-from glassformer.server.server import Open
+from glassformer.server.auth_middleware import TOKEN_HEADER
+from glassformer.server.server import StudioServer
 
 ADDER = "addition:digits=1"
 GLASS = "tokens = [*'ab']\nlength = 5\nemit = first(token, default='a')\n"
@@ -22,7 +22,9 @@ class Served:
 
     def __init__(self, opened):
         self.open, self.base = opened, f"http://127.0.0.1:{opened.port}"
-        self.client = httpx.Client(base_url=self.base, timeout=120, headers={TOKEN: opened.token})
+        self.client = httpx.Client(
+            base_url=self.base, timeout=120, headers={TOKEN_HEADER: opened.token}
+        )
         self.stranger = httpx.Client(base_url=self.base, timeout=120)
 
     def post(self, path, **body):
@@ -58,7 +60,7 @@ class Served:
 
 @contextmanager
 def serving(refs=(ADDER,), **options):
-    opened = Open(list(refs), **options)
+    opened = StudioServer(list(refs), **options)
     thread = threading.Thread(target=opened.run)
     thread.start()
     while thread.is_alive() and not opened.server.started:

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from glassformer.server import auth_middleware, server
-from glassformer.server.auth_middleware import BODY, TOKEN
+from glassformer.server.auth_middleware import MAX_BODY_BYTES, TOKEN_HEADER
 
 PORT = 8765
 OWN = f"127.0.0.1:{PORT}"
@@ -39,13 +39,13 @@ def ask(path="/api/refs", method="GET", headers=(), query=b"", body=(b"",), app=
     scope = {
         "type": "http", "path": path, "method": method, "headers": pairs, "query_string": query,
     }  # fmt: skip
-    asyncio.run(auth_middleware.Guard(app or inner, "word", PORT)(scope, receive, send))
+    asyncio.run(auth_middleware.AuthMiddleware(app or inner, "word", PORT)(scope, receive, send))
     if not sent:
         return None
     return sent[0]["status"], b"".join(m["body"] for m in sent[1:]), dict(sent[0]["headers"])
 
 
-GOOD = [("host", OWN), (TOKEN, "word")]
+GOOD = [("host", OWN), (TOKEN_HEADER, "word")]
 POST = [*GOOD, ("content-type", "application/json")]
 
 
@@ -55,7 +55,7 @@ def test_what_comes_from_the_page_comes_in():
         ask(headers=[*GOOD, ("origin", f"http://{OWN}"), ("sec-fetch-site", "same-origin")])[0]
         == 200
     )
-    assert ask(headers=[("Host", f"localhost:{PORT}"), (TOKEN.title(), "word")])[0] == 200
+    assert ask(headers=[("Host", f"localhost:{PORT}"), (TOKEN_HEADER.title(), "word")])[0] == 200
     assert ask("/", headers=[("host", OWN)], query=b"token=word")[0] == 200
     assert (
         ask("/", headers=[("host", OWN), ("sec-fetch-site", "cross-site")], query=b"token=word")[0]
@@ -89,9 +89,9 @@ REFUSED = {
     "another site": (403, "another site", {"headers": [*GOOD, ("sec-fetch-site", "cross-site")]}),
     "the same site": (403, "another site", {"headers": [*GOOD, ("sec-fetch-site", "same-site")]}),
     "no token": (403, "no token", {"headers": GOOD[:1]}),
-    "another token": (403, "no token", {"headers": [GOOD[0], (TOKEN, "words")]}),
-    "an empty token": (403, "no token", {"headers": [GOOD[0], (TOKEN, "")]}),
-    "a token of no ASCII": (403, "no token", {"headers": [GOOD[0], (TOKEN, "wörd")]}),
+    "another token": (403, "no token", {"headers": [GOOD[0], (TOKEN_HEADER, "words")]}),
+    "an empty token": (403, "no token", {"headers": [GOOD[0], (TOKEN_HEADER, "")]}),
+    "a token of no ASCII": (403, "no token", {"headers": [GOOD[0], (TOKEN_HEADER, "wörd")]}),
     "a token in the query": (403, "no token", {"headers": GOOD[:1], "query": b"token=word"}),
     "the page without": (403, "no token", {"path": "/", "headers": GOOD[:1]}),
     "the page, token in the header": (403, "no token", {"path": "/", "headers": GOOD}),
@@ -110,7 +110,7 @@ REFUSED = {
     "too large, said": (
         413,
         "at most",
-        {"method": "POST", "headers": [*POST, ("content-length", str(BODY + 1))]},
+        {"method": "POST", "headers": [*POST, ("content-length", str(MAX_BODY_BYTES + 1))]},
     ),
     "too large by far, said": (
         413,
@@ -133,7 +133,7 @@ def test_all_else_is_refused(name):
 
 
 def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(auth_middleware, "SECONDS", 0.05)
+    monkeypatch.setattr(auth_middleware, "BODY_SECONDS", 0.05)
     for body in [(...,), (b"{", ...)]:
         status, said, _ = ask(method="POST", headers=POST, body=body)
         assert status == 408 and b"to arrive" in said
@@ -141,7 +141,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch):
 
 
 def test_more_at_once_than_there_is_room_for_are_refused(monkeypatch):
-    monkeypatch.setattr(auth_middleware, "AT_ONCE", 0)
+    monkeypatch.setattr(auth_middleware, "MAX_CONCURRENT_REQUESTS", 0)
     assert ask(headers=GOOD)[0] == 429
 
 
@@ -157,25 +157,25 @@ def test_every_answer_says_what_a_browser_may_do_with_it():
 
 
 def test_a_ticket_opens_the_page_once_and_nothing_else(served):
-    ticket = served.open.once
+    ticket = served.open.one_time_address
     token = ticket.partition("token=")[2]
-    assert served.stranger.get("/api/refs", headers={TOKEN: token}).status_code == 403
+    assert served.stranger.get("/api/refs", headers={TOKEN_HEADER: token}).status_code == 403
     assert served.stranger.get(ticket).status_code == 200
     assert served.stranger.get(ticket).status_code == 403
     assert served.stranger.get(served.open.address).status_code == 200
 
 
 def test_a_ticket_that_was_not_used_soon_opens_nothing(monkeypatch):
-    door = auth_middleware.Guard(None, "word", PORT)
+    door = auth_middleware.AuthMiddleware(None, "word", PORT)
 
     def opens(ticket):
         scope = {"path": "/", "method": "GET", "headers": [(b"host", OWN.encode())]}
         return door.check(scope | {"query_string": f"token={ticket}".encode()})
 
-    assert opens(door.ticket())
-    monkeypatch.setattr(auth_middleware, "TICKET", -1.0)
-    with pytest.raises(auth_middleware.Refused, match="once, and soon"):
-        opens(door.ticket())
+    assert opens(door.new_ticket())
+    monkeypatch.setattr(auth_middleware, "TICKET_SECONDS", -1.0)
+    with pytest.raises(auth_middleware.RequestRefused, match="once, and soon"):
+        opens(door.new_ticket())
 
 
 # ── the server as it runs ──────────────────────────────────────────────────────────────────────
@@ -230,9 +230,9 @@ def test_bytes_that_are_no_request_are_refused(served):
 
 
 def test_half_a_request_after_a_whole_one_is_not_waited_for(served, monkeypatch):
-    monkeypatch.setattr(server, "WAITING", 0.5)
+    monkeypatch.setattr(server, "MAX_SILENT_SECONDS", 0.5)
     with socket.create_connection(("127.0.0.1", served.open.port), timeout=30) as wire:
-        head = f"Host: 127.0.0.1:{served.open.port}\r\n{TOKEN}: {served.open.token}\r\n\r\n"
+        head = f"Host: 127.0.0.1:{served.open.port}\r\n{TOKEN_HEADER}: {served.open.token}\r\n\r\n"
         wire.sendall(f"GET /api/nothing HTTP/1.1\r\n{head}".encode())
         assert wire.recv(65536).startswith(b"HTTP/1.1 404")
         wire.sendall(b"GET /x")

@@ -18,19 +18,19 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from schemathesis import GenerationMode
 
 from cases import drawn
-from glassformer.server.app import application
-from glassformer.server.auth_middleware import BODY, TOKEN
+from glassformer.server.app import build_app
+from glassformer.server.auth_middleware import MAX_BODY_BYTES, TOKEN_HEADER
 from server.conftest import ADDER, GLASS, TAOTP
 from server.test_jobs import start
 
 MIB = 2**20
-SCHEMA = schemathesis.openapi.from_dict(application(lambda: b"", None, None).openapi())
+SCHEMA = schemathesis.openapi.from_dict(build_app(lambda: b"", None, None).openapi())
 ALL, GENERATED, RAW = drawn(10_000), drawn(800), drawn(3_000)  # the others are mutated
 LARGE, ROUNDS = 16, 3  # bodies of about 8 MiB in a round
 # Of the server itself; its workers have a limit of their own. GROWTH is since the first round: some
 # memory is kept for later, but if bodies stayed, other rounds would leave twice as much. PEAK is
 # since the start: while it is read, a body takes up to 35 times its size.
-GROWTH, PEAK = LARGE * BODY, 80 * BODY
+GROWTH, PEAK = LARGE * MAX_BODY_BYTES, 80 * MAX_BODY_BYTES
 
 NASTY = [
     None, True, 0, -1, 1.5, 1e308, 10**400, "", "x", "\0", "\ud800", "\u202e", "é" * 50_000, [], {},
@@ -101,7 +101,7 @@ def generated(base, token, told):
     operations = [found.ok() for found in SCHEMA.get_all_operations()]
     assert len(operations) == 8
     each = GENERATED // (2 * len(operations))
-    session = httpx.Client(base_url=base, headers={TOKEN: token}, timeout=120)
+    session = httpx.Client(base_url=base, headers={TOKEN_HEADER: token}, timeout=120)
     for operation in operations:
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
 
@@ -113,7 +113,7 @@ def generated(base, token, told):
             )  # fmt: skip
             def ask(case):
                 try:
-                    sent = case.as_transport_kwargs(base_url=base, headers={TOKEN: token})
+                    sent = case.as_transport_kwargs(base_url=base, headers={TOKEN_HEADER: token})
                     keys = ("method", "url", "params", "headers", "json")
                     sent = {k: sent[k] for k in keys if sent.get(k) is not None}
                     if "data" in case.as_transport_kwargs(base_url=base):
@@ -134,7 +134,7 @@ def generated(base, token, told):
 def mutated(base, token, told):
     """Bodies as the page sends them, with something nasty in them; heads with it, too."""
     rng = random.Random(0)
-    heads = [{}, {"origin": "http://evil.example"}, {"host": "evil.example"}, {TOKEN: "x"},
+    heads = [{}, {"origin": "http://evil.example"}, {"host": "evil.example"}, {TOKEN_HEADER: "x"},
              {"content-type": "text/plain"}, {"content-type": "application/json; charset=utf-16"},
              {"transfer-encoding": "chunked"}, {"content-encoding": "gzip"},
              {"sec-fetch-site": "cross-site"}, {"x-forwarded-host": "evil.example"},
@@ -149,7 +149,7 @@ def mutated(base, token, told):
                 at = rng.randrange(len(text) + 1)
                 text = text[:at] + rng.randbytes(rng.randrange(8)) + text[at + rng.randrange(3) :]
             more = rng.choice(heads) if i % 5 == 0 else {}
-            head = {"content-type": "application/json", TOKEN: token} | more
+            head = {"content-type": "application/json", TOKEN_HEADER: token} | more
             method = rng.choice(("GET", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE", "X"))
             method = method if i % 11 == 0 else "POST"
             try:
@@ -189,13 +189,17 @@ def raw(port, told):
 
 def large(base, token, told):
     """Bodies at the limit and beyond it, said and not said; lists and texts of a million parts."""
-    head = {"content-type": "application/json", TOKEN: token}
+    head = {"content-type": "application/json", TOKEN_HEADER: token}
     bodies = [
-        b"[" + b"[]," * (BODY // 3 - 10) + b"[]]", b'{"ref": "' + b"x" * (BODY - 20) + b'"}',
-        b"x" * (BODY + 1), b'{"ref": "min", "edits": [' + b"{}," * (BODY // 3 - 20) + b"{}]}",
-        b"{" + b",".join(b'"%d": 0' % i for i in range(400_000)) + b"}", b"[" * (BODY - 1),
-        b'{"checkpoint": "' + b"A" * (BODY - 40) + b'"}', b'{"ref": ' + b"9" * (BODY - 20) + b"}",
-    ]  # fmt: skip
+        b"[" + b"[]," * (MAX_BODY_BYTES // 3 - 10) + b"[]]",
+        b'{"ref": "' + b"x" * (MAX_BODY_BYTES - 20) + b'"}',
+        b"x" * (MAX_BODY_BYTES + 1),
+        b'{"ref": "min", "edits": [' + b"{}," * (MAX_BODY_BYTES // 3 - 20) + b"{}]}",
+        b"{" + b",".join(b'"%d": 0' % i for i in range(400_000)) + b"}",
+        b"[" * (MAX_BODY_BYTES - 1),
+        b'{"checkpoint": "' + b"A" * (MAX_BODY_BYTES - 40) + b'"}',
+        b'{"ref": ' + b"9" * (MAX_BODY_BYTES - 20) + b"}",
+    ]
 
     def piecemeal(body):
         yield from (body[i : i + 2**16] for i in range(0, len(body), 2**16))
@@ -215,8 +219,15 @@ def announced(port, token):
     """What is said to a body that is too large before any of it is sent: whoever sends the body as
     well may find the connection gone before they read the answer.
     """
-    lines = ["POST /api/model HTTP/1.1", f"Host: 127.0.0.1:{port}", f"{TOKEN}: {token}",
-             "Content-Type: application/json", f"Content-Length: {BODY + 1}", "", ""]  # fmt: skip
+    lines = [
+        "POST /api/model HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        f"{TOKEN_HEADER}: {token}",
+        "Content-Type: application/json",
+        f"Content-Length: {MAX_BODY_BYTES + 1}",
+        "",
+        "",
+    ]
     with socket.create_connection(("127.0.0.1", port), timeout=60) as wire:
         wire.sendall("\r\n".join(lines).encode())
         return int(wire.recv(100).split()[1])
@@ -226,7 +237,7 @@ def announced(port, token):
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks at memory in /proc")
 def test_thousands_of_bad_requests(hostile):
     base, token, port, pid = hostile
-    head = {TOKEN: token}
+    head = {TOKEN_HEADER: token}
     assert httpx.post(f"{base}/api/model", json={"ref": ADDER}, headers=head).status_code == 200
     first, told = resident(pid), Counter()
     attacks = {

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from glassformer.server import jobs, server
-from glassformer.server.jobs import KEPT, Jobs
-from glassformer.server.worker_pool import Busy, Pool
+from glassformer.server.jobs import MAX_FINISHED_JOBS, JobTable
+from glassformer.server.worker_pool import PoolBusy, WorkerPool
 from glassformer.utils import worker_main
-from glassformer.utils.workers import Ended
+from glassformer.utils.workers import ProcessEnded
 from server.conftest import ADDER
 
 SRC = str(Path(__file__).parents[2] / "src")
@@ -48,7 +48,7 @@ def alive(pid):
 
 
 def workers(served):
-    return [w.process.pid for w in served.open.pool.all]
+    return [w.process.pid for w in served.open.pool.workers]
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def heavy(tmp_path):
     file = tmp_path / "heavy.py"
     file.write_text(HEAVY)
     typed = [f"{file}:{name}" for name in ("forever", "huge", "gone", "broken")]
-    pool = Pool({"typed": typed, "folders": [], "memory": 2**31}, {"quick": 1, "job": 1})
+    pool = WorkerPool({"typed": typed, "folders": [], "memory": 2**31}, {"quick": 1, "job": 1})
     yield pool, dict(zip(("forever", "huge", "gone", "broken"), typed, strict=True))
     pool.close()
 
@@ -69,11 +69,11 @@ def test_work_that_takes_too_much_is_ended_and_the_next_is_done(heavy):
         with pool.worker("quick") as worker:
             return worker.ask("model", {"ref": ref}, seconds)
 
-    with pytest.raises(Ended, match=r"took more than 0\.5 s"):
+    with pytest.raises(ProcessEnded, match=r"took more than 0\.5 s"):
         ask(refs["forever"], 0.5)
     kind, data = ask(refs["huge"])
     assert kind == worker_main.WRONG and b"took more than 2.0 GiB of memory" in data
-    with pytest.raises(Ended, match="its process ended"):
+    with pytest.raises(ProcessEnded, match="its process ended"):
         ask(refs["gone"])
     kind, data = ask(refs["broken"])
     assert kind == worker_main.DEFECT and b"ZeroDivisionError" in data
@@ -82,10 +82,10 @@ def test_work_that_takes_too_much_is_ended_and_the_next_is_done(heavy):
 
 def test_there_is_room_for_so_many(heavy):
     pool, _ = heavy
-    with pool.worker("quick"), pytest.raises(Busy), pool.worker("quick"):
+    with pool.worker("quick"), pytest.raises(PoolBusy), pool.worker("quick"):
         pass
     pool.close()
-    with pytest.raises(Ended, match="closed"), pool.worker("quick"):
+    with pytest.raises(ProcessEnded, match="closed"), pool.worker("quick"):
         pass
 
 
@@ -145,7 +145,7 @@ def test_a_process_that_cannot_be_started_is_told(monkeypatch, heavy):
         raise OSError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(subprocess, "Popen", none)
-    job = over(Jobs(pool, 60.0).begin("verify", {}))
+    job = over(JobTable(pool, 60.0).start("verify", {}))
     said = "verify — no process could be started: Resource temporarily unavailable"
     assert (job.state, [e["message"] for e in job.errors]) == ("wrong", [said])
 
@@ -153,57 +153,57 @@ def test_a_process_that_cannot_be_started_is_told(monkeypatch, heavy):
 def test_a_job_that_fails_for_whatever_reason_is_over():
     worker = Tame(KeyError("x"))
     worker.go.set()
-    job = over(Jobs(Tamer(worker), 60.0).begin("verify", {}))
+    job = over(JobTable(Tamer(worker), 60.0).start("verify", {}))
     assert job.state == "wrong" and "a defect of glassformer" in job.errors[0]["message"]
 
 
 @pytest.mark.parametrize("kind", ["verify", "train"])
 def test_a_stop_does_nothing_to_a_process_that_was_given_back(kind):
     worker, began = Tame((worker_main.WRONG, b'{"error": "x"}')), []
-    all_jobs = Jobs(Tamer(worker, lambda: all_jobs.stop(began[0])), 60.0)
-    began.append(all_jobs.begin(kind, {}))
+    all_jobs = JobTable(Tamer(worker, lambda: all_jobs.stop(began[0])), 60.0)
+    began.append(all_jobs.start(kind, {}))
     worker.go.set()
     assert over(began[0]).state == "wrong" and worker.deeds == []
 
 
 def test_a_stop_of_a_training_names_its_order_and_its_clock_ends_with_it():
     worker = Tame()
-    all_jobs = Jobs(Tamer(worker), 60.0)
-    job = all_jobs.begin("train", {})
+    all_jobs = JobTable(Tamer(worker), 60.0)
+    job = all_jobs.start("train", {})
     all_jobs.stop(job)
     all_jobs.stop(job)
-    assert worker.deeds == [7] and job.clock.daemon
+    assert worker.deeds == [7] and job.kill_timer.daemon
     assert worker.asked.wait(60)
     worker.tell(BEGUN)
     worker.go.set()
     assert over(job).state == "done" and worker.deeds == [7, "kill"]
-    assert job.clock.finished.is_set()  # cancelled
+    assert job.kill_timer.finished.is_set()  # cancelled
 
 
 def test_a_training_has_its_time_to_end_from_when_it_has_begun(monkeypatch):
     """A process that starts and imports PyTorch meanwhile takes nothing of it."""
-    monkeypatch.setattr(jobs, "GRACE", 0.0)
+    monkeypatch.setattr(jobs, "STOP_GRACE_SECONDS", 0.0)
     worker = Tame()
-    all_jobs = Jobs(Tamer(worker), 60.0)
-    job = all_jobs.begin("train", {})
+    all_jobs = JobTable(Tamer(worker), 60.0)
+    job = all_jobs.start("train", {})
     assert worker.asked.wait(60)
     all_jobs.stop(job)
-    assert not worker.killed.wait(0.3) and job.clock.interval == jobs.START_SECONDS
+    assert not worker.killed.wait(0.3) and job.kill_timer.interval == jobs.START_SECONDS
     worker.tell(BEGUN)
     assert worker.killed.wait(60)  # it does not end by itself
-    worker.answer = Ended("it was stopped")
+    worker.answer = ProcessEnded("it was stopped")
     worker.go.set()
     assert over(job).state == "stopped" and worker.deeds == [7, "kill"]
 
 
 def test_a_training_that_has_begun_has_its_time_at_once(monkeypatch):
-    monkeypatch.setattr(jobs, "GRACE", 0.0)
+    monkeypatch.setattr(jobs, "STOP_GRACE_SECONDS", 0.0)
     worker = Tame()
-    all_jobs = Jobs(Tamer(worker), 60.0)
-    job = all_jobs.begin("train", {})
+    all_jobs = JobTable(Tamer(worker), 60.0)
+    job = all_jobs.start("train", {})
     assert worker.asked.wait(60)
     worker.tell(BEGUN)
-    assert job.clock is None
+    assert job.kill_timer is None
     all_jobs.stop(job)
     assert worker.killed.wait(60)
     worker.go.set()
@@ -212,7 +212,7 @@ def test_a_training_that_has_begun_has_its_time_at_once(monkeypatch):
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_process_ends_with_a_training_that_has_begun_whatever_came_of_it(begun):
     worker = Tame((worker_main.WRONG, b'{"error": "it diverged"}'))
-    job = Jobs(Tamer(worker), 60.0).begin("train", {})
+    job = JobTable(Tamer(worker), 60.0).start("train", {})
     assert worker.asked.wait(60)
     if begun:
         worker.tell(BEGUN)
@@ -222,7 +222,7 @@ def test_a_process_ends_with_a_training_that_has_begun_whatever_came_of_it(begun
 
 def test_a_stop_ends_its_own_order_whenever_it_comes(monkeypatch):
     monkeypatch.setattr(os, "_exit", lambda status: None)
-    pipe, line = io.BytesIO(), worker_main.Line(io.BytesIO())
+    pipe, line = io.BytesIO(), worker_main.ProgressChannel(io.BytesIO())
     worker_main.write(pipe, worker_main.STOP, b"2")
     worker_main.write(pipe, worker_main.ASK, b'{"number": 2}')
     pipe.seek(0)
@@ -264,7 +264,7 @@ def test_a_compiled_proof_can_be_stopped(served):
 
 
 def test_more_jobs_than_there_is_room_for_are_refused(served):
-    room = served.open.pool.room["job"]._initial_value
+    room = served.open.pool.slots["job"]._initial_value
     running = [served.begin("verify", **HOURS) for _ in range(room)]
     assert served.post("verify", **HOURS).status_code == 429
     assert served.model(ref=ADDER)["ref"] == ADDER  # and all else goes on
@@ -277,10 +277,10 @@ def test_more_jobs_than_there_is_room_for_are_refused(served):
 def test_jobs_that_are_over_are_forgotten_in_time(served):
     first = served.begin("verify", ref=ADDER)
     served.finished(first)
-    for _ in range(KEPT + 1):
+    for _ in range(MAX_FINISHED_JOBS + 1):
         served.job("verify", ref=ADDER)
     assert served.client.get(f"/api/jobs/{first}").status_code == 404
-    assert len(served.open.jobs.all) <= KEPT + 1
+    assert len(served.open.jobs.workers) <= MAX_FINISHED_JOBS + 1
 
 
 def test_a_job_has_its_time(served, monkeypatch):
@@ -335,7 +335,7 @@ def test_a_training_that_makes_no_sense_is_refused(served, more):
 
 def test_a_server_that_is_stopped_before_it_runs_does_not_run():
     """As one that is closed at once, whose thread has not begun yet."""
-    opened = server.Open([])
+    opened = server.StudioServer([])
     opened.stop()
     running = threading.Thread(target=opened.run, daemon=True)
     running.start()
@@ -410,13 +410,13 @@ def test_nothing_is_left_behind(by):
 
 def test_the_port_is_the_same_each_time_unless_it_is_taken(monkeypatch):
     """What a browser keeps, it keeps by the port, too."""
-    monkeypatch.setattr(server, "PORT", free_port())
-    with server.usual() as first:
-        assert first.getsockname()[1] == server.PORT
-        with server.usual() as second:
-            assert second.getsockname()[1] not in (0, server.PORT)
-    with server.usual() as again:
-        assert again.getsockname()[1] == server.PORT
+    monkeypatch.setattr(server, "DEFAULT_PORT", free_port())
+    with server.default_socket() as first:
+        assert first.getsockname()[1] == server.DEFAULT_PORT
+        with server.default_socket() as second:
+            assert second.getsockname()[1] not in (0, server.DEFAULT_PORT)
+    with server.default_socket() as again:
+        assert again.getsockname()[1] == server.DEFAULT_PORT
 
 
 @pytest.mark.parametrize("library", ["fastapi", "uvicorn", "pydantic"])

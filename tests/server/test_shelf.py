@@ -11,8 +11,8 @@ import pytest
 import glassformer as gf
 from glassformer import registry
 from glassformer.core.checkpoint import to_bytes
-from glassformer.server.catalogue import Shelf
-from glassformer.server.fs_sandbox import Fence
+from glassformer.server.catalogue import Catalogue
+from glassformer.server.fs_sandbox import FileSandbox
 from glassformer.utils.errors import GlassformerError
 from server.conftest import ADDER, GLASS, TAOTP
 
@@ -29,7 +29,7 @@ def apart(monkeypatch):
 @pytest.fixture
 def shelf(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
-    return Shelf([ADDER], [folder], Fence([folder]))
+    return Catalogue([ADDER], [folder], FileSandbox([folder]))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_file_of_python_is_not_run_unless_it_was_typed(shelf, folder, tmp_path
             shelf.task(ref)
     file = tmp_path / "own.py"
     file.write_text("import glassformer as gf\nmine = gf.load('min:vocab=4')\n")
-    typed = Shelf([f"{file}:mine"], [], Fence([]))
+    typed = Catalogue([f"{file}:mine"], [], FileSandbox([]))
     assert typed.model(f"{file}:mine").config.d_vocab == 4
     with pytest.raises(GlassformerError, match="would run a file"):
         typed.model(f"{file}:other")

@@ -10,9 +10,9 @@ import pytest
 import glassformer as gf
 import mutants
 from glassformer.core.checkpoint import digest, to_bytes
-from glassformer.server.catalogue import Shelf
-from glassformer.server.errors import places
-from glassformer.server.handlers import Desk, edited
+from glassformer.server.catalogue import Catalogue
+from glassformer.server.errors import split_locations
+from glassformer.server.handlers import Handlers, apply_edits
 from glassformer.utils.errors import GlassformerError
 from server.conftest import ADDER, GLASS, TAOTP
 
@@ -20,7 +20,7 @@ MARKUP = "<script>hacked=1</script><img src=x onerror=hacked=1>"
 
 
 def test_a_message_says_where():
-    assert places("source:3:7 — no\nsource:4 — nor this\nelse — where") == [
+    assert split_locations("source:3:7 — no\nsource:4 — nor this\nelse — where") == [
         {"line": 3, "column": 7, "message": "no"},
         {"line": 4, "column": None, "message": "nor this"},
         {"line": None, "column": None, "message": "else — where"},
@@ -97,21 +97,21 @@ def test_a_checkpoint_is_read_if_it_is_sealed(served):
 def test_edits_are_made_and_looked_at():
     model = gf.load(ADDER)
     edit = {"name": "embed.W_E", "index": [1, 0], "value": 7.5}
-    found = edited(model, [edit])
+    found = apply_edits(model, [edit])
     changed = np.argwhere(found.weights["embed.W_E"] != model.weights["embed.W_E"]).tolist()
     assert changed == [[1, 0]] and found.weights["embed.W_E"][1, 0] == 7.5
-    assert edited(model, []) is model
+    assert apply_edits(model, []) is model
     low = replace(gf.load("adder-10-7p.safetensors"))
-    assert low.blueprint and not edited(low, [edit | {"index": [0, 0]}]).blueprint
+    assert low.blueprint and not apply_edits(low, [edit | {"index": [0, 0]}]).blueprint
     for bad, said in (
         ({"name": "embed.W_X"}, "no such weight"), ({"index": [1]}, "expected an index of shape"),
         ({"index": [1, 99]}, "expected an index"), ({"index": [1, 0, 0]}, "expected an index"),
     ):  # fmt: skip
         with pytest.raises(GlassformerError, match=said):
-            edited(model, [edit | bad])
+            apply_edits(model, [edit | bad])
     small = gf.load("adder-3.safetensors")
     with pytest.raises(GlassformerError, match="float32 can hold"):
-        edited(small, [edit | {"value": 1e300}])
+        apply_edits(small, [edit | {"value": 1e300}])
 
 
 def test_verify_counts_the_whole_domain(served):
@@ -145,7 +145,7 @@ def test_an_edit_breaks_the_proof_with_a_counterexample(served):
     found = told["result"]["counterexample"]
     assert found["got"] != found["expected"] and told["progress"]["counterexample"]
     assert told["result"]["margin"] == found["margin"] < 0
-    model = edited(gf.load(ADDER), BREAK)
+    model = apply_edits(gf.load(ADDER), BREAK)
     assert gf.run(model, found["input"]).output == found["got"]
 
 
@@ -155,11 +155,11 @@ LARGE = pytest.param("adder-coupled:digits=22", marks=pytest.mark.slow)  # numbe
 @pytest.mark.parametrize("ref", ["adder-least", LARGE])
 def test_a_counterexample_is_a_text_that_the_model_reads(ref):
     """Whatever the tokens look like, and however long the numbers are."""
-    desk, line = Desk(Shelf([], [], None)), Told()
+    desk, line = Handlers(Catalogue([], [], None)), Told()
     edits = [{"name": "embed.W_E", "index": [1, 0], "value": -9999.0}]
     for do, more in (("prove", {}), ("verify", {"sample": 100})):
-        found = desk.do(do, {"ref": ref, "edits": edits, **more}, line)["counterexample"]
-        assert gf.run(edited(gf.load(ref), edits), found["input"]).output == found["got"]
+        found = desk.handle(do, {"ref": ref, "edits": edits, **more}, line)["counterexample"]
+        assert gf.run(apply_edits(gf.load(ref), edits), found["input"]).output == found["got"]
     early = next(told["counterexample"] for told in line if "counterexample" in told)
     assert "+" in early["input"]
 
@@ -172,15 +172,15 @@ def test_a_compiled_model_is_proved_and_refuted(served):
 
 
 def test_a_compiled_proof_says_what_it_is_at():
-    desk, line = Desk(Shelf([], [], None)), Told()
+    desk, line = Handlers(Catalogue([], [], None)), Told()
     given = {"ref": "lang/sort:vocab=3,length=2"}
-    assert desk.do("prove", given, line)["proof"]["result"] == "proved"
+    assert desk.handle("prove", given, line)["proof"]["result"] == "proved"
     doing = [told["doing"] for told in line if "doing" in told]
     assert doing == ["compiling", "trying edge cases", "proving"]
     far = [(told["done"], told["todo"]) for told in line if "done" in told]
     assert far == sorted(far) and len(far) > 2 and far[-1][0] == far[-1][1]
     edits = [{"name": "unembed.W_U", "index": [0, 0], "value": 0.25}]
-    desk.do("prove", given | {"edits": edits}, line)
+    desk.handle("prove", given | {"edits": edits}, line)
     assert desk.compiled.cache_info().hits == 1  # after an edit it is not compiled anew
 
 

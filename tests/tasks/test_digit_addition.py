@@ -63,7 +63,7 @@ def test_what_is_shared_with_addition():
     assert (here.edges() == there.edges()).all() and here.radix == there.radix
     rows = here.sample(100, np.random.default_rng(0))
     assert (here.classes(rows) == there.classes(rows)).all()
-    assert (here.simpler(rows, 2) == rows % 100).all()
+    assert (here.at_difficulty(rows, 2) == rows % 100).all()
 
 
 @pytest.mark.parametrize("options", FORMATS, ids=str)
@@ -71,7 +71,7 @@ def test_floor(options):
     """Of the tokens after the first, 2n are random digits."""
     task = DigitAddition(3, **options)
     T = task.batch(np.array([(0, 0)]))[0].shape[1]
-    assert task.floor() == pytest.approx(6 * np.log(10) / (T - 1))
+    assert task.entropy_floor() == pytest.approx(6 * np.log(10) / (T - 1))
 
 
 @pytest.mark.parametrize("options", FORMATS, ids=str)

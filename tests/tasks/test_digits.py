@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.tasks.bigint_rows import below, digits_of, distinct, row_type
-from glassformer.training.data import Data
-from glassformer.training.recipes import recipe
+from glassformer.tasks.bigint_rows import digits_of, random_below, row_type, unique_rows
+from glassformer.training.data import TrainingData
+from glassformer.training.recipes import find_recipe
 from glassformer.verification import verify
 
 
@@ -28,11 +28,11 @@ def test_rows_of_long_numbers_are_objects():
 
 def test_long_numbers_are_drawn_uniformly():
     rng, most = np.random.default_rng(1), 10**25
-    drawn = below(most, 20_000, rng)
+    drawn = random_below(most, 20_000, rng)
     assert all(0 <= x < most for x in drawn)
     share = np.bincount([10 * x // most for x in drawn], minlength=10) / len(drawn)
     assert np.abs(share - 0.1).max() < 0.01
-    assert len(set(below(10**100, 50, rng))) == 50
+    assert len(set(random_below(10**100, 50, rng))) == 50
 
 
 def test_digits_are_the_same_in_both_types():
@@ -44,8 +44,10 @@ def test_digits_are_the_same_in_both_types():
 
 def test_distinct_rows_of_both_types():
     rows = np.array([[3, 1], [1, 2], [3, 1]])
-    assert distinct(rows).tolist() == distinct(rows.astype(object)).tolist() == [[1, 2], [3, 1]]
-    assert distinct(np.zeros((0, 2), object)).shape == (0, 2)
+    assert (
+        unique_rows(rows).tolist() == unique_rows(rows.astype(object)).tolist() == [[1, 2], [3, 1]]
+    )
+    assert unique_rows(np.zeros((0, 2), object)).shape == (0, 2)
 
 
 def test_verification_of_long_numbers():
@@ -58,11 +60,11 @@ def test_verification_of_long_numbers():
 
 def test_rows_that_are_none():
     task = load_task("digit-addition:digits=25")
-    assert task.readable([[10**24, 5]]).tolist() == [[10**24, 5]]
+    assert task.validate_rows([[10**24, 5]]).tolist() == [[10**24, 5]]
     with pytest.raises(GlassformerError, match="must be from 0 to"):
-        task.readable([[10**25, 5]])
+        task.validate_rows([[10**25, 5]])
     with pytest.raises(GlassformerError, match="expected whole numbers"):
-        task.readable([[0.5, 5]])
+        task.validate_rows([[0.5, 5]])
     with pytest.raises(GlassformerError, match="a whole number from 1 to 2,000"):
         load_task("digit-addition:digits=2001")
 
@@ -70,7 +72,9 @@ def test_rows_that_are_none():
 def test_training_below_ten_to_the_ten_in_fields_of_thirty_digits():
     """The plain form of training for length: longer fields, and no number fills them."""
     settings = {"curriculum": "10@0", "test_rows": 50, "batch": 20}
-    data = Data(load_task("digit-addition:digits=30"), recipe("coupled").override(settings))
-    tokens, _ = data.read([0, 1], 3)
+    data = TrainingData(
+        load_task("digit-addition:digits=30"), find_recipe("coupled").override(settings)
+    )
+    tokens, _ = data.tokens_for_step([0, 1], 3)
     assert tokens.shape == (2, 20, 122) and tokens[..., 1:11].any() and not tokens[..., 11:60].any()
     assert any(a >= 10**10 for a, _ in data.test_rows), "tested on all of them"

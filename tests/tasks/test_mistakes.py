@@ -7,7 +7,7 @@ import glassformer as gf
 from glassformer import GlassformerError, load_task
 from glassformer.core.model import zeros
 from glassformer.tasks.base import Task
-from glassformer.tasks.token_layout import Format, format_of, mark_answer
+from glassformer.tasks.token_layout import TokenLayout, checked_layout, mark_answer
 
 
 class Twice(Task):
@@ -83,7 +83,7 @@ def model():
     lambda task: gf.fit(task, "fast", steps=1, data="split", train_rows=1, test_rows=0),
     lambda task: next(gf.train(task, "fast", steps=1, data="split", train_rows=1, test_rows=0)),
 ], ids=["verify", "prove", "fit", "train"])  # fmt: skip
-@pytest.mark.some(4)
+@pytest.mark.sample_or_all(4)
 def test_a_mistake_is_named(ask, mistake):
     with pytest.raises(GlassformerError, match=mistake[1]) as e:
         ask(mistake[0])
@@ -114,8 +114,8 @@ def test_a_format_that_one_row_does_not_have():
         def __init__(self, off=-1):
             self.vocabulary, self.radix, self.off = gf.Vocabulary("0123456789"), (15_000,), off
 
-        def format(self):
-            return Format((*[("n", i) for i in range(5)], ("odd", 0)), 5)
+        def layout(self):
+            return TokenLayout((*[("n", i) for i in range(5)], ("odd", 0)), 5)
 
         def values(self, rows):
             return {"n": rows[:, 0], "odd": rows[:, 0] % 2}
@@ -124,9 +124,9 @@ def test_a_format_that_one_row_does_not_have():
             odd = (rows % 2) ^ (rows == self.off)
             return mark_answer(np.concatenate([rows // 10 ** np.arange(5) % 10, odd], 1))
 
-    assert format_of(Parity())
+    assert checked_layout(Parity())
     with pytest.raises(GlassformerError, match="its format says that odd0 is at position 5"):
-        format_of(Parity(12_345))
+        checked_layout(Parity(12_345))
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int32", "uint64"])
@@ -150,7 +150,7 @@ def test_what_a_task_says_of_its_format_and_modulus_is_looked_at():
         (lambda s: 1 / 0, "its format failed: ZeroDivisionError"),
     ):
         with pytest.raises(GlassformerError, match=match):
-            type("Mine", (Twice,), {"format": said})().format()
+            type("Mine", (Twice,), {"format": said})().layout()
     with pytest.raises(GlassformerError, match=r"modular must be p and \+ or -, or None, got True"):
         gf.verify(model(), type("Mine", (Twice,), {"modular": True})())
 
@@ -158,11 +158,11 @@ def test_what_a_task_says_of_its_format_and_modulus_is_looked_at():
 @pytest.mark.parametrize("call", [
     lambda t: t.batch("x"), lambda t: t.batch(np.zeros(3)), lambda t: t.batch(np.zeros((2, 2))),
     lambda t: t.classes(()), lambda t: t.defined(-1), lambda t: t.defined(range(10**12)),
-    lambda t: t.values(1.0), lambda t: t.values(np.array(["a"])), lambda t: t.simpler(b"x", True),
-    lambda t: t.foretold(["a"], None), lambda t: t.rows("a", {}), lambda t: t.rows(-1, 5),
-    lambda t: t.rows(0, 10**40), lambda t: t.sample(1, "x"), lambda t: t.some("x"),
-    lambda t: t.some(n=np.array([1, 2])), lambda t: t.prompt([1]), lambda t: t.read([]),
-    lambda t: t.says([1]), lambda t: t.answer(0),
+    lambda t: t.values(1.0), lambda t: t.values(np.array(["a"])), lambda t: t.at_difficulty(b"x", True),
+    lambda t: t.counterfactual_answers(["a"], None), lambda t: t.rows("a", {}), lambda t: t.rows(-1, 5),
+    lambda t: t.rows(0, 10**40), lambda t: t.sample(1, "x"), lambda t: t.sample_or_all("x"),
+    lambda t: t.sample_or_all(n=np.array([1, 2])), lambda t: t.prompt([1]), lambda t: t.read([]),
+    lambda t: t.declares([1]), lambda t: t.answer(0),
 ])  # fmt: skip
 def test_wrong_arguments_of_methods_are_refused_in_one_line(call):
     for ref in ("addition:digits=2", "reverse:length=3", "lang/copy"):

@@ -13,7 +13,7 @@ from glassformer.resolve import load_task
 from glassformer.training import Recipe, fit_many
 from glassformer.training.recipes import RECIPES
 from glassformer.training.studies import ablation_study, ablations
-from glassformer.training.studies.ablations import ABLATIONS, plan, train_each
+from glassformer.training.studies.ablations import ABLATIONS, plan_ablations, train_ablations
 from glassformer.utils.errors import GlassformerError
 
 ONES = load_task("addition:digits=1,order=ones")
@@ -32,7 +32,7 @@ SHORT = replace(TINY, steps=2, evaluate_every=1)
 
 
 def results(*args, **options):
-    return {p.name: p.result for p in train_each(*args, **options) if p.result}
+    return {p.name: p.result for p in train_ablations(*args, **options) if p.result}
 
 
 def figures(found):
@@ -45,15 +45,15 @@ def test_the_table_has_what_it_must_have():
         most-first heads-1 heads-2 heads-4 d-model-4 d-model-8 d-model-16 d-model-32"""  # noqa: E501
     assert list(ABLATIONS) == wanted.split()
     for a in ABLATIONS.values():
-        assert a.help and "\n" not in a.help
-        assert len(a.change.keys() - {"d_head"}) + len(a.options) == (
+        assert a.expected_effect and "\n" not in a.expected_effect
+        assert len(a.recipe_changes.keys() - {"d_head"}) + len(a.task_options) == (
             a.name != "baseline"
         )  # a head's size follows
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_an_ablation_changes_one_thing_and_all_of_it(recipe):
-    cases, skipped = plan(ONES, recipe)
+    cases, skipped = plan_ablations(ONES, recipe)
     assert [c.name for c in cases if c.name not in ABLATIONS] == [] and cases[0].name == "baseline"
     assert {c.name for c in cases} | {s.name for s in skipped} == ABLATIONS.keys()
     seen = set()
@@ -64,8 +64,8 @@ def test_an_ablation_changes_one_thing_and_all_of_it(recipe):
             if getattr(case.recipe, f.name) != getattr(recipe, f.name)
         }
         assert (
-            differ <= case.ablation.change.keys()
-            and differ | {"d_head"} >= case.ablation.change.keys()
+            differ <= case.ablation.recipe_changes.keys()
+            and differ | {"d_head"} >= case.ablation.recipe_changes.keys()
         )
         assert (case.task.ref == ONES.ref) == (case.name != "most-first")
         seen.add((case.task.ref, str(case.recipe)))
@@ -74,7 +74,7 @@ def test_an_ablation_changes_one_thing_and_all_of_it(recipe):
 
 def test_what_does_not_apply_is_skipped_with_a_word():
     def why(task, recipe):
-        return {s.name: s.why for s in plan(load_task(task), recipe)[1]}
+        return {s.name: s.why for s in plan_ablations(load_task(task), recipe)[1]}
 
     book = why("addition:order=ones", RECIPES["book"])
     assert book == {"heads-1": "is the baseline", "d-model-32": "is the baseline"}
@@ -87,19 +87,19 @@ def test_what_does_not_apply_is_skipped_with_a_word():
     assert (
         "d_head" in why("addition", Recipe(n_heads=8))["d-model-4"]
     )  # eight heads of half a number
-    assert "one tap" in why("addition", Recipe(tap="no-attention"))["no-residual"]
-    assert why("addition", Recipe(tap="no-attention"))["no-attention"] == "is the baseline"
+    assert "one tap" in why("addition", Recipe(train_hook="no-attention"))["no-residual"]
+    assert why("addition", Recipe(train_hook="no-attention"))["no-attention"] == "is the baseline"
     assert why("addition", Recipe(n_layers=0))["no-mlp"] == "the baseline has no layers"
 
 
 def test_only_some():
-    assert [c.name for c in plan(ONES, TINY, ["no-mlp", "no-mask"])[0]] == [
+    assert [c.name for c in plan_ablations(ONES, TINY, ["no-mlp", "no-mask"])[0]] == [
         "baseline",
         "no-mask",
         "no-mlp",
     ]
     with pytest.raises(GlassformerError, match="no-maks — no such ablation; did you mean no-mask"):
-        plan(ONES, TINY, ["no-maks"])
+        plan_ablations(ONES, TINY, ["no-maks"])
 
 
 # ── doing it ───────────────────────────────────────────────────────────────────────────────────
@@ -127,7 +127,7 @@ def test_results_are_those_of_the_trainer_and_no_mask_cheats():
 @pytest.mark.slow
 def test_every_ablation_trains():
     found = results(ONES, SHORT, [0, 1])
-    assert found.keys() == {c.name for c in plan(ONES, SHORT)[0]} and len(found) > 10
+    assert found.keys() == {c.name for c in plan_ablations(ONES, SHORT)[0]} and len(found) > 10
     assert all(o.steps == 2 for r in found.values() for o in r.outcomes)
     assert found["most-first"].case.task.ref == "addition:digits=1"
 
@@ -167,7 +167,7 @@ def trained(monkeypatch):
 
 
 def test_what_is_finished_is_not_done_again(tmp_path, trained):
-    for progress in train_each(ONES, SHORT, [0, 1], ["no-positions"], tmp_path):
+    for progress in train_ablations(ONES, SHORT, [0, 1], ["no-positions"], tmp_path):
         if progress.name == "no-positions" and progress.event:
             break  # killed within the second
     assert [p.name for p in tmp_path.iterdir()] == ["baseline.json"]
@@ -257,12 +257,14 @@ def test_the_command(call, tmp_path):
 
 def test_what_is_said_of_several_seeds():
     outcomes = [
-        ablations.Outcome(seed, accuracy, 1.0, 100 * (seed + 1), 1.0, status)
+        ablations.SeedOutcome(seed, accuracy, 1.0, 100 * (seed + 1), 1.0, status)
         for seed, (accuracy, status) in enumerate(
             [(0.5, "done"), (0.0, "diverged"), (0.25, "stable")]
         )
     ]
-    result = ablations.Result(plan(ONES, TINY, ["no-mask"])[0][1], tuple(outcomes))
+    result = ablations.AblationResult(
+        plan_ablations(ONES, TINY, ["no-mask"])[0][1], tuple(outcomes)
+    )
     assert ablation_study._row(result)["accuracy"] == {"mean": 0.25, "min": 0.0, "max": 0.5}
     assert ablation_study._row(result)["forced"] == {"mean": 1.0, "min": 1.0, "max": 1.0}
     forced, own = command._table_rows(result)
@@ -278,14 +280,14 @@ def test_what_is_said_of_several_seeds():
         "0.00 % … 50.00 %",
         "100 … 300, 1 diverged",
     )
-    assert forced[4] == ABLATIONS["no-mask"].help and own[4] == ""
+    assert forced[4] == ABLATIONS["no-mask"].expected_effect and own[4] == ""
 
 
 def test_interrupted(call, tmp_path, monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ablation_study, "train_each", stop)
+    monkeypatch.setattr(ablation_study, "train_ablations", stop)
     status, out, err = call(*WORDS, "--out", tmp_path)
     assert status == 130 and out == "" and "the same command goes on" in err
 

@@ -11,11 +11,11 @@ import torch
 from glassformer import GlassformerError
 from glassformer.core.checkpoint import digest
 from glassformer.training import Event, fit, fit_many
-from glassformer.training.events import Watcher, in_words
+from glassformer.training.events import MilestoneTracker, describe_event
 from glassformer.training.loop import Trainer
-from glassformer.training.optim import Optimizer, rates
+from glassformer.training.optim import Optimizer, lr_factors
 from glassformer.training.run_file import check_identity
-from glassformer.verification.evaluation import right
+from glassformer.verification.evaluation import correct_tokens
 from training.small import TASK, furthest, recipe, stop_at
 
 FIELDS = {"optimizer": "muon", "schedule": "wait", "wait_loss": 5.0, "decay_steps": 10, "ema": 0.9}
@@ -34,8 +34,8 @@ def anew(r, seeds, i=0, steps=25):
     for _ in range(steps):
         run._step()
     before = {n: t.clone() for n, t in run.theta.items()}
-    run.turning_points[seeds[i]].append(Event("begun anew", steps, seeds[i]))
-    run._begin_anew(i)
+    run.milestones[seeds[i]].append(Event("begun anew", steps, seeds[i]))
+    run._restart_member(i)
     return run, before
 
 
@@ -44,14 +44,17 @@ def test_it_begins_with_other_weights_and_with_nothing_behind_it():
     first = Trainer(TASK, RECIPE, [3, 5]).theta
     for n, t in run.theta.items():
         assert torch.equal(t[0], before[n][0]), "the other goes on"
-        assert torch.equal(t[1], run.average[n][1]) and torch.equal(t[1], run.good[n][1])
+        assert torch.equal(t[1], run.average[n][1]) and torch.equal(t[1], run.last_good_theta[n][1])
         if t.ndim > 2:
             assert 0.7 < t[1].std() / first[n][1].std() < 1.4, "drawn as the first were"
             assert (t[1] - first[n][1]).abs().max() > 0.1, "and others"
     moments = [t for t in run.optimizer.state().values() if t.ndim]
     assert all(not t[1].any() for t in moments) and any(t[0].any() for t in moments)
-    assert run.begun.tolist() == [0, 25] and run.good_at.tolist() == [0, 25]
-    assert run.decay_at[0] >= 0 > run.decay_at[1] and np.isnan(run.smooth).tolist() == [False, True]
+    assert run.start_steps.tolist() == [0, 25] and run.last_good_step.tolist() == [0, 25]
+    assert run.decay_at[0] >= 0 > run.decay_at[1] and np.isnan(run.smoothed_loss).tolist() == [
+        False,
+        True,
+    ]
 
 
 def test_when():
@@ -66,26 +69,26 @@ def test_when():
 
 def test_every_try_has_weights_of_its_own():
     run = Trainer(TASK, RECIPE, [3])
-    drawn = [run._first(3, tries)["embed.W_E"] for tries in range(4)]
+    drawn = [run._initial_theta(3, tries)["embed.W_E"] for tries in range(4)]
     assert all(np.abs(a - b).max() > 0.1 for i, a in enumerate(drawn) for b in drawn[:i])
     r = recipe(steps=60, again=20, stable=1)
     seen = {}
     run = Trainer(TASK, r, [3])
-    run._begin_anew = lambda i, real=run._begin_anew: (
+    run._restart_member = lambda i, real=run._restart_member: (
         real(i), seen.update({run.step: run.theta["embed.W_E"][0].numpy().copy()})
     )  # fmt: skip
     list(run.events())
-    assert all(np.allclose(seen[20 * k], run._first(3, k)["embed.W_E"]) for k in (1, 2))
+    assert all(np.allclose(seen[20 * k], run._initial_theta(3, k)["embed.W_E"]) for k in (1, 2))
 
 
 def test_what_is_told_is_of_the_model_that_failed():
     run = Trainer(TASK, recipe(steps=120, again=60, stable=1, lr=0.03), [3])
     for event in run.events():
         if event.step == 60 and event.kind in ("evaluation", "begun anew"):
-            rows = right(run.model(0), TASK, run.data.test_rows)
+            rows = correct_tokens(run.model(0), TASK, run.data.test_rows)
             assert rows.all(1).mean() == event.data["accuracy"]
         if event.kind == "begun anew":
-            assert in_words(event).startswith("begun anew: with other weights, as only ")
+            assert describe_event(event).startswith("begun anew: with other weights, as only ")
 
 
 def test_a_second_try_is_told_of_as_the_first_was():
@@ -104,14 +107,14 @@ def test_who_is_given_up_does_not_begin_anew_and_is_judged_by_its_try():
 
 
 def test_where_the_last_phase_can_mend_it_nothing_begins_anew(monkeypatch):
-    monkeypatch.setattr("glassformer.training.loop.NEARLY", 0.0)
+    monkeypatch.setattr("glassformer.training.loop.NEAR_SUCCESS", 0.0)
     found = fit(TASK, recipe(steps=60, again=20, stable=1, exact=5), 3)
-    assert begun(found) == [] and found.exact_from == 20 and found.steps == 25
+    assert begun(found) == [] and found.full_domain_start == 20 and found.steps == 25
 
 
 def test_a_try_warms_up_and_its_first_steps_are_corrected():
     r = recipe(warmup=10)
-    shares = rates(r, 24, np.array([-1, -1]), np.array([24, 4]))
+    shares = lr_factors(r, 24, np.array([-1, -1]), np.array([24, 4]))
     assert shares.tolist() == [1.0, 0.5]
     for beta2 in (0.98, 0.999):  # a gradient that stays: a step is as long as the rate
         r = recipe(beta2=beta2, lr=0.1, weight_decay=0.0, clip=0.0)
@@ -119,7 +122,7 @@ def test_a_try_warms_up_and_its_first_steps_are_corrected():
         optimizer, ones = Optimizer(theta, r), {"embed.W_E": torch.ones(2, 3, 4).double()}
         for step in range(30):
             if step == 12:
-                optimizer.forget(1)
+                optimizer.reset_member(1)
             before = theta["embed.W_E"].clone()
             ages = np.array([step, step - 12 * (step >= 12)])
             optimizer.step(ones, np.ones(2), ages)
@@ -150,15 +153,15 @@ def test_what_was_measured_before_is_not_said_of_what_is_begun():
     assert stopped.status == "interrupted" and stopped.accuracy == 0
     for since, said in ((0, 0.5), (10, 0.5), (20, 0.0)):
         run = Trainer(TASK, r, [3])
-        run.begun[0], run.history[3] = since, [{"step": 20, "accuracy": 0.5}]
+        run.start_steps[0], run.history[3] = since, [{"step": 20, "accuracy": 0.5}]
         (done,) = run._finish([(3, "interrupted")])
         assert done.data["training"].accuracy == said
 
 
 def test_who_stays_keeps_the_step_at_which_it_began():
     run, _ = anew(RECIPE, [3, 5], i=1)
-    run._keep([1])
-    assert run.begun.tolist() == [25] and run.seeds == [5]
+    run._keep_members([1])
+    assert run.start_steps.tolist() == [25] and run.seeds == [5]
 
 
 def test_a_state_of_before_there_was_such_a_field_is_taken_up(tmp_path):
@@ -173,11 +176,11 @@ def test_a_state_of_before_there_was_such_a_field_is_taken_up(tmp_path):
 def test_grokking_is_told_by_the_steps_of_a_try():
     course = [(100, 1.0, 0.0), (1_900, 1.0, 1.0)]
     for begun in (0, 2_500):
-        watcher, kinds = Watcher(recipe(), 0, None), []
-        watcher.begun = begun
+        watcher, kinds = MilestoneTracker(recipe(), 0, None), []
+        watcher.start_step = begun
         for step, trained, accuracy in course:
             report = {"loss": 1, "digits": [], "train_accuracy": trained, "accuracy": accuracy}
-            kinds += [e.kind for e in watcher.look(begun + step, report)]
+            kinds += [e.kind for e in watcher.update(begun + step, report)]
         assert kinds == ["fitted", "memorising", "generalised", "grokking"]
 
 

@@ -9,7 +9,7 @@ from glassformer import GlassformerError
 from glassformer.core.checkpoint import load as read
 from glassformer.core.checkpoint import save
 from glassformer.core.param_count import count
-from glassformer.parametrizations import make
+from glassformer.parametrizations import build_parametrization
 from glassformer.training import fit, fit_many
 from glassformer.training.loop import Trainer
 from training.small import TASK, furthest, recipe
@@ -29,7 +29,11 @@ def base(tmp_path_factory):
 @pytest.mark.some(3)
 def test_a_blueprint_trains_and_is_what_it_says(ref, base, tmp_path):
     ref = f"lora:base={base},rank=1" if ref == "lora" else ref
-    r, plan, out = TWO.override({"weight_decay": "0"}), make(ref), tmp_path / "x.safetensors"
+    r, plan, out = (
+        TWO.override({"weight_decay": "0"}),
+        build_parametrization(ref),
+        tmp_path / "x.safetensors",
+    )
     run = Trainer(TASK, r, [5], blueprint=plan)
     first = run.model(0).map(lambda w: w.numpy())
     shapes = {n: tuple(w.shape) for n, w in first.weights.items()}
@@ -39,12 +43,16 @@ def test_a_blueprint_trains_and_is_what_it_says(ref, base, tmp_path):
     assert count(t.model).unique == sum(x.numel() for x in run.theta.values())
     back = read(out)  # which makes the weights from theta again, and compares
     assert furthest(back, t.model) == 0 and count(back) == count(t.model)
-    expanded = make(ref).expand(dict(t.model.theta), shapes) if t.model.theta else t.model.weights
+    expanded = (
+        build_parametrization(ref).expand(dict(t.model.theta), shapes)
+        if t.model.theta
+        else t.model.weights
+    )
     assert max(np.abs(expanded[n] - w).max() for n, w in t.model.weights.items()) < 1e-12
 
 
 def test_low_rank_is_of_low_rank():
-    t = fit(TASK, TWO, 5, blueprint=make("low-rank:rank=2"))
+    t = fit(TASK, TWO, 5, blueprint=build_parametrization("low-rank:rank=2"))
     for name in ("attn.W_Q", "mlp.W_in", "mlp.W_out"):
         assert np.linalg.matrix_rank(t.model.weights[f"blocks.1.{name}"].squeeze()) == 2
     assert count(t.model).unique < count(t.model).total
@@ -53,16 +61,18 @@ def test_low_rank_is_of_low_rank():
 @pytest.mark.slow
 def test_lora_changes_the_matrices_of_a_frozen_base_by_a_low_rank(base):
     frozen = read(base)
-    begun = Trainer(TASK, TWO, [5], blueprint=make(f"lora:base={base}")).model(0)
+    begun = Trainer(TASK, TWO, [5], blueprint=build_parametrization(f"lora:base={base}")).model(0)
     assert furthest(begun.map(lambda w: w.numpy()), frozen) == 0
-    t = fit(TASK, TWO, 5, blueprint=make(f"lora:base={base},rank=1"))
+    t = fit(TASK, TWO, 5, blueprint=build_parametrization(f"lora:base={base},rank=1"))
     for name, w in frozen.weights.items():
         change = t.model.weights[name] - w
         matrix = name.startswith("blocks.") and ".W_" in name
         assert np.linalg.matrix_rank(change.squeeze()) == 1 if matrix else not change.any(), name
     assert count(t.model).unique == 2 * (3 * (8 + 8) + (8 + 8) + 2 * (8 + 12))
     assert furthest(read(base), frozen) == 0
-    together = fit_many(TASK, TWO, [5, 6], blueprint=make(f"lora:base={base},rank=1"))
+    together = fit_many(
+        TASK, TWO, [5, 6], blueprint=build_parametrization(f"lora:base={base},rank=1")
+    )
     assert furthest(together[0].model, t.model) < 1e-12
 
 
@@ -78,7 +88,9 @@ def test_a_lora_is_not_saved_over_its_base(base, tmp_path, monkeypatch):
 def test_a_lora_without_its_base_says_where_it_was_looked_for(base, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save(read(base), "base.safetensors")
-    made = fit(TASK, TWO, 5, blueprint=make("lora:base=base.safetensors,rank=1")).model
+    made = fit(
+        TASK, TWO, 5, blueprint=build_parametrization("lora:base=base.safetensors,rank=1")
+    ).model
     path = save(made, tmp_path / "change.safetensors")
     assert read(path).blueprint == "lora:base=base.safetensors,rank=1"
     (tmp_path / "elsewhere").mkdir()
@@ -91,34 +103,51 @@ def test_a_lora_without_its_base_says_where_it_was_looked_for(base, tmp_path, mo
 
 
 def test_lora_takes_the_bases_architecture_and_refuses_what_does_not_fit(base, tmp_path):
-    t = fit(TASK, recipe(d_model=16, activation="relu"), 0, blueprint=make(f"lora:base={base}"))
+    t = fit(
+        TASK,
+        recipe(d_model=16, activation="relu"),
+        0,
+        blueprint=build_parametrization(f"lora:base={base}"),
+    )
     assert t.model.config == read(base).config
     with pytest.raises(GlassformerError, match="lora — the base has other arrays than the model: "):
-        fit(TASK, TWO, 0, blueprint=make(f"lora:base={base}"), start=fit(TASK, recipe(), 0).model)
+        fit(
+            TASK,
+            TWO,
+            0,
+            blueprint=build_parametrization(f"lora:base={base}"),
+            start=fit(TASK, recipe(), 0).model,
+        )
     with pytest.raises(GlassformerError, match="needs a base"):
-        make("lora")
+        build_parametrization("lora")
     with pytest.raises(GlassformerError, match="No such file"):
-        make(f"lora:base={tmp_path / 'none'}")
+        build_parametrization(f"lora:base={tmp_path / 'none'}")
     (tmp_path / "bad").write_bytes(b"no checkpoint at all")
     with pytest.raises(GlassformerError, match=r"lora:base=.*not a safetensors file"):
-        make(f"lora:base={tmp_path / 'bad'}")
+        build_parametrization(f"lora:base={tmp_path / 'bad'}")
 
 
 def test_shared_layers_are_one_layer():
-    t = fit(TASK, TWO, 5, blueprint=make("shared"))
+    t = fit(TASK, TWO, 5, blueprint=build_parametrization("shared"))
     w = t.model.weights
     names = [n for n in w if n.startswith("blocks.0.")]
     assert len(names) > 10 and all(
         np.array_equal(w[n], w[n.replace(".0.", ".1.", 1)]) for n in names
     )
     assert count(t.model).unique == count(t.model).total - sum(w[n].size for n in names)
-    plan, weights = make("shared"), {"embed.W_E": np.ones((2, 2)), "blocks.1.attn.b_O": np.ones(2)}
+    plan, weights = (
+        build_parametrization("shared"),
+        {"embed.W_E": np.ones((2, 2)), "blocks.1.attn.b_O": np.ones(2)},
+    )
     with pytest.raises(GlassformerError, match=r"shared — the first layer has no attn.b_O"):
-        plan.start(weights, np.random.default_rng(0))
+        plan.init_theta(weights, np.random.default_rng(0))
 
 
 def test_a_rotated_run_starts_as_the_same_function():
-    runs = (Trainer(TASK, TWO, [5], blueprint=make(b)) for b in ("dense", "rotated:seed=4"))
+    runs = (
+        Trainer(TASK, TWO, [5], blueprint=build_parametrization(b))
+        for b in ("dense", "rotated:seed=4")
+    )
     plain, turned = (run.model(0).map(lambda w: w.numpy()) for run in runs)
     assert furthest(plain, turned) < 1e-12
     assert (
@@ -128,6 +157,6 @@ def test_a_rotated_run_starts_as_the_same_function():
 
 def test_biases_of_heads_are_no_matrices():
     shapes = {"blocks.0.attn.b_Q": (40, 40), "blocks.0.attn.W_Q": (4, 40, 10)}
-    assert set(make("low-rank:rank=1").theta_shapes(shapes)) == {
+    assert set(build_parametrization("low-rank:rank=1").theta_shapes(shapes)) == {
         "blocks.0.attn.b_Q", "blocks.0.attn.W_Q.A", "blocks.0.attn.W_Q.B"
     }  # fmt: skip

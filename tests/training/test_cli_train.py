@@ -16,7 +16,7 @@ import pytest
 import glassformer as gf
 from glassformer import load, save
 from glassformer.core.checkpoint import digest
-from glassformer.training.recipe import FIELDS
+from glassformer.training.recipe import RECIPE_FIELDS
 
 TASK = "addition:digits=1,order=ones"
 TINY = {  # whatever the recipe by that name is tuned to
@@ -82,10 +82,10 @@ def test_the_summary(call, tmp_path):
 def test_what_the_fields_of_a_recipe_are(call):
     status, out, _ = call("list", "fields")
     lines = out.splitlines()
-    assert status == 0 and [line.partition("=")[0] for line in lines] == [*FIELDS]
+    assert status == 0 and [line.partition("=")[0] for line in lines] == [*RECIPE_FIELDS]
     assert "again=0  begin anew with other weights" in out
     told = json.loads(call("list", "fields", "--json")[1])["fields"]
-    assert [row["name"] for row in told] == gf.list("fields") == [*FIELDS]
+    assert [row["name"] for row in told] == gf.list("fields") == [*RECIPE_FIELDS]
 
 
 def test_what_was_written_is_said_and_what_was_wanted(call, tmp_path):
@@ -302,15 +302,15 @@ def test_interrupted_and_resumed(call, tmp_path):
 
 
 def test_a_second_interrupt_ends_at_once(capfd):
-    from glassformer.cli.train import _asked
+    from glassformer.cli.train import _stop_on_signal
 
     before, told = signal.getsignal(signal.SIGINT), []
     for tell in (None, lambda: told.append(1)):  # written, or shown by who paints the screen
-        with _asked() as asked:
-            assert not asked.by
-            asked.tell = tell or asked.tell
+        with _stop_on_signal() as asked:
+            assert not asked.signal_number
+            asked.announce = tell or asked.announce
             signal.raise_signal(signal.SIGINT)
-            assert asked.by == signal.SIGINT
+            assert asked.signal_number == signal.SIGINT
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before

@@ -13,8 +13,8 @@ from glassformer import GlassformerError
 from glassformer.training.events import Event
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
-from glassformer.training.ui.curve import Curve
-from glassformer.training.ui.terminal import ASKED_TO_END, Lines, LiveView
+from glassformer.training.ui.curve import AccuracyCurve
+from glassformer.training.ui.terminal import STOP_MESSAGE, LiveView, LogView
 
 
 def evaluation(step, seed=0):
@@ -83,14 +83,14 @@ def test_a_resumed_history_is_that_of_a_run_never_stopped(tmp_path, kind):
     told(HistoryFile(tmp_path / f"whole.{kind}", NAMES))
     told(HistoryFile(tmp_path / f"part.{kind}", NAMES), [*EVENTS[:3], evaluation(15)])
     run = SimpleNamespace(seeds=[0], history={0: [EVENTS[1].data]}, turning_points={0: [EVENTS[2]]})
-    told(HistoryFile(tmp_path / f"part.{kind}", NAMES, Trainer.past(run)), EVENTS[3:])
+    told(HistoryFile(tmp_path / f"part.{kind}", NAMES, Trainer.past_events(run)), EVENTS[3:])
     assert (tmp_path / f"part.{kind}").read_text() == (tmp_path / f"whole.{kind}").read_text()
 
 
 def test_what_is_behind_a_resumed_run_is_told_in_order():
     reports, found = [EVENTS[1].data, EVENTS[4].data], [EVENTS[2], *EVENTS[5:7]]
     run = SimpleNamespace(seeds=[0], history={0: reports}, turning_points={0: found})
-    assert Trainer.past(run) == [EVENTS[i] for i in (1, 2, 4, 5, 6)]
+    assert Trainer.past_events(run) == [EVENTS[i] for i in (1, 2, 4, 5, 6)]
 
 
 def test_histories_that_cannot_be(tmp_path):
@@ -133,13 +133,13 @@ def console(**options):
 
 def test_lines_are_of_turning_points_only():
     one, many = console(), console()
-    told(Lines(one, NAMES))
+    told(LogView(one, NAMES))
     assert one.file.getvalue().splitlines() == [
         "step 10: answer token <EOS> learned (100 % right)",
         "step 20: fitted: 100 % of training rows right",
         "step 20: stable: 100 % of test rows right, at success since step 20",
     ]  # fmt: skip
-    told(Lines(many, NAMES, many=True))
+    told(LogView(many, NAMES, several_seeds=True))
     assert many.file.getvalue().startswith("seed 0, step 10: ")
 
 
@@ -187,18 +187,18 @@ def test_the_live_view_while_all_rows_are_looked_at():
 
 def test_the_live_view_says_that_somebody_asked_it_to_end():
     asked = []
-    view = LiveView(console(force_terminal=True), 100, NAMES, ending=lambda: len(asked))
+    view = LiveView(console(force_terminal=True), 100, NAMES, stop_requested=lambda: len(asked))
     told(view, EVENTS[:3])
     for signals in ([], [2]):
         asked += signals
         drawn = console()
         drawn.print(view)
-        assert (drawn.file.getvalue().splitlines()[-1] == ASKED_TO_END) == bool(asked)
+        assert (drawn.file.getvalue().splitlines()[-1] == STOP_MESSAGE) == bool(asked)
     view.close()
 
 
 def test_the_live_view_of_many_and_of_a_resumed_run():
-    view = LiveView(console(force_terminal=True), 100, NAMES, past=EVENTS[:3])
+    view = LiveView(console(force_terminal=True), 100, NAMES, past_events=EVENTS[:3])
     view(evaluation(20, seed=7))
     view.close()
     drawn = console()
@@ -216,7 +216,7 @@ def grokked():
 
 
 def test_the_curve_as_text():
-    curve = Curve()
+    curve = AccuracyCurve()
     assert curve.lines() == [] and curve.svg() == ""
     for event in grokked():
         curve(event)
@@ -231,7 +231,7 @@ def test_the_curve_as_text():
 
 
 def test_the_curve_is_of_one_member_and_goes_as_far_as_the_run():
-    curve = Curve()
+    curve = AccuracyCurve()
     for event in [evaluation(10), evaluation(20, seed=7), evaluation(200)]:
         curve(event)
     assert [step for step, _ in curve.points["accuracy"]] == [10, 200]
@@ -239,7 +239,7 @@ def test_the_curve_is_of_one_member_and_goes_as_far_as_the_run():
 
 
 def test_the_curve_as_a_picture():
-    curve = Curve()
+    curve = AccuracyCurve()
     for event in grokked():
         curve(event)
     picture = curve.svg()
@@ -249,7 +249,8 @@ def test_the_curve_as_a_picture():
 
 def test_who_watches_sees_the_curve_and_every_evaluation():
     view, quiet = (
-        LiveView(console(force_terminal=True), 100, NAMES, watch=watch) for watch in (True, False)
+        LiveView(console(force_terminal=True), 100, NAMES, show_curve=watch)
+        for watch in (True, False)
     )
     for consumer in (view, quiet):
         told(consumer, grokked())
@@ -263,7 +264,7 @@ def test_who_watches_sees_the_curve_and_every_evaluation():
         "what is erased takes no curve along"
     )
     log = console()
-    told(Lines(log, NAMES, watch=True), EVENTS)
+    told(LogView(log, NAMES, show_evaluations=True), EVENTS)
     assert log.file.getvalue().splitlines()[:2] == [
         "step 10: loss 0.1000, 25.00 % of test rows, 75.00 % of training rows",
         "step 10: answer token <EOS> learned (100 % right)",

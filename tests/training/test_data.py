@@ -5,7 +5,7 @@ import pytest
 
 from glassformer import GlassformerError, load_task
 from glassformer.registry import REGISTRY
-from glassformer.training.data import Data
+from glassformer.training.data import TrainingData
 from glassformer.training.loop import Trainer
 from training.small import TASK, recipe
 
@@ -17,57 +17,62 @@ def as_set(rows):
 
 
 def test_a_split_is_a_permutation_cut_in_two():
-    data = Data(TWO, recipe(data="split", train_rows=3_000, test_rows=0))
+    data = TrainingData(TWO, recipe(data="split", train_rows=3_000, test_rows=0))
     train, test = as_set(data.train_rows), as_set(data.test_rows)
     assert len(train) == 3_000 and len(test) == 7_000 and not train & test
-    assert len(Data(TWO, recipe(data="split", train_rows=3_000, test_rows=500)).test_rows) == 500
-    other = Data(TWO, recipe(data="split", train_rows=3_000, test_rows=0, data_seed=1))
+    assert (
+        len(TrainingData(TWO, recipe(data="split", train_rows=3_000, test_rows=500)).test_rows)
+        == 500
+    )
+    other = TrainingData(TWO, recipe(data="split", train_rows=3_000, test_rows=0, data_seed=1))
     assert as_set(other.train_rows) != train
 
 
 def test_fresh_rows_are_never_test_rows():
-    data = Data(
+    data = TrainingData(
         TWO, recipe(test_rows=4_000, batch=200)
     )  # a third of all: every batch has rows to be drawn again
     test = as_set(data.test_rows)
     assert len(test) > 3_000
     for step in range(20):
-        assert not as_set(data._fresh([0], step)) & test
+        assert not as_set(data._fresh_rows([0], step)) & test
 
 
 @pytest.mark.slow
 def test_the_books_draw_overlaps_and_says_so():
     task = load_task("addition:digits=3,order=ones")
-    data = Data(task, recipe(data="draw", train_rows=50_000, test_rows=10_000))
+    data = TrainingData(task, recipe(data="draw", train_rows=50_000, test_rows=10_000))
     trained = as_set(data.train_rows)
     assert data.overlap() == np.mean([tuple(row) in trained for row in data.test_rows.tolist()])
     assert data.overlap() == pytest.approx(1 - np.exp(-0.05), abs=0.01)  # 4.9 %
-    assert Data(task, recipe(data="split", train_rows=50_000, test_rows=10_000)).overlap() == 0
+    assert (
+        TrainingData(task, recipe(data="split", train_rows=50_000, test_rows=10_000)).overlap() == 0
+    )
 
 
 def test_what_a_step_reads_depends_on_seed_and_step_alone():
     split = {"data": "split", "train_rows": 500, "test_rows": 100, "batch": 60}
     for settings in ({"test_rows": 4_000, "batch": 50}, split):
         r = recipe(**settings)
-        data, again = Data(TWO, r), Data(TWO, r)
+        data, again = TrainingData(TWO, r), TrainingData(TWO, r)
         for step in (17, 3, 17):
-            tokens, answer = data.read([5, 9], step)
+            tokens, answer = data.tokens_for_step([5, 9], step)
             for i, seed in enumerate([5, 9]):  # an ensemble reads what its members read
-                alone = again.read([seed], step)
+                alone = again.tokens_for_step([seed], step)
                 assert np.array_equal(tokens[i], alone[0][0]) and np.array_equal(
                     answer[i], alone[1][0]
                 )
-        assert not np.array_equal(data.read([5], 3)[0], data.read([5], 4)[0])
-        assert not np.array_equal(data.read([5], 3)[0], data.read([6], 3)[0])
+        assert not np.array_equal(data.tokens_for_step([5], 3)[0], data.tokens_for_step([5], 4)[0])
+        assert not np.array_equal(data.tokens_for_step([5], 3)[0], data.tokens_for_step([6], 3)[0])
 
 
 def test_an_epoch_reads_every_row_once():
-    data = Data(TWO, recipe(data="split", train_rows=100, test_rows=100, batch=32))
+    data = TrainingData(TWO, recipe(data="split", train_rows=100, test_rows=100, batch=32))
     assert data.steps_per_epoch == 4
-    epoch = np.concatenate([data.read([0], 4 + part)[0][0] for part in range(4)])
+    epoch = np.concatenate([data.tokens_for_step([0], 4 + part)[0][0] for part in range(4)])
     assert sorted(epoch.tolist()) == sorted(data.tokens.tolist())
-    whole = Data(TWO, recipe(data="split", train_rows=100, test_rows=100, batch=0))
-    assert np.array_equal(whole.read([0, 1], 7)[0][1], whole.tokens)
+    whole = TrainingData(TWO, recipe(data="split", train_rows=100, test_rows=100, batch=0))
+    assert np.array_equal(whole.tokens_for_step([0, 1], 7)[0][1], whole.tokens)
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY["task"]))
@@ -77,40 +82,40 @@ def test_every_task_can_be_trained_on(name):
     if task.size < 4:
         pytest.skip("nothing to test on")
     few = min(40, task.size // 4)
-    data = Data(task, recipe(test_rows=few, batch=5))
+    data = TrainingData(task, recipe(test_rows=few, batch=5))
     for step in range(5):  # all of one length, though the lists of sort are not
-        tokens, answer = data.read([0, 1], step)
+        tokens, answer = data.tokens_for_step([0, 1], step)
         assert tokens.shape == answer.shape == (2, 5, data.length) and answer.any(-1).all()
 
 
 def test_a_curriculum_goes_up():
     task = load_task("addition:digits=6")
-    data = Data(task, recipe(curriculum="2@0 4@10 6@20", test_rows=100, batch=64))
-    largest = [data._fresh([0], step).max() for step in (0, 9, 10, 19, 20)]
+    data = TrainingData(task, recipe(curriculum="2@0 4@10 6@20", test_rows=100, batch=64))
+    largest = [data._fresh_rows([0], step).max() for step in (0, 9, 10, 19, 20)]
     assert [len(str(n)) for n in largest] == [2, 2, 4, 4, 6]
 
 
 def test_what_cannot_be():
     with pytest.raises(GlassformerError, match=r"leave too few of 100 to train on; use data=all"):
-        Data(TASK, recipe(test_rows=1_000))
+        TrainingData(TASK, recipe(test_rows=1_000))
     with pytest.raises(
         GlassformerError, match="90 training and 11 test rows wanted, there are 100"
     ):
-        Data(TASK, recipe(data="split", train_rows=90, test_rows=11))
+        TrainingData(TASK, recipe(data="split", train_rows=90, test_rows=11))
     with pytest.raises(GlassformerError, match="100 training and 1 test rows wanted"):
-        Data(TASK, recipe(data="split", train_rows=100, test_rows=0))
+        TrainingData(TASK, recipe(data="split", train_rows=100, test_rows=0))
     with pytest.raises(GlassformerError, match="too many to split"):
-        Data(load_task("addition:digits=10"), recipe(data="split"))
-    ones = Data(load_task("addition:digits=3"), recipe(test_rows=10_000, curriculum="1@0"))
+        TrainingData(load_task("addition:digits=10"), recipe(data="split"))
+    ones = TrainingData(load_task("addition:digits=3"), recipe(test_rows=10_000, curriculum="1@0"))
     ones._test_codes = np.unique(_codes_of_ones(ones))  # all easy rows are test rows
     with pytest.raises(GlassformerError, match="8 of them are not found"):
-        ones.read([0], 0)
+        ones.tokens_for_step([0], 0)
 
 
 def _codes_of_ones(data):
-    from glassformer.training.data import codes
+    from glassformer.training.data import row_hashes
 
-    return codes(data.task.simpler(data.task.rows(0, 10_000), 1))
+    return row_hashes(data.task.at_difficulty(data.task.rows(0, 10_000), 1))
 
 
 class Rare(type(TASK)):
@@ -127,8 +132,8 @@ class Rare(type(TASK)):
     {"test_rows": 5}, {"data": "all"}, {"data": "split", "train_rows": 50, "test_rows": 5},
 ])  # fmt: skip
 def test_what_a_step_reads_can_be_written_to_and_has_room_for_the_longest(settings):
-    data = Data(Rare(1, "ones"), recipe(**settings))
-    tokens, answer = data.read([0], 0)
+    data = TrainingData(Rare(1, "ones"), recipe(**settings))
+    tokens, answer = data.tokens_for_step([0], 0)
     tokens[0, 0], answer[0, 0] = data.tokens_of(np.array([[9, 9]]))[0][0], True
 
 
@@ -136,7 +141,7 @@ def test_an_example_longer_than_all_that_were_seen_is_one_clear_line():
     task = Rare(1, "ones")
     task.rows = lambda start, stop: np.array([[0, 0]])
     task.edges = lambda: np.zeros((0, 2), np.int64)
-    data = Data(task, recipe(data="draw", train_rows=1, test_rows=1))
+    data = TrainingData(task, recipe(data="draw", train_rows=1, test_rows=1))
     with pytest.raises(GlassformerError, match=r"an example has .* let edges"):
         data.tokens_of(np.array([[9, 9]]))
 
@@ -144,7 +149,7 @@ def test_an_example_longer_than_all_that_were_seen_is_one_clear_line():
 @pytest.mark.parametrize("settings", [{"data": "all"}, {"held_share": 0.5, "test_rows": 5_000}])
 def test_the_first_test_rows_are_like_the_others(settings):
     """Few are looked at before all are: as they stand in the domain, they would be 0+0, 0+1, …"""
-    rows = Data(TWO, recipe(**settings)).test_rows
+    rows = TrainingData(TWO, recipe(**settings)).test_rows
     assert 30 < rows[:1_000, 0].mean() < 70
 
 
@@ -160,4 +165,4 @@ def test_a_domain_that_is_too_large_is_refused_as_that(fields):
 def test_a_domain_without_an_answer_is_refused(monkeypatch):
     monkeypatch.setattr(type(TASK), "defined", lambda self, rows: np.zeros(len(rows), bool))
     with pytest.raises(GlassformerError, match="none of 100 rows has an answer"):
-        Data(TASK, recipe(data="all", test_rows=0, batch=0))
+        TrainingData(TASK, recipe(data="all", test_rows=0, batch=0))

@@ -10,9 +10,9 @@ import torch
 
 from glassformer import GlassformerError, Model
 from glassformer.core import checkpoint
-from glassformer.parametrizations import make
+from glassformer.parametrizations import build_parametrization
 from glassformer.training import optim, setup
-from glassformer.training.data import Data
+from glassformer.training.data import TrainingData
 from glassformer.training.loss import Objective
 from glassformer.training.optim import Optimizer
 from glassformer.training.setup import architecture, find_device, initial_theta, initial_weights
@@ -44,20 +44,20 @@ def test_devices_by_name(elsewhere):
 @pytest.mark.parametrize("name", ["dense", "low-rank:rank=2", "shared", "rotated:seed=0", "lora"])
 def test_a_step_is_where_theta_is(name, members, optimizer, tmp_path, monkeypatch):
     r = recipe(optimizer=optimizer, dtype="float32", grokfast=1.0, focal=2.0, n_layers=2)
-    data = Data(TASK, r)
+    data = TrainingData(TASK, r)
     config, shapes = architecture(r, TASK, data.length, None)
     if name == "lora":
         weights = initial_weights(r, config, shapes, np.random.default_rng(0))
         checkpoint.save(Model(config, weights, TASK.vocabulary), tmp_path / "base.safetensors")
         name = f"lora:base={tmp_path / 'base.safetensors'},rank=2"
-    form = make(name)
+    form = build_parametrization(name)
     first = initial_theta(r, config, shapes, form, form.base, 0)
     theta = {n: torch.empty((members, *a.shape), device="meta") for n, a in first.items()}
     # the fused kernel is for devices that compute: here all that it reads meets in a sum
     monkeypatch.setattr(optim, "adamw", _add_up)
     stepper = Optimizer(theta, r)
     objective = Objective(config, shapes, form, r)
-    tokens, answer = data.read(range(members), 0)
+    tokens, answer = data.tokens_for_step(range(members), 0)
     for rates in (np.ones(members), np.linspace(0.5, 1, members)):
         gradients, losses, worst = objective.gradients(theta, tokens, answer)
         stepper.step(gradients, rates)

@@ -10,8 +10,8 @@ import pytest
 
 from glassformer import load_task
 from glassformer.training import Event, fit
-from glassformer.training.events import Watcher, in_words, percent
-from glassformer.training.recipes import recipe as named
+from glassformer.training.events import MilestoneTracker, describe_event, percent
+from glassformer.training.recipes import find_recipe as named
 from training.small import TASK, recipe
 
 
@@ -19,14 +19,14 @@ def watch(recipe, *reports, floor=None):
     """The turning points of evaluations at steps 10, 20, … given as (accuracy, training
     accuracy, loss, digits).
     """
-    watcher, found = Watcher(recipe, 0, floor), []
+    watcher, found = MilestoneTracker(recipe, 0, floor), []
     for i, (accuracy, trained, loss, *digits) in enumerate(reports, 1):
         report = {"accuracy": accuracy, "loss": loss, "digits": digits}
         if trained is not None:
             report["train_accuracy"] = trained
-        found += [(e.kind, e.step) for e in watcher.look(10 * i, report)]
+        found += [(e.kind, e.step) for e in watcher.update(10 * i, report)]
         saved = json.loads(json.dumps(watcher.state()))
-        watcher = Watcher(recipe, 0, floor)
+        watcher = MilestoneTracker(recipe, 0, floor)
         watcher.load(saved)  # nothing is lost or told twice when a run is resumed
     return found
 
@@ -67,10 +67,10 @@ def test_grokking_is_generalising_long_after_fitting():
 
 def test_the_last_phase_generalises_nothing():
     """It trains on test rows: what it has right there was not found out by itself."""
-    watcher = Watcher(recipe(), 0, None)
+    watcher = MilestoneTracker(recipe(), 0, None)
     report = {"accuracy": 1, "loss": 0, "digits": []}
-    assert "generalised" not in {e.kind for e in watcher.look(10, report | {"phase": "exact"})}
-    assert "generalised" in {e.kind for e in watcher.look(20, report)}
+    assert "generalised" not in {e.kind for e in watcher.update(10, report | {"phase": "exact"})}
+    assert "generalised" in {e.kind for e in watcher.update(20, report)}
 
 
 def test_memorised_generalised_and_grokked_are_told_apart():
@@ -93,9 +93,9 @@ def test_the_run_of_the_documents_groks():
     path = Path(__file__).parents[2] / "docs/explained/grok-seen/history.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows = [row for row in rows if row["kind"] == "evaluation"]
-    watcher, found = Watcher(named("grok-seen"), 0, None), {}
+    watcher, found = MilestoneTracker(named("grok-seen"), 0, None), {}
     for row in rows:
-        found |= {e.kind: e.step for e in watcher.look(row["step"], row)}
+        found |= {e.kind: e.step for e in watcher.update(row["step"], row)}
     last = rows[-1]["step"]
     assert found["memorising"] == found["fitted"] <= last / 10
     assert found["grokking"] == found["generalised"] > last / 2
@@ -109,9 +109,9 @@ def test_stable_is_success_that_stays():
     good, bad = (0.95, None, 1), (0.8, None, 1)
     assert watch(r, good, good, bad, good, good) == []
     assert watch(r, good, good, bad, good, good, good, good) == [("stable", 60)]
-    watcher = Watcher(r, 0, None)
+    watcher = MilestoneTracker(r, 0, None)
     for step in (10, 20, 25):  # the last evaluation of a run may come early
-        found = watcher.look(step, {"accuracy": 1, "loss": 0, "digits": []})
+        found = watcher.update(step, {"accuracy": 1, "loss": 0, "digits": []})
     assert watcher.is_stable and found[-1].data == {"since": 10, "accuracy": 1}
 
 
@@ -153,10 +153,11 @@ def test_a_run_on_a_handful_of_rows_memorises():
     assert happened["memorising"] == first(
         t.history,
         lambda h: (
-            h["loss"] < task.floor() - 0.02 or (h["train_accuracy"] >= 0.99 and h["accuracy"] < 0.5)
+            h["loss"] < task.entropy_floor() - 0.02
+            or (h["train_accuracy"] >= 0.99 and h["accuracy"] < 0.5)
         ),
     )
-    assert t.history[-1]["loss"] < task.floor() - 0.1 and t.accuracy < 0.5
+    assert t.history[-1]["loss"] < task.entropy_floor() - 0.1 and t.accuracy < 0.5
     assert "generalised" not in happened and "grokking" not in happened
 
 
@@ -169,7 +170,7 @@ def test_a_run_on_nearly_everything_does_not():
         0,
     )
     assert t.accuracy == 1 and "memorising" not in {e.kind for e in t.events}
-    assert task.floor() - 0.02 < t.history[-1]["loss"] < task.floor() + 0.25
+    assert task.entropy_floor() - 0.02 < t.history[-1]["loss"] < task.entropy_floor() + 0.25
 
 
 def test_events_are_plain_data(tmp_path):
@@ -209,12 +210,15 @@ def test_only_all_is_100_percent():
     {"x": 1}, "stranger x=1"),
 ])  # fmt: skip
 def test_turning_points_in_words(kind, data, words):
-    assert words in in_words(Event(kind, 7, 0, data), ["y1", "y2", "<EOS>"])
+    assert words in describe_event(Event(kind, 7, 0, data), ["y1", "y2", "<EOS>"])
 
 
 def test_a_look_is_called_exact_if_it_was_at_all_rows_and_none_is_wrong():
     found = {"wrong": 0, "checked": 100, "of": "all rows"}
-    said = [in_words(Event("exact", 5, 0, found | d)) for d in ({}, {"wrong": 1}, {"of": "a part"})]
+    said = [
+        describe_event(Event("exact", 5, 0, found | d))
+        for d in ({}, {"wrong": 1}, {"of": "a part"})
+    ]
     assert said == [
         "exact: 0 wrong of 100 (all rows)", "looked: 1 wrong of 100 (all rows)",
         "looked: 0 wrong of 100 (a part)",

@@ -14,21 +14,21 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.training import fit, train
-from glassformer.training.auto_recipe import suited
-from glassformer.training.data import Data
-from glassformer.training.events import Watcher
-from glassformer.training.full_domain_phase import Exact, Look
-from glassformer.training.hard_examples import alike_rows, near_rows
+from glassformer.training.auto_recipe import recipe_for_task
+from glassformer.training.data import TrainingData
+from glassformer.training.events import MilestoneTracker
+from glassformer.training.full_domain_phase import DomainCheck, FullDomainPhase
+from glassformer.training.hard_examples import make_near_ties, perturb_one_digit
 from glassformer.training.loop import Trainer
-from glassformer.training.recipes import choose_recipe, recipe
+from glassformer.training.recipes import choose_recipe, find_recipe
 from glassformer.training.run_file import state_path
-from glassformer.verification.evaluation import right, row_gaps
+from glassformer.verification.evaluation import correct_tokens, margins_by_answer_token
 from training.small import stop_at
 
 TASK = gf.load_task("addition:digits=1,order=ones")
 # A hundred rows, of which a few are tested: most of these right is not right on all.
 SMALL = replace(
-    recipe("fast"), data="fresh", held_share=0.05, test_rows=5, d_model=16, d_mlp=32, batch=32,
+    find_recipe("fast"), data="fresh", held_share=0.05, test_rows=5, d_model=16, d_mlp=32, batch=32,
     steps=600, evaluate_every=10, success=0.6, exact=600,
 )  # fmt: skip
 
@@ -52,14 +52,14 @@ def trained():
 def test_a_run_ends_when_nothing_is_wrong_in_the_whole_domain(trained):
     assert trained.status == "exact" and trained.exact.wrong == 0
     assert trained.exact.whole and trained.exact.checked == 100
-    assert right(trained.model, TASK, TASK.rows(0, 100)).all()
+    assert correct_tokens(trained.model, TASK, TASK.rows(0, 100)).all()
     looks = [e.data["wrong"] for e in trained.events if e.kind == "exact"]
     assert looks[0] > 0 and looks[-1] == 0  # the test was right before the rest was
 
 
 def test_a_look_says_how_far_it_is(monkeypatch):
     """Each member's, in all its parts: the figures only grow, up to all rows."""
-    monkeypatch.setattr("glassformer.training.full_domain_phase.SEEN", 3_000)
+    monkeypatch.setattr("glassformer.training.full_domain_phase.ROWS_PER_PROGRESS", 3_000)
     task = gf.load_task("addition:digits=2,order=ones")
     small = replace(SMALL, steps=20, success=0.0, exact=10, stable=1)
     events = [*train(task, small, [1, 2])]
@@ -77,7 +77,7 @@ def test_a_look_says_how_far_it_is(monkeypatch):
 
 def test_who_stops_a_look_goes_on_from_the_evaluation_before(monkeypatch, tmp_path):
     """The look ends at once; what is resumed is the run that was never stopped, to the bit."""
-    monkeypatch.setattr("glassformer.training.full_domain_phase.SEEN", 3_000)
+    monkeypatch.setattr("glassformer.training.full_domain_phase.ROWS_PER_PROGRESS", 3_000)
     task = gf.load_task("addition:digits=2,order=ones")
     small = replace(SMALL, steps=60, test_rows=20, stable=1, success=0.0, exact=40)
     calm = fit(task, small, 1)
@@ -96,20 +96,25 @@ def test_who_stops_a_look_goes_on_from_the_evaluation_before(monkeypatch, tmp_pa
 
 def test_a_look_that_is_under_way_has_found_nothing_yet():
     task, seen = gf.load_task("addition:digits=4"), []
-    phase = Exact(task, 0, 0, 1.0, last=Look(0, 60_000, "a sample"))
+    phase = FullDomainPhase(task, 0, 0, 1.0, last_check=DomainCheck(0, 60_000, "a sample"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "glassformer.training.full_domain_phase.row_gaps", lambda m, t, rows: 30.0 + rows
+            "glassformer.training.full_domain_phase.margins_by_answer_token",
+            lambda m, t, rows: 30.0 + rows,
         )
-        patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
-        for n in phase.look(None, 5):
+        patch.setattr(FullDomainPhase, "_unsure_rows", lambda self, model, least: least[:0])
+        for n in phase.check(None, 5):
             seen.append(n)
-            assert phase.last is None and not phase.done
-    assert phase.done and sum(seen) == phase.most == 120_000 and phase.last.checked == 60_000
+            assert phase.last_check is None and not phase.done
+    assert (
+        phase.done
+        and sum(seen) == phase.max_checked_rows == 120_000
+        and phase.last_check.checked == 60_000
+    )
 
 
 def test_what_is_looked_at_in_pieces_is_found_as_in_one(trained, monkeypatch):
-    monkeypatch.setattr("glassformer.training.full_domain_phase.SEEN", 7)
+    monkeypatch.setattr("glassformer.training.full_domain_phase.ROWS_PER_PROGRESS", 7)
     again = fit(TASK, SMALL, 1)
     assert again.steps == trained.steps
     weights = trained.model.weights
@@ -126,7 +131,7 @@ def test_the_held_out_figure_is_the_one_from_before(trained):
 @pytest.mark.slow
 def test_without_the_phase_a_run_stops_at_its_success(trained):
     plain = fit(TASK, replace(SMALL, exact=0), 1)
-    assert plain.status == "stable" and plain.exact is None and plain.steps < trained.steps
+    assert plain.status == "stable" and plain.domain_check is None and plain.steps < trained.steps
 
 
 def test_a_test_that_is_nearly_right_when_the_steps_are_over_is_enough():
@@ -139,16 +144,22 @@ def test_a_test_that_is_nearly_right_when_the_steps_are_over_is_enough():
         SMALL, test_rows=500, steps=10, exact=10, success=2.0, stable=0, lr=0.0, muon_lr=0.0
     )
     found = fit(task, r, 1, start=start)
-    assert found.exact_from == 10 and found.status == "exact"
+    assert found.full_domain_start == 10 and found.status == "exact"
     far = fit(task, replace(r, data_seed=1), 1)  # untrained
-    assert far.exact is None and far.status == "done"
+    assert far.domain_check is None and far.status == "done"
 
 
 @pytest.mark.slow
 def test_a_phase_that_runs_out_says_how_many_are_left():
     found = fit(TASK, replace(SMALL, exact=1), 1)
-    assert found.status == "not exact" and found.exact.wrong > 0 and found.exact.whole
-    assert found.exact.wrong == int((~right(found.model, TASK, TASK.rows(0, 100)).all(1)).sum())
+    assert (
+        found.status == "not exact"
+        and found.domain_check.wrong > 0
+        and found.domain_check.is_exhaustive
+    )
+    assert found.domain_check.wrong == int(
+        (~correct_tokens(found.model, TASK, TASK.rows(0, 100)).all(1)).sum()
+    )
 
 
 @pytest.mark.slow
@@ -197,7 +208,7 @@ def test_kill_9_and_the_same_bits(tmp_path, trained):
 
 def test_a_look_ends_with_the_first_part_that_has_a_wrong_row(trained):
     task = gf.load_task("addition:digits=2,order=ones")
-    phase, asked = Exact(task, 0, 0, 1.0), []
+    phase, asked = FullDomainPhase(task, 0, 0, 1.0), []
 
     def judged(model, task, rows):
         asked.append(rows)
@@ -205,11 +216,11 @@ def test_a_look_ends_with_the_first_part_that_has_a_wrong_row(trained):
         return np.where(bad, -5.0, np.where(rows[:, 1:] == 77, 0.5, 5.0))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.training.full_domain_phase.row_gaps", judged)
-        patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
+        patch.setattr("glassformer.training.full_domain_phase.margins_by_answer_token", judged)
+        patch.setattr(FullDomainPhase, "_unsure_rows", lambda self, model, least: least[:0])
         phase.task.edges = lambda: np.zeros((0, 2), np.int64)
         look = looked(phase, trained.model, 5)
-        assert look.checked == len(asked[-1]) == 4_000 and "part" in look.of
+        assert look.checked == len(asked[-1]) == 4_000 and "part" in look.coverage
         assert 0 < look.wrong < 80 and len(phase.pool) > 100
         assert (phase.pool[:, 1] == 77).sum() > 10  # right by little: the next step may turn them
         asked.clear()
@@ -217,22 +228,27 @@ def test_a_look_ends_with_the_first_part_that_has_a_wrong_row(trained):
         assert sum(map(len, asked)) == len(asked[0]) < 1_500
         assert counted(phase, trained.model, 6).checked == task.size == 10_000
         patch.setattr(
-            "glassformer.training.full_domain_phase.row_gaps", lambda m, t, rows: rows + 5.0
+            "glassformer.training.full_domain_phase.margins_by_answer_token",
+            lambda m, t, rows: rows + 5.0,
         )
         asked.clear()
-        assert looked(phase, trained.model, 7).whole and phase.done and phase.last.checked == 10_000
+        assert (
+            looked(phase, trained.model, 7).is_exhaustive
+            and phase.done
+            and phase.last_check.checked == 10_000
+        )
 
 
 def test_rows_that_are_right_by_little_leave_room_for_those_that_are_wrong(trained):
     task = gf.load_task("addition:digits=2,order=ones")
     before = task.rows(0, 300)
-    phase = Exact(task, 0, 0, 1.0, pool=before)
+    phase = FullDomainPhase(task, 0, 0, 1.0, pool=before)
 
     def judged(model, task, rows):
         return np.where((rows[:, :1] == 50) & (rows[:, 1:] == 50), -5.0, 0.5)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.training.full_domain_phase.row_gaps", judged)
+        patch.setattr("glassformer.training.full_domain_phase.margins_by_answer_token", judged)
         assert looked(phase, trained.model, 5).wrong
     assert len(phase.pool) < 2_000 and (phase.pool[:300] == before).all()
     assert (phase.pool[-1] == 50).all()
@@ -240,42 +256,44 @@ def test_rows_that_are_right_by_little_leave_room_for_those_that_are_wrong(train
 
 def test_exact_is_said_of_the_model_that_is_kept(trained):
     """A row that leads by little in a batch, in PyTorch, may not do so alone, in NumPy."""
-    phase, untrained = Exact(TASK, 0, 0, 1.0), fit(TASK, replace(SMALL, steps=1), 1).model
+    phase, untrained = FullDomainPhase(TASK, 0, 0, 1.0), fit(TASK, replace(SMALL, steps=1), 1).model
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "glassformer.training.full_domain_phase.row_gaps",
+            "glassformer.training.full_domain_phase.margins_by_answer_token",
             lambda m, t, rows: np.full((len(rows), 1), 0.5),
         )
         look = looked(phase, untrained.torch(), 5)
-        assert 0 < look.wrong <= 60 and look.whole and not phase.done
+        assert 0 < look.wrong <= 60 and look.is_exhaustive and not phase.done
         assert not looked(phase, trained.model.torch(), 6).wrong and phase.done
     with pytest.raises(GlassformerError, match="exact speaks of the model that is kept"):
-        replace(SMALL, tap="no-residual")
+        replace(SMALL, hook="no-residual")
 
 
 def test_a_task_that_cannot_draw_nothing_is_looked_at(trained):
     task = gf.load_task("sort:vocab=7,length=4")
     r = replace(SMALL, steps=10, success=0.0, stable=1, exact=10, test_rows=30)
     found = fit(task, r, 0)
-    assert found.status == "not exact" and found.exact.wrong
+    assert found.status == "not exact" and found.domain_check.wrong
 
 
 def test_a_domain_with_rows_that_have_no_answer_is_seen_whole(trained):
     task = gf.load_task("modular-addition:p=12,operation=/")
-    phase = Exact(task, 0, 0, 1.0)
+    phase = FullDomainPhase(task, 0, 0, 1.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "glassformer.training.full_domain_phase.row_gaps", lambda m, t, rows: rows[:, :1] - 99.0
+            "glassformer.training.full_domain_phase.margins_by_answer_token",
+            lambda m, t, rows: rows[:, :1] - 99.0,
         )
         phase.task.edges = lambda: np.zeros((0, 2), np.int64)
         look = looked(phase, trained.model, 5)
-    assert look.whole and look.wrong == look.checked < task.size
+    assert look.is_exhaustive and look.wrong == look.checked < task.size
 
 
 def test_parts_are_the_whole_domain_once_in_another_order_every_time():
     task = gf.load_task("addition:digits=2,order=ones")
     orders = [
-        np.concatenate([*Exact(task, 0, 0, 1.0)._parts(np.random.default_rng(i))]) for i in (0, 1)
+        np.concatenate([*FullDomainPhase(task, 0, 0, 1.0)._parts(np.random.default_rng(i))])
+        for i in (0, 1)
     ]
     for rows in orders:
         assert len(rows) == 10_000 and len({tuple(r) for r in rows.tolist()}) == 10_000
@@ -285,14 +303,14 @@ def test_parts_are_the_whole_domain_once_in_another_order_every_time():
 def test_rows_near_a_wrong_one_differ_in_one_digit():
     task, rng = gf.load_task("addition"), np.random.default_rng(0)
     rows = np.repeat([[127, 458]], 200, 0)
-    near = near_rows(task, rows, rng)
+    near = perturb_one_digit(task, rows, rng)
     texts = [f"{a:03}{b:03}" for a, b in near]
     assert {sum(x != y for x, y in zip(t, "127458", strict=True)) for t in texts} == {1}
     assert len(texts) == 200 and len(set(texts)) > 40
-    below = near_rows(gf.load_task("modular-addition:p=13"), np.array([[12, 12]] * 50), rng)
+    below = perturb_one_digit(gf.load_task("modular-addition:p=13"), np.array([[12, 12]] * 50), rng)
     assert len(below) and below.max() < 13
     sort = gf.load_task("sort")  # a list with a number twice, or a gap, is no row
-    assert not len(near_rows(sort, sort.sample(50, rng), rng))
+    assert not len(perturb_one_digit(sort, sort.sample(50, rng), rng))
 
 
 @pytest.mark.parametrize("ref", ["max", "digit-addition", "modular-addition:p=13,operation=/"])
@@ -301,7 +319,7 @@ def test_rows_with_two_numbers_alike(ref):
     rows = task.sample(400, np.random.default_rng(0))
     rows = rows[task.defined(rows)]
     before = rows.copy()
-    found = alike_rows(task, rows, 0.5, np.random.default_rng(1))
+    found = make_near_ties(task, rows, 0.5, np.random.default_rng(1))
     half = len(rows) // 2
     assert found.shape == rows.shape and (found[half:] == rows[half:]).all()
     assert task.defined(found).all()
@@ -315,7 +333,7 @@ def test_rows_with_two_numbers_alike(ref):
 def test_any_number_is_an_answer_of_rows_alike():
     """Of five numbers drawn, all are below 100 once in 100,000 rows; or all are above 900."""
     task, rng = gf.load_task("max"), np.random.default_rng(0)
-    rows = alike_rows(task, task.sample(20_000, rng), 1.0, rng)
+    rows = make_near_ties(task, task.sample(20_000, rng), 1.0, rng)
     assert (rows.max(1) < 100).mean() > 0.01 and (rows.min(1) >= 900).mean() > 0.01
     gap = np.sort(rows, 1)[:, -1] - np.sort(rows, 1)[:, -2]
     for few, many in ((1, 10), (10, 100), (100, 1000)):
@@ -325,20 +343,25 @@ def test_any_number_is_an_answer_of_rows_alike():
 def test_no_two_numbers_are_made_alike_where_that_may_be_no_row():
     sort, rng = gf.load_task("sort"), np.random.default_rng(0)
     rows = sort.sample(50, rng)
-    assert (alike_rows(sort, rows, 1.0, rng) == rows).all()
+    assert (make_near_ties(sort, rows, 1.0, rng) == rows).all()
     far = gf.load_task("digit-addition:digits=400")  # numbers beyond 64 bits
     rows = far.sample(5, rng)
-    assert (alike_rows(far, rows, 1.0, rng) == rows).all()
+    assert (make_near_ties(far, rows, 1.0, rng) == rows).all()
     one = gf.load_task("lookup")
     rows = one.rows(0, 10)
-    assert (alike_rows(one, rows, 1.0, rng) == rows).all()
+    assert (make_near_ties(one, rows, 1.0, rng) == rows).all()
 
 
 def test_rows_alike_are_trained_on_in_both_phases():
     task = gf.load_task("max:vocab=900,length=2")
-    r = replace(recipe("fast"), data="fresh", alike=1.0, held_share=0.05, test_rows=50, batch=900)
-    parts = [Data(task, r)._fresh([0], 0), Exact(task, 0, 0, 1.0, alike=1.0).rows(900, 0),
-             Exact(task, 0, 0, 1.0).rows(900, 0)]  # fmt: skip
+    r = replace(
+        find_recipe("fast"), data="fresh", alike=1.0, held_share=0.05, test_rows=50, batch=900
+    )
+    parts = [
+        TrainingData(task, r)._fresh_rows([0], 0),
+        FullDomainPhase(task, 0, 0, 1.0, near_tie_fraction=1.0).batch_rows(900, 0),
+        FullDomainPhase(task, 0, 0, 1.0).batch_rows(900, 0),
+    ]
     gaps = [np.abs(rows[:, 0] - rows[:, 1]) for rows in parts]
     for few, many in ((1, 10), (10, 100)):  # about as often in each, and seldom where drawn
         shares = [((few <= gap) & (gap < many)).mean() for gap in gaps]
@@ -349,47 +372,53 @@ def test_rows_alike_are_trained_on_in_both_phases():
 def test_what_a_question_says_makes_no_row_unsure():
     r = replace(SMALL, loss="all", lr=0.0, muon_lr=0.0, alike=0.0)
     trainer = Trainer(TASK, r, [1], start=gf.load("addition:digits=1,order=ones"))
-    trainer.exact[1] = phase = Exact(TASK, 1, 0, 1.0)
+    trainer.full_domain_phases[1] = phase = FullDomainPhase(TASK, 1, 0, 1.0)
     trainer._step()
     assert not len(phase.pool)  # it has every answer right, and cannot foretell a question
 
 
 def test_a_row_is_looked_at_once_however_often_it_is_in_the_pool():
-    phase = Exact(TASK, 0, 0, 1.0, np.array([[9, 9]] * 20 + [[1, 2]]))
-    hard = phase._hard().tolist()
+    phase = FullDomainPhase(TASK, 0, 0, 1.0, np.array([[9, 9]] * 20 + [[1, 2]]))
+    hard = phase._hard_rows().tolist()
     assert [9, 9] in hard and [1, 2] in hard and len(hard) == len({tuple(row) for row in hard})
 
 
 def test_a_sample_is_as_large_as_the_task_finds_worth_it():
     task, rng = gf.load_task("search"), np.random.default_rng(0)
-    assert sum(map(len, Exact(task, 0, 0, 1.0)._parts(rng))) == task.worth_checking == 10_000
-    assert sum(map(len, Exact(gf.load_task("max"), 0, 0, 1.0)._parts(rng))) == 60_000
+    assert (
+        sum(map(len, FullDomainPhase(task, 0, 0, 1.0)._parts(rng)))
+        == task.default_sample_size
+        == 10_000
+    )
+    assert sum(map(len, FullDomainPhase(gf.load_task("max"), 0, 0, 1.0)._parts(rng))) == 60_000
 
 
 def test_rows_that_a_step_was_unsure_of_come_into_the_pool():
     trainer = Trainer(TASK, replace(SMALL, lr=0.0, muon_lr=0.0), [1])
-    trainer.exact[1] = phase = Exact(TASK, 1, 0, 1.0)
-    rows = phase.rows(SMALL.batch, 0)
+    trainer.full_domain_phases[1] = phase = FullDomainPhase(TASK, 1, 0, 1.0)
+    rows = phase.batch_rows(SMALL.batch, 0)
     trainer._step()
-    sure = right(trainer.model(0), TASK, phase.pool).all(1)
+    sure = correct_tokens(trainer.model(0), TASK, phase.pool).all(1)
     assert 0 < len(phase.pool) <= len(rows) and not sure.any()  # of a model that knows nothing yet
     assert {*map(tuple, phase.pool.tolist())} <= {*map(tuple, rows.tolist())}
     known = len(phase.pool)
-    phase.learn(phase.rows(40, 1), np.ones(40, bool))  # a quarter of these are there already
+    phase.add_unsure(
+        phase.batch_rows(40, 1), np.ones(40, bool)
+    )  # a quarter of these are there already
     assert len(phase.pool) == known + 30
 
 
 def test_the_pool_fills_a_quarter_of_a_batch():
-    phase = Exact(TASK, 0, 0, 1.0, np.array([[9, 9]] * 20))
-    rows = phase.rows(40, 7)
+    phase = FullDomainPhase(TASK, 0, 0, 1.0, np.array([[9, 9]] * 20))
+    rows = phase.batch_rows(40, 7)
     assert (rows[:10] == 9).all() and len(rows) == 40 and (rows[10:] != 9).any()
-    assert (phase.rows(40, 7) == rows).all() and (phase.rows(40, 8) != rows).any()
+    assert (phase.batch_rows(40, 7) == rows).all() and (phase.batch_rows(40, 8) != rows).any()
 
 
 # ── held out by a hash ─────────────────────────────────────────────────────────────────────────
 def test_held_rows_are_a_share_of_every_class_and_never_trained_on():
     task = gf.load_task("addition:digits=2")
-    data = Data(task, replace(SMALL, held_share=0.1, test_rows=10_000, batch=500))
+    data = TrainingData(task, replace(SMALL, held_share=0.1, test_rows=10_000, batch=500))
     held = {tuple(r) for r in data.test_rows.tolist()}
     assert 850 < len(held) < 1150
     kinds, n = np.unique(task.classes(task.rows(0, task.size)), return_counts=True)
@@ -397,44 +426,44 @@ def test_held_rows_are_a_share_of_every_class_and_never_trained_on():
     for kind, many in zip(kinds, n, strict=True):
         assert 0.05 * many < tested[kind] < 0.17 * many, kind
     for step in range(5):
-        drawn = data._fresh([0], step).tolist()
+        drawn = data._fresh_rows([0], step).tolist()
         assert not held & set(map(tuple, drawn))
 
 
 def test_the_same_rows_are_held_out_in_a_domain_too_large_to_count():
     task = gf.load_task("addition:digits=9")
-    data = Data(task, replace(SMALL, held_share=0.05, test_rows=500))
-    assert len(data.test_rows) == 500 and data._is_held(data.test_rows).all()
-    other = Data(task, replace(SMALL, held_share=0.05, test_rows=500, data_seed=1))
-    assert data._is_held(other.test_rows).mean() < 0.15
+    data = TrainingData(task, replace(SMALL, held_share=0.05, test_rows=500))
+    assert len(data.test_rows) == 500 and data._is_held_out(data.test_rows).all()
+    other = TrainingData(task, replace(SMALL, held_share=0.05, test_rows=500, data_seed=1))
+    assert data._is_held_out(other.test_rows).mean() < 0.15
 
 
 def test_a_domain_of_one_row_is_trained_on_and_said_to_be():
     task = gf.load_task("hello-world")
     with pytest.raises(GlassformerError, match="none of 1 rows is held out"):
-        Data(task, replace(SMALL, held_share=0.05))
-    assert Data(task, choose_recipe("suited", task)).overlap() == 1
+        TrainingData(task, replace(SMALL, held_share=0.05))
+    assert TrainingData(task, choose_recipe("suited", task)).overlap() == 1
 
 
 def test_shares_of_other_moduli_are_numbers_of_rows():
     for name, p, n in (("grok", 113, 3830), ("grok", 23, 158), ("mod113-3x4", 113, 10_215)):
-        data = Data(gf.load_task(f"modular-addition:p={p}"), recipe(name))
+        data = TrainingData(gf.load_task(f"modular-addition:p={p}"), find_recipe(name))
         assert len(data.train_rows) == n and data.overlap() == 0
 
 
 def test_a_larger_modulus_needs_a_smaller_share():
     for p, n in ((113, 5107), (257, 11616), (23, 476), (11, 108)):  # 40 %, 18 %, 90 %, 90 %
-        data = Data(gf.load_task(f"modular-addition:p={p}"), recipe("grok-fast"))
+        data = TrainingData(gf.load_task(f"modular-addition:p={p}"), find_recipe("grok-fast"))
         assert len(data.train_rows) == n and data.overlap() == 0
-    asked = recipe("grok-fast").override({"train_rows": "30"})
-    assert len(Data(gf.load_task("modular-addition:p=11"), asked).train_rows) == 30
-    fresh = suited(gf.load_task("addition"))  # where nobody counts the rows
+    asked = find_recipe("grok-fast").override({"train_rows": "30"})
+    assert len(TrainingData(gf.load_task("modular-addition:p=11"), asked).train_rows) == 30
+    fresh = recipe_for_task(gf.load_task("addition"))  # where nobody counts the rows
     with pytest.raises(GlassformerError, match="data=fresh has no train_rows: set data=draw"):
         fresh.override({"train_rows": 30})
     assert fresh.override({"train_rows": 30, "data": "draw"}).train_rows == 30
     assert fresh.override(fresh.to_json()) == fresh
     with pytest.raises(GlassformerError, match="train_each goes with a train_share"):
-        replace(recipe("grok-fast"), train_share=0.0)
+        replace(find_recipe("grok-fast"), train_share=0.0)
 
 
 @pytest.mark.parametrize("wrong", [
@@ -443,7 +472,7 @@ def test_a_larger_modulus_needs_a_smaller_share():
 ])  # fmt: skip
 def test_what_is_refused(wrong):
     with pytest.raises(GlassformerError, match="recipe fast"):
-        replace(recipe("fast"), **{"data": "fresh", **wrong})
+        replace(find_recipe("fast"), **{"data": "fresh", **wrong})
 
 
 @pytest.mark.slow
@@ -451,13 +480,18 @@ def test_few_test_rows_are_looked_at_first(monkeypatch):
     r = replace(SMALL, data="all", held_share=0.0, success=1.0, first_rows=3, exact=0)
     asked = []
     monkeypatch.setattr(
-        "glassformer.training.evaluate.row_gaps",
-        lambda model, task, rows, tap: asked.append(len(rows)) or row_gaps(model, task, rows, tap),
+        "glassformer.training.evaluate.margins_by_answer_token",
+        lambda model, task, rows, tap: (
+            asked.append(len(rows)) or margins_by_answer_token(model, task, rows, tap)
+        ),
     )
     found = fit(TASK, r, 1)
     assert set(asked) == {3, 97} and asked[0] == asked[1] == 3 and asked[-1] == 97
     assert asked.count(3) == len(found.history) > 3
-    assert found.accuracy == 1 and right(found.model, TASK, Data(TASK, r).test_rows).all()
+    assert (
+        found.accuracy == 1
+        and correct_tokens(found.model, TASK, TrainingData(TASK, r).test_rows).all()
+    )
 
 
 @pytest.mark.slow
@@ -478,25 +512,25 @@ def test_a_sample_that_is_right_is_not_the_one_that_is_told_of(trained):
     another.
     """
     task = gf.load_task("addition:digits=9,order=ones")
-    phase, asked = Exact(task, 0, 0, 1.0), []
+    phase, asked = FullDomainPhase(task, 0, 0, 1.0), []
 
     def judged(model, task, rows):
         asked.append(len(rows))
         return np.full((len(rows), 1), 5.0 if sum(asked) <= worst_from else -5.0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.training.full_domain_phase.row_gaps", judged)
-        patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
+        patch.setattr("glassformer.training.full_domain_phase.margins_by_answer_token", judged)
+        patch.setattr(FullDomainPhase, "_unsure_rows", lambda self, model, least: least[:0])
         first, worst_from = min(len(task.edges()), 4_000) + 4_000, 10**9  # edges, and new rows
-        assert looked(phase, trained.model, 5).of == "a sample" and phase.done
-        assert sum(asked) == first + 2 * 60_000 and phase.last.checked == 60_000
+        assert looked(phase, trained.model, 5).coverage == "a sample" and phase.done
+        assert sum(asked) == first + 2 * 60_000 and phase.last_check.checked == 60_000
         asked.clear()
         worst_from = first + 60_000  # the second sample is wrong
         assert looked(phase, trained.model, 6).wrong and not phase.done
         asked.clear()
         worst_from = first - 1  # a row like those that a step draws
-        look = looked(Exact(task, 0, 0, 1.0), trained.model, 7)
-        assert look.wrong and look.checked == first and "new" in look.of
+        look = looked(FullDomainPhase(task, 0, 0, 1.0), trained.model, 7)
+        assert look.wrong and look.checked == first and "new" in look.coverage
 
 
 def test_the_phase_has_just_its_steps_and_a_run_stopped_in_it_goes_on(tmp_path):
@@ -506,9 +540,9 @@ def test_the_phase_has_just_its_steps_and_a_run_stopped_in_it_goes_on(tmp_path):
     assert done.status == "not exact" and done.steps == began + 5
     out = tmp_path / "a.safetensors"
     stopped = fit(TASK, r, 1, out=out, stop=stop_at(began + 3))
-    assert stopped.status == "interrupted" and stopped.exact.of != ""
+    assert stopped.status == "interrupted" and stopped.domain_check.coverage != ""
     at_once = fit(TASK, r, 1, out=out, resume=True, stop=stop_at(1))
-    assert at_once.status == "interrupted" and at_once.exact is None  # nothing was looked at
+    assert at_once.status == "interrupted" and at_once.domain_check is None  # nothing was looked at
     again = fit(TASK, r, 1, out=out, resume=True)
     assert again.steps == done.steps
     assert all((again.model.weights[n] == w).all() for n, w in done.model.weights.items())
@@ -516,8 +550,8 @@ def test_the_phase_has_just_its_steps_and_a_run_stopped_in_it_goes_on(tmp_path):
 
 @pytest.mark.parametrize("phase", [{}, {"phase": "exact"}])
 def test_success_in_the_phase_is_not_said_of_test_rows(phase):
-    watcher = Watcher(SMALL, 0, None)
-    found = watcher.look(10, {"loss": 0.1, "accuracy": 1.0, "digits": [1.0], **phase})
+    watcher = MilestoneTracker(SMALL, 0, None)
+    found = watcher.update(10, {"loss": 0.1, "accuracy": 1.0, "digits": [1.0], **phase})
     assert ("stable" in [e.kind for e in found]) == watcher.is_stable == (not phase)
 
 
@@ -527,14 +561,14 @@ def test_rows_that_are_made_hard_are_looked_at_by_the_thousand():
     """
     counts = {}
     for ref, alike in (("max", 0.75), ("max", 0.0), ("max:vocab=1000000,length=3", 0.75)):
-        phase, asked = Exact(gf.load_task(ref), 0, 0, 1.0, alike=alike), []
+        phase, asked = FullDomainPhase(gf.load_task(ref), 0, 0, 1.0, near_tie_fraction=alike), []
 
         def judged(model, task, rows, asked=asked):
             asked.append(len(rows))
             return np.full((len(rows), 1), -1.0 if len(asked) == 2 else 5.0)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("glassformer.training.full_domain_phase.row_gaps", judged)
+            patch.setattr("glassformer.training.full_domain_phase.margins_by_answer_token", judged)
             look = looked(phase, None, 5)
         counts[ref, alike] = asked[1]
         assert look.wrong == asked[1]
@@ -551,27 +585,28 @@ def test_a_phase_that_is_taken_up_again_draws_the_rows_it_would_have(tmp_path):
             break
     events.close()
     run = Trainer(task, r, [1], out=out, resume=True)
-    phase = run.exact[1]
-    again = Exact(task, 1, phase.began, 1.0, phase.pool, alike=0.75)
-    assert (phase.rows(64, 30) == again.rows(64, 30)).all()
-    plain = Exact(task, 1, phase.began, 1.0, phase.pool)
-    assert not (phase.rows(64, 30) == plain.rows(64, 30)).all()
+    phase = run.full_domain_phases[1]
+    again = FullDomainPhase(task, 1, phase.start_step, 1.0, phase.pool, near_tie_fraction=0.75)
+    assert (phase.batch_rows(64, 30) == again.batch_rows(64, 30)).all()
+    plain = FullDomainPhase(task, 1, phase.start_step, 1.0, phase.pool)
+    assert not (phase.batch_rows(64, 30) == plain.batch_rows(64, 30)).all()
 
 
 def test_rows_are_asked_alone_however_much_they_lead_and_when_the_steps_are_over_too(trained):
     """A lead of 30 is little if logits are in the millions; and who counts what is left says no
     more than who looks.
     """
-    phase, asked = Exact(TASK, 0, 0, 1.0), []
+    phase, asked = FullDomainPhase(TASK, 0, 0, 1.0), []
 
     def unsure(self, model, least):
         asked.append(least)
         return least[:3]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Exact, "_unsure", unsure)
+        patch.setattr(FullDomainPhase, "_unsure_rows", unsure)
         patch.setattr(
-            "glassformer.training.full_domain_phase.row_gaps", lambda m, t, rows: 30.0 + rows
+            "glassformer.training.full_domain_phase.margins_by_answer_token",
+            lambda m, t, rows: 30.0 + rows,
         )
         assert looked(phase, trained.model, 5).wrong == 3 and not phase.done
         assert counted(phase, trained.model, 5).wrong == 3 and not phase.done

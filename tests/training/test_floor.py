@@ -10,7 +10,7 @@ import pytest
 
 from glassformer import GlassformerError, load_task
 from glassformer.tasks.token_layout import answer_names
-from glassformer.training.loss_floor import Floor, floors
+from glassformer.training.loss_floor import LossPlateau, loss_plateaus
 from glassformer.training.recipe import Recipe
 
 LN10 = math.log(10)
@@ -56,13 +56,17 @@ def counted_floor(task) -> float:
 @pytest.mark.some(4)
 def test_floor_is_what_counting_gives(ref):
     task = load_task(ref)
-    assert task.floor() == pytest.approx(counted_floor(task), rel=1e-12)
+    assert task.entropy_floor() == pytest.approx(counted_floor(task), rel=1e-12)
 
 
 def test_floors_of_the_book():
-    assert load_task("addition:digits=3,order=ones").floor() == pytest.approx(5 * math.log(10) / 12)
-    assert load_task("addition:digits=3,order=ones").floor() == pytest.approx(0.9594, abs=1e-4)
-    assert load_task("reverse").floor() == pytest.approx(0.8373, abs=1e-4)
+    assert load_task("addition:digits=3,order=ones").entropy_floor() == pytest.approx(
+        5 * math.log(10) / 12
+    )
+    assert load_task("addition:digits=3,order=ones").entropy_floor() == pytest.approx(
+        0.9594, abs=1e-4
+    )
+    assert load_task("reverse").entropy_floor() == pytest.approx(0.8373, abs=1e-4)
 
 
 @pytest.mark.parametrize("ref,level,easier", [
@@ -76,21 +80,21 @@ def test_floors_of_the_book():
 ])  # fmt: skip
 def test_simpler_rows_are_easier_and_of_the_task(ref, level, easier):
     task = load_task(ref)
-    rows = task.simpler(task.sample(500, np.random.default_rng(0)), level)
+    rows = task.at_difficulty(task.sample(500, np.random.default_rng(0)), level)
     rows = rows[task.defined(rows)]
     assert len(rows) > 100 and easier(rows)
     tokens, answer = task.batch(rows)
     assert tokens.max() < len(task.vocabulary) and answer.any(1).all()
     whole = task.sample(500, np.random.default_rng(0))
-    assert np.array_equal(task.simpler(whole, 1000), whole)
+    assert np.array_equal(task.at_difficulty(whole, 1000), whole)
 
 
 def test_exact_lists_have_no_shorter_ones():
     task = load_task("sort:vocab=5,length=3,exact=true")
     with pytest.raises(GlassformerError, match="no lists of 2"):
-        task.simpler(task.sample(5, np.random.default_rng(0)), 2)
+        task.at_difficulty(task.sample(5, np.random.default_rng(0)), 2)
     with pytest.raises(GlassformerError, match="no levels"):
-        load_task("add-digit").simpler(np.zeros((1, 2), int), 1)
+        load_task("add-digit").at_difficulty(np.zeros((1, 2), int), 1)
 
 
 # ── what a loss says of the answer's digits ────────────────────────────────────────────────────
@@ -99,29 +103,36 @@ def test_the_floors_of_the_book():
     three unknown.
     """
     task = load_task("addition:order=ones")
-    task.floor = lambda: 5 * LN10 / 12
-    found = floors(task, Recipe(loss="all"))
-    assert [f.unknown for f in found] == [0, 1, 2, 3]  # the carry is no die, <EOS> no surprise
+    task.entropy_floor = lambda: 5 * LN10 / 12
+    found = loss_plateaus(task, Recipe(loss="all"))
+    assert [f.unknown_tokens for f in found] == [
+        0,
+        1,
+        2,
+        3,
+    ]  # the carry is no die, <EOS> no surprise
     assert [round(f.loss, 4) for f in found] == [0.9594, 1.1513, 1.3432, 1.5351]
     assert str(found[0]) == "every token known" and str(found[1]) == "1 token unknown"
 
 
 def test_floors_of_a_loss_on_the_answer():
-    found = floors(load_task("addition:order=ones"), Recipe())
+    found = loss_plateaus(load_task("addition:order=ones"), Recipe())
     assert [f.loss for f in found] == pytest.approx([k * LN10 / 5 for k in range(4)], abs=1e-4)
-    focal = floors(load_task("addition:order=ones"), Recipe(focal=2.0))
+    focal = loss_plateaus(load_task("addition:order=ones"), Recipe(focal=2.0))
     assert [f.loss for f in focal] == pytest.approx(
         [0.81 * k * LN10 / 5 for k in range(4)], abs=1e-4
     )
-    modular = floors(load_task("modular-addition:p=13"), Recipe())
+    modular = loss_plateaus(load_task("modular-addition:p=13"), Recipe())
     assert [f.loss for f in modular] == pytest.approx([0, math.log(13)])
 
 
 def test_where_there_are_no_floors():
     task = load_task("addition:digits=2")
-    task.floor = lambda: None
-    assert floors(task, Recipe(loss="all")) == []
-    assert floors(load_task("addition:digits=2,padding=none"), Recipe()) == [Floor(0, 0.0)]
+    task.entropy_floor = lambda: None
+    assert loss_plateaus(task, Recipe(loss="all")) == []
+    assert loss_plateaus(load_task("addition:digits=2,padding=none"), Recipe()) == [
+        LossPlateau(0, 0.0)
+    ]
 
 
 def test_names_of_answer_digits():

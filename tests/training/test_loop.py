@@ -18,9 +18,13 @@ from glassformer.core.checkpoint import load as read
 from glassformer.core.model import forward
 from glassformer.training import fit, fit_many, train
 from glassformer.training.loop import Trainer
-from glassformer.training.train_hooks import TAPS
+from glassformer.training.train_hooks import TRAIN_HOOKS
 from glassformer.verification import verify
-from glassformer.verification.evaluation import gaps, right, row_gaps
+from glassformer.verification.evaluation import (
+    correct_tokens,
+    margins_by_answer_token,
+    token_margins,
+)
 from training.small import TASK, furthest, recipe
 
 SCHEDULES = {
@@ -86,7 +90,7 @@ def test_the_same_seed_gives_the_same_bits():
 
 def test_what_stands_after_the_last_answer_is_not_computed(monkeypatch):
     runner, lengths = Trainer(TASK, recipe(), [0, 1]), []
-    tokens, answer = runner.data.read([0, 1], 0)
+    tokens, answer = runner.data.tokens_for_step([0, 1], 0)
     more = ((0, 0), (0, 0), (0, 4))
     shown = lambda *a, **k: (lengths.append(a[2].shape[1]), forward(*a, **k))[1]  # noqa: E731
     monkeypatch.setattr("glassformer.training.loss.forward", shown)
@@ -118,7 +122,7 @@ def test_what_is_compiled_may_change_its_shape_often(monkeypatch):
     runner = Trainer(TASK, recipe(batch=2 * len(TASK.vocabulary)), range(12), compile=True)
     for left in range(12, 0, -1):  # members end one by one; 8 shapes are what PyTorch allows
         runner._step()
-        runner._keep(list(range(left - 1)))
+        runner._keep_members(list(range(left - 1)))
 
 
 @pytest.mark.slow
@@ -249,7 +253,7 @@ def test_a_teachers_words_are_the_truth():
     t = fit(
         TASK, recipe(steps=120, batch=32, evaluate_every=120, optimizer="muon"), 0, teacher=teacher
     )
-    assert right(teacher.torch(), TASK, TASK.rows(0, 100)).all(1).mean() < 0.2
+    assert correct_tokens(teacher.torch(), TASK, TASK.rows(0, 100)).all(1).mean() < 0.2
     said, wanted = (
         m(tokens[:, :-1]).argmax(-1)[:, 3] for m in (t.model, teacher)
     )  # the first answer token
@@ -259,12 +263,12 @@ def test_a_teachers_words_are_the_truth():
 # ── ablations as taps; accuracy ────────────────────────────────────────────────────────────────
 @pytest.mark.slow
 def test_no_attention_leaves_attention_untrained():
-    r = recipe(tap="no-attention", weight_decay=0.0)
+    r = recipe(hook="no-attention", weight_decay=0.0)
     begun, ended = Trainer(TASK, r, [0]).model(0), fit(TASK, r, 0).model
     moved = {n for n, w in ended.weights.items() if not np.array_equal(w, begun.weights[n].numpy())}
     assert "blocks.0.mlp.W_in" in moved and not any(".attn." in n for n in moved)
-    together = fit_many(TASK, recipe(tap="no-residual"), [0, 1])
-    assert furthest(together[0].model, fit(TASK, recipe(tap="no-residual"), 0).model) < 1e-12
+    together = fit_many(TASK, recipe(hook="no-residual"), [0, 1])
+    assert furthest(together[0].model, fit(TASK, recipe(hook="no-residual"), 0).model) < 1e-12
 
 
 def test_long_texts_are_looked_at_a_few_at_a_time(monkeypatch):
@@ -275,7 +279,7 @@ def test_long_texts_are_looked_at_a_few_at_a_time(monkeypatch):
         monkeypatch.setattr(
             task, "batch", lambda rows, f=batch, n=sizes: (n.append(len(rows)), f(rows))[1]
         )
-        row_gaps(model, task, task.sample(1_000, np.random.default_rng(0)))
+        margins_by_answer_token(model, task, task.sample(1_000, np.random.default_rng(0)))
         assert max(sizes) <= most and sum(sizes) >= 1_000
         assert most < 1_000 or 1_000 in sizes  # short ones all at once
 
@@ -287,9 +291,11 @@ def test_a_model_that_decodes_is_asked_for_no_answer_in_pieces():
     tokens, answer = task.batch(task.sample(4, np.random.default_rng(0)))
     answer[:, -2] = False
     with pytest.raises(GlassformerError, match="expected an answer in one piece, got several"):
-        gaps(model, tokens, answer)
+        token_margins(model, tokens, answer)
     causal = Trainer(task, recipe(test_rows=5), [0]).model(0)
-    assert (gaps(causal, tokens, answer)[:, -2] == np.inf).all()  # all others are looked at
+    assert (
+        token_margins(causal, tokens, answer)[:, -2] == np.inf
+    ).all()  # all others are looked at
 
 
 def test_right_by_forcing_and_by_decoding():
@@ -298,13 +304,18 @@ def test_right_by_forcing_and_by_decoding():
         task, recipe(test_rows=50, steps=150, evaluate_every=150, optimizer="muon", batch=32), 0
     ).model.torch()
     rows = task.sample(300, np.random.default_rng(0))
-    forced, decoded = right(model, task, rows), right(model, task, rows, forced=False)
+    forced, decoded = (
+        correct_tokens(model, task, rows),
+        correct_tokens(model, task, rows, teacher_forced=False),
+    )
     assert forced.shape == (300, 4) and 0.05 < forced.all(1).mean() < 1
     assert np.array_equal(forced.all(1), decoded.all(1)) and not np.array_equal(forced, decoded)
-    assert np.array_equal(forced, row_gaps(model, task, rows, chunk=7) > 0)
-    tapped = right(model, task, rows, tap=TAPS["no-attention"](), forced=False)
+    assert np.array_equal(forced, margins_by_answer_token(model, task, rows, chunk=7) > 0)
+    tapped = correct_tokens(
+        model, task, rows, hook=TRAIN_HOOKS["no-attention"](), teacher_forced=False
+    )
     assert np.array_equal(
-        tapped.all(1), right(model, task, rows, tap=TAPS["no-attention"]()).all(1)
+        tapped.all(1), correct_tokens(model, task, rows, hook=TRAIN_HOOKS["no-attention"]()).all(1)
     )
 
 
@@ -325,8 +336,8 @@ def test_wait_does_not_decay_before_the_hardest_level():
 @pytest.mark.parametrize("rows", [1e4, 1000.5, -3, 0, "many", True])
 def test_how_many_rows_a_task_finds_worth_checking_is_looked_at_before_the_work(rows, monkeypatch):
     task = load_task("addition:digits=4")
-    monkeypatch.setattr(task, "worth_checking", rows)
-    with pytest.raises(GlassformerError, match="worth_checking must be a whole number from 1"):
+    monkeypatch.setattr(task, "default_sample_size", rows)
+    with pytest.raises(GlassformerError, match="default_sample_size must be a whole number from 1"):
         Trainer(task, recipe(), [0])
 
 
@@ -340,5 +351,5 @@ def test_what_is_kept_is_the_moving_average_of_theta(decay, seeds):
         run._step()
         want = {n: decay * w + (1 - decay) * run.theta[n].numpy() for n, w in want.items()}
     for n, w in want.items():
-        assert np.abs(run.kept[n].numpy() - w).max() < 1e-14
+        assert np.abs(run.evaluated_theta[n].numpy() - w).max() < 1e-14
         assert np.abs(run.theta[n].numpy() - w).max() > 1e-4

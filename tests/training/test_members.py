@@ -10,11 +10,11 @@ import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.tasks.token_layout import answer_names
 from glassformer.training import fit
-from glassformer.training.full_domain_phase import LEAST_RATE, Exact
+from glassformer.training.full_domain_phase import MIN_LR_FACTOR, FullDomainPhase
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
-from glassformer.training.optim import Optimizer, rates
-from glassformer.verification.evaluation import right
+from glassformer.training.optim import Optimizer, lr_factors
+from glassformer.verification.evaluation import correct_tokens
 from training.small import TASK, recipe, stop_at
 
 # the last phase may end between two evaluations
@@ -31,14 +31,14 @@ def test_where_the_last_phase_of_one_ends_the_others_are_not_looked_at():
         if event.kind == "evaluation":
             seen[event.member].append(event.step)
         if event.kind == "evaluation" and (event.step, event.member) == (30, 0):
-            trainer.exact[0] = Exact(TASK, 0, 30, 1.0)  # 25 steps from here
+            trainer.full_domain_phases[0] = FullDomainPhase(TASK, 0, 30, 1.0)  # 25 steps from here
     assert seen == {0: [30, 55], 1: [30, 60, 90, 115]}  # the other's begins with its last step
 
 
 def test_a_constant_rate_is_one_beyond_the_steps_too():
     for step in (50, 100, 101, 500):
-        assert rates(recipe(schedule="constant", steps=100), step, np.array([-1])) == [1.0]
-    half = rates(recipe(schedule="cosine", steps=1000, decay_steps=10), 500, np.array([-1]))
+        assert lr_factors(recipe(schedule="constant", steps=100), step, np.array([-1])) == [1.0]
+    half = lr_factors(recipe(schedule="cosine", steps=1000, decay_steps=10), 500, np.array([-1]))
     assert abs(half[0] - 0.5) < 1e-9  # decay_steps is of the others
 
 
@@ -46,7 +46,7 @@ def test_the_rate_does_not_end_at_nothing_in_the_last_phase(monkeypatch):
     seen, step = [], Optimizer.step
     monkeypatch.setattr(Optimizer, "step", lambda s, g, r, a: seen.append(r[0]) or step(s, g, r, a))
     fit(TASK, replace(PHASE, schedule="linear", steps=30), 0)
-    assert len(seen) == 55 and seen[29] > LEAST_RATE and set(seen[31:]) == {LEAST_RATE}
+    assert len(seen) == 55 and seen[29] > MIN_LR_FACTOR and set(seen[31:]) == {MIN_LR_FACTOR}
 
 
 def test_a_token_counts_where_an_answer_has_it(tmp_path):
@@ -54,18 +54,18 @@ def test_a_token_counts_where_an_answer_has_it(tmp_path):
     trainer = Trainer(LISTS, r, [0])
     rows = trainer.data.test_rows
     assert len(answer_names(LISTS)) == 4 and (LISTS.batch(rows[:1])[1].sum() < 4)
-    report = trainer.measure(trainer.model(0), seen=False)
+    report = trainer.evaluator(trainer.model(0), seen=False)
     assert len(report["digits"]) == 4 and report["digits"][-1] == 0.0
     every = Trainer(LISTS, replace(r, first_rows=0), [0])
-    good, answer = right(every.model(0), LISTS, rows), LISTS.batch(rows)[1]
-    for i, share in enumerate(every.measure(every.model(0), seen=False)["digits"]):
+    good, answer = correct_tokens(every.model(0), LISTS, rows), LISTS.batch(rows)[1]
+    for i, share in enumerate(every.evaluator(every.model(0), seen=False)["digits"]):
         has = answer.sum(1) > i
         assert share == pytest.approx(good[has, i].mean())
     # what was written while only short answers were looked at can be read again
     out, csv = tmp_path / "a.safetensors", tmp_path / "h.csv"
     fit(LISTS, r, 0, out=out, stop=stop_at(15))
     again = Trainer(LISTS, r, [0], out=out, resume=True)
-    history = HistoryFile(csv, answer_names(LISTS), again.past())
+    history = HistoryFile(csv, answer_names(LISTS), again.past_events())
     for event in again.events():
         history(event)
     history.close()

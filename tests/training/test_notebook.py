@@ -9,7 +9,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.training.events import Event, percent
-from glassformer.training.ui.notebook import Bar, in_notebook
+from glassformer.training.ui.notebook import NotebookBar, in_notebook
 
 SMALL = {"steps": 30, "evaluate_every": 10, "test_rows": 20, "d_model": 8, "n_layers": 1}
 
@@ -62,7 +62,7 @@ def test_a_terminal_sees_nothing(monkeypatch, capsys):
 
 
 def test_turning_points_are_words_only(kernel):
-    bar = Bar(10, ["<script>"])
+    bar = NotebookBar(10, ["<script>"])
     for i in range(9):
         bar(Event("digit learned", i, 0, {"digit": 0, "accuracy": 1.0}))
     assert "<script>" not in kernel[0][-1] and "&lt;script&gt;" in kernel[0][-1]
@@ -70,7 +70,7 @@ def test_turning_points_are_words_only(kernel):
 
 
 def test_a_look_says_how_far_it_is(kernel):
-    bar = Bar(10)
+    bar = NotebookBar(10)
     bar(Event("step", 8, 0, {"loss": 0.5, "of": 10, "looked": 40_000, "rows": 1_000_000}))
     assert repr(bar) == "step 8 of 10, loss 0.5000, looking: 40,000 of 1,000,000 rows"
     bar(Event("step", 9, 0, {"loss": 0.5, "of": 10}))

@@ -43,7 +43,7 @@ def test_a_run_is_a_plain_loop_with_adamw():
     for step in range(r.steps):
         rate = min(1, (step + 1) / 5) * 0.5 * (1 + np.cos(np.pi * max(0, step - 5) / 25))
         adamw.param_groups[0]["lr"] = r.lr * rate
-        tokens, answer = (torch.as_tensor(a[0]) for a in run.data.read([3], step))
+        tokens, answer = (torch.as_tensor(a[0]) for a in run.data.tokens_for_step([3], step))
         logits = forward(run.config, weights, tokens[:, :-1])
         loss = cross_entropy(logits[answer[:, 1:]], tokens[:, 1:][answer[:, 1:]])
         adamw.zero_grad()
@@ -127,9 +127,9 @@ def test_clipping_is_a_members_own():
     }
     small = {n: t[0].clone() for n, t in g.items()}
     optimizer.step(g, np.ones(2))
-    norms = torch.cat([t.flatten(1) for t in optimizer.slow.values()], 1).norm(dim=1)
+    norms = torch.cat([t.flatten(1) for t in optimizer.slow_gradients.values()], 1).norm(dim=1)
     assert abs(float(norms[1]) - 0.5) < 1e-6  # clipped to 1; half of it went into the slow average
-    assert all(torch.allclose(optimizer.slow[n][0], 0.5 * small[n]) for n in SHAPES)
+    assert all(torch.allclose(optimizer.slow_gradients[n][0], 0.5 * small[n]) for n in SHAPES)
     mean = optimizer.mean
     assert all(torch.allclose(mean[n][0], 1.5 * small[n]) for n in SHAPES)  # amplified once
     assert all(torch.allclose(g[n][0], small[n]) for n in SHAPES)  # what was given is as it was
@@ -146,7 +146,7 @@ def test_gradients_that_share_memory_are_clipped_once(members):
     g["embed.W_E"] = torch.cat([both[:, :4], both[:, :1]], 1)
     g["blocks.0.attn.b_Q"] = g["blocks.1.mlp.W_in"][:, :2, :2]
     optimizer.step(g, np.ones(members))
-    norms = torch.cat([t.flatten(1) for t in optimizer.slow.values()], 1).norm(dim=1)
+    norms = torch.cat([t.flatten(1) for t in optimizer.slow_gradients.values()], 1).norm(dim=1)
     assert torch.allclose(norms, torch.full_like(norms, 0.5), atol=1e-5)
 
 

@@ -12,10 +12,10 @@ from glassformer.training import Event, fit, loop
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import (
     Optimizer,
-    decay_begins,
+    decay_start_steps,
+    lr_factors,
     newton_schulz,
-    rates,
-    smoothed,
+    smooth_losses,
 )
 from training.small import TASK, recipe
 
@@ -23,7 +23,7 @@ NEVER = np.array([-1])
 
 
 def share(r, step, decay_at=NEVER, ages=None):
-    (found,) = rates(r, step, decay_at, ages)
+    (found,) = lr_factors(r, step, decay_at, ages)
     return float(found)
 
 
@@ -52,7 +52,7 @@ def test_linear_falls_from_decay_from(decay_steps, halfway, end):
 
 def test_wait_falls_from_where_each_member_began_to_decay():
     r = recipe(schedule="wait", steps=100, decay_steps=10)
-    assert rates(r, 50, np.array([-1, 50, 45, 40, 0])) == pytest.approx(
+    assert lr_factors(r, 50, np.array([-1, 50, 45, 40, 0])) == pytest.approx(
         [1, 1, 0.5, 0, 0], abs=1e-12
     )
     last = recipe(schedule="wait", steps=100, decay_steps=0)
@@ -63,11 +63,11 @@ def test_wait_falls_from_where_each_member_began_to_decay():
 def test_decay_begins_where_the_loss_is_below_and_stays():
     r = recipe(schedule="wait", wait_loss=0.5, warmup=10)
     losses, known = np.array([0.4, 0.5, 0.6, 0.4]), np.array([-1, -1, -1, 3])
-    assert decay_begins(r, 19, losses, known).tolist() == [-1, -1, -1, 3]  # 20 steps to see it
-    assert decay_begins(r, 20, losses, known).tolist() == [20, -1, -1, 3]
+    assert decay_start_steps(r, 19, losses, known).tolist() == [-1, -1, -1, 3]  # 20 steps to see it
+    assert decay_start_steps(r, 20, losses, known).tolist() == [20, -1, -1, 3]
     late = recipe(schedule="wait", wait_loss=0.5, warmup=30)
-    assert decay_begins(late, 29, losses, known).tolist() == [-1, -1, -1, 3]
-    assert decay_begins(late, 30, losses, known).tolist() == [30, -1, -1, 3]
+    assert decay_start_steps(late, 29, losses, known).tolist() == [-1, -1, -1, 3]
+    assert decay_start_steps(late, 30, losses, known).tolist() == [30, -1, -1, 3]
 
 
 @pytest.mark.parametrize("fields", [
@@ -76,11 +76,11 @@ def test_decay_begins_where_the_loss_is_below_and_stays():
 def test_a_loss_decides_only_where_the_schedule_waits_for_it(fields):
     """Where an accuracy is waited for, evaluations set the step: train losses do not."""
     r = recipe(wait_loss=9.0, **fields)
-    assert decay_begins(r, 500, np.array([0.1]), NEVER).tolist() == [-1]
+    assert decay_start_steps(r, 500, np.array([0.1]), NEVER).tolist() == [-1]
 
 
 def test_smoothed_loss():
-    first = smoothed(np.array([np.nan, 2.0]), np.array([3.0, 1.0]))
+    first = smooth_losses(np.array([np.nan, 2.0]), np.array([3.0, 1.0]))
     assert first == pytest.approx([3.0, 0.95 * 2.0 + 0.05 * 1.0], rel=1e-12)
 
 
@@ -132,15 +132,15 @@ def test_a_member_that_begins_anew_is_as_old_as_its_try(monkeypatch):
 
     def kept(r, step, decay_at, age):
         ages.append(age.tolist())
-        return rates(r, step, decay_at, age)
+        return lr_factors(r, step, decay_at, age)
 
-    monkeypatch.setattr(loop, "rates", kept)
+    monkeypatch.setattr(loop, "lr_factors", kept)
     real = run.optimizer.step
     run.optimizer.step = lambda g, rate, age: ages.append(age.tolist()) or real(g, rate, age)
     for _ in range(4):
         run._step()
-    run.turning_points[5].append(Event("begun anew", 4, 5))
-    run._begin_anew(1)
+    run.milestones[5].append(Event("begun anew", 4, 5))
+    run._restart_member(1)
     run._step()
     run._step()
     assert ages[::2] == ages[1::2] == [[0, 0], [1, 1], [2, 2], [3, 3], [4, 0], [5, 1]]
@@ -155,7 +155,7 @@ def test_an_average_of_weights_by_hand():
         run._step()
         average = 0.75 * average + 0.25 * run.theta[name]
         assert torch.allclose(run.average[name], average, rtol=0, atol=1e-14)
-    assert run.kept is run.average and (average - run.theta[name]).abs().max() > 1e-4
+    assert run.evaluated_theta is run.average and (average - run.theta[name]).abs().max() > 1e-4
 
 
 def test_a_look_at_the_whole_domain_is_an_event():

@@ -6,7 +6,7 @@ import pytest
 
 from glassformer import GlassformerError, load
 from glassformer.training import Recipe
-from glassformer.utils.results import Shown
+from glassformer.utils.results import Displayable
 
 
 def test_fields_are_set_from_texts():
@@ -63,11 +63,11 @@ def test_arrays_that_the_extras_ask_for():
     assert {"unembed.W_U", "unembed.b_U", "blocks.0.mlp.W_gate"} <= names(
         tied=False, extras="head gate"
     )
-    assert Recipe(spare=1).config(14, 13).n_ctx == 13
+    assert Recipe(extra_positions=1).config(14, 13).n_ctx == 13
 
 
 def test_every_field_stands_in_one_section_and_says_what_it_is():
-    sections = [s for s in Recipe.__mro__[::-1] if s not in (object, Shown, Recipe)]
+    sections = [s for s in Recipe.__mro__[::-1] if s not in (object, Displayable, Recipe)]
     names = [f.name for s in sections for f in fields(s) if f.name in s.__annotations__]
     order = [
         "Section",

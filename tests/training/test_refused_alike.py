@@ -5,7 +5,7 @@ same words, before a step is taken, and with nothing left behind.
 import pytest
 
 import glassformer as gf
-from glassformer.utils.fileio import alone
+from glassformer.utils.fileio import exclusive_lock
 
 TASK = "addition:digits=1,order=ones"
 MODEL = "addition:digits=1,order=ones"  # of other widths than any recipe
@@ -80,7 +80,7 @@ def test_what_is_refused_is_refused_alike(kind, call, nothing_trains):
 
 def test_two_runs_do_not_write_to_one_file(call, nothing_trains):
     messages = []
-    with alone("a.safetensors"):
+    with exclusive_lock("a.safetensors"):
         for resume in (False, True):
             with pytest.raises(
                 gf.GlassformerError, match="another run is writing there"

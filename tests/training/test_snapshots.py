@@ -55,7 +55,7 @@ def test_several_seeds_have_a_folder_each(tmp_path):
     for t in trainings:
         assert digests(tmp_path / f"seed{t.seed}")["step-000025.safetensors"] == digest(t.model)
     with pytest.raises(GlassformerError, match=r"no snapshots here.*it has folders seed1, seed2"):
-        Trajectory.read(tmp_path)
+        Trajectory.from_folder(tmp_path)
 
 
 def test_folders_that_will_not_do(tmp_path):
@@ -95,8 +95,8 @@ def test_command(call, tmp_path):
             words += ["--set", f"{name}={json.dumps(value) if isinstance(value, bool) else value}"]
     status, _, _ = call(*words)
     assert status in (0, 1)
-    assert Trajectory.read(tmp_path / "s").steps == [0, 10, 20, 25]
-    assert digest(Trajectory.read(tmp_path / "s")[-1]) == digest(
+    assert Trajectory.from_folder(tmp_path / "s").steps == [0, 10, 20, 25]
+    assert digest(Trajectory.from_folder(tmp_path / "s")[-1]) == digest(
         load(str(tmp_path / "x.safetensors"))
     )
     status, out, err = call(*words)

@@ -17,7 +17,7 @@ from safetensors.numpy import save
 from glassformer import GlassformerError
 from glassformer.core.checkpoint import digest
 from glassformer.core.checkpoint import load as read
-from glassformer.core.checkpoint_format import parse
+from glassformer.core.checkpoint_format import parse_safetensors
 from glassformer.training import fit, train
 from glassformer.training.run_file import KEY, _sha256, state_path
 from training.small import TASK, furthest, recipe, stop_at
@@ -221,7 +221,7 @@ def test_a_state_of_another_float_type_is_damaged(tmp_path):
     out = tmp_path / "a.safetensors"
     fit(TASK, RECIPE, 3, out=out, stop=stop_at(10))
     path = state_path(out)
-    arrays, header = parse(path, path.read_bytes())
+    arrays, header = parse_safetensors(path, path.read_bytes())
     for name in (min(n for n in arrays if "optimizer.step" in n), min(arrays)):
         cast = arrays | {name: arrays[name].astype(np.float16)}
         sealed = {KEY: header[KEY], "sha256": _sha256(header[KEY], cast)}
@@ -232,7 +232,7 @@ def test_a_state_of_another_float_type_is_damaged(tmp_path):
 
 def sealed_again(path, change):
     """The file of a run with another header, as nobody has one by accident."""
-    arrays, header = parse(path, path.read_bytes())
+    arrays, header = parse_safetensors(path, path.read_bytes())
     told = json.loads(header[KEY])
     change(told)
     text = json.dumps(told)
@@ -254,6 +254,6 @@ def test_a_last_phase_that_the_run_cannot_have_is_damage(tmp_path):
 def test_a_task_whose_file_has_changed_is_another(tmp_path, monkeypatch):
     out = tmp_path / "a.safetensors"
     fit(TASK, RECIPE, 3, out=out, stop=stop_at(10))
-    monkeypatch.setattr("glassformer.training.checkpointing.source_of", lambda ref: "f" * 64)
+    monkeypatch.setattr("glassformer.training.checkpointing.file_digest", lambda ref: "f" * 64)
     with pytest.raises(GlassformerError, match="is of another run: source=none"):
         fit(TASK, RECIPE, 3, out=out, resume=True)

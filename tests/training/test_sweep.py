@@ -21,13 +21,13 @@ import pytest
 
 from glassformer import load, load_task
 from glassformer.training import fit
-from glassformer.training.data import Data
-from glassformer.training.full_domain_phase import SOME, Exact, Look
+from glassformer.training.data import TrainingData
+from glassformer.training.full_domain_phase import SAMPLED_ROWS, DomainCheck, FullDomainPhase
 from glassformer.training.recipes import choose_recipe
 from glassformer.training.studies import executors
 from glassformer.training.studies import sweep as sweeps
-from glassformer.training.studies.executors import cluster, local
-from glassformer.training.studies.sweep import Sweep, work
+from glassformer.training.studies.executors import train_locally, train_on_cluster
+from glassformer.training.studies.sweep import Sweep, train_job
 from glassformer.training.studies.sweep_spec import read_spec
 from glassformer.utils import dask_pool as far
 from glassformer.utils import workers
@@ -65,7 +65,7 @@ def spec_file(tmp_path):
 
 def here(jobs):
     """Trains in this process: starting others takes seconds."""
-    return (work(job, load_task) for job in jobs)
+    return (train_job(job, load_task) for job in jobs)
 
 
 def sweep_of(path, out):
@@ -84,7 +84,7 @@ def test_runs_are_the_product(spec_file):
     assert [(j.recipe.n_heads, j.recipe.lr, j.seeds) for j in spec.jobs] == [
         (h, lr, (s,)) for h in (1, 2, 4) for lr in (0.003, 1.0) for s in (0, 1)
     ]
-    assert spec.varied == ("n_heads", "lr") and {j.recipe.d_model for j in spec.jobs} == {8}
+    assert spec.varied_fields == ("n_heads", "lr") and {j.recipe.d_model for j in spec.jobs} == {8}
     several = (
         'task = ["reverse", "addition"]\nrecipe = ["book", "fast"]\nensemble = true\nseeds = [3, 5]'
     )
@@ -129,7 +129,7 @@ def test_rows_of_a_grid_are_what_is_trained_on(tmp_path):
     path.write_text('task = "modular-addition:p=59"\nrecipe = "grok-fast"\n'
                     "[grid]\ntrain_rows = [300, 900]")  # fmt: skip
     few, many = read_spec(path, load_task).jobs
-    trained = [len(Data(load_task(j.task), j.recipe).train_rows) for j in (few, many)]
+    trained = [len(TrainingData(load_task(j.task), j.recipe).train_rows) for j in (few, many)]
     assert trained == [300, 900]
 
 
@@ -332,8 +332,10 @@ def test_what_fails_again_and_again_is_given_up_with_its_reason(
     spec_file, tmp_path, call, monkeypatch
 ):
     path, out = spec_file(), tmp_path / "out"
-    monkeypatch.setattr(executors, "local", lambda jobs, *_: (j.lost("no memory") for j in jobs))
-    for _ in range(sweeps.TRIES - 1):
+    monkeypatch.setattr(
+        executors, "train_locally", lambda jobs, *_: (j.lost("no memory") for j in jobs)
+    )
+    for _ in range(sweeps.MAX_TRIES - 1):
         status, _, said = call("sweep", path, "--out", out)
         assert status == 2 and "2 runs are lost" in said
     for _ in range(2):  # the second has nothing left to do, and says the same
@@ -345,7 +347,7 @@ def test_what_fails_again_and_again_is_given_up_with_its_reason(
         )
         assert [(r["status"], r["error"]) for r in table(out)] == [("given up", "no memory")] * 2
         monkeypatch.setattr(
-            executors, "local", lambda jobs, *_: pytest.fail("nothing is tried for ever")
+            executors, "train_locally", lambda jobs, *_: pytest.fail("nothing is tried for ever")
         )
     sweep = sweep_of(path, out)
     (out / "runs" / f"{sweep.order[0]}.json").unlink()
@@ -382,8 +384,12 @@ def test_the_document_has_every_status():
     ends = {"done", "stable", "hopeless", "diverged"}  # in loop.py
     for digits in (1, 10):
         task = load_task(f"addition:digits={digits}")
-        for look in (Look(1, 100), Look(0, 100), Look(0, 100, SOME)):
-            ends.add(Exact(task, seed=0, began=0, accuracy=1.0, last=look).status)
+        for look in (DomainCheck(1, 100), DomainCheck(0, 100), DomainCheck(0, 100, SAMPLED_ROWS)):
+            ends.add(
+                FullDomainPhase(
+                    task, seed=0, start_step=0, held_out_accuracy=1.0, last_check=look
+                ).status
+            )
     assert len(ends) == 7 and ends | {*sweeps.FAILED, sweeps.LOST} <= told
 
 
@@ -413,7 +419,7 @@ def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, 
     jobs = sweep_of(spec_file("[grid]\nn_heads = [1, 2, 4]"), tmp_path).left
     found = {
         row["recipe"]["n_heads"]: row["error"]
-        for result in local(jobs, load_task, 4)
+        for result in train_locally(jobs, load_task, 4)
         for row, _ in result
     }
     assert found == {1: "its process was killed, 3 times", 2: "survived", 4: "survived"}
@@ -435,7 +441,7 @@ def test_a_killed_process_is_replaced(spec_file, tmp_path):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    rows = list(sweep.collect(local(sweep.left, Held(tmp_path), workers=1)))
+    rows = list(sweep.collect(train_locally(sweep.left, Held(tmp_path), workers=1)))
     killer.join()
     (pid,) = {int(r["worker"].rpartition(":")[2]) for r in rows}
     assert killed and pid not in killed
@@ -448,7 +454,7 @@ def test_a_killed_process_is_replaced(spec_file, tmp_path):
 @pytest.mark.slow
 def test_an_interrupted_sweep_ends_its_own_processes_only(spec_file, tmp_path):
     sweep, mine = sweep_of(spec_file(), tmp_path), own_children()
-    results = local(sweep.left, load_task, workers=1)
+    results = train_locally(sweep.left, load_task, workers=1)
     next(results)
     (worker,) = mine()
     other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(PATIENCE,))
@@ -509,11 +515,11 @@ def test_a_killed_worker_loses_its_runs_to_another(
     from distributed import Client
 
     address, workers = dask_cluster
-    monkeypatch.setattr(far, "PATIENCE", PATIENCE)
-    monkeypatch.setattr(far, "FIRST", PATIENCE)
+    monkeypatch.setattr(far, "WAIT_SECONDS", PATIENCE)
+    monkeypatch.setattr(far, "CONNECT_TIMEOUT_S", PATIENCE)
     path, out = spec_file("[grid]\nn_heads = [2, 4]\nlr = [0.001, 0.002]"), tmp_path / "out"
     sweep, done = sweep_of(path, out), []
-    rows = sweep.collect(cluster(sweep.left, held(tmp_path), address))
+    rows = sweep.collect(train_on_cluster(sweep.left, held(tmp_path), address))
     reader = threading.Thread(target=lambda: done.extend(rows), daemon=True)
     with Client(address, timeout=PATIENCE, set_as_default=False) as monitor:
         monitor.wait_for_workers(2, timeout=PATIENCE)
@@ -545,7 +551,7 @@ def test_a_killed_worker_loses_its_runs_to_another(
     workers["b"].kill()
     with Client(address, timeout=PATIENCE, set_as_default=False) as monitor:
         wait_for(lambda: not monitor.nthreads())
-    monkeypatch.setattr(far, "FIRST", 0.1)  # none will come, however long one waits
+    monkeypatch.setattr(far, "CONNECT_TIMEOUT_S", 0.1)  # none will come, however long one waits
     path.write_text(path.read_text().replace("seeds = [0, 1, 2]", "seeds = [4]"))
     status, printed, said = call("sweep", path, "--out", out, "--cluster", address)
     assert (status, printed, said) == (2, "", f"error: {address} — the cluster has no workers\n")
@@ -575,7 +581,7 @@ def alive(pid):
 
 # ── the command ────────────────────────────────────────────────────────────────────────────────
 def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
-    monkeypatch.setattr(executors, "local", lambda jobs, *_: here(jobs))
+    monkeypatch.setattr(executors, "train_locally", lambda jobs, *_: here(jobs))
     path = spec_file("[grid]\nlr = [1e30, 0.001]", name="tiny.toml")
     status, printed, said = call("sweep", path)
     lines = printed.splitlines()
@@ -594,13 +600,13 @@ def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
 
 
 def test_lost_runs_are_status_2(spec_file, call, monkeypatch):
-    monkeypatch.setattr(executors, "local", lambda jobs, *_: (j.lost("gone") for j in jobs))
+    monkeypatch.setattr(executors, "train_locally", lambda jobs, *_: (j.lost("gone") for j in jobs))
     status, _, said = call("sweep", spec_file())
     assert status == 2 and said == "error: 2 runs are lost; the same command does what is left\n"
 
 
 def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypatch):
-    monkeypatch.setattr(far, "PATIENCE", 0.5)
+    monkeypatch.setattr(far, "WAIT_SECONDS", 0.5)
     path = spec_file()
     blocked = tmp_path / "file"
     blocked.write_text("")
@@ -624,7 +630,7 @@ def test_a_cluster_that_is_not_there(spec_file, call, monkeypatch, mute):
     import socket
 
     pytest.importorskip("distributed")
-    monkeypatch.setattr(far, "PATIENCE", 0.5)
+    monkeypatch.setattr(far, "WAIT_SECONDS", 0.5)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         if mute:  # something that accepts and says nothing

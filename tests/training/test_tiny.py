@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.adderboard.protocol import EDGES, pairs
+from glassformer.adderboard.protocol import EDGE_CASES, random_pairs
 from glassformer.core.checkpoint import load as read
 from glassformer.core.checkpoint import save
 from glassformer.core.model import forward
 from glassformer.core.param_count import count
-from glassformer.parametrizations import make
+from glassformer.parametrizations import build_parametrization
 from glassformer.training.loop import Trainer
-from glassformer.training.recipes import recipe
+from glassformer.training.recipes import find_recipe
 from glassformer.verification import verify
 from helpers import largest_difference
 
@@ -41,7 +41,12 @@ def small(ref, **fields):
         "evaluate_every": 3,
         "dtype": "float64",
     } | fields
-    return Trainer(TASK, replace(recipe(MADE[ref][0]), **settings), [3], blueprint=make(ref))
+    return Trainer(
+        TASK,
+        replace(find_recipe(MADE[ref][0]), **settings),
+        [3],
+        blueprint=build_parametrization(ref),
+    )
 
 
 @pytest.mark.parametrize("ref", MADE)
@@ -49,8 +54,8 @@ def test_one_map_in_numpy_and_in_pytorch(ref):
     run = small(ref)
     shapes = run.objective.shapes
     theta = {n: t[0] for n, t in run.theta.items()}
-    ours = make(ref).expand({n: t.numpy() for n, t in theta.items()}, shapes)
-    theirs = make(ref).expand(theta, shapes)
+    ours = build_parametrization(ref).expand({n: t.numpy() for n, t in theta.items()}, shapes)
+    theirs = build_parametrization(ref).expand(theta, shapes)
     assert ours.keys() == theirs.keys() == shapes.keys()
     for name, w in ours.items():
         assert w.shape == shapes[name] and largest_difference(w, theirs[name].numpy()) < 1e-14, name
@@ -99,15 +104,19 @@ def test_a_run_goes_on_from_the_numbers_of_its_kind():
     first = replace(
         first, theta=dict(reversed(first.theta.items()))
     )  # a file's arrays come in any order
-    r = replace(recipe("tiny-mirror"), dtype="float64")
-    again = Trainer(TASK, r, [0], blueprint=make("mirror-adder"), start=first)
+    r = replace(find_recipe("tiny-mirror"), dtype="float64")
+    again = Trainer(TASK, r, [0], blueprint=build_parametrization("mirror-adder"), start=first)
     assert all((again.theta[n][0].numpy() == t).all() for n, t in first.theta.items())
-    other = Trainer(TASK, r, [0], blueprint=make("mirror-adder"))
+    other = Trainer(TASK, r, [0], blueprint=build_parametrization("mirror-adder"))
     assert [*again.theta] == [*other.theta]  # the order decides how sums over all of theta round
     assert any((other.theta[n][0].numpy() != t).any() for n, t in first.theta.items())
     with pytest.raises(GlassformerError, match="begins at random, or with a model of its own kind"):
         Trainer(
-            TASK, recipe("tiny-mirror"), [0], blueprint=make("mirror-adder:form=free"), start=first
+            TASK,
+            find_recipe("tiny-mirror"),
+            [0],
+            blueprint=build_parametrization("mirror-adder:form=free"),
+            start=first,
         )
 
 
@@ -116,17 +125,17 @@ def test_what_a_blueprint_cannot_make_is_refused():
         GlassformerError,
         match=r"mirror-adder — expected 10 tokens.*no norms.*got .*mlp.W_in \[3, 3\]",
     ):
-        Trainer(TASK, recipe("tiny-arc"), [0], blueprint=make("mirror-adder"))
+        Trainer(TASK, find_recipe("tiny-arc"), [0], blueprint=build_parametrization("mirror-adder"))
     with pytest.raises(
         GlassformerError, match=r"arc-adder — expected .*QK-norm.*got no blocks.0.attn.q_norm.w"
     ):
-        Trainer(TASK, recipe("tiny-mirror"), [0], blueprint=make("arc-adder"))
+        Trainer(TASK, find_recipe("tiny-mirror"), [0], blueprint=build_parametrization("arc-adder"))
     with pytest.raises(GlassformerError, match=r"got embed.W_E \[14, 3\]"):
         Trainer(
             load_task("addition:digits=2,order=ones"),
-            recipe("tiny-mirror"),
+            find_recipe("tiny-mirror"),
             [0],
-            blueprint=make("mirror-adder"),
+            blueprint=build_parametrization("mirror-adder"),
         )
 
 
@@ -135,13 +144,13 @@ def test_shipped_adders_add(name):
     model = load(name)
     ref, unique = SHIPPED[name]
     assert (model.blueprint, model.task, count(model).unique) == (ref, TASK.ref, unique)
-    verdict = verify(model, TASK, rows=np.array([*EDGES, *pairs(500)]))
+    verdict = verify(model, TASK, rows=np.array([*EDGE_CASES, *random_pairs(500)]))
     assert verdict.holds and verdict.checked == 510, str(verdict)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_adders_pass_the_whole_protocol_and_all_edges(name):
-    rows = np.concatenate([np.array([*EDGES, *pairs()]), TASK.edges()])
+    rows = np.concatenate([np.array([*EDGE_CASES, *random_pairs()]), TASK.edges()])
     verdict = verify(load(name), TASK, rows=rows)
     assert verdict.holds and verdict.checked > 10_010, str(verdict)

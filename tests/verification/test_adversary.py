@@ -10,10 +10,14 @@ from glassformer.tasks.addition import Addition
 from glassformer.tasks.base import Task
 from glassformer.tasks.sort import Sort
 from glassformer.verification import verify
-from glassformer.verification.chunks import Work
-from glassformer.verification.counts import Tally
-from glassformer.verification.evaluation import margins
-from glassformer.verification.neighbor_search import neighbours, search, searchable
+from glassformer.verification.chunks import ChunkedEvaluation
+from glassformer.verification.counts import RowCounts
+from glassformer.verification.evaluation import row_margins
+from glassformer.verification.neighbor_search import (
+    one_digit_neighbors,
+    search_neighbors,
+    supports_neighbor_search,
+)
 
 
 class Plain(Addition):
@@ -33,7 +37,7 @@ def weakened(digits: int, by: float):
 
 def test_neighbours():
     t = Addition(digits=2)
-    near = neighbours(t, np.array([[5, 99]])).tolist()
+    near = one_digit_neighbors(t, np.array([[5, 99]])).tolist()
     assert (
         len(near) == 36
         and [5, 99] not in near
@@ -43,8 +47,13 @@ def test_neighbours():
     )
     t = Task()
     t.radix = (3, 12)
-    assert neighbours(t, np.array([[2, 11]])).tolist() == [[0, 11], [1, 11], [2, 1], [2, 10]]
-    both = neighbours(t, np.array([[2, 11], [2, 10]])).tolist()
+    assert one_digit_neighbors(t, np.array([[2, 11]])).tolist() == [
+        [0, 11],
+        [1, 11],
+        [2, 1],
+        [2, 10],
+    ]
+    both = one_digit_neighbors(t, np.array([[2, 11], [2, 10]])).tolist()
     assert both == [[0, 10], [0, 11], [1, 10], [1, 11], [2, 0], [2, 1], [2, 10], [2, 11]], (
         "each once"
     )
@@ -52,9 +61,9 @@ def test_neighbours():
 
 def test_not_where_a_row_must_keep_to_more():
     assert (
-        searchable(Addition())
-        and not searchable(Sort())
-        and not searchable(load_task("hello-world"))
+        supports_neighbor_search(Addition())
+        and not supports_neighbor_search(Sort())
+        and not supports_neighbor_search(load_task("hello-world"))
     )
 
 
@@ -69,16 +78,18 @@ def test_finds_what_a_sample_misses(digits, by):
     )
     assert found.parts["search"]["checked"] < 20_000
     rows = np.array([c["row"] for c in found.counterexamples])
-    assert len(rows) == min(10, found.wrong) and not (margins(model, *task.batch(rows)) > 0).any()
+    assert (
+        len(rows) == min(10, found.wrong) and not (row_margins(model, *task.batch(rows)) > 0).any()
+    )
     assert all(c["got"] != c["expected"] for c in found.counterexamples), "the model really says so"
 
 
 def test_neighbours_of_every_failure_are_tried():
-    work = Work(load("addition:digits=3"), Addition(), {}, chunk=50, keep=5)
+    work = ChunkedEvaluation(load("addition:digits=3"), Addition(), {}, chunk=50, keep=5)
     bad = [(999, 1), (123, 456), (5, 5)]
-    found = Tally(failures=tuple((-1.0, i, row) for i, row in enumerate(bad)))
-    assert sum(t.checked for t in search(work, found, 3, 10_000, 0)) == len(
-        neighbours(work.task, np.array(bad))
+    found = RowCounts(failures=tuple((-1.0, i, row) for i, row in enumerate(bad)))
+    assert sum(t.checked for t in search_neighbors(work, found, 3, 10_000, 0)) == len(
+        one_digit_neighbors(work.task, np.array(bad))
     )
 
 

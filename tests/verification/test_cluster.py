@@ -12,11 +12,11 @@ import pytest
 
 from glassformer import GlassformerError, load, load_task
 from glassformer.utils import dask_pool as far
-from glassformer.utils.workers import spread
-from glassformer.verification import Progress, Verdict, check, parallel, verify
-from glassformer.verification.chunks import Work
-from glassformer.verification.counts import Tally
-from glassformer.verification.resume_log import State
+from glassformer.utils.workers import map_pieces
+from glassformer.verification import Progress, Verdict, parallel, verify, verify_events
+from glassformer.verification.chunks import ChunkedEvaluation
+from glassformer.verification.counts import RowCounts
+from glassformer.verification.resume_log import JournalState
 from helpers import PATIENCE, wait_for
 
 REF = "addition:digits=2"
@@ -37,24 +37,31 @@ def same(a, b):
 def test_ten_to_the_ten_pairs_are_cut_without_being_listed():
     """Every chunk of them once, and no list of them all is made."""
     task = load_task("addition:digits=5")
-    work = Work(load("addition:digits=5"), task, {"domain": task.size}, chunk=1_000, keep=10)
-    assert task.size == 10**10 and work.chunks == 10**7
-    cut, end = parallel.groups(State().left(work.chunks), parallel.FAR), 0
+    work = ChunkedEvaluation(
+        load("addition:digits=5"), task, {"domain": task.size}, chunk=1_000, keep=10
+    )
+    assert task.size == 10**10 and work.n_chunks == 10**7
+    cut, end = (
+        parallel.split_ranges(
+            JournalState().remaining(work.n_chunks), parallel.CHUNKS_PER_CLUSTER_JOB
+        ),
+        0,
+    )
     for chunks in cut:
-        assert chunks.start == end and 0 < len(chunks) <= parallel.FAR
+        assert chunks.start == end and 0 < len(chunks) <= parallel.CHUNKS_PER_CLUSTER_JOB
         end = chunks.stop
-    assert end == work.chunks
-    part, start, stop = work.place(work.chunks - 1)
+    assert end == work.n_chunks
+    part, start, stop = work.locate_chunk(work.n_chunks - 1)
     assert (part, start, stop) == ("domain", 10**10 - 1_000, 10**10)
 
 
 def test_what_is_counted_cannot_be_counted_again():
     task = load_task(REF)
-    work = Work(load(REF), task, {"domain": task.size}, chunk=100, keep=10)
-    state = State().with_(range(4, 8), {"domain": Tally()}, work)
+    work = ChunkedEvaluation(load(REF), task, {"domain": task.size}, chunk=100, keep=10)
+    state = JournalState().with_chunks(range(4, 8), {"domain": RowCounts()}, work)
     for again in (range(4, 8), range(7, 9), range(0, 5)):
         with pytest.raises(AssertionError, match="would count twice"):
-            state.with_(again, {"domain": Tally()}, work)
+            state.with_chunks(again, {"domain": RowCounts()}, work)
 
 
 class Client:
@@ -73,7 +80,7 @@ class Client:
 
     def submit(self, do, *given, key):
         future = Future(key)
-        if do is not far._itself:
+        if do is not far._identity:
             self.begun.append(given[-1])
             if self.killed:
                 self.killed -= 1
@@ -135,16 +142,16 @@ def test_a_piece_whose_worker_dies_is_done_again_and_counted_once(pretended):
     client, task = pretended(Client(killed=2)), load_task(REF)
     expected = verify(weakened(), task, chunk=100)
     assert same(verify(weakened(), task, chunk=100, cluster="tcp://x"), expected)
-    assert len(client.begun) == -(-100 // parallel.FAR) + 2
+    assert len(client.begun) == -(-100 // parallel.CHUNKS_PER_CLUSTER_JOB) + 2
 
 
 def test_a_piece_that_no_worker_survives_ends_it_and_a_journal_has_the_rest(
     pretended, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(parallel, "FAR", 8)
+    monkeypatch.setattr(parallel, "CHUNKS_PER_CLUSTER_JOB", 8)
     task, path = load_task(REF), tmp_path / "v.journal"
     pretended(client := Client())
-    events = check(weakened(), task, chunk=100, cluster="tcp://x", journal=path)
+    events = verify_events(weakened(), task, chunk=100, cluster="tcp://x", journal=path)
     assert isinstance(last := next(events), Progress)
     client.killed = 99
     with pytest.raises(GlassformerError, match="tcp://x — a worker failed: KilledWorker: a"):
@@ -187,7 +194,7 @@ def test_a_scheduler_that_dies_at_any_moment_is_one_line(pretended):
         pretended(Leaving(len(said)))
         done = []
         try:
-            for piece, result in spread(
+            for piece, result in map_pieces(
                 [1, 2, 3], lambda shared, x: x * 10, None, cluster="tcp://x"
             ):
                 assert result == piece * 10
@@ -199,7 +206,7 @@ def test_a_scheduler_that_dies_at_any_moment_is_one_line(pretended):
 
 
 def test_a_scheduler_that_dies_leaves_a_journal(pretended, tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel, "FAR", 32)
+    monkeypatch.setattr(parallel, "CHUNKS_PER_CLUSTER_JOB", 32)
     task, path = load_task(REF), tmp_path / "v.journal"
     pretended(Leaving(12))
     gone = "tcp://x — the cluster went away; with a journal .* the same call does what is left"
@@ -216,12 +223,12 @@ def test_a_piece_that_was_cancelled_has_not_failed(pretended):
     class Cancelling(Client):
         def submit(self, do, *given, key):
             future = super().submit(do, *given, key=key)
-            future.error = None if do is far._itself else InterruptedError("cancelled")
+            future.error = None if do is far._identity else InterruptedError("cancelled")
             return future
 
     pretended(Cancelling())
     with pytest.raises(GlassformerError, match="tcp://x — the cluster went away; the same command"):
-        list(spread([1, 2], lambda shared, piece: piece, None, cluster="tcp://x"))
+        list(map_pieces([1, 2], lambda shared, piece: piece, None, cluster="tcp://x"))
 
 
 def test_a_piece_may_fail_as_a_lost_connection_does(pretended):
@@ -230,21 +237,21 @@ def test_a_piece_may_fail_as_a_lost_connection_does(pretended):
     class Failing(Client):
         def submit(self, do, *given, key):
             future = super().submit(do, *given, key=key)
-            future.error = None if do is far._itself else OSError("disk full")
+            future.error = None if do is far._identity else OSError("disk full")
             return future
 
     pretended(Failing())
-    found = list(spread([1, 2], lambda shared, piece: piece, None, cluster="tcp://x"))
+    found = list(map_pieces([1, 2], lambda shared, piece: piece, None, cluster="tcp://x"))
     assert [(piece, str(e)) for piece, e in found] == [(1, "disk full"), (2, "disk full")]
 
 
 def test_a_cluster_without_workers_is_one_line(pretended, monkeypatch):
-    monkeypatch.setattr(far, "GONE", -1)
+    monkeypatch.setattr(far, "NO_WORKER_TIMEOUT_S", -1)
     pretended(client := Client())
     client.nthreads = dict
     monkeypatch.setattr(far._dask(), "wait", lambda *_: type("", (), {"done": ()}))
     with pytest.raises(GlassformerError, match="tcp://x — the cluster has no workers any more; x"):
-        list(spread([1], lambda shared, piece: piece, None, cluster="tcp://x", go_on="x"))
+        list(map_pieces([1], lambda shared, piece: piece, None, cluster="tcp://x", resume_hint="x"))
 
 
 def test_a_worker_of_another_kind_is_refused(pretended, monkeypatch):
@@ -260,13 +267,13 @@ def test_a_worker_of_another_kind_is_refused(pretended, monkeypatch):
 def test_what_cannot_be_sent_is_said(pretended):
     pretended(Client())
     with pytest.raises(GlassformerError, match="tap — works in one process"):
-        verify(load(REF), load_task(REF), cluster="tcp://x", tap=lambda name, value: value)
+        verify(load(REF), load_task(REF), cluster="tcp://x", hook=lambda name, value: value)
     with pytest.raises(GlassformerError, match="verify — workers are processes here; a cluster"):
         verify(load(REF), load_task(REF), cluster="tcp://x", workers=2)
 
 
 def test_the_command(call, monkeypatch):
-    monkeypatch.setattr(far, "PATIENCE", 0.5)
+    monkeypatch.setattr(far, "WAIT_SECONDS", 0.5)
     status, out, said = call("verify", REF, "--cluster", "tcp://127.0.0.1:1", "--workers", 2)
     assert (status, out) == (2, "") and said.startswith(
         "error: verify — workers are processes here"
@@ -295,14 +302,14 @@ def test_a_killed_worker_of_a_real_cluster(dask_cluster, tmp_path, call, monkeyp
     from distributed import Client as DaskClient
 
     address, workers = dask_cluster
-    monkeypatch.setattr(far, "PATIENCE", PATIENCE)
-    monkeypatch.setattr(far, "FIRST", PATIENCE)
-    monkeypatch.setattr(parallel, "_do", held(tmp_path, parallel._do))
-    monkeypatch.setattr(parallel, "FAR", 8)
+    monkeypatch.setattr(far, "WAIT_SECONDS", PATIENCE)
+    monkeypatch.setattr(far, "CONNECT_TIMEOUT_S", PATIENCE)
+    monkeypatch.setattr(parallel, "_count_chunks", held(tmp_path, parallel._count_chunks))
+    monkeypatch.setattr(parallel, "CHUNKS_PER_CLUSTER_JOB", 8)
     found: list[Progress | Verdict] = []
 
     def read():
-        found.extend(check(weakened(), load_task(REF), chunk=100, cluster=address))
+        found.extend(verify_events(weakened(), load_task(REF), chunk=100, cluster=address))
 
     reader = threading.Thread(target=read, daemon=True)
     with DaskClient(address, timeout=PATIENCE, set_as_default=False) as monitor:

@@ -16,10 +16,10 @@ import pytest
 
 from glassformer import GlassformerError, load, load_task
 from glassformer.utils import workers
-from glassformer.verification import Progress, Verdict, check, parallel, verify
+from glassformer.verification import Progress, Verdict, parallel, verify, verify_events
 from glassformer.verification import chunks as works
 from glassformer.verification import resume_log as journals
-from glassformer.verification.counts import Tally
+from glassformer.verification.counts import RowCounts
 from helpers import own_children, random_model, wait_for
 
 REF = "addition:digits=2"
@@ -62,7 +62,7 @@ def test_a_sample_is_the_same_in_other_processes(task):
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(task, expected):
     mine = own_children()
-    events = check(weakened(), task, chunk=100, workers=2)
+    events = verify_events(weakened(), task, chunk=100, workers=2)
     assert isinstance(next(events), Progress)
     victim, *_ = mine()
     os.kill(victim.pid, signal.SIGKILL)
@@ -72,7 +72,7 @@ def test_a_worker_that_dies_is_replaced(task, expected):
 @pytest.mark.slow
 def test_what_no_worker_survives_ends(task, monkeypatch):
     """Workers that die as they begin: a few tries, and a word."""
-    monkeypatch.setattr(workers, "_begin", len)
+    monkeypatch.setattr(workers, "_start_worker", len)
     monkeypatch.setattr(workers, "MAX_ATTEMPTS", 2)
     monkeypatch.setattr(parallel, "MAX_ATTEMPTS", 2)
     with pytest.raises(GlassformerError, match="died 2 times"):
@@ -86,7 +86,7 @@ def test_what_cannot_be_sent_is_said(task):
     with pytest.raises(GlassformerError, match="cannot be sent to another process"):
         verify(load(REF), Local(2), chunk=100, workers=2)
     with pytest.raises(GlassformerError, match="tap — works in one process"):
-        verify(load(REF), task, chunk=100, workers=2, tap=lambda name, value: value)
+        verify(load(REF), task, chunk=100, workers=2, hook=lambda name, value: value)
 
 
 def test_workers_leave_with_their_parent(tmp_path):
@@ -116,37 +116,37 @@ def test_workers_leave_with_their_parent(tmp_path):
 def test_resumed_is_uninterrupted(task, expected, tmp_path, workers):
     path = tmp_path / "v.journal"
     for stop in (3, 1):  # interrupted twice
-        events = check(weakened(), task, chunk=100, journal=path, workers=workers)
+        events = verify_events(weakened(), task, chunk=100, journal=path, workers=workers)
         for _ in range(stop):
             reached = next(events)
         events.close()
         assert json.loads(path.read_text())["found"]["domain"]["looked_at"] == reached.done < 10_000
-    events = list(check(weakened(), task, chunk=100, journal=path))
+    events = list(verify_events(weakened(), task, chunk=100, journal=path))
     assert events[0].done > reached.done and same(events[-1], expected)
 
 
 @pytest.mark.slow
 def test_a_killed_process_loses_seconds_only(task, expected, tmp_path, monkeypatch):
     path = tmp_path / "v.journal"
-    monkeypatch.setattr(journals, "EVERY", 0.0)
-    events = check(weakened(), task, chunk=100, journal=path)
+    monkeypatch.setattr(journals, "WRITE_INTERVAL_S", 0.0)
+    events = verify_events(weakened(), task, chunk=100, journal=path)
     for _ in range(5):
         next(events)
     kept = path.read_bytes()  # what a killed process leaves
     list(events)
     path.write_bytes(kept)
-    events = list(check(weakened(), task, chunk=100, journal=path))
+    events = list(verify_events(weakened(), task, chunk=100, journal=path))
     assert len(events) == 10_000 // 100 - 5 + 1 and same(events[-1], expected)
 
 
 def test_numbers_beyond_int64_are_resumed(tmp_path):
     model, path = load("adder-coupled:digits=22"), tmp_path / "v.journal"
     task, options = load_task(model), {"sample": 60, "chunk": 20, "keep": 2, "search": 1}
-    events = check(model, task, journal=path, **options)
+    events = verify_events(model, task, journal=path, **options)
     reached = [next(events) for _ in range(task.edges().shape[0] // 20 + 2)][-1]
     events.close()
     assert max(json.loads(path.read_text())["found"]["sample"]["worst"][2]) >= 2**64
-    events = list(check(model, task, journal=path, **options))
+    events = list(verify_events(model, task, journal=path, **options))
     assert events[0].done > reached.done and same(events[-1], verify(model, task, **options))
 
 
@@ -156,8 +156,8 @@ def test_what_a_journal_writes_it_reads(tmp_path, row):
     task = type("T", (), {"radix": tuple(x + 2 for x in row)})
     work = type("W", (), {"chunks": 1, "task": task, "rows_in": lambda done: {"sample": 1}})
     worst = (-1.0, 0, row)
-    state = journals.State((range(1),), {
-        "sample": Tally(1, 1, 1, worst, (worst,), {"": (1, 1, -1.0)}, ((worst,), ()))
+    state = journals.JournalState((range(1),), {
+        "sample": RowCounts(1, 1, 1, worst, (worst,), {"": (1, 1, -1.0)}, ((worst,), ()))
     })  # fmt: skip
     kept = journals.Journal(tmp_path / "v.journal", {})
     kept.write(state, now=True)
@@ -165,30 +165,35 @@ def test_what_a_journal_writes_it_reads(tmp_path, row):
 
 
 def test_the_order_in_which_chunks_end_does_not_matter(task):
-    work = works.Work(
-        weakened(), task, {"edges": len(task.edges()), "sample": 500}, chunk=100, keep=20, low=3
+    work = works.ChunkedEvaluation(
+        weakened(),
+        task,
+        {"edges": len(task.edges()), "sample": 500},
+        chunk=100,
+        keep=20,
+        n_closest=3,
     )
-    there, back = journals.State(), journals.State()
-    for i in range(work.chunks):
-        there = there.with_(range(i, i + 1), work.do(range(i, i + 1)), work)
-    for i in range(0, work.chunks, 2)[::-1]:
-        pair = range(i, min(i + 2, work.chunks))
-        back = back.with_(pair, work.do(pair), work)
+    there, back = journals.JournalState(), journals.JournalState()
+    for i in range(work.n_chunks):
+        there = there.with_chunks(range(i, i + 1), work.count_chunks(range(i, i + 1)), work)
+    for i in range(0, work.n_chunks, 2)[::-1]:
+        pair = range(i, min(i + 2, work.n_chunks))
+        back = back.with_chunks(pair, work.count_chunks(pair), work)
     assert (
         there == back
-        and list(there.found) == list(back.found)
-        and there.done == (range(work.chunks),)
+        and list(there.counts) == list(back.counts)
+        and there.done == (range(work.n_chunks),)
     )
-    assert len(there.found["edges"].failures) == 20
+    assert len(there.counts["edges"].failures) == 20
 
 
 def test_what_is_in_flight_is_not_lost_or_counted_twice(task):
-    state = journals.State()
+    state = journals.JournalState()
     work = type("W", (), {"keep": 1, "low": 0, "parts": {}})
     for r in (range(4, 6), range(0, 2), range(2, 4), range(9, 10)):
-        state = state.with_(r, {}, work)
+        state = state.with_chunks(r, {}, work)
     assert state.done == (range(0, 6), range(9, 10))
-    assert list(state.left(12)) == [range(6, 9), range(10, 12)]
+    assert list(state.remaining(12)) == [range(6, 9), range(10, 12)]
 
 
 @pytest.mark.parametrize("other,word", [
@@ -197,23 +202,23 @@ def test_what_is_in_flight_is_not_lost_or_counted_twice(task):
 ])  # fmt: skip
 def test_the_journal_of_another_run_is_refused(task, tmp_path, other, word):
     path = tmp_path / "v.journal"
-    next(check(load(REF), task, chunk=100, journal=path))
+    next(verify_events(load(REF), task, chunk=100, journal=path))
     with pytest.raises(GlassformerError, match=f"another run: its {word} is .*, here it is"):
         verify(load(REF), task, **({"chunk": 100, "journal": path} | other))
 
 
 def test_the_journal_of_another_model_or_task_is_refused(task, tmp_path):
     path = tmp_path / "v.journal"
-    next(check(load(REF), task, chunk=100, journal=path))
+    next(verify_events(load(REF), task, chunk=100, journal=path))
     with pytest.raises(GlassformerError, match="its model is"):
         verify(weakened(), task, chunk=100, journal=path)
     three = load("addition:digits=3")
     path.unlink()
-    next(check(load(REF), task, chunk=100, journal=path))
+    next(verify_events(load(REF), task, chunk=100, journal=path))
     text = json.loads(path.read_text())
     assert text["run"]["task"] == REF
     with pytest.raises(GlassformerError, match="another run"):
-        next(check(three, load_task(three), chunk=100, journal=path))
+        next(verify_events(three, load_task(three), chunk=100, journal=path))
 
 
 @pytest.mark.parametrize("damage", [
@@ -223,7 +228,7 @@ def test_the_journal_of_another_model_or_task_is_refused(task, tmp_path):
 ])  # fmt: skip
 def test_a_damaged_journal_is_refused(task, tmp_path, damage):
     path = tmp_path / "v.journal"
-    next(check(load(REF), task, chunk=100, journal=path))
+    next(verify_events(load(REF), task, chunk=100, journal=path))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(GlassformerError, match=r"damaged|cannot be read"):
         verify(load(REF), task, chunk=100, journal=path)
@@ -239,8 +244,8 @@ def test_the_sample_of_any_size_is_drawn_in_blocks(task, monkeypatch):
     """Each block has its own seed, so that any process can draw any part; the first is as it
     always was.
     """
-    monkeypatch.setattr(works, "BLOCK", 64)
-    work = works.Work(load(REF), task, {"sample": 200}, chunk=50, keep=1, seed=5)
+    monkeypatch.setattr(works, "SAMPLE_BLOCK_ROWS", 64)
+    work = works.ChunkedEvaluation(load(REF), task, {"sample": 200}, chunk=50, keep=1, seed=5)
     whole = np.concatenate([work.rows("sample", a, a + 50) for a in range(0, 200, 50)])
     assert (
         np.array_equal(whole, work.rows("sample", 0, 200)) and len(np.unique(whole, axis=0)) > 190

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from glassformer.utils.typed_json import convert
-from glassformer.verification.counts import Tally, add, tally
-from glassformer.verification.resume_log import SavedTally
+from glassformer.verification.counts import RowCounts, add_counts, count_rows
+from glassformer.verification.resume_log import SavedRowCounts
 
 KEEP, LOW = 4, 2
 
@@ -26,7 +26,7 @@ def some(seed, n=60):
 
 def of(rows, gap, names, start, stop):
     part = slice(start, stop)
-    return tally(
+    return count_rows(
         rows[part], gap[part], names[part], np.arange(start, stop), stop - start, KEEP, LOW
     )
 
@@ -39,8 +39,11 @@ def test_any_division_any_order(seed, cuts, random):
     edges = [0, *sorted(cuts), 60]
     parts = [of(*all_, a, b) for a, b in pairwise(edges)]
     random.shuffle(parts)
-    assert add(parts, KEEP, LOW) == whole
-    assert add([add(parts[:2], KEEP, LOW), add(parts[2:], KEEP, LOW)], KEEP, LOW) == whole
+    assert add_counts(parts, KEEP, LOW) == whole
+    assert (
+        add_counts([add_counts(parts[:2], KEEP, LOW), add_counts(parts[2:], KEEP, LOW)], KEEP, LOW)
+        == whole
+    )
 
 
 def test_what_is_in_it():
@@ -55,5 +58,5 @@ def test_what_is_in_it():
         assert (checked, wrong, worst) == (len(here), (~(here > 0)).sum(), here.min())
     last = np.where(np.isnan(gap[:, -1]), -np.inf, gap[:, -1])
     assert [f[1] for f in t.lowest[0]] == np.lexsort([np.arange(60), last])[:LOW].tolist()
-    saved = convert(json.loads(json.dumps(t.to_json())), SavedTally)
-    assert Tally(**asdict(saved)) == t
+    saved = convert(json.loads(json.dumps(t.to_json())), SavedRowCounts)
+    assert RowCounts(**asdict(saved)) == t

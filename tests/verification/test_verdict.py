@@ -14,7 +14,7 @@ from glassformer import GlassformerError, load, load_task, save
 from glassformer.core.checkpoint import digest
 from glassformer.verification import Verdict, recheck, verify
 from glassformer.verification import chunks as works
-from glassformer.verification.evaluation import gaps
+from glassformer.verification.evaluation import token_margins
 from helpers import PATIENCE
 
 REF = "addition:digits=2"
@@ -192,7 +192,7 @@ def test_margins_may_round_and_nothing_else_may(wrong):
         far = replace(v, worst_margin=v.worst_margin * 1.01, versions=versions)
         assert [d["what"] for d in v.differences(far)] == ["worst_margin"]
     with pytest.raises(GlassformerError, match="given its rows"):
-        _ = verify(load(REF), load_task(REF), rows=np.array([[1, 2]])).again
+        _ = verify(load(REF), load_task(REF), rows=np.array([[1, 2]])).recheck_options
 
 
 @pytest.fixture
@@ -203,10 +203,10 @@ def another_processor(monkeypatch):
         rng = np.random.default_rng(0)
 
         def rounded(*words, **options):
-            gap = gaps(*words, **options)
+            gap = token_margins(*words, **options)
             return gap * (1 + 1e-6 * rng.uniform(-1, 1, gap.shape))
 
-        monkeypatch.setattr(works, "gaps", rounded)
+        monkeypatch.setattr(works, "token_margins", rounded)
 
     return begin
 
@@ -219,7 +219,7 @@ def test_another_processor_confirms_what_is_true(another_processor, wrong, optio
         saved = verify(model, task, **options)
         another_processor()
         again = recheck(model, saved, task)
-        assert again.found.worst_margin != saved.worst_margin
+        assert again.rerun.worst_margin != saved.worst_margin
         assert again.confirmed and again.holds == saved.holds, again
 
 

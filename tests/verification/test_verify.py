@@ -14,8 +14,8 @@ from glassformer import (
 )
 from glassformer.core.model import zeros
 from glassformer.tasks.base import Task
-from glassformer.verification import Progress, check, verify
-from glassformer.verification.evaluation import margins, right, right_tokens, score
+from glassformer.verification import Progress, verify, verify_events
+from glassformer.verification.evaluation import correct_logits, correct_tokens, row_margins, score
 from helpers import random_model
 
 
@@ -101,7 +101,7 @@ def test_rows_that_are_not_defined_are_left_out():
 
 
 def test_progress_and_chunks():
-    events = list(check(successor(), Next(), chunk=2))
+    events = list(verify_events(successor(), Next(), chunk=2))
     assert [e.done for e in events[:-1]] == [2, 4, 5] and isinstance(events[0], Progress)
     assert events[-1] == verify(successor(), Next())
 
@@ -115,8 +115,8 @@ def test_teacher_forcing_is_decoding():
     mixed = said.copy()
     mixed[::2, 5] = (mixed[::2, 5] + 1) % 7
     answer = np.tile([False] * 3 + [True] * 4, (60, 1))
-    assert ((margins(model, mixed, answer) > 0) == (mixed == said).all(1)).all()
-    assert np.allclose(margins(model.torch(), mixed, answer), margins(model, mixed, answer))
+    assert ((row_margins(model, mixed, answer) > 0) == (mixed == said).all(1)).all()
+    assert np.allclose(row_margins(model.torch(), mixed, answer), row_margins(model, mixed, answer))
 
 
 def test_the_task_must_speak_the_models_language():
@@ -144,17 +144,20 @@ def test_the_score_of_each_token_of_an_answer():
     assert found.positions == [1, 1, 1, 1] and found.wrong == 0  # up to 198 and the end
     task = load_task("sort:vocab=4,length=3")
     other = load("sort:vocab=4,length=3")
-    assert len(score(other, task).positions) == right(other, task, task.some(100)).shape[1]
-    assert right(other, task, task.some(100)[:0]).shape == (0, 0)
+    assert (
+        len(score(other, task).positions)
+        == correct_tokens(other, task, task.sample_or_all(100)).shape[1]
+    )
+    assert correct_tokens(other, task, task.sample_or_all(100)[:0]).shape == (0, 0)
 
 
 def test_right_of_logits_that_were_computed():
     """As of a model that is asked: equals are wrong, and so is what is not finite."""
     logits = np.array([[0.0, 2, 1], [0, 2, 2], [np.nan, 2, 1], [np.inf, 2, 1], [0, 1, 2]])
     kept = logits.copy()
-    assert right_tokens(logits, np.ones(5, int)).tolist() == [True, False, False, False, False]
+    assert correct_logits(logits, np.ones(5, int)).tolist() == [True, False, False, False, False]
     assert np.array_equal(logits, kept, equal_nan=True)
     model, task = successor(), Next()
     tokens, _ = task.batch(rows := task.rows(0, 5))
-    found = right_tokens(model(tokens[:, :-1], last=2), tokens[:, 1:])
-    assert np.array_equal(found, right(model, task, rows)) and found.all()
+    found = correct_logits(model(tokens[:, :-1], last=2), tokens[:, 1:])
+    assert np.array_equal(found, correct_tokens(model, task, rows)) and found.all()

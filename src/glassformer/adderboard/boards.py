@@ -4,47 +4,55 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..core.checkpoint import from_theta
+from ..core.checkpoint import recompute_from_theta
 from ..core.model import Model
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
-from ..utils.limits import KEEP, within
+from ..utils.limits import MAX_COUNTEREXAMPLES, check_int_range
 from ..utils.progress import ProgressCallback, report_stage, terminal_line
 from .protocol import BoardVerdict
-from .protocol import board as ask_model
-from .table import OURS, Board, entries, entry, file_entry
-from .trust import submission
+from .protocol import run_protocol as ask_model
+from .table import OUR_ADDERS, AdderTable, file_entry, model_entry, table_entries
+from .trust import run_submission
 
-Load = Callable[[str], tuple[Model, Task]]
+LoadAdder = Callable[[str], tuple[Model, Task]]
 
 
-def board(
-    model: Model | None, task: Task | None, load: Load, *, name: str, ref: str, file: str,
-    table: bool, dtype: str, keep: int, trust: bool, sandbox: bool,
+def run_adderboard(
+    model: Model | None, task: Task | None, load: LoadAdder, *, name: str, ref: str, file: str,
+    table: bool, dtype: str, max_counterexamples: int, trust: bool, sandbox: bool,
     progress: ProgressCallback | None,
-) -> Board | BoardVerdict:  # fmt: skip
+) -> AdderTable | BoardVerdict:  # fmt: skip
     """Test a model, or the submission in `file`; or return the table. `load`: of our own adders, by
     their refs. `name`: what the model is called in the table; `ref`: how it was passed, if by name.
     """
-    within("board — keep", keep, 0, KEEP)
+    check_int_range("board — keep", max_counterexamples, 0, MAX_COUNTEREXAMPLES)
     if model and model.is_numpy:  # what is counted is what runs: no number hides in rounding
-        model = from_theta(model, name)
+        model = recompute_from_theta(model, name)
     with terminal_line() as write:
         show = progress or (lambda p: write(f"board: {p.done:,} of {p.total:,}"))
         if table or not (model or file):
-            _leave_out("the table runs no code", dtype=dtype, trust=trust, no_sandbox=not sandbox)
+            _refuse_options(
+                "the table runs no code", dtype=dtype, trust=trust, no_sandbox=not sandbox
+            )
             more = [file_entry(file)] if file else []
-            if model and task and ref not in OURS:
-                more = [entry(name, model, task)]
-            return Board(list(entries(more, load, show)))
+            if model and task and ref not in OUR_ADDERS:
+                more = [model_entry(name, model, task)]
+            return AdderTable(list(table_entries(more, load, show)))
         if file:
-            _leave_out(f"{file}: someone's file is run as it is", task=task, dtype=dtype)
+            _refuse_options(f"{file}: someone's file is run as it is", task=task, dtype=dtype)
             say = partial(report_stage, progress)
-            events = submission(file, trust=trust, sandbox=sandbox, keep=keep, say=say)
+            events = run_submission(
+                file,
+                trust=trust,
+                sandbox=sandbox,
+                max_counterexamples=max_counterexamples,
+                announce=say,
+            )
         else:
-            _leave_out("it is no submission file", trust=trust, no_sandbox=not sandbox)
+            _refuse_options("it is no submission file", trust=trust, no_sandbox=not sandbox)
             assert model and task
-            events = ask_model(model, task, keep=keep, dtype=dtype)
+            events = ask_model(model, task, max_counterexamples=max_counterexamples, dtype=dtype)
         for event in events:
             if isinstance(event, BoardVerdict):
                 return event
@@ -52,6 +60,6 @@ def board(
     raise AssertionError("a protocol ends with a verdict")
 
 
-def _leave_out(why: str, **options: Any) -> None:
+def _refuse_options(reason: str, **options: Any) -> None:
     if given := [name for name, value in options.items() if value]:
-        raise GlassformerError(f"board — {why}; leave out {', '.join(given)}")
+        raise GlassformerError(f"board — {reason}; leave out {', '.join(given)}")

@@ -14,24 +14,32 @@ import numpy as np
 
 from ..core.checkpoint import digest
 from ..core.model import Model
-from ..core.param_count import Count, count
+from ..core.param_count import ParameterCount, count
 from ..tasks.base import Task
-from ..tasks.token_layout import Format, sum_format
+from ..tasks.token_layout import TokenLayout, sum_layout
 from ..utils.errors import GlassformerError
 from ..utils.progress import Progress
-from ..utils.results import Shown
-from ..verification.evaluation import cast, chunk_size, decoded
+from ..utils.results import Displayable
+from ..verification.evaluation import chunk_size, decode_answers, in_dtype
 
 DIGITS = 10
-MOST = 10**DIGITS - 1
+MAX_ADDEND = 10**DIGITS - 1
 # The edge cases of the board's own script, in its order; one pair stands there twice.
-EDGES: tuple[tuple[int, int], ...] = (
-    (0, 0), (0, 1), (MOST, 0), (MOST, 1), (MOST, MOST), (5_000_000_000, 5_000_000_000),
-    (1_111_111_111, 8_888_888_889), (1_234_567_890, 9_876_543_210), (MOST, MOST), (1, MOST),
-)  # fmt: skip
-PAIRS, SEED = 10_000, 2025
-THRESHOLD = 0.99  # of all, edge cases among them
-COUNTS = {
+EDGE_CASES: tuple[tuple[int, int], ...] = (
+    (0, 0),
+    (0, 1),
+    (MAX_ADDEND, 0),
+    (MAX_ADDEND, 1),
+    (MAX_ADDEND, MAX_ADDEND),
+    (5_000_000_000, 5_000_000_000),
+    (1_111_111_111, 8_888_888_889),
+    (1_234_567_890, 9_876_543_210),
+    (MAX_ADDEND, MAX_ADDEND),
+    (1, MAX_ADDEND),
+)
+NUM_PAIRS, PAIR_SEED = 10_000, 2025
+MIN_ACCURACY = 0.99  # of all, edge cases among them
+COUNT_MEANINGS = {
     "unique": "numbers that the weights are made from: the board's rule",
     "distinct": "different values among all weights",
     "strict": "of the numbers it is made from, different ones other than 0 and ±1; declared "
@@ -39,17 +47,17 @@ COUNTS = {
     "bits": "to write the numbers it is made from down exactly",
 }
 NOT_FINITE = "logits that are not finite"
-Got = int | str | None  # a number, or in words what came instead
+AdderAnswer = int | str | None  # a number, or in words what came instead
 
 
-def pairs(n: int = PAIRS) -> list[tuple[int, int]]:
+def random_pairs(n: int = NUM_PAIRS) -> list[tuple[int, int]]:
     """The first n pairs that the board draws: a, then b."""
-    rng = random.Random(SEED)
-    return [(rng.randint(0, MOST), rng.randint(0, MOST)) for _ in range(n)]
+    rng = random.Random(PAIR_SEED)
+    return [(rng.randint(0, MAX_ADDEND), rng.randint(0, MAX_ADDEND)) for _ in range(n)]
 
 
 @dataclass(frozen=True)
-class Part:
+class GroupScore:
     """How many of some sums were right."""
 
     right: int
@@ -60,12 +68,12 @@ class Part:
 
 
 @dataclass(frozen=True)
-class BoardVerdict(Shown):
+class BoardVerdict(Displayable):
     """What the protocol found."""
 
     model: str  # SHA-256 of the weights, or of a submission's file
-    edges: Part
-    pairs: Part
+    edges: GroupScore
+    pairs: GroupScore
     # a, b, expected, got: edge cases first
     counterexamples: list[dict[str, Any]] = field(default_factory=list)
     # by each way of counting; None for a file, which can only be believed
@@ -81,7 +89,7 @@ class BoardVerdict(Shown):
 
     @property
     def qualifies(self) -> bool:
-        return self.accuracy >= THRESHOLD
+        return self.accuracy >= MIN_ACCURACY
 
     @property
     def holds(self) -> bool:
@@ -95,7 +103,7 @@ class BoardVerdict(Shown):
         return f"{right * 10_000 // of / 100:.2f} %"
 
     def __str__(self) -> str:
-        need = f"{100 * THRESHOLD:g} % needed"
+        need = f"{100 * MIN_ACCURACY:g} % needed"
         said = "qualifies" if self.qualifies else "does not qualify"
         where = f"{self.edges} edge cases, {self.pairs} pairs"
         return f"{said}, {self.percent} right ({need}); {where}"
@@ -103,30 +111,37 @@ class BoardVerdict(Shown):
     def to_json(self) -> dict[str, Any]:
         return {
             "protocol": "adderboard", **asdict(self), "accuracy": self.accuracy,
-            "threshold": THRESHOLD, "qualifies": self.qualifies, "holds": self.holds,
+            "threshold": MIN_ACCURACY, "qualifies": self.qualifies, "holds": self.holds,
         }  # fmt: skip
 
 
 Events = Iterator[Progress | BoardVerdict]  # a verdict last
 
 
-def board(model: Model, task: Task, *, n: int = PAIRS, keep: int = 10, dtype: str = "") -> Events:
+def run_protocol(
+    model: Model,
+    task: Task,
+    *,
+    num_pairs: int = NUM_PAIRS,
+    max_counterexamples: int = 10,
+    dtype: str = "",
+) -> Events:
     """Yields Progress, and a BoardVerdict last. `n`: so many pairs, the first of the board's."""
-    form = board_format(model, task)
-    judged = cast(model, dtype)
-    asked = [*EDGES, *pairs(n)]
+    form = check_adder(model, task)
+    judged = in_dtype(model, dtype)
+    asked = [*EDGE_CASES, *random_pairs(num_pairs)]
     size = chunk_size(judged, task)
-    got: list[Got] = []
+    got: list[AdderAnswer] = []
     for first in range(0, len(asked), size):
-        got += answers(judged, task, form, asked[first : first + size])
-        yield Progress(len(got), len(asked), mistakes(asked, got))
-    about = {"model": digest(model), "counts": honest(count(model)), "task": task.ref}
-    yield verdict(asked, got, keep, **about, dtype=judged.dtype)
+        got += adder_answers(judged, task, form, asked[first : first + size])
+        yield Progress(len(got), len(asked), count_wrong(asked, got))
+    about = {"model": digest(model), "counts": counts_by_rule(count(model)), "task": task.ref}
+    yield make_verdict(asked, got, max_counterexamples, **about, dtype=judged.dtype)
 
 
-def board_format(model: Model, task: Task) -> Format:
+def check_adder(model: Model, task: Task) -> TokenLayout:
     """The format in which a model adds; an error that names the board's condition it fails."""
-    form = sum_format(task)
+    form = sum_layout(task)
     if (n := form.digits("a")) != DIGITS:
         wanted = f"the board adds numbers of {DIGITS} digits"
         raise GlassformerError(f"{task.ref} — {wanted}, this task has numbers of {n}")
@@ -137,41 +152,49 @@ def board_format(model: Model, task: Task) -> Format:
     return form
 
 
-def answers(model: Model, task: Task, form: Format, asked: Iterable[tuple[int, int]]) -> list[Got]:
+def adder_answers(
+    model: Model, task: Task, form: TokenLayout, pairs: Iterable[tuple[int, int]]
+) -> list[AdderAnswer]:
     """What the model says to each pair, decoding token by token."""
-    tokens, where = task.batch(np.array(list(asked), np.int64))
+    tokens, where = task.batch(np.array(list(pairs), np.int64))
     out, bad = [list[int]() for _ in tokens], np.zeros(len(tokens), bool)
-    for rows, _, step in decoded(model, tokens, where, steps=task.steps(())):
+    for rows, _, step in decode_answers(model, tokens, where, steps=task.steps(())):
         finite = np.isfinite(step.logits).all(1)
         for row, token, good in zip(rows, step.chosen.tolist(), finite, strict=True):
             bad[row] |= not good and task.stop not in out[row]
             out[row].append(token)
-    got: list[Got] = []
+    got: list[AdderAnswer] = []
     for said, lost in zip(out, bad, strict=True):
         number = form.answer(said, task.stop)
         got.append(NOT_FINITE if lost else task.answer(said) if number is None else number)
     return got
 
 
-def honest(counted: Count) -> dict[str, int]:
+def counts_by_rule(counted: ParameterCount) -> dict[str, int]:
     """The counts that a leaderboard should show side by side; COUNTS says what each means."""
-    return {way: getattr(counted, way) for way in COUNTS}
+    return {way: getattr(counted, way) for way in COUNT_MEANINGS}
 
 
-def verdict(asked: list[tuple[int, int]], got: list[Got], keep: int, **about: Any) -> BoardVerdict:
+def make_verdict(
+    pairs: list[tuple[int, int]], answers: list[AdderAnswer], max_counterexamples: int, **about: Any
+) -> BoardVerdict:
     """A verdict on answers to the edge cases and the pairs after them."""
-    answered = [(a, b, g) for (a, b), g in zip(asked, got, strict=True)]
+    answered = [(a, b, g) for (a, b), g in zip(pairs, answers, strict=True)]
     wrong = [{"a": a, "b": b, "expected": a + b, "got": g} for a, b, g in answered if g != a + b]
-    right, n = [g == a + b for a, b, g in answered], len(EDGES)
-    edges, rest = Part(sum(right[:n]), n), Part(sum(right[n:]), len(asked) - n)
-    return BoardVerdict(edges=edges, pairs=rest, counterexamples=wrong[:keep], **about)
+    right, n = [g == a + b for a, b, g in answered], len(EDGE_CASES)
+    edges, rest = GroupScore(sum(right[:n]), n), GroupScore(sum(right[n:]), len(pairs) - n)
+    return BoardVerdict(
+        edges=edges, pairs=rest, counterexamples=wrong[:max_counterexamples], **about
+    )
 
 
-def mistakes(asked: list[tuple[int, int]], got: list[Got]) -> int:
+def count_wrong(pairs: list[tuple[int, int]], answers: list[AdderAnswer]) -> int:
     """How many of the answers so far are wrong."""
-    return sum(g != a + b for (a, b), g in zip(asked, got, strict=False))
+    return sum(g != a + b for (a, b), g in zip(pairs, answers, strict=False))
 
 
-def describe(counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
+def describe_counts(counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
     """(way, figure, meaning) of each count."""
-    return [(way, f"{counts[way]:,}", means) for way, means in COUNTS.items() if way in counts]
+    return [
+        (way, f"{counts[way]:,}", means) for way, means in COUNT_MEANINGS.items() if way in counts
+    ]

@@ -16,22 +16,30 @@ from typing import Any
 from ..core.checkpoint import check_theta, digest
 from ..core.model import Model
 from ..core.param_count import count
-from ..interop.common import check_finite, executed, torch_logits, write_python
-from ..interop.inline import formula
-from ..interop.parity import task_of
-from ..interop.torch_source import lines, network, numbers, torch_imports
-from ..parametrizations import make
-from ..registry import bridge, find, head
+from ..interop.common import check_finite, run_python_file, torch_logits, write_python
+from ..interop.inline import formula_source
+from ..interop.parity import matching_task
+from ..interop.torch_source import join_lines, network_definitions, torch_imports, weights_source
+from ..parametrizations import build_parametrization
+from ..registry import bridge, find, ref_head
 from ..tasks.base import Task
-from ..tasks.token_layout import TOKEN, Format
+from ..tasks.token_layout import TOKEN, TokenLayout
 from ..utils.errors import GlassformerError
 from ..utils.sandbox.runner import Limits
-from .protocol import COUNTS, EDGES, answers, board_format, describe, honest, pairs
-from .trust import ask
+from .protocol import (
+    COUNT_MEANINGS,
+    EDGE_CASES,
+    adder_answers,
+    check_adder,
+    counts_by_rule,
+    describe_counts,
+    random_pairs,
+)
+from .trust import sandbox_lines
 
-LARGEST = 100_000  # numbers in a file
-TRIED = 200  # pairs, after the edge cases
-ADDER = '''\
+MAX_NUMBERS = 100_000  # numbers in a file
+CHECKED_PAIRS = 200  # pairs, after the edge cases
+ADDER_SOURCE = '''\
 class Adder(nn.Module):
     """The transformer whose arrays are made from theta; theta alone is parameters."""
 
@@ -47,12 +55,12 @@ class Adder(nn.Module):
     def forward(self, tokens):  # [B,T]
         weights = self.formula.expand(dict(zip(THETA, self.theta)), self.shapes)
         return torch.func.functional_call(self.net[0], weights, (tokens,), strict=True)'''  # noqa: E501
-LOAD = """\
+LOAD_SOURCE = """\
     model = Transformer()
     shapes = {n: p.shape for n, p in model.named_parameters()}
     arrays = {n: torch.tensor(NUMBERS[n], dtype=DTYPE).reshape(s) for n, s in shapes.items()}
     model.load_state_dict(arrays)"""
-GENERATE = '''\
+GENERATE_SOURCE = '''\
 @torch.no_grad()
 def generate(model, tokens):
     """The tokens that any model adds to others: always the best one."""
@@ -71,33 +79,35 @@ class Adderboard:
     files: frozenset[str] = frozenset()
 
     def check(self, model: Model) -> None:
-        board_format(model, _task(model))
-        model = own(model)
+        check_adder(model, _adder_task(model))
+        model = without_base(model)
         held = model.theta or model.weights
         check_finite("adderboard", held)
-        if (size := sum(w.size for w in held.values())) > LARGEST:
+        if (size := sum(w.size for w in held.values())) > MAX_NUMBERS:
             raise GlassformerError(
                 f"export to adderboard — {size:,} numbers are more than a file should hold; "
                 "export to torch instead"
             )
 
     def write(self, model: Model, path: Path) -> list[str]:
-        task = _task(model)
-        form, kept = board_format(model, task), own(model)
-        write_python(path, source(kept, task, form))
-        asked = [*EDGES, *pairs(TRIED)]
-        ours = answers(model, task, form, asked)
-        said = ask(path, path.read_bytes(), asked, Limits(), sandbox=False)  # our own code
+        task = _adder_task(model)
+        form, kept = check_adder(model, task), without_base(model)
+        write_python(path, submission_source(kept, task, form))
+        asked = [*EDGE_CASES, *random_pairs(CHECKED_PAIRS)]
+        ours = adder_answers(model, task, form, asked)
+        said = sandbox_lines(
+            path, path.read_bytes(), asked, Limits(), sandbox=False
+        )  # our own code
         theirs = [line.get("got") for line in said if line["event"] == "answer"]
         for (a, b), x, y in zip(asked, ours, theirs, strict=True):
             if x != y and (isinstance(x, int) or y != -1):  # -1: no number
                 what = f"the file says {a}+{b} = {y}, the model itself {x}"
                 raise GlassformerError(f"export to adderboard — {what}")
         right = sum(x == a + b for (a, b), x in zip(asked, ours, strict=True))
-        tried = f"{len(EDGES)} edge cases and {TRIED} pairs"
+        tried = f"{len(EDGE_CASES)} edge cases and {CHECKED_PAIRS} pairs"
         same = f"all answers to {tried} are ours, {right} are right"
         notes = [f"loaded as the board does, one sum at a time: {same}"]
-        counted = describe(honest(count(kept)))
+        counted = describe_counts(counts_by_rule(count(kept)))
         notes += [f"{way} {figure}: {means}" for way, figure, means in counted]
         if kept.blueprint != model.blueprint:
             base = "its base is made of numbers too: all weights are parameters in the file"
@@ -105,36 +115,38 @@ class Adderboard:
         return notes
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        return torch_logits(executed(path)["build_model"]()[0], tokens)
+        return torch_logits(run_python_file(path)["build_model"]()[0], tokens)
 
 
-def own(model: Model) -> Model:
+def without_base(model: Model) -> Model:
     """The model as it is counted: without a blueprint that only changes numbers."""
-    if model.blueprint and make(model.blueprint).base is not None:
+    if model.blueprint and build_parametrization(model.blueprint).base is not None:
         return replace(model, blueprint="", theta={})
     return model
 
 
-def source(model: Model, task: Task, form: Format) -> str:
+def submission_source(model: Model, task: Task, form: TokenLayout) -> str:
     """The text of the file."""
     check_theta("model", model)
-    imports, parts, expression = formula(model.blueprint) if model.blueprint else (set(), [], "")
-    net = network(model)
+    imports, parts, expression = (
+        formula_source(model.blueprint) if model.blueprint else (set(), [], "")
+    )
+    net = network_definitions(model)
     _check_names(net, parts)
     imports = imports | ({"import math"} if "math." in "".join(net) else set())
-    held = _theta(model, expression) if model.blueprint else numbers(model.weights)
-    top, bottom = _top(model, imports, "\n".join(net)), _add(task, form, model)
-    return "\n\n\n".join([top, *net, *parts, held, _build(model), bottom]) + "\n"
+    held = _theta_source(model, expression) if model.blueprint else weights_source(model.weights)
+    top, bottom = _header_source(model, imports, "\n".join(net)), _add_source(task, form, model)
+    return "\n\n\n".join([top, *net, *parts, held, _build_source(model), bottom]) + "\n"
 
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
-def _top(model: Model, imports: set[str], net: str) -> str:
-    counted = describe(honest(count(model)))
-    long, wide = max(map(len, COUNTS)), max(len(figure) for _, figure, _ in counted)
+def _header_source(model: Model, imports: set[str], net: str) -> str:
+    counted = describe_counts(counts_by_rule(count(model)))
+    long, wide = max(map(len, COUNT_MEANINGS)), max(len(figure) for _, figure, _ in counted)
     plain = sorted(i for i in imports if "numpy" not in i)
     numpy = sorted(i for i in imports if "numpy" in i)
-    ref = _plain(model.name)
-    return lines(
+    ref = _printable(model.name)
+    return join_lines(
         '"""A transformer that adds two numbers of ten digits, as a submission to AdderBoard.',
         "",
         f"    {model.config}",
@@ -158,48 +170,50 @@ def _top(model: Model, imports: set[str], net: str) -> str:
     )
 
 
-def _theta(model: Model, expression: str) -> str:
+def _theta_source(model: Model, expression: str) -> str:
     shapes = {name: tuple(w.shape) for name, w in model.weights.items()}
-    order = make(model.blueprint).theta_shapes(shapes)
+    order = build_parametrization(model.blueprint).theta_shapes(shapes)
     rows = ["THETA = {  # all parameters"]
     for name, t in ((name, model.theta[name]) for name in order):
         if t.ndim < 2:
-            rows.append(f"    {_quoted(name)}: {t.tolist()!r},")
+            rows.append(f"    {_quote(name)}: {t.tolist()!r},")
         else:
             each = (f"        {row!r}," for row in t.reshape(-1, t.shape[-1]).tolist())
-            rows += [f"    {_quoted(name)}: [", *each, "    ],"]
+            rows += [f"    {_quote(name)}: [", *each, "    ],"]
     shapes = {name: tuple(model.theta[name].shape) for name in order}
-    return lines(*rows, "}", f"SHAPES = {shapes!r}", "\n", ADDER.replace("FORMULA", expression))
+    return join_lines(
+        *rows, "}", f"SHAPES = {shapes!r}", "\n", ADDER_SOURCE.replace("FORMULA", expression)
+    )
 
 
-def _build(model: Model) -> str:
-    return lines(
+def _build_source(model: Model) -> str:
+    return join_lines(
         "def build_model():",
-        "    model = Adder()" if model.blueprint else LOAD,
+        "    model = Adder()" if model.blueprint else LOAD_SOURCE,
         "    metadata = {",
-        f'        "name": {_quoted(model.name)},',
+        f'        "name": {_quote(model.name)},',
         '        "author": "glassformer",  # and you',
         '        "params": sum(p.numel() for p in model.parameters()),',
-        f'        "architecture": {_quoted(model.config)},',
+        f'        "architecture": {_quote(model.config)},',
         '        "tricks": [',
-        *(f"            {_quoted(trick)}," for trick in tricks(model)),
+        *(f"            {_quote(trick)}," for trick in size_tricks(model)),
         "        ],",
         "    }",
         "    return model.eval(), metadata",
     )
 
 
-def _add(task: Task, form: Format, model: Model) -> str:
+def _add_source(task: Task, form: TokenLayout, model: Model) -> str:
     written = f"{{x:0{form.digits('a')}}}" if form.padded else "{x}"
     asked = form.spots[: form.first]
     marks = sorted({token for name, token in asked if name == TOKEN and token > 9})
     note = "  # " + ", ".join(f"{m}: {model.vocabulary[m]}" for m in marks) if marks else ""
     ones = "said[::-1]" if form.spots[form.first] == ("s", 0) else "said"
-    return lines(
+    return join_lines(
         f"STEPS, STOP = {task.steps(())}, {task.stop}  "
         "# tokens of an answer, and the one that ends it",
         "\n",
-        GENERATE,
+        GENERATE_SOURCE,
         "\n",
         "def digits(x):",
         '    """The ones first."""',
@@ -207,23 +221,23 @@ def _add(task: Task, form: Format, model: Model) -> str:
         "\n",
         "def add(model, a, b):",
         "    A, B = digits(a), digits(b)",
-        f"    said = generate(model, [{_items(form)}]){note}",
+        f"    said = generate(model, [{_prompt_items(form)}]){note}",
         task.stop is not None and "    said = said[:-1] if said[-1] == STOP else []",
         f'    return int("".join(map(str, {ones}))) if said and max(said) < 10 else -1',
     )
 
 
-def tricks(model: Model) -> list[str]:
+def size_tricks(model: Model) -> list[str]:
     """What makes it small, from what it is."""
     c = model.config
     maker, found = model.provenance.get("maker"), list[str]()
     if maker == "program":
         found = ["weights set by hand"]
     elif maker == "trainer":  # what a form gives away is not learned
-        formed = bool(model.blueprint) and make(model.blueprint).at_random
+        formed = bool(model.blueprint) and build_parametrization(model.blueprint).random_init
         found = ["trained: the form by hand, its numbers fitted" if formed else "trained"]
     if model.blueprint:
-        form = find("blueprint", head(model.blueprint))
+        form = find("blueprint", ref_head(model.blueprint))
         found.append(f"{model.blueprint}: {form.help}")
     found += ["tied head"] * c.tied + ["no norm"] * (c.norm == "none") + ["no MLP"] * (not c.d_mlp)
     if c.positions in ("rotary", "sinusoidal"):
@@ -232,7 +246,7 @@ def tricks(model: Model) -> list[str]:
 
 
 # ── pieces ─────────────────────────────────────────────────────────────────────────────────────
-def _items(form: Format) -> str:
+def _prompt_items(form: TokenLayout) -> str:
     """The prompt as items of a list: runs of the same token, whole numbers, or digit by digit."""
     out, rest, n = [], list(form.spots[: form.first]), form.digits("a")
     while rest:
@@ -252,8 +266,8 @@ def _items(form: Format) -> str:
     return ", ".join(out)
 
 
-def _task(model: Model) -> Task:
-    task = task_of(model)
+def _adder_task(model: Model) -> Task:
+    task = matching_task(model)
     if task is None:
         what = "expected a model for a task of addition, whose tokens it has"
         raise GlassformerError(f"export to adderboard — {what}")
@@ -271,10 +285,10 @@ def _check_names(*texts: list[str]) -> None:
         seen.add(name)
 
 
-def _quoted(text: Any) -> str:
-    return json.dumps(_plain(text))
+def _quote(text: Any) -> str:
+    return json.dumps(_printable(text))
 
 
-def _plain(text: Any) -> str:
+def _printable(text: Any) -> str:
     words = " ".join(str(text).split()).replace('"""', "'''").replace("\\", "/")
     return "".join(c if c.isprintable() else "?" for c in words)

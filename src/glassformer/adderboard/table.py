@@ -25,29 +25,29 @@ from typing import Any
 from ..core.checkpoint import digest
 from ..core.model import Config, Model
 from ..core.param_count import count
-from ..interop.inline import formula
+from ..interop.inline import formula_source
 from ..proof import prove
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..utils.fileio import read_bytes
 from ..utils.progress import Progress, ProgressCallback
-from ..utils.results import Finding, Shown
-from .protocol import board_format
-from .trust import LARGEST
+from ..utils.results import Displayable, Result
+from .protocol import check_adder
+from .trust import MAX_SUBMISSION_BYTES
 
-OURS = (
+OUR_ADDERS = (
     "adder-least", "adder-hinge", "adder-prefix", "adder-36", "addition:digits=10",
     "addition:digits=10,order=ones", "adder-10-7p.safetensors", "adder-10-34p.safetensors",
 )  # fmt: skip
-SEEDS = {  # of what comes with the package, as docs/adders.md tells it
+SEEDS_TRIED = {  # of what comes with the package, as docs/adders.md tells it
     "adder-10-7p.safetensors": "24 tried, 1 gets there",
     "adder-10-34p.safetensors": "16 tried near the peak; of 6 that ran to the end 5 get there",
 }
-SIZES = ("d_vocab", "n_ctx")  # the task's, not the model's
+TASK_SIZE_FIELDS = ("d_vocab", "n_ctx")  # the task's, not the model's
 
 
 @dataclass(frozen=True)
-class Entry(Shown):
+class AdderEntry(Displayable):
     """One line of the board."""
 
     name: str
@@ -72,10 +72,10 @@ class Entry(Shown):
 
 
 @dataclass(frozen=True)
-class Board(Finding):
+class AdderTable(Result):
     """The honest board: a line for each adder."""
 
-    entries: list[Entry]
+    entries: list[AdderEntry]
 
     def __str__(self) -> str:
         lines = []
@@ -86,45 +86,45 @@ class Board(Finding):
         return "\n".join(lines)
 
 
-def entry(name: str, model: Model, task: Task) -> Entry:
+def model_entry(name: str, model: Model, task: Task) -> AdderEntry:
     """A model's line. What can be proved is proved anew."""
-    form, counted = board_format(model, task), count(model)
+    form, counted = check_adder(model, task), count(model)
     maker = {"program": "by hand", "trainer": "trained"}.get(model.provenance.get("maker", ""), "?")
     try:
         proof = prove(model, task)
         known, reason = f"{proof.result} in {proof.dtype}", proof.reason
     except GlassformerError as e:
         known, reason = f"unknown in {model.dtype}", str(e)
-    told = SEEDS.get(Path(name).name, "not told") if maker == "trained" else "none: by hand"
+    told = SEEDS_TRIED.get(Path(name).name, "not told") if maker == "trained" else "none: by hand"
     order = "ones first" if form.spots[form.first][1] == 0 else "most first"
-    return Entry(
+    return AdderEntry(
         name, maker, order, counted.unique, counted.strict, counted.bits, form_bits(model), known,
         reason, told, digest(model),
     )  # fmt: skip
 
 
-def file_entry(path: str | Path) -> Entry:
+def file_entry(path: str | Path) -> AdderEntry:
     """The line of someone's file, of which nothing is run: its text is all there is to count."""
-    data = read_bytes(Path(path), LARGEST)
+    data = read_bytes(Path(path), MAX_SUBMISSION_BYTES)
     try:
-        words = words_of(data.decode())
+        words = source_words(data.decode())
     except (SyntaxError, ValueError, RecursionError) as e:
         raise GlassformerError(f"{path} — expected a file of Python: {str(e)[:80]}") from None
     reason = "code is no model: of a weights file and one fixed forward something could be proved"
-    return Entry(
+    return AdderEntry(
         str(path), "someone's file", "?", None, None, None, text_bits(words), "unknown", reason,
         "not told", hashlib.sha256(data).hexdigest(),
     )  # fmt: skip
 
 
-def entries(
-    more: Iterator[Entry] | list[Entry], load: Any, progress: ProgressCallback
-) -> Iterator[Entry]:
+def table_entries(
+    other_entries: Iterator[AdderEntry] | list[AdderEntry], load: Any, progress: ProgressCallback
+) -> Iterator[AdderEntry]:
     """Our adders, by `load(ref) -> (model, task)`, and others after them."""
-    for i, ref in enumerate(OURS):
-        progress(Progress(i, len(OURS)))
-        yield entry(ref, *load(ref))
-    yield from more
+    for i, ref in enumerate(OUR_ADDERS):
+        progress(Progress(i, len(OUR_ADDERS)))
+        yield model_entry(ref, *load(ref))
+    yield from other_entries
 
 
 # ── bits of a form ─────────────────────────────────────────────────────────────────────────────
@@ -133,12 +133,12 @@ def form_bits(model: Model) -> int:
     words = [
         word
         for f in fields(Config)
-        if f.name not in SIZES and (value := getattr(model.config, f.name)) != f.default
+        if f.name not in TASK_SIZE_FIELDS and (value := getattr(model.config, f.name)) != f.default
         for word in (f.name, repr(value))
     ]
     if model.blueprint:
-        imports, parts, made = formula(model.blueprint)
-        words += words_of("\n".join([*sorted(imports), *parts, made]))
+        imports, parts, made = formula_source(model.blueprint)
+        words += source_words("\n".join([*sorted(imports), *parts, made]))
     return text_bits(words)
 
 
@@ -149,12 +149,12 @@ def text_bits(words: list[str]) -> int:
     return len(words) * each + 8 * sum(len(word.encode()) for word in different)
 
 
-def words_of(source: str) -> list[str]:
+def source_words(source: str) -> list[str]:
     """The words of a Python text without comments and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and _says(body):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and _has_docstring(body):
             node.body = node.body[1:] or [ast.Pass()]
     plain = ast.unparse(ast.fix_missing_locations(tree))
     words = tokenize.generate_tokens(io.StringIO(plain).readline)
@@ -163,7 +163,7 @@ def words_of(source: str) -> list[str]:
     return [names.get(t.type, t.string) for t in words if t.type not in blank]
 
 
-def _says(body: Any) -> bool:
+def _has_docstring(body: Any) -> bool:
     """Whether a body begins with a docstring."""
     first = body[0] if isinstance(body, list) and body else None
     return isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(

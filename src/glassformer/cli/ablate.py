@@ -11,19 +11,31 @@ from typer import Option
 from .. import api, coerce
 from ..training.events import percent
 from .common import (
-    Interrupted, Json, RecipeName, Settings, TaskRef, Threads, app, check_figure, out, print_json,
-    progress, save_figure, settings_of, table_of,
-)  # fmt: skip
+    Interrupted,
+    Json,
+    RecipeName,
+    Settings,
+    TaskArgument,
+    Threads,
+    app,
+    check_figure,
+    out,
+    print_json,
+    progress_display,
+    save_figure,
+    parse_settings,
+    make_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..training.studies.ablations import News, Result
+    from ..training.studies.ablations import AblationProgress, AblationResult
 
 
 @app.command("ablate")
 def ablate_(
-    task: TaskRef,
+    task: TaskArgument,
     recipe: RecipeName = "",
     seeds: Annotated[int, Option(
         help="seeds 0, 1, …, trained all at once")] = 3,
@@ -48,13 +60,13 @@ def ablate_(
     """
     check_figure(figure, task, recipe)
     goal = coerce.as_task(task)
-    chosen = coerce.as_recipe(recipe, goal).override(settings_of(settings))
-    from ..training.studies.ablations import plan
+    chosen = coerce.as_recipe(recipe, goal).override(parse_settings(settings))
+    from ..training.studies.ablations import plan_ablations
 
     names = [n for word in only.split(",") if (n := word.strip())]
-    cases = len(plan(goal, chosen, names)[0])
+    cases = len(plan_ablations(goal, chosen, names)[0])
     try:
-        with _watching(cases, chosen.steps) as watch:
+        with _progress_bar(cases, chosen.steps) as watch:
             found = api.ablations(
                 goal, chosen, seeds=range(seeds), only=names, out=folder, threads=threads,
                 watch=watch,
@@ -72,7 +84,7 @@ def ablate_(
         return
     out.print(str(found).partition("\n")[0])
     columns = ("ablation", "mean", "least … most", "steps", "what one expects to break")
-    out.print(table_of(columns, [line for r in found.results for line in _table_rows(r)]))
+    out.print(make_table(columns, [line for r in found.results for line in _table_rows(r)]))
     for s in found.skipped:
         out.print(f"skipped {s.name}: {s.why}", style="dim", soft_wrap=True)
     if figure:
@@ -80,14 +92,14 @@ def ablate_(
 
 
 @contextmanager
-def _watching(n: int, steps: int) -> "Iterator[Callable[[News], None]]":
+def _progress_bar(n: int, steps: int) -> "Iterator[Callable[[AblationProgress], None]]":
     """On a terminal, a bar that is told all that happens."""
     done = 0
     name, at = TextColumn("{task.description}"), TextColumn("{task.fields[at]}")
-    with progress(name, BarColumn(), at, TimeElapsedColumn()) as bar:
+    with progress_display(name, BarColumn(), at, TimeElapsedColumn()) as bar:
         line = bar.add_task("", total=n * steps, at="")
 
-        def watch(p: "News") -> None:
+        def watch(p: "AblationProgress") -> None:
             nonlocal done
             done += bool(p.result)
             step = p.event.step if p.event else 0
@@ -99,23 +111,23 @@ def _watching(n: int, steps: int) -> "Iterator[Callable[[News], None]]":
         yield watch
 
 
-def _draw(results: "Sequence[Result]", figure: Path, title: str) -> None:
+def _draw(results: "Sequence[AblationResult]", figure: Path, title: str) -> None:
     from ..plotting.figures.bars import bar_chart
 
-    lines = [line for r in results for line in r.lines()]
+    lines = [line for r in results for line in r.summary_lines()]
     # what a model says that has the answer before its eyes
-    paler = [r.lines()[0][0] for r in results if r.forced]
-    save_figure(bar_chart(lines, title, paler=paler), figure)
+    paler = [r.summary_lines()[0][0] for r in results if r.forced]
+    save_figure(bar_chart(lines, title, muted=paler), figure)
 
 
 # ── what is said at the end ────────────────────────────────────────────────────────────────────
-def _table_rows(result: "Result") -> "Iterator[tuple[str, ...]]":
+def _table_rows(result: "AblationResult") -> "Iterator[tuple[str, ...]]":
     steps = [o.steps for o in result.outcomes]
     ran = f"{min(steps):,}" if min(steps) == max(steps) else f"{min(steps):,} … {max(steps):,}"
     if n := sum(o.status == "diverged" for o in result.outcomes):
         ran += f", {n} diverged"
-    help = result.case.ablation.help
-    for label, values in result.lines():
+    help = result.case.ablation.expected_effect
+    for label, values in result.summary_lines():
         spread = f"{percent(min(values))} … {percent(max(values))}"
         yield label, percent(fmean(values)), spread, ran, help
         help = ""  # said once

@@ -6,11 +6,21 @@ from typing import Annotated, Any
 from typer import Argument, Exit, Option
 
 from .. import api
-from ..adderboard.protocol import THRESHOLD, BoardVerdict, describe
-from ..adderboard.table import Board, Entry
+from ..adderboard.protocol import MIN_ACCURACY, BoardVerdict, describe_counts
+from ..adderboard.table import AdderEntry, AdderTable
 from ..utils.progress import Progress
-from .common import Json, TaskName, app, err, out, print_json, progress_bar, say, table_of
-from .verify import Dtype, Keep
+from .common import (
+    Json,
+    TaskOption,
+    app,
+    err,
+    make_table,
+    out,
+    print_json,
+    print_text,
+    progress_bar,
+)
+from .verify import Dtype, MaxCounterexamples
 
 
 @app.command("board")
@@ -19,9 +29,9 @@ def board_(
         help="a model, or FILE.py of a submission; without one, print the honest board")] = None,
     table: Annotated[bool, Option("--table",
         help="the honest board of our adders, with this one among them; no code is run")] = False,
-    task: TaskName = None,
+    task: TaskOption = None,
     dtype: Dtype = "",
-    keep: Keep = 10,
+    keep: MaxCounterexamples = 10,
     trust: Annotated[bool, Option("--trust",
         help="run the code of a submission file, in a sandbox")] = False,
     no_sandbox: Annotated[bool, Option("--no-sandbox",
@@ -47,25 +57,27 @@ def board_(
     if as_json:
         print_json({"ref": ref or "", **found.to_json()})
     else:
-        _table(found.entries) if isinstance(found, Board) else _show(ref or "", found)
-    raise Exit(0 if isinstance(found, Board) or found.holds else 1)
+        _table(found.entries) if isinstance(found, AdderTable) else _show(ref or "", found)
+    raise Exit(0 if isinstance(found, AdderTable) or found.holds else 1)
 
 
-def _table(found: list[Entry]) -> None:
-    out.print(table_of(
+def _table(found: list[AdderEntry]) -> None:
+    out.print(make_table(
         ("adder", "counts", "strict", "bits: numbers", "form", "all", "of all 10^20 sums", "made"),
         [_line(e) for e in found],
     ))  # fmt: skip
     for e in found:
         if e.made == "trained":
-            say(f"{e.name}: seeds {e.seeds}")
+            print_text(f"{e.name}: seeds {e.seeds}")
         if not e.known.startswith("proved"):
-            say(f"{e.name}: {e.reason}")
-    say("counts: numbers that the weights are made from, the leaderboard's rule; strict: with the "
-        "constants of the form, without 0 and ±1; form: formula and config")  # fmt: skip
+            print_text(f"{e.name}: {e.reason}")
+    print_text(
+        "counts: numbers that the weights are made from, the leaderboard's rule; strict: with the "
+        "constants of the form, without 0 and ±1; form: formula and config"
+    )
 
 
-def _line(e: Entry) -> tuple[str, ...]:
+def _line(e: AdderEntry) -> tuple[str, ...]:
     told = ["?" if x is None else f"{x:,}" for x in (e.counts, e.strict, e.numbers)]
     return (e.name, *told, f"{e.form:,}", f"{e.bits:,}", e.known, f"{e.made}, {e.order}")
 
@@ -74,12 +86,12 @@ def _show(ref: str, v: BoardVerdict) -> None:
     how = f" on {v.task}, {v.dtype}" if v.task else ""
     out.print(f"{ref}{how}: ", end="", soft_wrap=True)
     out.print("qualifies" if v.qualifies else "does not qualify", style="bold", end="")
-    need = f"{100 * THRESHOLD:g} % needed"
-    say(f", {v.percent} right ({need}); {v.edges} edge cases, {v.pairs} pairs")
+    need = f"{100 * MIN_ACCURACY:g} % needed"
+    print_text(f", {v.percent} right ({need}); {v.edges} edge cases, {v.pairs} pairs")
     for c in v.counterexamples:
-        say(f"  {c['a']}+{c['b']} → {c['got']}, expected {c['expected']}")
+        print_text(f"  {c['a']}+{c['b']} → {c['got']}, expected {c['expected']}")
     if v.counts:
-        out.print(table_of(("parameters", "", "means"), describe(v.counts)))
+        out.print(make_table(("parameters", "", "means"), describe_counts(v.counts)))
     if v.submission:
         _show_submission(v.submission)
     if v.qualifies and not v.holds:
@@ -88,12 +100,15 @@ def _show(ref: str, v: BoardVerdict) -> None:
 
 def _show_submission(s: Mapping[str, Any]) -> None:
     says = {str(k): str(x) for k, x in s.get("metadata", {}).items()}
-    say(f"  as it says of itself (not checked): {says.pop('params', '?')} parameters")
+    print_text(f"  as it says of itself (not checked): {says.pop('params', '?')} parameters")
     for name, text in says.items():
-        say(f"    {name}: {text}")
+        print_text(f"    {name}: {text}")
     if "parameters" in s:
         held = f"{s['parameters']:,} numbers in parameters and {s.get('buffers', 0):,} in buffers"
-        say(f"  as it says when its module is counted in its own process: {held}")
-    say("  it ran in a sandbox without a network, and all its processes have ended" if s["sandbox"]
-        else "  it ran without a sandbox: processes that it started may still run")  # fmt: skip
-    say("  whether a transformer did the adding is for you to see in its text")
+        print_text(f"  as it says when its module is counted in its own process: {held}")
+    print_text(
+        "  it ran in a sandbox without a network, and all its processes have ended"
+        if s["sandbox"]
+        else "  it ran without a sandbox: processes that it started may still run"
+    )
+    print_text("  whether a transformer did the adding is for you to see in its text")

@@ -8,7 +8,7 @@ from typer import Argument, Exit, Option
 from .. import api, puzzles
 from ..puzzles.level import AXES
 from ..utils.errors import GlassformerError
-from .common import Json, app, out, print_json, progress_bar, say, table_of
+from .common import Json, app, make_table, out, print_json, print_text, progress_bar
 
 
 @app.command("check")
@@ -32,8 +32,8 @@ def check_(
     raise Exit(0 if found.passed else 1)
 
 
-def _show(level: puzzles.Level, found: puzzles.Judgement) -> None:
-    say(f"{level.title} ({level.id}): {found.verdict}")
+def _show(level: puzzles.Level, found: puzzles.Judgment) -> None:
+    print_text(f"{level.title} ({level.id}): {found.verdict}")
     if not found.score:
         return
     rows = []
@@ -42,7 +42,7 @@ def _show(level: puzzles.Level, found: puzzles.Judgement) -> None:
         beaten = " beaten" if found.passed and best is not None and yours < best else ""
         known = "–" if best is None else f"{best:,}{beaten}"
         rows.append((name, f"{yours:,}", known, "–" if most is None else f"{most:,}"))
-    out.print(table_of(("score", "yours", "best known", "at most"), rows))
+    out.print(make_table(("score", "yours", "best known", "at most"), rows))
     after = [each for each in puzzles.levels().values() if each.number == level.number + 1]
     if found.passed and after:
-        say(f"Next: glassformer list levels {after[0].id}")
+        print_text(f"Next: glassformer list levels {after[0].id}")

@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from .. import api
-from .common import Json, app, out, print_json, progress_bar, say
+from .common import Json, app, out, print_json, print_text, progress_bar
 
 
 @app.command("claims")
@@ -22,9 +22,9 @@ def claims_(
     if as_json:
         print_json(found.to_json())
     else:
-        for each in found.found:
+        for each in found.measurements:
             title, *lines = str(each).split("\n")
             out.print(title, style="bold")
-            say("\n".join(lines))
-        say(found.summary)
+            print_text("\n".join(lines))
+        print_text(found.summary)
     raise Exit(0 if found.holds else 1)

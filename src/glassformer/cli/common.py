@@ -22,7 +22,7 @@ from rich.text import Text
 from typer import Argument, Exit, Option
 
 from .. import __version__
-from ..utils.errors import LONG, GlassformerError, in_words
+from ..utils.errors import MAX_PRINTED_INT, GlassformerError, approx_int
 from ..utils.fileio import check_writable
 from ..utils.progress import Progress, ProgressCallback
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:  # a run shows neither
     from rich.progress import ProgressColumn
     from rich.table import Table
 
-NARROW = 20  # columns; a terminal that claims fewer is not believed
+MIN_COLUMNS = 20  # columns; a terminal that claims fewer is not believed
 # Control characters (not ends of lines and tabs), what turns text around, what has no width (but
 # not the joiners that scripts and emoji need), halves of characters.
-UNSEEN = re.compile(
+INVISIBLE_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ud800-\udfff]"
 )
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """The text with what a terminal would obey written out: \\x1b, \\r, \\u202e."""
-    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return INVISIBLE_CHARACTERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class Interrupted(GlassformerError):
@@ -54,20 +54,24 @@ class SafeConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         columns = os.environ.get("COLUMNS", "")
-        if columns and not (columns.isdecimal() and int(columns[:9]) >= NARROW):
+        if columns and not (columns.isdecimal() and int(columns[:9]) >= MIN_COLUMNS):
             options["_environ"] = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
         super().__init__(highlight=False, markup=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(visible(text), **options)
+        return super().render_str(escape_invisible(text), **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
         for segment in super().render(renderable, options):  # what did not come as a string
-            yield segment if segment.control else segment._replace(text=visible(segment.text))
+            yield (
+                segment
+                if segment.control
+                else segment._replace(text=escape_invisible(segment.text))
+            )
 
-    def forget(self) -> None:
+    def discard_output(self) -> None:
         """Drops what could not be written, or it would be tried again with what is printed next."""
         with suppress(OSError, ValueError):
             self.begin_capture()
@@ -89,9 +93,9 @@ err = SafeConsole(stderr=True)
 Ref = Annotated[str, Argument(help="a program with options (addition:digits=3), "
     "lang/sort, x.safetensors, x.taotp, x.glass or x.py:NAME")]  # fmt: skip
 Seed = Annotated[int, Option(help="seed of sampling, from 0")]
-TaskName = Annotated[str | None, Option(
+TaskOption = Annotated[str | None, Option(
     "--task", help="task to check against; default: the model's own")]  # fmt: skip
-TaskRef = Annotated[str, Argument(
+TaskArgument = Annotated[str, Argument(
     help="a task with options: addition:digits=3,order=ones, or mine.py:Vote")]  # fmt: skip
 RecipeName = Annotated[str, Option(
     "--recipe",
@@ -106,7 +110,7 @@ Json = Annotated[bool, Option("--json", help="one JSON object on stdout and noth
 
 def _version(asked: bool) -> None:
     if asked:
-        say(__version__)
+        print_text(__version__)
         raise Exit
 
 
@@ -119,14 +123,14 @@ def options(
 
 
 # ── what is asked for ──────────────────────────────────────────────────────────────────────────
-def listed(words: Iterable[str], joint: str = "or") -> str:
+def join_words(words: Iterable[str], conjunction: str = "or") -> str:
     """a, b or c."""
     *first, last = words
-    return f"{', '.join(first)} {joint} {last}" if first else last
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
 # ── what is said ───────────────────────────────────────────────────────────────────────────────
-def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> "Table":
+def make_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -137,32 +141,32 @@ def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> 
     return table
 
 
-def say(text: object) -> None:
+def print_text(text: object) -> None:
     """Prints a text as it is, without the breaks of lines and colours of a console."""
-    print(visible(str(text)))
+    print(escape_invisible(str(text)))
 
 
 def print_json(value: object) -> None:
-    value = _writable(value)
+    value = _json_safe(value)
     text = json.dumps(value, default=float, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
-        plain = not UNSEEN.search(text)
+        plain = not INVISIBLE_CHARACTERS.search(text)
     except UnicodeEncodeError:
         plain = False
     print(text if plain else json.dumps(value, default=float))
 
 
-def _writable(value: Any) -> Any:
+def _json_safe(value: Any) -> Any:
     """A value for JSON, with whole numbers in words that Python would not write."""
     if isinstance(value, dict):
-        return {name: _writable(v) for name, v in value.items()}
+        return {name: _json_safe(v) for name, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_writable(v) for v in value]
-    return in_words(value) if type(value) is int and abs(value) >= LONG else value
+        return [_json_safe(v) for v in value]
+    return approx_int(value) if type(value) is int and abs(value) >= MAX_PRINTED_INT else value
 
 
-def settings_of(texts: Iterable[str] | None) -> dict[str, Any]:
+def parse_settings(texts: Iterable[str] | None) -> dict[str, Any]:
     """Parse FIELD=VALUE texts into recipe fields and their values."""
     fields = dict[str, Any]()
     for text in texts or ():
@@ -173,12 +177,12 @@ def settings_of(texts: Iterable[str] | None) -> dict[str, Any]:
     return fields
 
 
-def check_figure(path: Path | None, *read: str | Path | None) -> None:
+def check_figure(path: Path | None, *inputs: str | Path | None) -> None:
     """Refuse a figure path that cannot be written, before the work. `read`: the input files."""
     if path is not None:
-        from ..plotting.style import check_path
+        from ..plotting.style import check_figure_path
 
-        check_writable(check_path(path), *read)
+        check_writable(check_figure_path(path), *inputs)
 
 
 def save_figure(figure: Any, path: Path) -> None:
@@ -187,7 +191,7 @@ def save_figure(figure: Any, path: Path) -> None:
     save(figure, path)
 
 
-def progress(*columns: "ProgressColumn") -> "Bar":
+def progress_display(*columns: "ProgressColumn") -> "Bar":
     """A bar where there is a terminal, gone at the end."""
     from rich.progress import Progress as Bar
 
@@ -200,7 +204,7 @@ def progress_bar(label: str) -> Iterator[ProgressCallback]:
     from rich.progress import Progress as Bar
     from rich.progress import TextColumn
 
-    with progress(*Bar.get_default_columns(), TextColumn("{task.fields[rate]}")) as bar:
+    with progress_display(*Bar.get_default_columns(), TextColumn("{task.fields[rate]}")) as bar:
         line = bar.add_task(escape(label), total=None, rate="")
 
         def show(p: Progress) -> None:

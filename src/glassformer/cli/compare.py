@@ -6,7 +6,17 @@ from typing import Annotated
 from typer import Exit, Option
 
 from .. import api
-from .common import Json, Ref, Seed, app, check_figure, print_json, progress_bar, save_figure, say
+from .common import (
+    Json,
+    Ref,
+    Seed,
+    app,
+    check_figure,
+    print_json,
+    print_text,
+    progress_bar,
+    save_figure,
+)
 
 
 @app.command("compare")
@@ -32,5 +42,5 @@ def compare_(
         from ..plotting.figures.interventions import comparison
 
         save_figure(comparison(found), figure)
-    print_json({"a": a, "b": b, **found.to_json()}) if as_json else say(found)
+    print_json({"a": a, "b": b, **found.to_json()}) if as_json else print_text(found)
     raise Exit(1 if found.differ else 0)

@@ -8,7 +8,7 @@ from typer import Argument, Option
 from .. import api, coerce
 from ..core import checkpoint
 from ..utils.errors import GlassformerError
-from .common import Json, app, out, print_json, say
+from .common import Json, app, out, print_json, print_text
 
 if TYPE_CHECKING:
     from ..compiler import Compiled
@@ -30,20 +30,22 @@ def compile_(
             f"{source} — expected a file that ends in .glass, or lang/NAME (glassformer list lang)"
         )
     made = api.compile_(source, dtype=dtype, target=target, out=path)
-    told = _told(made)
+    told = _summary(made)
     if as_json:
         return print_json({**told, **({"out": str(path)} if path else {})})
     out.print(f"{told['ref']}: ", end="")
     out.print("proved", style="bold", end="")
-    say(f" in {told['dtype']} for every text of up to {told['length']:,} tokens")
-    say(f"  {made.shape}")
-    say("  the right token leads by {margin:.4g}; {cases:,} cases; tightest at {tightest}, with "
-        "{left:.0%} of its room left".format(**told))  # fmt: skip
+    print_text(f" in {told['dtype']} for every text of up to {told['length']:,} tokens")
+    print_text(f"  {made.shape}")
+    print_text(
+        "  the right token leads by {margin:.4g}; {cases:,} cases; tightest at {tightest}, with "
+        "{left:.0%} of its room left".format(**told)
+    )
     if path:
-        say(f"wrote {path}")
+        print_text(f"wrote {path}")
 
 
-def _told(made: "Compiled") -> dict[str, Any]:
+def _summary(made: "Compiled") -> dict[str, Any]:
     c, found = made.model.config, made.certificate
     return {
         "ref": made.model.provenance["ref"], "dtype": found.dtype, "length": made.program.length,

@@ -1,8 +1,8 @@
 """The command count: how many parameters a model has."""
 
 from .. import api
-from ..core.param_count import WAYS
-from .common import Json, Ref, app, out, print_json, say, table_of
+from ..core.param_count import COUNT_NAMES
+from .common import Json, Ref, app, make_table, out, print_json, print_text
 
 MEANING = {
     "total": "entries of all arrays, a tied head once",
@@ -25,6 +25,6 @@ def count_(ref: Ref, as_json: Json = False) -> None:
     counted = api.count(model)
     if as_json:
         return print_json({"ref": ref, **counted.to_json()})
-    rows = [(way, f"{getattr(counted, way):,}", MEANING[way]) for way in WAYS]
-    out.print(table_of(("count", "", "means"), rows))
-    say(model)
+    rows = [(way, f"{getattr(counted, way):,}", MEANING[way]) for way in COUNT_NAMES]
+    out.print(make_table(("count", "", "means"), rows))
+    print_text(model)

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Option
 
 from .. import api
-from .common import Json, Ref, app, out, print_json, say
+from .common import Json, Ref, app, out, print_json, print_text
 
 
 @app.command("disguise")
@@ -33,7 +33,7 @@ def disguise_(
     }  # fmt: skip
     if as_json:
         return print_json(report)
-    say(f"wrote {path} and {key_path}")
+    print_text(f"wrote {path} and {key_path}")
     out.print(f"{key.changed:,} of {key.checked:,} answer tokens differ from the original's")
     out.print(f"logits differ by at most {key.difference:.1e} of the largest")
     for change in key.changes:

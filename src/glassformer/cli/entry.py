@@ -20,52 +20,55 @@ import typer
 from typer.models import CommandInfo
 
 from ..utils import fileio
-from ..utils.errors import GlassformerError, Several, missing_extra
-from ..utils.errors import shown as shown_value
-from .common import Interrupted, app, err, out, visible
+from ..utils.errors import ErrorList, GlassformerError, missing_extra
+from ..utils.errors import short_repr as shown_value
+from .common import Interrupted, app, err, escape_invisible, out
 
-ORDER = (  # of commands in --help; others come after these
+COMMAND_ORDER = (  # of commands in --help; others come after these
     "tour", "list", "run", "explain", "verify", "prove", "recheck", "compile", "task", "train",
     "sweep", "ablate", "inspect", "report", "open", "compare", "count", "board", "truth",
     "disguise", "export", "claims", "check",
 )  # fmt: skip
 
-MOVED = {  # options that verify had once
+MOVED_OPTIONS = {  # options that verify had once
     "--recheck": "recheck REF VERDICT", "--protocol": "board REF",
     "--trust": "board FILE.py --trust",
 }  # fmt: skip
-WORD, MESSAGE = 200, 1_500  # characters of a word and of a message that are shown
+MAX_WORD_CHARACTERS, MAX_MESSAGE_CHARACTERS = (
+    200,
+    1_500,
+)  # characters of a word and of a message that are shown
 
 
-def commands(word: str = "") -> list[CommandInfo]:
+def load_commands(command: str = "") -> list[CommandInfo]:
     """The commands, in order: all of them, or the one that is called so if there is one. To import
     the file of a command registers it.
     """
     names = [m.name for m in pkgutil.iter_modules([os.path.dirname(__file__)])]
-    for name in [word] if word in ORDER and word in names else names:
+    for name in [command] if command in COMMAND_ORDER and command in names else names:
         importlib.import_module(f"{__package__}.{name}")
-    rank = {name: i for i, name in enumerate(ORDER)}
-    app.registered_commands.sort(key=lambda c: rank.get(c.name or "", len(ORDER)))
+    rank = {name: i for i, name in enumerate(COMMAND_ORDER)}
+    app.registered_commands.sort(key=lambda c: rank.get(c.name or "", len(COMMAND_ORDER)))
     return app.registered_commands
 
 
 def main() -> None:
     """The `glassformer` command. Whatever is typed or goes wrong ends in one line and status 2."""
-    _open_streams()
+    _prepare_streams()
     if "_GLASSFORMER_COMPLETE" in os.environ:  # a shell asks what could be typed next
         typer.main.get_command(app)(prog_name="glassformer")
     try:
-        with _polite_kills():
-            status = _flushed(_status(sys.argv[1:] or ["--help"]))
+        with _signals_as_interrupt():
+            status = _flush_output(_run_command(sys.argv[1:] or ["--help"]))
     except KeyboardInterrupt:  # between two steps of the above
         status = _fail("interrupted", 128 + _signal)
     sys.exit(status)
 
 
-def _status(words: list[str]) -> int:
+def _run_command(words: list[str]) -> int:
     """Runs a command. What it raises becomes a line and a status."""
     try:
-        commands(words[0])
+        load_commands(words[0])
         command = typer.main.get_command(app)
         # parsing empties the list that it gets
         context = command.make_context("glassformer", [*words])
@@ -75,40 +78,40 @@ def _status(words: list[str]) -> int:
     except typer.Exit as e:
         return e.exit_code
     except BrokenPipeError:  # the reader had enough
-        return _hang_up()
+        return _broken_pipe_status()
     except Interrupted as e:
         return _fail(str(e), 128 + _signal)
-    except Several as e:
+    except ErrorList as e:
         return max(_fail(line) for line in str(e).split("\n"))
     except GlassformerError as e:
         return _fail(str(e))
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", 128 + _signal)
     except MemoryError as e:
-        return _fail("not enough memory for this" + (f": {e}" if str(e) else ""), shown=e)
+        return _fail("not enough memory for this" + (f": {e}" if str(e) else ""), error=e)
     except RecursionError as e:
-        return _fail("nested too deeply for this", shown=e)
+        return _fail("nested too deeply for this", error=e)
     except OSError as e:
-        return _fail(f"{e.filename or 'input or output'} — {fileio.why(e)}", shown=e)
+        return _fail(f"{e.filename or 'input or output'} — {fileio.os_error_text(e)}", error=e)
     except Exception as e:
         if hasattr(e, "format_message"):  # a usage error of the command line library
             option = getattr(e, "option_name", "")
-            if words[0] == "verify" and option in MOVED:
-                own = f"glassformer {MOVED[option]}"
+            if words[0] == "verify" and option in MOVED_OPTIONS:
+                own = f"glassformer {MOVED_OPTIONS[option]}"
                 return _fail(f"verify {option} — is a command of its own: {own}")
-            if words[0] in ("train", "ablate") and (field := _field(option)):
+            if words[0] in ("train", "ablate") and (field := _recipe_field(option)):
                 return _fail(f"{words[0]} {option} — is a field of the recipe: --set {field}=…")
-            return _fail(_in_our_words(words, e))
+            return _fail(_usage_message(words, e))
         if isinstance(e, ModuleNotFoundError) and (needed := missing_extra(words[0], e)):
             return _fail(str(needed))
         # as PyTorch says it
         if "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError":
-            return _fail("not enough memory for this", shown=e)
+            return _fail("not enough memory for this", error=e)
         what = f"a defect of glassformer: {type(e).__name__}: {e}; GLASSFORMER_DEBUG=1 shows where"
-        return _fail(f"{words[0]} — failed ({what})", shown=e)
+        return _fail(f"{words[0]} — failed ({what})", error=e)
 
 
-def _in_our_words(words: list[str], error: Any) -> str:
+def _usage_message(words: list[str], error: Any) -> str:
     """Return the text of a usage error; for an invalid number, in the wording of api.py."""
     text: str = error.format_message()
     param: Any = getattr(error, "param", None)
@@ -122,27 +125,33 @@ def _in_our_words(words: list[str], error: Any) -> str:
     return text
 
 
-def _field(option: str) -> str:
+def _recipe_field(option: str) -> str:
     """The field of a recipe that was typed as an option; "" if it is none."""
-    from ..training.recipe import FIELDS
+    from ..training.recipe import RECIPE_FIELDS
 
     name = option.lstrip("-").replace("-", "_")
-    return name if name in FIELDS else ""
+    return name if name in RECIPE_FIELDS else ""
 
 
-def _fail(message: str, status: int = 2, shown: BaseException | None = None) -> int:
+def _fail(message: str, status: int = 2, error: BaseException | None = None) -> int:
     """Says what is wrong in one line."""
-    lines = [" ".join(line.split()) for line in visible(message).split("\n")]
+    lines = [" ".join(line.split()) for line in escape_invisible(message).split("\n")]
     text = "; ".join(line for line in lines if line)
-    long = rf"\S{{{WORD + 1},}}"
-    text = re.sub(long, lambda word: f"{word[0][: WORD // 2]}…{word[0][-WORD // 4 :]}", text)
-    text = text if len(text) <= MESSAGE else text[:MESSAGE] + "…"
+    long = rf"\S{{{MAX_WORD_CHARACTERS + 1},}}"
+    text = re.sub(
+        long,
+        lambda word: (
+            f"{word[0][: MAX_WORD_CHARACTERS // 2]}…{word[0][-MAX_WORD_CHARACTERS // 4 :]}"
+        ),
+        text,
+    )
+    text = text if len(text) <= MAX_MESSAGE_CHARACTERS else text[:MAX_MESSAGE_CHARACTERS] + "…"
     try:
-        if shown and os.environ.get("GLASSFORMER_DEBUG"):
-            err.print("".join(traceback.format_exception(shown)), soft_wrap=True)
+        if error and os.environ.get("GLASSFORMER_DEBUG"):
+            err.print("".join(traceback.format_exception(error)), soft_wrap=True)
         err.print("error: " + text, soft_wrap=True)
     except (OSError, ValueError):  # nobody is there to be told
-        err.forget()
+        err.discard_output()
     return status
 
 
@@ -151,7 +160,7 @@ _signal: int = signal.SIGINT  # which one has ended a command that says it was i
 
 
 @contextlib.contextmanager
-def _polite_kills() -> Iterator[None]:
+def _signals_as_interrupt() -> Iterator[None]:
     """Within it, a polite kill is like Ctrl-C: what is begun is cleaned up, journals written.
 
     During an import the process ends at once: an exception there may be swallowed, replaced by an
@@ -185,7 +194,7 @@ def _polite_kills() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _open_streams() -> None:
+def _prepare_streams() -> None:
     """A closed stream leads nowhere; one that cannot say a character says its number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -201,27 +210,31 @@ def _open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
-def _flushed(status: int) -> int:
+def _flush_output(status: int) -> int:
     """The status, once all that was printed has arrived; another one if it cannot."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        return _hang_up()
+        return _broken_pipe_status()
     except (OSError, ValueError) as e:
-        _forget_output()
+        _discard_output()
         # said already, or now
-        return status if status == 2 else _fail(f"output — cannot be written: {fileio.why(e)}")
+        return (
+            status
+            if status == 2
+            else _fail(f"output — cannot be written: {fileio.os_error_text(e)}")
+        )
     return status
 
 
-def _hang_up() -> int:
-    _forget_output()
+def _broken_pipe_status() -> int:
+    _discard_output()
     return 128 + signal.SIGPIPE if hasattr(signal, "SIGPIPE") else 0
 
 
-def _forget_output() -> None:
+def _discard_output() -> None:
     """What is left to print would fail again when Python ends, with a status of its own."""
-    out.forget()
+    out.discard_output()
     stream = sys.__stdout__
     if stream and sys.stdout is stream:  # and not a stand-in that someone else looks after
         with contextlib.suppress(OSError, ValueError):

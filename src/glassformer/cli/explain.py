@@ -5,16 +5,16 @@ from typing import Annotated
 from typer import Argument
 
 from .. import api, coerce
-from .common import Json, Ref, TaskName, app, print_json, say
+from .common import Json, Ref, TaskOption, app, print_json, print_text
 
 
 @app.command("explain")
 def explain_(
     ref: Ref,
     text: Annotated[str, Argument(help="what the model has read")] = "",
-    task: TaskName = None,
+    task: TaskOption = None,
     as_json: Json = False,
 ) -> None:
     """Why the next token wins: by head, slot and neuron name."""
     story = api.explain(coerce.as_model(ref, task), text)
-    print_json(story.to_json()) if as_json else say(story)
+    print_json(story.to_json()) if as_json else print_text(story)

@@ -6,8 +6,8 @@ from typing import Annotated
 from typer import Option
 
 from .. import api
-from ..interop import Exported
-from .common import Json, Ref, app, out, print_json, say
+from ..interop import ExportResult
+from .common import Json, Ref, app, out, print_json, print_text
 
 
 @app.command("export")
@@ -30,8 +30,8 @@ def export_(
     done = api.export(ref, to, path, tolerance)
     if as_json:
         return print_json({"ref": ref, "out": str(path), **done.to_json()})
-    say(f"wrote {path}")
-    if isinstance(done, Exported):
+    print_text(f"wrote {path}")
+    if isinstance(done, ExportResult):
         for note in (f"{done.dtype}: {done.why}", *done.notes):
             out.print(f"  {note}", style="dim", soft_wrap=True)
-        say(done)
+        print_text(done)

@@ -14,9 +14,9 @@ from ..utils.progress import ProgressCallback, report_stage
 from .common import (
     Json,
     Ref,
-    TaskName,
+    TaskOption,
     app,
-    listed,
+    join_words,
     out,
     print_json,
     progress_bar,
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ..lens.inspect import Inspection
 
 
-def views(given: str | None) -> str | None:
+def check_view_names(names: str | None) -> str | None:
     """The callback of names with commas between."""
-    if given is not None and not given.strip(", "):
+    if names is not None and not names.strip(", "):
         raise GlassformerError("--only — expected the name of a view, got none")
-    return given
+    return names
 
 
 @app.command("inspect")
@@ -38,12 +38,12 @@ def inspect_(
     ref: Ref,
     folder: Annotated[Path | None, Option("--out",
         help="DIR: inspection.json and the figures go there")] = None,
-    task: TaskName = None,
+    task: TaskOption = None,
     text: Annotated[str, Option("--input", help="what views of a single input show")] = "",
     inputs: Annotated[int | None, Option(
         help="look at so many inputs; by default 10,000")] = None,
     seed: Annotated[int, Option(help="seed of these inputs, from 0")] = 0,
-    only: Annotated[str | None, Option(callback=views,
+    only: Annotated[str | None, Option(callback=check_view_names,
         help="views with commas between: heads,ablations")] = None,
     kind: Annotated[str, Option("--figures", help="png, svg, pdf or none")] = "png",
     as_json: Json = False,
@@ -53,16 +53,16 @@ def inspect_(
     Prints the gist; --out DIR keeps everything: figures, and all numbers as JSON. Views that make
     no sense for the model are left out, and it says why.
     """
-    from ..plotting.style import KINDS, check_path
+    from ..plotting.style import FILE_TYPES, check_figure_path
 
-    if kind not in (*KINDS, "none"):
-        raise GlassformerError(f"--figures {kind} — expected {listed((*KINDS, 'none'))}")
+    if kind not in (*FILE_TYPES, "none"):
+        raise GlassformerError(f"--figures {kind} — expected {join_words((*FILE_TYPES, 'none'))}")
     model = coerce.as_model(ref)
     goal = coerce.as_task_if_known(task, model)
-    rows = coerce.as_sample(goal, None, inputs, seed, limits.INPUTS)
+    rows = coerce.as_sample(goal, None, inputs, seed, limits.MAX_INSPECTED_ROWS)
     if folder is not None:
         if kind != "none":
-            check_path(folder / f"figure.{kind}")
+            check_figure_path(folder / f"figure.{kind}")
         check_writable(make_folder(folder) / "inspection.json")
     with progress_bar("looking inside") as bar:
         found = api.inspect(
@@ -78,8 +78,8 @@ def inspect_(
         return print_json(told)
     s = found.subject
     out.print(
-        f"{ref} on {s.goal.ref if s.goal else 'texts at random'}: {len(s.rows):,} inputs; "
-        f"one of them is {' '.join(s.words)}\n",
+        f"{ref} on {s.optional_task.ref if s.optional_task else 'texts at random'}: {len(s.rows):,} inputs; "
+        f"one of them is {' '.join(s.str_tokens)}\n",
         soft_wrap=True,
     )
     out.print(str(found), soft_wrap=True)
@@ -89,11 +89,11 @@ def inspect_(
 
 def _draw(found: "Inspection", folder: Path, kind: str, progress: ProgressCallback) -> int:
     """How many figures there were to draw."""
-    from ..plotting.inspect import figures
+    from ..plotting.inspect import inspection_figures
     from ..plotting.style import save
 
     drawn = 0
-    for name, draw in figures(found).items():
+    for name, draw in inspection_figures(found).items():
         report_stage(progress, f"drawing {name}")
         try:
             figure = draw()

@@ -9,18 +9,28 @@ from typer import Argument
 
 from .. import api, published_claims, registry, resolve
 from ..compiler import library, source_refs
-from ..training.recipe import FIELDS
-from ..training.recipes import ABOUT, RECIPES, recipe
-from .common import Json, app, listed, out, print_json, say, table_of
+from ..training.recipe import RECIPE_FIELDS
+from ..training.recipes import RECIPE_SUMMARIES, RECIPES, find_recipe
+from .common import Json, app, join_words, make_table, out, print_json, print_text
 
 if TYPE_CHECKING:
     from .. import puzzles
 
-REGISTERED = ("programs", "tasks", "blueprints")
-NAMES = ("trained", "bridges", "views", "hooks")
-KINDS = ("programs", "tasks", "recipes", "fields", "blueprints", "lang", "claims", "levels", *NAMES)
-WHAT = listed(KINDS)
-SUITED = {
+REGISTERED_KINDS = ("programs", "tasks", "blueprints")
+NAME_KINDS = ("trained", "bridges", "views", "hooks")
+KINDS = (
+    "programs",
+    "tasks",
+    "recipes",
+    "fields",
+    "blueprints",
+    "lang",
+    "claims",
+    "levels",
+    *NAME_KINDS,
+)
+KINDS_HELP = join_words(KINDS)
+DEFAULT_RECIPE = {
     "suited": "What a task gets if no recipe is named: chosen by its size, its tokens and its "
     "lengths (docs/trained.md)."
 }
@@ -28,7 +38,7 @@ SUITED = {
 
 @app.command("list")
 def list_(
-    what: Annotated[str, Argument(help=WHAT)] = "programs",
+    what: Annotated[str, Argument(help=KINDS_HELP)] = "programs",
     ref: Annotated[
         str, Argument(help="for hooks: the model; for recipes, lang and levels: just this one")
     ] = "",
@@ -39,15 +49,15 @@ def list_(
     models, bridges, views and hooks. A source (lang/sort, x.glass) is shown with its options, a
     level with its stub and hints.
     """
-    if what in REGISTERED:
+    if what in REGISTERED_KINDS:
         entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
         print_json({what: [e.to_json() for e in entries]}) if as_json else _show_options(entries)
     elif what == "recipes":
         _list_recipes(ref, as_json)
     elif what == "fields" and not ref:
-        told = {f"{n}={f.default}": f.metadata["help"] for n, f in FIELDS.items()}
+        told = {f"{n}={f.default}": f.metadata["help"] for n, f in RECIPE_FIELDS.items()}
         if as_json:
-            every = FIELDS.items()
+            every = RECIPE_FIELDS.items()
             return print_json({what: [{"name": n, "help": f.metadata["help"]} for n, f in every]})
         _show_sentences(told)
     elif what == "claims":
@@ -55,16 +65,18 @@ def list_(
         columns = ("claim", "where", "says", "verdict")
         if as_json:
             return print_json({what: [c.to_json() for c in ledger]})
-        out.print(table_of(columns, [(c.name, c.where, c.says, c.verdict) for c in ledger]))
-    elif source_refs.is_named(what) or (what == "lang" and ref):
+        out.print(make_table(columns, [(c.name, c.where, c.says, c.verdict) for c in ledger]))
+    elif source_refs.is_source_ref(what) or (what == "lang" and ref):
         name = (
-            what if what != "lang" else source_refs.LIBRARY + ref.removeprefix(source_refs.LIBRARY)
+            what
+            if what != "lang"
+            else source_refs.LIBRARY_PREFIX + ref.removeprefix(source_refs.LIBRARY_PREFIX)
         )
-        _show_source(source_refs.find(name), as_json)
+        _show_source(source_refs.resolve_source(name), as_json)
     elif what == "lang":
         told = {
-            name: library.about(name.removeprefix(source_refs.LIBRARY))
-            for name in source_refs.names()
+            name: library.describe(name.removeprefix(source_refs.LIBRARY_PREFIX))
+            for name in source_refs.library_refs()
         }
         if as_json:
             return print_json({what: [{"name": n, "help": text} for n, text in told.items()]})
@@ -74,12 +86,14 @@ def list_(
     else:
         names = api.list_(what, ref)
         if what == "trained" and not as_json:
-            return _show_sentences({name: resolve.ABOUT.get(name, "") for name in names})
+            return _show_sentences(
+                {name: resolve.TRAINED_DESCRIPTIONS.get(name, "") for name in names}
+            )
         print_json({what: names}) if as_json else out.print("\n".join(names))
 
 
-def _show_sentences(told: Mapping[str, str]) -> None:
-    for name, text in told.items():
+def _show_sentences(descriptions: Mapping[str, str]) -> None:
+    for name, text in descriptions.items():
         out.print(name, style="bold", end="  ")
         out.print(text)
 
@@ -94,14 +108,14 @@ def _show_options(entries: Iterable[registry.Entry]) -> None:
             out.print(f"    {default:<{width}}  {o.expected}", style="dim")
 
 
-def _show_source(source: source_refs.Named, as_json: bool) -> None:
+def _show_source(source: source_refs.SourceRef, as_json: bool) -> None:
     """What a source says, and what may be told to it."""
-    options = source_refs.options(source)
+    options = source_refs.source_options(source)
     if as_json:
         return print_json({"name": source.name, "options": options, "source": source.text})
-    say(source.text.removeprefix("\ufeff").rstrip("\n"))
+    print_text(source.text.removeprefix("\ufeff").rstrip("\n"))
     if options:
-        say("")
+        print_text("")
     for name, given in options.items():
         ends = f"  from {given['least']} to {given['most']}" if "least" in given else ""
         out.print(f"{source.name}:{name}={given['default']}{ends}", style="dim")
@@ -109,16 +123,18 @@ def _show_source(source: source_refs.Named, as_json: bool) -> None:
 
 def _list_recipes(name: str, as_json: bool) -> None:
     """Each recipe with the fields that it changes; as JSON all: what --recipe FILE.json reads."""
-    found = [recipe(name)] if name else list(RECIPES.values())
+    found = [find_recipe(name)] if name else list(RECIPES.values())
     if as_json:
         rows = [r.to_json() for r in found]
         return print_json(rows[0] if name else {"recipes": rows})
     for r in found:
-        _show_sentences({r.name: ABOUT.get(r.name, "")})
-        changed = [shlex.quote(f"{n}={v}") for n, v in r.changed().items() if n != "name"]
+        _show_sentences({r.name: RECIPE_SUMMARIES.get(r.name, "")})
+        changed = [
+            shlex.quote(f"{n}={v}") for n, v in r.non_default_fields().items() if n != "name"
+        ]
         out.print(Padding(" ".join(changed), (0, 0, 0, 4)), style="dim")
     if not name:
-        _show_sentences(SUITED)
+        _show_sentences(DEFAULT_RECIPE)
 
 
 def _list_levels(name: str, as_json: bool) -> None:
@@ -143,13 +159,13 @@ def _show_level(level: "puzzles.Level") -> None:
     from ..puzzles.level import AXES
 
     for text, answer in level.examples.items():
-        say(f"    {text} → {answer}")
+        print_text(f"    {text} → {answer}")
     if level.limits:
-        say(f"At most: {axes(level.limits)}")
-    say(f"Best known, on each axis: {axes(level.best)}")
-    say(f"Judged by {level.judged_by}: {level.command}\n\n{level.file}, to begin from:\n")
-    say(level.stub)
+        print_text(f"At most: {axes(level.limits)}")
+    print_text(f"Best known, on each axis: {axes(level.best)}")
+    print_text(f"Judged by {level.judged_by}: {level.command}\n\n{level.file}, to begin from:\n")
+    print_text(level.stub)
     for i, hint in enumerate(level.hints, 1):
-        say(f"Hint {i}: {hint}")
+        print_text(f"Hint {i}: {hint}")
     if level.read:
-        say(f"More: docs/{level.read}")
+        print_text(f"More: docs/{level.read}")

@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from .. import api
-from .common import Json, app, print_json, say
+from .common import Json, app, print_json, print_text
 
 
 @app.command("open")
@@ -41,13 +41,13 @@ def open_(
         if as_json:
             print_json({"address": server.address, "port": server.port, "refs": refs})
         else:
-            say(f"{server.address}\nCtrl-C ends it")
+            print_text(f"{server.address}\nCtrl-C ends it")
         sys.stdout.flush()
         if browser and not as_json and _has_screen():
             webbrowser.open(server.once)
         server.run()
     except KeyboardInterrupt:  # the way to end it
-        say("" if as_json else "closed")
+        print_text("" if as_json else "closed")
     finally:
         server.close()
         kept.cleanup()

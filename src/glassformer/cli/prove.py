@@ -7,18 +7,18 @@ from typer import Exit, Option
 
 from .. import api
 from ..proof import Accuracy, Equality, Proof
-from ..proof.accuracy import percent
+from ..proof.accuracy import floor_percent
 from ..utils.errors import GlassformerError
-from ..utils.limits import many
-from .common import Json, Ref, TaskName, app, out, print_json, progress_bar, say
+from ..utils.limits import format_count
+from .common import Json, Ref, TaskOption, app, out, print_json, print_text, progress_bar
 
-LONGEST = 10**1000  # a count that is written out
+MAX_WRITTEN_COUNT = 10**1000  # a count that is written out
 
 
 @app.command("prove")
 def prove_(
     ref: Ref,
-    task: TaskName = None,
+    task: TaskOption = None,
     method: Annotated[str, Option(help="auto; enumeration, which runs every row; or certificate, "
         "which bounds all cases: docs/proof.md")] = "auto",
     path: Annotated[Path | None, Option("--out", help="FILE.json: write the certificate")] = None,
@@ -49,7 +49,9 @@ def prove_(
     else:
         _show(ref, equals, found)
     if path and not as_json and isinstance(found, Proof):
-        say(f"wrote {path}" if found.certificate else f"no certificate to write: {found.result}")
+        print_text(
+            f"wrote {path}" if found.certificate else f"no certificate to write: {found.result}"
+        )
     enough = not isinstance(found, Accuracy) or (found.right > 0 and found.share >= at_least)
     raise Exit(0 if enough and getattr(found, "holds", True) else 1)
 
@@ -61,35 +63,35 @@ def _show(ref: str, other: str | None, found: Any) -> None:
     elif isinstance(found, Equality):
         out.print(f"{ref} and {other} on {found.task}: ", end="", soft_wrap=True)
         out.print(found.result, style="bold", end="")
-        say(f": {found.reason}")
+        print_text(f": {found.reason}")
     elif isinstance(found, Proof):
         _show_proof(ref, found)
     else:
-        say(found)
+        print_text(found)
 
 
 def _show_accuracy(ref: str, bound: Accuracy) -> None:
     out.print(f"{ref} on {bound.task}: ", end="", soft_wrap=True)
-    out.print(f"at least {percent(bound.share)}", style="bold", end="")
+    out.print(f"at least {floor_percent(bound.share)}", style="bold", end="")
     how = "every input was run" if bound.method == "enumeration" else (
         f"{bound.closed:,} of {bound.cases:,} cases close"
     )  # fmt: skip
-    say(f" of {many(bound.inputs)} inputs are right in {bound.dtype}: {how}")
-    say(f"open: {_whole(bound.open)} inputs of {_whole(bound.inputs)}")
+    print_text(f" of {format_count(bound.inputs)} inputs are right in {bound.dtype}: {how}")
+    print_text(f"open: {_format_inputs(bound.open)} inputs of {_format_inputs(bound.inputs)}")
     if bound.doubt:
-        say(f"  {bound.doubt}")
+        print_text(f"  {bound.doubt}")
     if bound.method != "enumeration":
-        say(bound.ran)
-        say(bound.independent)
-        say(f"the bound holds {bound.scope}")
+        print_text(bound.sample_text)
+        print_text(bound.independent)
+        print_text(f"the bound holds {bound.scope}")
     for shown in bound.worst:
-        say(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")
-    say(f"model {bound.model}")
+        print_text(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")
+    print_text(f"model {bound.model}")
 
 
-def _whole(n: int) -> str:
+def _format_inputs(n: int) -> str:
     """A count, to the last digit as long as anybody would read it."""
-    return f"{n:,}" if n < LONGEST else many(n)
+    return f"{n:,}" if n < MAX_WRITTEN_COUNT else format_count(n)
 
 
 def _show_proof(ref: str, proof: Proof) -> None:
@@ -99,9 +101,9 @@ def _show_proof(ref: str, proof: Proof) -> None:
         out.print(
             f", {proof.cases:,} case{'s' * (proof.cases != 1)}, margin {proof.margin:.4g}", end=""
         )
-    say(f" in {proof.dtype}: {proof.reason}")
+    print_text(f" in {proof.dtype}: {proof.reason}")
     if (shown := proof.counterexample) and shown["input"] not in proof.reason:
-        say(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")
+        print_text(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")
     for checker in proof.checkers:
-        say(f"  {checker}")
-    say(f"model {proof.model}")
+        print_text(f"  {checker}")
+    print_text(f"model {proof.model}")

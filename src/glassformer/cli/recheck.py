@@ -6,9 +6,9 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from .. import api, coerce
-from ..verification.recheck_verdict import brief
+from ..verification.recheck_verdict import short_value
 from .common import Json, Ref, app, out, print_json
-from .verify import VerdictFile, Workers, processes, resumable, show
+from .verify import VerdictFile, Workers, process_count, resumable, show_verdict
 
 
 @app.command("recheck")
@@ -31,14 +31,14 @@ def recheck_(
     goal = coerce.verdict_task(task, saved, model)
     with resumable(path) as progress:
         found = api.recheck(
-            model, verdict, goal, out=path, workers=processes(workers), progress=progress
+            model, verdict, goal, out=path, workers=process_count(workers), progress=progress
         )
     if as_json:
         print_json({"ref": ref, **found.to_json(), "recheck": str(verdict)})
     else:
-        show(ref, goal, found.found, path)
+        show_verdict(ref, goal, found.rerun, path)
         for d in found.differences:
-            was, now = brief(d["saved"]), brief(d["found"])
+            was, now = short_value(d["saved"]), short_value(d["found"])
             out.print(f"  {d['what']}: {verdict} says {was}, found {now}")
         out.print(f"{verdict} is {'NOT ' * (not found.confirmed)}confirmed", style="bold")
     raise Exit(0 if found.holds else 1)

@@ -12,11 +12,11 @@ from .common import (
     Interrupted,
     Json,
     app,
+    make_table,
     out,
     print_json,
+    print_text,
     progress_bar,
-    say,
-    table_of,
 )
 
 
@@ -37,7 +37,7 @@ def sweep_(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Train a grid of settings. Started again, it skips what is finished."""
-    from ..training.studies.sweep import GO_ON
+    from ..training.studies.sweep import RESUME_HINT
 
     with progress_bar("training") as bar:
         try:
@@ -46,12 +46,12 @@ def sweep_(
                 progress=bar,
             )  # fmt: skip
         except KeyboardInterrupt:
-            raise Interrupted(f"interrupted; {GO_ON}") from None
+            raise Interrupted(f"interrupted; {RESUME_HINT}") from None
     if as_json:
         print_json(found.to_json())
     else:
-        out.print(table_of(found.columns, [tuple(map(_text, row)) for row in found.rows]))
-        say(f"{found.counted}; in {found.out / 'results.csv'}")
+        out.print(make_table(found.columns, [tuple(map(_text, row)) for row in found.rows]))
+        print_text(f"{found.counts_text}; in {found.out / 'results.csv'}")
     if found.problem:
         raise GlassformerError(found.problem)
 

@@ -15,11 +15,11 @@ from typer import Exit, Option
 from .. import api, coerce
 from ..plotting.figures.curves import training_curves
 from ..tasks.token_layout import answer_names
-from ..training.events import Consumer, Event, in_words, percent
-from ..training.full_domain_phase import ALL, EXACT, SOME
-from ..training.loss_floor import floors
+from ..training.events import Event, EventConsumer, describe_event, percent
+from ..training.full_domain_phase import ALL_ROWS, FULL_DOMAIN, SAMPLED_ROWS
+from ..training.loss_floor import loss_plateaus
 from ..training.run_file import seed_files, state_path
-from ..training.ui.terminal import ASKED_TO_END, Lines, LiveView
+from ..training.ui.terminal import STOP_MESSAGE, LiveView, LogView
 from ..utils import limits
 from ..utils.errors import GlassformerError
 from ..verification.confidence import CONFIDENCE, upper_bound
@@ -27,16 +27,16 @@ from .common import (
     Json,
     RecipeName,
     Settings,
-    TaskRef,
+    TaskArgument,
     Threads,
     app,
     check_figure,
     err,
     out,
+    parse_settings,
     print_json,
+    print_text,
     save_figure,
-    say,
-    settings_of,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @app.command("train")
 def train_(
-    task: TaskRef,
+    task: TaskArgument,
     file: Annotated[Path, Option("--out", help="FILE.safetensors: where the model goes")],
     recipe: RecipeName = "",
     seed: Annotated[int, Option(
@@ -79,21 +79,21 @@ def train_(
     """Train a model on a task. Status 0: it reached the recipe's success (and is exact, where it
     was to be); 1: it did not.
     """
-    fields, every = settings_of(settings), range(seed, seed + seeds)
+    fields, every = parse_settings(settings), range(seed, seed + seeds)
     if exact is not None:
         chosen = coerce.as_recipe(recipe, coerce.as_task(task)).override(fields)
-        fields["exact"] = (chosen.exact or chosen.steps) if exact else 0
+        fields["exact"] = (chosen.full_domain_steps or chosen.steps) if exact else 0
     check_figure(figure, task, recipe, start, teacher, blueprint)
-    with _asked() as asked:
+    with _stop_on_signal() as asked:
         run = api.train(
             task, recipe, every, blueprint=blueprint, start=start, teacher=teacher,
             device=device, threads=threads, out=file, resume=resume,
-            history=history, snapshots=snapshots, stop=lambda: bool(asked.by), **fields,
+            history=history, snapshots=snapshots, stop=lambda: bool(asked.signal_number), **fields,
         )  # fmt: skip
         trainer, goal = run.trainer, run.trainer.task
         files = seed_files(file, every)
         there = {str(path) for path in files if path.exists()}
-        names, stairs = answer_names(goal), floors(goal, trainer.recipe)
+        names, stairs = answer_names(goal), loss_plateaus(goal, trainer.recipe)
         if resume:
             err.print(f"going on from step {trainer.step:,} of {trainer.recipe.steps:,}")
         floor = stairs[0].loss if stairs else None
@@ -104,49 +104,49 @@ def train_(
         title = f"{goal.ref}, recipe {trainer.recipe.name}, {whose}"
         save_figure(training_curves(trainings, stairs, names, title), figure)
     overlap, pairs = trainer.data.overlap(), zip(trainings, files, strict=True)
-    rows = [_report(t, goal.ref, path, seeds == 1, overlap) for t, path in pairs]
+    rows = [_run_to_json(t, goal.ref, path, seeds == 1, overlap) for t, path in pairs]
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
     else:
-        _show(trainings, rows, goal, there, fixed=bool(start or blueprint))
+        _show(trainings, rows, goal, there, fixed_shape=bool(start or blueprint))
         if figure and figure.exists():
-            say(f"drew {figure}")
+            print_text(f"drew {figure}")
         for kept in (history, snapshots):
             if kept:
-                say(f"wrote {kept}")
-    if asked.by and any(t.status == "interrupted" for t in trainings):
-        last = any(t.exact_from is not None for t in trainings)
+                print_text(f"wrote {kept}")
+    if asked.signal_number and any(t.status == "interrupted" for t in trainings):
+        last = any(t.full_domain_start is not None for t in trainings)
         of = ", in the last phase" if last else f" of {trainer.recipe.steps:,}"
         err.print(f"interrupted after step {trainer.step:,}{of}")
         if seeds == 1 and "resume" in rows[0]:
             err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
-        raise Exit(128 + asked.by)
+        raise Exit(128 + asked.signal_number)
     raise Exit(0 if all(r["reached"] for r in rows) else 1)
 
 
 # ── while it runs ──────────────────────────────────────────────────────────────────────────────
-def _write_so() -> None:
-    os.write(2, f"\n{ASKED_TO_END}\n".encode())
+def _announce_stop() -> None:
+    os.write(2, f"\n{STOP_MESSAGE}\n".encode())
 
 
 @dataclass
-class Asked:
+class StopRequest:
     """Whether somebody asked the run to end, and by which signal; 0: nobody has."""
 
-    tell: Callable[[], None] = _write_so
-    by: int = 0
+    announce: Callable[[], None] = _announce_stop
+    signal_number: int = 0
 
     def __call__(self, number: int, frame: Any) -> None:
-        if self.by:  # for the second time: at once
+        if self.signal_number:  # for the second time: at once
             raise KeyboardInterrupt
-        self.by = number
-        self.tell()
+        self.signal_number = number
+        self.announce()
 
 
 @contextmanager
-def _asked() -> Iterator[Asked]:
+def _stop_on_signal() -> Iterator[StopRequest]:
     """Within it, Ctrl-C or a polite kill asks the run to stop after its step; a second ends it."""
-    asked = Asked()
+    asked = StopRequest()
     before = {s: signal.signal(s, asked) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked
@@ -156,19 +156,19 @@ def _asked() -> Iterator[Asked]:
 
 
 def _consumer(
-    trainer: "Trainer", names: list[str], floor: float | None, watch: bool, asked: "Asked"
-) -> Consumer:
+    trainer: "Trainer", names: list[str], floor: float | None, watch: bool, asked: "StopRequest"
+) -> EventConsumer:
     """Return the display of a run: a live view on a terminal, or lines."""
     if not sys.stderr.isatty():
-        return Lines(err, names, len(trainer.seeds) > 1, watch)
-    steps, ending = trainer.recipe.steps, lambda: asked.by
-    view = LiveView(err, steps, names, floor, trainer.past(), watch, ending)
+        return LogView(err, names, len(trainer.seeds) > 1, watch)
+    steps, ending = trainer.recipe.steps, lambda: asked.signal_number
+    view = LiveView(err, steps, names, floor, trainer.past_events(), watch, ending)
     if not err.is_dumb_terminal:  # a dumb terminal shows nothing before the end
-        asked.tell = view.live.refresh  # otherwise the view would paint over the output
+        asked.announce = view.live.refresh  # otherwise the view would paint over the output
     return view
 
 
-def _consume(events: Iterator[Event], consumer: Consumer) -> "list[Training]":
+def _consume(events: Iterator[Event], consumer: EventConsumer) -> "list[Training]":
     """Show every event; return the trainings."""
     trainings = []
     try:
@@ -187,12 +187,14 @@ def _consume(events: Iterator[Event], consumer: Consumer) -> "list[Training]":
 
 
 # ── what is said at the end ────────────────────────────────────────────────────────────────────
-def _report(t: "Training", task: str, path: Path, single: bool, overlap: float) -> dict[str, Any]:
-    kept = not single or t.status != "interrupted"  # else it has a state, and no model yet
+def _run_to_json(
+    t: "Training", task: str, path: Path, only_seed: bool, overlap: float
+) -> dict[str, Any]:
+    kept = not only_seed or t.status != "interrupted"  # else it has a state, and no model yet
     found = {
         "task": task, "recipe": t.recipe.name, **t.to_json(), "out": str(path) if kept else None,
-        "reached": t.status in (EXACT, "sampled")
-        or (t.accuracy >= t.recipe.success and t.status not in ("diverged", "not exact")),
+        "reached": t.status in (FULL_DOMAIN, "sampled")
+        or (t.accuracy >= t.recipe.target_accuracy and t.status not in ("diverged", "not exact")),
         "overlap": overlap,
     }  # fmt: skip
     if not kept:
@@ -202,67 +204,73 @@ def _report(t: "Training", task: str, path: Path, single: bool, overlap: float) 
 
 
 def _show(
-    trainings: "list[Training]", rows: list[dict[str, Any]], task: "Task", there: set[str],
-    fixed: bool,
+    trainings: "list[Training]", rows: list[dict[str, Any]], task: "Task", existing_files: set[str],
+    fixed_shape: bool,
 ) -> None:  # fmt: skip
     """`there`: files that a model was in before. `fixed`: the model's shape is not the recipe's."""
     names = answer_names(task)
     for t, row in zip(trainings, rows, strict=True):
-        short = t.accuracy < t.recipe.success or not row["reached"]
+        short = t.accuracy < t.recipe.target_accuracy or not row["reached"]
         wanted = (
-            percent(t.recipe.success)
-            if t.recipe.success <= 1
-            else f"{t.recipe.success:.0%}".replace("%", " %")
+            percent(t.recipe.target_accuracy)
+            if t.recipe.target_accuracy <= 1
+            else f"{t.recipe.target_accuracy:.0%}".replace("%", " %")
         )
         goal = f"{'short of' if short else 'reached'} {wanted}"
         goal += ", until the last phase" * (short and row["reached"])
         out.print(f"{row['task']}, recipe {t.recipe.name}, seed {t.seed}: ", end="")
         whole = t.recipe.data == "all"
-        some = t.recipe.first_rows and t.accuracy < t.recipe.success  # the others were not asked
+        some = (
+            t.recipe.eval_screen_rows and t.accuracy < t.recipe.target_accuracy
+        )  # the others were not asked
         tested = f"{percent(t.accuracy)} of {'all' if whole and not some else 'test'} rows right"
         out.print(f"{tested} ({goal})", style="bold", end="")
         steps = f"{t.steps:,} step{'s' * (t.steps != 1)}"
-        say(f" after {steps}, which took {t.seconds:.1f} s; {t.status}")
-        if t.exact:
-            say(f"  {_exactness(t, row, task)}")
+        print_text(f" after {steps}, which took {t.seconds:.1f} s; {t.status}")
+        if t.domain_check:
+            print_text(f"  {_full_domain_result(t, row, task)}")
         if row["overlap"]:
             share = f"{percent(row['overlap'])} of test rows were also trained on"
             both = "none held out: all rows are trained on, and tested" if whole else share
             out.print(f"  {both} (data={t.recipe.data})")
-        if t.recipe.tap:
-            say(f"  all of this with tap={t.recipe.tap}, which the model that is kept has not")
-        looks = [e for e in t.events if e.kind == EXACT]
+        if t.recipe.train_hook:
+            print_text(
+                f"  all of this with tap={t.recipe.train_hook}, which the model that is kept has not"
+            )
+        looks = [e for e in t.events if e.kind == FULL_DOMAIN]
         for event in t.events:
             if event not in looks[1:-1]:  # these are in the history
-                say(f"  step {event.step:>7,}  {in_words(event, names)}")
+                print_text(f"  step {event.step:>7,}  {describe_event(event, names)}")
         if not row["reached"] and t.status in ("done", "hopeless", "not exact"):
-            say(f"  to try: {_advice(t, fixed)}")
+            print_text(f"  to try: {_advice(t, fixed_shape)}")
         if row["out"]:
-            say(f"wrote {row['out']}{', over the one that was there' * (row['out'] in there)}")
+            print_text(
+                f"wrote {row['out']}{', over the one that was there' * (row['out'] in existing_files)}"
+            )
 
 
-def _advice(t: "Training", fixed: bool) -> str:
+def _advice(t: "Training", fixed_shape: bool) -> str:
     """What may help a run that fell short: other luck, more time, more room."""
     r, fields = t.recipe, {"not exact": "exact", "hopeless": "hopeless_after"}
     limit = fields.get(t.status, "steps")
     found = f"another --seed, --set {limit}={2 * getattr(r, limit)}"
-    if fixed:
+    if fixed_shape:
         return found
     wider = [f"--set {n}={2 * size}" for n in ("d_model", "d_mlp") if (size := getattr(r, n))]
     suited = "; or no --recipe: one is chosen that suits the task" * (r.name != "suited")
     return f"{found}, {' '.join(wider)}{suited}"
 
 
-def _exactness(t: "Training", row: dict[str, Any], task: "Task") -> str:
+def _full_domain_result(t: "Training", row: dict[str, Any], task: "Task") -> str:
     """What the last phase came to, and which rows it trained on."""
-    assert t.exact and t.exact_from is not None
-    look = t.exact
+    assert t.domain_check and t.full_domain_start is not None
+    look = t.domain_check
     found = f"{t.status}: {look.wrong:,} wrong of {look.checked:,}"
-    if look.of not in (ALL, SOME):
-        found += f" ({look.of})"
-    elif not look.whole:
-        whole, most = limits.many(task.inputs), upper_bound(look.wrong, look.checked)
+    if look.coverage not in (ALL_ROWS, SAMPLED_ROWS):
+        found += f" ({look.coverage})"
+    elif not look.is_exhaustive:
+        whole, most = limits.format_count(task.inputs), upper_bound(look.wrong, look.checked)
         found += f" drawn of {whole} (at most {most:.2g} of all, at {CONFIDENCE:.0%})"
-    if t.steps > t.exact_from:
-        return f"{found}; from step {t.exact_from:,} on all rows were trained on"
+    if t.steps > t.full_domain_start:
+        return f"{found}; from step {t.full_domain_start:,} on all rows were trained on"
     return found if row["overlap"] else f"{found}; no test row was trained on"

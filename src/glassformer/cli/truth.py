@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from .. import api
-from .common import Json, Ref, app, out, print_json, say, table_of
+from .common import Json, Ref, app, make_table, out, print_json, print_text
 
 if TYPE_CHECKING:
-    from ..ground_truth.edges import Truth
+    from ..ground_truth.edges import GroundTruth
 
-SHOWN = 12  # neurons in the table
+MAX_SHOWN_NEURONS = 12  # neurons in the table
 
 
 @app.command("truth")
@@ -31,19 +31,23 @@ def truth_(
         return print_json(found.to_json())
     _show(found)
     if path:
-        say(f"wrote {path}")
+        print_text(f"wrote {path}")
 
 
-def _show(found: "Truth") -> None:
+def _show(found: "GroundTruth") -> None:
     """The tables: slots, heads, neurons, edges."""
-    say(f"{found.ref or found.task or 'model'}: measured on {found.inputs}")
+    print_text(f"{found.ref or found.task or 'model'}: measured on {found.inputs}")
     if not found.named:
         out.print("its slots have no names: the stream is taken as a whole")
     slots = []
     for s in found.slots:
-        at, by, to = f"{s['start']}:{s['stop']}", _list(s["written_by"]), _list(s["read_by"])
+        at, by, to = (
+            f"{s['start']}:{s['stop']}",
+            _join_names(s["written_by"]),
+            _join_names(s["read_by"]),
+        )
         slots.append((s["name"], at, str(s["rank"]), by, to))
-    out.print(table_of(("slot", "at", "rank", "written by", "read by"), slots))
+    out.print(make_table(("slot", "at", "rank", "written by", "read by"), slots))
     if found.heads:
         heads = []
         for h in found.heads:
@@ -52,24 +56,26 @@ def _show(found: "Truth") -> None:
             looks = ", ".join(f"{m['from']} · {m['to']}" for m in h["matches"])
             places = ", fixed" if look["fixed"] else ", by content"
             heads.append((h["part"], h["name"], looks or "–", moves or "–", look["kind"] + places))
-        out.print("", table_of(("head", "name", "compares", "copies", "attention"), heads))
+        out.print("", make_table(("head", "name", "compares", "copies", "attention"), heads))
     if found.neurons:
         neurons = []
-        for n in found.neurons[:SHOWN]:
+        for n in found.neurons[:MAX_SHOWN_NEURONS]:
             reads, writes = ", ".join(n["reads"]), ", ".join(n["writes"])
             neurons.append((n["part"], n["name"], reads, writes, f"{n['fires']:.0%}"))
-        out.print("", table_of(("neuron", "name", "reads", "writes", "fires"), neurons))
-        if len(found.neurons) > SHOWN:
-            out.print(f"… and {len(found.neurons) - SHOWN:,} more")
+        out.print("", make_table(("neuron", "name", "reads", "writes", "fires"), neurons))
+        if len(found.neurons) > MAX_SHOWN_NEURONS:
+            out.print(f"… and {len(found.neurons) - MAX_SHOWN_NEURONS:,} more")
     edges = []
     for e in found.edges:
         to, moves = f"{e.reader}, {e.port}", f"{e.shift:.2g}" if e.matters else "–"
         edges.append((e.writer, to, ", ".join(e.via), moves, f"{e.changed:.0%}"))
-    out.print("", table_of(("edge from", "to", "via", "cut: logits move", "tokens change"), edges))
+    out.print(
+        "", make_table(("edge from", "to", "via", "cut: logits move", "tokens change"), edges)
+    )
     if found.idle:
-        out.print(f"no way to the logits: {_list(found.idle)}")
+        out.print(f"no way to the logits: {_join_names(found.idle)}")
 
 
-def _list(names: list[str], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return (", ".join(names[:most]) or "–") + more
+def _join_names(names: list[str], max_names: int = 6) -> str:
+    more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    return (", ".join(names[:max_names]) or "–") + more

@@ -18,28 +18,28 @@ from .common import (
     Json,
     Ref,
     Seed,
-    TaskName,
+    TaskOption,
     app,
     err,
-    listed,
+    join_words,
     out,
     print_json,
+    print_text,
     progress_bar,
-    say,
 )
 
 if TYPE_CHECKING:
     from ..tasks.base import Task
     from ..verification import Verdict
 
-SHOWN = 5  # classes
-PARTS = {
+MAX_SHOWN_CLASSES = 5  # classes
+PART_LABELS = {
     "sample": "at random", "edges": "edge cases", "search": "search",
     "alone": "decoded one at a time",
 }  # fmt: skip
 
 Dtype = Annotated[str, Option(help="float64, float32 or bfloat16; default: the model's own")]
-Keep = Annotated[int, Option(help="maximum number of counterexamples")]
+MaxCounterexamples = Annotated[int, Option(help="maximum number of counterexamples")]
 Workers = Annotated[int | None, Option(help="processes; default: as many as cores")]
 VerdictFile = Annotated[Path | None, Option(
     "--out", help="FILE.json: save the verdict; run again to continue if stopped")]  # fmt: skip
@@ -48,13 +48,13 @@ VerdictFile = Annotated[Path | None, Option(
 @app.command("verify")
 def verify_(
     ref: Ref,
-    task: TaskName = None,
+    task: TaskOption = None,
     sample: Annotated[int | None, Option(
         help="number of random inputs to check besides the edge cases")] = None,
     seed: Seed = 0,
     every: Annotated[bool, Option("--all", help="every input, however many there are")] = False,
     dtype: Dtype = "",
-    keep: Keep = 10,
+    keep: MaxCounterexamples = 10,
     search: Annotated[int, Option(
         help="rounds of search near the worst rows of a sample")] = 8,
     workers: Workers = None,
@@ -69,14 +69,16 @@ def verify_(
     with resumable(path) as progress:
         verdict = api.verify(
             model, chosen, sample=sample, seed=seed, exhaustive=every, dtype=dtype, keep=keep,
-            search=search, out=path, workers=processes(workers, cluster), cluster=cluster,
+            search=search, out=path, workers=process_count(workers, cluster), cluster=cluster,
             progress=progress,
         )  # fmt: skip
-    print_json({"ref": ref, **verdict.to_json()}) if as_json else show(ref, chosen, verdict, path)
+    print_json({"ref": ref, **verdict.to_json()}) if as_json else show_verdict(
+        ref, chosen, verdict, path
+    )
     raise Exit(0 if verdict.holds else 1)
 
 
-def processes(workers: int | None, cluster: str = "") -> int:
+def process_count(workers: int | None, cluster: str = "") -> int:
     """Return the number of local processes: one per core by default, 1 with a cluster."""
     return (1 if cluster else limits.cores()) if workers is None else workers
 
@@ -105,17 +107,19 @@ def resumable(path: Path | None) -> Iterator[ProgressCallback]:
 
 
 # ── printing ───────────────────────────────────────────────────────────────────────────────────
-def show(ref: str, task: "Task", v: "Verdict", path: Path | None = None) -> None:
+def show_verdict(ref: str, task: "Task", v: "Verdict", path: Path | None = None) -> None:
     looked = [f"a sample (seed {v.seed})"]
     looked += ["the edge cases"] * ("edges" in v.parts) + ["a search"] * ("search" in v.parts)
-    how = "every input" if v.exhaustive else listed(looked, "and")
+    how = "every input" if v.exhaustive else join_words(looked, "and")
     void, inputs = v.looked_at - v.checked, task.inputs
     if void and inputs == task.size:  # else what has no answer was no input
         how += f" ({void:,} more have no defined answer)"
     out.print(f"{ref} on {task.ref}: ", end="", soft_wrap=True)
     out.print(f"{v.wrong:,} wrong of {v.checked:,}", style="bold", end="")
-    out.print(f", {how} of {limits.many(inputs)}; worst margin {v.worst_margin:.4g} in {v.dtype}")
-    for name, words in PARTS.items():
+    out.print(
+        f", {how} of {limits.format_count(inputs)}; worst margin {v.worst_margin:.4g} in {v.dtype}"
+    )
+    for name, words in PART_LABELS.items():
         if name in v.parts and (name == "alone" or not v.exhaustive):
             bound = ""
             if name == "sample" and v.error_bound is not None and v.confidence is not None:
@@ -130,10 +134,10 @@ def show(ref: str, task: "Task", v: "Verdict", path: Path | None = None) -> None
     if len(v.classes) > 1 and failing:
         out.print(f"  by class of input, {len(failing)} of {len(v.classes)} with failures:")
         worst_first = sorted(failing.items(), key=lambda f: -f[1]["wrong"] / f[1]["checked"])
-        for name, c in worst_first[:SHOWN]:
+        for name, c in worst_first[:MAX_SHOWN_CLASSES]:
             out.print(f"    {name}: {_wrong(c)} (margin {c['worst_margin']:.3g})")
     if path:
-        say(f"wrote {path}")
+        print_text(f"wrote {path}")
 
 
 def _wrong(part: Mapping[str, Any]) -> str:

@@ -8,28 +8,28 @@ from typing import Any
 import numpy as np
 
 from ..core.model import Model
-from ..utils.errors import GlassformerError, shown
-from ..utils.limits import within
-from ..utils.results import Shown
+from ..utils.errors import GlassformerError, short_repr
+from ..utils.limits import check_int_range
+from ..utils.results import Displayable
 from ..utils.typed_json import convert
-from .certify import Certificate, Declaration, certify, same
-from .embedded_record import Embedded, Values
-from .embedded_source import FORMAT
-from .embedded_source import KEY as KEY
+from .certify import Certificate, Declaration, certify, check_equivalent
+from .embedded_record import EmbeddedSource, EmbeddedValues
+from .embedded_source import DECLARATION_FORMAT
+from .embedded_source import PROVENANCE_KEY as PROVENANCE_KEY
 from .frontend.parser import read
-from .ir import Program, Tally, Value, tell_apart
-from .passes.allocate import Twins
-from .passes.calibrate import tune
-from .passes.simplify import Became, simplify
+from .ir import Program, ThresholdCount, Value, make_names_unique
+from .passes.allocate import ValueCopies
+from .passes.calibrate import calibrate
+from .passes.simplify import Replacements, simplify
 from .passes.tabulate import tabulate
-from .task import embedded
+from .task import embedded_entry
 
 DTYPES = ("float64", "float32")
 TARGETS = ("", "gpt2")
 
 
 @dataclass(frozen=True)
-class Compiled(Shown):
+class Compiled(Displayable):
     """A program, the model that does what it says, and why that is certain."""
 
     program: Program
@@ -65,52 +65,60 @@ def compile(
     for what, given, allowed in (("dtype", dtype, DTYPES), ("target", target, TARGETS)):
         if given not in allowed:
             names = ", ".join(repr(x) for x in allowed)
-            raise GlassformerError(f"{what} must be one of {names}, got {shown(given)}")
+            raise GlassformerError(f"{what} must be one of {names}, got {short_repr(given)}")
     program = read(source, name, options)
-    simple, became = simpler(program)
-    same(program, simple, became)
-    model, certificate, made = tune(simple, dtype, target)
-    told = {"format": FORMAT, "name": name, "source": source, "options": dict(options or {})}
-    told |= stored(simple, made.declaration, made.twins)
-    provenance = {"maker": "compiler", "ref": ref or name, KEY: told}
+    simple, became = simplified_program(program)
+    check_equivalent(program, simple, became)
+    model, certificate, made = calibrate(simple, dtype, target)
+    told = {
+        "format": DECLARATION_FORMAT,
+        "name": name,
+        "source": source,
+        "options": dict(options or {}),
+    }
+    told |= declaration_to_json(simple, made.declaration, made.copies)
+    provenance = {"maker": "compiler", "ref": ref or name, PROVENANCE_KEY: told}
     return Compiled(program, replace(model, provenance=provenance, task=ref or name), certificate)
 
 
-def simpler(program: Program) -> tuple[Program, Became]:
+def simplified_program(program: Program) -> tuple[Program, Replacements]:
     """What is compiled for a program, and which of its values stands for which."""
     made, became = simplify(program)
     made, later = tabulate(made)
     return made, {v: later.get(w, w) for v, w in became.items()}
 
 
-def stored(program: Program, said: Declaration, twins: Twins) -> dict[str, Any]:
+def declaration_to_json(program: Program, said: Declaration, twins: ValueCopies) -> dict[str, Any]:
     """A declaration as JSON; values are told by their number in the program, i, and copies of them
     by -1 - i.
     """
     number = {v: i for i, v in enumerate(program.values)}
     number |= {twin: -1 - number[v] for (_, v), twin in twins.items()}
     values = [
-        [number[v], said.times[v], s.start, np.asarray(said.codes[v]).tolist()]
+        [number[v], said.sublayers[v], s.start, np.asarray(said.codes[v]).tolist()]
         for v, s in said.slots.items()
     ]
-    return {"values": values, "room": [[number[v], s.start, s.stop] for v, s in said.room.items()]}
+    return {
+        "values": values,
+        "room": [[number[v], s.start, s.stop] for v, s in said.average_slots.items()],
+    }
 
 
-def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
+def load_declaration(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
     """The program and the declaration that a compiled model carries. Neither is believed."""
-    entry = convert(told, Embedded, KEY)
-    if entry.format != FORMAT:
+    entry = convert(told, EmbeddedSource, PROVENANCE_KEY)
+    if entry.format != DECLARATION_FORMAT:
         raise GlassformerError(
             f"{entry.name} — carries a declaration of format {entry.format}, and this version "
-            f"reads {FORMAT}; compile its source again"
+            f"reads {DECLARATION_FORMAT}; compile its source again"
         )
     program = read(entry.source, entry.name, entry.options)
-    simple, became = simpler(program)
+    simple, became = simplified_program(program)
     values = simple.values
     codes, times, slots = {}, {}, {}
-    room: dict[Tally, slice] = {}
-    for i, time, start, code in convert(entry.values, Values, f"{KEY}.values"):
-        v = _member(values, i)
+    room: dict[ThresholdCount, slice] = {}
+    for i, time, start, code in convert(entry.values, EmbeddedValues, f"{PROVENANCE_KEY}.values"):
+        v = _value_by_number(values, i)
         widths = {len(row) for row in code}
         if len(code) != len(v) or len(widths) != 1:
             raise GlassformerError(
@@ -118,27 +126,27 @@ def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
             )
         codes[v], times[v] = np.array(code, float).reshape(len(v), widths.pop()), time
         slots[v] = slice(start, start + codes[v].shape[1])
-    tell_apart([*values, *(v for v in slots if v not in values)])
+    make_names_unique([*values, *(v for v in slots if v not in values)])
     for i, start, stop in entry.room:
-        v = _member(values, i)
-        if not isinstance(v, Tally):
+        v = _value_by_number(values, i)
+        if not isinstance(v, ThresholdCount):
             raise GlassformerError(f"{v.name} — has room declared, and is no tally")
         room[v] = slice(start, stop)
     return program, Declaration(simple, became, codes, times, slots, room)
 
 
-def _member(values: list[Value], i: int) -> Value:
-    within(f"{KEY}.values", i, -len(values), len(values) - 1)
+def _value_by_number(values: list[Value], i: int) -> Value:
+    check_int_range(f"{PROVENANCE_KEY}.values", i, -len(values), len(values) - 1)
     return values[i] if i >= 0 else copy(values[-1 - i])
 
 
-def recheck(model: Model, watch: Callable[[int, int], object] | None = None) -> Compiled:
+def recheck(model: Model, progress: Callable[[int, int], object] | None = None) -> Compiled:
     """The certificate of a model that carries its source, found anew: the source is read, and the
     weights are checked against what it means. The declaration that comes with it is not believed.
     `watch` is told how far it is: values that are known to hold, of all.
     """
-    entry = embedded(model)
+    entry = embedded_entry(model)
     if entry is None:
         raise GlassformerError(f"{model.name} — was not compiled: it carries no program")
-    program, said = declared(entry)
-    return Compiled(program, model, certify(model, program, said, watch))
+    program, said = load_declaration(entry)
+    return Compiled(program, model, certify(model, program, said, progress))

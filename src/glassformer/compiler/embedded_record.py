@@ -4,17 +4,17 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from ..utils.typed_json import Finite, Name, Record, check_small
+from ..utils.typed_json import Finite, JsonObject, Name, check_small
 
 Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Code = Annotated[
     list[Annotated[list[Finite], Meta(max_length=10_000)]], Meta(max_length=20_000)
 ]  # a row for each member of a value
 # value number, time, start of the slot, code
-Values = list[tuple[int, Index, Index, Code]]
+EmbeddedValues = list[tuple[int, Index, Index, Code]]
 
 
-class Embedded(Record):
+class EmbeddedSource(JsonObject):
     """Record stored by the compiler. driver.declared checks all of it again."""
 
     name: Name

@@ -7,15 +7,15 @@ import numpy as np
 from ..utils.errors import GlassformerError
 from .interpreter import emitted, run
 from .ir import Program
-from .literals import spelled
+from .literals import format_element
 
-WORK = 2 * 10**9  # the most: values times positions by positions, of all examples
+MAX_EXAMPLE_WORK = 2 * 10**9  # the most: values times positions by positions, of all examples
 
 
-def wrong(program: Program) -> Iterator[tuple[str, str]]:
+def failing_examples(program: Program) -> Iterator[tuple[str, str]]:
     """(text, what is wrong with it) of each example that does not come out."""
     number = {str(t): i for i, t in enumerate(program.tokens)}
-    left = WORK / len(program.values)
+    left = MAX_EXAMPLE_WORK / len(program.values)
     for text, answer in program.examples.items():
         words, told = text.split(), answer.split()
         left -= (len(words) + len(told)) ** 2
@@ -23,12 +23,12 @@ def wrong(program: Program) -> Iterator[tuple[str, str]]:
             yield text, "cannot be checked: these are too many examples, or too long"
             return
         if odd := [w for w in (*words, *told) if w not in number]:
-            yield text, f"has {spelled(odd[0])}, which is no token"
+            yield text, f"has {format_element(odd[0])}, which is no token"
         elif not 1 <= len(words) <= program.length:
             yield text, f"has {len(words)} tokens, and a text has from 1 to {program.length}"
         else:
             try:
-                if not _comes(program, [number[w] for w in words], [number[w] for w in told]):
+                if not _produces(program, [number[w] for w in words], [number[w] for w in told]):
                     said = run(program, [number[w] for w in words])
                     gives = " ".join(str(program.tokens[t]) for t in said)
                     yield text, f"gives {gives}, not {answer or 'nothing'}"
@@ -36,7 +36,7 @@ def wrong(program: Program) -> Iterator[tuple[str, str]]:
                 yield text, str(e)
 
 
-def _comes(program: Program, text: list[int], answer: list[int]) -> bool:
+def _produces(program: Program, text: list[int], answer: list[int]) -> bool:
     """Whether a program writes an answer, and no more, in one go."""
     whole = [*text, *answer[:-1]]
     if not answer or len(whole) > program.length:

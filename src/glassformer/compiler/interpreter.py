@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..utils.errors import GlassformerError
-from .ir import Ints, Look, Map, Position, Program, Sum, Tally, Test, Token, Value
-from .literals import spelled
+from .ir import Ints, Map, Position, Predicate, Program, Select, Sum, ThresholdCount, Token, Value
+from .literals import format_element
 
 Trace = dict[Value, Ints]  # indices into each value's domain, [B,T]
 
@@ -28,13 +28,13 @@ def trace(program: Program, tokens: Ints) -> Trace:
         )
     out: Trace = {}
     for value in program.values:
-        out[value] = meaning(value, tokens, out)
+        out[value] = evaluate_value(value, tokens, out)
     return out
 
 
-def meaning(value: Value, tokens: Ints, out: Trace) -> Ints:
+def evaluate_value(value: Value, tokens: Ints, out: Trace) -> Ints:
     """A value at all positions, where those that it is made of are known."""
-    found: Ints = _MEANING[type(value)](value, tokens, out)
+    found: Ints = _EVALUATORS[type(value)](value, tokens, out)
     return found
 
 
@@ -74,22 +74,22 @@ def _map(value: Map, tokens: Ints, out: Trace) -> Ints:
 
 
 def _sum(value: Sum, tokens: Ints, out: Trace) -> Ints:
-    return value.of([out[a] for a in value.args])
+    return value.result_indices([out[a] for a in value.args])
 
 
-def matches(tests: Sequence[Test], tokens: Ints, out: Trace) -> Any:
+def matching_positions(tests: Sequence[Predicate], tokens: Ints, out: Trace) -> Any:
     """Which positions [B, here, there] a look may see and finds: never those that are to come."""
     B, T = tokens.shape
     found = np.broadcast_to(np.tril(np.ones((T, T), bool)), (B, T, T))
     zero = np.zeros((B, T), int)
     for test in tests:
-        here, there = (zero if v is None else out[v] for v in (test.here, test.there))
+        here, there = (zero if v is None else out[v] for v in (test.query, test.key))
         found = found & test.table[here[:, :, None], there[:, None, :]]
     return found
 
 
-def _look(value: Look, tokens: Ints, out: Trace) -> Ints:
-    found = matches(value.tests, tokens, out)  # B T S
+def _select(value: Select, tokens: Ints, out: Trace) -> Ints:
+    found = matching_positions(value.predicates, tokens, out)  # B T S
     good = np.broadcast_to(value.priority(out), tokens.shape)[:, None, :]
     there = np.array([value.index[d] for d in value.value.domain])[out[value.value]]  # B S
     best = np.where(found, good, -1).argmax(-1)
@@ -98,7 +98,7 @@ def _look(value: Look, tokens: Ints, out: Trace) -> Ints:
     high = np.where(chosen, there[:, None], -1).max(-1)
     if (high > low).any():
         b, t = (int(i[0]) for i in np.nonzero(high > low))
-        two = " and ".join(spelled(value.domain[i]) for i in (low[b, t], high[b, t]))
+        two = " and ".join(format_element(value.domain[i]) for i in (low[b, t], high[b, t]))
         raise GlassformerError(
             f"{value.name} — two positions are equally good and hold {two}; order them"
         )
@@ -106,10 +106,10 @@ def _look(value: Look, tokens: Ints, out: Trace) -> Ints:
     return np.where(found.any(-1), member, value.index[value.default])
 
 
-def _tally(value: Tally, tokens: Ints, out: Trace) -> Ints:
-    found = matches(value.tests, tokens, out) if value.tests else None
+def _threshold_count(value: ThresholdCount, tokens: Ints, out: Trace) -> Ints:
+    found = matching_positions(value.predicates, tokens, out) if value.predicates else None
     passed = np.zeros(tokens.shape, int)
-    for each, cut, rows in _rows(value):
+    for each, cut, rows in _threshold_groups(value):
         one = np.full(tokens.shape, each)
         for (v, _), weights in zip(value.terms, rows, strict=True):
             one = one + weights[out[v]]
@@ -118,16 +118,25 @@ def _tally(value: Tally, tokens: Ints, out: Trace) -> Ints:
     return value.results[passed]
 
 
-def _rows(value: Tally) -> Any:
+def _threshold_groups(value: ThresholdCount) -> Any:
     """(each, cuts, weights) for every row of tests that are alike but for their cut."""
     groups: dict[bytes, list[int]] = {}
-    for j in range(len(value.cut)):
-        key = value.each[j].tobytes() + b"".join(w[j].tobytes() for _, w in value.terms)
+    for j in range(len(value.thresholds)):
+        key = value.position_weights[j].tobytes() + b"".join(w[j].tobytes() for _, w in value.terms)
         groups.setdefault(key, []).append(j)
     for js in groups.values():
-        yield value.each[js[0]], value.cut[js], [w[js[0]] for _, w in value.terms]
+        yield (
+            value.position_weights[js[0]],
+            value.thresholds[js],
+            [w[js[0]] for _, w in value.terms],
+        )
 
 
-_MEANING: dict[type[Value], Any] = {
-    Token: _token, Position: _position, Map: _map, Sum: _sum, Look: _look, Tally: _tally,
-}  # fmt: skip
+_EVALUATORS: dict[type[Value], Any] = {
+    Token: _token,
+    Position: _position,
+    Map: _map,
+    Sum: _sum,
+    Select: _select,
+    ThresholdCount: _threshold_count,
+}

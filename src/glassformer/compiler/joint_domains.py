@@ -12,39 +12,41 @@ from typing import Any
 import numpy as np
 
 from ..utils.errors import GlassformerError
-from .ir import Ints, Look, Map, Position, Program, Sum, Token, Value, member
+from .ir import Ints, Map, Position, Program, Select, Sum, Token, Value, member_indices
 
-MOST = 3_000_000  # combinations
-Cases = dict[Any, Ints]  # of each value (and "token", "position" where asked for), [n]
+MAX_CASES = 3_000_000  # combinations
+JointCases = dict[Any, Ints]  # of each value (and "token", "position" where asked for), [n]
 
 
-def cases(program: Program, values: Sequence[Value], also: Sequence[str] = ()) -> Cases:
+def joint_cases(
+    program: Program, values: Sequence[Value], extra_roots: Sequence[str] = ()
+) -> JointCases:
     """Every combination of members of the values, and of `also`: "token", "position"."""
     values = list(dict.fromkeys(values))
     sizes = {"token": len(program.tokens), "position": program.length}
-    roots: dict[Any, int] = {name: sizes[name] for name in also}
+    roots: dict[Any, int] = {name: sizes[name] for name in extra_roots}
     below: dict[Value, dict[Any, int]] = {}  # of each value, what it follows from
     for v in values:
-        roots |= _roots(v, sizes, below)
-    if math.prod(roots.values()) > MOST:
-        roots = {v: len(v) for v in values} | {name: sizes[name] for name in also}
-    if math.prod(roots.values()) > MOST:
+        roots |= _root_sizes(v, sizes, below)
+    if math.prod(roots.values()) > MAX_CASES:
+        roots = {v: len(v) for v in values} | {name: sizes[name] for name in extra_roots}
+    if math.prod(roots.values()) > MAX_CASES:
         among = " · ".join(f"{n} ({getattr(r, 'name', r)})" for r, n in roots.items())
-        raise GlassformerError(f"{among} combinations are more than {MOST:,}")
-    known: Cases = {}
+        raise GlassformerError(f"{among} combinations are more than {MAX_CASES:,}")
+    known: JointCases = {}
     if roots:
         grid = np.indices(tuple(roots.values())).reshape(len(roots), -1)
         known = dict(zip(roots, grid, strict=True))
     if "position" in known:
-        known = _causal(known, program)
-    columns = [member(v, known) for v in values] + [known[name] for name in also]
+        known = _drop_future_cases(known, program)
+    columns = [member_indices(v, known) for v in values] + [known[name] for name in extra_roots]
     if not columns:
         return {}
-    rows = distinct(columns, [*map(len, values), *(sizes[name] for name in also)])
-    return dict(zip([*values, *also], rows, strict=True))
+    rows = unique_rows(columns, [*map(len, values), *(sizes[name] for name in extra_roots)])
+    return dict(zip([*values, *extra_roots], rows, strict=True))
 
 
-def distinct(columns: Sequence[Ints], sizes: Sequence[int]) -> list[Ints]:
+def unique_rows(columns: Sequence[Ints], sizes: Sequence[int]) -> list[Ints]:
     """Every row once, in order; in each column numbers from -1 up to its size."""
     columns, shape = np.broadcast_arrays(*columns), tuple(n + 1 for n in sizes)
     if math.prod(shape) > 2**62:
@@ -53,11 +55,11 @@ def distinct(columns: Sequence[Ints], sizes: Sequence[int]) -> list[Ints]:
     return [c - 1 for c in np.unravel_index(numbers, shape)]
 
 
-def count(found: Cases) -> int:
+def case_count(found: JointCases) -> int:
     return len(next(iter(found.values()))) if found else 1
 
 
-def _roots(
+def _root_sizes(
     v: Value, sizes: Mapping[str, int], below: dict[Value, dict[Any, int]]
 ) -> dict[Any, int]:
     """What a value at one position follows from; `below` has it for those that were asked for."""
@@ -81,11 +83,11 @@ def _roots(
     return below[v]
 
 
-def _causal(known: Cases, program: Program) -> Cases:
+def _drop_future_cases(known: JointCases, program: Program) -> JointCases:
     """Without the cases in which a look has brought something of a position yet to come."""
-    keep: Any = np.ones(count(known), bool)
+    keep: Any = np.ones(case_count(known), bool)
     for v in known:
-        if isinstance(v, Look) and isinstance(v.value, Position):
+        if isinstance(v, Select) and isinstance(v.value, Position):
             seen = np.zeros((program.length, len(v)), bool)
             for p, member in enumerate(v.value.table):
                 seen[p:, v.index[v.value.domain[member]]] = True

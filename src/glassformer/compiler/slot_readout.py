@@ -8,10 +8,10 @@ import numpy as np
 
 from ..core.model import Model
 from ..utils.errors import GlassformerError
-from .driver import KEY, declared
-from .interpreter import meaning, trace
-from .literals import spelled
-from .task import embedded
+from .driver import PROVENANCE_KEY, load_declaration
+from .interpreter import evaluate_value, trace
+from .literals import format_element
+from .task import embedded_entry
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class ValueReading:
         return f"  {self.place:<12}  {self.name} = {self.holds}, {same}"
 
 
-def first(model: Model, tokens: Any) -> int:
+def text_start(model: Model, tokens: Any) -> int:
     """Where the text begins that a source counts from 0: of a compiled model after <bos>."""
-    return int(KEY in model.provenance and len(tokens) > 0 and tokens[0] == 0)
+    return int(PROVENANCE_KEY in model.provenance and len(tokens) > 0 and tokens[0] == 0)
 
 
-def readings(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[ValueReading]:
+def read_slots(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[ValueReading]:
     """Every value that has a slot, at the last of `tokens` [T], in the order in which they come.
 
     `stream(t)`: the stream there, [D], after the embedding (0), the heads (2l+1) or the neurons
@@ -42,25 +42,33 @@ def readings(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[Va
     begin with <bos>.
     """
     text = np.asarray(tokens)
-    entry = embedded(model)
+    entry = embedded_entry(model)
     if entry is None or len(text) < 2 or text[0] != 0 or (text[1:] == 0).any():
         return []
-    program, said = declared(entry)
+    program, said = load_declaration(entry)
     if len(text) - 1 > program.length or len(program.tokens) + 1 != model.config.d_vocab:
         return []
     meant = trace(said.program, text[None, 1:] - 1)
     out = []
-    for v in sorted(said.slots, key=lambda v: said.times[v]):
-        slot, time = said.slots[v], said.times[v]
+    for v in sorted(said.slots, key=lambda v: said.sublayers[v]):
+        slot, time = said.slots[v], said.sublayers[v]
         if slot.stop == slot.start or time > 2 * model.config.n_layers:
             continue
         if slot.stop > model.config.d_model:
             raise GlassformerError(f"{v.name} — is declared to stand beyond the stream")
         i, off = _nearest(stream(time)[slot], said.codes[v])
         # A copy of a value that has a slot of its own is no value of the program.
-        known = meant[v] if v in meant else meaning(v, text[None, 1:] - 1, meant)
+        known = meant[v] if v in meant else evaluate_value(v, text[None, 1:] - 1, meant)
         means = v.domain[int(known[0, -1])]
-        out.append(ValueReading(v.name, _place(time), spelled(v.domain[i]), spelled(means), off))
+        out.append(
+            ValueReading(
+                v.name,
+                _component_name(time),
+                format_element(v.domain[i]),
+                format_element(means),
+                off,
+            )
+        )
     return out
 
 
@@ -72,5 +80,5 @@ def _nearest(x: Any, code: Any) -> tuple[int, float]:
     return i, float(2 * far[i] / np.delete(others, i).min(initial=np.inf))
 
 
-def _place(time: int) -> str:
+def _component_name(time: int) -> str:
     return "embed" if time == 0 else f"{'mlp' if time % 2 == 0 else 'attention'} {(time - 1) // 2}"

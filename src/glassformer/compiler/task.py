@@ -14,31 +14,33 @@ from ..core.vocabulary import Vocabulary
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError, ascii_name
 from . import library
-from .embedded_source import BOS, KEY
-from .library import FILE, LIBRARY
+from .embedded_source import BOS, PROVENANCE_KEY
+from .library import LIBRARY_PREFIX, SOURCE_SUFFIX
 from .literals import is_number
 
 if TYPE_CHECKING:  # what reads and runs sources is imported when one is
     from .ir import Ints, Program
 
-OWN = "the source it carries"
-AT_ONCE = 2**21  # entries of a table of all positions by all positions, for all texts at once
+EMBEDDED_SOURCE_LABEL = "the source it carries"
+MAX_BATCH_CELLS = (
+    2**21
+)  # entries of a table of all positions by all positions, for all texts at once
 
 
-class Texts(Task):
+class SequenceTask(Task):
     """After any text of up to `length` tokens comes what the program writes.
 
     A row is the length of the text less 1, and its tokens, 0 where there are none. Examples are
     padded to one width: a text may be as long as the program allows, and one token more is written.
     """
 
-    worth_checking = 10_000
+    default_sample_size = 10_000
 
     def __init__(self, program: "Program", ref: str = "") -> None:
         self.program, self.ref = program, ref or program.name
         self.vocabulary = Vocabulary([BOS, *map(str, program.tokens)], sep=" ")
         self.radix = (program.length, *[len(program.tokens)] * program.length)
-        self.known = tuple(program.examples)
+        self.example_inputs = tuple(program.examples)
         self.stop = None if program.end is None else self.vocabulary.index(str(program.end))
 
     def __reduce__(self) -> Any:
@@ -46,7 +48,7 @@ class Texts(Task):
         p = self.program
         if not p.source:
             return super().__reduce__()
-        return again, (p.source, p.name, dict(p.options), self.ref)
+        return cached_task, (p.source, p.name, dict(p.options), self.ref)
 
     # ── the domain ─────────────────────────────────────────────────────────────────────────────
     def defined(self, rows: Rows) -> Any:
@@ -66,27 +68,27 @@ class Texts(Task):
         lengths = rng.integers(1, p.length + 1, n)
         tokens = rng.integers(0, V, (n, p.length))
         like = np.flatnonzero(rng.random(n) < 0.5)
-        body, last = self._manner()
+        body, last = self._example_token_pools()
         if len(body) and len(like):
             most = p.length if p.end is None else (p.length + 1) // 2  # what is written needs room
             lengths[like] = rng.integers(1, most + 1, len(like))
             tokens[like] = body[rng.integers(0, len(body), (len(like), p.length))]
             tokens[like, lengths[like] - 1] = last[rng.integers(0, len(last), len(like))]
-        return self._rows(lengths, tokens)
+        return self._make_rows(lengths, tokens)
 
     def edges(self) -> Rows:
         """The examples; texts of one token again and again: short, as long as can be, and with the
         last token of an example last.
         """
         p, V = self.program, len(self.program.tokens)
-        rows = [self.row(text) for text in self._examples()]
+        rows = [self.row(text) for text in self._example_texts()]
         same = np.repeat(np.arange(V)[:, None], p.length, 1)
         half = (p.length + 1) // 2
-        out = [self._rows(np.full(V, n), same) for n in sorted({1, half, p.length})]
-        for token in self._manner()[1].tolist():
+        out = [self._make_rows(np.full(V, n), same) for n in sorted({1, half, p.length})]
+        for token in self._example_token_pools()[1].tolist():
             ended = same.copy()
             ended[:, half - 1] = token
-            out.append(self._rows(np.full(V, half), ended))
+            out.append(self._make_rows(np.full(V, half), ended))
         first = np.array(rows, np.int64).reshape(len(rows), 1 + p.length)
         return np.concatenate([first, *out])
 
@@ -97,20 +99,20 @@ class Texts(Task):
         """The row of a text, as numbers of the program's tokens."""
         return [len(tokens) - 1, *tokens, *[0] * (self.program.length - len(tokens))]
 
-    def _rows(self, lengths: Any, tokens: Any) -> Rows:
+    def _make_rows(self, lengths: Any, tokens: Any) -> Rows:
         unused = np.arange(self.program.length) >= lengths[:, None]
         return np.concatenate([lengths[:, None] - 1, np.where(unused, 0, tokens)], 1)
 
-    def _examples(self) -> list[list[int]]:
+    def _example_texts(self) -> list[list[int]]:
         """The texts of the author's examples; what cannot be read is passed over."""
         number = {str(t): i for i, t in enumerate(self.program.tokens)}
         split = [text.split() for text in self.program.examples]
         known = [words for words in split if words and all(w in number for w in words)]
         return [[number[w] for w in words] for words in known if len(words) <= self.program.length]
 
-    def _manner(self) -> tuple["Ints", "Ints"]:
+    def _example_token_pools(self) -> tuple["Ints", "Ints"]:
         """The tokens that examples are made of, and those that they end with."""
-        tokens, texts = self.program.tokens, self._examples()
+        tokens, texts = self.program.tokens, self._example_texts()
         body = {t for text in texts for t in text[:-1]}
         if any(is_number(tokens[t]) for t in body):
             body |= {i for i, t in enumerate(tokens) if is_number(t)}
@@ -121,13 +123,13 @@ class Texts(Task):
         rows, p = np.asarray(rows), self.program
         tokens = np.zeros((len(rows), p.length + 2), np.int64)
         answer = np.zeros(tokens.shape, bool)
-        step = max(1, AT_ONCE // p.length**2)
+        step = max(1, MAX_BATCH_CELLS // p.length**2)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
-            self._write(part, tokens[start : start + step], answer[start : start + step])
+            self._fill_answers(part, tokens[start : start + step], answer[start : start + step])
         return tokens, answer
 
-    def _write(self, rows: Any, tokens: Any, answer: Any) -> None:
+    def _fill_answers(self, rows: Any, tokens: Any, answer: Any) -> None:
         """Fills in some rows: <bos>, the text, and what the program says until it ends."""
         from .interpreter import emitted
 
@@ -167,7 +169,7 @@ class Texts(Task):
             )
         return [0, *tokens]
 
-    def meaning(self, text: str) -> tuple[dict[str, list[str]], str]:
+    def interpret(self, text: str) -> tuple[dict[str, list[str]], str]:
         """What every value is at every position of a text, by name, and what is written then."""
         from .interpreter import run, trace
 
@@ -193,32 +195,32 @@ class Texts(Task):
 
 
 # ── the program that a model carries ───────────────────────────────────────────────────────────
-def carried(model: Model) -> Texts | None:
+def embedded_task(model: Model) -> SequenceTask | None:
     """The task of a compiled model, made from the program that it carries, whatever has become of
     the file; None if it was not compiled.
     """
-    if (entry := embedded(model)) is None:
+    if (entry := embedded_entry(model)) is None:
         return None
-    return again(entry["source"], entry["name"], entry["options"], entry["name"])
+    return cached_task(entry["source"], entry["name"], entry["options"], entry["name"])
 
 
-def embedded(model: Model) -> dict[str, Any] | None:
+def embedded_entry(model: Model) -> dict[str, Any] | None:
     """What the compiler stored in a model, with its name as `source_name` shows it; None if it was
     not compiled.
     """
-    if KEY not in model.provenance:
+    if PROVENANCE_KEY not in model.provenance:
         return None
     from ..utils.typed_json import convert
-    from .embedded_record import Embedded
+    from .embedded_record import EmbeddedSource
 
-    entry = model.provenance[KEY]
-    convert(entry, Embedded, KEY)
+    entry = model.provenance[PROVENANCE_KEY]
+    convert(entry, EmbeddedSource, PROVENANCE_KEY)
     return {**entry, "name": source_name(model.task or entry["name"], entry)}
 
 
 def task_name(model: Model) -> str:
     """How the task of a model is named to the user; "" if it has none."""
-    entry = embedded(model)
+    entry = embedded_entry(model)
     return entry["name"] if entry else ascii_name(model.task)
 
 
@@ -229,33 +231,36 @@ def source_name(claimed: str, entry: Mapping[str, Any]) -> str:
     same text with the same options, so that `--task NAME` gives the same result.
     """
     with suppress(GlassformerError):
-        name, options = registry.split(claimed)
-        same_options = options == registry.split(registry.written(name, entry["options"]))[1]
-        is_source = name.startswith(LIBRARY) or name.endswith(FILE)
+        name, options = registry.split_ref(claimed)
+        same_options = options == registry.split_ref(registry.format_ref(name, entry["options"]))[1]
+        is_source = name.startswith(LIBRARY_PREFIX) or name.endswith(SOURCE_SUFFIX)
         plain = is_source and same_options and ascii_name(claimed) == claimed
         plain = plain and not name.startswith(("//", "\\\\"))  # another machine's, on Windows
         if plain and library.source_text(name) == entry["source"]:
             return claimed
-    return f"{OWN} (calls itself {claimed[:100]!a})"
+    return f"{EMBEDDED_SOURCE_LABEL} (calls itself {claimed[:100]!a})"
 
 
 def same_program(a: Task, b: Task) -> bool:
     """Whether two tasks are of one source with the same options."""
     if not (
-        isinstance(a, Texts) and isinstance(b, Texts) and a.is_just(Texts) and b.is_just(Texts)
+        isinstance(a, SequenceTask)
+        and isinstance(b, SequenceTask)
+        and a.is_exactly(SequenceTask)
+        and b.is_exactly(SequenceTask)
     ):
         return False
     p, q = a.program, b.program
     return p is q or bool(p.source and (p.source, p.options) == (q.source, q.options))
 
 
-def again(source: str, name: str, options: Mapping[str, Any], ref: str) -> Texts:
+def cached_task(source: str, name: str, options: Mapping[str, Any], ref: str) -> SequenceTask:
     """The task of a source. (Programs are kept: one question may ask for a task several times.)"""
-    return Texts(_program(source, name, json.dumps(options, sort_keys=True)), ref)
+    return SequenceTask(_cached_program(source, name, json.dumps(options, sort_keys=True)), ref)
 
 
 @lru_cache(16)
-def _program(source: str, name: str, options: str) -> "Program":
+def _cached_program(source: str, name: str, options: str) -> "Program":
     from .frontend.parser import read
 
     return read(source, name, json.loads(options))

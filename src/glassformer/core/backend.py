@@ -14,11 +14,11 @@ import numpy as np
 Array: TypeAlias = Any  # np.ndarray or torch.Tensor (or whatever a namespace is registered for)
 
 # numbers of an axis: fewer than a processor has side by side, which PyTorch then does one by one
-SHORT = 16
-BLOCK = 2**16  # numbers at once of what passes over them many times: they stay in the cache
+FUSED_SOFTMAX_WIDTH = 16
+BLOCK_ENTRIES = 2**16  # numbers at once of what passes over them many times: they stay in the cache
 
 
-class Numpy:
+class NumpyNamespace:
     tanh, sqrt, concat = np.tanh, np.sqrt, staticmethod(np.concatenate)
     cos, sin, exp, stack = np.cos, np.sin, np.exp, staticmethod(np.stack)
     fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
@@ -35,7 +35,7 @@ class Numpy:
 
     def beside(self, W: Array, tokens: Array) -> Array:
         """Tokens as an array of W's kind, where W is; of 64 bits, as they are multiplied."""
-        return numpy(tokens).astype(np.int64, copy=False)
+        return to_numpy(tokens).astype(np.int64, copy=False)
 
     def compiling(self) -> bool:
         """Whether this call is traced, to be compiled."""
@@ -85,8 +85,8 @@ class Numpy:
     def gelu(self, x: Array) -> Array:
         out = np.empty(x.shape, x.dtype)
         given, made = x.reshape(-1), out.reshape(-1)
-        for i in range(0, x.size, BLOCK):
-            part = slice(i, i + BLOCK)
+        for i in range(0, x.size, BLOCK_ENTRIES):
+            part = slice(i, i + BLOCK_ENTRIES)
             y = erf(given[part] * 0.5**0.5)
             y += 1
             y *= given[part]
@@ -99,7 +99,7 @@ class Numpy:
         return np.einsum("...d->...", x)[..., None] / x.shape[-1]
 
     def softmax(self, x: Array) -> Array:
-        e = x - largest(x)[..., None]
+        e = x - max_last_axis(x)[..., None]
         out = -746 if e.dtype == np.float64 else -104  # so far out, exp is 0 and slow
         np.copyto(e, -np.inf, where=e < out)
         np.exp(e, out=e)
@@ -107,7 +107,7 @@ class Numpy:
         return e
 
 
-class Torch:
+class TorchNamespace:
     """Names not defined here are torch's own."""
 
     def __init__(self, torch: Any) -> None:
@@ -178,38 +178,38 @@ class Torch:
         return x.mean(-1, keepdim=True)
 
     def softmax(self, x: Array) -> Array:
-        if x.shape[-1] >= SHORT:
+        if x.shape[-1] >= FUSED_SOFTMAX_WIDTH:
             return x.softmax(-1)
         columns = x.reshape(-1, x.shape[-1]).T  # beside each other, they are done many at a time
         return columns.softmax(0).T.reshape(x.shape)
 
 
-NAMESPACES: dict[type, Any] = {np.ndarray: Numpy()}
+NAMESPACES: dict[type, Any] = {np.ndarray: NumpyNamespace()}
 
 
-def of(x: Array) -> Any:
+def backend_for(x: Array) -> Any:
     """The namespace for arrays like x."""
     if own := getattr(type(x), "namespace", None):  # what stands for an array: token_tables.py
         return own(x)
     if type(x) not in NAMESPACES:  # PyTorch is there already, or x would not be
-        NAMESPACES[type(x)] = Torch(sys.modules["torch"])
+        NAMESPACES[type(x)] = TorchNamespace(sys.modules["torch"])
     return NAMESPACES[type(x)]
 
 
-def numpy(x: Array) -> Any:
+def to_numpy(x: Array) -> Any:
     """x as a NumPy array. NumPy has no bfloat16: that becomes float32, which holds it exactly."""
     if isinstance(x, np.ndarray):
         return x
     x = x.detach().cpu()
-    return (x.float() if kind(x) == "bfloat16" else x).numpy()
+    return (x.float() if dtype_name(x) == "bfloat16" else x).numpy()
 
 
-def kind(x: Array) -> str:
+def dtype_name(x: Array) -> str:
     """The type of its numbers: "float64", "bfloat16", …"""
     return str(x.dtype).removeprefix("torch.")
 
 
-def subnormal(x: Any) -> Any:
+def is_subnormal(x: Any) -> Any:
     """Return the mask of subnormal numbers in a NumPy array or float.
 
     The test is on bits: under `torch.set_flush_denormal` comparisons treat subnormals as 0.
@@ -219,7 +219,7 @@ def subnormal(x: Any) -> Any:
     return (size > 0) & (size < 2 ** np.finfo(x.dtype).nmant)
 
 
-def largest(x: Any) -> Any:
+def max_last_axis(x: Any) -> Any:
     """The maximum over the last axis of a NumPy array."""
     if not 0 < x.shape[-1] <= 64:  # on a short axis, np.max is four times slower than this loop
         return x.max(axis=-1)
@@ -237,25 +237,25 @@ def erf(x: Array) -> Array:
     if x.dtype == np.float32:
         y = np.clip(x, -4, 4)
         z = y * y
-        y *= _poly(_A, z)
-        y /= _poly(_B, z)
+        y *= _horner(_ERF32_NUMERATOR, z)
+        y /= _horner(_ERF32_DENOMINATOR, z)
         return np.clip(y, -1, 1, out=y)
     y = np.abs(x)
     np.minimum(y, 6.0, out=y)  # erf(6) is 1 in float64, so the third piece is not needed
     z = y * y
-    near = _poly(_P, z)
+    near = _horner(_ERF_NUMERATOR, z)
     near *= x
-    near /= _poly(_Q, z)
+    near /= _horner(_ERF_DENOMINATOR, z)
     far = np.exp(np.negative(z, out=z), out=z)
-    far *= _poly(_R, y)
-    far /= _poly(_S, y)
+    far *= _horner(_ERFC_NUMERATOR, y)
+    far /= _horner(_ERFC_DENOMINATOR, y)
     np.subtract(1, far, out=far)
     np.copysign(far, x, out=far)
     np.copyto(far, near, where=y < 0.5)
     return far
 
 
-def _poly(coefficients: tuple[float, ...], x: Array) -> Array:
+def _horner(coefficients: tuple[float, ...], x: Array) -> Array:
     """In place: new arrays for every coefficient would cost more than the arithmetic."""
     y = np.full_like(x, coefficients[0])
     for a in coefficients[1:]:
@@ -264,17 +264,42 @@ def _poly(coefficients: tuple[float, ...], x: Array) -> Array:
     return y
 
 
-_A = (-2.72614225801306e-10, 2.77068142495902e-8, -2.10102402082508e-6, -5.69250639462346e-5,
-      -7.34990630326855e-4, -2.95459980854025e-3, -1.60960333262415e-2)  # fmt: skip
-_B = (-1.45660718464996e-5, -2.13374055278905e-4, -1.68282697438203e-3, -7.37332916720468e-3,
-      -1.42647390514189e-2)  # fmt: skip
-_P = (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
-      3.20937758913846947e3)  # fmt: skip
-_Q = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
+_ERF32_NUMERATOR = (
+    -2.72614225801306e-10,
+    2.77068142495902e-8,
+    -2.10102402082508e-6,
+    -5.69250639462346e-5,
+    -7.34990630326855e-4,
+    -2.95459980854025e-3,
+    -1.60960333262415e-2,
+)
+_ERF32_DENOMINATOR = (
+    -1.45660718464996e-5,
+    -2.13374055278905e-4,
+    -1.68282697438203e-3,
+    -7.37332916720468e-3,
+    -1.42647390514189e-2,
+)
+_ERF_NUMERATOR = (
+    1.85777706184603153e-1,
+    3.16112374387056560e0,
+    1.13864154151050156e2,
+    3.77485237685302021e2,
+    3.20937758913846947e3,
+)
+_ERF_DENOMINATOR = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
       2.84423683343917062e3)  # fmt: skip
-_R = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
-      2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
-      1.23033935479799725e3)  # fmt: skip
-_S = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
+_ERFC_NUMERATOR = (
+    2.15311535474403846e-8,
+    5.64188496988670089e-1,
+    8.88314979438837594e0,
+    6.61191906371416295e1,
+    2.98635138197400131e2,
+    8.81952221241769090e2,
+    1.71204761263407058e3,
+    2.05107837782607147e3,
+    1.23033935479799725e3,
+)
+_ERFC_DENOMINATOR = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
       1.62138957456669019e3, 3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3,
       1.23033935480374942e3)  # fmt: skip

@@ -11,11 +11,20 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import asdict as vars_of
 
-from ..registry import FILE, is_known, split
-from ..utils.errors import GlassformerError, shown
+from ..registry import FILE_REF, is_registered, split_ref
+from ..utils.errors import GlassformerError, short_repr
 from ..utils.fileio import check_writable, write_atomically
 from . import backend
-from .checkpoint_format import FORMAT, KEY, THETA, Header, digest, read, read_from, seal
+from .checkpoint_format import (
+    FORMAT_VERSION,
+    HEADER_KEY,
+    THETA_PREFIX,
+    Header,
+    digest,
+    header_checksum,
+    model_from_bytes,
+    read_model,
+)
 from .model import Model
 
 __all__ = ["digest", "from_bytes", "load", "save", "to_bytes"]
@@ -25,7 +34,7 @@ def save(model: Model, path: str | Path) -> Path:
     """Writes the model in a file that ends in .safetensors: by that, `load` knows it again."""
     if Path(path).suffix != ".safetensors":
         raise GlassformerError(f"{path} — a model is saved in a file that ends in .safetensors")
-    check_writable(path, *split(model.blueprint)[1].values())  # not over what it is made from
+    check_writable(path, *split_ref(model.blueprint)[1].values())  # not over what it is made from
     return write_atomically(path, to_bytes(model))
 
 
@@ -36,32 +45,42 @@ def to_bytes(model: Model) -> bytes:
     check_theta("model", model)
 
     try:
-        header = vars_of(Header(
-            format=FORMAT, config=asdict(model.config), vocabulary=model.vocabulary.to_json(),
-            task=model.task, labels={n: dict(names) for n, names in vars(model.labels).items()},
-            provenance=dict(model.provenance), blueprint=model.blueprint,
-        ))  # fmt: skip
+        header = vars_of(
+            Header(
+                format=FORMAT_VERSION,
+                config=asdict(model.config),
+                vocabulary=model.vocabulary.to_json(),
+                task=model.task,
+                labels={n: dict(names) for n, names in vars(model.labels).items()},
+                provenance=dict(model.provenance),
+                blueprint=model.blueprint,
+            )
+        )
         json.dumps(header)
     except (TypeError, ValueError, RecursionError) as e:
         raise GlassformerError(f"model — its provenance cannot be saved as JSON: {e}") from None
-    sealed = {"header": header, "model": digest(model), "sha256": seal(header, digest(model))}
-    stored = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
-    tensors = {n: np.ascontiguousarray(backend.numpy(w)) for n, w in stored.items()}
-    return with_header(tensors, {KEY: json.dumps(sealed)})
+    sealed = {
+        "header": header,
+        "model": digest(model),
+        "sha256": header_checksum(header, digest(model)),
+    }
+    stored = dict(model.weights) | {THETA_PREFIX + n: t for n, t in model.theta.items()}
+    tensors = {n: np.ascontiguousarray(backend.to_numpy(w)) for n, w in stored.items()}
+    return with_header(tensors, {HEADER_KEY: json.dumps(sealed)})
 
 
 def load(path: str | Path) -> Model:
     """Reads a model; anything that is not exactly what was saved is an error."""
-    return _whole(Path(path), read(path))
+    return _checked(Path(path), read_model(path))
 
 
 def from_bytes(data: bytes, name: str) -> Model:
     """The model in what `to_bytes` made; errors call it by this name."""
-    return _whole(Path(name), read_from(Path(name), data))
+    return _checked(Path(name), model_from_bytes(Path(name), data))
 
 
-def _whole(path: Path, model: Model) -> Model:
-    if FILE.match(model.blueprint) and not is_known("blueprint", model.blueprint):
+def _checked(path: Path, model: Model) -> Model:
+    if FILE_REF.match(model.blueprint) and not is_registered("blueprint", model.blueprint):
         # nobody typed that file, and nothing runs it: the weights stand without their theta
         return replace(model, theta={}, blueprint="")
     check_theta(path, model)
@@ -73,10 +92,10 @@ def check_theta(where: str | Path, model: Model) -> None:
 
     `dataclasses.replace(model, weights=…)` makes such a model, as it keeps theta.
     """
-    from_theta(model, where)
+    recompute_from_theta(model, where)
 
 
-def from_theta(model: Model, where: str | Path = "model") -> Model:
+def recompute_from_theta(model: Model, where: str | Path = "model") -> Model:
     """Return the model with exactly the weights that its theta makes here.
 
     Its own weights may differ from them by rounding, as another machine has other sines and sums:
@@ -87,11 +106,11 @@ def from_theta(model: Model, where: str | Path = "model") -> Model:
         if model.theta:
             raise GlassformerError(f"{where} — expected no theta without a blueprint, got some")
         return model
-    from ..parametrizations import make
+    from ..parametrizations import build_parametrization
 
     shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
     try:
-        blueprint = make(model.blueprint)
+        blueprint = build_parametrization(model.blueprint)
         parts = blueprint.theta_shapes(shapes)
         if wrong := sorted({*parts} ^ {*model.theta}):
             raise GlassformerError(f"theta {'has no' if wrong[0] in parts else 'has'} {wrong[0]}")
@@ -104,7 +123,7 @@ def from_theta(model: Model, where: str | Path = "model") -> Model:
         if wrong := sorted(n for n in shapes if n not in made or tuple(made[n].shape) != shapes[n]):
             raise GlassformerError(f"theta makes no {wrong[0]} of shape {list(shapes[wrong[0]])}")
     except (GlassformerError, KeyError, ValueError, TypeError, IndexError) as e:
-        what = f"its blueprint {shown(model.blueprint)}"
+        what = f"its blueprint {short_repr(model.blueprint)}"
         raise GlassformerError(f"{where} — {what} does not make its weights: {e}") from None
     tolerance = 1e-12 if model.dtype == "float64" else 1e-5
     for name, w in model.weights.items():

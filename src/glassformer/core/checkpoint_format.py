@@ -13,25 +13,27 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from msgspec import Meta
 
-from ..utils.errors import DAMAGED, GlassformerError, shown
+from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
 from ..utils.fileio import read_bytes
-from ..utils.limits import memory
-from ..utils.typed_json import Name, Record, Ref, Sha256, check_small, convert
+from ..utils.limits import available_memory
+from ..utils.typed_json import JsonObject, Name, Ref, Sha256, check_small, convert
 from . import backend
 from .model import Config, Labels, Model
 from .vocabulary import Vocabulary
 
-KEY = "glassformer"
-RUN = "glassformer-run"  # the header of a run that can go on, training/run_file.py
-THETA = "theta:"  # names of theta's parts on disk start so
-FORMAT: Final = 1
-CARRIED = 10**7  # characters of an entry of the provenance: a compiled model carries its codes
-DEFAULTS = {f.name: f.default for f in fields(Config)}
+HEADER_KEY = "glassformer"
+RUN_STATE_KEY = "glassformer-run"  # the header of a run that can go on, training/run_file.py
+THETA_PREFIX = "theta:"  # names of theta's parts on disk start so
+FORMAT_VERSION: Final = 1
+MAX_PROVENANCE_CHARS = (
+    10**7
+)  # characters of an entry of the provenance: a compiled model carries its codes
+CONFIG_DEFAULTS = {f.name: f.default for f in fields(Config)}
 
 Position = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
-class LabelTables(Record):
+class LabelTables(JsonObject):
     """Labels."""
 
     slots: Annotated[dict[Name, tuple[Position, Position]], Meta(max_length=100_000)]
@@ -39,11 +41,11 @@ class LabelTables(Record):
     neurons: Annotated[dict[Name, Name], Meta(max_length=1_000_000)]
 
 
-class Header(Record):
+class Header(JsonObject):
     """Every field of a Model except its arrays."""
 
     format: Literal[1]
-    config: Annotated[dict[Name, Any], Meta(max_length=len(DEFAULTS))]  # Config checks it
+    config: Annotated[dict[Name, Any], Meta(max_length=len(CONFIG_DEFAULTS))]  # Config checks it
     vocabulary: Annotated[dict[Name, Any], Meta(max_length=2)]  # Vocabulary.from_json checks it
     task: Ref
     labels: Any  # `labels` checks them
@@ -52,14 +54,14 @@ class Header(Record):
 
     def __post_init__(self) -> None:
         for name, value in self.provenance.items():
-            check_small(value, f"provenance.{shown(name)}", CARRIED)
+            check_small(value, f"provenance.{short_repr(name)}", MAX_PROVENANCE_CHARS)
         for name, kind in {"maker": Name, "ref": Ref}.items():  # read by other modules
             convert(self.provenance.get(name, ""), kind, f"provenance.{name}")
-        if unknown := sorted(self.config.keys() - DEFAULTS):
-            raise GlassformerError(f"unknown field config.{shown(unknown[0])}")
+        if unknown := sorted(self.config.keys() - CONFIG_DEFAULTS):
+            raise GlassformerError(f"unknown field config.{short_repr(unknown[0])}")
 
 
-class SealedHeader(Record):
+class SealedHeader(JsonObject):
     """The metadata entry KEY of a file."""
 
     header: Header
@@ -71,86 +73,92 @@ def digest(model: Model) -> str:
     """SHA-256 of config, vocabulary, blueprint and tensors: what verdicts cite."""
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
     # A field that is new tomorrow changes no digest
-    chosen = {n: v for n, v in chosen.items() if v != DEFAULTS[n]}
+    chosen = {n: v for n, v in chosen.items() if v != CONFIG_DEFAULTS[n]}
     words = {"config": chosen, "vocabulary": model.vocabulary.to_json()}
-    h = hashlib.sha256(_dump(words | {"blueprint": model.blueprint}))
-    parts = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
+    h = hashlib.sha256(_canonical_json(words | {"blueprint": model.blueprint}))
+    parts = dict(model.weights) | {THETA_PREFIX + n: t for n, t in model.theta.items()}
     for name in sorted(parts):
-        w = np.ascontiguousarray(backend.numpy(parts[name]))
-        kind = backend.kind(parts[name])  # bfloat16 becomes float32 in NumPy, and is not the same
-        h.update(_dump([name, kind, list(w.shape)]))
+        w = np.ascontiguousarray(backend.to_numpy(parts[name]))
+        kind = backend.dtype_name(
+            parts[name]
+        )  # bfloat16 becomes float32 in NumPy, and is not the same
+        h.update(_canonical_json([name, kind, list(w.shape)]))
         h.update(w.tobytes())
     return h.hexdigest()
 
 
-def seal(header: Any, model: str) -> str:
+def header_checksum(header: Any, model: str) -> str:
     """SHA-256 of a header and of the digest of its model."""
-    return hashlib.sha256(_dump([header, model])).hexdigest()
+    return hashlib.sha256(_canonical_json([header, model])).hexdigest()
 
 
-def read(path: str | Path) -> Model:
+def read_model(path: str | Path) -> Model:
     """The model in a file, exactly as it was saved, or an error. Its theta is not expanded."""
-    return read_from(Path(path), read_bytes(path, memory()))
+    return model_from_bytes(Path(path), read_bytes(path, available_memory()))
 
 
-def read_from(path: Path, data: bytes) -> Model:
+def model_from_bytes(path: Path, data: bytes) -> Model:
     """The model in the bytes of a file; `path` is what errors call it."""
-    tensors, metadata = parse(path, data)
-    if KEY not in metadata:
-        what = f"a safetensors file, but not of glassformer: it has no {KEY!r} header"
-        if RUN in metadata:
+    tensors, metadata = parse_safetensors(path, data)
+    if HEADER_KEY not in metadata:
+        what = f"a safetensors file, but not of glassformer: it has no {HEADER_KEY!r} header"
+        if RUN_STATE_KEY in metadata:
             what = "the state of a run and no model yet: train … --resume goes on with it"
-        raise GlassformerError(f"{path} — {what}", code=DAMAGED)
+        raise GlassformerError(f"{path} — {what}", code=DAMAGED_FILE)
     damaged = f"{path} — damaged checkpoint: it"
     try:
-        sealed = json.loads(metadata[KEY])
-        model = _model(sealed, tensors)
+        sealed = json.loads(metadata[HEADER_KEY])
+        model = _build_model(sealed, tensors)
     except (ValueError, RecursionError, GlassformerError) as e:
-        raise GlassformerError(f"{damaged}s header does not fit ({e})", code=DAMAGED) from None
+        raise GlassformerError(f"{damaged}s header does not fit ({e})", code=DAMAGED_FILE) from None
     found = digest(model)
-    if sealed["sha256"] != seal(sealed["header"], found):
-        raise GlassformerError(f"{damaged}s SHA-256 does not match its contents", code=DAMAGED)
+    if sealed["sha256"] != header_checksum(sealed["header"], found):
+        raise GlassformerError(f"{damaged}s SHA-256 does not match its contents", code=DAMAGED_FILE)
     if sealed["model"] != found:
         said = sealed["model"][:12]
         what = f"{damaged} says its model is {said}…, but that is {found[:12]}…"
-        raise GlassformerError(what, code=DAMAGED)
-    finite(path, tensors)
+        raise GlassformerError(what, code=DAMAGED_FILE)
+    check_finite(path, tensors)
     return model
 
 
-def finite(path: Path, weights: dict[str, Any]) -> None:
+def check_finite(path: Path, weights: dict[str, Any]) -> None:
     """Refuses arrays with a NaN or an infinity, by name and place."""
     for name, w in weights.items():
         if not (good := np.isfinite(w)).all():
             at = [int(i) for i in np.argwhere(~good)[0]]
             found = f"{name} has {w[tuple(at)]} at {at}"
-            raise GlassformerError(f"{path} — {found}; expected finite numbers", code=DAMAGED)
+            raise GlassformerError(f"{path} — {found}; expected finite numbers", code=DAMAGED_FILE)
 
 
-def labels(given: Any, c: Config) -> Labels:
+def parse_labels(value: Any, c: Config) -> Labels:
     """Names as a header has them, for a model of this config."""
-    tables = convert(given, LabelTables, "labels")
+    tables = convert(value, LabelTables, "labels")
     for name, (start, stop) in tables.slots.items():
         if not start <= stop <= c.d_model:
             must = f"must be start ≤ stop ≤ {c.d_model} (d_model)"
-            raise GlassformerError(f"slot {shown(name)} {must}, got {start}, {stop}")
+            raise GlassformerError(f"slot {short_repr(name)} {must}, got {start}, {stop}")
     return Labels(tables.slots, tables.heads, tables.neurons)
 
 
-def _model(sealed: Any, tensors: dict[str, Any]) -> Model:
+def _build_model(sealed: Any, tensors: dict[str, Any]) -> Model:
     header = convert(sealed, dict[str, Any]).get("header")
-    if isinstance(header, dict) and (version := header.get("format")) != FORMAT:
-        raise GlassformerError(f"checkpoint format {shown(version)}; this version reads {FORMAT}")
+    if isinstance(header, dict) and (version := header.get("format")) != FORMAT_VERSION:
+        raise GlassformerError(
+            f"checkpoint format {short_repr(version)}; this version reads {FORMAT_VERSION}"
+        )
     header = convert(sealed, SealedHeader).header
     config = Config(**header.config)
-    weights = {n: t for n, t in tensors.items() if not n.startswith(THETA)}
-    theta = {n.removeprefix(THETA): t for n, t in tensors.items() if n.startswith(THETA)}
-    vocabulary, names = Vocabulary.from_json(header.vocabulary), labels(header.labels, config)
+    weights = {n: t for n, t in tensors.items() if not n.startswith(THETA_PREFIX)}
+    theta = {
+        n.removeprefix(THETA_PREFIX): t for n, t in tensors.items() if n.startswith(THETA_PREFIX)
+    }
+    vocabulary, names = Vocabulary.from_json(header.vocabulary), parse_labels(header.labels, config)
     rest = header.provenance, header.blueprint, theta
     return Model(config, weights, vocabulary, header.task, names, *rest)
 
 
-def parse(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+def parse_safetensors(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     """Arrays by name, in the order of their names whatever the file has, and the metadata."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
@@ -161,15 +169,15 @@ def parse(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
     except (SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
         what = "not a safetensors file, or a truncated or damaged one"
-        raise GlassformerError(f"{path} — {what}", code=DAMAGED) from None
+        raise GlassformerError(f"{path} — {what}", code=DAMAGED_FILE) from None
     for name, w in weights.items():
         if w.dtype not in (np.float64, np.float32, np.float16):
             found = f"{name} is {w.dtype}"
             what = f"{path} — {found}; expected float64, float32 or float16"
-            raise GlassformerError(what, code=DAMAGED)
+            raise GlassformerError(what, code=DAMAGED_FILE)
     return weights, metadata
 
 
-def _dump(value: Any) -> bytes:
+def _canonical_json(value: Any) -> bytes:
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogatepass")

@@ -23,19 +23,22 @@ from ..utils.errors import GlassformerError
 from .model import POSITIONS, Model
 
 # Kind -> the activation that it is seen in. {} is the layer; a second number indexes after B and T.
-HOOKS = {
+HOOK_OF_KIND = {
     "embed": "hook_embed", "pos_embed": "hook_pos_embed", "head": "blocks.{}.attn.hook_z",
     "attention": "blocks.{}.hook_attn_out", "mlp": "blocks.{}.hook_mlp_out",
     "neuron": "blocks.{}.mlp.hook_post",
 }  # fmt: skip
-STREAM = "stream"  # the one slot of a model whose slots have no names
-NUMBER = "([0-9]{1,9})"
+WHOLE_STREAM = "stream"  # the one slot of a model whose slots have no names
+NUMBER_PATTERN = "([0-9]{1,9})"
 # ground_truth's word for what no slot has
-SPANS = {"dims": f"{NUMBER}:{NUMBER}", "slot": rf"rest \[{NUMBER}:{NUMBER}\]"}
+SPAN_PATTERNS = {
+    "dims": f"{NUMBER_PATTERN}:{NUMBER_PATTERN}",
+    "slot": rf"rest \[{NUMBER_PATTERN}:{NUMBER_PATTERN}\]",
+}
 
 
 @dataclass(frozen=True)
-class Part:
+class Component:
     """A part of a model: the activations that it is seen in, and where in them."""
 
     name: str
@@ -44,91 +47,93 @@ class Part:
     index: tuple[Any, ...] = ()  # in the axes after B and T
     position: int | None = None  # on the axis T; None: everywhere
 
-    def place(self) -> tuple[Any, ...]:
+    def index_in_activation(self) -> tuple[Any, ...]:
         """Where the part is in an activation [B,T,…]."""
         return (slice(None), slice(None) if self.position is None else self.position, *self.index)
 
 
 # ── how they are spelled ───────────────────────────────────────────────────────────────────────
-def head(layer: int, index: int) -> str:
+def head_name(layer: int, index: int) -> str:
     return f"head {layer}.{index}"
 
 
-def attention(layer: int) -> str:
+def attention_name(layer: int) -> str:
     return f"attention {layer}"
 
 
-def mlp(layer: int) -> str:
+def mlp_name(layer: int) -> str:
     return f"mlp {layer}"
 
 
-def neuron(layer: int, index: int) -> str:
+def neuron_name(layer: int, index: int) -> str:
     return f"neuron {layer}.{index}"
 
 
-def slot(name: str) -> str:
+def slot_name(name: str) -> str:
     return f"slot {name}"
 
 
-def spelled(name: str) -> str:
+def normalize_name(name: str) -> str:
     """A name as it is spelled today: "head:0.1" is "head 0.1", "MLP 0" is "mlp 0"."""
     kind, place = re.fullmatch(r"\s*([^\s:]*)[\s:]*(.*?)\s*", name, re.DOTALL).groups()  # type: ignore[union-attr]
     return f"{kind.lower()} {place}".strip()
 
 
-def split(name: str) -> tuple[str, tuple[int, ...]]:
+def parse_name(name: str) -> tuple[str, tuple[int, ...]]:
     """The kind and the numbers of a name, if it has any: "head 0.1" -> ("head", (0, 1))."""
-    kind, _, place = spelled(name).partition(" ")
-    numbers = re.fullmatch(rf"{NUMBER}(?:\.{NUMBER})?", place)
+    kind, _, place = normalize_name(name).partition(" ")
+    numbers = re.fullmatch(rf"{NUMBER_PATTERN}(?:\.{NUMBER_PATTERN})?", place)
     return kind, tuple(int(n) for n in numbers.groups() if n) if numbers else ()
 
 
 # ── which there are ────────────────────────────────────────────────────────────────────────────
-def heads(model: Model) -> list[str]:
+def head_names(model: Model) -> list[str]:
     """All heads, from the first layer to the last."""
-    return [head(i, h) for i in range(model.config.n_layers) for h in range(model.config.n_heads)]
+    return [
+        head_name(i, h) for i in range(model.config.n_layers) for h in range(model.config.n_heads)
+    ]
 
 
-def names(model: Model, embeddings: bool = False) -> list[str]:
+def component_names(model: Model, embeddings: bool = False) -> list[str]:
     """All heads and MLPs in the order in which they write; `embeddings`: and both ends."""
     c, found = model.config, list[str]()
     for i in range(c.n_layers):
-        found += [head(i, h) for h in range(c.n_heads)]
-        found += [mlp(i)] * model.has_mlp(i)
+        found += [head_name(i, h) for h in range(c.n_heads)]
+        found += [mlp_name(i)] * model.has_mlp(i)
     return [*_embeddings(model), *found, "unembed"] if embeddings else found
 
 
-def slots(model: Model) -> dict[str, tuple[int, int]]:
+def slots_or_stream(model: Model) -> dict[str, tuple[int, int]]:
     """The named slots of the stream, or the whole stream as one."""
-    return dict(model.labels.slots) or {STREAM: (0, model.config.d_model)}
+    return dict(model.labels.slots) or {WHOLE_STREAM: (0, model.config.d_model)}
 
 
-def label(model: Model, name: str) -> str:
+def label_of(model: Model, name: str) -> str:
     """The name that people gave to a head or neuron, or ""."""
     kind, _, place = name.partition(" ")
-    return _given(model).get(kind, {}).get(place, "")
+    return _labels_by_kind(model).get(kind, {}).get(place, "")
 
 
-def called(model: Model, name: str) -> str:
+def display_name(model: Model, name: str) -> str:
     """The name that people gave to a part, or else its own."""
-    return label(model, name) or name
+    return label_of(model, name) or name
 
 
-def find(model: Model, name: str) -> Part:
+def find_component(model: Model, name: str) -> Component:
     """The part that a name stands for; what cannot be found is answered with what there is."""
-    if found := _find(model, spelled(name)):
+    if found := _parse_component(model, normalize_name(name)):
         return found
     named = []
-    for kind, labels in _given(model).items():
+    for kind, labels in _labels_by_kind(model).items():
         named += [f"{kind} {at}" for at, label in labels.items() if label == name.strip()]
-    if len(named) == 1 and (found := _find(model, named[0])):
+    if len(named) == 1 and (found := _parse_component(model, named[0])):
         return found
     if len(named) > 1:
         raise GlassformerError(f"{name!r} — the name of several parts: {', '.join(named)}")
-    raise GlassformerError(f"{name!r} — no such part; this model has {there_is(model)}")
+    raise GlassformerError(f"{name!r} — no such part; this model has {describe_components(model)}")
 
 
-def there_is(model: Model) -> str:
+def describe_components(model: Model) -> str:
     """The names of a model's parts in a line."""
     c, with_mlp = model.config, model.mlp_layers
     if not c.n_layers:
@@ -136,20 +141,20 @@ def there_is(model: Model) -> str:
     last = c.n_layers - 1
     listed = [_range("head 0.0", f"{last}.{c.n_heads - 1}"), _range("attention 0", last)]
     if with_mlp:
-        listed += map(mlp, with_mlp)
-        listed.append(_range(neuron(with_mlp[0], 0), f"{with_mlp[-1]}.{c.d_mlp - 1}"))
-    listed += [_range("position 0", c.n_ctx - 1), *map(slot, model.labels.slots)]
+        listed += map(mlp_name, with_mlp)
+        listed.append(_range(neuron_name(with_mlp[0], 0), f"{with_mlp[-1]}.{c.d_mlp - 1}"))
+    listed += [_range("position 0", c.n_ctx - 1), *map(slot_name, model.labels.slots)]
     listed.append(f"dims 0:{c.d_model} or a part of them")
     return ", ".join([*listed, *_embeddings(model), "unembed"])
 
 
-def _find(model: Model, name: str) -> Part | None:
-    kind, numbers = split(name)
+def _parse_component(model: Model, name: str) -> Component | None:
+    kind, numbers = parse_name(name)
     layers = range(model.config.n_layers)
     if kind in ("slot", "dims"):
         place = name.partition(" ")[2]
-        span = slots(model).get(place) if kind == "slot" else None
-        if span is None and (found := re.fullmatch(SPANS[kind], place)):
+        span = slots_or_stream(model).get(place) if kind == "slot" else None
+        if span is None and (found := re.fullmatch(SPAN_PATTERNS[kind], place)):
             span = int(found[1]), int(found[2])
         if span is None or not layers or not 0 <= span[0] < span[1] <= model.config.d_model:
             return None
@@ -157,8 +162,8 @@ def _find(model: Model, name: str) -> Part | None:
         for i in layers:
             ends = ("pre", "mid", "post") if model.has_mlp(i) else ("pre", "post")
             hooks += [f"blocks.{i}.hook_resid_{end}" for end in ends]
-        return Part(name, kind, tuple(hooks), (slice(*span),))
-    sizes = _sizes(model).get(kind)
+        return Component(name, kind, tuple(hooks), (slice(*span),))
+    sizes = _index_limits(model).get(kind)
     if numbers:
         name = f"{kind} {'.'.join(map(str, numbers))}"  # head 0.1, were it written head 00.1
     if sizes is None or len(sizes) != len(numbers) or (not numbers and name != kind):
@@ -168,14 +173,14 @@ def _find(model: Model, name: str) -> Part | None:
     if kind in ("mlp", "neuron") and not model.has_mlp(numbers[0]):
         return None
     if kind == "unembed":
-        return Part(name, kind)
+        return Component(name, kind)
     if kind == "position":
         read = tuple(f"blocks.{i}.attn.hook_{x}" for i in layers for x in "kv")
-        return Part(name, kind, read, position=numbers[0])
-    return Part(name, kind, (HOOKS[kind].format(*numbers),), numbers[1:])
+        return Component(name, kind, read, position=numbers[0])
+    return Component(name, kind, (HOOK_OF_KIND[kind].format(*numbers),), numbers[1:])
 
 
-def _sizes(model: Model) -> dict[str, tuple[int, ...]]:
+def _index_limits(model: Model) -> dict[str, tuple[int, ...]]:
     """Kind -> below what each number of its name must be."""
     c, L = model.config, model.config.n_layers
     heads, neurons = (L, c.n_heads), (L, c.d_mlp)
@@ -187,7 +192,7 @@ def _embeddings(model: Model) -> list[str]:
     return ["embed"] + ["pos_embed"] * (POSITIONS[model.config.positions].embed is not None)
 
 
-def _given(model: Model) -> dict[str, Mapping[str, str]]:
+def _labels_by_kind(model: Model) -> dict[str, Mapping[str, str]]:
     return {"head": model.labels.heads, "neuron": model.labels.neurons}
 
 

@@ -10,25 +10,25 @@ from typing import Any
 import numpy as np
 
 from ..utils.errors import GlassformerError
-from ..utils.limits import DECODED, finite, within
+from ..utils.limits import MAX_DECODED_TOKENS, check_finite, check_int_range
 from . import backend
 from .backend import Array
-from .model import Model, Tap
+from .model import Hook, Model
 
 
-class Cache(dict[str, Array]):
+class KeyValueCache(dict[str, Array]):
     """A tap that remembers keys and values, so that only new tokens need be fed."""
 
     def __call__(self, name: str, value: Array) -> Array:
         if name.endswith((".hook_k", ".hook_v")):
             if name in self:
-                value = backend.of(value).concat([self[name], value], 1)
+                value = backend.backend_for(value).concat([self[name], value], 1)
             self[name] = value
         return value
 
 
 @dataclass(frozen=True)
-class Step:
+class DecodingStep:
     """One step of decoding a batch."""
 
     tokens: Any  # [B, T] what was read
@@ -36,32 +36,32 @@ class Step:
     chosen: Any  # [B] the next token
 
 
-def stream(
+def decode_steps(
     model: Model, tokens: Any, steps: int, *, temperature: float = 0.0, top_k: int | None = None,
-    rng: np.random.Generator | None = None, cached: bool = True, tap: Tap | None = None,
-) -> Iterator[Step]:  # fmt: skip
+    rng: np.random.Generator | None = None, cached: bool = True, hook: Hook | None = None,
+) -> Iterator[DecodingStep]:  # fmt: skip
     """Decodes step by step, tokens [B,T] or [T]. Past the block a window slides: positions anew.
 
     A `tap` sees all tokens at every step: nothing is cached then.
     """
-    finite("decoding — temperature", temperature)
-    within("decoding — top_k", 1 if top_k is None else top_k, 1, 2**63 - 1)
-    within("decoding — steps", steps, 0, DECODED)
+    check_finite("decoding — temperature", temperature)
+    check_int_range("decoding — top_k", 1 if top_k is None else top_k, 1, 2**63 - 1)
+    check_int_range("decoding — steps", steps, 0, MAX_DECODED_TOKENS)
     block = model.config.n_ctx
-    tokens = np.atleast_2d(backend.numpy(model.read(tokens)))
+    tokens = np.atleast_2d(backend.to_numpy(model.to_tokens(tokens)))
     # Without the mask, what is past depends on what is to come.
-    cached = cached and tap is None and model.config.mask == "causal"
-    cache, fed = Cache(), 0
+    cached = cached and hook is None and model.config.mask == "causal"
+    cache, fed = KeyValueCache(), 0
     for _ in range(steps):
         length = tokens.shape[1]
         if cached and fed and length <= block:
             logits = model.logits(tokens[:, fed:], cache, 1, fed)[:, -1]
         else:
             cache.clear()
-            logits = model.logits(tokens[:, -block:], cache if cached else tap, 1)[:, -1]
+            logits = model.logits(tokens[:, -block:], cache if cached else hook, 1)[:, -1]
         fed = length
-        chosen = _choose(logits, temperature, top_k, rng)
-        yield Step(tokens, logits, chosen)
+        chosen = _choose_tokens(logits, temperature, top_k, rng)
+        yield DecodingStep(tokens, logits, chosen)
         tokens = np.concatenate([tokens, chosen[:, None]], 1)
 
 
@@ -74,12 +74,12 @@ def decode(
     A row that has produced `stop` is filled with it until all rows have.
     """
     if stop is not None:
-        within("decoding — stop", stop, 0, model.config.d_vocab - 1)
+        check_int_range("decoding — stop", stop, 0, model.config.d_vocab - 1)
     alone = np.ndim(tokens) == 1
     out = np.atleast_2d(np.asarray(tokens))
     done = np.zeros(len(out), dtype=bool)
     how: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "rng": rng}
-    for step in stream(model, out, steps, cached=cached, **how):
+    for step in decode_steps(model, out, steps, cached=cached, **how):
         if not np.isfinite(step.logits[~done]).all():
             raise GlassformerError(f"decoding — logits are not finite after {out.shape[1]} tokens")
         chosen = step.chosen
@@ -92,7 +92,7 @@ def decode(
     return out[0] if alone else out
 
 
-def _choose(
+def _choose_tokens(
     logits: Any, temperature: float, top_k: int | None, rng: np.random.Generator | None
 ) -> Any:
     if temperature == 0:

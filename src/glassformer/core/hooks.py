@@ -11,36 +11,38 @@ from typing import Any
 
 import numpy as np
 
-from ..utils.errors import GlassformerError, shown
-from ..utils.results import Shown
+from ..utils.errors import GlassformerError, short_repr
+from ..utils.results import Displayable
 from . import components
 from .backend import Array
-from .model import Config, Model, Tap, forward
-from .weight_shapes import required, shapes
+from .model import Config, Hook, Model, forward
+from .weight_shapes import array_shapes, required_shapes
 
 
 def hook_names(model: Model | Config) -> list[str]:
     """The names of all activations that a tap sees, in order: a tiny twin of the model is run."""
     config = model if isinstance(model, Config) else model.config
-    present = set(required(config)) if isinstance(model, Config) else set(model.weights)
+    present = set(required_shapes(config)) if isinstance(model, Config) else set(model.weights)
     small: dict[str, Any] = {"d_vocab": 1, "n_ctx": 1, "d_model": 2, "n_heads": 1, "d_head": 2}
     tiny = replace(config, **small, d_mlp=min(config.d_mlp, 1))
-    weights = {n: np.ones(shapes(tiny)[n]) for n in present}
-    seen = Record()
+    weights = {n: np.ones(array_shapes(tiny)[n]) for n in present}
+    seen = ActivationCache()
     with np.errstate(all="ignore"):  # a tiny row of equal numbers has no variance
         forward(tiny, weights, np.zeros((1, 1), dtype=int), seen)
     return list(seen)
 
 
-def on(model: Model, table: Mapping[str, Callable[[Array], Array]]) -> Tap:
+def replace_activations(model: Model, functions: Mapping[str, Callable[[Array], Array]]) -> Hook:
     """A tap that replaces each named activation by a function of it. Unknown names are errors."""
-    if not isinstance(table, Mapping) or not all(map(callable, table.values())):
-        raise GlassformerError(f"on — expected a table of names and functions, got {shown(table)}")
-    check_names(model, table)
-    return lambda name, value: table[name](value) if name in table else value
+    if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
+        raise GlassformerError(
+            f"on — expected a table of names and functions, got {short_repr(functions)}"
+        )
+    check_hook_names(model, functions)
+    return lambda name, value: functions[name](value) if name in functions else value
 
 
-def check_names(model: Model, names: Iterable[str]) -> None:
+def check_hook_names(model: Model, names: Iterable[str]) -> None:
     """Raises if a name is not an activation of the model, and says which names come near."""
     known = hook_names(model)
     for name in names:
@@ -50,7 +52,7 @@ def check_names(model: Model, names: Iterable[str]) -> None:
             raise GlassformerError(f"hook {name!r} — {none}")
 
 
-class Record(Shown, dict[str, Array]):
+class ActivationCache(Displayable, dict[str, Array]):
     """A tap that keeps every activation it sees.
 
     `cache["blocks.0.attn.hook_pattern"]`, or in short `cache["pattern", 0]` and, where that could
@@ -68,13 +70,13 @@ class Record(Shown, dict[str, Array]):
             return super().__getitem__(key)
         except TypeError:  # a list, which names nothing
             wanted = "expected a name, or a name and a layer"
-            raise GlassformerError(f"activation {shown(key)} — {wanted}") from None
+            raise GlassformerError(f"activation {short_repr(key)} — {wanted}") from None
 
     def __missing__(self, key: Any) -> Array:
         if self.model and isinstance(key, str) and " " in key:
-            part = components.find(self.model, key)
+            part = components.find_component(self.model, key)
             if len(part.hooks) == 1:
-                return self[part.hooks[0]][part.place()]
+                return self[part.hooks[0]][part.index_in_activation()]
             several = f"in {len(part.hooks)} activations: {', '.join(part.hooks[:3])}, …"
             raise GlassformerError(f"activation {key!r} — {several}")
         short, *where = key if isinstance(key, tuple) and key else (key,)
@@ -89,7 +91,7 @@ class Record(Shown, dict[str, Array]):
         several = f"{'several' if found else 'none'} of that name; near: {near[:3]}"
         if short in known and not where:  # in the blocks
             several = f'each layer has one: cache["{short}", 0]'
-        raise GlassformerError(f"activation {shown(key)} — {several}")
+        raise GlassformerError(f"activation {short_repr(key)} — {several}")
 
     def __repr__(self) -> str:
         return f"<Record: {len(self)} activations, {', '.join(list(self)[:3])}, …>"
@@ -99,8 +101,8 @@ class Record(Shown, dict[str, Array]):
         return value
 
 
-def record(model: Model, tokens: Array, last: int | None = None) -> tuple[Array, Record]:
+def record(model: Model, tokens: Array, last: int | None = None) -> tuple[Array, ActivationCache]:
     """Logits, and every named activation of the run."""
-    cache = Record(model)
+    cache = ActivationCache(model)
     cache.tokens = tokens
-    return model(tokens, tap=cache, last=last), cache
+    return model(tokens, hook=cache, last=last), cache

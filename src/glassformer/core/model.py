@@ -13,29 +13,32 @@ from typing import Any
 
 import numpy as np
 
-from ..utils.argcheck import check_function, checked
-from ..utils.errors import NEEDS_TORCH, GlassformerError, ascii_name, shown
-from ..utils.limits import whole_numbers, within
-from ..utils.results import Shown, missing
+from ..utils.argcheck import check_function, validate_init
+from ..utils.errors import TORCH_MISSING, GlassformerError, ascii_name, short_repr
+from ..utils.limits import as_integers, check_int_range
+from ..utils.results import Displayable, attribute_error
 from . import backend, token_tables
 from .backend import Array
 from .vocabulary import Vocabulary
-from .weight_shapes import check, describe
+from .weight_shapes import check_weights, describe_model
 from .weight_shapes import zeros as zeros
 
 Weights = Mapping[str, Array]
-Tap = Callable[[str, Array], Array]
+Hook = Callable[[str, Array], Array]
 
-LARGEST = {  # the largest number of each float type
+MAX_FINITE = {  # the largest number of each float type
     "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
     "float16": float(np.finfo(np.float16).max), "bfloat16": 2.0**127 * (2 - 2**-7),
 }  # fmt: skip
-MOST = {"n_layers": 10_000, "n_ctx": 2**24}  # the other sizes: what an array's axis can be
+MAX_CONFIG_VALUES = {
+    "n_layers": 10_000,
+    "n_ctx": 2**24,
+}  # the other sizes: what an array's axis can be
 
 
-@checked(kinds=False)
+@validate_init(check_kinds=False)
 @dataclass(frozen=True)
-class Config(Shown):
+class Config(Displayable):
     """The shape of a transformer and the choice of its components."""
 
     d_vocab: int
@@ -64,22 +67,24 @@ class Config(Shown):
             "norm": NORMS, "activation": ACTIVATIONS, "positions": POSITIONS, "mask": MASKS,
         }  # fmt: skip
         wrong = [
-            f"{name} must be one of {', '.join(table)}, got {shown(getattr(self, name))}"
+            f"{name} must be one of {', '.join(table)}, got {short_repr(getattr(self, name))}"
             for name, table in choices.items()
             if not isinstance(given := getattr(self, name), str) or given not in table
         ]
         for f in fields(self):
             value, least = getattr(self, f.name), 0 if f.name in ("n_layers", "d_mlp") else 1
-            most = MOST.get(f.name, 2**31 - 1)
+            most = MAX_CONFIG_VALUES.get(f.name, 2**31 - 1)
             if f.type is int and (type(value) is not int or value < least):
-                wrong.append(f"{f.name} must be a whole number from {least}, got {shown(value)}")
+                wrong.append(
+                    f"{f.name} must be a whole number from {least}, got {short_repr(value)}"
+                )
             elif f.type is int and value > most:
-                wrong.append(f"{f.name} must be at most {most:,}, got {shown(value)}")
-            finite = type(value) in (int, float) and 0 <= value <= LARGEST["float64"]
+                wrong.append(f"{f.name} must be at most {most:,}, got {short_repr(value)}")
+            finite = type(value) in (int, float) and 0 <= value <= MAX_FINITE["float64"]
             if f.type is float and not finite:
-                wrong.append(f"{f.name} must be a finite number from 0, got {shown(value)}")
+                wrong.append(f"{f.name} must be a finite number from 0, got {short_repr(value)}")
             if f.type is bool and type(value) is not bool:
-                wrong.append(f"{f.name} must be true or false, got {shown(value)}")
+                wrong.append(f"{f.name} must be true or false, got {short_repr(value)}")
         if not wrong and self.positions == "sinusoidal" and self.d_model % 2:
             wrong.append(f"sinusoidal positions need an even d_model, got {self.d_model}")
         if wrong:
@@ -101,14 +106,14 @@ class Config(Shown):
         return ", ".join([*parts, f"{self.d_vocab} tokens", f"block {self.n_ctx}"])
 
 
-class Place:
+class Scope:
     """A place like blocks.0.attn: place["W_Q"] is a weight, place("hook_q", q) shows q to a tap."""
 
-    def __init__(self, weights: Weights, tap: Tap | None, path: str = "") -> None:
-        self.weights, self.tap, self.path = weights, tap, path
+    def __init__(self, weights: Weights, hook: Hook | None, path: str = "") -> None:
+        self.weights, self.hook, self.path = weights, hook, path
 
-    def __truediv__(self, name: str) -> "Place":
-        return Place(self.weights, self.tap, f"{self.path}{name}.")
+    def __truediv__(self, name: str) -> "Scope":
+        return Scope(self.weights, self.hook, f"{self.path}{name}.")
 
     def __getitem__(self, name: str) -> Array:
         return self.weights[self.path + name]
@@ -117,21 +122,21 @@ class Place:
         return self.weights.get(self.path + name)
 
     def __call__(self, name: str, value: Array) -> Array:
-        return value if self.tap is None else self.tap(self.path + name, value)
+        return value if self.hook is None else self.hook(self.path + name, value)
 
 
 # fmt: off
 def forward(
-    c: Config, weights: Weights, tokens: Array, tap: Tap | None = None, start: int = 0,
+    c: Config, weights: Weights, tokens: Array, hook: Hook | None = None, start: int = 0,
     last: int | None = None,
 ) -> Array:
     """tokens [B,T] -> logits [B,T,V], or [B,last,V]: the last block skips what nobody asked for.
 
     `start` is the position of tokens[:, 0], for those who feed a text bit by bit (decoding.Cache).
     """
-    at = Place(weights, tap)
+    at = Scope(weights, hook)
     W_E = at["embed.W_E"]
-    x = at("hook_embed", token_tables.embed(W_E, tokens, alone=tap is None and c.n_layers > 0))
+    x = at("hook_embed", token_tables.embed(W_E, tokens, may_share=hook is None and c.n_layers > 0))
     if embed := POSITIONS[c.positions].embed:
         x = x + at("hook_pos_embed", embed(c, at, x, start))                   # B T D
     for i in range(c.n_layers):
@@ -141,7 +146,7 @@ def forward(
     return affine(x, W_E.mT if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))
 
 
-def block(c: Config, at: Place, x: Array, last: int | None) -> Array:
+def block(c: Config, at: Scope, x: Array, last: int | None) -> Array:
     x = at("hook_resid_pre", x)                                                # B T D
     attend = partial(attention, c, at / "attn", last=last)
     x = residual(c, at / "ln1", x, lambda y: at("hook_attn_out", attend(y)))
@@ -151,15 +156,15 @@ def block(c: Config, at: Place, x: Array, last: int | None) -> Array:
     return at("hook_resid_post", x)
 
 
-def residual(c: Config, ln: Place, x: Array, f: Callable[[Array], Array]) -> Array:
+def residual(c: Config, ln: Scope, x: Array, f: Callable[[Array], Array]) -> Array:
     norm = NORMS[c.norm]
     y = f(norm(c, ln, x) if c.norm_first else x)
     y = x[:, -y.shape[1] :] + y
     return y if c.norm_first else norm(c, ln, y)
 
 
-def attention(c: Config, at: Place, x: Array, last: int | None) -> Array:
-    xp, positions, norm = backend.of(x), POSITIONS[c.positions], NORMS[c.norm]
+def attention(c: Config, at: Scope, x: Array, last: int | None) -> Array:
+    xp, positions, norm = backend.backend_for(x), POSITIONS[c.positions], NORMS[c.norm]
     asking = x if last is None else x[:, -last:]
     q = at("hook_q", affine(asking, at["W_Q"].swapaxes(0, 1), at.get("b_Q")))  # B T H K
     k = at("hook_k", affine(x, at["W_K"].swapaxes(0, 1), at.get("b_K")))       # B S H K
@@ -180,40 +185,42 @@ def attention(c: Config, at: Place, x: Array, last: int | None) -> Array:
     return affine(z, at["W_O"], at.get("b_O"))                                 # B T D
 
 
-def mlp(c: Config, at: Place, x: Array) -> Array:
+def mlp(c: Config, at: Scope, x: Array) -> Array:
     pre = at("hook_pre", affine(x, at["W_in"], at.get("b_in")))                # B T F
-    post = ACTIVATIONS[c.activation](backend.of(x), pre)
+    post = ACTIVATIONS[c.activation](backend.backend_for(x), pre)
     if (W_gate := at.get("W_gate")) is not None:
         post = post * at("hook_pre_linear", affine(x, W_gate, at.get("b_gate")))
     return affine(at("hook_post", post), at["W_out"], at.get("b_out"))
 
 
 def affine(x: Array, W: Array, b: Array | None) -> Array:
-    return backend.of(x).affine(x, W, b)
+    return backend.backend_for(x).affine(x, W, b)
 
 
 # fmt: on
 # ── norms ──────────────────────────────────────────────────────────────────────────────────────
-def rms_norm(c: Config, at: Place, x: Array) -> Array:
-    xp = backend.of(x)
+def rms_norm(c: Config, at: Scope, x: Array) -> Array:
+    xp = backend.backend_for(x)
     scale = at("hook_scale", xp.sqrt(xp.mean(x * x) + c.eps))
-    return gained(at, at("hook_normalized", x / scale))
+    return apply_gain_and_bias(at, at("hook_normalized", x / scale))
 
 
-def gained(at: Place, x: Array) -> Array:
+def apply_gain_and_bias(at: Scope, x: Array) -> Array:
     """What was normalised, with the norm's gain and bias, where it has them."""
     w, b = at.get("w"), at.get("b")
     x = x if w is None else x * w
     return x if b is None else x + b
 
 
-def layer_norm(c: Config, at: Place, x: Array) -> Array:
-    if at.tap is None and (fused := backend.of(x).fused_norms.get("layer")):  # nobody looks inside
+def layer_norm(c: Config, at: Scope, x: Array) -> Array:
+    if at.hook is None and (
+        fused := backend.backend_for(x).fused_norms.get("layer")
+    ):  # nobody looks inside
         return fused(x, at.get("w"), at.get("b"), c.eps)
-    return rms_norm(c, at, x - backend.of(x).mean(x))
+    return rms_norm(c, at, x - backend.backend_for(x).mean(x))
 
 
-Norm = Callable[[Config, Place, Array], Array]
+Norm = Callable[[Config, Scope, Array], Array]
 NORMS: dict[str, Norm] = {"layer": layer_norm, "rms": rms_norm, "none": lambda c, at, x: x}
 
 
@@ -233,23 +240,23 @@ ACTIVATIONS: dict[str, Callable[[Any, Array], Array]] = {
 # ── positions: added to the stream, turning q and k, or added to the scores ────────────────────
 @dataclass(frozen=True)
 class Positions:
-    embed: Callable[[Config, Place, Array, int], Array] | None = None
+    embed: Callable[[Config, Scope, Array, int], Array] | None = None
     rotate: Callable[[Config, Array, Array], Array] | None = None
     bias: Callable[[Config, Array], Array] | None = None
 
 
-def learned(c: Config, at: Place, x: Array, start: int) -> Array:
+def learned(c: Config, at: Scope, x: Array, start: int) -> Array:
     return at["pos_embed.W_pos"][start : start + x.shape[1]]  # T D
 
 
-def sinusoidal(c: Config, at: Place, x: Array, start: int) -> Array:
+def sinusoidal(c: Config, at: Scope, x: Array, start: int) -> Array:
     a = angles(c, np.arange(start, start + x.shape[1]), c.d_model // 2)  # T D/2
     table = np.stack([np.sin(a), np.cos(a)], axis=-1)  # T D/2 2
-    return backend.of(x).like(x, table.reshape(-1, c.d_model))  # T D
+    return backend.backend_for(x).like(x, table.reshape(-1, c.d_model))  # T D
 
 
 def rotary(c: Config, x: Array, positions: Array) -> Array:
-    xp, n = backend.of(x), x.shape[-1] // 2
+    xp, n = backend.backend_for(x), x.shape[-1] // 2
     a = angles(c, positions, n)[:, None]  # T 1 K/2
     cos, sin = xp.like(x, np.cos(a)), xp.like(x, np.sin(a))
     u, v, odd = x[..., :n], x[..., n : 2 * n], x[..., 2 * n :]
@@ -281,9 +288,9 @@ MASKS: dict[str, Callable[[Array], Array]] = {
 
 
 # ── the model as a thing: config, weights, vocabulary, names ───────────────────────────────────
-@checked()
+@validate_init()
 @dataclass(frozen=True)
-class Labels(Shown):
+class Labels(Displayable):
     """Names that people gave: slots [start, stop), heads "layer.head", neurons "layer.neuron"."""
 
     slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -291,9 +298,9 @@ class Labels(Shown):
     neurons: Mapping[str, str] = field(default_factory=dict)
 
 
-@checked()
+@validate_init()
 @dataclass(frozen=True, eq=False)
-class Model(Shown):
+class Model(Displayable):
     """A transformer with its weights. Nothing in it can change; `replace` and `map` make others."""
 
     config: Config
@@ -306,20 +313,22 @@ class Model(Shown):
     theta: Weights = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        weights = check(self.config, {n: own(n, w) for n, w in self.weights.items()})
+        weights = check_weights(
+            self.config, {n: _frozen_copy(n, w) for n, w in self.weights.items()}
+        )
         if (n := len(self.vocabulary)) != (d_vocab := self.config.d_vocab):
             raise GlassformerError(f"model — {d_vocab} tokens, but the vocabulary has {n}")
-        kinds = {name: backend.kind(w) for name, w in weights.items()}
+        kinds = {name: backend.dtype_name(w) for name, w in weights.items()}
         kind = kinds["embed.W_E"]
         if mixed := [f"{name} as {other}" for name, other in kinds.items() if other != kind]:
             found = f"got embed.W_E as {kind} and {mixed[0]}"
             raise GlassformerError(f"model — expected arrays of one type, {found}")
         for name in ("eps", "base", "slope", "scale"):
-            if (value := getattr(self.config, name)) > LARGEST.get(kind, math.inf):
-                got = f"got {value:g}; {kind} ends at {LARGEST[kind]:.3g}"
+            if (value := getattr(self.config, name)) > MAX_FINITE.get(kind, math.inf):
+                got = f"got {value:g}; {kind} ends at {MAX_FINITE[kind]:.3g}"
                 raise GlassformerError(f"config — {name} must be finite in the model's type, {got}")
         object.__setattr__(self, "weights", MappingProxyType(weights))
-        object.__setattr__(self, "theta", {n: own(n, t) for n, t in self.theta.items()})
+        object.__setattr__(self, "theta", {n: _frozen_copy(n, t) for n, t in self.theta.items()})
 
     def __reduce__(self) -> Any:
         """For copy and pickle, which cannot see through what cannot be changed."""
@@ -334,37 +343,39 @@ class Model(Shown):
         name = ascii_name(self.provenance.get("ref") or self.task or "model")
         return repr(name) if " " in name else name  # a sentence would read as one of ours
 
-    def __call__(self, tokens: Any, tap: Tap | None = None, last: int | None = None) -> Array:
+    def __call__(self, tokens: Any, hook: Hook | None = None, last: int | None = None) -> Array:
         """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the tokens' words."""
-        tokens, tap = self.read(tokens), None if tap is None else keeping_shapes(tap)
+        tokens, hook = self.to_tokens(tokens), None if hook is None else shape_checked_hook(hook)
         check_last(last, tokens)
         batch = tokens if tokens.ndim == 2 else tokens[None]
-        logits = forward(self.config, self.weights, batch, tap, last=last)
+        logits = forward(self.config, self.weights, batch, hook, last=last)
         return logits if tokens.ndim == 2 else logits[0]
 
     def logits(
-        self, tokens: Any, tap: Tap | None = None, last: int | None = None, start: int = 0
+        self, tokens: Any, hook: Hook | None = None, last: int | None = None, start: int = 0
     ) -> Any:
         """The same in NumPy of tokens [B,T] known to be good: without warnings and gradients. A
         list, or what is no array of tokens, is looked at first.
         """
-        if getattr(tokens, "ndim", 0) != 2 or "int" not in backend.kind(tokens):
-            tokens = read_tokens(self.config, self.read(tokens), start)
+        if getattr(tokens, "ndim", 0) != 2 or "int" not in backend.dtype_name(tokens):
+            tokens = check_tokens(self.config, self.to_tokens(tokens), start)
             if tokens.ndim != 2:
                 expected = "expected shape [B,T]; model(tokens) takes [T], and a text, too"
                 raise GlassformerError(f"tokens — {expected}, got {list(tokens.shape)}")
-        with (xp := backend.of(W_E := self.weights["embed.W_E"])).quietly(alone=tap is None):
+        with (xp := backend.backend_for(W_E := self.weights["embed.W_E"])).quietly(
+            alone=hook is None
+        ):
             tokens = xp.beside(W_E, tokens)
-            return backend.numpy(forward(self.config, self.weights, tokens, tap, start, last))
+            return backend.to_numpy(forward(self.config, self.weights, tokens, hook, start, last))
 
-    def read(self, tokens: Any) -> Array:
+    def to_tokens(self, tokens: Any) -> Array:
         """Tokens (or a text) as an array that the model can read; an error if it can not."""
         if isinstance(tokens, str):
             tokens = self.vocabulary.encode(tokens)
             if "compiled" in self.provenance and tokens[:1] != [0]:
                 tokens = [0, *tokens]  # <bos>, without which nothing is said of a compiled model
         here = self.weights["embed.W_E"]
-        return backend.of(here).beside(here, read_tokens(self.config, tokens))
+        return backend.backend_for(here).beside(here, check_tokens(self.config, tokens))
 
     # ── asked again and again ──────────────────────────────────────────────────────────────────
     @property
@@ -373,7 +384,7 @@ class Model(Shown):
 
     def numpy(self) -> "Model":
         """The same model with NumPy arrays for weights."""
-        return self if self.is_numpy else self.map(backend.numpy)
+        return self if self.is_numpy else self.map(backend.to_numpy)
 
     def has_mlp(self, layer: int) -> bool:
         return f"blocks.{layer}.mlp.W_out" in self.weights
@@ -392,17 +403,17 @@ class Model(Shown):
         weights = vars(self).get("weights", {}) if name.startswith(("W_", "b_")) else {}
         found = [w for n, w in weights.items() if n.rpartition(".")[2] == name]
         if not found:
-            raise missing(self, name, "model")
+            raise attribute_error(self, name, "model")
         if name in ("W_E", "W_pos", "b_U"):
             return found[0]
         if len(found) < self.config.n_layers:
             raise AttributeError(f"not every layer has {name}; take it from model.weights")
-        return backend.of(found[0]).stack(found)
+        return backend.backend_for(found[0]).stack(found)
 
     @property
     def dtype(self) -> str:
         """The float type of the weights: "float64", "float32", …"""
-        return backend.kind(self.weights["embed.W_E"])
+        return backend.dtype_name(self.weights["embed.W_E"])
 
     def map(self, f: Callable[[Array], Array]) -> "Model":
         """The same model with f applied to every array: `model.map(torch.from_numpy)`."""
@@ -425,36 +436,36 @@ class Model(Shown):
         try:
             import torch
         except ModuleNotFoundError:
-            raise GlassformerError(f"model — {NEEDS_TORCH}") from None
+            raise GlassformerError(f"model — {TORCH_MISSING}") from None
         own_type = isinstance(dtype, str) and not dtype
         kind = getattr(torch, float_type(self.dtype if own_type else dtype))
         try:
-            return self.map(lambda w: torch.tensor(backend.numpy(w), dtype=kind, device=device))
+            return self.map(lambda w: torch.tensor(backend.to_numpy(w), dtype=kind, device=device))
         except (RuntimeError, TypeError, ValueError, AssertionError) as e:
             why = str(e).partition("\n")[0]
-            raise GlassformerError(f"model — not on device {shown(device)}: {why}") from None
+            raise GlassformerError(f"model — not on device {short_repr(device)}: {why}") from None
 
     def __str__(self) -> str:
-        return describe(self)
+        return describe_model(self)
 
     def __repr__(self) -> str:
         size = sum(math.prod(w.shape) for w in self.weights.values())
         return f"<Model {self.name}: {size:,} parameters, {self.config}>"
 
 
-def own(name: str, w: Any) -> Array:
+def _frozen_copy(name: str, w: Any) -> Array:
     """A weight as an array of floats that nobody can change: a copy, unless it is one already."""
-    this = f"weights — {shown(name)}: expected"
+    this = f"weights — {short_repr(name)}: expected"
     if isinstance(w, (list, tuple, int, float)):
         try:
             w = np.array(w, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise GlassformerError(f"{this} numbers, in rows of one length") from None
     if not hasattr(w, "dtype") or not hasattr(w, "shape"):
-        raise GlassformerError(f"{this} an array, got {shown(w)}")
-    kind = backend.kind(w)
-    if kind not in LARGEST and (isinstance(w, np.ndarray) or hasattr(w, "detach")):
-        raise GlassformerError(f"{this} floats ({', '.join(LARGEST)}), got {kind}")
+        raise GlassformerError(f"{this} an array, got {short_repr(w)}")
+    kind = backend.dtype_name(w)
+    if kind not in MAX_FINITE and (isinstance(w, np.ndarray) or hasattr(w, "detach")):
+        raise GlassformerError(f"{this} floats ({', '.join(MAX_FINITE)}), got {kind}")
     if isinstance(w, np.ndarray) and (w.flags.writeable or type(w) is not np.ndarray):
         w = np.array(w)  # nobody else's: not a part of a file that others may write either
         w.setflags(write=False)
@@ -468,20 +479,22 @@ def float_type(dtype: Any) -> str:
         name = str(dtype if known else np.dtype(dtype)).removeprefix("torch.")
     except Exception:  # whatever it may be, it is none
         name = ""
-    if name not in LARGEST:
-        known_types = ", ".join(LARGEST)
-        raise GlassformerError(f"model — dtype: expected one of {known_types}, got {shown(dtype)}")
+    if name not in MAX_FINITE:
+        known_types = ", ".join(MAX_FINITE)
+        raise GlassformerError(
+            f"model — dtype: expected one of {known_types}, got {short_repr(dtype)}"
+        )
     return name
 
 
-def read_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
+def check_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
     """Tokens as an array [B,T] or [T] that a transformer of this config can read, or an error."""
-    tokens = whole_numbers("tokens", tokens)
+    tokens = as_integers("tokens", tokens)
     if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
         expected = "expected shape [B,T] or [T] with T from 1"
         raise GlassformerError(f"tokens — {expected}, got {list(tokens.shape)}")
     if not isinstance(start, (int, np.integer)):
-        raise GlassformerError(f"start — expected a position, got {shown(start)}")
+        raise GlassformerError(f"start — expected a position, got {short_repr(start)}")
     if start < 0 or start + tokens.shape[-1] > c.n_ctx:
         given = f"{tokens.shape[-1]} tokens" + (f" from position {start} on" if start else "")
         raise GlassformerError(f"input of {given} — longer than the block of {c.n_ctx} tokens")
@@ -495,18 +508,18 @@ def read_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
 def check_last(last: int | None, tokens: Array) -> None:
     """Refuses to show the logits of more positions than there are, or of none."""
     if last is not None:
-        within("last", last, 1, tokens.shape[-1])
+        check_int_range("last", last, 1, tokens.shape[-1])
 
 
-def keeping_shapes(tap: Tap) -> Tap:
+def shape_checked_hook(hook: Hook) -> Hook:
     """The tap, held to its word: it keeps shapes, but for more positions (see decoding)."""
-    check_function("tap", tap, "(name, value) -> value")
+    check_function("tap", hook, "(name, value) -> value")
 
     def look(name: str, value: Array) -> Array:
-        got, had = tap(name, value), tuple(value.shape)
+        got, had = hook(name, value), tuple(value.shape)
         has = tuple(getattr(got, "shape", ()))
         if has != had and (has[:1] + has[2:] != had[:1] + had[2:] or has[1:2] < had[1:2]):
-            what = list(has) if hasattr(got, "shape") else shown(got)
+            what = list(has) if hasattr(got, "shape") else short_repr(got)
             raise GlassformerError(f"tap — {name} must keep its shape {list(had)}, got {what}")
         return got
 

@@ -19,18 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import find, head
-from ..utils.results import Finding
+from ..registry import find, ref_head
+from ..utils.results import Result
 from . import backend as arrays
 from .checkpoint import check_theta
 from .model import Model, Weights
 
-EMBEDDINGS = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U")
-NORMS = ("ln1", "ln2", "ln_final", "q_norm", "k_norm")
+EMBEDDING_ARRAYS = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U")
+NORM_NAMES = ("ln1", "ln2", "ln_final", "q_norm", "k_norm")
 
 
 @dataclass(frozen=True)
-class Count(Finding):
+class ParameterCount(Result):
     """Ways to count the same weights."""
 
     also = ("non_embedding",)
@@ -51,40 +51,40 @@ class Count(Finding):
         return self.total - self.embedding
 
 
-def count(model: Model) -> Count:
+def count(model: Model) -> ParameterCount:
     """Count a model's parameters. An error if its theta does not make its weights."""
     check_theta("model", model)
     size = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
     used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
-    made_from = _all(model.theta if model.blueprint else model.weights)
-    numbers, beside = np.unique(made_from), _declared(model)
-    return Count(
+    made_from = _concatenate(model.theta if model.blueprint else model.weights)
+    numbers, beside = np.unique(made_from), _declared_constants(model)
+    return ParameterCount(
         total=sum(size.values()),
         nonzero=sum(used.values()),
         unique=made_from.size,
-        distinct=len(np.unique(_all(model.weights))),
+        distinct=len(np.unique(_concatenate(model.weights))),
         strict=len(set(numbers[~np.isin(np.abs(numbers), (0, 1))].tolist()) | beside),
-        bits=_bits_of_all(made_from) + sum(map(bits, beside)),
-        embedding=sum(size.get(name, 0) for name in EMBEDDINGS),
-        nonzero_embedding=sum(used.get(name, 0) for name in EMBEDDINGS),
-        booklet=sum(n for name, n in size.items() if name.rsplit(".", 2)[-2] not in NORMS),
+        bits=_total_bits(made_from) + sum(map(bits_of, beside)),
+        embedding=sum(size.get(name, 0) for name in EMBEDDING_ARRAYS),
+        nonzero_embedding=sum(used.get(name, 0) for name in EMBEDDING_ARRAYS),
+        booklet=sum(n for name, n in size.items() if name.rsplit(".", 2)[-2] not in NORM_NAMES),
         arrays=size,
         nonzero_arrays=used,
     )
 
 
-def _all(weights: Weights) -> Any:
+def _concatenate(weights: Weights) -> Any:
     """The numbers of all arrays, one after the other."""
-    every = [arrays.numpy(w).ravel() for w in weights.values()]
+    every = [arrays.to_numpy(w).ravel() for w in weights.values()]
     return np.concatenate(every or [np.zeros(0)])
 
 
-def _declared(model: Model) -> set[float]:
+def _declared_constants(model: Model) -> set[float]:
     """The blueprint's constants and those floats of the config that it uses; not 0 and ±1."""
     c = model.config
     used = {c.scale}
     if model.blueprint:
-        used |= set(find("blueprint", head(model.blueprint)).build.constants)  # type: ignore[attr-defined]
+        used |= set(find("blueprint", ref_head(model.blueprint)).build.constants)  # type: ignore[attr-defined]
     if c.norm != "none":
         used.add(c.eps)
     if c.positions in ("rotary", "sinusoidal"):
@@ -94,7 +94,7 @@ def _declared(model: Model) -> set[float]:
     return {x for x in used if x not in (0, 1, -1)}
 
 
-def bits(x: Any) -> int:
+def bits_of(x: Any) -> int:
     """Bits to write down a float: see the top of this file."""
     if not math.isfinite(x):
         return 8 * np.dtype(type(x)).itemsize
@@ -110,11 +110,11 @@ def bits(x: Any) -> int:
     return 3 + min(as_decimal, as_dyadic)
 
 
-def _bits_of_all(numbers: Any) -> int:
+def _total_bits(numbers: Any) -> int:
     # A sign takes one bit, whichever it is.
     values, times = np.unique(np.abs(numbers), return_counts=True)
     as_floats = values.tolist() if values.dtype == np.float64 else values
-    return sum(bits(x) * k for x, k in zip(as_floats, times.tolist(), strict=True))
+    return sum(bits_of(x) * k for x, k in zip(as_floats, times.tolist(), strict=True))
 
 
-WAYS = [f.name for f in fields(Count) if f.type in (int, "int")]
+COUNT_NAMES = [f.name for f in fields(ParameterCount) if f.type in (int, "int")]

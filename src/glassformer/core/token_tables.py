@@ -18,16 +18,16 @@ from . import backend
 from .backend import Array
 
 
-def embed(W_E: Array, tokens: Array, alone: bool) -> Array:
+def embed(W_E: Array, tokens: Array, may_share: bool) -> Array:
     """W_E [V,D], tokens [B,T] -> [B,T,D]. `alone`: nobody looks, so rows may be shared."""
-    xp = backend.of(W_E)
+    xp = backend.backend_for(W_E)
     # sharing pays where texts outnumber tokens; torch.compile cannot trace a Shared
-    if not alone or len(tokens) <= len(W_E) or xp.compiling():
+    if not may_share or len(tokens) <= len(W_E) or xp.compiling():
         return xp.take(W_E, tokens)
-    return Shared(xp.spread(W_E, tokens.shape[1]), tokens)
+    return TokenTable(xp.spread(W_E, tokens.shape[1]), tokens)
 
 
-class Shared:
+class TokenTable:
     """x [B,T,…] whose rows depend on their token and position alone, until attention mixes them.
 
     So each such pair is computed once: `table` [V,T,…] has it for all V tokens, and what mixes
@@ -39,33 +39,33 @@ class Shared:
         self.table, self.tokens = table, tokens  # [V,T,…], [B,T]
         self.shape, self.ndim, self.dtype = (len(tokens), *table.shape[1:]), table.ndim, table.dtype
 
-    def namespace(self) -> "SharedNamespace":
-        return SharedNamespace(backend.of(self.table))
+    def namespace(self) -> "TokenTableNamespace":
+        return TokenTableNamespace(backend.backend_for(self.table))
 
-    def rows(self) -> Array:
+    def expand(self) -> Array:
         """x itself."""
-        return backend.of(self.table).pick(self.tokens, self.table)
+        return backend.backend_for(self.table).pick(self.tokens, self.table)
 
-    def __getitem__(self, index: Any) -> "Shared":
+    def __getitem__(self, index: Any) -> "TokenTable":
         """The last positions, x[:, -n:], or some of what is at each, x[..., a:b]; of all texts."""
         last = isinstance(index, tuple) and index[0] == slice(None) and index[1].stop is None
         assert index[0] is Ellipsis or last, index
-        return Shared(self.table[index], self.tokens)
+        return TokenTable(self.table[index], self.tokens)
 
-    def _with(self, f: Any, other: Any) -> Any:
-        if isinstance(other, Shared):
-            return Shared(f(self.table, other.table), self.tokens)
+    def _apply(self, f: Any, other: Any) -> Any:
+        if isinstance(other, TokenTable):
+            return TokenTable(f(self.table, other.table), self.tokens)
         if np.ndim(other) < self.ndim:
-            return Shared(f(self.table, other), self.tokens)
-        return f(self.rows(), other)
+            return TokenTable(f(self.table, other), self.tokens)
+        return f(self.expand(), other)
 
-    __add__ = partialmethod(_with, operator.add)
-    __sub__ = partialmethod(_with, operator.sub)
-    __mul__ = partialmethod(_with, operator.mul)
-    __truediv__ = partialmethod(_with, operator.truediv)
+    __add__ = partialmethod(_apply, operator.add)
+    __sub__ = partialmethod(_apply, operator.sub)
+    __mul__ = partialmethod(_apply, operator.mul)
+    __truediv__ = partialmethod(_apply, operator.truediv)
 
 
-class Pairs:
+class TokenPairScores:
     """Scores [B,H,T,S] as a table [V,V,H,T,S]: of each token that asks, with each that is there.
 
     Numbers, and what is the same for all texts, are added to the table. Their softmax is that of a
@@ -76,24 +76,24 @@ class Pairs:
         self.table, self.tokens = table, tokens
 
     @classmethod
-    def of(cls, q: Shared, k: Shared) -> "Pairs":
-        table = backend.of(q.table).einsum("uthk,wshk->uwhts", q.table, k.table)
+    def from_queries_and_keys(cls, q: TokenTable, k: TokenTable) -> "TokenPairScores":
+        table = backend.backend_for(q.table).einsum("uthk,wshk->uwhts", q.table, k.table)
         return cls(table, q.tokens)
 
-    def __mul__(self, number: float) -> "Pairs":
-        return Pairs(self.table * number, self.tokens)
+    def __mul__(self, number: float) -> "TokenPairScores":
+        return TokenPairScores(self.table * number, self.tokens)
 
-    def __add__(self, other: Array) -> "Pairs":
-        return Pairs(self.table + other, self.tokens)
+    def __add__(self, other: Array) -> "TokenPairScores":
+        return TokenPairScores(self.table + other, self.tokens)
 
-    def rows(self) -> Array:
+    def expand(self) -> Array:
         """The scores themselves."""
-        xp, (T, S), tokens = backend.of(self.table), self.table.shape[-2:], self.tokens
+        xp, (T, S), tokens = backend.backend_for(self.table), self.table.shape[-2:], self.tokens
         picked = self.table[tokens[:, -T:, None], tokens[:, None], :, xp.arange(T)[:, None],
                             xp.arange(S)]  # fmt: skip
         return picked.permute(0, 3, 1, 2)
 
-    def mix(self, v: Shared) -> Array | None:
+    def attend(self, v: TokenTable) -> Array | None:
         """What the softmax of these scores makes of v: [B,T,H,K].
 
         What a key adds to each sum, and to the sum of powers, stands in one row of a table, and
@@ -101,7 +101,7 @@ class Pairs:
         be too small or too large to be exact. (Powers are of the largest score that any text could
         have, and not, as usual, of the largest that this one has.)
         """
-        x, xp, tokens = self.table, backend.of(self.table), self.tokens
+        x, xp, tokens = self.table, backend.backend_for(self.table), self.tokens
         (V, _, H, T, S), K, tiny = x.shape, v.shape[-1], xp.finfo(x.dtype).tiny
         e = (x - x.amax((1, 4), keepdim=True)).exp()
         size = v.table.abs()
@@ -118,43 +118,47 @@ class Pairs:
         return sums[..., :K] / sums[..., K:]
 
 
-class SharedNamespace:
+class TokenTableNamespace:
     """For tables of rows: what mixes positions picks; all else is done to the table."""
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp
         self.fused_norms: dict[str, Any] = {}
         for name, norm in xp.fused_norms.items():
-            self.fused_norms[name] = lambda x, *more, f=norm: Shared(f(x.table, *more), x.tokens)
+            self.fused_norms[name] = lambda x, *more, f=norm: TokenTable(
+                f(x.table, *more), x.tokens
+            )
 
     def like(self, x: Any, table: Array) -> Array:
-        return self.xp.like(x.table if isinstance(x, (Shared, Pairs)) else x, table)
+        return self.xp.like(x.table if isinstance(x, (TokenTable, TokenPairScores)) else x, table)
 
-    def affine(self, x: Shared, W: Array, b: Array | None) -> Shared:
-        return Shared(self.xp.affine(x.table, W, b), x.tokens)
+    def affine(self, x: TokenTable, W: Array, b: Array | None) -> TokenTable:
+        return TokenTable(self.xp.affine(x.table, W, b), x.tokens)
 
-    def mean(self, x: Shared) -> Shared:
-        return Shared(self.xp.mean(x.table), x.tokens)
+    def mean(self, x: TokenTable) -> TokenTable:
+        return TokenTable(self.xp.mean(x.table), x.tokens)
 
-    def sqrt(self, x: Shared) -> Shared:
-        return Shared(self.xp.sqrt(x.table), x.tokens)
+    def sqrt(self, x: TokenTable) -> TokenTable:
+        return TokenTable(self.xp.sqrt(x.table), x.tokens)
 
-    def concat(self, parts: list[Shared], axis: int) -> Shared:
-        return Shared(self.xp.concat([x.table for x in parts], axis), parts[0].tokens)
+    def concat(self, parts: list[TokenTable], axis: int) -> TokenTable:
+        return TokenTable(self.xp.concat([x.table for x in parts], axis), parts[0].tokens)
 
-    def scores(self, q: Shared, k: Shared) -> Any:
+    def scores(self, q: TokenTable, k: TokenTable) -> Any:
         (V, T), S = q.table.shape[:2], k.table.shape[1]
         picked = len(q.tokens) * (T + 2 * S)  # rows of q, k and v; a table of pairs has no more
         if 2 * T <= S and picked >= V * V * T * S and self.xp.sums_picked(q.table):
-            return Pairs.of(q, k)
-        return self.xp.scores(q.rows(), k.rows())
+            return TokenPairScores.from_queries_and_keys(q, k)
+        return self.xp.scores(q.expand(), k.expand())
 
     def softmax(self, scores: Any) -> Any:
-        return scores if isinstance(scores, Pairs) else self.xp.softmax(scores)  # Pairs.mix has it
+        return (
+            scores if isinstance(scores, TokenPairScores) else self.xp.softmax(scores)
+        )  # Pairs.mix has it
 
-    def mix(self, pattern: Any, v: Shared) -> Array:
-        if isinstance(pattern, Pairs):
-            if (mixed := pattern.mix(v)) is not None:
+    def mix(self, pattern: Any, v: TokenTable) -> Array:
+        if isinstance(pattern, TokenPairScores):
+            if (mixed := pattern.attend(v)) is not None:
                 return mixed
-            pattern = self.xp.softmax(pattern.rows())
-        return self.xp.mix(pattern, v.rows())
+            pattern = self.xp.softmax(pattern.expand())
+        return self.xp.mix(pattern, v.expand())

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from ..utils.argcheck import checked
-from ..utils.errors import GlassformerError, shown
-from ..utils.limits import within
+from ..utils.argcheck import validate_init
+from ..utils.errors import GlassformerError, short_repr
+from ..utils.limits import check_int_range
 
-MOST, FARTHEST = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
-LONGEST = 1_000  # characters of a token in a file
-LISTED = 10_000_000  # tokens that are not numbers
+MAX_TOKENS, MAX_FIRST_NUMBER = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
+MAX_TOKEN_CHARS = 1_000  # characters of a token in a file
+MAX_LISTED_TOKENS = 10_000_000  # tokens that are not numbers
 
 
-@checked(kinds=False)
+@validate_init(check_kinds=False)
 class Vocabulary:
     """The texts of the tokens, in order; `sep` stands between them in a text.
 
@@ -30,20 +30,24 @@ class Vocabulary:
     def __init__(self, tokens: Iterable[str], sep: str = "") -> None:
         listed = isinstance(tokens, Iterable) and getattr(tokens, "ndim", 1) != 0  # no 0-d array
         several = tokens if listed else (tokens,)
-        self.tokens: Sequence[str] = tuple(map(_text, itertools.islice(several, LISTED + 1)))
-        self.sep = _text(sep)
-        if len(self.tokens) > LISTED:
-            raise GlassformerError(f"vocabulary — expected at most {LISTED:,} texts, got more")
+        self.tokens: Sequence[str] = tuple(
+            map(_check_text, itertools.islice(several, MAX_LISTED_TOKENS + 1))
+        )
+        self.sep = _check_text(sep)
+        if len(self.tokens) > MAX_LISTED_TOKENS:
+            raise GlassformerError(
+                f"vocabulary — expected at most {MAX_LISTED_TOKENS:,} texts, got more"
+            )
         if len(set(self.tokens)) != len(self.tokens) or "" in self.tokens:
             raise GlassformerError("vocabulary — tokens must be different and not empty")
 
     @classmethod
     def numbers(cls, n: int, first: int = 0) -> "Vocabulary":
         """The numbers first, first+1, …: n of them. Nothing of size n is built."""
-        within("vocabulary — numbers", n, 1, MOST)
-        within("vocabulary — first", first, -FARTHEST, FARTHEST)
+        check_int_range("vocabulary — numbers", n, 1, MAX_TOKENS)
+        check_int_range("vocabulary — first", first, -MAX_FIRST_NUMBER, MAX_FIRST_NUMBER)
         v = cls((), sep=" ")
-        v.tokens = Numbers(n, first)
+        v.tokens = NumberTokens(n, first)
         return v
 
     def __len__(self) -> int:
@@ -65,29 +69,29 @@ class Vocabulary:
     def index(self, token: str) -> int:
         """The number of a token."""
         if not isinstance(token, str):
-            raise GlassformerError(f"token — expected a text, got {shown(token)}")
-        if isinstance(self.tokens, Numbers):
+            raise GlassformerError(f"token — expected a text, got {short_repr(token)}")
+        if isinstance(self.tokens, NumberTokens):
             return self.tokens.index(token)
-        if token not in self._numbers:
+        if token not in self._number_of_token:
             raise GlassformerError(f"token {_short(token)} — not in the vocabulary ({self})")
-        return self._numbers[token]
+        return self._number_of_token[token]
 
     def encode(self, text: str) -> list[int]:
         """The token numbers of a text."""
         if not isinstance(text, str):
-            raise GlassformerError(f"input — expected a text, got {shown(text)}")
+            raise GlassformerError(f"input — expected a text, got {short_repr(text)}")
         if self.sep.isspace():  # be kind: any white space and commas separate
             return [self.index(word) for word in re.split(r"[\s,]+", text.strip()) if word]
         if self.sep:
             return [self.index(word) for word in text.split(self.sep) if word]
         tokens, at = [], 0
         while at < len(text):
-            found = self._pattern.match(text, at)
+            found = self._token_pattern.match(text, at)
             if not found:
                 where = f"at character {at + 1} of {_short(text)}"
                 why = f"not in the vocabulary ({self})"
                 raise GlassformerError(f"token {text[at]!r} {where} — {why}")
-            tokens.append(self._numbers[found.group()])
+            tokens.append(self._number_of_token[found.group()])
             at = found.end()
         return tokens
 
@@ -98,15 +102,15 @@ class Vocabulary:
             for n in map(operator.index, tokens):
                 if not 0 <= n < size:
                     wanted = f"expected a number from 0 to {size - 1}"
-                    raise GlassformerError(f"token {shown(n)} — {wanted}")
+                    raise GlassformerError(f"token {short_repr(n)} — {wanted}")
                 words.append(self.tokens[n])
         except TypeError:
-            wanted = f"expected whole numbers, got {shown(tokens)}"
+            wanted = f"expected whole numbers, got {short_repr(tokens)}"
             raise GlassformerError(f"tokens — {wanted}") from None
         return self.sep.join(words)
 
     def to_json(self) -> dict[str, Any]:
-        if isinstance(self.tokens, Numbers):
+        if isinstance(self.tokens, NumberTokens):
             return {"numbers": len(self.tokens), "first": self.tokens.first}
         return {"tokens": list(self.tokens), "sep": self.sep}
 
@@ -117,25 +121,29 @@ class Vocabulary:
             return cls.numbers(data["numbers"], data["first"])
         if not isinstance(data, dict) or data.keys() != {"tokens", "sep"}:
             wanted = "expected an object of tokens and sep, or of numbers and first"
-            raise GlassformerError(f"vocabulary — {wanted}, got {shown(data)}")
+            raise GlassformerError(f"vocabulary — {wanted}, got {short_repr(data)}")
         if not isinstance(data["tokens"], list) or not data["tokens"]:
-            raise GlassformerError(f"vocabulary — expected tokens, got {shown(data['tokens'])}")
+            raise GlassformerError(
+                f"vocabulary — expected tokens, got {short_repr(data['tokens'])}"
+            )
         made = cls(data["tokens"], data["sep"])
-        if max(map(len, (*made.tokens, made.sep))) > LONGEST:
-            raise GlassformerError(f"vocabulary — expected texts of at most {LONGEST:,} characters")
+        if max(map(len, (*made.tokens, made.sep))) > MAX_TOKEN_CHARS:
+            raise GlassformerError(
+                f"vocabulary — expected texts of at most {MAX_TOKEN_CHARS:,} characters"
+            )
         return made
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
+    def _number_of_token(self) -> dict[str, int]:
         return {t: i for i, t in enumerate(self.tokens)}
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
+    def _token_pattern(self) -> re.Pattern[str]:
         longest_first = sorted(self.tokens, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)), re.DOTALL)
 
 
-class Numbers(Sequence[str]):
+class NumberTokens(Sequence[str]):
     """The texts of n numbers in a row, without storing them."""
 
     def __init__(self, n: int, first: int) -> None:
@@ -157,9 +165,9 @@ class Numbers(Sequence[str]):
         return int(token) - self.first
 
 
-def _text(token: Any) -> str:
+def _check_text(token: Any) -> str:
     if not isinstance(token, str):
-        raise GlassformerError(f"vocabulary — expected texts, got {shown(token)}")
+        raise GlassformerError(f"vocabulary — expected texts, got {short_repr(token)}")
     return token
 
 

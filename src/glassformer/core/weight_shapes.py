@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..utils.errors import GlassformerError
-from ..utils.limits import afford
+from ..utils.limits import check_memory
 
 if TYPE_CHECKING:
     from .model import Config, Model, Weights
 
 # Name -> axes (V T D H K F, see model.py), in reading order. A trailing ? marks what may be absent.
-BEFORE = {"embed.W_E": "VD", "pos_embed.W_pos": "TD"}
-BLOCK = {
+EMBEDDING_AXES = {"embed.W_E": "VD", "pos_embed.W_pos": "TD"}
+BLOCK_AXES = {
     "ln1.w": "D?", "ln1.b": "D?",
     "attn.W_Q": "HDK", "attn.b_Q": "HK?", "attn.W_K": "HDK", "attn.b_K": "HK?",
     "attn.q_norm.w": "K?", "attn.q_norm.b": "K?", "attn.k_norm.w": "K?", "attn.k_norm.b": "K?",
@@ -25,15 +25,15 @@ BLOCK = {
     "mlp.W_in": "DF", "mlp.b_in": "F?", "mlp.W_gate": "DF?", "mlp.b_gate": "F?",
     "mlp.W_out": "FD", "mlp.b_out": "D?",
 }  # fmt: skip
-AFTER = {"ln_final.w": "D?", "ln_final.b": "D?", "unembed.W_U": "DV", "unembed.b_U": "V?"}
-OPTIONAL = {n for n, axes in (BLOCK | AFTER).items() if axes.endswith("?")}
+OUTPUT_AXES = {"ln_final.w": "D?", "ln_final.b": "D?", "unembed.W_U": "DV", "unembed.b_U": "V?"}
+OPTIONAL_ARRAYS = {n for n, axes in (BLOCK_AXES | OUTPUT_AXES).items() if axes.endswith("?")}
 
 
 @lru_cache(maxsize=64)  # every Model asks, several times
-def axes(c: "Config") -> Mapping[str, str]:
+def array_axes(c: "Config") -> Mapping[str, str]:
     """Name -> axes of every array that a model of this config can have, in reading order."""
-    inside = {f"blocks.{i}.{n}": a for i in range(c.n_layers) for n, a in BLOCK.items()}
-    known = BEFORE | inside | AFTER
+    inside = {f"blocks.{i}.{n}": a for i in range(c.n_layers) for n, a in BLOCK_AXES.items()}
+    known = EMBEDDING_AXES | inside | OUTPUT_AXES
     if c.positions != "learned":
         del known["pos_embed.W_pos"]
     if c.tied:
@@ -42,53 +42,55 @@ def axes(c: "Config") -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=64)
-def shapes(c: "Config") -> Mapping[str, tuple[int, ...]]:
+def array_shapes(c: "Config") -> Mapping[str, tuple[int, ...]]:
     """Name -> shape of every array that a model of this config can have."""
     n = {"V": c.d_vocab, "T": c.n_ctx, "D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
-    named = axes(c).items()
+    named = array_axes(c).items()
     return MappingProxyType({name: tuple(n[a] for a in ax.rstrip("?")) for name, ax in named})
 
 
-def required(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int, ...]]:
+def required_shapes(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int, ...]]:
     """Name -> shape of what must be there. mlp: whether blocks have one (default: if d_mlp > 0)."""
     mlp = bool(c.d_mlp) if mlp is None else mlp
-    names = [n for n, ax in axes(c).items() if not ax.endswith("?") and (mlp or ".mlp." not in n)]
-    return {n: shapes(c)[n] for n in names}
+    names = [
+        n for n, ax in array_axes(c).items() if not ax.endswith("?") and (mlp or ".mlp." not in n)
+    ]
+    return {n: array_shapes(c)[n] for n in names}
 
 
-def in_block(name: str) -> str:
+def name_in_block(name: str) -> str:
     """The name without its block: "blocks.2.attn.b_Q" is "attn.b_Q"."""
     return name.split(".", 2)[-1]
 
 
-def zeros(c: "Config", *extra: str) -> dict[str, np.ndarray[Any, Any]]:
+def zeros(c: "Config", *optional: str) -> dict[str, np.ndarray[Any, Any]]:
     """Required arrays, and optional ones named, as zeros: zeros(c, "mlp.b_in", "blocks.2.ln1.b").
 
     "mlp" asks for the MLP's arrays and biases even if d_mlp is 0 (the booklet counts such a b_out).
     """
-    mlp = "mlp" in extra
-    names = {n for n in extra if n != "mlp"} | ({"mlp.b_in", "mlp.b_out"} if mlp else set())
-    unknown = sorted(n for n in names if not {n, in_block(n)} & OPTIONAL)
+    mlp = "mlp" in optional
+    names = {n for n in optional if n != "mlp"} | ({"mlp.b_in", "mlp.b_out"} if mlp else set())
+    unknown = sorted(n for n in names if not {n, name_in_block(n)} & OPTIONAL_ARRAYS)
     if unknown:
-        known = ", ".join(sorted(OPTIONAL))
+        known = ", ".join(sorted(OPTIONAL_ARRAYS))
         raise GlassformerError(f"optional arrays — {', '.join(unknown)}: not among {known}")
-    names |= set(required(c, mlp or None))
-    wanted = {n: s for n, s in shapes(c).items() if {n, in_block(n)} & names}
-    afford("weights", 8 * sum(map(math.prod, wanted.values())))
+    names |= set(required_shapes(c, mlp or None))
+    wanted = {n: s for n, s in array_shapes(c).items() if {n, name_in_block(n)} & names}
+    check_memory("weights", 8 * sum(map(math.prod, wanted.values())))
     return {name: np.zeros(shape) for name, shape in wanted.items()}
 
 
-def check(c: "Config", weights: "Weights") -> dict[str, Any]:
+def check_weights(c: "Config", weights: "Weights") -> dict[str, Any]:
     """The weights in reading order; one error names all that is missing, unknown or misshapen."""
     if c.n_layers > len(weights):  # nothing is to be built for layers that cannot be there
         layers = len({n.split(".")[1] for n in weights if n.startswith("blocks.")})
         but = f"there are arrays of {layers:,} layers"
         raise GlassformerError(f"weights — n_layers is {c.n_layers:,}, but {but}")
-    known = shapes(c)
+    known = array_shapes(c)
     blocks = [f"blocks.{i}.mlp." for i in range(c.n_layers)]
     without = tuple(b for b in blocks if b + "W_out" not in weights)  # some blocks may be
     may_lack = without if len(without) < len(blocks) else ()
-    must = [n for n in required(c) if not n.startswith(may_lack)]
+    must = [n for n in required_shapes(c) if not n.startswith(may_lack)]
     wrong = [f"{n} is missing" for n in must if n not in weights]
     for name, w in weights.items():
         expected = known.get(name)
@@ -105,7 +107,7 @@ def check(c: "Config", weights: "Weights") -> dict[str, Any]:
     return {name: weights[name] for name in known if name in weights}
 
 
-def describe(model: "Model") -> str:
+def describe_model(model: "Model") -> str:
     """What print(model) shows: the config in a line, arrays with shapes, the names people gave."""
     c, labels = model.config, model.labels
     total = sum(math.prod(w.shape) for w in model.weights.values())
@@ -114,7 +116,7 @@ def describe(model: "Model") -> str:
     if labels.slots:
         slots = ", ".join(f"{name} [{a}:{b}]" for name, (a, b) in labels.slots.items())
         lines.append(f"slots: {slots}")
-    names = {n: ax.rstrip("?") for n, ax in axes(c).items()}
+    names = {n: ax.rstrip("?") for n, ax in array_axes(c).items()}
     width = max(len(n) for n in model.weights)
     for name, w in model.weights.items():
         shape = " ".join(f"{axis}={n}" for axis, n in zip(names[name], w.shape, strict=True))

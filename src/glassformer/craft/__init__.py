@@ -10,18 +10,64 @@ from .encodings import (  # noqa: I001
     sinusoidal, sinusoidal_angles, uniform_rotation,
 )  # fmt: skip
 from .heads import Head, hardness_for
-from .layout import Layout, LoudLayout
-from .measures import distinguishability, fit_shift, padding_dimension, period, unfixed
-from .mlp import Neurons, eraser, spike, spikes, table, weak_spike, weak_spikes
-from .norms import Floats, layer_norm, leftover, lift, messy_scale, padding, rms_norm
+from .layout import Layout, FixedNormLayout
+from .measures import (
+    distinguishability,
+    fit_shift,
+    padding_dimension,
+    period,
+    layer_norm_displacement,
+)
+from .mlp import Neurons, eraser, spike, spikes, polyline, weak_spike, weak_spikes
+from .norms import (
+    Floats,
+    layer_norm,
+    residue_after_norm,
+    lift,
+    messy_cleanup_scale,
+    padding,
+    rms_norm,
+)
 
 __all__ = [
-    "Floats", "Head", "Layout", "LoudLayout", "Neurons", "balanced_hamming", "circle",
-    "distinguishability", "eraser", "fit_shift", "hamming", "hardness_for", "lag_matrix",
-    "layer_norm", "leftover", "lift", "messy_scale", "mirror_matrix", "padding",
-    "padding_dimension", "period",
-    "random_isometry", "random_normal", "random_rotation", "random_sign", "reversed_rotation",
-    "ring", "rms_norm", "rotation", "rotation_shift", "shift_matrix", "sinusoidal",
-    "sinusoidal_angles", "spike", "spikes", "table", "unfixed", "uniform_rotation", "weak_spike",
+    "FixedNormLayout",
+    "Floats",
+    "Head",
+    "Layout",
+    "Neurons",
+    "balanced_hamming",
+    "circle",
+    "distinguishability",
+    "eraser",
+    "fit_shift",
+    "hamming",
+    "hardness_for",
+    "lag_matrix",
+    "layer_norm",
+    "layer_norm_displacement",
+    "lift",
+    "messy_cleanup_scale",
+    "mirror_matrix",
+    "padding",
+    "padding_dimension",
+    "period",
+    "polyline",
+    "random_isometry",
+    "random_normal",
+    "random_rotation",
+    "random_sign",
+    "residue_after_norm",
+    "reversed_rotation",
+    "ring",
+    "rms_norm",
+    "rotation",
+    "rotation_shift",
+    "shift_matrix",
+    "sinusoidal",
+    "sinusoidal_angles",
+    "spike",
+    "spikes",
+    "uniform_rotation",
+    "weak_spike",
     "weak_spikes",
 ]  # fmt: skip

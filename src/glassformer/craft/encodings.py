@@ -21,7 +21,9 @@ from ..utils.errors import GlassformerError
 from .norms import Floats, lift
 
 
-def ring(n: int, phase: float = 0.0, of: float | None = None, width: int = 3) -> Floats:
+def ring(
+    n: int, phase: float = 0.0, points_per_turn: float | None = None, width: int = 3
+) -> Floats:
     """n points [n, 3] on the √3-circle perpendicular to (1, 1, 1), `of` (default n) to a turn.
 
     Guarantees: fixed under layer norm, and under RMS norm; ring(n)[i] @ shift_matrix(δ, n) =
@@ -30,9 +32,9 @@ def ring(n: int, phase: float = 0.0, of: float | None = None, width: int = 3) ->
     score by 3·(1 − cos 2π/n) ≈ 59/n². `phase` (radians) turns the whole ring. `width=2`: on a flat
     circle [n, 2], fixed under RMS norm alone.
     """
-    angles = phase + 2 * np.pi * np.arange(n) / (of or n)
+    angles = phase + 2 * np.pi * np.arange(n) / (points_per_turn or n)
     points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-    out: Floats = points @ _plane(width) * np.sqrt(width)
+    out: Floats = points @ _ring_plane(width) * np.sqrt(width)
     return out
 
 
@@ -51,7 +53,7 @@ def shift_matrix(delta: float, n: float, width: int = 3) -> Floats:
     """
     theta = 2 * np.pi * np.fmod(delta, n) / n  # whole turns off first, while they are exact
     turn = np.array([[np.cos(theta), np.sin(theta)], [-np.sin(theta), np.cos(theta)]])
-    out: Floats = _plane(width).T @ turn @ _plane(width)
+    out: Floats = _ring_plane(width).T @ turn @ _ring_plane(width)
     return out
 
 
@@ -59,11 +61,11 @@ def mirror_matrix(total: float, n: float, width: int = 3) -> Floats:
     """The matrix M [3, 3] with ring(n)[i] @ M = ring(n)[total − i]: a reflection of its plane."""
     theta = 2 * np.pi * np.fmod(total, n) / n
     fold = np.array([[np.cos(theta), np.sin(theta)], [np.sin(theta), -np.cos(theta)]])
-    out: Floats = _plane(width).T @ fold @ _plane(width)
+    out: Floats = _ring_plane(width).T @ fold @ _ring_plane(width)
     return out
 
 
-def _plane(width: int) -> Floats:
+def _ring_plane(width: int) -> Floats:
     """Where a ring lies [2, width]: among three numbers that sum to 0, or in a plane of its own."""
     out: Floats = lift(2) if width == 3 else np.eye(2)
     return out

@@ -42,7 +42,9 @@ class Head:
         self.d_head = self.query.shape[-1]
 
     # ── where it looks ────────────────────────────────────────────────────────────────────────
-    def back(self, delta: float, position: slice, n: float, hardness: float | None = None) -> None:
+    def attend_back(
+        self, delta: float, position: slice, n: float, hardness: float | None = None
+    ) -> None:
         """Look `delta` positions back (0: at oneself), positions being ring(…, of=n) in a slot.
 
         The query is the ring's point shifted by −delta, the key is the point itself: the score is
@@ -51,34 +53,34 @@ class Head:
         nothing to see: the winner is the visible position nearest around the circle, position 0
         unless the ring is nearly full. Guard with a <bos>.
         """
-        plane = self._plane(position)
-        dims = self._free(self.query, self.key.T, plane.shape[-1])
+        plane = self._ring_basis(position)
+        dims = self._free_dims(self.query, self.key.T, plane.shape[-1])
         hardness = hardness or hardness_for(n, self.d_head)
         self.query[position, dims] = shift_matrix(-delta, n) @ plane * hardness
         self.key[position, dims] = plane
 
-    def absolute(
+    def attend_to_position(
         self, place: float, position: slice, n: float, hardness: float | None = None,
-        one: int | None = None,
+        constant_dim: int | None = None,
     ) -> None:  # fmt: skip
         """Look at position `place` from everywhere. The query is constant: b_Q, or from `one`.
 
         `one` is a coordinate of the stream that holds 1 wherever the head is used (another constant
         c > 0 scales the hardness by c). Before `place` the nearest position wins, see `back`.
         """
-        plane = self._plane(position)
-        dims = self._free(self.query, self.key.T, plane.shape[-1])
+        plane = self._ring_basis(position)
+        dims = self._free_dims(self.query, self.key.T, plane.shape[-1])
         hardness = hardness or hardness_for(n, self.d_head)
         target = ring(1, phase=2 * np.pi * place / n)[0] @ plane * hardness
-        if one is not None:
-            self.query[one, dims] = target
+        if constant_dim is not None:
+            self.query[constant_dim, dims] = target
         elif self.bias is not None:
             self.bias[dims] = target
         else:
             raise GlassformerError(f"head {self.name} — b_Q or a constant coordinate was expected")
         self.key[position, dims] = plane
 
-    def content(self, query: slice, key: slice, hardness: float) -> None:
+    def attend_by_content(self, query: slice, key: slice, hardness: float) -> None:
         """Look where the slot `key` holds what `query` holds here: the score is their dot product.
 
         Right if all contents of `key` have the same length: then a match scores highest, by
@@ -89,13 +91,13 @@ class Head:
         if width != _width(key):
             got = f"got {width} and {_width(key)}"
             raise GlassformerError(f"head {self.name} — slots of one width were expected, {got}")
-        dims = self._free(self.query, self.key.T, width)
+        dims = self._free_dims(self.query, self.key.T, width)
         self.query[query, dims] = np.eye(width) * hardness
         self.key[key, dims] = np.eye(width)
 
-    def self(self, slot: slice, hardness: float) -> None:
+    def attend_to_self(self, slot: slice, hardness: float) -> None:
         """Look at oneself by content, without positions. Equal contents share: no harm done."""
-        self.content(slot, slot, hardness)
+        self.attend_by_content(slot, slot, hardness)
 
     # ── what it carries ───────────────────────────────────────────────────────────────────────
     def copy(self, source: slice, target: slice, scale: npt.ArrayLike = 1.0) -> None:
@@ -110,7 +112,7 @@ class Head:
             wanted, got = f"a matrix of shape {shape} was expected", scale.shape or "a number"
             raise GlassformerError(f"head {self.name} — {wanted}, got {got}")
         narrow = min(matrix.shape)
-        dims = self._free(self.value, self.output, narrow)
+        dims = self._free_dims(self.value, self.output, narrow)
         through_value = narrow < _width(source)
         self.value[source, dims] = matrix if through_value else np.eye(narrow)
         self.output[dims, target] = np.eye(narrow) if through_value else matrix
@@ -123,13 +125,13 @@ class Head:
         self.copy(slot, slot, -1.0)
 
     # ── which dimensions ──────────────────────────────────────────────────────────────────────
-    def _plane(self, position: slice) -> Floats:
+    def _ring_basis(self, position: slice) -> Floats:
         if (got := _width(position)) != 3:
             wanted = "a slot of width 3 was expected for ring positions"
             raise GlassformerError(f"head {self.name} — {wanted}, got {got}")
         return np.eye(3) if self.d_head >= 3 else lift(2).T
 
-    def _free(self, into: Floats, out: Floats, width: int) -> slice:
+    def _free_dims(self, into: Floats, out: Floats, width: int) -> slice:
         """The first `width` head dimensions that `into` [D,K] and `out` [K,D] leave free."""
         used = np.flatnonzero(into.any(axis=0) | out.any(axis=1))
         start = int(used[-1]) + 1 if len(used) else 0

@@ -66,7 +66,7 @@ class Layout(Mapping[str, slice]):
         return out
 
 
-class LoudLayout(Layout):
+class FixedNormLayout(Layout):
     """Named slots beside `plus`, `minus` and `zero`; `norm` is what layer norm divides by.
 
     It does so by nearly one number, since two coordinates, ±loud, drown the rest. It also subtracts
@@ -77,9 +77,9 @@ class LoudLayout(Layout):
     def __init__(self, norm: float, **widths: int) -> None:
         super().__init__(plus=1, minus=1, zero=1, **widths)
         self.norm = norm
-        self.one = self.read(plus=np.sqrt(2 / self.size))  # weights [D] that read 1
+        self.read_one = self.read(plus=np.sqrt(2 / self.size))  # weights [D] that read 1
 
-    def loud(self) -> Floats:
+    def norm_row(self) -> Floats:
         """What every row of the stream must have in it."""
         loud = np.sqrt(self.size / 2) * self.norm
         return self.row(plus=loud, minus=-loud)
@@ -88,7 +88,7 @@ class LoudLayout(Layout):
         """Weights [D] that read slots of the normed stream; times `norm`, of the stream."""
         return self.row(**scales, zero=-sum(scales.values()))
 
-    def head(
+    def write_head(
         self, weights: dict[str, Floats], layer: int, index: int, query: Sequence[Floats],
         key: Sequence[Floats], value: Sequence[Floats], **output: Sequence[float],
     ) -> None:  # fmt: skip

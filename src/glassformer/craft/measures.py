@@ -5,7 +5,7 @@ import numpy as np
 from .norms import Floats, layer_norm
 
 
-def unfixed(encoding: Floats) -> float:
+def layer_norm_displacement(encoding: Floats) -> float:
     """How far layer norm moves the worst number, max |layer_norm(f(i)) − f(i)|. 0: fixed."""
     # The smallest epsilon: a row of equal numbers then goes to 0, as in a model, and not to 0/0.
     return float(np.max(np.abs(layer_norm(encoding, eps=1e-300) - encoding)))

@@ -26,14 +26,14 @@ class Neurons(NamedTuple):
         out: Floats = np.maximum(np.asarray(x) @ self.W_in + self.b_in, 0) @ self.W_out + self.b_out
         return out
 
-    def at(self, source: slice, target: slice, d_model: int) -> "Neurons":
+    def in_stream(self, source: slice, target: slice, d_model: int) -> "Neurons":
         """The same neurons reading the slot `source` and writing the slot `target` of a stream."""
         W_in, W_out = np.zeros((d_model, len(self.b_in))), np.zeros((len(self.b_in), d_model))
         b_out = np.zeros(d_model)
         W_in[source], W_out[:, target], b_out[target] = self.W_in, self.W_out, self.b_out
         return Neurons(W_in, self.b_in, W_out, b_out)
 
-    def beside(self, other: "Neurons") -> "Neurons":
+    def combine(self, other: "Neurons") -> "Neurons":
         """Both at once on the same stream: the outputs add."""
         W_in, b_in = np.hstack([self.W_in, other.W_in]), np.append(self.b_in, other.b_in)
         return Neurons(W_in, b_in, np.vstack([self.W_out, other.W_out]), self.b_out + other.b_out)
@@ -44,7 +44,7 @@ class Neurons(NamedTuple):
             weights[f"blocks.{layer}.mlp.{name}"] = array
 
 
-def table(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
+def polyline(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
     """n − 1 neurons with f(x_i) = y_i on n distinct numbers x; y [n] or [n, out] (exercise 6.4).
 
     f is the polyline through the points. It stands at y_c in b_out for the middle point x_c; to the
@@ -108,7 +108,7 @@ def eraser(width: int, bound: float | None = None) -> Neurons:
     eye = np.eye(width)
     if bound is None:
         both = Neurons(eye, np.zeros(width), -eye, np.zeros(width))
-        return both.beside(Neurons(-eye, np.zeros(width), eye, np.zeros(width)))
+        return both.combine(Neurons(-eye, np.zeros(width), eye, np.zeros(width)))
     return Neurons(eye, np.full(width, float(bound)), -eye, np.full(width, float(bound)))
 
 

@@ -53,7 +53,7 @@ def lift(k: int) -> Floats:
     return out
 
 
-def leftover(signal: npt.ArrayLike, residue: npt.ArrayLike) -> float:
+def residue_after_norm(signal: npt.ArrayLike, residue: npt.ArrayLike) -> float:
     """How much of `residue` layer norm still shows under a loud `signal`: messy cleanup, measured.
 
     The largest |layer_norm(residue + signal) − layer_norm(signal)| over rows and coordinates.
@@ -62,7 +62,9 @@ def leftover(signal: npt.ArrayLike, residue: npt.ArrayLike) -> float:
     return float(np.max(np.abs(layer_norm(signal + residue) - layer_norm(signal))))
 
 
-def messy_scale(signal: npt.ArrayLike, residue: npt.ArrayLike, tolerance: float = 1e-6) -> float:
+def messy_cleanup_scale(
+    signal: npt.ArrayLike, residue: npt.ArrayLike, tolerance: float = 1e-6
+) -> float:
     """A factor s with leftover(s·signal, residue) ≤ tolerance for all pairs of rows: messy cleanup.
 
     Instead of erasing what is in the stream, write the result so loudly that the next layer norm

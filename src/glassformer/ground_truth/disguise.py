@@ -22,27 +22,29 @@ from ..lens.embeddings import position_table
 from ..parametrizations.rotated import rotate as turned
 from ..parametrizations.rotated import rotation_fixing_ones
 from ..tasks.base import Task
-from ..utils.errors import GlassformerError, ascii_name, shown
+from ..utils.errors import GlassformerError, ascii_name, short_repr
 from ..utils.fileio import check_ending, write_together
-from ..utils.limits import NOISE, SEED, WIDEST_KEY, within
-from ..utils.results import Shown, json_file, plain
+from ..utils.limits import MAX_NOISE, MAX_OBFUSCATED_D_MODEL, MAX_SEED, check_int_range
+from ..utils.results import Displayable, json_file, to_jsonable
 from ..utils.typed_json import Finite, Name, Ref, Seed, Sha256, check_small, convert, read_json
 
 FORMAT, VERSION = "glassformer-key", 1
-ROWS = 1_000  # of a task, on which a copy is compared with its original; and as many edge cases
+COMPARED_ROWS = (
+    1_000  # of a task, on which a copy is compared with its original; and as many edge cases
+)
 Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Order = Annotated[
+IndexLists = Annotated[
     list[Annotated[list[Index], Meta(max_length=10_000_000)]], Meta(max_length=10_000)
 ]
 # M [D,D]: a row x of the original's stream is x @ M in the copy
 Basis = Annotated[
-    list[Annotated[list[Finite], Meta(max_length=WIDEST_KEY)]],
-    Meta(min_length=1, max_length=WIDEST_KEY),
+    list[Annotated[list[Finite], Meta(max_length=MAX_OBFUSCATED_D_MODEL)]],
+    Meta(min_length=1, max_length=MAX_OBFUSCATED_D_MODEL),
 ]
-Tokens = Annotated[int, Meta(ge=0, le=10**12)]
-TIE = 1e-9  # without a task: logits as near as this, relative to the largest, are alike
+TokenCount = Annotated[int, Meta(ge=0, le=10**12)]
+LOGIT_TIE = 1e-9  # without a task: logits as near as this, relative to the largest, are alike
 # Norm -> what reads it, the W_ and b_ of these.
-READERS = {
+NORM_READERS = {
     "ln1": [("attn", "Q"), ("attn", "K"), ("attn", "V")],
     "ln2": [("mlp", "in"), ("mlp", "gate")],
     "ln_final": [("unembed", "U")],
@@ -50,7 +52,7 @@ READERS = {
 
 
 @dataclass(frozen=True)
-class Key(Shown):
+class ObfuscationKey(Displayable):
     """Record of a disguise, which maps findings in the copy back to the original."""
 
     original: Sha256  # SHA-256 of the models
@@ -60,12 +62,12 @@ class Key(Shown):
     seed: Seed
     noise: Finite
     basis: Basis
-    heads: Order  # layer -> for each head of the copy, its index in the original
-    neurons: Order  # the same for neurons; [] where a layer has none
+    heads: IndexLists  # layer -> for each head of the copy, its index in the original
+    neurons: IndexLists  # the same for neurons; [] where a layer has none
     # other differences: folded gains, an untied head, …
     changes: Annotated[list[Name], Meta(max_length=10_000)]
-    checked: Tokens  # answer tokens on which the copy was compared
-    changed: Tokens  # of these, tokens where the copy answers differently
+    checked: TokenCount  # answer tokens on which the copy was compared
+    changed: TokenCount  # of these, tokens where the copy answers differently
     difference: float  # the largest difference of logits, relative to the largest logit
     # the removed names
     labels: Annotated[dict[Name, Any], Meta(max_length=3)]
@@ -78,12 +80,12 @@ class Key(Shown):
         same = f"{self.changed:,} of {self.checked:,} answer tokens differ from the original's"
         return f"{same}, logits by at most {self.difference:.1e} of the largest"
 
-    def part(self, name: str) -> str:
+    def original_part(self, name: str) -> str:
         """The original's part for a part of the copy: "head 0.2" -> "head 0.1"."""
-        kind, at = components.split(name)
+        kind, at = components.parse_name(name)
         table = {"head": self.heads, "neuron": self.neurons}.get(kind)
         if table is None:
-            return components.spelled(name)
+            return components.normalize_name(name)
         try:
             layer, index = at
             return f"{kind} {layer}.{table[layer][index]}"
@@ -91,39 +93,39 @@ class Key(Shown):
             expected = f"expected {kind} LAYER.INDEX"
             raise GlassformerError(f"{name} — the copy has no such {kind}; {expected}") from None
 
-    def edges(self, claimed: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
+    def original_edges(self, claimed: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
         """Edges (from, to, …) that were found in the copy, between the original's parts."""
-        return [(self.part(e[0]), self.part(e[1]), *e[2:]) for e in claimed]
+        return [(self.original_part(e[0]), self.original_part(e[1]), *e[2:]) for e in claimed]
 
-    def directions(self, found: Any) -> Any:
+    def original_directions(self, directions: Any) -> Any:
         """Directions [..., D] of the copy's stream, as directions of the original's."""
-        return np.asarray(found, dtype=float) @ np.array(self.basis).T
+        return np.asarray(directions, dtype=float) @ np.array(self.basis).T
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, "version": VERSION, **asdict(self), "faithful": self.faithful}
 
     @classmethod
-    def from_json(cls, value: Any) -> "Key":
+    def from_json(cls, value: Any) -> "ObfuscationKey":
         if not isinstance(value, Mapping) or value.get("format") != FORMAT:
             raise GlassformerError("key — not the key of a disguised model")
         if type(version := value.get("version")) is not int or version != VERSION:
-            raise GlassformerError(f"key — version {shown(version)}; this one reads {VERSION}")
+            raise GlassformerError(f"key — version {short_repr(version)}; this one reads {VERSION}")
         convert(value.get("faithful", True), bool, "key.faithful")
         about = ("format", "version", "faithful")
         key = convert({n: v for n, v in value.items() if n not in about}, cls, "key")
         for name, names in key.labels.items():
-            check_small(names, f"key.labels.{shown(name)}", 10**8)
+            check_small(names, f"key.labels.{short_repr(name)}", 10**8)
         if any(len(row) != len(key.basis) for row in key.basis):
             raise GlassformerError("key — its basis is not square")
         return key
 
 
 @dataclass(frozen=True)
-class Disguised(Shown):
+class ObfuscatedModel(Displayable):
     """A copy that hides how it works, and the key to it: `copy, key = disguise(model)`."""
 
     model: Model
-    key: Key
+    key: ObfuscationKey
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.model, self.key))
@@ -139,19 +141,19 @@ class Disguised(Shown):
         return "\n".join([f"a copy of {self.key.ref or 'a model'}: {self.key}", *self.key.changes])
 
 
-def read_key(path: str | Path) -> Key:
+def read_key(path: str | Path) -> ObfuscationKey:
     """The key that a file holds."""
     found = read_json(path, finite=False)  # a difference may be infinite
     try:
-        return Key.from_json(found)
+        return ObfuscationKey.from_json(found)
     except GlassformerError as e:
         raise GlassformerError(f"{path} — {e}") from None
 
 
-def disguise(
+def obfuscate(
     model: Model, seed: int = 0, *, rotate: bool = True, shuffle: bool = True, noise: float = 0.0,
     task: Task | None = None,
-) -> Disguised:  # fmt: skip
+) -> ObfuscatedModel:  # fmt: skip
     """A copy that computes the same, without names and in another basis, and the key to it.
 
     `rotate`: the stream is written in a random orthogonal basis (under LayerNorm, one that keeps
@@ -161,17 +163,17 @@ def disguise(
     it (else on random tokens). If it was to be the same function, and rounding makes a difference,
     there is no copy but an error that says so.
     """
-    if not 0 <= noise <= NOISE:
-        raise GlassformerError(f"noise — expected a number from 0 to {NOISE:g}, got {noise}")
-    within("disguise — d_model", model.config.d_model, 1, WIDEST_KEY)
-    within("disguise — seed", seed, 0, SEED)
+    if not 0 <= noise <= MAX_NOISE:
+        raise GlassformerError(f"noise — expected a number from 0 to {MAX_NOISE:g}, got {noise}")
+    check_int_range("disguise — d_model", model.config.d_model, 1, MAX_OBFUSCATED_D_MODEL)
+    check_int_range("disguise — seed", seed, 0, MAX_SEED)
     original = model.numpy()
     rng = np.random.default_rng(seed)
     D, dtype = original.config.d_model, original.dtype
     copy = replace(original, labels=Labels(), provenance={}, blueprint="", theta={})
     copy, changes, M = copy.astype("float64"), list[str](), np.eye(D)
     if rotate or shuffle:
-        copy = _free_of_axes(copy, changes)
+        copy = _fold_axis_aligned_parts(copy, changes)
         if not rotate:
             M = np.eye(D)[rng.permutation(D)]
         elif copy.config.norm == "layer":
@@ -179,14 +181,14 @@ def disguise(
         else:
             M = np.linalg.qr(rng.normal(size=(D, D)))[0]
         copy = turned(copy, M)
-    copy, heads, neurons = _shuffled(copy, rng, shuffle, changes)
+    copy, heads, neurons = _shuffle_heads_and_neurons(copy, rng, shuffle, changes)
     if noise:
         full = {n: w for n, w in copy.weights.items() if w.size}
         sizes = {n: noise * np.sqrt(np.mean(w * w)) for n, w in full.items()}
         noisy = {n: w + sizes[n] * rng.normal(size=w.shape) for n, w in full.items()}
         copy = replace(copy, weights={**copy.weights, **noisy})
     copy = copy.astype(dtype)
-    checked, changed, difference = deviation(original, copy, task)
+    checked, changed, difference = compare_logits(original, copy, task)
     if changed and not noise:
         shuffled = "it can be shuffled, without rotating it (rotate=False, --no-rotate)"
         raise GlassformerError(
@@ -194,26 +196,28 @@ def disguise(
             "answer tokens change, since its numbers are of too different sizes to be mixed; "
             + (shuffled if rotate else "it has no copy")
         )
-    key = Key(
+    key = ObfuscationKey(
         original=digest(original), copy=digest(copy),
         ref=ascii_name(model.provenance.get("ref", "")), task=task_name(model), seed=seed,
         noise=noise, basis=M.tolist(), heads=heads, neurons=neurons,
         changes=changes, checked=checked, changed=changed, difference=difference,
-        labels=plain(model.labels),
+        labels=to_jsonable(model.labels),
     )  # fmt: skip
-    return Disguised(copy, key)
+    return ObfuscatedModel(copy, key)
 
 
-def deviation(
+def compare_logits(
     original: Model, copy: Model, task: Task | None = None, seed: int = 0
 ) -> tuple[int, int, float]:
     """Answer tokens compared, how many the copy chooses otherwise, and how far logits differ."""
     rng = np.random.default_rng(seed)
     if task is None:
         tokens = rng.integers(0, original.config.d_vocab, (100, min(original.config.n_ctx, 32)))
-        asked, tie = np.ones(tokens.shape, dtype=bool), TIE
+        asked, tie = np.ones(tokens.shape, dtype=bool), LOGIT_TIE
     else:
-        rows = np.concatenate([rng.permutation(task.edges())[:ROWS], task.sample(ROWS, rng)])
+        rows = np.concatenate(
+            [rng.permutation(task.edges())[:COMPARED_ROWS], task.sample(COMPARED_ROWS, rng)]
+        )
         whole, answer = task.batch(rows[task.defined(rows)])
         tokens, asked, tie = whole[:, :-1], answer[:, 1:], 0.0
     with np.errstate(all="ignore"):  # what is not finite counts as changed
@@ -224,7 +228,7 @@ def deviation(
         return len(a), int((~same).sum()), float(np.abs(a - b).max() / size)
 
 
-def _shuffled(
+def _shuffle_heads_and_neurons(
     model: Model, rng: np.random.Generator, shuffle: bool, changes: list[str]
 ) -> tuple[Model, list[list[int]], list[list[int]]]:
     """The model with heads and neurons permuted; new index -> old index, by layer."""
@@ -251,14 +255,14 @@ def _shuffled(
 
 
 # ── what is tied to the axes of the stream ─────────────────────────────────────────────────────
-def _free_of_axes(model: Model, changes: list[str]) -> Model:
+def _fold_axis_aligned_parts(model: Model, changes: list[str]) -> Model:
     """The same function without sinusoids; gains and biases of norms are in what reads them."""
     c, w = model.config, dict(model.weights)
     if c.positions == "sinusoidal":
         w["pos_embed.W_pos"] = position_table(model)
         c = replace(c, positions="learned")
         changes.append("sinusoidal positions became a table")
-    norms = sorted({n.rpartition(".")[0] for n in w if n.rsplit(".", 2)[-2] in READERS})
+    norms = sorted({n.rpartition(".")[0] for n in w if n.rsplit(".", 2)[-2] in NORM_READERS})
     if c.norm == "none":  # nobody reads what is there
         w = {n: x for n, x in w.items() if n.rpartition(".")[0] not in norms}
         norms = []
@@ -272,7 +276,7 @@ def _free_of_axes(model: Model, changes: list[str]) -> Model:
             c = replace(c, tied=False)
             changes.append("the head is no longer tied: the gains before it are in it")
         place, dot, kind = ln.rpartition(".")
-        for room, name in READERS[kind]:
+        for room, name in NORM_READERS[kind]:
             W, b = (f"{place}{dot}{room}.{x}_{name}" for x in "Wb")
             if W not in w:
                 continue

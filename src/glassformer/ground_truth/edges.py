@@ -16,28 +16,28 @@ from ..compiler.task import task_name
 from ..core import components as parts
 from ..core.backend import Array
 from ..core.checkpoint import digest
-from ..core.hooks import Record, record
-from ..core.model import Model, Place, gained
-from ..lens.stream import embedded
+from ..core.hooks import ActivationCache, record
+from ..core.model import Model, Scope, apply_gain_and_bias
+from ..lens.stream import embedded_stream
 from ..tasks.base import Task
-from ..utils.argcheck import text_of
-from ..utils.errors import GlassformerError, no_such
+from ..utils.argcheck import as_text
+from ..utils.errors import GlassformerError, unknown_name_error
 from ..utils.fileio import check_ending, write_atomically
-from ..utils.limits import HEADS, SEED, within
-from ..utils.numfmt import ranked
-from ..utils.results import Finding, json_file
+from ..utils.limits import MAX_COMPARED_HEADS, MAX_SEED, check_int_range
+from ..utils.numfmt import stable_argsort
+from ..utils.results import Result, json_file
 from . import wiring
 from .wiring import Slots
 
 FORMAT, VERSION = "glassformer-truth", 1
-SHARP = 0.99  # an attention weight from which a row looks at one position
-LISTED = 0.01  # mean attention weights below this are not listed
-MATTERS = 1e-9  # a change of logits, relative to the largest, above rounding
-Found = list[dict[str, Any]]
+SHARP_ATTENTION = 0.99  # an attention weight from which a row looks at one position
+MIN_LISTED_ATTENTION = 0.01  # mean attention weights below this are not listed
+MIN_LOGIT_SHIFT = 1e-9  # a change of logits, relative to the largest, above rounding
+JsonRecords = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Edge(Finding):
+class Edge(Result):
     """What the writer adds to the stream can be seen at the reader's port (see wiring.py)."""
 
     also = ("matters",)
@@ -51,11 +51,11 @@ class Edge(Finding):
 
     @property
     def matters(self) -> bool:
-        return not self.shift <= MATTERS  # NaN matters
+        return not self.shift <= MIN_LOGIT_SHIFT  # NaN matters
 
 
 @dataclass(frozen=True)
-class Truth(Finding):
+class GroundTruth(Result):
     """What is known of a model. All of it is plain data."""
 
     model: str  # SHA-256
@@ -65,10 +65,10 @@ class Truth(Finding):
     inputs: str  # what was measured on
     d_model: int
     parts: list[str]  # see wiring.py
-    slots: Found
-    heads: Found
-    neurons: Found
-    flow: Found  # part → slot and slot → part, MLPs as a whole
+    slots: JsonRecords
+    heads: JsonRecords
+    neurons: JsonRecords
+    flow: JsonRecords  # part → slot and slot → part, MLPs as a whole
     needed: list[str]  # parts with a way to the logits
     idle: list[str]  # parts without one
     edges: list[Edge]  # part → part
@@ -78,7 +78,7 @@ class Truth(Finding):
 
     def save(self, path: str | Path) -> Path:
         """Writes all of it as JSON."""
-        check_ending(file := text_of(path, "path", "a path"), ".json")
+        check_ending(file := as_text(path, "path", "a path"), ".json")
         return write_atomically(file, json_file(self.to_json()))
 
     def __str__(self) -> str:
@@ -93,13 +93,13 @@ class Truth(Finding):
         """An orthonormal basis [n, D] of what is written to a slot."""
         found = next((s for s in self.slots if s["name"] == slot), None)
         if found is None:
-            raise no_such("slot", slot, [s["name"] for s in self.slots])
+            raise unknown_name_error("slot", slot, [s["name"] for s in self.slots])
         basis = np.zeros((len(found["basis"]), self.d_model))
         basis[:, found["start"] : found["stop"]] = found["basis"]
         return basis
 
 
-def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
+def measure_ground_truth(model: Model, task: Task | None = None, *, seed: int = 0) -> GroundTruth:
     """What is known of a model; measured on examples of the task, or on random tokens without one.
 
     A model without slot names (a trained one) has a truth too: its stream is one slot, and `named`
@@ -108,17 +108,22 @@ def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
     model = model.numpy()
     if task is not None:
         task.require(model.vocabulary)
-    within("truth — seed", seed, 0, SEED)
-    within("truth — the number of heads", model.config.n_layers * model.config.n_heads, 0, HEADS)
-    slots = slots_of(model)
+    check_int_range("truth — seed", seed, 0, MAX_SEED)
+    check_int_range(
+        "truth — the number of heads",
+        model.config.n_layers * model.config.n_heads,
+        0,
+        MAX_COMPARED_HEADS,
+    )
+    slots = named_slots(model)
     tokens, valid, asked, inputs = _examples(model, task, seed)
     with np.errstate(all="ignore"):  # a program may overflow where nobody asks
         logits, cache = record(model, tokens)
         edges = _edges(model, slots, tokens, asked, logits)
         heads = _heads(model, slots, cache, valid, asked)
         neurons, flow = _neurons(model, slots, cache, valid), _flow(model, slots, cache, valid)
-    needed, names = _needed(edges), parts.names(model, embeddings=True)
-    return Truth(
+    needed, names = _parts_reaching_logits(edges), parts.component_names(model, embeddings=True)
+    return GroundTruth(
         model=digest(model), ref=model.name if model.provenance.get("ref") else "",
         task=task_name(model),
         named=bool(model.labels.slots), inputs=inputs, d_model=model.config.d_model, parts=names,
@@ -127,11 +132,11 @@ def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
     )  # fmt: skip
 
 
-def slots_of(model: Model) -> Slots:
+def named_slots(model: Model) -> Slots:
     """The named slots, and what they leave over as "rest"; or one slot "stream"."""
     D, named = model.config.d_model, sorted(model.labels.slots.items(), key=lambda s: s[1])
     if not named:
-        return parts.slots(model)
+        return parts.slots_or_stream(model)
     slots, end = Slots(), 0
     for name, (a, b) in [*named, ("", (D, D))]:
         if a < end:
@@ -169,8 +174,8 @@ def _edges(model: Model, slots: Slots, tokens: Array, asked: Array, logits: Arra
     rows = slice(0, max(8, len(tokens) // 4))
     before = logits[rows][asked[rows]]  # n V
     size, found = max(float(np.abs(before).max()), 1e-300), []
-    for writer, reader, port, via in wiring.edges(model, slots):
-        tap = wiring.Cut(model, [(writer, reader, port)])
+    for writer, reader, port, via in wiring.find_edges(model, slots):
+        tap = wiring.CutEdges(model, [(writer, reader, port)])
         after = model.logits(tokens[rows], tap)[asked[rows]]
         shift = float(np.abs(after - before).max() / size)
         changed = float((after.argmax(-1) != before.argmax(-1)).mean())
@@ -178,7 +183,7 @@ def _edges(model: Model, slots: Slots, tokens: Array, asked: Array, logits: Arra
     return found
 
 
-def _needed(edges: list[Edge]) -> set[str]:
+def _parts_reaching_logits(edges: list[Edge]) -> set[str]:
     """Parts from which edges lead to the logits."""
     needed, todo = {"unembed"}, ["unembed"]
     while todo:
@@ -189,36 +194,40 @@ def _needed(edges: list[Edge]) -> set[str]:
     return needed
 
 
-def _flow(model: Model, slots: Slots, cache: Record, valid: Array) -> Found:
+def _flow(model: Model, slots: Slots, cache: ActivationCache, valid: Array) -> JsonRecords:
     """Edges between parts and slots: the norm of the weights, and how much flows (_rms)."""
-    flow = Found()
+    flow = JsonRecords()
 
     def add(source: str, to: str, port: str, weights: Array, signal: Array) -> None:
         size = float(np.linalg.norm(weights))
         edge = {"from": source, "to": to, "port": port, "weight": size, "signal": _rms(signal)}
         flow.append(edge)
 
-    for stage in wiring.stages(model):
+    for stage in wiring.sublayers(model):
         for r in stage.readers:
-            seen = _seen(model, cache, stage)  # B T D
+            seen = _stream_read_by(model, cache, stage)  # B T D
             for name, (a, b) in slots.items():
                 if r.columns[a:b].any():
                     signal = (seen[..., a:b] @ r.W[a:b])[valid]
-                    add(parts.slot(name), r.part, r.port, r.columns[a:b], signal)
+                    add(parts.slot_name(name), r.part, r.port, r.columns[a:b], signal)
         for x in stage.writers:
-            wrote = np.broadcast_to(x.wrote(cache[x.hook]), (*valid.shape, model.config.d_model))
+            wrote = np.broadcast_to(
+                x.contribution(cache[x.hook]), (*valid.shape, model.config.d_model)
+            )
             for name, (a, b) in slots.items():
                 if x.rows[:, a:b].any():
-                    add(x.part, parts.slot(name), "out", x.rows[:, a:b], wrote[..., a:b][valid])
+                    add(
+                        x.part, parts.slot_name(name), "out", x.rows[:, a:b], wrote[..., a:b][valid]
+                    )
     return flow
 
 
-def _seen(model: Model, cache: Record, stage: wiring.Stage) -> Any:
+def _stream_read_by(model: Model, cache: ActivationCache, stage: wiring.Sublayer) -> Any:
     """The stream as the parts of a stage read it, [B,T,D]."""
     if model.config.norm_first and model.config.norm != "none":
-        at = Place(model.weights, None) / stage.norm
-        return gained(at, cache[f"{stage.norm}.hook_normalized"])
-    return cache[stage.stream] if stage.stream else embedded(cache)
+        at = Scope(model.weights, None) / stage.norm
+        return apply_gain_and_bias(at, cache[f"{stage.norm}.hook_normalized"])
+    return cache[stage.stream] if stage.stream else embedded_stream(cache)
 
 
 def _rms(x: Array) -> float | None:
@@ -228,8 +237,8 @@ def _rms(x: Array) -> float | None:
 
 
 # ── one by one ─────────────────────────────────────────────────────────────────────────────────
-def _slots(model: Model, slots: Slots) -> Found:
-    stages, found = wiring.stages(model), []
+def _slots(model: Model, slots: Slots) -> JsonRecords:
+    stages, found = wiring.sublayers(model), []
     for name, (a, b) in slots.items():
         writers = [x for s in stages for x in s.writers if x.rows[:, a:b].any()]
         readers = [r.part for s in stages for r in s.readers if r.columns[a:b].any()]
@@ -245,17 +254,19 @@ def _slots(model: Model, slots: Slots) -> Found:
     return found
 
 
-def _heads(model: Model, slots: Slots, cache: Record, valid: Array, asked: Array) -> Found:
+def _heads(
+    model: Model, slots: Slots, cache: ActivationCache, valid: Array, asked: Array
+) -> JsonRecords:
     c, found = model.config, []
     for i, h in np.ndindex(c.n_layers, c.n_heads):
         used = asked if i == c.n_layers - 1 else valid  # where something may still come of it
-        name, (W_Q, W_K, W_V, W_O) = parts.head(i, h), wiring.head_wires(model, i, h)
+        name, (W_Q, W_K, W_V, W_O) = parts.head_name(i, h), wiring.active_head_weights(model, i, h)
         found.append({
-            "part": name, "name": parts.label(model, name), "query": _by_slot(W_Q, slots),
+            "part": name, "name": parts.label_of(model, name), "query": _by_slot(W_Q, slots),
             "key": _by_slot(W_K, slots), "value": _by_slot(W_V, slots),
-            "output": _by_slot(W_O.T, slots), "copies": _blocks(W_V, W_O, slots),
-            "matches": [] if c.positions == "rotary" else _blocks(W_Q, W_K.T, slots),
-            "attention": _attention(cache[f"blocks.{i}.attn.hook_pattern"][:, h], used),
+            "output": _by_slot(W_O.T, slots), "copies": _slot_products(W_V, W_O, slots),
+            "matches": [] if c.positions == "rotary" else _slot_products(W_Q, W_K.T, slots),
+            "attention": _attention_summary(cache[f"blocks.{i}.attn.hook_pattern"][:, h], used),
         })  # fmt: skip
     return found
 
@@ -265,47 +276,53 @@ def _by_slot(W: Array, slots: Slots) -> dict[str, float]:
     return {name: float(np.linalg.norm(W[a:b])) for name, (a, b) in slots.items() if W[a:b].any()}
 
 
-def _blocks(left: Any, right: Any, slots: Slots) -> Found:
+def _slot_products(left: Any, right: Any, slots: Slots) -> JsonRecords:
     """left [D,K] times right [K,D], by pairs of slots: which is copied to (or meets) which."""
     found = []
     for (source, (a, b)), (target, (p, q)) in product(slots.items(), repeat=2):
         size = float(np.linalg.norm(left[a:b] @ right[:, p:q]))
         most = float(np.linalg.norm(left[a:b]) * np.linalg.norm(right[:, p:q]))
-        if size > wiring.dust(left) * most:
+        if size > wiring.rounding_tolerance(left) * most:
             found.append({"from": source, "to": target, "weight": size})
     return found
 
 
-def _attention(pattern: Array, used: Any) -> dict[str, Any]:
+def _attention_summary(pattern: Array, used: Any) -> dict[str, Any]:
     """Where a head looks. pattern [B,T,S]; used [B,T]: the rows that count."""
     if not used.any():
         return {"kind": "unused", "fixed": True, "sharp": 0.0, "rows": []}
     choice = used.copy()
     choice[:, 0] &= not used[:, 1:].any()  # the first sees itself alone, which says nothing
-    sharp = float((pattern[choice].max(-1) >= SHARP).mean())
+    sharp = float((pattern[choice].max(-1) >= SHARP_ATTENTION).mean())
     listed, fixed = [], True
     for t in np.nonzero(used.any(0))[0]:
         mean = pattern[used[:, t], t].mean(0)  # S
-        fixed &= bool(np.abs(pattern[used[:, t], t] - mean).max() < LISTED)  # whatever the input
-        top = [int(s) for s in ranked(mean.round(9))[:16] if mean[s] >= LISTED]
+        fixed &= bool(
+            np.abs(pattern[used[:, t], t] - mean).max() < MIN_LISTED_ATTENTION
+        )  # whatever the input
+        top = [
+            int(s) for s in stable_argsort(mean.round(9))[:16] if mean[s] >= MIN_LISTED_ATTENTION
+        ]
         listed.append({"query": int(t), "keys": [[s, round(float(mean[s]), 6)] for s in top]})
-    kind = "hard" if sharp >= SHARP else "soft" if sharp <= 1 - SHARP else "mixed"
+    kind = (
+        "hard" if sharp >= SHARP_ATTENTION else "soft" if sharp <= 1 - SHARP_ATTENTION else "mixed"
+    )
     return {"kind": kind, "fixed": fixed, "sharp": sharp, "rows": listed}
 
 
-def _neurons(model: Model, slots: Slots, cache: Record, valid: Array) -> Found:
+def _neurons(model: Model, slots: Slots, cache: ActivationCache, valid: Array) -> JsonRecords:
     found = []
     for i in model.mlp_layers:
-        ins, out = wiring.mlp_wires(model, i)
+        ins, out = wiring.active_mlp_weights(model, i)
         fires = (np.abs(cache[f"blocks.{i}.mlp.hook_post"][valid]) > 1e-12).mean(0)  # F
         reads, writes = {}, {}
         for slot, (a, b) in slots.items():
             reads[slot] = np.sqrt(sum(np.square(W[a:b]).sum(0) for W in ins.values()))
             writes[slot] = np.linalg.norm(out[:, a:b], axis=1)
         for f in range(model.config.d_mlp):
-            name = parts.neuron(i, f)
+            name = parts.neuron_name(i, f)
             found.append({
-                "part": name, "name": parts.label(model, name),
+                "part": name, "name": parts.label_of(model, name),
                 "reads": {n: float(x[f]) for n, x in reads.items() if x[f]},
                 "writes": {n: float(x[f]) for n, x in writes.items() if x[f]},
                 "fires": float(fires[f]),

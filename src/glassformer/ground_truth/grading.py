@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..core.backend import Array
-from ..core.components import spelled
+from ..core.components import normalize_name
 from ..utils.errors import GlassformerError
-from ..utils.results import Finding
-from .edges import Truth
+from ..utils.results import Result
+from .edges import GroundTruth
 
 
 @dataclass(frozen=True)
-class Match(Finding):
+class EdgeScores(Result):
     """How claimed edges compare with the truth."""
 
     claimed: int
@@ -28,14 +28,14 @@ class Match(Finding):
 
 
 def score_edges(
-    truth: Truth, claimed: Iterable[Sequence[str]], *, all_edges: bool = False
-) -> Match:
+    truth: GroundTruth, claimed: Iterable[Sequence[str]], *, all_edges: bool = False
+) -> EdgeScores:
     """Precision and recall of claimed edges (writer, reader) or (writer, reader, port).
 
     What counts as present: edges that matter, i.e. move some answer's logits when cut; with
     `all_edges`, whatever can flow. Where claims name no ports, ports are not looked at.
     """
-    claims = {(*map(spelled, e[:2]), *e[2:]) for e in claimed}
+    claims = {(*map(normalize_name, e[:2]), *e[2:]) for e in claimed}
     sizes = {len(e) for e in claims}
     if not sizes <= {2} and not sizes <= {3}:
         what = "expected (writer, reader), or (writer, reader, port), and all of one kind"
@@ -47,7 +47,7 @@ def score_edges(
         raise GlassformerError(f"edge with {part!r} — no such part of the model; {hint}")
     present = {(e.writer, e.reader, e.port)[:width] for e in truth.edges if all_edges or e.matters}
     right = claims & present
-    return Match(
+    return EdgeScores(
         len(claims), len(present), len(right), len(right) / len(claims) if claims else 1.0,
         len(right) / len(present) if present else 1.0, sorted(present - claims),
         sorted(claims - present),

@@ -23,7 +23,7 @@ from ..core.model import POSITIONS, Model
 from ..lens.embeddings import position_table
 from ..tasks.base import Rows
 from ..utils.errors import GlassformerError
-from ..utils.limits import afford
+from ..utils.limits import check_memory
 
 MEAN = "(mean)"
 Slots = dict[str, tuple[int, int]]  # name -> where it begins and ends in the stream
@@ -31,27 +31,27 @@ PORTS = {"head": ("q", "k", "v"), "mlp": ("in", "gate"), "unembed": ("logits",)}
 
 
 @dataclass(frozen=True)
-class Writer:
+class StreamWriter:
     part: str
     rows: Array  # [n, D]: what it can add to the stream, up to a factor; 0 if nothing comes of it
     hook: str  # the activation that says what it does add
     W: Array = None  # [n, D]: what the activation is multiplied by; None: it is what is added
     head: int | None = None  # of the activation [B,T,H,n]
 
-    def wrote(self, value: Array) -> Array:
+    def contribution(self, value: Array) -> Array:
         """What it adds to the stream where the activation has this value, [B,T,D] or [T,D]."""
         value = value if self.head is None else value[:, :, self.head]
         return value if self.W is None else value @ self.W
 
 
 @dataclass(frozen=True)
-class Reader:
+class StreamReader:
     part: str
     port: str
     W: Array  # [D, n]: what it makes of what it sees; 0 where nothing comes of it
     gain: Array  # [D, 1]: of the norm before it
     hook: str  # name of the activation that holds its output
-    matrix: Array = None  # W before zeroing; None: the activation is the input itself
+    unmasked: Array = None  # W before zeroing; None: the activation is the input itself
     head: int | None = None  # of the activation [B,T,H,n]
 
     @cached_property
@@ -61,52 +61,55 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Stage:
+class Sublayer:
     """A sublayer: all its parts read the same stream, then write."""
 
-    readers: list[Reader]
-    writers: list[Writer]
+    readers: list[StreamReader]
+    writers: list[StreamWriter]
     norm: str = ""  # the place of the norm before it (or after it, in a post-norm model); "": none
     stream: str = ""  # the activation that has the stream which they read; "": none has
 
 
-def stages(model: Model) -> list[Stage]:
+def sublayers(model: Model) -> list[Sublayer]:
     """The embeddings, attention and MLP of each layer, the unembedding."""
     c, w = model.config, model.weights
-    first = [Writer("embed", w["embed.W_E"], "hook_embed")]
+    first = [StreamWriter("embed", w["embed.W_E"], "hook_embed")]
     if (table := position_table(model)) is not None:
-        first.append(Writer("pos_embed", table, "hook_pos_embed"))
-    found = [Stage([], first)]
+        first.append(StreamWriter("pos_embed", table, "hook_pos_embed"))
+    found = [Sublayer([], first)]
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         gain = _gain(model, at + "ln1")
-        readers, writers = list[Reader](), list[Writer]()
+        readers, writers = list[StreamReader](), list[StreamWriter]()
         for h in range(c.n_heads):
-            *reads, writes = head_wires(model, i, h)
-            name, W_O = components.head(i, h), w[at + "attn.W_O"][h]
+            *reads, writes = active_head_weights(model, i, h)
+            name, W_O = components.head_name(i, h), w[at + "attn.W_O"][h]
             for port, W in zip("qkv", reads, strict=True):
                 full = w[f"{at}attn.W_{port.upper()}"][h]
-                readers.append(Reader(name, port, W, gain, f"{at}attn.hook_{port}", full, h))
-            writers.append(Writer(name, writes, at + "attn.hook_z", W_O, h))
-        found.append(Stage(readers, writers, at + "ln1", at + "hook_resid_pre"))
+                readers.append(StreamReader(name, port, W, gain, f"{at}attn.hook_{port}", full, h))
+            writers.append(StreamWriter(name, writes, at + "attn.hook_z", W_O, h))
+        found.append(Sublayer(readers, writers, at + "ln1", at + "hook_resid_pre"))
         if model.has_mlp(i):
-            ins, outs = mlp_wires(model, i)
+            ins, outs = active_mlp_weights(model, i)
             gain = _gain(model, at + "ln2")
-            name, hooks = components.mlp(i), {"in": "mlp.hook_pre", "gate": "mlp.hook_pre_linear"}
+            name, hooks = (
+                components.mlp_name(i),
+                {"in": "mlp.hook_pre", "gate": "mlp.hook_pre_linear"},
+            )
             readers = [
-                Reader(name, port, W, gain, at + hooks[port], w[f"{at}mlp.W_{port}"])
+                StreamReader(name, port, W, gain, at + hooks[port], w[f"{at}mlp.W_{port}"])
                 for port, W in ins.items()
             ]
-            writer = Writer(name, outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
-            found.append(Stage(readers, [writer], at + "ln2", at + "hook_resid_mid"))
+            writer = StreamWriter(name, outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
+            found.append(Sublayer(readers, [writer], at + "ln2", at + "hook_resid_mid"))
     norm = "ln_final" if c.norm_first else ""
     stream = f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else ""
     hook = "ln_final.hook_normalized" if norm and c.norm != "none" else stream
-    last = Reader("unembed", "logits", model.W_U, _gain(model, norm), hook)
-    return [*found, Stage([last], [], norm, stream)]
+    last = StreamReader("unembed", "logits", model.W_U, _gain(model, norm), hook)
+    return [*found, Sublayer([last], [], norm, stream)]
 
 
-def head_wires(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
+def active_head_weights(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
     """W_Q, W_K, W_V [D,K] and W_O [K,D] of a head, without dimensions of which nothing can come.
 
     A dimension of the query matters if keys differ in it, one of the key if there is a query for
@@ -130,7 +133,7 @@ def head_wires(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]
     return W_Q * differs, W_K * asks, W_V * written, W_O * has_value[:, None]
 
 
-def mlp_wires(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
+def active_mlp_weights(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
     """{"in": W_in [D,F], "gate": W_gate} and W_out [F,D], without neurons that do nothing.
 
     Every activation is 0 at 0, so that a neuron without weights and bias never fires.
@@ -151,30 +154,34 @@ def _gain(model: Model, norm: str) -> Any:
     return (model.weights.get(norm + ".w", ones) if before else ones)[:, None]
 
 
-def possible(model: Model) -> list[tuple[str, str, str]]:
+def possible_edges(model: Model) -> list[tuple[str, str, str]]:
     """Every (writer, reader, port) that the architecture allows: what there is to choose from."""
     found, writers = list[tuple[str, str, str]](), list[str]()
-    for stage in stages(model):
+    for stage in sublayers(model):
         found += [(writer, r.part, r.port) for r in stage.readers for writer in writers]
         writers += [x.part for x in stage.writers]
     return found
 
 
-Wire = tuple[str, str, str, dict[str, float]]  # writer, reader, port, slot -> size
+SizedEdge = tuple[str, str, str, dict[str, float]]  # writer, reader, port, slot -> size
 
 
-def edges(model: Model, slots: Slots) -> list[Wire]:
+def find_edges(model: Model, slots: Slots) -> list[SizedEdge]:
     """All edges (writer, reader, port) with the size of what passes, by slot of the stream."""
     c = model.config
-    found, writers, mean = list[Wire](), list[Writer](), c.norm == "layer" and c.norm_first
-    for stage in stages(model):
-        new, now = list[Wire](), stage.writers
+    found, writers, mean = (
+        list[SizedEdge](),
+        list[StreamWriter](),
+        c.norm == "layer" and c.norm_first,
+    )
+    for stage in sublayers(model):
+        new, now = list[SizedEdge](), stage.writers
         for reader in stage.readers:
             for writer in writers:
-                if via := passes(writer.rows, reader.columns, slots, mean):
+                if via := edge_sizes(writer.rows, reader.columns, slots, mean):
                     new.append((writer.part, reader.part, reader.port, via))
         if not _has_constants(model):
-            new, fed = _fed(new)
+            new, fed = _drop_unfed_edges(new)
             now = [x for x in now if not stage.readers or x.part in fed]
         found += new
         writers += now
@@ -192,7 +199,7 @@ def _has_constants(model: Model) -> bool:
     return any(model.weights[n].any() for n in biases if n != "unembed.b_U")
 
 
-def _fed(new: list[Wire]) -> tuple[list[Wire], set[str]]:
+def _drop_unfed_edges(new: list[SizedEdge]) -> tuple[list[SizedEdge], set[str]]:
     """The edges without queries of keys that are all 0 (and the reverse); the parts with input."""
     ports: dict[str, set[str]] = {}
     for _, reader, port, _ in new:
@@ -201,24 +208,24 @@ def _fed(new: list[Wire]) -> tuple[list[Wire], set[str]]:
     return kept, {part for part, there in ports.items() if there & {"v", "in", "logits"}}
 
 
-def passes(rows: Rows, columns: Any, slots: Slots, mean: bool) -> dict[str, float]:
+def edge_sizes(rows: Rows, columns: Any, slots: Slots, mean: bool) -> dict[str, float]:
     """Slot -> norm of rows [n,D] times columns [D,m] over its coordinates, where not 0."""
     via, n = {}, columns.shape[1]
     for name, (a, b) in slots.items():
-        afford(f"wiring — {len(rows):,} by {n:,} numbers", 8 * len(rows) * n)
+        check_memory(f"wiring — {len(rows):,} by {n:,} numbers", 8 * len(rows) * n)
         size, most = _norm(rows[:, a:b] @ columns[a:b]), _norm(rows[:, a:b]) * _norm(columns[a:b])
-        if size > dust(rows) * most:
+        if size > rounding_tolerance(rows) * most:
             via[name] = size
     if mean:
         out, into = rows.sum(1), columns.sum(0)
-        out[np.abs(out) <= dust(rows) * np.abs(rows).sum(1)] = 0
-        into[np.abs(into) <= dust(rows) * np.abs(columns).sum(0)] = 0
+        out[np.abs(out) <= rounding_tolerance(rows) * np.abs(rows).sum(1)] = 0
+        into[np.abs(into) <= rounding_tolerance(rows) * np.abs(columns).sum(0)] = 0
         if (size := _norm(out) * _norm(into) / rows.shape[1]) > 0:
             via[MEAN] = size
     return via
 
 
-def dust(x: Array) -> float:
+def rounding_tolerance(x: Array) -> float:
     """A product so small beside its factors is rounding."""
     return float(64 * np.finfo(x.dtype).eps)
 
@@ -227,7 +234,7 @@ def _norm(x: Array) -> float:
     return float(np.linalg.norm(x))
 
 
-class Cut:
+class CutEdges:
     """A tap that takes away, at readers' ports, what comes along edges: model(tokens, tap=Cut(…)).
 
     What a writer adds to the stream is known from the run itself; at a port, its share is
@@ -237,64 +244,72 @@ class Cut:
     def __init__(self, model: Model, edges: Iterable[tuple[str, str, str]]) -> None:
         self.model = model.numpy()
         self.normed = model.config.norm_first and model.config.norm != "none"
-        self.cut: dict[tuple[str, str], list[str]] = {}  # reader, port -> writers
-        self.wrote: dict[str, Any] = {}  # part -> what it has added, as it is there now [B,T,D]
+        self.writers_to_cut: dict[tuple[str, str], list[str]] = {}  # reader, port -> writers
+        self.contributions: dict[
+            str, Any
+        ] = {}  # part -> what it has added, as it is there now [B,T,D]
         self.scale: Any = 1.0  # of the norm before the next port
-        there = components.names(model, embeddings=True)
+        there = components.component_names(model, embeddings=True)
         for edge in edges:
-            writer, reader, port = components.spelled(edge[0]), components.spelled(edge[1]), edge[2]
+            writer, reader, port = (
+                components.normalize_name(edge[0]),
+                components.normalize_name(edge[1]),
+                edge[2],
+            )
             known = {writer, reader} <= {*there} and port in PORTS.get(
-                components.split(reader)[0], ()
+                components.parse_name(reader)[0], ()
             )
             if not known or there.index(writer) >= there.index(reader):
                 what = "expected parts of the model, in order"
                 raise GlassformerError(f"edge {writer} → {reader}, {port} — {what}")
-            self.cut.setdefault((reader, port), []).append(writer)
-        self.at = self._places()
+            self.writers_to_cut.setdefault((reader, port), []).append(writer)
+        self.actions = self._actions_by_hook()
 
     def __call__(self, name: str, value: Any) -> Any:
-        return self.at[name](value) if name in self.at else value
+        return self.actions[name](value) if name in self.actions else value
 
-    def _places(self) -> dict[str, Callable[[Any], Any]]:
+    def _actions_by_hook(self) -> dict[str, Callable[[Any], Any]]:
         """Map each activation to its action: record an output or a scale, or cut ports."""
         at: dict[str, Callable[[Any], Any]] = {}
-        for stage in stages(self.model):
-            at[stage.norm + ".hook_scale"] = partial(self._scales, stage.norm)
+        for stage in sublayers(self.model):
+            at[stage.norm + ".hook_scale"] = partial(self._on_scale, stage.norm)
             for hook in {x.hook for x in stage.writers}:
-                at[hook] = partial(self._written, [x for x in stage.writers if x.hook == hook])
+                at[hook] = partial(self._on_write, [x for x in stage.writers if x.hook == hook])
             for hook in {r.hook for r in stage.readers}:
                 readers = [r for r in stage.readers if r.hook == hook]
-                at[hook] = partial(self._read, readers, stage.norm)
+                at[hook] = partial(self._on_read, readers, stage.norm)
         return at
 
-    def _written(self, writers: list[Writer], value: Array) -> Array:
-        self.wrote |= {x.part: x.wrote(value) for x in writers}
+    def _on_write(self, writers: list[StreamWriter], value: Array) -> Array:
+        self.contributions |= {x.part: x.contribution(value) for x in writers}
         last = not self.normed and not self.model.config.n_layers  # there is no later place
-        cut = last and writers[0].part in self.cut.get(("unembed", "logits"), ())
+        cut = last and writers[0].part in self.writers_to_cut.get(("unembed", "logits"), ())
         return value * 0 if cut else value
 
-    def _scales(self, norm: str, value: Any) -> Any:
+    def _on_scale(self, norm: str, value: Any) -> Any:
         self.scale = value
         if not self.model.config.norm_first:
-            self.wrote = {part: self._through(norm, x) for part, x in self.wrote.items()}
+            self.contributions = {
+                part: self._apply_norm(norm, x) for part, x in self.contributions.items()
+            }
         return value
 
-    def _read(self, readers: list[Reader], norm: str, value: Any) -> Any:
+    def _on_read(self, readers: list[StreamReader], norm: str, value: Any) -> Any:
         value = value.copy()
         for r in readers:
-            if writers := self.cut.get((r.part, r.port)):
-                if r.matrix is None:
-                    value -= self._seen(writers, "")  # the gain is applied later
+            if writers := self.writers_to_cut.get((r.part, r.port)):
+                if r.unmasked is None:
+                    value -= self._contribution_at(writers, "")  # the gain is applied later
                 else:
                     place = value if r.head is None else value[:, :, r.head]
-                    place -= self._seen(writers, norm) @ r.matrix
+                    place -= self._contribution_at(writers, norm) @ r.unmasked
         return value
 
-    def _seen(self, writers: list[str], norm: str) -> Any:
+    def _contribution_at(self, writers: list[str], norm: str) -> Any:
         """What writers have added to the stream, as it is seen behind a norm: [B,T,D]."""
-        wrote = sum(self.wrote[part] for part in writers)
-        return self._through(norm, wrote) if self.normed else wrote
+        wrote = sum(self.contributions[part] for part in writers)
+        return self._apply_norm(norm, wrote) if self.normed else wrote
 
-    def _through(self, norm: str, x: Array) -> Any:
+    def _apply_norm(self, norm: str, x: Array) -> Any:
         x = x - x.mean(-1, keepdims=True) if self.model.config.norm == "layer" else x
         return x / self.scale * self.model.weights.get(norm + ".w", 1.0)

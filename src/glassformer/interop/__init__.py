@@ -1,8 +1,8 @@
 """Bridges to and from other people's tools, each with a parity measured by the real library."""
 
 from .common import Bridge as Bridge
-from .common import Exported as Exported
-from .common import export as export
-from .common import find as find
-from .common import names as names
-from .parity import float32_reason as float32_reason
+from .common import ExportResult as ExportResult
+from .common import bridge_names as bridge_names
+from .common import export_checked as export_checked
+from .common import find_bridge as find_bridge
+from .parity import float32_problem as float32_problem

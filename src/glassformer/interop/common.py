@@ -27,13 +27,23 @@ from ..utils.fileio import (
     write_atomically,
     write_together,
 )
-from ..utils.results import Finding, Shown
-from .parity import TOLERANCE, Agreement, agreement, carried_by, examples, in_other_orders, moved
+from ..utils.results import Displayable, Result
+from .parity import (
+    TOLERANCE,
+    Agreement,
+    compare_logits,
+    differing_activations,
+    parity_batch,
+    reordered_agreements,
+    to_float32_if_safe,
+)
 
-OURS = ("safetensors", "taotp")
-INSTEAD = "the format torch keeps float64"
-HOOKED = 64  # inputs whose activations are compared
-NOISE = 8  # a model may differ by so many times what rounding does to it here, in a few orders
+OWN_FORMATS = ("safetensors", "taotp")
+FLOAT64_HINT = "the format torch keeps float64"
+MAX_HOOKED_INPUTS = 64  # inputs whose activations are compared
+NOISE_FACTOR = (
+    8  # a model may differ by so many times what rounding does to it here, in a few orders
+)
 
 
 class Bridge(Protocol):
@@ -50,7 +60,7 @@ class Bridge(Protocol):
     def check(self, model: Model) -> None:
         """Raises if the format cannot represent the model: the reason, and what to do instead."""
 
-    def narrow(self, model: Model) -> str:
+    def float32_limitation(self, model: Model) -> str:
         """What the library does in float32 though weights are float64; "" if nothing."""
 
     def write(self, model: Model, path: Path) -> list[str]:
@@ -64,7 +74,7 @@ class Bridge(Protocol):
 
 
 @dataclass(frozen=True)
-class Exported(Shown):
+class ExportResult(Displayable):
     """What an export wrote, and how near the library's logits come to ours."""
 
     path: Path
@@ -99,7 +109,7 @@ class Exported(Shown):
 
 
 @dataclass(frozen=True)
-class Written(Finding):
+class WrittenFile(Result):
     """A file of ours: it holds the model itself, so there is no parity to measure."""
 
     path: Path
@@ -110,21 +120,21 @@ class Written(Finding):
         return f"wrote {self.path}: {self.to}, {self.bytes:,} bytes"
 
 
-def names() -> list[str]:
+def bridge_names() -> list[str]:
     """Of all bridges."""
     return sorted(registry.entries("bridge"))
 
 
-def find(to: str) -> Bridge:
+def find_bridge(name: str) -> Bridge:
     """The bridge of a name; an error if there is none or its library is not installed."""
-    if to not in names():
+    if name not in bridge_names():
         own = "gf.save writes .safetensors, gf.taotp.write a text"
-        expected = f"expected one of {', '.join(names())}; {own}"
-        raise GlassformerError(f"export to {to} — {expected}")
-    found: Bridge = registry.build("bridge", to)
+        expected = f"expected one of {', '.join(bridge_names())}; {own}"
+        raise GlassformerError(f"export to {name} — {expected}")
+    found: Bridge = registry.build("bridge", name)
     if missing := [name for name in found.needs if importlib.util.find_spec(name) is None]:
         needs, hint = " and ".join(missing), f"pip install 'glassformer[{found.extra}]'"
-        raise GlassformerError(f"export to {to} — needs {needs}, not installed here: {hint}")
+        raise GlassformerError(f"export to {name} — needs {needs}, not installed here: {hint}")
     return found
 
 
@@ -132,15 +142,15 @@ def check_target(to: str, path: Path) -> None:
     """Refuse a folder that an export in this format would not replace, before the work."""
     if not os.path.isdir(path):  # and not path.is_dir(), which raises if the name is too long
         return check_writable(path)
-    files = getattr(find(to), "files", None)
+    files = getattr(find_bridge(to), "files", None)
     if files == frozenset():
         raise GlassformerError(f"{path} — cannot be written: it is a folder; {to} is one file")
-    if files and (foreign := _names(path) - files):
+    if files and (foreign := _relative_paths(path) - files):
         what = f"has {min(foreign)} in it, which no export like this wrote"
         raise GlassformerError(f"{path} — {what}; name a new folder")
 
 
-def library(name: str) -> Any:
+def import_library(name: str) -> Any:
     """A module of someone else, imported when it is needed; types are not looked into."""
     return importlib.import_module(name)
 
@@ -159,7 +169,7 @@ def write_python(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def executed(path: Path) -> dict[str, Any]:
+def run_python_file(path: Path) -> dict[str, Any]:
     """What a Python file of ours defines. Not imported: that leaves a folder beside it."""
     module: dict[str, Any] = {"__name__": "glassformer_exported", "__file__": str(path)}
     exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module)
@@ -168,50 +178,54 @@ def executed(path: Path) -> dict[str, Any]:
 
 def torch_logits(net: Callable[[Any], Any], tokens: Any) -> Any:
     """tokens [B,T] -> logits [B,T,V] of a PyTorch module, in NumPy, by parts of the batch."""
-    torch = library("torch")
+    torch = import_library("torch")
     with torch.no_grad():
         return np.concatenate([net(part).numpy() for part in torch.as_tensor(tokens).split(256)])
 
 
-def write(
+def write_as(
     model: Model, to: str, out: str | Path, tolerance: float = TOLERANCE
-) -> Exported | Written:
+) -> ExportResult | WrittenFile:
     """Write a model for another library (`export`), as a checkpoint or as a text."""
-    if to not in OURS:
-        if to not in names():
-            hint = did_you_mean(to, (*OURS, *names()), 1, 0.6, "expected one of")
+    if to not in OWN_FORMATS:
+        if to not in bridge_names():
+            hint = did_you_mean(to, (*OWN_FORMATS, *bridge_names()), 1, 0.6, "expected one of")
             raise GlassformerError(f"export to {to} — no such format; {hint}")
-        return export(model, to, out, tolerance)
+        return export_checked(model, to, out, tolerance)
     if to == "safetensors":
         kept = checkpoint.save(model, out)
     else:
         check_writable(out)
         kept = write_atomically(out, taotp.write(model).encode(errors="backslashreplace"))
-    return Written(Path(kept), to, Path(kept).stat().st_size)
+    return WrittenFile(Path(kept), to, Path(kept).stat().st_size)
 
 
-def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE) -> Exported:
+def export_checked(
+    model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
+) -> ExportResult:
     """Checks, writes beside `path`, measures through the real library, then renames into place.
 
     `tolerance`: how far logits may be off, relative to the largest. Right answers must stay right.
     """
-    way, path = find(to), Path(path)
+    way, path = find_bridge(to), Path(path)
     if path.name in ("", ".."):
         raise GlassformerError(f"{path} — expected the name of a file or folder to write")
     check_target(to, path)
     model = model.numpy()
     way.check(model)
-    tried = in_other_orders(model, "float32") if way.float32 or model.dtype == "float32" else []
+    tried = (
+        reordered_agreements(model, "float32") if way.float32 or model.dtype == "float32" else []
+    )
     sent, kind, notes = model, "its own", list[str]()
     if way.float32:
-        sent, why = carried_by(model, tolerance, tried)
+        sent, why = to_float32_if_safe(model, tolerance, tried)
         cannot = f"float32 cannot carry this model: {why}"
-        if why and (narrow := way.narrow(model)):
-            raise GlassformerError(f"export to {to} — {cannot}; {narrow}; {INSTEAD}")
+        if why and (narrow := way.float32_limitation(model)):
+            raise GlassformerError(f"export to {to} — {cannot}; {narrow}; {FLOAT64_HINT}")
         kind = cannot if why else kind if sent.dtype == model.dtype else "enough for this model"
-    batch = examples(model)
+    batch = parity_batch(model)
     if model.dtype == "float32":
-        tolerance, notes = _bearable(model, tolerance, tried)
+        tolerance, notes = _tolerance_above_noise(model, tolerance, tried)
     from safetensors import SafetensorError
 
     with folder_beside(path) as beside:
@@ -219,49 +233,55 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
             notes += way.write(sent, beside / path.name)
             theirs = way.logits(beside / path.name, batch.tokens)
         except (OSError, SafetensorError) as e:
-            raise GlassformerError(f"{path} — cannot be written: {fileio.why(e)}") from None
-        found = agreement(batch, model.logits(batch.tokens), theirs)
+            raise GlassformerError(
+                f"{path} — cannot be written: {fileio.os_error_text(e)}"
+            ) from None
+        found = compare_logits(batch, model.logits(batch.tokens), theirs)
         # rounding may be all it is
-        if sent.dtype == "float64" and found.parity > tolerance and not found.lost:
-            tolerance, more = _bearable(model, tolerance, in_other_orders(model, "float64"))
+        if sent.dtype == "float64" and found.parity > tolerance and not found.lost_rows:
+            tolerance, more = _tolerance_above_noise(
+                model, tolerance, reordered_agreements(model, "float64")
+            )
             notes = more + notes
-        if why := found.why(model, batch, tolerance):
+        if why := found.failure_reason(model, batch, tolerance):
             raise GlassformerError(
                 f"export to {to} — {way.needs[-1]} does not get the same from what was written: "
                 f"{why}"
             )
         far = dict[str, float]()
         if hooks := getattr(way, "hooks", None):
-            few = batch.tokens[:HOOKED]
+            few = batch.tokens[:MAX_HOOKED_INPUTS]
             theirs = hooks(model, beside / path.name, few)
-            far = moved(record(model, few)[1], theirs, tolerance)
-        _into_place(beside, path)
-    measured = found.parity, len(batch.tokens), notes, found.tokens, found.differ
-    return Exported(path, to, *measured, found.elsewhere, sent.dtype, kind, far)
+            far = differing_activations(record(model, few)[1], theirs, tolerance)
+        _move_into_place(beside, path)
+    measured = found.parity, len(batch.tokens), notes, found.tokens, found.differing_tokens
+    return ExportResult(path, to, *measured, found.parity_elsewhere, sent.dtype, kind, far)
 
 
-def _bearable(model: Model, tolerance: float, tried: list[Agreement]) -> tuple[float, list[str]]:
+def _tolerance_above_noise(
+    model: Model, tolerance: float, agreements: list[Agreement]
+) -> tuple[float, list[str]]:
     """What may be off: more than was asked for, with a note, where rounding alone does as much."""
-    noise = max(found.parity for found in tried)
-    if noise <= tolerance / NOISE:
+    noise = max(found.parity for found in agreements)
+    if noise <= tolerance / NOISE_FACTOR:
         return tolerance, []
     by = f"{noise:.1e} (relative) all by themselves"
-    return NOISE * noise, [f"{model.dtype} sums in another order move its logits by {by}"]
+    return NOISE_FACTOR * noise, [f"{model.dtype} sums in another order move its logits by {by}"]
 
 
-def _into_place(beside: Path, path: Path) -> None:
+def _move_into_place(beside: Path, path: Path) -> None:
     """Puts what was written in place; a folder there goes only if nothing else is in it."""
     try:
         if (new := beside / path.name).is_dir():
-            if path.is_dir() and (foreign := _names(path) - _names(new)):
+            if path.is_dir() and (foreign := _relative_paths(path) - _relative_paths(new)):
                 found = f"has {min(foreign)} in it, which no export like this wrote"
                 raise GlassformerError(f"{path} — {found}; name a new folder")
             return replace_folder(new, path)
         files = {path.parent / file.name: file.read_bytes() for file in sorted(beside.iterdir())}
     except OSError as e:
-        raise GlassformerError(f"{path} — cannot be written: {fileio.why(e)}") from None
+        raise GlassformerError(f"{path} — cannot be written: {fileio.os_error_text(e)}") from None
     write_together(files)
 
 
-def _names(folder: Path) -> set[str]:
+def _relative_paths(folder: Path) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*")}

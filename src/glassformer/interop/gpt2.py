@@ -18,22 +18,22 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler.embedded_source import KEY as COMPILED
-from ..core.model import POSITIONS, Config, Model, Place
-from ..core.weight_shapes import axes, shapes
+from ..compiler.embedded_source import PROVENANCE_KEY as COMPILED
+from ..core.model import POSITIONS, Config, Model, Scope
+from ..core.weight_shapes import array_axes, array_shapes
 from ..registry import bridge
 from ..utils.errors import GlassformerError
-from .common import library, torch_logits
-from .gpt2_read import KEY, array_names, read
-from .parity import examples, task_of
-from .tokenizer import begin_of, speaks, stop_of, tokenizer
+from .common import import_library, torch_logits
+from .gpt2_read import CONFIG_KEY, array_names, read_gpt2
+from .parity import matching_task, parity_batch
+from .tokenizer import begin_token, build_tokenizer, has_tokenizer, stop_token_id
 
-Named = dict[str, Any]
-INSTEAD = "the formats torch and onnx can represent it"
+NamedValues = dict[str, Any]
+OTHER_FORMATS_HINT = "the formats torch and onnx can represent it"
 
 
 @bridge("gpt2")
-class GPT2:
+class Gpt2Bridge:
     extra, needs, float32 = "gpt2", ("torch", "tokenizers", "transformers"), True
     files = frozenset({  # of the folder
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
@@ -41,50 +41,52 @@ class GPT2:
     })  # fmt: skip
 
     def check(self, model: Model) -> None:
-        if why := refusal(model):
+        if why := unsupported_reason(model):
             raise GlassformerError(f"export to gpt2 — {why}")
 
     def write(self, model: Model, path: Path) -> list[str]:
-        torch, lib = library("torch"), library("transformers")
-        settings, arrays, notes = convert(model, model.dtype)
-        stop, own = stop_of(model), _own(model)
-        begin = begin_of(model)
+        torch, lib = import_library("torch"), import_library("transformers")
+        settings, arrays, notes = to_gpt2(model, model.dtype)
+        stop, own = stop_token_id(model), _own_fields(model)
+        begin = begin_token(model)
         first = {"bos_token_id": model.vocabulary.encode(begin)[0] if begin else None}
         ends = {**first, "eos_token_id": stop, "pad_token_id": stop}
-        with quiet():
-            net = lib.GPT2LMHeadModel(lib.GPT2Config(**settings, **ends, **{KEY: own}))
+        with silence_transformers():
+            net = lib.GPT2LMHeadModel(lib.GPT2Config(**settings, **ends, **{CONFIG_KEY: own}))
             net = net.to(getattr(torch, model.dtype))
             net.load_state_dict({n: torch.tensor(a) for n, a in arrays.items()}, strict=True)
-            net.generation_config = lib.GenerationConfig(do_sample=False, **ends, **_steps(model))
+            net.generation_config = lib.GenerationConfig(
+                do_sample=False, **ends, **_generation_length(model)
+            )
             net.save_pretrained(path)
             words = model.vocabulary
             end = {} if stop is None else {"eos_token": words[stop], "pad_token": words[stop]}
             made = lib.PreTrainedTokenizerFast(
-                tokenizer_object=tokenizer(words, begin), clean_up_tokenization_spaces=False,
+                tokenizer_object=build_tokenizer(words, begin), clean_up_tokenization_spaces=False,
                 model_max_length=model.config.n_ctx,
                 model_input_names=["input_ids", "attention_mask"], **end,
             )  # fmt: skip
             made.save_pretrained(path)
-        return notes + _ties(model)
+        return notes + _rounding_notes(model)
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        lib = library("transformers")
-        with quiet():
+        lib = import_library("transformers")
+        with silence_transformers():
             net = lib.AutoModelForCausalLM.from_pretrained(
                 path, local_files_only=True, dtype="auto"
             ).eval()
             return torch_logits(lambda part: net(input_ids=part, use_cache=False).logits, tokens)
 
-    def narrow(self, model: Model) -> str:
+    def float32_limitation(self, model: Model) -> str:
         """PyTorch does it all in the type of the weights."""
         return ""
 
     def read(self, path: Path) -> Model:
-        return read(path)
+        return read_gpt2(path)
 
 
 # ── there ──────────────────────────────────────────────────────────────────────────────────────
-def refusal(model: Model) -> str:
+def unsupported_reason(model: Model) -> str:
     """Why GPT-2 cannot be this model, and what to do; "" if it can."""
     c, sep = model.config, model.vocabulary.sep
     gated, first = any("gate" in n for n in model.weights), "GPT-2 normalises before"
@@ -99,18 +101,18 @@ def refusal(model: Model) -> str:
         (c.mask != "causal", f"GPT-2 sees the past alone, this model has mask={c.mask}"),
         (c.qk_norm, "GPT-2 does not normalise queries and keys, this model does (qk_norm)"),
         (gated, "GPT-2 has no gated MLP, this model does (W_gate)"),
-        (not speaks(model.vocabulary), f"its tokens have {sep!r} between them, not a space"),
+        (not has_tokenizer(model.vocabulary), f"its tokens have {sep!r} between them, not a space"),
     ]
-    return next((f"{why}; {INSTEAD}" for holds, why in reasons if holds), "")
+    return next((f"{why}; {OTHER_FORMATS_HINT}" for holds, why in reasons if holds), "")
 
 
-def convert(model: Model, dtype: str = "float32") -> tuple[Named, Named, list[str]]:
+def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedValues, list[str]]:
     """Fields of GPT2Config, arrays of GPT2LMHeadModel by name, notes."""
     c, bias = model.config, model.weights.get("unembed.b_U")
     bias = None if bias is None or not bias.any() else bias
-    r, tied = repeats(c, bias is not None), c.tied and bias is None
+    r, tied = stream_copies(c, bias is not None), c.tied and bias is None
     D, F, H = r * c.d_model, max(c.d_mlp, 1), c.n_heads if c.n_layers else 1
-    ours = _widened(model, r, {"D": D, "K": D // H, "F": F})
+    ours = _padded_weights(model, r, {"D": D, "K": D // H, "F": F})
     if tied:
         ours["unembed.W_U"] = ours["embed.W_E"].T
         for gain in ("ln_final.w", "ln_final.b"):
@@ -121,7 +123,7 @@ def convert(model: Model, dtype: str = "float32") -> tuple[Named, Named, list[st
     out = {}
     for theirs, name in array_names(replace(c, tied=False)).items():
         if name.endswith("_QKV"):  # heads side by side, and Q, K and V side by side
-            a = np.concatenate([_beside(ours[name.replace("QKV", x)]) for x in "QKV"], -1)
+            a = np.concatenate([_merge_heads(ours[name.replace("QKV", x)]) for x in "QKV"], -1)
         else:
             a = ours[name].reshape(D, D) if name.endswith("W_O") else ours[name]
         out[theirs] = a.T if theirs == "lm_head.weight" else a
@@ -136,20 +138,20 @@ def convert(model: Model, dtype: str = "float32") -> tuple[Named, Named, list[st
     return settings, {n: np.ascontiguousarray(a, dtype=dtype) for n, a in arrays.items()}, notes
 
 
-def _widened(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
+def _padded_weights(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
     """Every array of GPT-2, by our name, for a stream of r copies and heads and MLPs so wide.
 
     What writes writes to all copies, what reads reads the first; zeros fill the rest.
     """
     full, c = replace(model.config, tied=False, positions="learned"), model.config
-    given = dict(model.weights) | {"pos_embed.W_pos": _positions(model)}
+    given = dict(model.weights) | {"pos_embed.W_pos": _position_table(model)}
     if c.tied:
         given["unembed.W_U"] = given["embed.W_E"].T
     out = {}
-    for name, shape in shapes(full).items():
+    for name, shape in array_shapes(full).items():
         w = given.get(name, (np.ones if name.endswith(".w") else np.zeros)(shape))
         w = w * ((c.scale or c.d_head**-0.5) * math.sqrt(sizes["K"])) if name.endswith("_Q") else w
-        for i, axis in enumerate(axes(full)[name].rstrip("?")):
+        for i, axis in enumerate(array_axes(full)[name].rstrip("?")):
             if axis == "D" and i == w.ndim - 1:
                 w = np.concatenate([w] * r, i)
             elif axis in sizes:
@@ -159,7 +161,7 @@ def _widened(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
     return out
 
 
-def _beside(w: Any) -> Any:
+def _merge_heads(w: Any) -> Any:
     """The heads of an array side by side: H D K -> D HK, H K -> HK."""
     return w.transpose(1, 0, 2).reshape(w.shape[1], -1) if w.ndim == 3 else w.reshape(-1)
 
@@ -168,7 +170,7 @@ def _notes(c: Config, r: int, H: int, bias: bool, compiled: bool) -> list[str]:
     D, notes = r * c.d_model, []
     if r > 1:
         heads = f"it must hold {H} head{'s' * (H > 1)} of {c.d_head}, side by side and all of it"
-        why = heads if repeats(c, False) == r else "the bias of its head needs room"
+        why = heads if stream_copies(c, False) == r else "the bias of its head needs room"
         notes.append(f"the stream of {c.d_model} is repeated {r} times, to {D}: {why}")
     if c.n_layers and c.d_head != D // H:
         notes.append(f"heads of {c.d_head} are padded with zeros to {D // H}")
@@ -182,7 +184,7 @@ def _notes(c: Config, r: int, H: int, bias: bool, compiled: bool) -> list[str]:
     return [*notes, f"GPT-2 reads at most {c.n_ctx} tokens: it has no positions beyond"]
 
 
-def repeats(c: Config, bias: bool) -> int:
+def stream_copies(c: Config, bias: bool) -> int:
     """How many copies of the stream are wide enough for the heads, which must divide it."""
     r = 2 if bias else 1
     while c.n_layers and (r * c.d_model % c.n_heads or r * c.d_model // c.n_heads < c.d_head):
@@ -190,42 +192,42 @@ def repeats(c: Config, bias: bool) -> int:
     return r
 
 
-def _positions(model: Model) -> Any:
+def _position_table(model: Model) -> Any:
     c = model.config
     none = np.zeros((c.n_ctx, c.d_model))
     embed = POSITIONS[c.positions].embed
-    return none if embed is None else embed(c, Place(model.weights, None), none[None], 0)
+    return none if embed is None else embed(c, Scope(model.weights, None), none[None], 0)
 
 
-def _ties(model: Model) -> list[str]:
+def _rounding_notes(model: Model) -> list[str]:
     """A note if `generate`, which rounds logits to float32, cannot tell the best from the next."""
-    batch = examples(model)
+    batch = parity_batch(model)
     logits = model.logits(batch.tokens)
     best, rounded = logits.argmax(-1), logits.astype("float32").argmax(-1)
-    if not (n := int((best != rounded)[batch.asked].sum())):
+    if not (n := int((best != rounded)[batch.answer_mask].sum())):
         return []
-    others = f"and cannot tell {n:,} of {int(batch.asked.sum()):,} greedy tokens from others"
+    others = f"and cannot tell {n:,} of {int(batch.answer_mask.sum()):,} greedy tokens from others"
     return [f"generate rounds logits to float32, {others}: model(…).logits.argmax(-1) can"]
 
 
-def _steps(model: Model) -> dict[str, int]:
+def _generation_length(model: Model) -> dict[str, int]:
     """How many tokens `generate` adds, where answers are of one length or end themselves."""
-    batch, task = examples(model), task_of(model)
-    lengths = batch.asked.sum(1)
+    batch, task = parity_batch(model), matching_task(model)
+    lengths = batch.answer_mask.sum(1)
     ends = task is not None and (task.stop is not None or lengths.min() == lengths.max())
-    return {"max_new_tokens": int(lengths.max())} if batch.known and ends else {}
+    return {"max_new_tokens": int(lengths.max())} if batch.has_task and ends else {}
 
 
-def _own(model: Model) -> dict[str, Any]:
+def _own_fields(model: Model) -> dict[str, Any]:
     words = {"vocabulary": model.vocabulary.to_json(), "task": model.task}
     compiled = {n: model.provenance[n] for n in (COMPILED,) if n in model.provenance}
     return words | {"labels": asdict(model.labels)} | compiled
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_transformers() -> Iterator[None]:
     """transformers' progress bars and hints are not for people who asked for one line."""
-    logging = library("transformers.utils.logging")
+    logging = import_library("transformers.utils.logging")
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -8,23 +8,23 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta
 
-from ..compiler.embedded_source import KEY as COMPILED
-from ..core.checkpoint_format import CARRIED, labels
+from ..compiler.embedded_source import PROVENANCE_KEY as COMPILED
+from ..core.checkpoint_format import MAX_PROVENANCE_CHARS, parse_labels
 from ..core.model import Config, Labels, Model
 from ..core.vocabulary import Vocabulary
 from ..utils.errors import GlassformerError
-from ..utils.typed_json import Finite, Record, Ref, check_small
+from ..utils.typed_json import Finite, JsonObject, Ref, check_small
 from . import folder
 
-KEY = "glassformer"  # in config.json: what GPT-2 has no word for
+CONFIG_KEY = "glassformer"  # in config.json: what GPT-2 has no word for
 # Fields of config.json that change what GPT-2 computes, with the only supported value of each.
-MUST_BE = folder.MUST_BE | {
+REQUIRED_VALUES = folder.REQUIRED_VALUES | {
     "model_type": "gpt2", "scale_attn_by_inverse_layer_idx": False,
     "reorder_and_upcast_attn": False, "architectures": ["GPT2LMHeadModel"],
 }  # fmt: skip
 
 
-class OwnFields(Record):
+class OwnFields(JsonObject):
     """Entry KEY of config.json."""
 
     vocabulary: dict[str, Any]  # Vocabulary.from_json checks it
@@ -33,35 +33,35 @@ class OwnFields(Record):
     compiled: Any = UNSET  # the source of a compiled model, compiler/embedded_source.py
 
 
-class Gpt2Fields(Record):
+class Gpt2Fields(JsonObject):
     """Supported fields of config.json, with their defaults."""
 
     vocab_size: folder.Size = 50257
     n_positions: folder.Size = 1024
     n_embd: folder.Size = 768
-    n_layer: folder.Layers = 12
+    n_layer: folder.LayerCount = 12
     n_head: folder.Size = 12
     n_inner: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
-    activation_function: folder.Word = "gelu_new"
+    activation_function: folder.ShortText = "gelu_new"
     layer_norm_epsilon: Finite = 1e-5
     scale_attn_weights: bool = True
     tie_word_embeddings: bool = True
     glassformer: OwnFields | None = None
 
 
-HARMLESS = folder.HARMLESS | {
+IGNORED_FIELDS = folder.IGNORED_FIELDS | {
     "resid_pdrop", "embd_pdrop", "attn_pdrop", "summary_type", "summary_use_proj",
     "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "n_ctx",
     "output_past",
 }  # fmt: skip
-MASKS = (".attn.bias", ".attn.masked_bias")  # arrays of old versions
+MASK_SUFFIXES = (".attn.bias", ".attn.masked_bias")  # arrays of old versions
 
 # Their names, without "transformer.", and ours: of all arrays but those of blocks, then of a block.
-OUTSIDE = {
+GLOBAL_ARRAYS = {
     "wte.weight": "embed.W_E", "wpe.weight": "pos_embed.W_pos",
     "ln_f.weight": "ln_final.w", "ln_f.bias": "ln_final.b", "lm_head.weight": "unembed.W_U",
 }  # fmt: skip
-BLOCK = {
+BLOCK_ARRAYS = {
     "ln_1.weight": "ln1.w", "ln_1.bias": "ln1.b",
     "attn.c_attn.weight": "attn.W_QKV", "attn.c_attn.bias": "attn.b_QKV",
     "attn.c_proj.weight": "attn.W_O", "attn.c_proj.bias": "attn.b_O",
@@ -73,31 +73,31 @@ BLOCK = {
 
 def array_names(c: Config) -> dict[str, str]:
     """Their name -> ours, of every array; a tied head has none."""
-    found = dict(OUTSIDE)
+    found = dict(GLOBAL_ARRAYS)
     if c.tied:
         del found["lm_head.weight"]
     for i in range(c.n_layers):
-        found |= {f"h.{i}.{theirs}": f"blocks.{i}.{ours}" for theirs, ours in BLOCK.items()}
+        found |= {f"h.{i}.{theirs}": f"blocks.{i}.{ours}" for theirs, ours in BLOCK_ARRAYS.items()}
     return found
 
 
-def read(path: str | Path) -> Model:
+def read_gpt2(path: str | Path) -> Model:
     """The model in a GPT-2 folder, float32 or float64; what is not understood is refused."""
     path = Path(path)
-    file, given = path / "config.json", folder.config(path)
-    fields = folder.check_fields(file, given, "GPT-2", MUST_BE, Gpt2Fields, HARMLESS)
-    act = folder.activation(file, "activation_function", fields.activation_function)
-    found = folder.arrays(path, MASKS)
+    file, given = path / "config.json", folder.read_config(path)
+    fields = folder.check_fields(file, given, "GPT-2", REQUIRED_VALUES, Gpt2Fields, IGNORED_FIELDS)
+    act = folder.parse_activation(file, "activation_function", fields.activation_function)
+    found = folder.read_arrays(path, MASK_SUFFIXES)
     arrays = {n.removeprefix("transformer."): a for n, a in found.items()}
     try:
-        return _model(fields, act, arrays)
+        return _build_model(fields, act, arrays)
     except ValueError as e:
         raise GlassformerError(f"{path} — not a GPT-2 that can be read: {e}") from None
     except GlassformerError as e:
         raise GlassformerError(f"{path} — {e}") from None
 
 
-def _model(fields: Gpt2Fields, act: str, arrays: dict[str, Any]) -> Model:
+def _build_model(fields: Gpt2Fields, act: str, arrays: dict[str, Any]) -> Model:
     D, H, V, inner = fields.n_embd, fields.n_head, fields.vocab_size, fields.n_inner
     if D % H:
         raise GlassformerError(f"n_head — {H} heads do not divide a width (n_embd) of {D}")
@@ -126,10 +126,12 @@ def _model(fields: Gpt2Fields, act: str, arrays: dict[str, Any]) -> Model:
             weights[ours] = a.T if ours == "unembed.W_U" else a
     made: dict[str, Any] = {"maker": "gpt2"}
     if (own := fields.glassformer) is None:
-        return Model(config, folder.of_one_type(weights), Vocabulary.numbers(V), provenance=made)
+        return Model(
+            config, folder.to_common_dtype(weights), Vocabulary.numbers(V), provenance=made
+        )
     if own.compiled is not UNSET:
-        check_small(own.compiled, f"{KEY}.compiled", CARRIED)
+        check_small(own.compiled, f"{CONFIG_KEY}.compiled", MAX_PROVENANCE_CHARS)
         made[COMPILED] = own.compiled
-    given = Labels() if own.labels is UNSET else labels(own.labels, config)
+    given = Labels() if own.labels is UNSET else parse_labels(own.labels, config)
     vocabulary = Vocabulary.from_json(own.vocabulary)
-    return Model(config, folder.of_one_type(weights), vocabulary, own.task, given, made)
+    return Model(config, folder.to_common_dtype(weights), vocabulary, own.task, given, made)

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from ..core import backend
-from ..parametrizations import make
-from ..registry import find, head, split
+from ..parametrizations import build_parametrization
+from ..registry import find, ref_head, split_ref
 from ..utils.errors import GlassformerError
 
-LARGEST = 100  # numbers of a constant
+MAX_CONSTANT_SIZE = 100  # numbers of a constant
 PACKAGE = __name__.split(".")[0]
 Span = tuple[int, int]
-LIBRARY = '''\
+LIBRARY_TEMPLATE = '''\
 class Library:
     """What the formula asks of its array library."""
 
@@ -38,138 +38,143 @@ class backend:
         return Library()'''
 
 
-class Source:
+class ModuleSource:
     """A module's text and what its top level defines."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module, self.text = module, inspect.getsource(module)
-        self.starts = [0]
+        self.line_offsets = [0]
         for line in self.text.splitlines(keepends=True):
-            self.starts.append(self.starts[-1] + len(line.encode()))
-        self.nodes: dict[str, ast.stmt] = {}
+            self.line_offsets.append(self.line_offsets[-1] + len(line.encode()))
+        self.definitions: dict[str, ast.stmt] = {}
         for node in ast.parse(self.text).body:
-            for name in _defined(node):
-                self.nodes[name] = node
+            for name in _defined_names(node):
+                self.definitions[name] = node
 
-    def cut(self, node: ast.stmt, skip: list[ast.stmt]) -> str:
+    def extract(self, node: ast.stmt, skip: list[ast.stmt]) -> str:
         """A node's text without annotations, decorators and the statements to skip."""
-        spans = [span for n in ast.walk(node) for span in self._annotations(n)]
+        spans = [span for n in ast.walk(node) for span in self._annotation_spans(n)]
         for s in skip:
             above = [d.lineno for d in getattr(s, "decorator_list", [])]
-            spans.append((self.starts[min([s.lineno, *above]) - 1], self.starts[s.end_lineno or 0]))
+            spans.append(
+                (
+                    self.line_offsets[min([s.lineno, *above]) - 1],
+                    self.line_offsets[s.end_lineno or 0],
+                )
+            )
         data = self.text.encode()
-        begin, end = self.starts[node.lineno - 1], self.starts[node.end_lineno or 0]
+        begin, end = self.line_offsets[node.lineno - 1], self.line_offsets[node.end_lineno or 0]
         out, at = b"", begin
         for a, b in sorted(spans):
             if a >= at:
                 out, at = out + data[at:a], b
-        return _tidy((out + data[at:end]).decode())
+        return _strip_blank_lines((out + data[at:end]).decode())
 
-    def _annotations(self, n: ast.AST) -> list[Span]:
+    def _annotation_spans(self, n: ast.AST) -> list[Span]:
         if isinstance(n, ast.arg) and n.annotation:
-            return [(self._at(n) + len(n.arg.encode()), self._end(n.annotation))]
+            return [(self._start_offset(n) + len(n.arg.encode()), self._end_offset(n.annotation))]
         if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.returns:
-            arrow = self.text.encode().rindex(b"->", 0, self._at(n.returns))
-            return [(arrow - 1, self._end(n.returns))]
+            arrow = self.text.encode().rindex(b"->", 0, self._start_offset(n.returns))
+            return [(arrow - 1, self._end_offset(n.returns))]
         if isinstance(n, ast.AnnAssign):
-            return [(self._end(n.target), self._end(n.annotation))]
+            return [(self._end_offset(n.target), self._end_offset(n.annotation))]
         return []
 
-    def _at(self, n: Any) -> int:
-        return int(self.starts[n.lineno - 1] + n.col_offset)
+    def _start_offset(self, n: Any) -> int:
+        return int(self.line_offsets[n.lineno - 1] + n.col_offset)
 
-    def _end(self, n: Any) -> int:
-        return int(self.starts[n.end_lineno - 1] + n.end_col_offset)
+    def _end_offset(self, n: Any) -> int:
+        return int(self.line_offsets[n.end_lineno - 1] + n.end_col_offset)
 
 
 class Inliner:
     """Collects, in an order in which everything is there before it is used at the top level."""
 
     def __init__(self) -> None:
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, ModuleSource] = {}
         self.done: set[Any] = set()
         self.imports: set[str] = set()
         self.parts: list[str] = []
         self.attributes: set[str] = set()  # x.this: what may be asked of the array library
-        self.backend = False
+        self.uses_backend = False
 
-    def source(self, module: str) -> Source:
+    def module_source(self, module: str) -> ModuleSource:
         if module not in self.sources:
-            self.sources[module] = Source(importlib.import_module(module))
+            self.sources[module] = ModuleSource(importlib.import_module(module))
         return self.sources[module]
 
-    def need(self, module: str, name: str) -> None:
+    def add_name(self, module: str, name: str) -> None:
         """Brings along what a name means in a module."""
-        node = self.source(module).nodes.get(name)
+        node = self.module_source(module).definitions.get(name)
         # An import may bring several names, each of which is looked for; all else comes whole.
         key = (module, name) if isinstance(node, (ast.Import, ast.ImportFrom)) else node
         if node is None or key in self.done:  # a built-in, or here already
             return
         self.done.add(key)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            return self._imported(module, name, node)
+            return self._add_import(module, name, node)
         if isinstance(node, ast.ClassDef):
             if name == GlassformerError.__name__:  # a class of one line, for what a formula refuses
-                return self.parts.append(self.source(module).cut(node, []))
-            raise _stuck(module, f"{name} is a class that its formula uses")
+                return self.parts.append(self.module_source(module).extract(node, []))
+            raise _inline_error(module, f"{name} is a class that its formula uses")
         before = len(self.parts), set(self.done), set(self.imports)
         try:
-            self._follow(module, node)
-            self.parts.append(self.source(module).cut(node, []))
+            self._add_references(module, node)
+            self.parts.append(self.module_source(module).extract(node, []))
         # a constant that a class of ours computes is written as what it is
         except GlassformerError:
             if not isinstance(node, (ast.Assign, ast.AnnAssign)):
                 raise
             self.parts, self.done, self.imports = self.parts[: before[0]], before[1], before[2]
-            values = vars(self.source(module).module)
-            given = [f"{n} = {self._literal(module, n, values[n])}" for n in _defined(node)]
+            values = vars(self.module_source(module).module)
+            given = [f"{n} = {self._literal(module, n, values[n])}" for n in _defined_names(node)]
             self.parts.append("\n".join(given))
 
     def _literal(self, module: str, name: str, value: Any) -> str:
-        if isinstance(value, np.ndarray) and value.size <= LARGEST:
+        if isinstance(value, np.ndarray) and value.size <= MAX_CONSTANT_SIZE:
             self.imports.add("import numpy as np")
             return f"np.array({value.tolist()!r})"
         if isinstance(value, (int, float, str)):
             return repr(value)
-        raise _stuck(module, f"{name} is no number and no small array")
+        raise _inline_error(module, f"{name} is no number and no small array")
 
-    def classes(self, kind: type, wanted: set[str]) -> None:
+    def add_class(self, kind: type, wanted: set[str]) -> None:
         """A class and its bases, with only the methods and attributes that are reached."""
         line = [k for k in kind.__mro__ if k is not object]
         found: dict[str, list[tuple[type, ast.stmt]]] = {}
         for k in line:
-            body = self.source(k.__module__).nodes[k.__name__]
+            body = self.module_source(k.__module__).definitions[k.__name__]
             assert isinstance(body, ast.ClassDef)
             for s in body.body:
-                for name in _defined(s):
+                for name in _defined_names(s):
                     found.setdefault(name, []).append((k, s))
         kept: list[tuple[type, ast.stmt]] = []
         todo = [w for w in sorted(wanted) if w in found]
         while todo:
             for k, s in found.pop(todo.pop(), []):
                 kept.append((k, s))
-                self._follow(k.__module__, s)
+                self._add_references(k.__module__, s)
                 asked = [n.attr for n in ast.walk(s) if isinstance(n, ast.Attribute)]
                 todo += [name for name in asked if name in found]
                 if not any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(s)):
                     break  # the bases' are not reached
         for k in line[::-1]:
-            source = self.source(k.__module__)
-            node = source.nodes[k.__name__]
+            source = self.module_source(k.__module__)
+            node = source.definitions[k.__name__]
             assert isinstance(node, ast.ClassDef)
             mine = [s for other, s in kept if other is k]
             rest = [s for s in node.body if not any(s is m for m in mine) and not _is_docstring(s)]
-            text = source.cut(node, rest)
+            text = source.extract(node, rest)
             self.parts.append(text if mine or _is_docstring(node.body[0]) else text + "    pass")
 
-    def _follow(self, module: str, node: ast.AST) -> None:
+    def _add_references(self, module: str, node: ast.AST) -> None:
         for n in _walk_without_annotations(node):
             if isinstance(n, ast.Attribute):
                 self.attributes.add(n.attr)
             if isinstance(n, ast.Name):
-                self.need(module, n.id)
+                self.add_name(module, n.id)
 
-    def _imported(self, module: str, name: str, node: ast.Import | ast.ImportFrom) -> None:
+    def _add_import(self, module: str, name: str, node: ast.Import | ast.ImportFrom) -> None:
         alias = next(a for a in node.names if (a.asname or a.name.split(".")[0]) == name)
         brought = f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
         if isinstance(node, ast.Import):
@@ -180,42 +185,48 @@ class Inliner:
         if node.level:
             base = importlib.util.resolve_name("." * node.level + base, package)
         if f"{base}.{alias.name}" == backend.__name__:
-            self.backend = True
+            self.uses_backend = True
         elif base.split(".")[0] != PACKAGE:
             self.imports.add(f"from {base} {brought}")
         elif alias.asname not in (None, alias.name):
-            raise _stuck(module, f"it imports {alias.name} by another name")
+            raise _inline_error(module, f"it imports {alias.name} by another name")
         else:
-            self.need(base, alias.name)
+            self.add_name(base, alias.name)
 
-    def library(self) -> str:
+    def library_source(self) -> str:
         """What `backend.of(x)` is for tensors: PyTorch, and the functions of ours that are used."""
-        source = self.source(backend.__name__)
-        node = source.nodes["Torch"]
+        source = self.module_source(backend.__name__)
+        node = source.definitions["Torch"]
         assert isinstance(node, ast.ClassDef)
         methods, asked = [s for s in node.body if isinstance(s, ast.FunctionDef)], self.attributes
         own = [s for s in methods if s.name in asked - {"torch", "F"}]
-        return LIBRARY.replace("OWN", "".join(f"\n\n{source.cut(s, [])}" for s in own))
+        return LIBRARY_TEMPLATE.replace("OWN", "".join(f"\n\n{source.extract(s, [])}" for s in own))
 
 
-def formula(ref: str) -> tuple[set[str], list[str], str]:
+def formula_source(ref: str) -> tuple[set[str], list[str], str]:
     """Imports, definitions and the expression that makes the blueprint of a ref."""
-    kind, entry, made = type(make(ref)), find("blueprint", head(ref)), Inliner()
+    kind, entry, made = (
+        type(build_parametrization(ref)),
+        find("blueprint", ref_head(ref)),
+        Inliner(),
+    )
     try:
-        made.classes(kind, {"__init__", "expand"})
+        made.add_class(kind, {"__init__", "expand"})
     except OSError:
-        raise _stuck(ref, "its source is not there") from None
-    options = ", ".join(f"{n}={v!r}" for n, v in entry.parse(split(ref, entry.options)[1]).items())
-    parts = [made.library()] * made.backend + made.parts
+        raise _inline_error(ref, "its source is not there") from None
+    options = ", ".join(
+        f"{n}={v!r}" for n, v in entry.parse(split_ref(ref, entry.options)[1]).items()
+    )
+    parts = [made.library_source()] * made.uses_backend + made.parts
     return made.imports, parts, f"{kind.__name__}({options})"
 
 
 # ── pieces ─────────────────────────────────────────────────────────────────────────────────────
-def _stuck(what: str, why: str) -> GlassformerError:
+def _inline_error(what: str, why: str) -> GlassformerError:
     return GlassformerError(f"{what} — cannot be written out: {why}")
 
 
-def _defined(node: ast.stmt) -> list[str]:
+def _defined_names(node: ast.stmt) -> list[str]:
     """The names that a statement gives a meaning to."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return [node.name]
@@ -245,7 +256,7 @@ def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-def _tidy(text: str) -> str:
+def _strip_blank_lines(text: str) -> str:
     """No blank lines at the ends, and never more than one in between."""
     lines: list[str] = []
     for line in text.rstrip().splitlines():

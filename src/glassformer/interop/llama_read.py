@@ -13,63 +13,73 @@ from msgspec import Meta
 
 from ..core.model import Config, Model
 from ..core.vocabulary import Vocabulary
-from ..utils.errors import GlassformerError, shown
-from ..utils.typed_json import Finite, Record, convert
+from ..utils.errors import GlassformerError, short_repr
+from ..utils.typed_json import Finite, JsonObject, convert
 from . import folder
 
-MUST_BE = folder.MUST_BE | {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
-Rope = Annotated[dict[str, Any], Meta(max_length=2)]
+REQUIRED_VALUES = folder.REQUIRED_VALUES | {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+}
+RopeFields = Annotated[dict[str, Any], Meta(max_length=2)]
 
 
-class LlamaFields(Record):
+class LlamaFields(JsonObject):
     """Supported fields of config.json, with their defaults."""
 
     vocab_size: folder.Size = 32000
     hidden_size: folder.Size = 4096
     intermediate_size: folder.Size = 11008
-    num_hidden_layers: folder.Layers = 32
+    num_hidden_layers: folder.LayerCount = 32
     num_attention_heads: folder.Size = 32
     num_key_value_heads: folder.Size | None = None
     head_dim: folder.Size | None = None
     max_position_embeddings: folder.Size = 2048
-    hidden_act: folder.Word = "silu"
+    hidden_act: folder.ShortText = "silu"
     rms_norm_eps: Finite = 1e-6
     rope_theta: Finite = 10_000.0
-    rope_parameters: Rope | None = None
-    rope_scaling: Rope | None = None
+    rope_parameters: RopeFields | None = None
+    rope_scaling: RopeFields | None = None
     attention_bias: bool = False
     mlp_bias: bool = False
     tie_word_embeddings: bool = False
 
 
-HARMLESS = folder.HARMLESS | {"attention_dropout", "pretraining_tp"}
+IGNORED_FIELDS = folder.IGNORED_FIELDS | {"attention_dropout", "pretraining_tp"}
 
 # Their names and ours: of all arrays but those of blocks, then of a block, without .weight or .bias
-OUTSIDE = {
+GLOBAL_ARRAYS = {
     "model.embed_tokens.weight": "embed.W_E", "model.norm.weight": "ln_final.w",
     "lm_head.weight": "unembed.W_U",
 }  # fmt: skip
-NORMS = {"input_layernorm": "ln1.w", "post_attention_layernorm": "ln2.w"}
-ATTENTION = {f"self_attn.{x.lower()}_proj": f"attn.?_{x}" for x in "QKVO"}
-MLP = {"mlp.gate_proj": "mlp.?_in", "mlp.up_proj": "mlp.?_gate", "mlp.down_proj": "mlp.?_out"}
+NORM_ARRAYS = {"input_layernorm": "ln1.w", "post_attention_layernorm": "ln2.w"}
+ATTENTION_ARRAYS = {f"self_attn.{x.lower()}_proj": f"attn.?_{x}" for x in "QKVO"}
+MLP_ARRAYS = {
+    "mlp.gate_proj": "mlp.?_in",
+    "mlp.up_proj": "mlp.?_gate",
+    "mlp.down_proj": "mlp.?_out",
+}
 
 
-def read(path: str | Path) -> Model:
+def read_llama(path: str | Path) -> Model:
     """The model in a Llama folder, float32 or float64, its tokens as numbers."""
     path = Path(path)
-    file, given = path / "config.json", folder.config(path)
-    fields = folder.check_fields(file, given, "Llama", MUST_BE, LlamaFields, HARMLESS)
-    act, base = folder.activation(file, "hidden_act", fields.hidden_act), _base(file, fields)
-    found = folder.arrays(path, ("rotary_emb.inv_freq",))
+    file, given = path / "config.json", folder.read_config(path)
+    fields = folder.check_fields(file, given, "Llama", REQUIRED_VALUES, LlamaFields, IGNORED_FIELDS)
+    act, base = (
+        folder.parse_activation(file, "hidden_act", fields.hidden_act),
+        _rotary_base(file, fields),
+    )
+    found = folder.read_arrays(path, ("rotary_emb.inv_freq",))
     try:
-        return _model(fields, act, base, found)
+        return _build_model(fields, act, base, found)
     except ValueError as e:
         raise GlassformerError(f"{path} — not a Llama that can be read: {e}") from None
     except GlassformerError as e:
         raise GlassformerError(f"{path} — {e}") from None
 
 
-def _base(file: Path, fields: LlamaFields) -> float:
+def _rotary_base(file: Path, fields: LlamaFields) -> float:
     """Of the rotary angles: in rope_parameters, or in older folders beside rope_scaling."""
     base = fields.rope_theta
     ropes = {"rope_parameters": fields.rope_parameters, "rope_scaling": fields.rope_scaling}
@@ -79,12 +89,12 @@ def _base(file: Path, fields: LlamaFields) -> float:
         base = given.pop("rope_theta", base)
         if kind != "default" or given:
             only = "only rope_type 'default' can be read"
-            raise GlassformerError(f"{file} — {name} is {shown(rope)}; {only}")
+            raise GlassformerError(f"{file} — {name} is {short_repr(rope)}; {only}")
         base = convert(base, Finite, f"{file} — {name}")
     return base
 
 
-def _model(fields: LlamaFields, act: str, base: float, found: dict[str, Any]) -> Model:
+def _build_model(fields: LlamaFields, act: str, base: float, found: dict[str, Any]) -> Model:
     D, H = fields.hidden_size, fields.num_attention_heads
     G, K = fields.num_key_value_heads or H, fields.head_dim or D // H
     if H % G:
@@ -104,16 +114,16 @@ def _model(fields: LlamaFields, act: str, base: float, found: dict[str, Any]) ->
     if config.tied:
         found.pop("lm_head.weight", None)
     folder.check_arrays(found, theirs, "Llama")
-    weights = {ours: _as_ours(ours, found[name], H, G, K) for name, ours in theirs.items()}
+    weights = {ours: _convert_array(ours, found[name], H, G, K) for name, ours in theirs.items()}
     words = Vocabulary.numbers(config.d_vocab)
-    return Model(config, folder.of_one_type(weights), words, provenance={"maker": "llama"})
+    return Model(config, folder.to_common_dtype(weights), words, provenance={"maker": "llama"})
 
 
 def _array_names(c: Config, attention_bias: bool, mlp_bias: bool) -> dict[str, str]:
     """Their name -> ours, of every array; a tied head has none."""
-    names = {n: ours for n, ours in OUTSIDE.items() if not (c.tied and n == "lm_head.weight")}
-    block = {f"{n}.weight": ours for n, ours in NORMS.items()}
-    for part, bias in ((ATTENTION, attention_bias), (MLP, mlp_bias)):
+    names = {n: ours for n, ours in GLOBAL_ARRAYS.items() if not (c.tied and n == "lm_head.weight")}
+    block = {f"{n}.weight": ours for n, ours in NORM_ARRAYS.items()}
+    for part, bias in ((ATTENTION_ARRAYS, attention_bias), (MLP_ARRAYS, mlp_bias)):
         block |= {f"{n}.weight": ours.replace("?", "W") for n, ours in part.items()}
         block |= {f"{n}.bias": ours.replace("?", "b") for n, ours in part.items() if bias}
     for i in range(c.n_layers):
@@ -121,7 +131,7 @@ def _array_names(c: Config, attention_bias: bool, mlp_bias: bool) -> dict[str, s
     return names
 
 
-def _as_ours(name: str, a: Any, H: int, G: int, K: int) -> Any:
+def _convert_array(name: str, a: Any, H: int, G: int, K: int) -> Any:
     """Their array [out,in] in our shape."""
     last = name.rpartition(".")[2]
     if last in ("W_Q", "W_K", "W_V"):

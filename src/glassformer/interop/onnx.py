@@ -17,16 +17,16 @@ import numpy as np
 
 from ..core import backend
 from ..core.backend import Array
-from ..core.model import MASKS, NORMS, POSITIONS, Config, Model, Place, Weights, affine, mlp
+from ..core.model import MASKS, NORMS, POSITIONS, Config, Model, Scope, Weights, affine, mlp
 from ..registry import bridge
 from ..utils.errors import GlassformerError
 from ..utils.fileio import write_atomically
 
-OPSET, IR = 18, 10  # of 2022 and 2024: old enough for most runtimes
+OPSET, IR_VERSION = 18, 10  # of 2022 and 2024: old enough for most runtimes
 
 
 @bridge("onnx")
-class Onnx:
+class OnnxBridge:
     """The bridge."""
 
     extra, needs, float32 = "onnx", ("onnx", "onnxruntime"), True
@@ -35,7 +35,7 @@ class Onnx:
     def check(self, model: Model) -> None:
         """All that our transformer can be, ONNX can say."""
 
-    def narrow(self, model: Model) -> str:
+    def float32_limitation(self, model: Model) -> str:
         if model.config.activation == "gelu" and model.mlp_layers:
             return "onnxruntime has no gelu in float64 (activation), only gelu_new, silu and relu"
         return ""
@@ -48,10 +48,10 @@ class Onnx:
         return [f"input: {tokens}; outputs in {model.dtype}: {outputs}"]
 
     def logits(self, path: Path, tokens: Array) -> Array:
-        return session(path).run(["logits"], {"tokens": np.asarray(tokens, np.int64)})[0]
+        return inference_session(path).run(["logits"], {"tokens": np.asarray(tokens, np.int64)})[0]
 
 
-def session(file: str | Path | bytes) -> Any:
+def inference_session(file: str | Path | bytes) -> Any:
     """Ready to run: session(file).run(None, {"tokens": tokens}) -> [logits, pattern_0, …]."""
     import onnxruntime
 
@@ -67,9 +67,9 @@ def to_onnx(model: Model, dtype: str = "float32") -> bytes:
         raise GlassformerError(f"onnx — dtype must be float32 or float64, got {dtype!r}")
     from onnx import TensorProto, checker, helper
 
-    model = model.map(lambda w: backend.numpy(w).astype(dtype))
-    c, graph = model.config, Graph(dtype)
-    logits, patterns = forward(c, model.weights, graph)
+    model = model.map(lambda w: backend.to_numpy(w).astype(dtype))
+    c, graph = model.config, OnnxGraph(dtype)
+    logits, patterns = build_graph(c, model.weights, graph)
     kind, info = helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), helper.make_tensor_value_info
     square = ("batch", c.n_heads, "length", "length")
     outputs = [info("logits", kind, ("batch", "length", c.d_vocab))]
@@ -80,7 +80,9 @@ def to_onnx(model: Model, dtype: str = "float32") -> bytes:
     constants = list(graph.constants.values())
     body = helper.make_graph(graph.nodes, "glassformer", [tokens], outputs, constants)
     opsets = [helper.make_opsetid("", OPSET)]
-    file = helper.make_model(body, producer_name="glassformer", opset_imports=opsets, ir_version=IR)
+    file = helper.make_model(
+        body, producer_name="glassformer", opset_imports=opsets, ir_version=IR_VERSION
+    )
     words = {"vocabulary": model.vocabulary.to_json(), "task": model.task, "config": asdict(c)}
     helper.set_model_props(file, {k: json.dumps(v, ensure_ascii=False) for k, v in words.items()})
     checker.check_model(file, full_check=True)
@@ -88,39 +90,43 @@ def to_onnx(model: Model, dtype: str = "float32") -> bytes:
 
 
 # ── the transformer, its length not known yet ──────────────────────────────────────────────────
-def forward(c: Config, weights: Weights, graph: "Graph") -> tuple["Node", list["Node"]]:
+def build_graph(
+    c: Config, weights: Weights, graph: "OnnxGraph"
+) -> tuple["GraphTensor", list["GraphTensor"]]:
     """Logits and every layer's pattern, of the graph's tokens."""
-    patterns: dict[str, Node] = {}
+    patterns: dict[str, GraphTensor] = {}
 
-    def tap(name: str, value: "Node") -> "Node":
+    def tap(name: str, value: "GraphTensor") -> "GraphTensor":
         if name.endswith("hook_pattern"):
             patterns[name] = value
         return value
 
-    at, W_E = Place(weights, tap), weights["embed.W_E"]
+    at, W_E = Scope(weights, tap), weights["embed.W_E"]
     # B T D
-    x = graph.add("Gather", W_E, Node(graph, "tokens", (1, c.n_ctx)), shape=(1, c.n_ctx, c.d_model))
+    x = graph.add(
+        "Gather", W_E, GraphTensor(graph, "tokens", (1, c.n_ctx)), shape=(1, c.n_ctx, c.d_model)
+    )
     if embed := POSITIONS[c.positions].embed:
-        x = x + NODES.like(x, embed(c, at, x, 0))
+        x = x + GRAPH_NAMESPACE.like(x, embed(c, at, x, 0))
     for i in range(c.n_layers):
         here = at / f"blocks.{i}"
-        x = residual(c, here / "ln1", x, attention, here / "attn")
+        x = residual_block(c, here / "ln1", x, attention, here / "attn")
         if here.get("mlp.W_out") is not None:
-            x = residual(c, here / "ln2", x, mlp, here / "mlp")
+            x = residual_block(c, here / "ln2", x, mlp, here / "mlp")
     x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
     logits = affine(x, W_E.T if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))
     return logits, list(patterns.values())
 
 
-def residual(
-    c: Config, ln: Place, x: "Node", part: Callable[[Config, Place, Any], Any], at: Place
+def residual_block(
+    c: Config, ln: Scope, x: "GraphTensor", part: Callable[[Config, Scope, Any], Any], at: Scope
 ) -> Any:
     norm = NORMS[c.norm]
-    y: Node = x + part(c, at, norm(c, ln, x) if c.norm_first else x)
+    y: GraphTensor = x + part(c, at, norm(c, ln, x) if c.norm_first else x)
     return y if c.norm_first else norm(c, ln, y)
 
 
-def attention(c: Config, at: Place, x: "Node") -> "Node":
+def attention(c: Config, at: Scope, x: "GraphTensor") -> "GraphTensor":
     norm, rotate, add = NORMS[c.norm], POSITIONS[c.positions].rotate, x.graph.add
     q, k, v = (affine(x, at[f"W_{n}"].swapaxes(0, 1), at.get(f"b_{n}")) for n in "QKV")  # B T H K
     if c.qk_norm:
@@ -133,19 +139,19 @@ def attention(c: Config, at: Place, x: "Node") -> "Node":
     # onnxruntime would round a scalar to float32
     q = q * np.full(K, c.scale or c.d_head**-0.5, x.graph.dtype)
     scores = add("MatMul", q, k, shape=(B, H, T, T))
-    pattern = at("hook_pattern", NODES.softmax(scores + by_distance(c, x.graph)))
+    pattern = at("hook_pattern", GRAPH_NAMESPACE.softmax(scores + attention_bias(c, x.graph)))
     z = add("MatMul", pattern, v, shape=q.shape)
     z = add("Transpose", z, shape=(B, T, H, K), perm=[0, 2, 1, 3])
-    return NODES.affine(z, at["W_O"], at.get("b_O"))
+    return GRAPH_NAMESPACE.affine(z, at["W_O"], at.get("b_O"))
 
 
-def by_distance(c: Config, graph: "Graph") -> "Node":
+def attention_bias(c: Config, graph: "OnnxGraph") -> "GraphTensor":
     """What is added to the scores, [1 or H,T,T]; by distance alone: a row of each is enough."""
     distances = np.arange(1 - c.n_ctx, c.n_ctx)[None]  # 1 2T-1
     bias = POSITIONS[c.positions].bias
     table = MASKS[c.mask](distances) + (bias(c, distances) if bias else 0)  # (H) 1 2T-1
     table = table.reshape(-1, distances.size).astype(graph.dtype)
-    length = graph.add("Gather", graph.add("Shape", Node(graph, "tokens", ())), np.int64(1))
+    length = graph.add("Gather", graph.add("Shape", GraphTensor(graph, "tokens", ())), np.int64(1))
     positions = graph.add("Range", np.int64(0), length, np.int64(1), shape=(c.n_ctx,))
     rows = graph.add("Unsqueeze", positions, np.array([1]), shape=(c.n_ctx, 1))
     at = graph.add("Add", graph.add("Sub", rows, positions), np.int64(c.n_ctx - 1))
@@ -153,7 +159,7 @@ def by_distance(c: Config, graph: "Graph") -> "Node":
 
 
 # ── arrays that are written down ───────────────────────────────────────────────────────────────
-class Graph:
+class OnnxGraph:
     """The nodes and constants so far."""
 
     def __init__(self, dtype: str) -> None:
@@ -161,14 +167,16 @@ class Graph:
         self.nodes: list[Any] = []
         self.constants: dict[tuple[Any, ...], Any] = {}
 
-    def add(self, op: str, *inputs: Any, shape: tuple[int, ...] = (), **attributes: Any) -> "Node":
+    def add(
+        self, op: str, *inputs: Any, shape: tuple[int, ...] = (), **attributes: Any
+    ) -> "GraphTensor":
         """One more node. `shape`: of its value, for one text as long as the block."""
         from onnx import helper
 
         name = f"{op.lower()}_{len(self.nodes)}"
-        given = [x.name if isinstance(x, Node) else self.constant(x) for x in inputs]
+        given = [x.name if isinstance(x, GraphTensor) else self.constant(x) for x in inputs]
         self.nodes.append(helper.make_node(op, given, [name], **attributes))
-        return Node(self, name, shape)
+        return GraphTensor(self, name, shape)
 
     def constant(self, value: Any) -> str:
         """The name of a constant; equal ones have one. Plain numbers get the graph's type."""
@@ -181,50 +189,50 @@ class Graph:
         return str(self.constants[key].name)
 
 
-class Node:
+class GraphTensor:
     """A tensor of the graph."""
 
-    def __init__(self, graph: Graph, name: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, graph: OnnxGraph, name: str, shape: tuple[int, ...]) -> None:
         self.graph, self.name, self.shape = graph, name, shape
 
-    def _with(self, op: str, a: Any, b: Any) -> "Node":
+    def _binary_op(self, op: str, a: Any, b: Any) -> "GraphTensor":
         return self.graph.add(op, a, b, shape=np.broadcast_shapes(np.shape(a), np.shape(b)))
 
-    def __add__(self, other: Any) -> "Node":
-        return self._with("Add", self, other)
+    def __add__(self, other: Any) -> "GraphTensor":
+        return self._binary_op("Add", self, other)
 
-    def __sub__(self, other: Any) -> "Node":
-        return self._with("Sub", self, other)
+    def __sub__(self, other: Any) -> "GraphTensor":
+        return self._binary_op("Sub", self, other)
 
-    def __mul__(self, other: Any) -> "Node":
-        return self._with("Mul", self, other)
+    def __mul__(self, other: Any) -> "GraphTensor":
+        return self._binary_op("Mul", self, other)
 
-    def __truediv__(self, other: Any) -> "Node":
-        return self._with("Div", self, other)
+    def __truediv__(self, other: Any) -> "GraphTensor":
+        return self._binary_op("Div", self, other)
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __getitem__(self, key: Any) -> "Node":
+    def __getitem__(self, key: Any) -> "GraphTensor":
         """x[..., a:b]: the only cut that model.py makes of what is not a table."""
         a, b, _ = key[-1].indices(self.shape[-1])
         cut = np.array([a]), np.array([b]), np.array([-1])
         return self.graph.add("Slice", self, *cut, shape=(*self.shape[:-1], b - a))
 
 
-class Nodes:
+class GraphNamespace:
     """The namespace for Nodes, see backend.py."""
 
     fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
 
-    def like(self, x: Node, table: Any) -> Node:
+    def like(self, x: GraphTensor, table: Any) -> GraphTensor:
         """A table [T,…] for the whole block, cut to the length of the text."""
-        if isinstance(table, Node):
+        if isinstance(table, GraphTensor):
             return table
-        length = x.graph.add("Shape", Node(x.graph, "tokens", ()), start=1, end=2)
+        length = x.graph.add("Shape", GraphTensor(x.graph, "tokens", ()), start=1, end=2)
         cut = np.array([0]), length, np.array([0])
         return x.graph.add("Slice", table.astype(x.graph.dtype), *cut, shape=table.shape)
 
-    def affine(self, x: Node, W: Any, b: Any) -> Node:
+    def affine(self, x: GraphTensor, W: Any, b: Any) -> GraphTensor:
         n = len(x.shape) - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
         add, first, last = x.graph.add, x.shape[:2], W.shape[n:]
@@ -236,24 +244,24 @@ class Nodes:
             return y
         return add("Reshape", y, np.array([0, 0, *last]), shape=(*first, *last))
 
-    def concat(self, parts: list[Node], axis: int) -> Node:
+    def concat(self, parts: list[GraphTensor], axis: int) -> GraphTensor:
         last = sum(p.shape[-1] for p in parts)
         return parts[0].graph.add("Concat", *parts, shape=(*parts[0].shape[:-1], last), axis=axis)
 
-    def mean(self, x: Node) -> Node:
+    def mean(self, x: GraphTensor) -> GraphTensor:
         return x.graph.add("ReduceMean", x, np.array([-1]), shape=(*x.shape[:-1], 1))
 
-    def softmax(self, x: Node) -> Node:
+    def softmax(self, x: GraphTensor) -> GraphTensor:
         return x.graph.add("Softmax", x, shape=x.shape, axis=-1)
 
-    def __getattr__(self, name: str) -> Callable[[Node], Node]:
+    def __getattr__(self, name: str) -> Callable[[GraphTensor], GraphTensor]:
         if name not in ("sqrt", "tanh", "relu"):
             raise AttributeError(name)
         return lambda x: x.graph.add(name.capitalize(), x, shape=x.shape)
 
-    def gelu(self, x: Node) -> Node:
+    def gelu(self, x: GraphTensor) -> GraphTensor:
         return 0.5 * x * (1 + x.graph.add("Erf", x * 0.5**0.5, shape=x.shape))
 
 
-NODES = Nodes()
-backend.NAMESPACES[Node] = NODES
+GRAPH_NAMESPACE = GraphNamespace()
+backend.NAMESPACES[GraphTensor] = GRAPH_NAMESPACE

@@ -4,23 +4,23 @@ import re
 from typing import Any
 
 from ..compiler.embedded_source import BOS
-from ..compiler.task import carried
+from ..compiler.task import embedded_task
 from ..core.model import Model
 from ..core.vocabulary import Vocabulary
-from .common import library
-from .parity import task_of
+from .common import import_library
+from .parity import matching_task
 
-END = "<|endoftext|>"  # said by no model here: a text that nothing ends
+END_OF_TEXT = "<|endoftext|>"  # said by no model here: a text that nothing ends
 
 
-def tokenizer(vocabulary: Vocabulary, begin: str = "") -> Any:
+def build_tokenizer(vocabulary: Vocabulary, begin: str = "") -> Any:
     """Encodes what `vocabulary.decode` writes to the same tokens, and decodes as it does. `begin`:
     the token that it puts before every text which does not begin with it.
 
     Tokens stand side by side, or a space is between them. A text with anything else in it is an
     error, not a guess: there is no unknown token.
     """
-    lib, texts = library("tokenizers"), list(vocabulary.tokens)
+    lib, texts = import_library("tokenizers"), list(vocabulary.tokens)
     made = lib.Tokenizer(lib.models.WordLevel({t: i for i, t in enumerate(texts)}, unk_token=""))
     if vocabulary.sep:
         # no decoder: spaces between
@@ -44,17 +44,17 @@ def tokenizer(vocabulary: Vocabulary, begin: str = "") -> Any:
     return made
 
 
-def speaks(vocabulary: Vocabulary) -> bool:
+def has_tokenizer(vocabulary: Vocabulary) -> bool:
     """Whether `tokenizer` can say it."""
     return vocabulary.sep in ("", " ")
 
 
-def begin_of(model: Model) -> str:
+def begin_token(model: Model) -> str:
     """The token that stands before every text that the model reads: a compiled model's <bos>."""
-    return BOS if carried(model) else ""
+    return BOS if embedded_task(model) else ""
 
 
-def stop_of(model: Model) -> int | None:
+def stop_token_id(model: Model) -> int | None:
     """The token that ends an answer, if the model's task has one."""
-    task = task_of(model)
+    task = matching_task(model)
     return None if task is None else task.stop

@@ -16,14 +16,14 @@ from ..core import backend
 from ..core.model import Config, Model
 from ..core.vocabulary import Vocabulary
 from ..registry import bridge
-from .common import check_finite, executed, library, torch_logits, write_python
-from .torch_source import source
+from .common import check_finite, import_library, run_python_file, torch_logits, write_python
+from .torch_source import module_source
 
-INSIDE = 2_000  # up to so many numbers are written into the file
+MAX_INLINE_NUMBERS = 2_000  # up to so many numbers are written into the file
 
 
 @bridge("torch")
-class Torch:
+class TorchBridge:
     extra, needs, float32 = "torch", ("torch",), False
     files: frozenset[str] = frozenset()
 
@@ -31,17 +31,17 @@ class Torch:
         check_finite("torch", model.weights)
 
     def write(self, model: Model, path: Path) -> list[str]:
-        inside = sum(w.size for w in model.weights.values()) <= INSIDE
-        write_python(path, source(model, inside))
+        inside = sum(w.size for w in model.weights.values()) <= MAX_INLINE_NUMBERS
+        write_python(path, module_source(model, inside))
         if not inside:
-            torch = library("torch")
+            torch = import_library("torch")
             numbers = io.BytesIO()  # torch itself would not say why it could not write
             torch.save({n: torch.tensor(w) for n, w in model.weights.items()}, numbers)
             path.with_suffix(".pt").write_bytes(numbers.getvalue())
         return [] if inside else [f"the numbers are beside it, in {path.with_suffix('.pt').name}"]
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        return torch_logits(executed(path)["load"](), tokens)
+        return torch_logits(run_python_file(path)["load"](), tokens)
 
 
 def from_torch(
@@ -49,6 +49,6 @@ def from_torch(
     task: str = "",
 ) -> Model:  # fmt: skip
     """The Model of a state dict with our names: of an exported module that was trained on, say."""
-    weights = {name: np.array(backend.numpy(w)) for name, w in state_dict.items()}
+    weights = {name: np.array(backend.to_numpy(w)) for name, w in state_dict.items()}
     vocabulary = Vocabulary.numbers(config.d_vocab) if vocabulary is None else vocabulary
     return Model(config, weights, vocabulary, task, provenance={"maker": "torch"})

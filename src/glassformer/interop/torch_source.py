@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from ..core.model import Config, Model
-from ..core.vocabulary import Numbers, Vocabulary
-from .parity import examples, task_of
+from ..core.vocabulary import NumberTokens, Vocabulary
+from .parity import matching_task, parity_batch
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 # ── parts that are the same for all models ─────────────────────────────────────────────────────
-ARRAYS = '''\
+ARRAYS_CLASS = '''\
 class Arrays(nn.Module):
     """Named parameters: Arrays(W=(2, 3)).W is one of that shape."""
 
@@ -20,14 +20,14 @@ class Arrays(nn.Module):
         for name, shape in shapes.items():
             part = shape if isinstance(shape, nn.Module) else nn.Parameter(torch.zeros(shape, dtype=DTYPE))
             setattr(self, name, part)'''  # noqa: E501
-LOAD_INSIDE = '''\
+LOAD_INLINE = '''\
 def load():
     """The module with its numbers, which are further down in this file."""
     model = Transformer()
     shapes = {n: p.shape for n, p in model.named_parameters()}
     model.load_state_dict({n: torch.tensor(NUMBERS[n], dtype=DTYPE).reshape(s) for n, s in shapes.items()})
     return model.eval()'''  # noqa: E501
-LOAD_BESIDE = '''\
+LOAD_FROM_FILE = '''\
 def load(path=Path(__file__).with_suffix(".pt")):
     """The module with its numbers, a state dict beside this file."""
     model = Transformer()
@@ -44,7 +44,7 @@ def generate(model, tokens, steps=STEPS):
         if said[-1] == STOP:
             break
     return said'''
-SPLIT = """\
+SPLIT_TEXT = """\
     longest_first = "|".join(map(re.escape, sorted(VOCABULARY, key=len, reverse=True)))
     words = re.findall(longest_first, text)
     if "".join(words) != text:
@@ -58,43 +58,49 @@ def gelu_new(x):
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))"""
 
 
-def lines(*some: str | Literal[False]) -> str:
+def join_lines(*some: str | Literal[False]) -> str:
     """A text of these lines; those that are False are left out."""
     return "\n".join(line for line in some if line is not False)
 
 
-def source(model: Model, inside: bool) -> str:
+def module_source(model: Model, inline_weights: bool) -> str:
     """Python for the model. inside: numbers stand in the text, else load() reads a .pt file."""
-    net = network(model)
-    load = LOAD_INSIDE if inside else LOAD_BESIDE
-    parts = [_top(model, "\n".join(net), inside), *net, load, GENERATE, *_text(model.vocabulary)]
-    parts += [numbers(model.weights), MAIN] if inside else [MAIN]
+    net = network_definitions(model)
+    load = LOAD_INLINE if inline_weights else LOAD_FROM_FILE
+    parts = [
+        _file_header(model, "\n".join(net), inline_weights),
+        *net,
+        load,
+        GENERATE,
+        *_vocabulary_functions(model.vocabulary),
+    ]
+    parts += [weights_source(model.weights), MAIN] if inline_weights else [MAIN]
     return "\n\n\n".join(parts) + "\n"
 
 
-def network(model: Model) -> list[str]:
+def network_definitions(model: Model) -> list[str]:
     """The definitions up to the class Transformer and the functions that it calls."""
     c, weights = model.config, model.weights
     kinds: dict[tuple[str, ...], str] = {}  # what a block has -> the class of such blocks
     for i in range(c.n_layers):
-        kinds.setdefault(tuple(_inside(weights, f"blocks.{i}.")), "")
+        kinds.setdefault(tuple(_names_under(weights, f"blocks.{i}.")), "")
     for n, kind in enumerate(kinds):
         letter = f"{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[n % 26]}{n // 26 or ''}"
         kinds[kind] = "Block" if len(kinds) == 1 else f"Block{letter}"
-    blocks = [kinds[tuple(_inside(weights, f"blocks.{i}."))] for i in range(c.n_layers)]
+    blocks = [kinds[tuple(_names_under(weights, f"blocks.{i}."))] for i in range(c.n_layers)]
     shapes = {n: tuple(w.shape) for n, w in weights.items()}
     firsts = {name: f"blocks.{blocks.index(name)}." for name in kinds.values()}
     classes = []
     for kind, name in kinds.items():
         classes.append(_block(c, name, {n: shapes[firsts[name] + n] for n in kind}))
-    return [ARRAYS, *classes, _transformer(c, shapes, blocks), *_helpers(c, weights)]
+    return [ARRAYS_CLASS, *classes, _transformer(c, shapes, blocks), *_helper_functions(c, weights)]
 
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
-def _top(model: Model, net: str, inside: bool) -> str:
-    task, batch = task_of(model), examples(model)
-    steps = int(batch.asked.sum(1).max()) if batch.known else model.config.n_ctx
-    return lines(
+def _file_header(model: Model, net: str, inside: bool) -> str:
+    task, batch = matching_task(model), parity_batch(model)
+    steps = int(batch.answer_mask.sum(1).max()) if batch.has_task else model.config.n_ctx
+    return join_lines(
         '"""A transformer as a plain PyTorch module, with every step written out. '
         "It needs torch alone.",
         "",
@@ -141,9 +147,9 @@ def _block(c: Config, name: str, shapes: Shapes) -> str:
     mlp, scale = "mlp.W_out" in shapes, c.scale or c.d_head**-0.5
     q, k = (_norm(c, shapes, x, f"attn.{x}_norm") for x in "qk")
     activation = "gelu_new" if c.activation == "gelu_new" else f"F.{c.activation}"
-    return lines(
+    return join_lines(
         f"class {name}(nn.Module):",
-        *_init(shapes, dict.fromkeys(n.split(".")[0] for n in shapes)),
+        *_init_method(shapes, dict.fromkeys(n.split(".")[0] for n in shapes)),
         "",
         "    def forward(self, x):  # [B,T,D]",
         around("ln1", "attention"),
@@ -156,7 +162,7 @@ def _block(c: Config, name: str, shapes: Shapes) -> str:
         c.qk_norm and q != "q" and f"        q, k = {q}, {k}",
         c.positions == "rotary" and "        q, k = rotate(q), rotate(k)",
         '        scores = torch.einsum("bthk,bshk->bhts", q, k)' + f" * {scale!r}" * (scale != 1),
-        (c.positions == "alibi" or c.mask == "causal") and lines(
+        (c.positions == "alibi" or c.mask == "causal") and join_lines(
             "        at = torch.arange(x.shape[1], device=x.device)",
             "        behind = at[:, None] - at  # [T,S]: how far each key is behind each query",
         ),
@@ -166,7 +172,7 @@ def _block(c: Config, name: str, shapes: Shapes) -> str:
         "        pattern = scores.softmax(-1)  # [B,H,T,S]",
         '        z = torch.einsum("bhts,bshk->bthk", pattern, v)',
         f'        return torch.einsum("bthk,hkd->btd", z, self.attn.W_O){plus("attn.b_O")}',
-        mlp and lines(
+        mlp and join_lines(
             "",
             "    def feed_forward(self, x):",
             f"        a = {activation}(x @ self.mlp.W_in{plus('mlp.b_in')})  # [B,T,F]",
@@ -182,11 +188,11 @@ def _transformer(c: Config, shapes: Shapes, blocks: list[str]) -> str:
         made = f"{blocks[0]}() for _ in range({len(blocks)})"
     final = _norm(c, shapes, "x", "ln_final") if c.norm_first else "x"
     head = "self.embed.W_E.T" if c.tied else "self.unembed.W_U"
-    return lines(
+    return join_lines(
         "class Transformer(nn.Module):",
-        *_init(shapes, ("embed", "pos_embed")),
+        *_init_method(shapes, ("embed", "pos_embed")),
         bool(blocks) and f"        self.blocks = nn.ModuleList([{made}])",
-        *_init(shapes, ("ln_final", "unembed"))[2:],
+        *_init_method(shapes, ("ln_final", "unembed"))[2:],
         "",
         "    def forward(self, tokens):  # [B,T]",
         "        x = self.embed.W_E[tokens]  # [B,T,D]",
@@ -198,7 +204,7 @@ def _transformer(c: Config, shapes: Shapes, blocks: list[str]) -> str:
     )
 
 
-def _helpers(c: Config, weights: Mapping[str, Any]) -> list[str]:
+def _helper_functions(c: Config, weights: Mapping[str, Any]) -> list[str]:
     """The functions that some parts call, where they do."""
     parts: list[str] = []
     if c.norm == "rms":
@@ -208,7 +214,7 @@ def _helpers(c: Config, weights: Mapping[str, Any]) -> list[str]:
         parts.append(GELU_NEW)
     if c.positions == "rotary" and c.n_layers:
         n = c.d_head // 2
-        parts.append(lines(
+        parts.append(join_lines(
             "def rotate(x):  "
             "# [B,T,H,K]: turns the pairs (i, i + K/2) by angles that grow with the position",
             f"    i = torch.arange({n}, dtype=torch.float64, device=x.device)",
@@ -220,7 +226,7 @@ def _helpers(c: Config, weights: Mapping[str, Any]) -> list[str]:
         ))  # fmt: skip
     if c.positions == "sinusoidal":
         n = c.d_model // 2
-        parts.append(lines(
+        parts.append(join_lines(
             "def positions(T):  # [T,D]: sines and cosines in turn",
             f"    i = torch.arange({n}, dtype=torch.float64)",
             f"    angles = torch.arange(T)[:, None] * {float(c.base)!r} ** (-i / {n})",
@@ -233,26 +239,30 @@ def _helpers(c: Config, weights: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def _text(v: Vocabulary) -> list[str]:
-    if isinstance(v.tokens, Numbers):
+def _vocabulary_functions(v: Vocabulary) -> list[str]:
+    if isinstance(v.tokens, NumberTokens):
         tokens = f"[str(i) for i in range({v.tokens.first}, {v.tokens.first + len(v)})]"
     else:
         tokens = "[" + ", ".join(map(ascii, v.tokens)) + "]"
-    split = f"    words = text.split({'' if v.sep.isspace() else ascii(v.sep)})" if v.sep else SPLIT
+    split = (
+        f"    words = text.split({'' if v.sep.isspace() else ascii(v.sep)})"
+        if v.sep
+        else SPLIT_TEXT
+    )
     index = "    return [VOCABULARY.index(word) for word in words]"
-    encode = lines("def encode(text):", split, index)
+    encode = join_lines("def encode(text):", split, index)
     decode = f"def decode(tokens):\n    return {v.sep!a}.join(VOCABULARY[t] for t in tokens)"
     return [f"VOCABULARY = {tokens}", encode, decode]
 
 
-def numbers(weights: Mapping[str, Any]) -> str:
+def weights_source(weights: Mapping[str, Any]) -> str:
     out = ["NUMBERS = {"]
     for name, w in weights.items():
         rows = w.reshape(-1, w.shape[-1]) if w.size else w[:0].reshape(0, 1)
         out += [f"    # {' × '.join(map(str, w.shape))}", f"    {name!a}: ["]
         out += ["        " + " ".join(f"{float(x)!r}," for x in row) for row in rows]
         out.append("    ],")
-    return lines(*out, "}")
+    return join_lines(*out, "}")
 
 
 # ── pieces ─────────────────────────────────────────────────────────────────────────────────────
@@ -268,20 +278,24 @@ def _norm(c: Config, shapes: Shapes, x: str, place: str) -> str:
     return f"F.layer_norm({x}, {size}{given}, eps={float(c.eps)!r})"
 
 
-def _init(shapes: Shapes, places: Iterable[str]) -> list[str]:
+def _init_method(shapes: Shapes, places: Iterable[str]) -> list[str]:
     """__init__ with an Arrays(…) for each place that has any."""
-    made = [f"        self.{p} = {_arrays(shapes, p)}" for p in places if _inside(shapes, p + ".")]
+    made = [
+        f"        self.{p} = {_arrays_call(shapes, p)}"
+        for p in places
+        if _names_under(shapes, p + ".")
+    ]
     return ["    def __init__(self):", "        super().__init__()", *made]
 
 
-def _arrays(shapes: Shapes, place: str) -> str:
+def _arrays_call(shapes: Shapes, place: str) -> str:
     """Arrays(…) with what stands under a place; places within it are Arrays of their own."""
-    names = _inside(shapes, place + ".")
+    names = _names_under(shapes, place + ".")
     given = [f"{n}={shapes[f'{place}.{n}']}" for n in names if "." not in n]
     deeper = dict.fromkeys(n.split(".")[0] for n in names if "." in n)
-    given += [f"{n}={_arrays(shapes, f'{place}.{n}')}" for n in deeper]
+    given += [f"{n}={_arrays_call(shapes, f'{place}.{n}')}" for n in deeper]
     return f"Arrays({', '.join(given)})"
 
 
-def _inside(names: Iterable[str], place: str) -> list[str]:
+def _names_under(names: Iterable[str], place: str) -> list[str]:
     return [n.removeprefix(place) for n in names if n.startswith(place)]

@@ -17,21 +17,21 @@ import numpy as np
 
 from ..core import backend
 from ..core.hooks import hook_names
-from ..core.model import ACTIVATIONS, POSITIONS, Config, Model, Place
+from ..core.model import ACTIVATIONS, POSITIONS, Config, Model, Scope
 from ..core.vocabulary import Vocabulary
-from ..core.weight_shapes import shapes
+from ..core.weight_shapes import array_shapes
 from ..registry import bridge
 from ..utils.errors import GlassformerError
 from ..utils.fileio import read_bytes
-from ..utils.limits import memory
+from ..utils.limits import available_memory
 from ..utils.typed_json import read_json
-from .common import library
-from .parity import carried_by
-from .tokenizer import END, begin_of, speaks, stop_of, tokenizer
+from .common import import_library
+from .parity import to_float32_if_safe
+from .tokenizer import END_OF_TEXT, begin_token, build_tokenizer, has_tokenizer, stop_token_id
 
-INSTEAD = "export to torch or onnx"
-NORMS = {"layer": "LN", "rms": "RMS"}
-LOAD = '''"""The model of this folder in TransformerLens, 4.x or 3.9; nothing else is needed: `from load import model`.
+OTHER_FORMATS_HINT = "export to torch or onnx"
+NORM_TYPES = {"layer": "LN", "rms": "RMS"}
+LOAD_SCRIPT = '''"""The model of this folder in TransformerLens, 4.x or 3.9; nothing else is needed: `from load import model`.
 
 `logits, cache = model.run_with_cache(TEXT)`; to_tokens, to_string and generate know the vocabulary, too.
 """
@@ -75,20 +75,20 @@ if (here / "tokenizer.json").exists():
 
 
 @bridge("transformer-lens")
-class TransformerLens:
+class TransformerLensBridge:
     """The bridge: a folder with model.safetensors, config.json and load.py, for 4.x and 3.9."""
 
     extra, needs, float32 = "transformer-lens", ("torch", "tokenizers", "transformer_lens"), True
     files = frozenset({"config.json", "load.py", "model.safetensors", "tokenizer.json"})
 
     def check(self, model: Model) -> None:
-        if reason := refusal(model):
+        if reason := unsupported_reason(model):
             what = f"TransformerLens has no place for {reason}"
             raise GlassformerError(f"export to transformer-lens — {what}")
 
-    def narrow(self, model: Model) -> str:
+    def float32_limitation(self, model: Model) -> str:
         c = model.config
-        if c.norm == "rms" and any(map(_is_gain, model.weights)):
+        if c.norm == "rms" and any(map(_is_norm_array, model.weights)):
             return "TransformerLens computes RMS norms with gains in float32 (norm)"
         if c.positions == "rotary":
             return "TransformerLens turns queries and keys by float32 angles (positions)"
@@ -99,20 +99,20 @@ class TransformerLens:
 
         path.mkdir()
         (path / "model.safetensors").write_bytes(save(state_dict(model)))
-        said = {"vocabulary": model.vocabulary.to_json(), "stop": stop_of(model)}
-        words = {"transformer_lens": fields(model), **said, "task": model.task}
+        said = {"vocabulary": model.vocabulary.to_json(), "stop": stop_token_id(model)}
+        words = {"transformer_lens": config_fields(model), **said, "task": model.task}
         text = json.dumps(words, indent=1, ensure_ascii=False) + "\n"
         (path / "config.json").write_text(text, encoding="utf-8")
-        (path / "load.py").write_text(LOAD.replace("END", END), encoding="utf-8")
-        if speaks(model.vocabulary):
-            tokenizer(model.vocabulary, begin_of(model)).save(str(path / "tokenizer.json"))
-        return notes(model)
+        (path / "load.py").write_text(LOAD_SCRIPT.replace("END", END_OF_TEXT), encoding="utf-8")
+        if has_tokenizer(model.vocabulary):
+            build_tokenizer(model.vocabulary, begin_token(model)).save(str(path / "tokenizer.json"))
+        return export_notes(model)
 
     def logits(self, path: Path, tokens: Any) -> Any:
         import torch
 
         with torch.no_grad():
-            return backend.numpy(build(*_files(path)[:2])(torch.as_tensor(tokens)))
+            return backend.to_numpy(build_bridge(*_read_files(path)[:2])(torch.as_tensor(tokens)))
 
     def hooks(self, model: Model, path: Path, tokens: Any) -> dict[str, Any]:
         """What flows there by our names, and as it is here: without what `notes` speaks of."""
@@ -120,41 +120,41 @@ class TransformerLens:
 
         c = model.config
         with torch.no_grad():
-            cache = build(*_files(path)[:2]).run_with_cache(torch.as_tensor(tokens))[1]
-        found = {n: backend.numpy(cache[n]) for n in hook_names(model) if n in cache}
+            cache = build_bridge(*_read_files(path)[:2]).run_with_cache(torch.as_tensor(tokens))[1]
+        found = {n: backend.to_numpy(cache[n]) for n in hook_names(model) if n in cache}
         found = {n: v for n, v in found.items() if not n.endswith("hook_attn_scores")}
         for n in found:
             if n.endswith("hook_q") and c.scale:
                 found[n] = found[n] / (c.scale * c.d_head**0.5)
             if n.endswith(("hook_q", "hook_k")) and c.positions == "rotary":
-                found[n] = found[n][..., np.argsort(neighbours(c.d_head))]
+                found[n] = found[n][..., np.argsort(adjacent_pair_order(c.d_head))]
         return found
 
     def read(self, path: Path) -> Model:
-        cfg, weights, words = _files(path)
+        cfg, weights, words = _read_files(path)
         vocabulary = Vocabulary.from_json(words["vocabulary"])
         return from_transformer_lens(weights, cfg, vocabulary, words["task"])
 
 
-def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Fields, weights and the words about them, of an exported folder."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     try:
         words = read_json(path / "config.json")
-        weights = load(read_bytes(path / "model.safetensors", memory()))
+        weights = load(read_bytes(path / "model.safetensors", available_memory()))
         return words["transformer_lens"], weights, words
     except (GlassformerError, ValueError, KeyError, TypeError, SafetensorError) as e:
         what = f"not a folder of config.json and model.safetensors as exported: {e}"
         raise GlassformerError(f"{path} — {what}") from None
 
 
-def notes(model: Model) -> list[str]:
+def export_notes(model: Model) -> list[str]:
     """What has another value there than here, name by name."""
     c = model.config
     said = ["load.py loads it: from load import model"]
-    if not speaks(model.vocabulary):
+    if not has_tokenizer(model.vocabulary):
         between = f"its tokens have {model.vocabulary.sep!r} between them"
         said.append(f"no tokenizer, {between}: it reads numbers")
     if c.n_layers:
@@ -171,34 +171,40 @@ def notes(model: Model) -> list[str]:
 
 
 # ── there ──────────────────────────────────────────────────────────────────────────────────────
-def refusal(model: Model) -> str:
+def unsupported_reason(model: Model) -> str:
     """Why TransformerLens cannot hold this model, and what to do; "" if it can."""
     c = model.config
     used = [n for n, w in model.numpy().weights.items() if w.any()]
     if not c.norm_first and c.norm != "none":
         after = "norms after the residual sum (norm_first is false)"
-        return f"{after}, only for norms before; {INSTEAD}"
+        return f"{after}, only for norms before; {OTHER_FORMATS_HINT}"
     if c.positions == "alibi":
         others = "only for learned, sinusoidal, rotary or none"
-        return f"alibi positions (positions), {others}; {INSTEAD}"
+        return f"alibi positions (positions), {others}; {OTHER_FORMATS_HINT}"
     if c.positions == "rotary" and c.d_head < 2:
-        return f"rotary positions with d_head {c.d_head}, only for d_head from 2; {INSTEAD}"
+        return (
+            f"rotary positions with d_head {c.d_head}, only for d_head from 2; {OTHER_FORMATS_HINT}"
+        )
     if c.qk_norm:
-        return f"a norm of queries and keys (qk_norm); {INSTEAD}"
-    if c.norm == "rms" and (odd := [n for n in used if _is_gain(n) and n.endswith(".b")]):
+        return f"a norm of queries and keys (qk_norm); {OTHER_FORMATS_HINT}"
+    if c.norm == "rms" and (odd := [n for n in used if _is_norm_array(n) and n.endswith(".b")]):
         return f"{odd[0]}, a bias of an RMS norm; fold it into the biases of what reads it"
     gated = {n.split(".")[1] for n in model.weights if n.endswith("mlp.W_gate")}
     if odd := [n for n in used if ".mlp.b_" in n and gated]:
-        return f"{odd[0]}, a bias in a gated MLP; {INSTEAD}"
+        return f"{odd[0]}, a bias in a gated MLP; {OTHER_FORMATS_HINT}"
     if gated and any(n.endswith("mlp.W_in") and n.split(".")[1] not in gated for n in used):
-        return f"gates in some MLPs and none in others; {INSTEAD}"
+        return f"gates in some MLPs and none in others; {OTHER_FORMATS_HINT}"
     return ""
 
 
-def fields(model: Model) -> dict[str, Any]:
+def config_fields(model: Model) -> dict[str, Any]:
     """What `TransformerBridgeConfig` (4.x) and `HookedTransformerConfig` (3.9) are made with."""
     c, names = model.config, model.weights
-    norm = None if c.norm == "none" else NORMS[c.norm] + "Pre" * (not any(map(_is_gain, names)))
+    norm = (
+        None
+        if c.norm == "none"
+        else NORM_TYPES[c.norm] + "Pre" * (not any(map(_is_norm_array, names)))
+    )
     given = {
         "n_layers": c.n_layers, "d_model": c.d_model, "n_ctx": c.n_ctx, "d_head": c.d_head,
         "n_heads": c.n_heads, "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab,
@@ -220,15 +226,15 @@ def fields(model: Model) -> dict[str, Any]:
 
 def state_dict(model: Model) -> dict[str, Any]:
     """Name -> array of every weight that `HookedTransformer` has for these fields."""
-    TransformerLens().check(model)
-    c, cfg = model.config, fields(model)
+    TransformerLensBridge().check(model)
+    c, cfg = model.config, config_fields(model)
     ours = {n: w.astype(np.float64) for n, w in model.numpy().weights.items() if w.size}
     if c.tied:
         ours["unembed.W_U"] = ours["embed.W_E"].T
     if c.positions == "sinusoidal":
         table = POSITIONS[c.positions].embed
         assert table
-        ours["pos_embed.W_pos"] = table(c, Place({}, None), np.zeros((1, c.n_ctx, 1)), 0)
+        ours["pos_embed.W_pos"] = table(c, Scope({}, None), np.zeros((1, c.n_ctx, 1)), 0)
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         if cfg["gated_mlp"] and f"{at}mlp.W_in" in ours:
@@ -236,9 +242,9 @@ def state_dict(model: Model) -> dict[str, Any]:
         for name in ("W_Q", "b_Q", "W_K", "b_K"):
             if (w := ours.get(f"{at}attn.{name}")) is not None:
                 w = w * (c.scale * c.d_head**0.5) if c.scale and name.endswith("Q") else w
-                w = w[..., neighbours(c.d_head)] if c.positions == "rotary" else w
+                w = w[..., adjacent_pair_order(c.d_head)] if c.positions == "rotary" else w
                 ours[f"{at}attn.{name}"] = w
-    full = {n: ours.get(n, blank) for n, blank in _blanks(c, cfg).items()}
+    full = {n: ours.get(n, blank) for n, blank in _default_arrays(c, cfg).items()}
     return {n: np.ascontiguousarray(w, model.dtype) for n, w in full.items()}
 
 
@@ -248,20 +254,20 @@ def _swap_gate(weights: dict[str, Any], at: str) -> None:
     weights[W_in], weights[W_gate] = weights[W_gate], weights[W_in]
 
 
-def _blanks(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
+def _default_arrays(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
     """Name -> what stands for it if a model has it not, for all their arrays, in reading order."""
     gains = {"LN": (".w", ".b"), "RMS": (".w",)}.get(cfg["normalization_type"], ())
     absent = {"q_norm", "k_norm", "b_gate"}
     absent |= {"b_in", "b_out"} if cfg["gated_mlp"] else {"W_gate"}
     absent |= {"ln2", "mlp"} if cfg["attn_only"] else set()
     positions = "rotary" if c.positions == "rotary" else "learned"
-    theirs = shapes(replace(c, tied=False, positions=positions, d_mlp=cfg["d_mlp"]))
+    theirs = array_shapes(replace(c, tied=False, positions=positions, d_mlp=cfg["d_mlp"]))
     kept = [n for n in theirs if not absent & {*n.split(".")}]
-    kept = [n for n in kept if not _is_gain(n) or n.endswith(gains)]
+    kept = [n for n in kept if not _is_norm_array(n) or n.endswith(gains)]
     return {n: (np.ones if n.endswith(".w") else np.zeros)(theirs[n]) for n in kept}
 
 
-def neighbours(d_head: int) -> Any:
+def adjacent_pair_order(d_head: int) -> Any:
     """Where theirs are in our order of a head's coordinates: i and i + d_head/2 are neighbours."""
     n = d_head // 2
     pairs = np.stack([np.arange(n), np.arange(n, 2 * n)], axis=1).reshape(-1)
@@ -273,31 +279,31 @@ def to_transformer_lens(model: Model) -> Any:
 
     In float32 if that carries the model, else in float64, as `export` would write it.
     """
-    TransformerLens().check(model)
-    sent = carried_by(model.numpy())[0]
-    bridge = build(fields(sent), state_dict(sent))
-    if speaks(model.vocabulary):
-        bridge.tokenizer = words(model)
+    TransformerLensBridge().check(model)
+    sent = to_float32_if_safe(model.numpy())[0]
+    bridge = build_bridge(config_fields(sent), state_dict(sent))
+    if has_tokenizer(model.vocabulary):
+        bridge.tokenizer = tokenizer_with_end(model)
     return bridge
 
 
-def words(model: Model) -> Any:
+def tokenizer_with_end(model: Model) -> Any:
     """The tokenizer, with a token that ends texts and fills up short ones.
 
     That must not be one which a text may begin with: generate overlooks those. So if no token of
     the model ends a text, there is one more, which only the tokenizer knows.
     """
-    made, stop = tokenizer(model.vocabulary, begin_of(model)), stop_of(model)
-    fast = library("transformers").PreTrainedTokenizerFast(tokenizer_object=made)
+    made, stop = build_tokenizer(model.vocabulary, begin_token(model)), stop_token_id(model)
+    fast = import_library("transformers").PreTrainedTokenizerFast(tokenizer_object=made)
     if stop is None:
-        fast.add_special_tokens({"eos_token": END})
+        fast.add_special_tokens({"eos_token": END_OF_TEXT})
     else:  # not as a special token: those are looked for inside of others
         fast.eos_token = model.vocabulary[stop]
     fast.pad_token = fast.eos_token
     return fast
 
 
-def build(cfg: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
+def build_bridge(cfg: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
     """A `TransformerBridge` from fields and a state dict of NumPy arrays."""
     import torch
     from transformer_lens.config import TransformerBridgeConfig
@@ -314,13 +320,13 @@ def build(cfg: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
     return bridge.eval()
 
 
-def _is_gain(name: str) -> bool:
+def _is_norm_array(name: str) -> bool:
     return name.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")
 
 
 # ── and back ───────────────────────────────────────────────────────────────────────────────────
 # Fields that change what is computed and that our transformer has nothing for -> "not used".
-UNKNOWN = {
+UNSUPPORTED_FIELDS = {
     "n_key_value_heads": None, "attn_scores_soft_cap": -1.0, "output_logits_soft_cap": -1.0,
     "final_rms": False, "parallel_attn_mlp": False, "post_embedding_ln": False,
     "use_local_attn": False, "use_qk_norm": False, "scale_attn_by_inverse_layer_idx": False,
@@ -328,15 +334,23 @@ UNKNOWN = {
     "use_NTK_by_parts_rope": False, "use_yarn_rope": False,
     "use_normalization_before_and_after": False,
 }  # fmt: skip
-ACTS = {name: name for name in ACTIVATIONS} | {"swish": "silu", "gelu_pytorch_tanh": "gelu_new"}
-BUFFERS = (".mask", ".IGNORE", ".rotary_sin", ".rotary_cos")
+ACTIVATION_NAMES = {name: name for name in ACTIVATIONS} | {
+    "swish": "silu",
+    "gelu_pytorch_tanh": "gelu_new",
+}
+BUFFER_SUFFIXES = (".mask", ".IGNORE", ".rotary_sin", ".rotary_cos")
 # How the names of 4.x's arrays end -> how ours do; the first that fits.
-ENDS = {f".{x.lower()}.weight": f".W_{x}" for x in "QKVO"}
-ENDS |= {f".{x.lower()}.bias": f".b_{x}" for x in "QKVO"}
-ENDS |= {f".mlp.{x}.weight": f".mlp.W_{x}" for x in ("in", "out", "gate")}
-ENDS |= {f".mlp.{x}.bias": f".mlp.b_{x}" for x in ("in", "out", "gate")}
-ENDS |= {"pos_embed.weight": "pos_embed.W_pos", "unembed.weight": "unembed.W_U"}
-ENDS |= {"unembed.bias": "unembed.b_U", "embed.weight": "embed.W_E", ".weight": ".w", ".bias": ".b"}
+NATIVE_SUFFIXES = {f".{x.lower()}.weight": f".W_{x}" for x in "QKVO"}
+NATIVE_SUFFIXES |= {f".{x.lower()}.bias": f".b_{x}" for x in "QKVO"}
+NATIVE_SUFFIXES |= {f".mlp.{x}.weight": f".mlp.W_{x}" for x in ("in", "out", "gate")}
+NATIVE_SUFFIXES |= {f".mlp.{x}.bias": f".mlp.b_{x}" for x in ("in", "out", "gate")}
+NATIVE_SUFFIXES |= {"pos_embed.weight": "pos_embed.W_pos", "unembed.weight": "unembed.W_U"}
+NATIVE_SUFFIXES |= {
+    "unembed.bias": "unembed.b_U",
+    "embed.weight": "embed.W_E",
+    ".weight": ".w",
+    ".bias": ".b",
+}
 
 
 def from_transformer_lens(
@@ -350,17 +364,17 @@ def from_transformer_lens(
     state = source if isinstance(source, Mapping) else source.state_dict()
     given = source.cfg if cfg is None else cfg
     given = dict(given if isinstance(given, Mapping) else vars(given))
-    c = _config(given)
-    weights = {n: backend.numpy(w) for n, w in state.items() if not n.endswith(BUFFERS)}
+    c = _to_config(given)
+    weights = {n: backend.to_numpy(w) for n, w in state.items() if not n.endswith(BUFFER_SUFFIXES)}
     native = "embed.weight" in weights  # 4.x: torch's names and shapes
     if native:
-        weights = dict(_renamed(c, n, w) for n, w in weights.items())
+        weights = dict(_from_native(c, n, w) for n, w in weights.items())
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         if f"{at}mlp.W_gate" in weights:
             _swap_gate(weights, at)
         if c.positions == "rotary" and (native or given.get("rotary_adjacent_pairs")):
-            back = np.argsort(neighbours(c.d_head))
+            back = np.argsort(adjacent_pair_order(c.d_head))
             for name in (f"{at}attn.{n}" for n in ("W_Q", "b_Q", "W_K", "b_K")):
                 weights[name] = weights[name][..., back]
     kept = {n: w for n, w in weights.items() if not (n.split(".")[-1][0] == "b" and (w == 0).all())}
@@ -378,9 +392,9 @@ def from_transformer_lens(
     return Model(c, kept, vocabulary or Vocabulary.numbers(c.d_vocab), task, provenance=made)
 
 
-def _renamed(c: Config, name: str, w: Any) -> tuple[str, Any]:
+def _from_native(c: Config, name: str, w: Any) -> tuple[str, Any]:
     """An array of a native bridge by our name and in our shape."""
-    for end, ours in ENDS.items():
+    for end, ours in NATIVE_SUFFIXES.items():
         if name.endswith(end):
             name = name.removesuffix(end) + ours
             break
@@ -396,7 +410,7 @@ def _renamed(c: Config, name: str, w: Any) -> tuple[str, Any]:
     return name, np.ascontiguousarray(w)
 
 
-def _config(given: Mapping[str, Any]) -> Config:
+def _to_config(given: Mapping[str, Any]) -> Config:
     """Our config for theirs; a field that we have nothing for is refused by its name."""
 
     def get(name: str, default: Any = None) -> Any:
@@ -407,7 +421,7 @@ def _config(given: Mapping[str, Any]) -> Config:
         what = f"{name}={value!r}: glassformer's transformer has no such thing"
         raise GlassformerError(f"transformer-lens — {what}")
 
-    for name, unused in UNKNOWN.items():
+    for name, unused in UNSUPPORTED_FIELDS.items():
         value = given.get(name, unused)
         every = name == "n_key_value_heads" and value == given["n_heads"]
         if value not in (None, unused, False, 0) and not every:
@@ -421,7 +435,7 @@ def _config(given: Mapping[str, Any]) -> Config:
     if positions not in ("standard", "rotary"):
         refuse("positional_embedding_type", positions)
     attn_only = get("attn_only", False)
-    if act not in ACTS and not attn_only:
+    if act not in ACTIVATION_NAMES and not attn_only:
         refuse("act_fn", act)
     d_head, vocab = int(given["d_head"]), int(given["d_vocab"])
     if get("d_vocab_out", vocab) not in (-1, vocab):
@@ -434,11 +448,18 @@ def _config(given: Mapping[str, Any]) -> Config:
     elif get("attn_scale", -1.0) > 0 and get("attn_scale") != d_head**0.5:
         scale = 1 / float(given["attn_scale"])
     return Config(
-        d_vocab=vocab, n_ctx=int(given["n_ctx"]), d_model=int(given["d_model"]),
-        n_layers=int(given["n_layers"]), n_heads=int(given["n_heads"]), d_head=d_head,
+        d_vocab=vocab,
+        n_ctx=int(given["n_ctx"]),
+        d_model=int(given["d_model"]),
+        n_layers=int(given["n_layers"]),
+        n_heads=int(given["n_heads"]),
+        d_head=d_head,
         d_mlp=0 if attn_only else int(given["d_mlp"]),
-        norm=norms[norm.upper()], eps=float(get("eps", 1e-5)), activation=ACTS.get(act, "relu"),
-        scale=scale, positions="rotary" if positions == "rotary" else "learned",
+        norm=norms[norm.upper()],
+        eps=float(get("eps", 1e-5)),
+        activation=ACTIVATION_NAMES.get(act, "relu"),
+        scale=scale,
+        positions="rotary" if positions == "rotary" else "learned",
         base=float(get("rotary_base", 10_000.0)),
         mask="causal" if get("attention_dir", "causal") == "causal" else "none",
-    )  # fmt: skip
+    )

@@ -15,18 +15,24 @@ from typing import Any
 import numpy as np
 
 from ..core.backend import Array
-from ..core.hooks import check_names, hook_names, record
+from ..core.hooks import check_hook_names, hook_names, record
 from ..core.model import Model
 from ..utils.errors import GlassformerError
-from ..utils.numfmt import leader
-from ..utils.results import Finding
+from ..utils.numfmt import stable_argmax
+from ..utils.results import Result
 
-FLOWS = ("hook_resid_pre", "hook_attn_out", "hook_resid_mid", "hook_mlp_out", "hook_resid_post")
-LEAST = 4  # inputs, or there is no debiased estimate
+STREAM_HOOKS = (
+    "hook_resid_pre",
+    "hook_attn_out",
+    "hook_resid_mid",
+    "hook_mlp_out",
+    "hook_resid_post",
+)
+MIN_INPUTS = 4  # inputs, or there is no debiased estimate
 
 
 @dataclass(frozen=True, eq=False)
-class Similarity(Finding):
+class Similarity(Result):
     """Linear CKA of every chosen activation of a with every one of b."""
 
     also = ("best",)
@@ -38,49 +44,49 @@ class Similarity(Finding):
     def best(self) -> list[tuple[str, str, float]]:
         """For each activation of a, the one of b that is most like it."""
         known = np.nan_to_num(self.values, nan=-np.inf)
-        found = zip(self.names[0], leader(known), known.max(1), strict=True)
+        found = zip(self.names[0], stable_argmax(known), known.max(1), strict=True)
         return [(x, self.names[1][j], float(s)) for x, j, s in found if np.isfinite(s)]
 
     @property
-    def same(self) -> dict[str, float]:
+    def matching_names(self) -> dict[str, float]:
         """Of the activations that have one name in both."""
         a, b = self.names
         return {x: float(self.values[i, b.index(x)]) for i, x in enumerate(a) if x in b}
 
 
 def similarity(
-    a: Model, b: Model, tokens: Array, where: Array | None = None, names: Sequence[str] = ()
+    a: Model, b: Model, tokens: Array, mask: Array | None = None, names: Sequence[str] = ()
 ) -> Similarity:
     """On the same tokens [B,T], at the positions `where` (bool [B,T]; all of them by default).
 
     `names`: of activations; by default the stream between the parts, and what each writes to it.
     """
-    where = np.ones(np.shape(tokens), bool) if where is None else where
+    mask = np.ones(np.shape(tokens), bool) if mask is None else mask
     found = []
     for model in (m.numpy() for m in (a, b)):
-        chosen = list(names) or [n for n in hook_names(model) if n.endswith(FLOWS)]
+        chosen = list(names) or [n for n in hook_names(model) if n.endswith(STREAM_HOOKS)]
         if not chosen:
             raise GlassformerError("CKA — a model without layers has nothing to compare")
-        check_names(model, chosen)
+        check_hook_names(model, chosen)
         cache = record(model, tokens)[1]
-        found.append({n: cache[n][where].reshape(int(where.sum()), -1) for n in chosen})
+        found.append({n: cache[n][mask].reshape(int(mask.sum()), -1) for n in chosen})
     values = [[cka(x, y) for y in found[1].values()] for x in found[0].values()]
     return Similarity(([*found[0]], [*found[1]]), np.array(values))
 
 
 def cka(x: Any, y: Any) -> float:
     """Debiased linear CKA of x [n,p] and y [n,q]; NaN if one does not vary."""
-    if len(x) != len(y) or len(x) < LEAST:
+    if len(x) != len(y) or len(x) < MIN_INPUTS:
         got = f"got {len(x):,} and {len(y):,}"
         raise GlassformerError(
-            f"CKA — expected arrays about the same inputs, {LEAST} or more, {got}"
+            f"CKA — expected arrays about the same inputs, {MIN_INPUTS} or more, {got}"
         )
-    x, y = _unit(x), _unit(y)
+    x, y = _center_and_normalize(x), _center_and_normalize(y)
     own = _hsic(x, x) * _hsic(y, y)
     return float(_hsic(x, y) / np.sqrt(own)) if own > 0 else float("nan")
 
 
-def _unit(x: Any) -> Any:
+def _center_and_normalize(x: Any) -> Any:
     """Centred, of length 1: neither changes CKA, and both keep sums of squares exact."""
     x = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
     spread = x - x.mean(0)

@@ -12,23 +12,23 @@ from typing import Any
 import numpy as np
 
 from ..core.backend import Array
-from ..core.model import POSITIONS, Model, Place
+from ..core.model import POSITIONS, Model, Scope
 from ..utils.errors import GlassformerError
-from ..utils.numfmt import leader, percent
-from ..utils.results import Shown
+from ..utils.numfmt import format_percent, stable_argmax
+from ..utils.results import Displayable
 from .modular.fourier import spectrum
-from .rank import count_for_share, svd
+from .rank import count_for_share, finite_svd
 
 
 @dataclass(frozen=True)
-class PCA(Shown):
+class PCA(Displayable):
     """Points in coordinates of falling variance."""
 
     points: Array  # [N,R], centred
     components: Array  # [R,D], orthonormal rows
     explained: Array  # [R], shares of the variance; they add up to 1 (or are all 0)
 
-    def needed(self, share: float = 0.9) -> int:
+    def components_for(self, share: float = 0.9) -> int:
         """How many components hold so much of the variance."""
         return count_for_share(self.explained, share)
 
@@ -40,8 +40,8 @@ def pca(matrix: Array) -> PCA:
         got = f"got shape {list(matrix.shape)}"
         raise GlassformerError(f"pca — expected a matrix [N,D] with N from 1, {got}")
     centred = matrix - matrix.mean(0)
-    u, s, vt = svd(centred, full_matrices=False)  # N R, R, R D
-    sign = np.sign(vt[np.arange(len(vt)), leader(np.abs(vt))])
+    u, s, vt = finite_svd(centred, full_matrices=False)  # N R, R, R D
+    sign = np.sign(vt[np.arange(len(vt)), stable_argmax(np.abs(vt))])
     sign[sign == 0] = 1
     power = s**2
     tiny = 1e-24 * float((matrix**2).sum())  # what rounding leaves of equal rows
@@ -58,10 +58,10 @@ def cosine(matrix: Array) -> Any:
 
 
 @dataclass(frozen=True)
-class Embeddings(Shown):
+class Embeddings(Displayable):
     """The rows of an embedding, with names."""
 
-    what: str  # tokens or positions
+    kind: str  # tokens or positions
     names: list[str]
     vectors: Array = field(repr=False)  # [N,D]
     # rows that are 0, 1, 2, … in order; [] if there are none
@@ -73,7 +73,7 @@ class Embeddings(Shown):
         return pca(self.vectors)
 
     @property
-    def plane(self) -> PCA:
+    def display_pca(self) -> PCA:
         """Components of the numbers alone, where there are some, and all rows in these: what `line`
         and `circle` say of the numbers is seen there. Other tokens would turn the axes.
         """
@@ -88,33 +88,33 @@ class Embeddings(Shown):
         return cosine(self.vectors)
 
     @property
-    def line(self) -> float | None:
+    def line_r2(self) -> float | None:
         """Share of the numbers' variance on a straight line n ↦ x + n·y; by chance 1/(N − 1)."""
-        return linear(self.vectors[self.numbers]) if len(self.numbers) > 2 else None
+        return line_r2(self.vectors[self.numbers]) if len(self.numbers) > 2 else None
 
     @property
-    def circle(self) -> tuple[int, float] | None:
+    def best_circle(self) -> tuple[int, float] | None:
         """The frequency whose circle explains most of the numbers' variance, and how much of it."""
         if len(self.numbers) < 3:
             return None
         found = spectrum(self.vectors[self.numbers])
-        return found.order[0], float(found.shares[found.order[0] - 1])
+        return found.by_strength[0], float(found.shares[found.by_strength[0] - 1])
 
     def __str__(self) -> str:
         whose = " of the numbers" if len(self.numbers) > 2 else ""
-        held = percent(sum(self.plane.explained[:2]))
+        held = format_percent(sum(self.display_pca.explained[:2]))
         return f"first two components{whose} hold {held} of the variance"
 
     def to_json(self) -> dict[str, Any]:
         found = self.pca
         return {
-            "what": self.what, "names": self.names, "explained": found.explained.tolist(),
+            "what": self.kind, "names": self.names, "explained": found.explained.tolist(),
             "points": found.points[:, :2].tolist(), "cosine": self.cosine.tolist(),
-            "line": self.line, "circle": self.circle, "boundary": self.boundary,
+            "line": self.line_r2, "circle": self.best_circle, "boundary": self.boundary,
         }  # fmt: skip
 
 
-def linear(vectors: Array) -> float:
+def line_r2(vectors: Array) -> float:
     """R² of rows [N,D] on their index, all coordinates together."""
     x = np.asarray(vectors, dtype=float)
     x, n = x - x.mean(0), np.arange(len(x)) - (len(x) - 1) / 2
@@ -144,21 +144,21 @@ def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings
 
 def position_table(model: Model) -> Array | None:
     """What each position adds to the stream, [T,D]; None where positions add nothing."""
-    c, at = model.config, Place(model.weights, None)
+    c, at = model.config, Scope(model.weights, None)
     embed = POSITIONS[c.positions].embed
     return None if embed is None else embed(c, at, np.zeros((1, c.n_ctx, c.d_model)), 0)
 
 
 def before_and_after(
-    before: Model, after: Model, what: str = "tokens"
+    before: Model, after: Model, kind: str = "tokens"
 ) -> tuple[Embeddings, Embeddings]:
     """The same embedding of two models, such as one that was trained and what it was at first."""
-    if what not in ("tokens", "positions"):
-        raise GlassformerError(f"before_and_after — expected tokens or positions, got {what!r}")
-    look = token_embeddings if what == "tokens" else position_embeddings
+    if kind not in ("tokens", "positions"):
+        raise GlassformerError(f"before_and_after — expected tokens or positions, got {kind!r}")
+    look = token_embeddings if kind == "tokens" else position_embeddings
     first, second = look(before), look(after)
     if first.names != second.names:
-        expected = f"expected two models with the same {what}"
+        expected = f"expected two models with the same {kind}"
         got = f"{len(first.names)} and {len(second.names)}"
         raise GlassformerError(f"before_and_after — {expected}, got {got}")
     return first, second

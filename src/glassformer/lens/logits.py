@@ -16,41 +16,43 @@ from ..core import backend
 from ..core import components as parts
 from ..core.backend import Array
 from ..core.hooks import record
-from ..core.model import NORMS, Model, Place, Tap, affine
+from ..core.model import NORMS, Hook, Model, Scope, affine
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
-from ..utils.numfmt import leader, number, sweep
-from ..utils.results import Finding, Shown, plain
+from ..utils.numfmt import format_number, stable_argmax, zero_negligible
+from ..utils.results import Displayable, Result, to_jsonable
 from ..verification.evaluation import Score, score
-from .rank import into_logits
-from .stream import asked, stops, stream_after
+from .rank import fold_final_norm
+from .stream import answer_batches, stream_hooks, streams_by_component
 
-ALL = slice(None)
+ALL_POSITIONS = slice(None)
 
 
 # ── the logit lens ─────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class LogitLens(Shown):
+class LogitLens(Displayable):
     """What the logits would be if the model stopped after each of its parts."""
 
-    words: list[list[str]]  # the texts read, [B][T]
+    str_tokens: list[list[str]]  # the texts read, [B][T]
     parts: list[str]
     logits: Array  # [N,B,T,V]
     vocabulary: list[str]
 
     @property
-    def winners(self) -> Array:
+    def top_tokens(self) -> Array:
         """The token with the largest logit, [N,B,T]."""
         return self.logits.argmax(-1)
 
     @property
     def probabilities(self) -> Array:
         """[N,B,T,V]."""
-        return backend.of(self.logits).softmax(self.logits)
+        return backend.backend_for(self.logits).softmax(self.logits)
 
     def to_json(self) -> dict[str, Any]:
-        winners = [[[self.vocabulary[t] for t in text] for text in part] for part in self.winners]
-        own = {"words": self.words, "parts": self.parts, "winners": winners}
+        winners = [
+            [[self.vocabulary[t] for t in text] for text in part] for part in self.top_tokens
+        ]
+        own = {"words": self.str_tokens, "parts": self.parts, "winners": winners}
         return own | {"probabilities": self.probabilities.max(-1).tolist()}
 
 
@@ -59,7 +61,7 @@ def logit_lens(model: Model, tokens: Array) -> LogitLens:
     model = model.numpy()
     tokens = np.atleast_2d(np.asarray(tokens))
     cache = record(model, tokens)[1]
-    streams = stream_after(model, cache)
+    streams = streams_by_component(model, cache)
     logits = np.stack([unembed(model, x) for x in streams.values()])  # N B T V
     names = [model.vocabulary[i] for i in range(model.config.d_vocab)]
     return LogitLens([[names[t] for t in text] for text in tokens], list(streams), logits, names)
@@ -67,22 +69,24 @@ def logit_lens(model: Model, tokens: Array) -> LogitLens:
 
 def unembed(model: Model, x: Array) -> Array:
     """The logits of a stream [B,T,D]: the last norm, if there is one, and the head."""
-    c, at = model.config, Place(model.weights, None)
+    c, at = model.config, Scope(model.weights, None)
     x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
     return affine(x, model.W_U, at.get("unembed.b_U"))
 
 
 def lens_accuracy(model: Model, task: Task, rows: Rows | None = None) -> list[tuple[str, Score]]:
     """How right the model would be if it stopped after each of its parts."""
-    return [(part, score(model, task, rows, stop_after(model, part))) for part in stops(model)]
+    return [
+        (part, score(model, task, rows, stop_after(model, part))) for part in stream_hooks(model)
+    ]
 
 
-def stop_after(model: Model, part: str) -> Tap | None:
+def stop_after(model: Model, component: str) -> Hook | None:
     """A tap that leaves the stream as it is after a part; None for the last, which ends it."""
-    found, part = stops(model), parts.spelled(part)
-    if part not in found:
-        raise GlassformerError(f"part {part!r} — expected one of {', '.join(found)}")
-    hook, end = found[part], list(found.values())[-1]
+    found, component = stream_hooks(model), parts.normalize_name(component)
+    if component not in found:
+        raise GlassformerError(f"part {component!r} — expected one of {', '.join(found)}")
+    hook, end = found[component], list(found.values())[-1]
     if hook == end:
         return None
     kept: list[Array] = []
@@ -98,7 +102,7 @@ def stop_after(model: Model, part: str) -> Tap | None:
 
 # ── shares of a margin ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Attribution(Finding):
+class DirectLogitAttribution(Result):
     """What each part of the model adds to logit[right] − logit[other]: together, the margin."""
 
     parts: list[str]
@@ -109,7 +113,7 @@ class Attribution(Finding):
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerShares(Finding):
+class AnswerAttribution(Result):
     """Mean shares of the margin over rows of a task, by the position of the token asked for."""
 
     parts: list[str]
@@ -118,21 +122,25 @@ class AnswerShares(Finding):
     margin: Array  # [n]
     asked: Array  # how many tokens each mean is over, [n]
 
-    def means(self) -> list[tuple[str, float]]:
+    def mean_shares(self) -> list[tuple[str, float]]:
         """Part -> its mean share over all answer tokens."""
         weight = self.asked / self.asked.sum()
-        return list(zip(self.parts, sweep(self.shares @ weight).tolist(), strict=True))
+        return list(zip(self.parts, zero_negligible(self.shares @ weight).tolist(), strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"means": plain(dict(self.means()))}
+        return super().to_json() | {"means": to_jsonable(dict(self.mean_shares()))}
 
     def __str__(self) -> str:
-        return ", ".join(f"{part} {number(share, 2)}" for part, share in self.means())
+        return ", ".join(f"{part} {format_number(share, 2)}" for part, share in self.mean_shares())
 
 
-def attribution(
-    model: Model, tokens: Array, right: Any = None, other: Any = None, neurons: int | None = None
-) -> Attribution:
+def direct_logit_attribution(
+    model: Model,
+    tokens: Array,
+    right: Any = None,
+    other: Any = None,
+    neuron_layer: int | None = None,
+) -> DirectLogitAttribution:
     """Shares of logit[right] − logit[other] at every position of tokens [B,T].
 
     `right` and `other` are tokens, [B,T] or a single one. Without them: the winner, and the best of
@@ -142,25 +150,31 @@ def attribution(
     model = model.numpy()
     tokens = np.atleast_2d(np.asarray(tokens))
     logits, cache = record(model, tokens)
-    right = model.read(np.broadcast_to(logits.argmax(-1) if right is None else right, tokens.shape))
+    right = model.to_tokens(
+        np.broadcast_to(logits.argmax(-1) if right is None else right, tokens.shape)
+    )
     if other is None:
         rest = logits.copy()
         np.put_along_axis(rest, right[..., None], -np.inf, -1)
-        other = leader(rest)
-    other = model.read(np.broadcast_to(other, tokens.shape))
-    named = shares(model, cache, right, other, neurons=neurons)
+        other = stable_argmax(rest)
+    other = model.to_tokens(np.broadcast_to(other, tokens.shape))
+    named = logit_difference_shares(model, cache, right, other, neuron_layer=neuron_layer)
     pick = [np.take_along_axis(logits, t[..., None], -1)[..., 0] for t in (right, other)]
     made = np.stack([share for _, share in named]) if named else np.zeros((0, *tokens.shape))
-    return Attribution([name for name, _ in named], made, pick[0] - pick[1], right, other)
+    return DirectLogitAttribution(
+        [name for name, _ in named], made, pick[0] - pick[1], right, other
+    )
 
 
-def answer_shares(model: Model, task: Task, rows: Rows, neurons: int | None = None) -> AnswerShares:
+def answer_attribution(
+    model: Model, task: Task, rows: Rows, neuron_layer: int | None = None
+) -> AnswerAttribution:
     """Mean shares of the margin of the right token over the best other, by answer token."""
     model, names = model.numpy(), list[str]()
     sums: dict[int, Array] = {}  # position -> summed shares and margin [P+1]
     counts: dict[int, int] = {}
-    for _, read, wanted, at in asked(model, task, rows):
-        found = attribution(model, read, wanted, neurons=neurons)
+    for _, read, wanted, at in answer_batches(model, task, rows):
+        found = direct_logit_attribution(model, read, wanted, neuron_layer=neuron_layer)
         names = found.parts
         both = np.concatenate([found.shares, found.margin[None]])  # P+1 B T
         for t in map(int, np.nonzero(at.any(0))[0]):
@@ -172,13 +186,17 @@ def answer_shares(model: Model, task: Task, rows: Rows, neurons: int | None = No
     positions = sorted(sums)
     means = np.stack([sums[t] / counts[t] for t in positions], axis=1)  # P+1 n
     n = np.array([counts[t] for t in positions])
-    return AnswerShares(names, [t + 1 for t in positions], means[:-1], means[-1], n)
+    return AnswerAttribution(names, [t + 1 for t in positions], means[:-1], means[-1], n)
 
 
-def shares(
-    model: Model, cache: Mapping[str, Array], first: Array, second: Array, at: slice = ALL,
-    neurons: int | None = None,
-) -> list[tuple[str, Array]]:  # fmt: skip
+def logit_difference_shares(
+    model: Model,
+    cache: Mapping[str, Array],
+    first: Array,
+    second: Array,
+    positions: slice = ALL_POSITIONS,
+    neuron_layer: int | None = None,
+) -> list[tuple[str, Array]]:
     """Part -> its share of logit[first] − logit[second], [B,n], for tokens [B,n] of a run.
 
     `at`: the n positions meant. `neurons` as in `attribution`.
@@ -188,12 +206,12 @@ def shares(
         why = "here a norm follows every part, and the logits are no sum"
         raise GlassformerError(f"shares of a margin — expected a pre-norm model; {why}")
     ways = model.W_U.T  # V D
-    direction = into_logits(model, ways[first] - ways[second])  # B n D
+    direction = fold_final_norm(model, ways[first] - ways[second])  # B n D
     if c.norm != "none":
-        direction = direction / cache["ln_final.hook_scale"][:, at]
-    if neurons is not None:
-        return _neurons(model, cache, neurons, direction, at)
-    wrote = _parts(model, cache, at)
+        direction = direction / cache["ln_final.hook_scale"][:, positions]
+    if neuron_layer is not None:
+        return _neuron_shares(model, cache, neuron_layer, direction, positions)
+    wrote = _component_outputs(model, cache, positions)
     found = [(name, np.einsum("...d,...d->...", x, direction)) for name, x in wrote]
     shift = model.weights.get("ln_final.b") if c.norm != "none" else None
     b_U = model.weights.get("unembed.b_U")
@@ -201,45 +219,52 @@ def shares(
     return found + ([("unembed bias", b[first] - b[second])] if b.any() else [])
 
 
-def _parts(model: Model, cache: Mapping[str, Array], at: slice) -> Iterator[tuple[str, Array]]:
+def _component_outputs(
+    model: Model, cache: Mapping[str, Array], positions: slice
+) -> Iterator[tuple[str, Array]]:
     """What was written to the stream in order, [B,n,D] or what broadcasts; no biases of 0."""
     x, weights = cache["hook_embed"], model.weights
-    yield "embed", x[:, at]
+    yield "embed", x[:, positions]
     if "hook_pos_embed" in cache:
-        yield "pos_embed", np.broadcast_to(cache["hook_pos_embed"], x.shape)[:, at]
+        yield "pos_embed", np.broadcast_to(cache["hook_pos_embed"], x.shape)[:, positions]
     for i in range(model.config.n_layers):
-        wrote = head_outputs(model, cache, i, at)  # B n H D
+        wrote = head_outputs(model, cache, i, positions)  # B n H D
         for h in range(model.config.n_heads):
-            yield parts.called(model, parts.head(i, h)), wrote[:, :, h]
-        yield from _bias(model, f"attention bias {i}", f"blocks.{i}.attn.b_O")
+            yield parts.display_name(model, parts.head_name(i, h)), wrote[:, :, h]
+        yield from _nonzero_bias(model, f"attention bias {i}", f"blocks.{i}.attn.b_O")
         if f"blocks.{i}.hook_mlp_out" in cache:
             at_mlp = f"blocks.{i}.mlp."
-            yield parts.mlp(i), cache[at_mlp + "hook_post"][:, at] @ weights[at_mlp + "W_out"]
-            yield from _bias(model, f"mlp bias {i}", at_mlp + "b_out")
+            yield (
+                parts.mlp_name(i),
+                cache[at_mlp + "hook_post"][:, positions] @ weights[at_mlp + "W_out"],
+            )
+            yield from _nonzero_bias(model, f"mlp bias {i}", at_mlp + "b_out")
 
 
-def _bias(model: Model, name: str, weight: str) -> Iterator[tuple[str, Array]]:
+def _nonzero_bias(model: Model, name: str, weight: str) -> Iterator[tuple[str, Array]]:
     """A bias [D] under a name, if there is one and it is not 0."""
     if (b := model.weights.get(weight)) is not None and b.any():
         yield name, b
 
 
-def head_outputs(model: Model, cache: Mapping[str, Array], layer: int, at: slice = ALL) -> Array:
+def head_outputs(
+    model: Model, cache: Mapping[str, Array], layer: int, positions: slice = ALL_POSITIONS
+) -> Array:
     """What each head of a layer wrote to the stream, [B,n,H,D]."""
-    z = cache[f"blocks.{layer}.attn.hook_z"][:, at]  # B n H K
+    z = cache[f"blocks.{layer}.attn.hook_z"][:, positions]  # B n H K
     return np.einsum("bthk,hkd->bthd", z, model.weights[f"blocks.{layer}.attn.W_O"], optimize=True)
 
 
-def _neurons(
-    model: Model, cache: Mapping[str, Array], layer: int, direction: Array, at: slice
+def _neuron_shares(
+    model: Model, cache: Mapping[str, Array], layer: int, direction: Array, positions: slice
 ) -> list[tuple[str, Array]]:
     """The same for the neurons of one MLP."""
     hook = f"blocks.{layer}.mlp.hook_post"
     if hook not in cache:
         raise GlassformerError(f"neurons of layer {layer} — this model has no MLP there")
-    post = cache[hook][:, at]  # B n F
+    post = cache[hook][:, positions]  # B n F
     each = post * (direction @ model.weights[f"blocks.{layer}.mlp.W_out"].T)  # B n F
-    names = [parts.called(model, parts.neuron(layer, j)) for j in range(post.shape[-1])]
+    names = [parts.display_name(model, parts.neuron_name(layer, j)) for j in range(post.shape[-1])]
     found = [(name, each[..., j]) for j, name in enumerate(names)]
-    bias = _bias(model, f"mlp bias {layer}", f"blocks.{layer}.mlp.b_out")
+    bias = _nonzero_bias(model, f"mlp bias {layer}", f"blocks.{layer}.mlp.b_out")
     return found + [(name, direction @ b) for name, b in bias]

@@ -16,25 +16,25 @@ import numpy as np
 
 from ..core import backend, components
 from ..core.backend import Array
-from ..core.model import NORMS, Config, Model, Place
+from ..core.model import NORMS, Config, Model, Scope
 from ..parametrizations.base import from_matrix, is_matrix, matrix_shape, to_matrix
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
-from ..utils.results import Finding, Shown
+from ..utils.results import Displayable, Result
 from ..verification.evaluation import score
 
-ENERGY = 0.99  # the share of the energy that `holding` asks for
+ENERGY_SHARE = 0.99  # the share of the energy that `holding` asks for
 
 
-def svd(x: Any, **how: Any) -> Any:
+def finite_svd(x: Any, **options: Any) -> Any:
     """NumPy's, which does not come back from what is not finite."""
     if not np.isfinite(x).all():
         raise GlassformerError("singular values — the matrix has numbers that are not finite")
-    return np.linalg.svd(x, **how)
+    return np.linalg.svd(x, **options)
 
 
 @dataclass(frozen=True, eq=False)
-class Rank(Finding):
+class MatrixRank(Result):
     """The singular values of one matrix, the largest first, and how many of them matter."""
 
     also = ("effective", "holding")
@@ -64,7 +64,7 @@ def effective_rank(values: Array) -> float:
     return float(np.exp(-(p * np.log(p)).sum())) if len(s) else 0.0
 
 
-def energy_rank(values: Array, share: float = ENERGY) -> int:
+def energy_rank(values: Array, share: float = ENERGY_SHARE) -> int:
     """How many of the singular values, the largest first, hold a share of the sum of squares."""
     squares = np.square(np.asarray(values, dtype=np.float64))
     return count_for_share(squares, share) if squares.any() else 0
@@ -76,26 +76,26 @@ def count_for_share(powers: Array, share: float) -> int:
     return int(np.searchsorted(held, share * held[-1] * (1 - 1e-12))) + 1
 
 
-def matrices(model: Model) -> dict[str, Array]:
+def weight_matrices(model: Model) -> dict[str, Array]:
     """Every weight matrix; the heads of a layer side by side, W_Q [D,HK] and W_O [HK,D]."""
     model = model.numpy()
     named = {n: to_matrix(n, w) for n, w in model.weights.items() if ".b_" not in n}
     return {n: w for n, w in named.items() if w.ndim == 2 and w.size}
 
 
-def ranks(model: Model) -> list[Rank]:
+def matrix_ranks(model: Model) -> list[MatrixRank]:
     """The rank of every weight matrix, embeddings included."""
-    return [_rank(name, w) for name, w in matrices(model).items()]
+    return [_rank(name, w) for name, w in weight_matrices(model).items()]
 
 
-def _rank(name: str, w: Array) -> Rank:
-    values = svd(np.asarray(w, dtype=np.float64), compute_uv=False)
-    return Rank(name, (w.shape[0], w.shape[1]), values)
+def _rank(name: str, w: Array) -> MatrixRank:
+    values = finite_svd(np.asarray(w, dtype=np.float64), compute_uv=False)
+    return MatrixRank(name, (w.shape[0], w.shape[1]), values)
 
 
 # ── circuits ───────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Factored(Shown):
+class FactoredMatrix(Displayable):
     """A matrix A·B of low rank: [m,r] times [r,n], which nobody needs to multiply out."""
 
     A: Array
@@ -113,66 +113,73 @@ class Factored(Shown):
     def singular_values(self) -> Array:
         """Of A·B = Q_A (R_A R_Bᵀ) Q_Bᵀ: those of the small matrix in the middle."""
         R_A, R_B = (np.linalg.qr(np.asarray(M, dtype=np.float64))[1] for M in (self.A, self.B.T))
-        return svd(R_A @ R_B.T, compute_uv=False)
+        return finite_svd(R_A @ R_B.T, compute_uv=False)
 
-    def rank(self, name: str) -> Rank:
-        return Rank(name, self.shape, self.singular_values)
+    def rank(self, name: str) -> MatrixRank:
+        return MatrixRank(name, self.shape, self.singular_values)
 
 
-def qk_circuit(model: Model, layer: int, head: int) -> Factored:
+def qk_circuit(model: Model, layer: int, head: int) -> FactoredMatrix:
     """W_Q W_Kᵀ times the scale, [D,D]: score = x_query · (this) · x_key, for what the layer reads.
 
     Gains of a norm before it and biases are not in it, nor is a norm on q and k, nor the turn of
     rotary positions.
     """
-    model, at = _at(model, layer, head)
+    model, at = _head_weights(model, layer, head)
     c = model.config
-    return Factored(at["W_Q"][head], at["W_K"][head].T * (c.scale or c.d_head**-0.5))
+    return FactoredMatrix(at["W_Q"][head], at["W_K"][head].T * (c.scale or c.d_head**-0.5))
 
 
-def ov_circuit(model: Model, layer: int, head: int) -> Factored:
+def ov_circuit(model: Model, layer: int, head: int) -> FactoredMatrix:
     """W_V W_O, [D,D]: what a position that is attended to writes to the one that asks."""
-    model, at = _at(model, layer, head)
-    return Factored(at["W_V"][head], at["W_O"][head])
+    model, at = _head_weights(model, layer, head)
+    return FactoredMatrix(at["W_V"][head], at["W_O"][head])
 
 
-def circuits(model: Model) -> dict[str, Factored]:
+def circuits(model: Model) -> dict[str, FactoredMatrix]:
     """QK and OV of every head: "QK 0.1" is layer 0, head 1."""
     heads = list(np.ndindex(model.config.n_layers, model.config.n_heads))
     found = {f"QK {i}.{h}": qk_circuit(model, i, h) for i, h in heads}
     return found | {f"OV {i}.{h}": ov_circuit(model, i, h) for i, h in heads}
 
 
-def attends(model: Model, layer: int, head: int, rows: Array | None = None) -> Factored:
+def full_qk_circuit(
+    model: Model, layer: int, head: int, rows: Array | None = None
+) -> FactoredMatrix:
     """The full QK circuit, [V,V]: the score that a token (row) gives to a token (column).
 
     Each token's embedding is read by the layer as if it stood alone in the stream: through its
     norm, with biases. `rows` [n,D] are read instead of the embeddings: with W_pos, which position
     attends to which.
     """
-    model, at = _at(model, layer, head)
-    c, x = model.config, _read(model, layer, rows)  # V D
-    q, k = project(c, at, "Q", head, x), project(c, at, "K", head, x)  # V K
-    return Factored(q, k.T * (c.scale or c.d_head**-0.5))
+    model, at = _head_weights(model, layer, head)
+    c, x = model.config, _attention_input(model, layer, rows)  # V D
+    q, k = project_head(c, at, "Q", head, x), project_head(c, at, "K", head, x)  # V K
+    return FactoredMatrix(q, k.T * (c.scale or c.d_head**-0.5))
 
 
-def copies(model: Model, layer: int, head: int, rows: Array | None = None) -> Factored:
+def full_ov_circuit(
+    model: Model, layer: int, head: int, rows: Array | None = None
+) -> FactoredMatrix:
     """The full OV circuit, [V,V]: what attending to a token (row) writes to each logit (column).
 
     Through the layer's norm, W_V, W_O, the last norm's centring and gain, and the head; to be
     divided by the last norm's scale, which depends on all else in the stream. `rows` as in
     `attends`.
     """
-    model, at = _at(model, layer, head)
+    model, at = _head_weights(model, layer, head)
     c = model.config
     if not c.norm_first:
         why = "a norm stands between every head and the logits of a post-norm model"
         raise GlassformerError(f"full OV circuit — {why}")
-    ways = into_logits(model, model.W_U.T)  # V D
-    return Factored(project(c, at, "V", head, _read(model, layer, rows)), at["W_O"][head] @ ways.T)
+    ways = fold_final_norm(model, model.W_U.T)  # V D
+    return FactoredMatrix(
+        project_head(c, at, "V", head, _attention_input(model, layer, rows)),
+        at["W_O"][head] @ ways.T,
+    )
 
 
-def into_logits(model: Model, directions: Array) -> Array:
+def fold_final_norm(model: Model, directions: Array) -> Array:
     """Directions [..., D] of what the head reads as those of the stream, before the last norm.
 
     Its gain and centring are in them; what is left of the norm is to divide by its scale.
@@ -183,35 +190,39 @@ def into_logits(model: Model, directions: Array) -> Array:
     return directions - directions.mean(-1, keepdims=True) if norm == "layer" else directions
 
 
-def _at(model: Model, layer: int, head: int) -> tuple[Model, Place]:
+def _head_weights(model: Model, layer: int, head: int) -> tuple[Model, Scope]:
     c = model.config
     if not (0 <= layer < c.n_layers and 0 <= head < c.n_heads):
         expected = f"expected a layer below {c.n_layers} and a head below {c.n_heads}"
-        raise GlassformerError(f"{components.head(layer, head)} — {expected}")
+        raise GlassformerError(f"{components.head_name(layer, head)} — {expected}")
     model = model.numpy()
-    return model, Place(model.weights, None) / f"blocks.{layer}" / "attn"
+    return model, Scope(model.weights, None) / f"blocks.{layer}" / "attn"
 
 
-def _read(model: Model, layer: int, rows: Array | None) -> Array:
+def _attention_input(model: Model, layer: int, rows: Array | None) -> Array:
     """What attention of a layer makes of rows of the stream before it projects them."""
     c, x = model.config, model.weights["embed.W_E"] if rows is None else rows
     if x.ndim != 2 or x.shape[1] != c.d_model:
         expected = f"expected shape [n,{c.d_model}]"
         raise GlassformerError(f"rows of the stream — {expected}, got {list(x.shape)}")
-    ln1 = Place(model.weights, None) / f"blocks.{layer}" / "ln1"
+    ln1 = Scope(model.weights, None) / f"blocks.{layer}" / "ln1"
     return NORMS[c.norm](c, ln1, x) if c.norm_first else x
 
 
-def project(c: Config, at: Place, which: str, head: int, x: Array) -> Array:
+def project_head(c: Config, at: Scope, projection: str, head: int, x: Array) -> Array:
     """The queries, keys or values (Q, K, V) of a head for rows [n,D] that it reads: [n,K]."""
-    y, b = x @ at[f"W_{which}"][head], at.get(f"b_{which}")
+    y, b = x @ at[f"W_{projection}"][head], at.get(f"b_{projection}")
     y = y if b is None else y + b[head]
-    return NORMS[c.norm](c, at / f"{which.lower()}_norm", y) if c.qk_norm and which != "V" else y
+    return (
+        NORMS[c.norm](c, at / f"{projection.lower()}_norm", y)
+        if c.qk_norm and projection != "V"
+        else y
+    )
 
 
 # ── taking rank away ───────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Truncation(Shown):
+class Truncation(Displayable):
     """A model with every hidden matrix cut to a rank."""
 
     rank: int
@@ -231,10 +242,10 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
         raise GlassformerError(f"truncate — expected a rank from 0, got {rank}")
     model = model.numpy()
     weights = dict(model.weights)
-    for name, change in _hidden(model, base):
-        U, s, Vt = svd(change, full_matrices=False)
+    for name, change in _hidden_matrices(model, base):
+        U, s, Vt = finite_svd(change, full_matrices=False)
         cut = (U[:, :rank] * s[:rank]) @ Vt[:rank]
-        start = 0 if base is None else _matrix(base, name)
+        start = 0 if base is None else _weight_matrix(base, name)
         near = (start + cut).astype(model.dtype)
         weights[name] = from_matrix(name, near, tuple(weights[name].shape))
     made = dict(model.provenance) | {"truncated": rank}
@@ -243,7 +254,7 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
 
 def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) -> list[Truncation]:
     """Accuracy over rows, and size, at each rank."""
-    hidden = [w.shape for _, w in _hidden(model)]
+    hidden = [w.shape for _, w in _hidden_matrices(model)]
     rest = sum(w.size for w in model.numpy().weights.values()) - sum(m * n for m, n in hidden)
     found = []
     for r in ranks:
@@ -253,11 +264,11 @@ def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) ->
 
 
 @dataclass(frozen=True, eq=False)
-class Updates(Finding):
+class UpdateRank(Result):
     """What changed in the hidden matrices between two models, as LoRA would have to say it."""
 
     also = ("rank", "parameters")
-    matrices: list[Rank]  # of W_after − W_before
+    matrices: list[MatrixRank]  # of W_after − W_before
     tried: list[Truncation]  # from rank 0 on; parameters: of LoRA's factors
     accuracy: float  # of the model after
     dense: int  # entries of the hidden matrices
@@ -278,29 +289,33 @@ class Updates(Finding):
         return f"LoRA carries the update at {found} ({share})"
 
 
-def updates(
-    before: Model, after: Model, task: Task, rows: Rows | None = None, give: float = 0.0
-) -> Updates:
+def lora_update_rank(
+    before: Model,
+    after: Model,
+    task: Task,
+    rows: Rows | None = None,
+    max_accuracy_drop: float = 0.0,
+) -> UpdateRank:
     """The update from one model to another, and the smallest LoRA rank that carries it.
 
     Every hidden matrix is W_before + the best update of the rank; embeddings, biases and norms are
     those after. Ranks are tried from 0 until the accuracy over rows is that of `after`, less
     `give`.
     """
-    changes = dict(_hidden(after, before))
+    changes = dict(_hidden_matrices(after, before))
     wanted = score(after, task, rows).accuracy
     factors = sum(sum(w.shape) for w in changes.values())  # of rank 1, as blueprint.Lora has them
     tried = []
     for r in range(1 + max((min(w.shape) for w in changes.values()), default=0)):
         found = score(truncate(after, r, before), task, rows).accuracy
         tried.append(Truncation(r, found, r * factors))
-        if found >= wanted - give:
+        if found >= wanted - max_accuracy_drop:
             break
     matrices = [_rank(n, w) for n, w in changes.items()]
-    return Updates(matrices, tried, wanted, sum(w.size for w in changes.values()))
+    return UpdateRank(matrices, tried, wanted, sum(w.size for w in changes.values()))
 
 
-def _hidden(model: Model, base: Model | None = None) -> Iterator[tuple[str, Array]]:
+def _hidden_matrices(model: Model, base: Model | None = None) -> Iterator[tuple[str, Array]]:
     """The matrices inside the blocks, in float64; with a base, what was added to it."""
     shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
     before = shapes if base is None else {n: tuple(w.shape) for n, w in base.weights.items()}
@@ -309,9 +324,9 @@ def _hidden(model: Model, base: Model | None = None) -> Iterator[tuple[str, Arra
         raise GlassformerError(f"update — {expected}, but {wrong[0]} differs")
     for name, shape in shapes.items():
         if is_matrix(name, matrix_shape(name, shape)):
-            w = _matrix(model, name).astype(np.float64)
-            yield name, w if base is None else w - _matrix(base, name)
+            w = _weight_matrix(model, name).astype(np.float64)
+            yield name, w if base is None else w - _weight_matrix(base, name)
 
 
-def _matrix(model: Model, name: str) -> Array:
-    return to_matrix(name, backend.numpy(model.weights[name]))
+def _weight_matrix(model: Model, name: str) -> Array:
+    return to_matrix(name, backend.to_numpy(model.weights[name]))

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from ..core.model import Model
 from ..core.param_count import count
-from ..utils.results import Finding
+from ..utils.results import Result
 
 
 @dataclass(frozen=True)
-class Scale(Finding):
+class ModelSize(Result):
     """How large a model is."""
 
     name: str
@@ -24,15 +24,15 @@ class Scale(Finding):
 # Parameters are counted from the published shapes: GPT-2 small with its tied head; Llama 3 8B with
 # 8 heads of 128 for keys and values, gated MLPs and a head of its own. Contexts are those of
 # training: 1,024; 8,192 (3.1 has 131,072).
-KNOWN = (
-    Scale("GPT-2 small", 124_439_808, 12, 768, 12, 3_072, 50_257, 1_024),
-    Scale("Llama 3 8B", 8_030_261_248, 32, 4_096, 32, 14_336, 128_256, 8_192),
+REFERENCE_MODELS = (
+    ModelSize("GPT-2 small", 124_439_808, 12, 768, 12, 3_072, 50_257, 1_024),
+    ModelSize("Llama 3 8B", 8_030_261_248, 32, 4_096, 32, 14_336, 128_256, 8_192),
 )
 
 
-def scale_table(model: Model, name: str = "this model") -> list[Scale]:
+def size_table(model: Model, name: str = "this model") -> list[ModelSize]:
     """A row for the model, and one for each of the known ones."""
     c = model.config
     total, heads = count(model).total, c.n_heads if c.n_layers else 0
-    own = Scale(name, total, c.n_layers, c.d_model, heads, c.d_mlp, c.d_vocab, c.n_ctx)
-    return [own, *KNOWN]
+    own = ModelSize(name, total, c.n_layers, c.d_model, heads, c.d_mlp, c.d_vocab, c.n_ctx)
+    return [own, *REFERENCE_MODELS]

@@ -16,34 +16,37 @@ import numpy as np
 from ..core import backend
 from ..core import components as parts
 from ..core.backend import Array
-from ..core.hooks import Record
-from ..core.model import ACTIVATIONS, Model, Place, Tap, gained
+from ..core.hooks import ActivationCache
+from ..core.model import ACTIVATIONS, Hook, Model, Scope, apply_gain_and_bias
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
-from ..utils.results import Finding
+from ..utils.results import Result
 from ..verification.evaluation import chunk_size
 
 # a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
-ROUNDING = 64
+ZERO_INPUT_ULPS = 64
 
 
-def stops(model: Model) -> dict[str, str]:
+def stream_hooks(model: Model) -> dict[str, str]:
     """Part of the model -> the hook that holds the stream after it, in order; "" if none does."""
     found = {"embed": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
     for i in range(model.config.n_layers):
         at = f"blocks.{i}.hook_resid_"
-        found[parts.attention(i)] = at + ("mid" if model.has_mlp(i) else "post")
+        found[parts.attention_name(i)] = at + ("mid" if model.has_mlp(i) else "post")
         if model.has_mlp(i):
-            found[parts.mlp(i)] = at + "post"
+            found[parts.mlp_name(i)] = at + "post"
     return found
 
 
-def stream_after(model: Model, cache: Mapping[str, Array]) -> dict[str, Array]:
+def streams_by_component(model: Model, cache: Mapping[str, Array]) -> dict[str, Array]:
     """Part of the model -> the stream after it, [B,T,D]."""
-    return {part: cache[hook] if hook else embedded(cache) for part, hook in stops(model).items()}
+    return {
+        part: cache[hook] if hook else embedded_stream(cache)
+        for part, hook in stream_hooks(model).items()
+    }
 
 
-def embedded(cache: Mapping[str, Array]) -> Array:
+def embedded_stream(cache: Mapping[str, Array]) -> Array:
     """The stream before the first layer, [B,T,D]."""
     x = cache["hook_embed"]
     return x + cache["hook_pos_embed"] if "hook_pos_embed" in cache else x
@@ -51,7 +54,7 @@ def embedded(cache: Mapping[str, Array]) -> Array:
 
 # ── how large it is ────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class StreamNorms(Finding):
+class StreamNorms(Result):
     """Lengths of vectors, means over the texts of a batch: parts by positions."""
 
     parts: list[str]
@@ -61,26 +64,31 @@ class StreamNorms(Finding):
     residual: bool
 
 
-def norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
+def stream_norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
     """The length of the stream before and after each part, over tokens [B,T]."""
-    model, cache = model.numpy(), Record()
-    tap = cache if residual else without_residual(cache)
-    tokens = np.atleast_2d(model.read(tokens))
-    model(tokens, tap=tap)
-    after = {part: _length(x, tokens) for part, x in stream_after(model, cache).items()}
-    wrote = {part: _length(cache[parts.find(model, part).hooks[0]], tokens) for part in after}
+    model, cache = model.numpy(), ActivationCache()
+    tap = cache if residual else without_residual_hook(cache)
+    tokens = np.atleast_2d(model.to_tokens(tokens))
+    model(tokens, hook=tap)
+    after = {
+        part: _mean_length(x, tokens) for part, x in streams_by_component(model, cache).items()
+    }
+    wrote = {
+        part: _mean_length(cache[parts.find_component(model, part).hooks[0]], tokens)
+        for part in after
+    }
     wrote["embed"] = after["embed"]  # with the positions
     sizes = np.stack(list(after.values()))
     before = np.concatenate([np.zeros_like(sizes[:1]), sizes[:-1]])
     return StreamNorms(list(after), before, np.stack(list(wrote.values())), sizes, residual)
 
 
-def _length(x: Array, tokens: Array) -> Array:
+def _mean_length(x: Array, tokens: Array) -> Array:
     """Mean length of vectors [B,T,D] at each position, [T]."""
     return np.linalg.norm(np.broadcast_to(x, (*tokens.shape, x.shape[-1])), axis=-1).mean(0)
 
 
-def without_residual(seen: Tap | None = None) -> Tap:
+def without_residual_hook(observer: Hook | None = None) -> Hook:
     """A tap that takes the residual connections away: what a part wrote is all that goes on.
 
     The block adds the stream to it, so the stream is taken off first. `seen` is shown all values as
@@ -89,7 +97,7 @@ def without_residual(seen: Tap | None = None) -> Tap:
     stream: list[Array] = []
 
     def tap(name: str, value: Array) -> Array:
-        value = value if seen is None else seen(name, value)
+        value = value if observer is None else observer(name, value)
         if name.endswith(("hook_resid_pre", "hook_resid_mid")):
             stream[:] = [value]
         if name.endswith(("hook_attn_out", "hook_mlp_out")):
@@ -101,7 +109,7 @@ def without_residual(seen: Tap | None = None) -> Tap:
 
 # ── what norms do ──────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Histogram(Finding):
+class Histogram(Result):
     """How often values occur: counts [n] between edges [n+1]; and their mean and deviation."""
 
     edges: Array
@@ -111,7 +119,7 @@ class Histogram(Finding):
 
 
 @dataclass(frozen=True, eq=False)
-class NormStatistics(Finding):
+class NormStatistics(Result):
     """What goes into a norm and what comes out of it (gain and bias included)."""
 
     name: str  # "blocks.0.ln1"
@@ -124,11 +132,11 @@ class NormStatistics(Finding):
 
 def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormStatistics]:
     """Histograms of the stream before and after each norm, over tokens [B,T]."""
-    model, cache = model.numpy(), Record()
+    model, cache = model.numpy(), ActivationCache()
     c = model.config
     if c.norm == "none":
         raise GlassformerError("norm statistics — this model has no norms")
-    model(np.atleast_2d(np.asarray(tokens)), tap=cache)
+    model(np.atleast_2d(np.asarray(tokens)), hook=cache)
     inputs: dict[str, Array] = {}
     for i in range(c.n_layers):
         at = f"blocks.{i}."
@@ -136,14 +144,14 @@ def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormSta
             if (wrote := cache.get(f"{at}hook_{made}_out")) is not None:
                 inputs[at + ln] = cache[f"{at}hook_resid_{stream}"] + (0 if c.norm_first else wrote)
     if c.norm_first:
-        inputs["ln_final"] = list(stream_after(model, cache).values())[-1]
+        inputs["ln_final"] = list(streams_by_component(model, cache).values())[-1]
     if not inputs:
         raise GlassformerError("norm statistics — a post-norm model without layers has no norms")
     found = []
     for name, x in inputs.items():
-        y = gained(Place(model.weights, None) / name, cache[name + ".hook_normalized"])
+        y = apply_gain_and_bias(Scope(model.weights, None) / name, cache[name + ".hook_normalized"])
         before, after = histogram(x, bins), histogram(y, bins)
-        found.append(NormStatistics(name, before, after, _spread(x), _spread(y)))
+        found.append(NormStatistics(name, before, after, _std_range(x), _std_range(y)))
     return found
 
 
@@ -155,14 +163,14 @@ def histogram(x: Array, bins: int = 60) -> Histogram:
     return Histogram(edges, counts, float(x.mean(dtype=np.float64)), float(x.std(dtype=np.float64)))
 
 
-def _spread(x: Array) -> tuple[float, float]:
+def _std_range(x: Array) -> tuple[float, float]:
     std = x.std(-1)
     return float(std.min()), float(std.max())
 
 
 # ── neurons ────────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Firing(Finding):
+class FiringRates(Result):
     """How often each neuron of a layer fires (its input is above 0) where an answer is asked."""
 
     layer: int
@@ -174,7 +182,9 @@ class Firing(Finding):
     pre: Histogram  # of the neurons' inputs
 
 
-def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80) -> Firing:
+def firing_rates(
+    model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
+) -> FiringRates:
     """Which neurons of a layer fire, over rows of a task."""
     model = model.numpy()
     with_mlp = model.mlp_layers
@@ -183,12 +193,14 @@ def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
         raise GlassformerError(f"layer {layer} — expected one that has neurons: {there}")
     hook, F = f"blocks.{layer}.mlp.hook_pre", model.config.d_mlp
     b_in = model.weights.get(f"blocks.{layer}.mlp.b_in")
-    least = 0.0 if b_in is None else ROUNDING * float(np.finfo(b_in.dtype).eps) * np.abs(b_in)
+    least = (
+        0.0 if b_in is None else ZERO_INPUT_ULPS * float(np.finfo(b_in.dtype).eps) * np.abs(b_in)
+    )
     counts: dict[tuple[str, int], Array] = {}  # (class, position) -> asked, fired [F]
     edges, held, total, squares = np.zeros(0), np.zeros(bins, np.int64), 0.0, 0.0
-    for part, read, _, at in asked(model, task, rows):
-        cache = Record()
-        model(read, tap=cache)
+    for part, read, _, at in answer_batches(model, task, rows):
+        cache = ActivationCache()
+        model(read, hook=cache)
         pre, (text, position) = cache[hook][at], np.nonzero(at)  # n F
         if not np.isfinite(pre).all():
             raise GlassformerError(f"firing — {hook} is not finite on some rows")
@@ -208,14 +220,14 @@ def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
     mean = total / held.sum()
     deviation = float(max(squares / held.sum() - mean**2, 0.0) ** 0.5)
     positions = sorted({p for _, p in counts})
-    classes = {k: _share(counts, kind=k) for k in sorted({k for k, _ in counts})}
-    by_position = np.stack([_share(counts, position=p) for p in positions])
-    names = [parts.called(model, parts.neuron(layer, j)) for j in range(F)]
+    classes = {k: _fired_share(counts, kind=k) for k in sorted({k for k, _ in counts})}
+    by_position = np.stack([_fired_share(counts, position=p) for p in positions])
+    names = [parts.display_name(model, parts.neuron_name(layer, j)) for j in range(F)]
     pre, after = Histogram(edges, held, mean, deviation), [p + 1 for p in positions]
-    return Firing(layer, names, _share(counts), classes, after, by_position, pre)
+    return FiringRates(layer, names, _fired_share(counts), classes, after, by_position, pre)
 
 
-def _share(
+def _fired_share(
     counts: Mapping[tuple[str, int], Any], kind: str | None = None, position: int | None = None
 ) -> Array:
     """Fired of asked, for one class, one position, or all."""
@@ -223,7 +235,9 @@ def _share(
     return sum(fired for _, fired in some) / max(sum(n for n, _ in some), 1)
 
 
-def asked(model: Model, task: Task, rows: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
+def answer_batches(
+    model: Model, task: Task, rows: Array
+) -> Iterator[tuple[Array, Array, Array, Array]]:
     """Batches of rows: the tokens to read, those that come next, where they are the answer's [B,T].
 
     A model that is not causal reads, for each token asked for, only those before it.
@@ -253,4 +267,4 @@ def activation_curve(
     if name not in ACTIVATIONS:
         raise GlassformerError(f"activation {name!r} — expected one of {', '.join(ACTIVATIONS)}")
     x = np.linspace(low, high, n)
-    return x, ACTIVATIONS[name](backend.of(x), x.copy())
+    return x, ACTIVATIONS[name](backend.backend_for(x), x.copy())

@@ -18,28 +18,30 @@ import numpy as np
 from ..core.checkpoint import load
 from ..core.model import Model
 from ..utils.errors import GlassformerError
-from ..utils.results import Shown
+from ..utils.results import Displayable
 
-NAME = re.compile(r"step-(\d+)\.safetensors")
+SNAPSHOT_NAME = re.compile(r"step-(\d+)\.safetensors")
 Measure = Callable[[Model], Any]  # a number, or an array of the same shape for every model
 
 
 @dataclass(frozen=True)
-class Trajectory(Shown):
+class Trajectory(Displayable):
     """Snapshots of one run, in the order of their steps."""
 
     steps: list[int]
     paths: list[Path]
 
     @classmethod
-    def read(cls, folder: str | Path) -> "Trajectory":
+    def from_folder(cls, folder: str | Path) -> "Trajectory":
         """The snapshots in a folder; other files are left alone."""
         folder = Path(folder)
         if not folder.is_dir():
             expected = "expected a folder of snapshots, which train … --snapshots writes"
             raise GlassformerError(f"{folder} — {expected}")
         files = list(folder.iterdir())
-        found = sorted((int(m.group(1)), p) for p in files if (m := NAME.fullmatch(p.name)))
+        found = sorted(
+            (int(m.group(1)), p) for p in files if (m := SNAPSHOT_NAME.fullmatch(p.name))
+        )
         if not found:
             within = sorted(p.name for p in files if p.is_dir() and p.name.startswith("seed"))
             hint = f"; it has folders {', '.join(within)}" if within else ""
@@ -64,7 +66,7 @@ class Trajectory(Shown):
                 raise GlassformerError(f"{path} — {other}: its {' and '.join(differ)} differs")
             yield model
 
-    def at(self, step: int) -> Model:
+    def at_step(self, step: int) -> Model:
         """The model of a step."""
         if step not in self.steps:
             near = min(self.steps, key=lambda s: abs(s - step))
@@ -72,15 +74,15 @@ class Trajectory(Shown):
             raise GlassformerError(f"step {step} — no snapshot of it; {hint}")
         return self[self.steps.index(step)]
 
-    def every(self, n: int) -> "Trajectory":
+    def every_nth(self, n: int) -> "Trajectory":
         """Each n-th snapshot from the first on, and the last: for measures that take long."""
         keep = sorted({*range(0, len(self), max(n, 1)), len(self) - 1})
         return Trajectory([self.steps[i] for i in keep], [self.paths[i] for i in keep])
 
-    def follow(self, measures: Measure | Mapping[str, Measure]) -> Any:
+    def measure(self, measures: Measure | Mapping[str, Measure]) -> Any:
         """What a measure says of each model, [n, …]; of several by name, a dict of these."""
         if not isinstance(measures, Mapping):
-            return self.follow({"given": measures})["given"]
+            return self.measure({"given": measures})["given"]
         values: dict[str, list[Any]] = {name: [] for name in measures}
         for step, model in zip(self.steps, self, strict=True):
             for name, measure in measures.items():

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ..plotting.style import BLUE, GREEN, GREY, ORANGE
-from ..utils.numfmt import number, rounded_down
+from ..plotting.style import BLUE, GRAY, GREEN, ORANGE
+from ..utils.numfmt import format_number, format_percent_down
 
-ROWS = 12  # of a table, and bars
-CELLS = 48  # rows and columns of a map
-MAP = 360  # pixels of its longer side, at most
-LETTERS = 160  # of one cell
-BAR = 160  # pixels
-FONT = 11
-GOOD, BAD = f"color:{GREEN}", f"color:{ORANGE}"
+MAX_TABLE_ROWS = 12  # of a table, and bars
+MAX_MAP_CELLS = 48  # rows and columns of a map
+MAP_PIXELS = 360  # pixels of its longer side, at most
+MAX_CELL_LETTERS = 160  # of one cell
+BAR_PIXELS = 160  # pixels
+FONT_PIXELS = 11
+GOOD_STYLE, BAD_STYLE = f"color:{GREEN}", f"color:{ORANGE}"
 Cell = Any
 
 
@@ -30,90 +30,98 @@ class Markup(str):
     """HTML, as against words that are still to be escaped."""
 
 
-def say(x: Cell, most: int = LETTERS) -> Markup:
+def to_markup(x: Cell, max_letters: int = MAX_CELL_LETTERS) -> Markup:
     """Anything as HTML: words are escaped, and cut if they are long."""
     if isinstance(x, Markup):
         return x
-    words = f"{x:,}" if type(x) is int else number(x) if isinstance(x, float) else str(x)
-    return Markup(escape(words if len(words) <= most else words[: most - 1] + "…"))
+    words = f"{x:,}" if type(x) is int else format_number(x) if isinstance(x, float) else str(x)
+    return Markup(escape(words if len(words) <= max_letters else words[: max_letters - 1] + "…"))
 
 
 def join(*pieces: str) -> Markup:
     return Markup("".join(pieces))
 
 
-def head(kind: str, words: Cell, style: str = "") -> Markup:
+def heading(kind: str, words: Cell, style: str = "") -> Markup:
     """The first line: what kind of thing it is, and what there is to say of it."""
-    said = f'<span style="{style}">{say(words, 400)}</span>'
-    return Markup(f'<div style="margin:2px 0 6px"><b>{say(kind)}</b> {said}</div>')
+    said = f'<span style="{style}">{to_markup(words, 400)}</span>'
+    return Markup(f'<div style="margin:2px 0 6px"><b>{to_markup(kind)}</b> {said}</div>')
 
 
-def table(rows: Iterable[Sequence[Cell]], titles: Sequence[str] = (), most: int = ROWS) -> Markup:
+def table(
+    rows: Iterable[Sequence[Cell]], titles: Sequence[str] = (), max_rows: int = MAX_TABLE_ROWS
+) -> Markup:
     """Rows of cells, the first cell of each a name."""
     rows, top = list(rows), ""
     if not rows:
         return Markup("")
     if any(titles):
-        top = "<tr>" + "".join(f"<th {_ALIGN}>{say(t)}</th>" for t in titles) + "</tr>"
-    styles = [_NAME] + [_ALIGN] * 99
+        top = "<tr>" + "".join(f"<th {_CELL_STYLE}>{to_markup(t)}</th>" for t in titles) + "</tr>"
+    styles = [_NAME_STYLE] + [_CELL_STYLE] * 99
     lines = [
-        "".join(f"<td {style}>{say(cell)}</td>" for style, cell in zip(styles, row, strict=False))
-        for row in rows[:most]
+        "".join(
+            f"<td {style}>{to_markup(cell)}</td>" for style, cell in zip(styles, row, strict=False)
+        )
+        for row in rows[:max_rows]
     ]
-    if len(rows) > most:
-        lines.append(f"<td {_ALIGN} colspan={len(rows[0])}>… {len(rows) - most:,} more</td>")
+    if len(rows) > max_rows:
+        lines.append(
+            f"<td {_CELL_STYLE} colspan={len(rows[0])}>… {len(rows) - max_rows:,} more</td>"
+        )
     inside = "".join(f"<tr>{line}</tr>" for line in lines)
-    return Markup(f'<table style="{_TABLE}">{top}{inside}</table>')
+    return Markup(f'<table style="{_TABLE_STYLE}">{top}{inside}</table>')
 
 
-_TABLE = "margin:4px 0;border-spacing:0;font-size:13px;line-height:1.35"
-_ALIGN = 'style="text-align:left;vertical-align:top;padding:1px 14px 1px 0"'
-_NAME = _ALIGN.replace('="', '="white-space:nowrap;')
+_TABLE_STYLE = "margin:4px 0;border-spacing:0;font-size:13px;line-height:1.35"
+_CELL_STYLE = 'style="text-align:left;vertical-align:top;padding:1px 14px 1px 0"'
+_NAME_STYLE = _CELL_STYLE.replace('="', '="white-space:nowrap;')
 
 
-def beside(*pieces: Markup) -> Markup:
+def side_by_side(*pieces: Markup) -> Markup:
     """Pieces side by side, as far as there is room."""
     cell = '<div style="display:inline-block;vertical-align:top;margin-right:18px">'
     return Markup("".join(f"{cell}{p}</div>" for p in pieces if p))
 
 
-def fold(title: str, *pieces: Markup) -> Markup:
+def collapsible(title: str, *pieces: Markup) -> Markup:
     """What is seen when it is asked for."""
     inside = "".join(pieces)
-    return Markup(f"<details><summary>{say(title)}</summary>{inside}</details>" if inside else "")
+    return Markup(
+        f"<details><summary>{to_markup(title)}</summary>{inside}</details>" if inside else ""
+    )
 
 
 def svg(width: float, height: float, inside: str, alt: str) -> Markup:
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     size += ' style="vertical-align:middle"'
-    look = f'role="img" font-size="{FONT}" font-family="sans-serif" fill="currentColor"'
-    return Markup(f"<svg {size} {look}><title>{say(alt)}</title>{inside}</svg>")
+    look = f'role="img" font-size="{FONT_PIXELS}" font-family="sans-serif" fill="currentColor"'
+    return Markup(f"<svg {size} {look}><title>{to_markup(alt)}</title>{inside}</svg>")
 
 
-def words_at(x: float, y: float, words: str, anchor: str = "start", turned: bool = False) -> str:
+def svg_text(x: float, y: float, text: str, anchor: str = "start", turned: bool = False) -> str:
     turn = f' transform="rotate(-90 {x:.0f} {y:.0f})"' if turned else ""
     at = f'x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}"{turn}'
-    return f"<text {at}>{say(words)}</text>"
+    return f"<text {at}>{to_markup(text)}</text>"
 
 
-def bar(share: float, colour: str = BLUE) -> Markup:
+def share_bar(share: float, colour: str = BLUE) -> Markup:
     """A bar for a share from -1 to 1, to be put into a table."""
-    size = min(abs(share), 1.0) * BAR if np.isfinite(share) else 0.0
+    size = min(abs(share), 1.0) * BAR_PIXELS if np.isfinite(share) else 0.0
     colour = colour if share >= 0 else ORANGE
-    rect = f'<rect width="{BAR}" height="10" fill="{GREY}" opacity="0.15"/>'
+    rect = f'<rect width="{BAR_PIXELS}" height="10" fill="{GRAY}" opacity="0.15"/>'
     rect += f'<rect width="{size:.1f}" height="10" fill="{colour}"/>'
-    return svg(BAR, 10, rect, rounded_down(share) if np.isfinite(share) else "?")
+    return svg(BAR_PIXELS, 10, rect, format_percent_down(share) if np.isfinite(share) else "?")
 
 
-def bars(pairs: Iterable[tuple[str, float]], title: str = "", whole: float = 0.0) -> Markup:
+def bar_table(pairs: Iterable[tuple[str, float]], title: str = "", whole: float = 0.0) -> Markup:
     """Named numbers, each with its bar; `whole` is as long as they get (or the largest)."""
     pairs = list(pairs)
     most = whole or max((abs(v) for _, v in pairs if np.isfinite(v)), default=0.0) or 1.0
-    share = rounded_down if whole == 1 else number
-    return table([(name, bar(v / most), share(v)) for name, v in pairs], (title, "", ""))
+    share = format_percent_down if whole == 1 else format_number
+    return table([(name, share_bar(v / most), share(v)) for name, v in pairs], (title, "", ""))
 
 
-def shades(values: Any, signed: bool | None = None) -> Any:
+def to_colors(values: Any, signed: bool | None = None) -> Any:
     """Numbers as colours [...,3]: 0 is white, more is bluer; below 0 orange."""
     x = np.nan_to_num(np.asarray(values, dtype=float), posinf=0.0, neginf=0.0)
     top = 1.0 if signed is False else float(np.abs(x).max(initial=0.0)) or 1.0
@@ -122,7 +130,7 @@ def shades(values: Any, signed: bool | None = None) -> Any:
     return (255 + depth * (np.where(x[..., None] < 0, ends[1], ends[0]) - 255)).astype(np.uint8)
 
 
-def png(colours: Any) -> str:
+def png_data_url(colours: Any) -> str:
     """Colours [h,w,3] as the address of a picture."""
     h, w, _ = colours.shape
     rows = b"".join(b"\0" + row.tobytes() for row in colours)
@@ -138,42 +146,42 @@ def png(colours: Any) -> str:
     return f"data:image/png;base64,{made}"
 
 
-def pixels(x: float, y: float, w: float, h: float, colours: Any) -> str:
+def svg_image(x: float, y: float, w: float, h: float, colours: Any) -> str:
     at = f'x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}" preserveAspectRatio="none"'
     frame = f'x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}" fill="none"'
-    image = f'<image {at} href="{png(colours)}" style="image-rendering:pixelated"/>'
-    return f'{image}<rect {frame} stroke="{GREY}" stroke-width="0.5"/>'
+    image = f'<image {at} href="{png_data_url(colours)}" style="image-rendering:pixelated"/>'
+    return f'{image}<rect {frame} stroke="{GRAY}" stroke-width="0.5"/>'
 
 
-def heat(
+def heatmap(
     values: Any, rows: Sequence[str], columns: Sequence[str], title: str = "",
     signed: bool | None = None, cell: int = 15,
 ) -> Markup:  # fmt: skip
     """A map of numbers [rows,columns] with their names; of a large one the first."""
-    x = np.asarray(values)[:CELLS, :CELLS]
+    x = np.asarray(values)[:MAX_MAP_CELLS, :MAX_MAP_CELLS]
     if x.ndim != 2 or not x.size:
         return Markup("")
-    cell = max(6, min(cell, MAP // max(x.shape)))
-    every = -(-FONT // cell)  # so many have one name, or names would cover each other
+    cell = max(6, min(cell, MAP_PIXELS // max(x.shape)))
+    every = -(-FONT_PIXELS // cell)  # so many have one name, or names would cover each other
     rows, columns = list(rows)[: x.shape[0] : every], list(columns)[: x.shape[1] : every]
     turned = max(map(len, columns), default=0) > 2
     left = 8 + 6.5 * min(max(map(len, rows), default=0), 32)
     top = 18 * bool(title) + (8 + 6.5 * min(max(map(len, columns)), 16) if turned else 16)
     w, h = cell * x.shape[1], cell * x.shape[0]
-    inside = words_at(left, 12, title) if title else ""
-    inside += pixels(left, top, w, h, shades(x, signed))
+    inside = svg_text(left, 12, title) if title else ""
+    inside += svg_image(left, top, w, h, to_colors(x, signed))
     for i, name in enumerate(rows):
-        inside += words_at(left - 4, top + cell * (every * i + 0.5) + 4, name[:32], "end")
+        inside += svg_text(left - 4, top + cell * (every * i + 0.5) + 4, name[:32], "end")
     for j, name in enumerate(columns):
         at = left + cell * (every * j + 0.5) + 4 * turned, top - 4
-        inside += words_at(*at, name[:16], "start" if turned else "middle", turned)
+        inside += svg_text(*at, name[:16], "start" if turned else "middle", turned)
     wide = max(left + w + 4, left + 6.5 * min(len(title), 40))
     return svg(wide, top + h + 4, inside, title or "map")
 
 
-def lines(series: Mapping[str, Sequence[float]], at: Sequence[float], title: str) -> Markup:
+def line_chart(series: Mapping[str, Sequence[float]], at: Sequence[float], title: str) -> Markup:
     """Curves over steps, each from its own least to its own most."""
-    w, h, inside = 260, 80, words_at(0, 12, title)
+    w, h, inside = 260, 80, svg_text(0, 12, title)
     span = (at[-1] - at[0]) or 1 if len(at) else 1
     for k, (name, values) in enumerate(series.items()):
         y = np.nan_to_num(np.asarray(values, dtype=float))
@@ -184,8 +192,8 @@ def lines(series: Mapping[str, Sequence[float]], at: Sequence[float], title: str
         points = " ".join(f"{px:.1f},{py:.1f}" for px, py in spots)
         colour = (BLUE, ORANGE)[k % 2]
         inside += f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
-        inside += f'<g fill="{colour}">{words_at(w + 4, 28 + 16 * k, name)}</g>'
-    inside += f'<line x1="0" x2="{w}" y1="{h + 20}" y2="{h + 20}" stroke="{GREY}"/>'
-    inside += words_at(0, h + 34, str(at[0]) if len(at) else "")
-    inside += words_at(w, h + 34, f"step {at[-1]:,}" if len(at) else "", "end")
+        inside += f'<g fill="{colour}">{svg_text(w + 4, 28 + 16 * k, name)}</g>'
+    inside += f'<line x1="0" x2="{w}" y1="{h + 20}" y2="{h + 20}" stroke="{GRAY}"/>'
+    inside += svg_text(0, h + 34, str(at[0]) if len(at) else "")
+    inside += svg_text(w, h + 34, f"step {at[-1]:,}" if len(at) else "", "end")
     return svg(w + 150, h + 40, inside, title)

@@ -3,4 +3,4 @@
 from .base import Blueprint as Blueprint
 from .base import Dense as Dense
 from .base import Shapes as Shapes
-from .base import make as make
+from .base import build_parametrization as build_parametrization

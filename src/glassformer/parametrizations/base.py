@@ -27,7 +27,7 @@ class Blueprint:
     # The model that theta changes, where there is one: training starts from it
     base: Model | None = None
     # Theta is drawn whatever the weights are: no model of another kind to begin with
-    at_random: bool = False
+    random_init: bool = False
     # The numbers that `expand` uses beside theta; `count` counts them
     constants: tuple[float, ...] = ()
 
@@ -35,7 +35,7 @@ class Blueprint:
         """Name -> shape of every part of theta."""
         return {name: matrix_shape(name, shape) for name, shape in shapes.items()}
 
-    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """A theta whose weights are these, or like them where theta cannot say all weights."""
         return {name: to_matrix(name, w) for name, w in weights.items()}
 
@@ -49,7 +49,7 @@ class Dense(Blueprint):
     """Every weight is its own number."""
 
 
-def make(ref: str) -> Blueprint:
+def build_parametrization(ref: str) -> Blueprint:
     """The blueprint that a ref names: "dense", "low-rank:rank=4"."""
     found: Blueprint = registry.build("blueprint", ref)
     return found

@@ -27,12 +27,12 @@ class Formula(Blueprint):
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys(self.numbers, (1,))
 
-    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         raise GlassformerError(f"{self.ref} — weights do not give its numbers. Use the program")
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         some = theta[self.numbers[0]]
-        xp = backend.of(some)
+        xp = backend.backend_for(some)
         weights = {}
         for name, terms in self.terms(theta).items():
             parts = [c * xp.like(some, np.asarray(pattern, dtype=float)) for c, pattern in terms]

@@ -8,14 +8,14 @@ import numpy as np
 
 from ..core import backend
 from ..core.backend import Array
-from ..core.checkpoint_format import read
+from ..core.checkpoint_format import read_model
 from ..core.model import Model
 from ..registry import Between, blueprint
 from ..utils.errors import GlassformerError
 from .base import Blueprint, Shapes, is_matrix, to_matrix
 
 
-def _thin(name: str, shape: tuple[int, ...], rank: int) -> dict[str, tuple[int, ...]]:
+def _factor_shapes(name: str, shape: tuple[int, ...], rank: int) -> dict[str, tuple[int, ...]]:
     """The shapes of the two factors."""
     return {f"{name}.A": (shape[0], rank), f"{name}.B": (rank, shape[1])}
 
@@ -31,13 +31,13 @@ class LowRank(Blueprint):
         theta: dict[str, tuple[int, ...]] = {}
         for name, shape in super().theta_shapes(shapes).items():
             thin = self._factors(name, shape)
-            theta |= _thin(name, shape, self.rank) if thin else {name: shape}
+            theta |= _factor_shapes(name, shape, self.rank) if thin else {name: shape}
         return theta
 
-    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """The best approximation of each matrix, by its largest singular values."""
         theta: dict[str, Any] = {}
-        for name, w in super().start(weights, rng).items():
+        for name, w in super().init_theta(weights, rng).items():
             if self._factors(name, w.shape):
                 U, s, Vt = np.linalg.svd(w, full_matrices=False)
                 root = np.sqrt(s[: self.rank])
@@ -66,17 +66,19 @@ class Lora(Blueprint):
     def __init__(self, base: str = "", rank: Annotated[int, Between(1, 1024)] = 2) -> None:
         if not base:
             raise GlassformerError("lora — needs a base: lora:base=FILE.safetensors")
-        self.rank, self.base = rank, _read(base)
+        self.rank, self.base = rank, _read_base(base)
         # writable
-        self.frozen = {name: to_matrix(name, w.copy()) for name, w in self.base.weights.items()}
+        self.base_matrices = {
+            name: to_matrix(name, w.copy()) for name, w in self.base.weights.items()
+        }
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         theta: dict[str, tuple[int, ...]] = {}
         for name, shape in super().theta_shapes(shapes).items():
-            theta |= _thin(name, shape, self.rank) if is_matrix(name, shape) else {}
+            theta |= _factor_shapes(name, shape, self.rank) if is_matrix(name, shape) else {}
         return theta
 
-    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """A is random and B is 0: at first, the base itself."""
         assert self.base
         given = {name: tuple(w.shape) for name, w in weights.items()}
@@ -96,14 +98,14 @@ class Lora(Blueprint):
         for name in shapes:
             # + 0: a copy of its own
             change = theta[f"{name}.A"] @ theta[f"{name}.B"] if f"{name}.A" in theta else 0
-            whole[name] = backend.of(some).like(some, self.frozen[name]) + change
+            whole[name] = backend.backend_for(some).like(some, self.base_matrices[name]) + change
         return super().expand(whole, shapes)
 
 
-def _read(path: str) -> Model:
+def _read_base(path: str) -> Model:
     """The model in a checkpoint, whole and sealed."""
     try:
-        return read(path)
+        return read_model(path)
     except GlassformerError as e:
         found = f"it is looked for in {Path.cwd()}, and must be there as it was when it was trained"
         hint = "" if Path(path).is_absolute() or Path(path).exists() else f"; {found}"

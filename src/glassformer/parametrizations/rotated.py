@@ -11,11 +11,11 @@ from ..core.backend import Array
 from ..core.model import Model
 from ..registry import Between, blueprint
 from ..utils.errors import GlassformerError
-from ..utils.limits import WIDEST_BASIS
+from ..utils.limits import MAX_ROTATED_D_MODEL
 from .base import Blueprint, Shapes
 
-WRITTEN = {"W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"}  # [..., D]: to the stream
-READ = {"W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"}  # [..., D, x]: from the stream
+STREAM_WRITERS = {"W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"}  # [..., D]: to the stream
+STREAM_READERS = {"W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"}  # [..., D, x]: from the stream
 
 
 @blueprint("rotated")
@@ -33,14 +33,14 @@ class Rotated(Blueprint):
             self._made = rotation_fixing_ones(d_model, np.random.default_rng(self.seed))
         return self._made
 
-    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         shapes = {n: tuple(w.shape) for n, w in weights.items()}
-        return super().start(turn(weights, self._matrix(shapes).T), rng)
+        return super().init_theta(rotate_weights(weights, self._matrix(shapes).T), rng)
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         weights = super().expand(theta, shapes)
         W_E = weights["embed.W_E"]
-        return turn(weights, backend.of(W_E).like(W_E, self._matrix(shapes)))
+        return rotate_weights(weights, backend.backend_for(W_E).like(W_E, self._matrix(shapes)))
 
 
 def rotate(model: Model, M: Any) -> Model:
@@ -60,25 +60,29 @@ def rotate(model: Model, M: Any) -> Model:
         )
     if model.config.norm == "layer" and not np.allclose(np.ones(D) @ M, np.ones(D)):
         raise GlassformerError("rotate — under LayerNorm the matrix must fix the ones vector")
-    return replace(model, weights=turn(model.weights, M), labels=replace(model.labels, slots={}))
+    return replace(
+        model, weights=rotate_weights(model.weights, M), labels=replace(model.labels, slots={})
+    )
 
 
-def turn(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
+def rotate_weights(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
     """Weights that do in the basis x @ M what `weights` do in that of x."""
     turned = dict(weights)
     for name, w in weights.items():
         last = name.split(".")[-1]
-        if last in WRITTEN:
+        if last in STREAM_WRITERS:
             turned[name] = w @ M
-        elif last in READ:
+        elif last in STREAM_READERS:
             turned[name] = M.T @ w
     return turned
 
 
 def rotation_fixing_ones(d: int, rng: np.random.Generator) -> Any:
     """A random orthogonal matrix [D,D] with 1 @ M = 1: any rotation of the zero-mean hyperplane."""
-    if d > WIDEST_BASIS:
-        raise GlassformerError(f"rotate — expected at most {WIDEST_BASIS:,} coordinates, got {d:,}")
+    if d > MAX_ROTATED_D_MODEL:
+        raise GlassformerError(
+            f"rotate — expected at most {MAX_ROTATED_D_MODEL:,} coordinates, got {d:,}"
+        )
     frame = np.linalg.qr(np.column_stack([np.ones(d), rng.normal(size=(d, d - 1))]))[0]
     inner = np.linalg.qr(rng.normal(size=(d - 1, d - 1)))[0]
     M = np.eye(d)

@@ -16,18 +16,20 @@ class Shared(Blueprint):
     """All layers are one layer, used again and again."""
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
-        return {n: s for n, s in super().theta_shapes(shapes).items() if _first(n) == n}
+        return {n: s for n, s in super().theta_shapes(shapes).items() if _first_layer_name(n) == n}
 
-    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """The first layer's."""
-        if odd := [n.split(".", 2)[2] for n in weights if _first(n) not in weights]:
+        if odd := [n.split(".", 2)[2] for n in weights if _first_layer_name(n) not in weights]:
             raise GlassformerError(f"shared — the first layer has no {odd[0]}, a later one has")
-        return {n: w for n, w in super().start(weights, rng).items() if _first(n) == n}
+        return {
+            n: w for n, w in super().init_theta(weights, rng).items() if _first_layer_name(n) == n
+        }
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
-        return super().expand({n: theta[_first(n)] for n in shapes}, shapes)
+        return super().expand({n: theta[_first_layer_name(n)] for n in shapes}, shapes)
 
 
-def _first(name: str) -> str:
+def _first_layer_name(name: str) -> str:
     parts = name.split(".")
     return ".".join(["blocks", "0", *parts[2:]]) if parts[0] == "blocks" else name

@@ -25,23 +25,23 @@ else:  # Matplotlib is imported when a figure is drawn and not before
     Axes = Axis = Figure = Any
 
 Names = Sequence[str]
-INK, GREY, PALE = "#222222", "#767676", "#d9d9d9"
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = COLOURS
+INK, GRAY, PALE = "#222222", "#767676", "#d9d9d9"
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = COLORS
 # what tells lines apart where colour does not
-LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
-SHARES = "Blues"  # map of colours for shares from 0 to 1: lightness alone tells them apart
+LINE_STYLES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
+SHARE_COLORMAP = "Blues"  # map of colours for shares from 0 to 1: lightness alone tells them apart
 # and for numbers on both sides of 0: more is bluer here too, as on the page
-SIGNED = "RdBu"
-WIDTH = 7.5  # inches of most figures
-KINDS = ("png", "svg", "pdf")
+SIGNED_COLORMAP = "RdBu"
+FIGURE_WIDTH = 7.5  # inches of most figures
+FILE_TYPES = ("png", "svg", "pdf")
 DPI = 160
 
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif", "font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left",
     "axes.titleweight": "bold", "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8,
     "legend.fontsize": 8, "legend.frameon": False, "text.color": INK, "axes.labelcolor": INK,
-    "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "xtick.labelcolor": INK,
+    "axes.edgecolor": GRAY, "xtick.color": GRAY, "ytick.color": GRAY, "xtick.labelcolor": INK,
     "ytick.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False,
     "axes.linewidth": 0.8, "lines.linewidth": 1.6, "axes.axisbelow": True,
     "text.parse_math": False,  # a token may be $
@@ -49,11 +49,13 @@ STYLE: dict[Any, Any] = {
 }  # fmt: skip
 
 
-def check_path(path: str | Path) -> Path:
+def check_figure_path(path: str | Path) -> Path:
     """The path, if a figure can be of its kind and Matplotlib is here; asked before the work."""
     path = Path(path)
-    if path.suffix.removeprefix(".").lower() not in KINDS:
-        raise GlassformerError(f"{path} — a figure ends in {', '.join('.' + k for k in KINDS)}")
+    if path.suffix.removeprefix(".").lower() not in FILE_TYPES:
+        raise GlassformerError(
+            f"{path} — a figure ends in {', '.join('.' + k for k in FILE_TYPES)}"
+        )
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
@@ -63,7 +65,7 @@ def check_path(path: str | Path) -> Path:
 
 
 @contextlib.contextmanager
-def styled() -> Iterator[None]:
+def style_context() -> Iterator[None]:
     """Within it, what Matplotlib makes has the style."""
     import matplotlib
 
@@ -77,20 +79,20 @@ def figure(
     """A figure of `size` inches, and its axes in reading order. Options as of `subplots`."""
     from matplotlib.figure import Figure
 
-    with styled():
+    with style_context():
         fig = Figure(figsize=size, layout="constrained")
         axes = fig.subplots(rows, columns, squeeze=False, **options)
     return fig, list(axes.flat)
 
 
 @contextlib.contextmanager
-def drawn(
+def drawing(
     rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), title: str = "",
     **options: Any,
 ) -> Iterator[tuple[Figure, Sequence[Axes]]]:  # fmt: skip
     """The same, to be drawn on in the style within the block; then a title above, if any."""
     fig, axes = figure(rows, columns, size, **options)
-    with styled():
+    with style_context():
         yield fig, axes
         if title:
             fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
@@ -98,10 +100,10 @@ def drawn(
 
 def save(fig: Figure, path: str | Path) -> Path:
     """Writes a figure; the same figure gives the same bytes."""
-    path = check_path(path)
+    path = check_figure_path(path)
     kind = path.suffix[1:].lower()
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     buffer = io.BytesIO()
-    with styled():
+    with style_context():
         fig.savefig(buffer, format=kind, dpi=DPI, metadata=undated)
     return write_atomically(path, buffer.getvalue())

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.model import Config, Labels, Model, zeros
-from ..craft import Floats, Head, Layout, layer_norm, lift, spikes, table
+from ..craft import Floats, Head, Layout, layer_norm, lift, polyline, spikes
 from ..registry import program
 from ..tasks.add_digit import AddDigit, Base
 from ..utils.errors import GlassformerError
@@ -51,10 +51,10 @@ def _hinge(base: int) -> Model:
     config = _config(base, d_head=1, d_mlp=2, positions="none")
     weights = zeros(config, "mlp.b_in")
     d = np.arange(base)
-    weights["embed.W_E"][:] = plane(d, height - gain * d**2 / (2 * height))
+    weights["embed.W_E"][:] = embed_in_plane(d, height - gain * d**2 / (2 * height))
     head = Head(weights, 0, 0)
-    head.value[:, 0] = plane(1, 0)
-    head.output[0] = plane(2 * gain * height / np.sqrt(3), 0)
+    head.value[:, 0] = embed_in_plane(1, 0)
+    head.output[0] = embed_in_plane(2 * gain * height / np.sqrt(3), 0)
     step_down(weights, gain * (base - 3 / 4), gain / 2, height, by=base * gain)
     neurons = {"0.0": "carry: on", "0.1": "carry: no more than 1"}
     return _model(config, weights, base, _PLANE, {"0.0": "mean of both: the sum"}, neurons)
@@ -81,8 +81,8 @@ def _attention(base: int) -> Model:
     config = _config(base, n_heads=2, d_head=1)
     weights = zeros(config)
     u = np.arange(base) - (base - 1) / 2
-    weights["embed.W_E"][:] = plane(u, -(u**2) / (2 * height))
-    weights["pos_embed.W_pos"][:] = plane([-far - 0.5, far], height)
+    weights["embed.W_E"][:] = embed_in_plane(u, -(u**2) / (2 * height))
+    weights["pos_embed.W_pos"][:] = embed_in_plane([-far - 0.5, far], height)
     x, h = lift(2)
     norm = np.hypot(far, height) / np.sqrt(3)  # what layer norm divides by
     reads_a, carry = Head(weights, 0, 0), Head(weights, 0, 1)
@@ -106,13 +106,13 @@ def _table(base: int) -> Model:
     config = _config(base, d_head=2, d_mlp=2 * base - 2, positions="none")
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     u = (np.arange(base) - (base - 1) / 2) / 100
-    rows = weights["embed.W_E"][:] = plane(u, np.sqrt(3 - u**2))
+    rows = weights["embed.W_E"][:] = embed_in_plane(u, np.sqrt(3 - u**2))
     head = Head(weights, 0, 0)
     head.value[:], head.output[:] = lift(2).T, 1e4 * lift(2)
     sums = np.arange(2 * base - 1)
     mean = (sums - base + 1) / 200  # fixed under layer norm as well, at the height √(3 − mean²)
-    lookup = table(mean, rows[sums % base] * 1e8)
-    lookup._replace(W_in=plane(1, 0)[:, None] * lookup.W_in).write(weights, 0)
+    lookup = polyline(mean, rows[sums % base] * 1e8)
+    lookup._replace(W_in=embed_in_plane(1, 0)[:, None] * lookup.W_in).write(weights, 0)
     return _model(config, weights, base, _PLANE, {"0.0": "mean of both: the sum"}, bend_names(sums))
 
 
@@ -129,17 +129,19 @@ def _book(base: int) -> Model:
     sums = np.arange(2 * base - 1)
     config = _config(base, d_model=4, d_head=4, d_mlp=3 * len(sums))
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
-    rows = weights["embed.W_E"][:] = normalised(np.arange(base) / 100)
+    rows = weights["embed.W_E"][:] = with_constant_norm(np.arange(base) / 100)
     number = layout.span("value", "one")
     Head(weights, 0, 0).copy(number, number, np.diag([200e4, 1e4]))  # 2: a mean, 100: the unit
     seen = layer_norm(layout.row(value=sums[:, None] * 1e4, one=1e4))[:, 0]
-    spikes(seen, rows[sums % base] * 1e10).at(layout["value"], slice(0, 4), 4).write(weights, 0)
+    spikes(seen, rows[sums % base] * 1e10).in_stream(layout["value"], slice(0, 4), 4).write(
+        weights, 0
+    )
     names = spike_names(map("sum {}".format, sums))
     return _model(config, weights, base, layout.slots, {"0.0": "the sum, and 1"}, names)
 
 
 # ── for this family of programs ────────────────────────────────────────────────────────────────
-def plane(x: npt.ArrayLike, h: npt.ArrayLike) -> Floats:
+def embed_in_plane(x: npt.ArrayLike, h: npt.ArrayLike) -> Floats:
     """The stream [..., 3] with these two coordinates."""
     x, h = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(h, dtype=float))
     out: Floats = np.stack([x, h], axis=-1) @ lift(2)
@@ -148,13 +150,13 @@ def plane(x: npt.ArrayLike, h: npt.ArrayLike) -> Floats:
 
 def step_down(w: dict[str, Floats], start: float, width: float, height: float, by: float) -> None:
     """Two neurons: x, at this height, falls by `by` between start and start + width."""
-    x = plane(1, -start / height)[:, None]
+    x = embed_in_plane(1, -start / height)[:, None]
     w["blocks.0.mlp.W_in"][:] = x * height / np.sqrt(3) / width
     w["blocks.0.mlp.b_in"][1] = -1
-    w["blocks.0.mlp.W_out"][:] = np.outer([-1, 1], plane(by, 0))
+    w["blocks.0.mlp.W_out"][:] = np.outer([-1, 1], embed_in_plane(by, 0))
 
 
-def normalised(x: npt.ArrayLike) -> Floats:
+def with_constant_norm(x: npt.ArrayLike) -> Floats:
     """Numbers x [n] as rows (x, 1, a, −x−a−1) [n, 4], with a such that the sum of squares is 4."""
     x = np.asarray(x, dtype=float)
     a = (-x - 1 + np.sqrt(-3 * x**2 - 2 * x + 5)) / 2

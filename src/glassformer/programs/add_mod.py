@@ -12,11 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.model import Config, Labels, Model, zeros
-from ..craft import Head, Layout, Neurons, layer_norm, ring, spikes, table
+from ..craft import Head, Layout, Neurons, layer_norm, polyline, ring, spikes
 from ..registry import program
 from ..tasks.add_mod import PLACES, AddMod, Digits, Place
 from ..utils.errors import GlassformerError
-from .add_digit import bend_names, normalised, plane, spike_names, step_down
+from .add_digit import bend_names, embed_in_plane, spike_names, step_down, with_constant_norm
 
 
 def _float32(options: dict[str, Any]) -> str:
@@ -47,7 +47,7 @@ def add_mod(
         raise GlassformerError(f"variant={variant} has neurons for every sum: {most}")
     if variant == "book":
         return figure_6_3(digits, place)
-    return figure_6_3(digits, place, unit=10.0**digits, neurons=table, shared=True, tidy=False)
+    return figure_6_3(digits, place, unit=10.0**digits, neurons=polyline, shared=True, tidy=False)
 
 
 def _hinge(digits: int, place: Place) -> Model:
@@ -76,13 +76,15 @@ def _hinge(digits: int, place: Place) -> Model:
     config = Config(12, 2 * digits + 2, 3, d_head=1, d_mlp=2, eps=0.0, activation="relu", tied=True)
     weights = zeros(config, "mlp.b_in")
     x = np.arange(10) - m
-    weights["embed.W_E"][:10] = plane(x, -(x**2) / (2 * height))
-    weights["embed.W_E"][10:] = plane(0, -1)  # + and =, below every digit: never the answer
+    weights["embed.W_E"][:10] = embed_in_plane(x, -(x**2) / (2 * height))
+    weights["embed.W_E"][10:] = embed_in_plane(
+        0, -1
+    )  # + and =, below every digit: never the answer
     heights = height * 10 ** np.where(below < 0, 8, below)
-    weights["pos_embed.W_pos"][:] = plane(0, np.concatenate([heights, [height + 1]] * 2))
+    weights["pos_embed.W_pos"][:] = embed_in_plane(0, np.concatenate([heights, [height + 1]] * 2))
     head = Head(weights, 0, 0)
-    head.value[:, 0] = plane(1, 0)
-    head.output[0] = plane(config.n_ctx * height / np.sqrt(3), 0)
+    head.value[:, 0] = embed_in_plane(1, 0)
+    head.output[0] = embed_in_plane(config.n_ctx * height / np.sqrt(3), 0)
     ten = 10 - 2 * m * weigh
     step_down(weights, ten - step * 3 / 4, step / 2, height, by=10)
     neurons = {"0.0": "10 or more: on", "0.1": "10 or more: no more than 1"}
@@ -117,7 +119,7 @@ def figure_6_3(
         d_mlp=3 * len(sums) if neurons is spikes else len(sums) - 1,
     )  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
-    tokens = normalised(np.arange(10) / 100)
+    tokens = with_constant_norm(np.arange(10) / 100)
     signs = tokens[[0, 0]][:, [0, 1, 3, 2]]  # + and =: value 0, and no row like that of a digit
     weights["embed.W_E"][:, :4] = np.concatenate([tokens, signs])
     around = digits + 1 if shared else n_ctx  # the sign comes after the digits
@@ -126,24 +128,26 @@ def figure_6_3(
     heads = {}
     for i, (back, k) in enumerate(product([1] if shared else [1, digits + 2], range(digits))):
         head = Head(weights, 0, i)
-        head.back(back + k, layout["position"], around, hardness=1e6)
+        head.attend_back(back + k, layout["position"], around, hardness=1e6)
         head.copy(layout["value"], layout["value"], 100 * 10**k / unit * (2 if shared else 1))
         heads[head.name] = f"{10**k}s of " + ("both" if shared else "b" if back == 1 else "a")
     rest = signs[0, 2:]
     if tidy:
         head = Head(weights, 0, reads)
-        head.self(layout["position"], hardness=1e6)
+        head.attend_to_self(layout["position"], hardness=1e6)
         head.erase(layout["rest"])
         heads[head.name] = "clears the rest"
         rest = 0 * rest
     own = ring(around)[points[-1]]
     seen = layout.row(value=sums[:, None] / unit, one=1, rest=rest, position=own)
     digit = tokens[sums // 10**column % 10] * 1e10
-    neurons(layer_norm(seen)[:, 0], digit).at(layout["value"], slice(0, 4), 7).write(weights, 0)
+    neurons(layer_norm(seen)[:, 0], digit).in_stream(layout["value"], slice(0, 4), 7).write(
+        weights, 0
+    )
     names = spike_names(map("sum {}".format, sums)) if neurons is spikes else bend_names(sums)
     return Model(config, weights, task.vocabulary, task.ref, Labels(layout.slots, heads, names))
 
 
-def separation(model: Model) -> float:
+def min_separation(model: Model) -> float:
     """The least distance between two sums as a booklet's MLP of spikes sees them: min_sep."""
     return float(1 / model.weights["blocks.0.mlp.W_in"].max())

@@ -27,22 +27,22 @@ def addition(
     if formats and variant == "book":
         raise GlassformerError(f"variant=book is the booklet's format only; leave out {formats[0]}")
     if order == "ones":
-        from .addition_ones import ones
+        from .addition_ones import addition_ones_first
 
-        return ones(digits, dtype)
+        return addition_ones_first(digits, dtype)
     if padding == "none":
         if dtype == "float32":
             raise GlassformerError("not right in float32: padding=none needs dtype=float64")
-        from .addition_unpadded import unpadded
+        from .addition_unpadded import unpadded_addition
 
-        return unpadded(digits)
+        return unpadded_addition(digits)
     if variant == "compact":
-        from .addition_compact import compact
+        from .addition_compact import compact_addition
 
-        return compact(digits, dtype)
+        return compact_addition(digits, dtype)
     if dtype == "float32" and digits > 2:
         way_out = "variant=book is so up to 2 digits; use variant=compact"
         raise GlassformerError(f"not right in float32: {way_out}")
-    from .addition_book import book
+    from .addition_book import book_addition
 
-    return book(digits).astype(dtype)
+    return book_addition(digits).astype(dtype)

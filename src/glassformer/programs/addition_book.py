@@ -12,12 +12,12 @@ from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, Head, Layout, layer_norm, ring, spikes
 from ..tasks.addition import Addition
 from ..utils.errors import GlassformerError
-from .add_digit import normalised, spike_names
+from .add_digit import spike_names, with_constant_norm
 
 LAYOUT = Layout(value=1, one=1, rest=2, position=3)
 
 
-def book(digits: int) -> Model:
+def book_addition(digits: int) -> Model:
     """The booklet's Figure 6.4.
 
     Right on every pair in float64, and in float32 for 1 and 2 digits: with 3 digits the codes of
@@ -48,31 +48,33 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
         d_mlp=3 * (digits + 1) * len(sums),
     )  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
-    tokens = normalised(np.arange(10) / 100)
+    tokens = with_constant_norm(np.arange(10) / 100)
     signs = tokens[[0, 0]][:, [0, 1, 3, 2]]  # + and =: value 0, and no row like that of a digit
     weights["embed.W_E"][:, :4] = np.concatenate([tokens, signs])
     weights["pos_embed.W_pos"][:, LAYOUT["position"]] = ring(n_ctx)
     heads = {}
     for i, (start, k) in enumerate(product([0, digits + 1], range(digits))):
         head, place = Head(weights, 0, i), start + digits - 1 - k
-        head.absolute(place, LAYOUT["position"], n_ctx, hardness=1e6, one=LAYOUT["one"].start)
+        head.attend_to_position(
+            place, LAYOUT["position"], n_ctx, hardness=1e6, constant_dim=LAYOUT["one"].start
+        )
         head.copy(LAYOUT["value"], LAYOUT["value"], 100 * unit * 10**k)
         heads[head.name] = f"{10**k}s of {'b' if start else 'a'}"
     own = Head(weights, 0, reads)
-    own.self(LAYOUT["position"], hardness=1e6)
+    own.attend_to_self(LAYOUT["position"], hardness=1e6)
     own.erase(LAYOUT["rest"])
     own.value[LAYOUT["value"], 2], own.value[LAYOUT["position"], 2] = -1, mix
     own.output[2, LAYOUT["value"]] = 1
     heads[own.name] = "which digit is due; clears the rest"
     due = np.arange(digits, -1, -1)  # places of the answer's digits, as they are written
     digit = sums[:, None] // 10**due % 10  # S n+1
-    lookup = spikes(seen(digits, unit, mix), tokens[digit.ravel()] * 1e10)
-    lookup.at(LAYOUT["value"], slice(0, 4), config.d_model).write(weights, 0)
+    lookup = spikes(mlp_inputs(digits, unit, mix), tokens[digit.ravel()] * 1e10)
+    lookup.in_stream(LAYOUT["value"], slice(0, 4), config.d_model).write(weights, 0)
     names = spike_names(f"sum {s}, {10**k}s" for s, k in product(sums, due))
     return Model(config, weights, task.vocabulary, task.ref, Labels(LAYOUT.slots, heads, names))
 
 
-def seen(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Floats:
+def mlp_inputs(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Floats:
     """What the MLP sees in the value slot, for every sum and each digit of the answer in it."""
     sums, positions = np.arange(2 * 10**digits - 1), ring(3 * digits + 2)[-digits - 1 :]
     codes = unit * sums[:, None] + positions @ np.asarray(mix, dtype=float)  # S n+1

@@ -68,15 +68,17 @@ class Constants:
 
 
 CONSTANTS = {"float64": Constants(1e9, 1e7, 56), "float32": Constants(2e6, 1e6, 20)}
-FINE = 2**-7  # a score of 1 is m = 1/FINE in the row of the answer's top digit
-MOST_FLOAT32 = 3
+ROUNDING_UNIT = 2**-7  # a score of 1 is m = 1/FINE in the row of the answer's top digit
+MAX_FLOAT32_DIGITS = 3
 
 
-def compact(digits: int, dtype: str) -> Model:
+def compact_addition(digits: int, dtype: str) -> Model:
     """`045+078=0123` by one layer of two heads of size 1."""
     n, c = digits, CONSTANTS[dtype]
-    if dtype == "float32" and n > MOST_FLOAT32:
-        raise GlassformerError(f"digits must be at most {MOST_FLOAT32} with dtype=float32, got {n}")
+    if dtype == "float32" and n > MAX_FLOAT32_DIGITS:
+        raise GlassformerError(
+            f"digits must be at most {MAX_FLOAT32_DIGITS} with dtype=float32, got {n}"
+        )
     task = Addition(n)
     layout = Layout(scale=2, digit=2, score=1)
     scale, digit = layout.row(scale=[1, -1]), layout.row(digit=[1, -1])  # D
@@ -91,7 +93,7 @@ def compact(digits: int, dtype: str) -> Model:
 
     gap = c.gap * math.log(2)
     top = c.lift * 10.0**n
-    score_unit = FINE * c.ref * 10.0 ** (n - 1)  # M/m of a row whose score is 1
+    score_unit = ROUNDING_UNIT * c.ref * 10.0 ** (n - 1)  # M/m of a row whose score is 1
     place = np.arange(n)[::-1]  # columns of an operand's digits
     for first in (0, n + 1):
         W_pos[first : first + n] = np.outer(-top * 10.0 ** (n - 1 - place), scale)

@@ -54,23 +54,23 @@ def maximum(vocab: Numbers = 1000, block: Block = 0, variant: Variant = "wide") 
 
 def extreme(name: str, vocab: int, block: int, variant: str) -> Model:
     if variant == "wide":
-        return wide(name, vocab, block)
+        return wide_extreme(name, vocab, block)
     if vocab > BOOK_LIMIT:
         most = f"{BOOK_LIMIT:,} if variant=book"
         raise GlassformerError(f"vocab must be at most {most}, got {vocab:,}")
-    return book(name, vocab, block)
+    return book_extreme(name, vocab, block)
 
 
-def wide(name: str, vocab: int, block: int = 0) -> Model:
+def wide_extreme(name: str, vocab: int, block: int = 0) -> Model:
     points = circle(np.pi * np.linspace(0.1, 0.9, vocab))  # V D
     config = Config(vocab, block or vocab, 3, d_head=3, positions="none", tied=True, eps=0.0)
     return _finish(name, config, zeros(config), points, hard=1e12, loud=1e10)
 
 
-def book(name: str, vocab: int, block: int = 0) -> Model:
+def book_extreme(name: str, vocab: int, block: int = 0) -> Model:
     """The booklet's, of any size: positions are all zeros, the empty MLP has a bias of zeros."""
     config = Config(vocab, block or vocab, 3, d_head=3, tied=True, eps=0.0, activation="relu")
-    points = ring(vocab + 1, of=2 * vocab + 2)[1:]  # V D
+    points = ring(vocab + 1, points_per_turn=2 * vocab + 2)[1:]  # V D
     w = zeros(config, "mlp", "mlp.b_out")
     return _finish(name, config, w, points, hard=1e8, loud=1e6)
 

@@ -31,13 +31,13 @@ from typing import Literal
 import numpy as np
 
 from ..core.model import Config, Labels, Model, zeros
-from ..craft import Floats, Head, Layout, layer_norm, ring, rotation, table
+from ..craft import Floats, Head, Layout, layer_norm, polyline, ring, rotation
 from ..registry import program
 from ..tasks.message import Message
-from ..utils.errors import Named
-from .repeat_last import signs
+from ..utils.errors import NamedError
+from .repeat_last import sign_codes
 
-LOUD = 1e6  # the N of the book
+POSITION_SCALE = 1e6  # the N of the book
 
 
 @program("hello-world")
@@ -54,13 +54,13 @@ def hello_world(
     V = len(task.vocabulary)
     circle = rotation(V, [2 * np.pi / V])  # V 2
     make = {
-        "book": lambda: _printer(task, ring(V)),
-        "rms": lambda: _printer(task, np.sqrt(2) * circle, norm="rms"),
-        "sparse": lambda: _printer(task, signs(V)),
-        "integer": lambda: _integer(task),
-        "positive": lambda: _printer(task, ring(V) + 2),
-        "simpleformer": lambda: _printer(task, circle, loud=1, norm="none", tied=False),
-        "zero-pos": lambda: _rolled(task) or _counted(task),
+        "book": lambda: _position_lookup(task, ring(V)),
+        "rms": lambda: _position_lookup(task, np.sqrt(2) * circle, norm="rms"),
+        "sparse": lambda: _position_lookup(task, sign_codes(V)),
+        "integer": lambda: _integer_scale(task),
+        "positive": lambda: _position_lookup(task, ring(V) + 2),
+        "simpleformer": lambda: _position_lookup(task, circle, loud=1, norm="none", tied=False),
+        "zero-pos": lambda: _successor_model(task) or _counting_model(task),
     }
     model = make[variant]().astype(dtype)
     rounding = 10 * np.finfo(dtype).eps * model.config.d_model
@@ -68,7 +68,7 @@ def hello_world(
         what = f"{len(message):,} characters from a vocabulary of {V:,}"
         why = f"{what} are too close to each other after rounding; float64 or a shorter one may do"
         which = f"hello-world:variant={variant},dtype={dtype}"
-        raise Named("hello-world", f"{which} — cannot print this: {why}")
+        raise NamedError("hello-world", f"{which} — cannot print this: {why}")
     return model
 
 
@@ -81,8 +81,12 @@ def margin(model: Model, task: Message) -> float:
     return float((right - logits.max(axis=-1)).min())
 
 
-def _printer(
-    task: Message, code: Floats, loud: float = LOUD, norm: str = "layer", tied: bool = True
+def _position_lookup(
+    task: Message,
+    code: Floats,
+    loud: float = POSITION_SCALE,
+    norm: str = "layer",
+    tied: bool = True,
 ) -> Model:
     """The model without layers whose positions say, `loud`, the next token in this code [V, D]."""
     V, D = code.shape
@@ -93,17 +97,20 @@ def _printer(
     return Model(config, w, task.vocabulary, task.ref, Labels(Layout(token=D).slots))
 
 
-def _integer(task: Message) -> Model:
+def _integer_scale(task: Message) -> Model:
     """The coarsest scale, a power of 2, at which half of the ring's margin is left."""
     V, scale = len(task.vocabulary), 1
     loud = 10.0 ** np.ceil(np.log10(V))  # N: the power of 10 from V up
     half = 3 * (1 - np.cos(2 * np.pi / V)) / 2
-    while margin(model := _printer(task, np.round(scale * ring(V)), loud), task) < scale * half:
+    while (
+        margin(model := _position_lookup(task, np.round(scale * ring(V)), loud), task)
+        < scale * half
+    ):
         scale *= 2
     return model
 
 
-def _rolled(task: Message) -> Model | None:
+def _successor_model(task: Message) -> Model | None:
     """No positions or layers: a token's embedding is what follows. None if that may differ."""
     V, pairs = len(task.vocabulary), {*zip(task.tokens[:-1], task.tokens[1:], strict=True)}
     follows = dict(pairs)
@@ -116,7 +123,7 @@ def _rolled(task: Message) -> Model | None:
     return Model(config, w, task.vocabulary, task.ref, Labels(Layout(token=3).slots))
 
 
-def _counted(task: Message) -> Model:
+def _counting_model(task: Message) -> Model:
     """Without positions, any message: a head counts tokens, the MLP looks the next one up.
 
     The slot `begin` is (1, −1) at the first token and (−1, 1) at all others. A head that looks
@@ -136,9 +143,9 @@ def _counted(task: Message) -> Model:
     begin = w["embed.W_E"][task.tokens[:-1]]  # T D
     mean = layer_norm(begin)[:, layout["begin"]].cumsum(axis=0) / np.arange(1, T + 1)[:, None]
     place = layer_norm(begin + layout.row(place=mean))[:, layout["place"].start]
-    neurons = table(place, ring(V)[task.tokens[1:]])
+    neurons = polyline(place, ring(V)[task.tokens[1:]])
     read = slice(layout["place"].start, layout["place"].start + 1)
-    neurons.at(read, layout["next"], layout.size).write(w, 0)
+    neurons.in_stream(read, layout["next"], layout.size).write(w, 0)
     knots = np.abs(place + (neurons.b_in / neurons.W_in[0])[:, None]).argmin(axis=1)
     names = {f"0.{i}": f"turns at position {at}" for i, at in enumerate(knots)}
     labels = Labels(layout.slots, {"0.0": "the mean of begin over all so far"}, names)

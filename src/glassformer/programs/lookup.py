@@ -33,21 +33,21 @@ from ..craft import Floats, Head, Layout, layer_norm, lift, random_isometry, rin
 from ..registry import Between, program
 from ..tasks.lookup import Entries, Length, Lookup, Seed, Vocab
 from ..utils.errors import GlassformerError
-from .lookup_book import EPS, tied
-from .lookup_hash import untied
+from .lookup_book import EPS, tied_lookup
+from .lookup_hash import untied_lookup
 
 # Of 1 − cos, between hashes: rounding moves it by 1e-15 and 3e-7
-LEAST_GAP = {"float64": 1e-10, "float32": 1e-5}
+MIN_GAP = {"float64": 1e-10, "float32": 1e-5}
 
 
 def _float32(options: dict[str, Any]) -> str:
     if options["variant"] != "any":
         return ""  # right where it is in float64: what is left is a linear map
     task = Lookup(*(options[name] for name in ("table", "entries", "length", "vocab", "seed")))
-    gap = best_hash(task, tries(task))[1].min()
+    gap = best_hash(task, hash_attempts(task))[1].min()
     if len(task.vocabulary) > 5_000:
         return "beyond a vocabulary of 5,000 tokens are too close on the ring"
-    return "" if gap > LEAST_GAP["float32"] else f"two hashes are as near as 1 − cos = {gap:.1g}"
+    return "" if gap > MIN_GAP["float32"] else f"two hashes are as near as 1 − cos = {gap:.1g}"
 
 
 @program("lookup", float32=_float32)
@@ -72,9 +72,9 @@ def lookup(
     if dims in (1, 2):
         raise GlassformerError(f"dims must be 0 or at least 3, got {dims}")
     if variant == "hash":
-        return untied(task, block, dims or 100, seed)
+        return untied_lookup(task, block, dims or 100, seed)
     if variant == "book":
-        return tied(task, block, dims or (5 if n <= 10 else 10 if n <= 100 else 30), seed)
+        return tied_lookup(task, block, dims or (5 if n <= 10 else 10 if n <= 100 else 30), seed)
 
     layout = Layout(token=3, position=3)
     token, position, D = layout["token"], layout["position"], layout.size
@@ -84,20 +84,20 @@ def lookup(
     w = zeros(config, "mlp.b_in")
     code = ring(V)
     w["embed.W_E"][:] = layout.row(token=code)
-    w["pos_embed.W_pos"][:] = layout.row(position=ring(block, of=2 * block))
-    mix, gap = best_hash(task, tries(task))
-    if gap.min() < LEAST_GAP["float64"]:
+    w["pos_embed.W_pos"][:] = layout.row(position=ring(block, points_per_turn=2 * block))
+    mix, gap = best_hash(task, hash_attempts(task))
+    if gap.min() < MIN_GAP["float64"]:
         near = f"hashes as near as 1 − cos = {gap.min():.1g}"
         raise GlassformerError(f"two of {n:,} keys have {near}; expected 1e-10")
     heads = {"0.0": "erases the position"}
     for j in range(tokens):
         head = Head(w, 0, j)
-        head.back(j, position, 2 * block)
+        head.attend_back(j, position, 2 * block)
         head.value[token if j else position] = lift(2).T
         head.output[:] = lift(2) @ mix[j] if j else layout.row(position=-lift(2))
         if j:
             heads[f"0.{j}"] = f"hashes the token {j} back"
-    u = layer_norm(hashes(task, mix), EPS)  # n D
+    u = layer_norm(hash_keys(task, mix), EPS)  # n D
     w["blocks.0.mlp.W_in"][:] = (2 * u / (gap[:, None] * D)).T
     w["blocks.0.mlp.b_in"][:] = 1 - 2 / gap
     shout = 100 * tokens * V  # a hash is at most tokens·√3 long; two tokens are 2π/V apart
@@ -108,7 +108,7 @@ def lookup(
     return Model(config, w, words, task.ref, Labels(layout.slots, heads, neurons))
 
 
-def hashes(task: Lookup, mix: list[Floats]) -> Floats:
+def hash_keys(task: Lookup, mix: list[Floats]) -> Floats:
     """The hash of every key [n, 6]: the sum over j of (the token j back) @ mix[j]."""
     points = ring(len(task.vocabulary))[task.table.keys]  # n l 3
     out = np.zeros((task.entries, 6))
@@ -122,11 +122,11 @@ def best_hash(task: Lookup, tries: int) -> tuple[list[Floats], Floats]:
     rng, tried = np.random.default_rng(0), []
     for _ in range(tries):
         mix = [np.eye(3, 6)] + [random_isometry(6, rng) for _ in range(task.key_length - 1)]
-        tried.append((mix, gaps(layer_norm(hashes(task, mix), EPS))))
+        tried.append((mix, nearest_gaps(layer_norm(hash_keys(task, mix), EPS))))
     return max(tried, key=lambda found: float(found[1].min()))
 
 
-def gaps(u: Floats) -> Floats:
+def nearest_gaps(u: Floats) -> Floats:
     """For each row of u [n, D], of length √D, 1 − cos to the nearest other: [n]; at most 1."""
     out = np.ones(len(u))
     for start in range(0, len(u), 1_000):  # by pieces: n² numbers are many
@@ -136,6 +136,6 @@ def gaps(u: Floats) -> Floats:
     return out
 
 
-def tries(task: Lookup) -> int:
+def hash_attempts(task: Lookup) -> int:
     """How many hashes are worth trying: comparing all keys takes n² steps."""
     return 16 if task.entries <= 1_000 else 2

@@ -22,14 +22,16 @@ from ..utils.errors import GlassformerError
 EPS = 1e-10
 HARDNESS = 1e8
 STEPS, MARGIN, RATE = 500, 0.1, 0.03
-MOST = 2_000_000  # logits of a step
+MAX_PARAMETERS = 2_000_000  # logits of a step
 
 
-def tied(task: Lookup, block: int, dims: int, seed: int) -> Model:
+def tied_lookup(task: Lookup, block: int, dims: int, seed: int) -> Model:
     """One layer, d_model = dims + 3, as many heads as a key has tokens."""
-    if (n := task.entries * len(task.vocabulary)) > MOST:
-        raise GlassformerError(f"entries × vocabulary must be at most {MOST:,}, got {n:,}")
-    return hashing_layer(task, block, *optimise(task, dims, seed), tied=True)
+    if (n := task.entries * len(task.vocabulary)) > MAX_PARAMETERS:
+        raise GlassformerError(
+            f"entries × vocabulary must be at most {MAX_PARAMETERS:,}, got {n:,}"
+        )
+    return hashing_layer(task, block, *optimize(task, dims, seed), tied=True)
 
 
 def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: bool) -> Model:
@@ -49,9 +51,9 @@ def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: b
     for j in range(length):
         head = Head(w, 0, j)
         if j:
-            head.back(j, position, block, HARDNESS)
+            head.attend_back(j, position, block, HARDNESS)
         else:
-            head.self(position, HARDNESS)
+            head.attend_to_self(position, HARDNESS)
         head.value[:] = np.eye(D) * unit
         head.output[:dims, :width] = mix[j]
     Head(w, 0, 0).output[:] -= np.eye(D)
@@ -59,7 +61,7 @@ def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: b
     return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))
 
 
-def optimise(task: Lookup, dims: int, seed: int) -> tuple[Floats, Floats]:
+def optimize(task: Lookup, dims: int, seed: int) -> tuple[Floats, Floats]:
     """Token vectors E [V, dims], fixed under layer norm, and hash matrices [length, dims, dims]."""
     rng = np.random.default_rng([seed, 2])
     keys, values = task.table.keys[:, ::-1], task.table.values  # keys[:, j]: the token j back
@@ -67,7 +69,7 @@ def optimise(task: Lookup, dims: int, seed: int) -> tuple[Floats, Floats]:
     mix = rng.standard_normal((task.key_length, dims, dims)) / np.sqrt(dims)
     moments = [(np.zeros_like(x), np.zeros_like(x)) for x in (E, mix)]
     for step in range(1, STEPS + 1):
-        margin, gradients = descent(E, mix, keys, values)
+        margin, gradients = margin_and_gradients(E, mix, keys, values)
         if margin > MARGIN:
             break
         rate = RATE * np.sqrt(1 - 0.99**step) / (1 - 0.9**step)
@@ -79,7 +81,9 @@ def optimise(task: Lookup, dims: int, seed: int) -> tuple[Floats, Floats]:
     return E, mix
 
 
-def descent(E: Floats, mix: Floats, keys: Any, values: Any) -> tuple[float, tuple[Floats, Floats]]:
+def margin_and_gradients(
+    E: Floats, mix: Floats, keys: Any, values: Any
+) -> tuple[float, tuple[Floats, Floats]]:
     """The smallest margin of all entries, and the gradients of the mean cross-entropy: E, mix.
 
     h = Σ_j E[token j back] @ mix[j], and three zeros (position); y = layer_norm(h); logits y·E.

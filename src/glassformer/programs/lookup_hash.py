@@ -22,9 +22,9 @@ from ..tasks.lookup import Lookup
 from .lookup_book import EPS, hashing_layer
 
 
-def untied(
+def untied_lookup(
     task: Lookup, block: int, dims: int, seed: int, concatenate: bool = False,
-    normalise: Literal["", "each", "columns"] = "",
+    normalize: Literal["", "each", "columns"] = "",
 ) -> Model:  # fmt: skip
     """The simplified construction; nothing is optimised."""
     length, width = task.key_length, task.key_length * dims if concatenate else dims
@@ -37,10 +37,10 @@ def untied(
     model = hashing_layer(task, block, points, mix, tied=False)
     h = sum(points[task.table.keys[:, -1 - j]] @ mix[j] for j in range(length))
     h = np.pad(h, ((0, 0), (0, 3)))
-    if normalise == "each":
+    if normalize == "each":
         h = layer_norm(h)
     W_U = np.zeros((width + 3, len(points))).T
     np.add.at(W_U, task.table.values, h)
-    if normalise == "columns":
+    if normalize == "columns":
         W_U = np.nan_to_num(layer_norm(W_U, EPS))
     return replace(model, weights={**model.weights, "unembed.W_U": W_U.T})

@@ -39,10 +39,10 @@ from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, Layout, rotation
 from ..registry import program
 from ..tasks.modular_addition import ModularAddition, Modulus
-from ..utils.errors import Named
+from ..utils.errors import NamedError
 
-MOST_DIALS = 257  # the largest p of clock and pizza
-DIALS = 5  # trained networks have about as many
+MAX_CLOCK_MODULUS = 257  # the largest p of clock and pizza
+MAX_FREQUENCIES = 5  # trained networks have about as many
 PHASES = 15  # of pizza's neurons; odd, see above
 # (direction, threshold, strength) of a dial's neurons. Σ relu(cos(x − φ))·cos 2φ ≈ PHASES/3π·cos 2x
 PIZZA = [(2 * np.pi * m / PHASES, 0.0, 3 * np.pi / PHASES) for m in range(PHASES)]
@@ -59,10 +59,12 @@ def modular_addition(
     task = ModularAddition(p=p, operation=operation, plus=plus)
     if variant == "pizza" and p % 2 == 0:
         must = f"p must be odd, got {p}; variant=clock takes any p"
-        raise Named("modular-addition", f"modular-addition:variant=pizza — {must}")
-    if variant != "analog" and p > MOST_DIALS:  # every pair of numbers is compared on every dial
-        must = f"p must be at most {MOST_DIALS}, got {p:,}; variant=analog takes more"
-        raise Named("modular-addition", f"modular-addition:variant={variant} — {must}")
+        raise NamedError("modular-addition", f"modular-addition:variant=pizza — {must}")
+    if (
+        variant != "analog" and p > MAX_CLOCK_MODULUS
+    ):  # every pair of numbers is compared on every dial
+        must = f"p must be at most {MAX_CLOCK_MODULUS}, got {p:,}; variant=analog takes more"
+        raise NamedError("modular-addition", f"modular-addition:variant={variant} — {must}")
     if variant == "analog":
         config, weights, labels = _analog(p, operation == "-", plus)
     else:
@@ -141,7 +143,7 @@ def frequencies(p: int, pizza: bool) -> list[int]:
         return float((lengths[dials].T @ gaps[dials]).min())
 
     dials = [0]
-    while len(dials) < min(DIALS, len(k)):
+    while len(dials) < min(MAX_FREQUENCIES, len(k)):
         rest = [i for i in range(len(k)) if i not in dials]
         dials.append(max(rest, key=lambda i: worst([*dials, i])))
     return [int(k[i]) for i in dials]

@@ -31,16 +31,16 @@ import numpy as np
 
 from ..core.model import Config, Labels, Model, zeros
 from ..core.vocabulary import Vocabulary
-from ..craft import Floats, Layout, LoudLayout
+from ..craft import FixedNormLayout, Floats, Layout
 from ..registry import program
 from ..tasks.multiplication import Digits
 from ..utils.errors import GlassformerError
 
-NORM = 2.0**27
+NORM_SCALE = 2.0**27
 # A score of −FAR leaves a weight of e^−64; scores are kept in the stream in units of FAR
-FAR = 64.0
-SMALL = {"float64": 3e-5, "float32": 0.02}  # the largest x
-SHARP = 2.0  # logits are in units of 1/SHARP
+UNRELATED_SCORE = 64.0
+EPSILON = {"float64": 3e-5, "float32": 0.02}  # the largest x
+ATTENTION_SCALE = 2.0  # logits are in units of 1/SHARP
 
 
 @program("multiplication")
@@ -49,29 +49,44 @@ def multiplication(digits: Digits = 2, dtype: Literal["float64", "float32"] = "f
     n = digits
     if dtype == "float32" and n > 2:
         raise GlassformerError(f"not right in float32: expected digits up to 2, got {n}")
-    layout = LoudLayout(
-        NORM, digit=1, a_score=1, b_score=1, product_score=1, written_score=1, sign=1, others=1,
-        place=1, a=1, b=1, left=1,
-    )  # fmt: skip
+    layout = FixedNormLayout(
+        NORM_SCALE,
+        digit=1,
+        a_score=1,
+        b_score=1,
+        product_score=1,
+        written_score=1,
+        sign=1,
+        others=1,
+        place=1,
+        a=1,
+        b=1,
+        left=1,
+    )
     config = Config(12, 4 * n + 1, layout.size, n_layers=2, n_heads=2, d_head=2, scale=1.0)
     # unit: numbers are in units of the first place
     w, d, unit = zeros(config), np.arange(10.0), 10.0 ** (1 - 2 * n)
-    read, one = layout.read, layout.one
+    read, one = layout.read, layout.read_one
     w["embed.W_E"][:10, layout["digit"]] = d[:, None]
-    w["pos_embed.W_pos"][:] = layout.loud() + _positions(layout, n)
-    layout.head(w, 0, 0, [one], [read(a_score=FAR)], [read(digit=1)], a=[1])
-    layout.head(w, 0, 1, [one], [read(b_score=FAR)], [read(digit=1)], b=[1])
-    query, scores = [one, NORM * read(others=1)], [read(written_score=FAR), read(sign=1)]
-    layout.head(w, 1, 1, query, scores, [read(digit=1)], left=[-_ones(2 * n) * unit])
-    epsilon = SMALL[dtype] / 81  # A and B are at most 9
-    straight = 1 + SMALL[dtype] ** 2 / 16  # x/2 times this is the line that fits tanh(x/2) best
-    product = 2 / epsilon * straight * _ones(n) ** 2 * unit
-    scores = [read(product_score=FAR), read(a=1)]
-    layout.head(w, 1, 0, [one, NORM * read(b=epsilon)], scores, [read(sign=1)], left=[product])
+    w["pos_embed.W_pos"][:] = layout.norm_row() + _positions(layout, n)
+    layout.write_head(w, 0, 0, [one], [read(a_score=UNRELATED_SCORE)], [read(digit=1)], a=[1])
+    layout.write_head(w, 0, 1, [one], [read(b_score=UNRELATED_SCORE)], [read(digit=1)], b=[1])
+    query, scores = (
+        [one, NORM_SCALE * read(others=1)],
+        [read(written_score=UNRELATED_SCORE), read(sign=1)],
+    )
+    layout.write_head(w, 1, 1, query, scores, [read(digit=1)], left=[-_repunit(2 * n) * unit])
+    epsilon = EPSILON[dtype] / 81  # A and B are at most 9
+    straight = 1 + EPSILON[dtype] ** 2 / 16  # x/2 times this is the line that fits tanh(x/2) best
+    product = 2 / epsilon * straight * _repunit(n) ** 2 * unit
+    scores = [read(product_score=UNRELATED_SCORE), read(a=1)]
+    layout.write_head(
+        w, 1, 0, [one, NORM_SCALE * read(b=epsilon)], scores, [read(sign=1)], left=[product]
+    )
 
     # The parabola; the 1 keeps the digits above * and =, whose logits are 0.
     parabola = np.outer(read(left=1), d) + np.outer(read(place=1), 1 - d * (d + 1) / 2)
-    w["unembed.W_U"][:, :10] = SHARP * NORM / unit * parabola
+    w["unembed.W_U"][:, :10] = ATTENTION_SCALE * NORM_SCALE / unit * parabola
     names = {"0.0": "a, at *", "0.1": "b", "1.0": "a times b", "1.1": "the digits already written"}
     task, labels = f"multiplication:digits={n}", Labels(layout.slots, names)
     return Model(config, w, Vocabulary("0123456789*="), task, labels).astype(dtype)
@@ -82,7 +97,9 @@ def _positions(layout: Layout, n: int) -> Floats:
     P = np.zeros((4 * n + 1, layout.size))
     at = {name: where.start for name, where in layout.items()}
     times, equals = n, 2 * n + 1
-    ln10 = np.log(10) / FAR * np.arange(2 * n)[::-1]  # the score of each place, first to last
+    ln10 = (
+        np.log(10) / UNRELATED_SCORE * np.arange(2 * n)[::-1]
+    )  # the score of each place, first to last
     P[:, at["a_score"] : at["written_score"] + 1] = -1
     P[:n, at["a_score"]], P[equals, at["a_score"]] = ln10[n:], 1
     P[n + 1 : equals, at["b_score"]] = ln10[n:]
@@ -90,12 +107,12 @@ def _positions(layout: Layout, n: int) -> Floats:
     P[equals + 1 :, at["written_score"]], P[times, at["written_score"]] = ln10[:-1], 0
     P[[times, equals], at["sign"]] = 1, -1
     i = np.arange(2 * n)  # the i-th token from = on is followed by a digit of place 2n−1−i
-    P[equals:, at["others"]] = np.log(_ones(2 * n - i))
+    P[equals:, at["others"]] = np.log(_repunit(2 * n - i))
     P[equals:, at["place"]] = 10.0**-i
     P[equals:, at["left"]] = 10.0 ** (1 - 2 * n) / 2
     return P
 
 
-def _ones(n: Any) -> Any:
+def _repunit(n: Any) -> Any:
     """The number 1…1 of n digits."""
     return (10.0**n - 1) / 9

@@ -22,12 +22,14 @@ from ..registry import program
 from ..tasks.message import RepeatLast, Vocab
 from ..utils.errors import GlassformerError
 
-BLOCK = 1_000  # costs nothing: there are no positions. Beyond it, decoding slides
-MOST_SPARSE = 4_000  # its embedding has vocab²/2 entries
-MOST_FLOAT32 = 5_000  # on the ring: logits of neighbours are 59/vocab² apart, and rounded to 2e-7
+BLOCK_ROWS = 1_000  # costs nothing: there are no positions. Beyond it, decoding slides
+MAX_SPARSE_VOCAB = 4_000  # its embedding has vocab²/2 entries
+MAX_FLOAT32_VOCAB = (
+    5_000  # on the ring: logits of neighbours are 59/vocab² apart, and rounded to 2e-7
+)
 
 
-def signs(n: int) -> Floats:
+def sign_codes(n: int) -> Floats:
     """n rows with a single ±1, and never two alike: [n, max(3, n/2)]."""
     code = np.zeros((n, max(3, (n + 1) // 2)))
     i = np.arange(n)
@@ -36,19 +38,21 @@ def signs(n: int) -> Floats:
 
 
 def _float32(options: dict[str, Any]) -> str:
-    if options["variant"] == "ring" and options["vocab"] > MOST_FLOAT32:
-        return f"beyond a vocabulary of {MOST_FLOAT32:,} the points of the ring are too close"
+    if options["variant"] == "ring" and options["vocab"] > MAX_FLOAT32_VOCAB:
+        return f"beyond a vocabulary of {MAX_FLOAT32_VOCAB:,} the points of the ring are too close"
     return ""
 
 
 @program("repeat-last", float32=_float32)
 def repeat_last(vocab: Vocab = 10, variant: Literal["ring", "sparse"] = "ring") -> Model:
     """The last token again and again, without layers."""
-    if variant == "sparse" and vocab > MOST_SPARSE:
-        raise GlassformerError(f"sparse — vocab must be at most {MOST_SPARSE:,}, got {vocab:,}")
-    code = ring(vocab) if variant == "ring" else signs(vocab)
+    if variant == "sparse" and vocab > MAX_SPARSE_VOCAB:
+        raise GlassformerError(
+            f"sparse — vocab must be at most {MAX_SPARSE_VOCAB:,}, got {vocab:,}"
+        )
+    code = ring(vocab) if variant == "ring" else sign_codes(vocab)
     task = RepeatLast(vocab=vocab)
-    config = Config(vocab, BLOCK, code.shape[1], n_layers=0, positions="none", tied=True)
+    config = Config(vocab, BLOCK_ROWS, code.shape[1], n_layers=0, positions="none", tied=True)
     w = zeros(config)
     w["embed.W_E"][:] = code
     return Model(config, w, task.vocabulary, task.ref, Labels(Layout(token=code.shape[1]).slots))

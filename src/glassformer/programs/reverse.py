@@ -20,8 +20,8 @@ from ..craft import Head, Layout, hardness_for, mirror_matrix, ring
 from ..registry import program
 from ..tasks.reverse import Alphabet, Length, Reverse
 
-LEAD = 60.0
-LOUD = 100.0
+SCORE_LEAD = 60.0
+NORM_SCALE = 100.0
 
 
 @program("reverse", float32=True)
@@ -36,10 +36,12 @@ def reverse(length: Length = 5, alphabet: Alphabet = 10) -> Model:
     code = ring(V)
     w["embed.W_E"][:] = layout.row(token=code)
     w["pos_embed.W_pos"][:-1] = layout.row(position=ring(2 * n))
-    w["pos_embed.W_pos"][-1] = layout.row(token=LOUD**2 * code[task.stop])
+    w["pos_embed.W_pos"][-1] = layout.row(token=NORM_SCALE**2 * code[task.stop])
     head = Head(w, 0, 0)
-    head.query[position] = hardness_for(2 * n, d_head=3, gap=LEAD) * mirror_matrix(2 * n - 1, 2 * n)
+    head.query[position] = hardness_for(2 * n, d_head=3, gap=SCORE_LEAD) * mirror_matrix(
+        2 * n - 1, 2 * n
+    )
     head.key[position] = np.eye(3)
-    head.copy(token, token, LOUD)
+    head.copy(token, token, NORM_SCALE)
     labels = Labels(layout.slots, {"0.0": "reads the mirrored position"})
     return Model(config, w, task.vocabulary, task.ref, labels)

@@ -45,13 +45,13 @@ from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout, ring
 from ..registry import program
 from ..tasks.search import Block, Prefix, Search, Vocab
-from .search_book import book
-from .search_hash import hashed
+from .search_book import book_search
+from .search_hash import hashed_search
 
-LEAD = 200.0  # of the right key over the next best, in units of softmax
+SCORE_LEAD = 200.0  # of the right key over the next best, in units of softmax
 
 
-def hops(prefix: int) -> tuple[list[int], list[int]]:
+def layer_offsets(prefix: int) -> tuple[list[int], list[int]]:
     """How far back each layer looks, and how often each token then is in the sum of squares."""
     steps, weights = [1], [1]
     while (known := len(weights)) < prefix:
@@ -61,9 +61,9 @@ def hops(prefix: int) -> tuple[list[int], list[int]]:
     return steps, weights
 
 
-def loudness(prefix: int, vocab: int, block: int) -> float:
+def stream_scale(prefix: int, vocab: int, block: int) -> float:
     """LOUD: all layer norms together change a score by less than a hundredth of what decides."""
-    steps, weights = hops(prefix)
+    steps, weights = layer_offsets(prefix)
     # |rest|²: tokens are at most 1, squares at most the sum of weights
     rest = (sum(weights) + 1) ** 2 + prefix
     match = len(steps) * 4 * sum(weights) / (2 / (vocab - 1) ** 2)
@@ -79,7 +79,7 @@ def _float32(options: dict[str, Any]) -> str:
     if options["variant"] != "squares":
         return "points of its rings are too close" if max(vocab, block) > 1_000 else ""
     # Of a score, through the mean of the ring, which is 0 only up to rounding:
-    rounding = 6e-8 * loudness(prefix, vocab, block) * sum(hops(prefix)[1])
+    rounding = 6e-8 * stream_scale(prefix, vocab, block) * sum(layer_offsets(prefix)[1])
     lost = rounding >= 0.1 * 2 / (vocab - 1) ** 2
     return "one step between tokens is lost in its rounding" if lost else ""
 
@@ -92,10 +92,10 @@ def search(
     """What followed the last tokens when they occurred before: 1 2 3 4 5 1 2 3 gives 4."""
     task = Search(prefix=prefix, vocab=vocab, block=block, bos=variant == "bos")
     if variant in ("book", "bos"):
-        return book(task, block)
+        return book_search(task, block)
     if variant == "hash":
-        return hashed(task, block)
-    steps, weights = hops(prefix)
+        return hashed_search(task, block)
+    steps, weights = layer_offsets(prefix)
     back, last = {f"back{j}": 1 for j in range(1, prefix + 1)}, len(steps)
     layout = Layout(token=1, **back, square=1, squares=1, position=3)
     config = Config(vocab, block, layout.size, n_layers=last + 1, d_head=prefix + 1, tied=True)
@@ -109,9 +109,9 @@ def search(
     t, delta = np.linspace(-1, 1, vocab)[:, None], 2 / (vocab - 1)
     w["embed.W_E"][:] = layout.row(token=t, square=t * t) @ level
     # Half a ring, so that none is nearer the long way round
-    loud, turn = loudness(prefix, vocab, block), 2 * block
+    loud, turn = stream_scale(prefix, vocab, block), 2 * block
     mark = delta**2
-    w["pos_embed.W_pos"][:] = layout.row(position=loud * ring(block, of=turn))
+    w["pos_embed.W_pos"][:] = layout.row(position=loud * ring(block, points_per_turn=turn))
     w["pos_embed.W_pos"][0] += layout.row(squares=mark) @ level
     unit = loud * np.sqrt(3 / layout.size)  # what layer norm divides by
 
@@ -119,7 +119,7 @@ def search(
     known, heads = 0, {}
     for layer, h in enumerate(steps):
         head = Head(w, layer, 0)
-        head.back(h, position, turn)
+        head.attend_back(h, position, turn)
         added = slice(known + 1, known + h + 1)  # slot j is the token j back
         head.copy(slice(known + 1 - h, known + 1), added, unit)
         head.copy(squares if layer else square, squares, unit)
@@ -130,7 +130,7 @@ def search(
 
     # ── match ─────────────────────────────────────────────────────────────────────────────────
     head = Head(w, last, 0)
-    hardness = LEAD / (delta**2 / 2) * np.sqrt(config.d_head)
+    hardness = SCORE_LEAD / (delta**2 / 2) * np.sqrt(config.d_head)
     own, theirs, sums = slice(0, prefix), slice(1, prefix + 1), prefix  # sums: the last dimension
     head.query[own, :prefix] = np.diag(weights) * hardness * unit
     head.key[theirs, :prefix] = np.eye(prefix) * unit

@@ -19,7 +19,7 @@ from ..utils.errors import GlassformerError
 HARDNESS = 1e8
 
 
-def book(task: Search, block: int) -> Model:
+def book_search(task: Search, block: int) -> Model:
     """The printed construction; for a task with <bos>, the same with one token more."""
     prefix, V = task.prefix, len(task.vocabulary)
     if prefix < 2:
@@ -38,19 +38,19 @@ def book(task: Search, block: int) -> Model:
     for j in range(prefix + 1):
         head = Head(w, 0, j)
         if j == 0:
-            head.self(position, HARDNESS)
+            head.attend_to_self(position, HARDNESS)
             head.erase(slice(token.stop, layout.size))
         else:
-            head.back(j, position, block, HARDNESS)
+            head.attend_back(j, position, block, HARDNESS)
             head.copy(token, slice(3 * j, 3 * j + 3))
             heads[f"0.{j}"] = f"reads {j} back"
     query, key = slice(0, 3 * prefix), slice(3, 3 * prefix + 3)  # 0 … prefix−1, 1 … prefix back
     match, forget, rest = Head(w, 1, 0), Head(w, 1, 1), Head(w, 1, 2)
-    match.content(query, key, HARDNESS)
+    match.attend_by_content(query, key, HARDNESS)
     match.copy(token, token)
-    forget.self(query, HARDNESS)
+    forget.attend_to_self(query, HARDNESS)
     forget.erase(query)
-    rest.self(position, HARDNESS)
+    rest.attend_to_self(position, HARDNESS)
     rest.erase(position)
     heads |= {"1.0": "finds the query, reads what came next", "1.1": "erases the query",
               "1.2": "erases the rest"}  # fmt: skip

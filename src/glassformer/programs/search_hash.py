@@ -22,40 +22,42 @@ from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout, lift, random_isometry, ring
 from ..tasks.search import Search
 
-HASH = 6  # numbers in a hash; their sum is 0
-LOUD = 1e5
-SHOUT = 1e10
+HASH_SIZE = 6  # numbers in a hash; their sum is 0
+EMBED_SCALE = 1e5
+HEAD_SCALE = 1e10
 SCALE = 1e12  # cosines that differ by 1e-10 lead by SCALE·HASH·1e-10 = 600
 
 
-def hashed(task: Search, block: int) -> Model:
+def hashed_search(task: Search, block: int) -> Model:
     """Two layers, HASH numbers per head."""
     prefix, V = task.prefix, task.vocab
-    layout = Layout(token=3, query=HASH, key=HASH, position=3)
+    layout = Layout(token=3, query=HASH_SIZE, key=HASH_SIZE, position=3)
     token, position, query, key = (layout[name] for name in ("token", "position", "query", "key"))
     config = Config(
-        V, block, layout.size, n_layers=2, n_heads=prefix, d_head=HASH, scale=SCALE, eps=1e-20,
+        V, block, layout.size, n_layers=2, n_heads=prefix, d_head=HASH_SIZE, scale=SCALE, eps=1e-20,
         qk_norm=True, tied=True,
     )  # fmt: skip
     rng = np.random.default_rng(0)
-    mix = [random_isometry(HASH, rng) for _ in range(prefix)]
+    mix = [random_isometry(HASH_SIZE, rng) for _ in range(prefix)]
     # unit: what layer norm divides by
-    w, code, unit = zeros(config), ring(V), LOUD * np.sqrt(3 / layout.size)
+    w, code, unit = zeros(config), ring(V), EMBED_SCALE * np.sqrt(3 / layout.size)
     w["embed.W_E"][:] = layout.row(token=code, query=code @ mix[0])
-    w["pos_embed.W_pos"][:] = layout.row(position=LOUD * ring(block, of=2 * block))
-    mark = 100 * prefix * rng.standard_normal(HASH - 1)
-    w["pos_embed.W_pos"][:prefix, key] = mark @ lift(HASH - 1)
+    w["pos_embed.W_pos"][:] = layout.row(
+        position=EMBED_SCALE * ring(block, points_per_turn=2 * block)
+    )
+    mark = 100 * prefix * rng.standard_normal(HASH_SIZE - 1)
+    w["pos_embed.W_pos"][:prefix, key] = mark @ lift(HASH_SIZE - 1)
     heads = {"1.0": "finds the key that is this query, reads what came next"}
     for j in range(1, prefix + 1):
         head = Head(w, 0, j - 1)
-        head.back(j, position, 2 * block, 1.0)
+        head.attend_back(j, position, 2 * block, 1.0)
         head.value[token, :2] = lift(2).T * unit
         head.output[:2, key] = lift(2) @ mix[j - 1]
         if j < prefix:
             head.output[:2, query] = lift(2) @ mix[j]
         heads[f"0.{j - 1}"] = f"reads {j} back"
     match = Head(w, 1, 0)
-    match.content(query, key, unit)
+    match.attend_by_content(query, key, unit)
     match.key *= unit
-    match.copy(token, token, SHOUT)
+    match.copy(token, token, HEAD_SCALE)
     return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))

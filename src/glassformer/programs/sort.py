@@ -16,10 +16,10 @@ from ..core.model import Model
 from ..registry import Between, program
 from ..tasks.sort import Length, Low
 from ..utils.errors import GlassformerError
-from .sort_bits import by_bits
-from .sort_book import by_points
+from .sort_bits import bitwise_sort
+from .sort_book import powerpoint_sort
 
-LARGEST = {"bits": 65_536, "book": 28, "golden": 33}
+MAX_VOCAB = {"bits": 65_536, "book": 28, "golden": 33}
 
 
 @program("sort", float32=lambda o: "its constants need float64" * (o["variant"] != "bits"))
@@ -31,16 +31,16 @@ def sort(
     most. By default far larger than the task sort, which is small enough to train: the program of
     that task is sort:vocab=11,length=6.
     """
-    vocab = vocab or min(1001, LARGEST[variant])
-    if not 2 <= vocab <= LARGEST[variant]:
-        most = f"{LARGEST[variant]:,} if variant={variant}"
+    vocab = vocab or min(1001, MAX_VOCAB[variant])
+    if not 2 <= vocab <= MAX_VOCAB[variant]:
+        most = f"{MAX_VOCAB[variant]:,} if variant={variant}"
         raise GlassformerError(f"vocab must be from 2 to {most}, got {vocab:,}")
     if not repeats:
         length = min(length, vocab - 1)  # there are no longer lists of different numbers
     if variant == "bits":
-        return by_bits(vocab, length, low, repeats)
+        return bitwise_sort(vocab, length, low, repeats)
     if repeats:
         raise GlassformerError(f"repeats=true — variant=bits was expected, got variant={variant}")
     if variant == "book":
-        return by_points(vocab, length, low, arc=1.9 * np.pi)
-    return by_points(vocab, length, low, ratio=0.6, aim=0.45, arc=1.5 * np.pi)
+        return powerpoint_sort(vocab, length, low, arc=1.9 * np.pi)
+    return powerpoint_sort(vocab, length, low, ratio=0.6, aim=0.45, arc=1.5 * np.pi)

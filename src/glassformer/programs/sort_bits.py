@@ -38,7 +38,7 @@ from ..tasks.sort import number_tokens
 
 # e^-60 = 1e-26: silent even if shouted 4^17 times as loud, and still exact in float32
 HARDNESS = 60.0
-QUIET = 0.01  # a mean is written this softly, so that it does not change the length of a row
+BIT_SCALE = 0.01  # a mean is written this softly, so that it does not change the length of a row
 
 
 def as_bits(n: int, m: int) -> Any:
@@ -46,14 +46,14 @@ def as_bits(n: int, m: int) -> Any:
     return 2.0 * (np.arange(n)[:, None] >> np.arange(m)[::-1] & 1) - 1
 
 
-def look_above(head: Head, p: int, bits: slice, end: slice, minus: slice) -> None:
+def attend_next_larger(head: Head, p: int, bits: slice, end: slice, minus: slice) -> None:
     """Aim at the smallest number that agrees in p bits and then has a 1 for a 0; else at the end.
 
     `end` holds 1 at the delimiter, 0 elsewhere, `minus` −1 everywhere. Takes p + 2 dimensions.
     """
     m, hardness = bits.stop - bits.start, HARDNESS * np.sqrt(head.d_head)
     c, first, rest = 2.0 ** (m - 1 - p), bits.start, np.arange(bits.start + p + 1, bits.stop)
-    _match(head, p, first, end, c * hardness)
+    _match_bits(head, p, first, end, c * hardness)
     head.query[first + p, p] = c * hardness
     head.key[end, p] = 1
     head.query[minus, p + 1] = -hardness
@@ -63,20 +63,20 @@ def look_above(head: Head, p: int, bits: slice, end: slice, minus: slice) -> Non
     head.key[end, p + 1] = c * (p + 2)  # p + 1, and 1 for its own bit p, −1
 
 
-def _match(head: Head, n: int, first: int, end: slice, hardness: float) -> None:
+def _match_bits(head: Head, n: int, first: int, end: slice, hardness: float) -> None:
     """Compare n bits, in the first n dimensions. The end's, all −1, become 0: it never fits."""
     for i in range(n):
         head.query[first + i, i] = hardness
         head.key[first + i, i] = head.key[end, i] = 1
 
 
-def say(head: Head, source: slice, target: slice, end: slice, loudness: float) -> None:
+def write_bits(head: Head, source: slice, target: slice, end: slice, loudness: float) -> None:
     """Write the bits of what the head looks at; of the end, 0."""
     head.copy(source, target, loudness)
     head.value[end, : source.stop - source.start] = 1
 
 
-def by_bits(vocab: int, length: int, low: int, repeats: bool) -> Model:
+def bitwise_sort(vocab: int, length: int, low: int, repeats: bool) -> Model:
     m = (vocab - 1).bit_length()
     extra = dict.fromkeys(("before", "after", "balance", "done", "undone"), 1) if repeats else {}
     at = Layout(bits=m, mirror=m, number=1, end=1, minus=1, **extra)
@@ -92,16 +92,16 @@ def by_bits(vocab: int, length: int, low: int, repeats: bool) -> Model:
     last, names = config.n_layers - 1, {}
     for p in range(m):
         head = Head(w, last, p)
-        look_above(head, p, at["bits"], at["end"], at["minus"])
-        say(head, at["bits"], at["bits"], at["end"], 4.0 ** (p + 1))
+        attend_next_larger(head, p, at["bits"], at["end"], at["minus"])
+        write_bits(head, at["bits"], at["bits"], at["end"], 4.0 ** (p + 1))
         names[head.name] = f"reads the next above that first differs in bit {p}"
     if repeats:
-        names |= _repeat(w, at, length)
+        names |= _add_repeats(w, at, length)
     task = f"sort:vocab={vocab},length={length},repeats={str(repeats).lower()},low={low}"
     return Model(config, w, number_tokens(vocab, low), task, Labels(at.slots, names))
 
 
-def _repeat(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
+def _add_repeats(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
     """The layers and the head that say a number as often as it was read."""
     m, row = at["bits"].stop, w["embed.W_E"][0]
     norm = float(np.sqrt(np.mean(row * row)))  # what layer norm divides by: flags undo it
@@ -112,16 +112,16 @@ def _repeat(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
     marker.key[at["end"], 0] = marker.value[at["end"], 0] = 1
     marker.output[0, at["after"]], marker.output[0, at["before"]] = norm, -norm
 
-    counter.content(at["bits"], at["bits"], hardness)
+    counter.attend_by_content(at["bits"], at["bits"], hardness)
     counter.value[at["after"], 0], counter.value[at["before"], 0] = 1, -1
-    counter.output[0, at["done"]], counter.output[0, at["undone"]] = QUIET, -QUIET
+    counter.output[0, at["done"]], counter.output[0, at["undone"]] = BIT_SCALE, -BIT_SCALE
 
     # An equal scores m. The delimiter: m + ½ if the mean is 0; m − ½ or less from −1/(2·length) on.
-    _match(again, m, 0, at["end"], hardness)
+    _match_bits(again, m, 0, at["end"], hardness)
     again.query[at["minus"], m] = -hardness * (m + 0.5)
-    again.query[at["done"], m] = hardness * 2 * length / QUIET
+    again.query[at["done"], m] = hardness * 2 * length / BIT_SCALE
     again.key[at["end"], m] = 1
-    say(again, at["bits"], at["bits"], at["end"], 4.0 ** (m + 1))
+    write_bits(again, at["bits"], at["bits"], at["end"], 4.0 ** (m + 1))
     return {
         marker.name: "marks what comes after the delimiter",
         counter.name: "compares how often the token was read and said",

@@ -32,7 +32,7 @@ def powerpoints(vocab: int, ratio: float, arc: float) -> Floats:
     return np.asarray(points * (arc / points[-1]))
 
 
-def by_points(
+def powerpoint_sort(
     vocab: int, length: int, low: int = 1, *, ratio: float = 0.5, aim: float = 0.25,
     arc: float = np.pi,
 ) -> Model:  # fmt: skip

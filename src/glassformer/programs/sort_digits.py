@@ -28,7 +28,7 @@ from ..craft import Head, Layout, hardness_for, ring, shift_matrix
 from ..registry import Between, program
 from ..tasks.sort import Base, Digits
 from ..utils.errors import GlassformerError
-from .sort_bits import HARDNESS, as_bits, look_above, say
+from .sort_bits import HARDNESS, as_bits, attend_next_larger, write_bits
 
 
 def _float32(options: dict[str, Any]) -> str:
@@ -72,7 +72,9 @@ def _positions(at: Layout, n: int, digits: int) -> Any:
     """Where it is, where the last number ended, which digit comes next, if a number was read."""
     t = np.arange(n)
     ended = (t + 1) // digits * digits - 1
-    circle = ring(n, of=2 * n)  # half a circle: what is far is not near the other way round
+    circle = ring(
+        n, points_per_turn=2 * n
+    )  # half a circle: what is far is not near the other way round
     void, place = (ended < 0)[:, None], np.eye(digits)[(t + 1) % digits]
     last = circle[np.maximum(ended, 0)]
     return at.row(position=circle, ended=last, place=place, void=void, read=~void)
@@ -107,12 +109,12 @@ def _find_next(w: dict[str, Any], at: Layout, digits: int) -> dict[str, str]:
     for i in range(digits):
         for p in range(m):
             head = Head(w, 1, i * m + p)
-            look_above(head, p, at["number"], at["end"], at["minus"])
+            attend_next_larger(head, p, at["number"], at["end"], at["minus"])
             much = 2.0 ** (m - 1 - p) * 2 * (m + 2)  # more than the range of all scores
             elsewhere = [at["place"].start + j for j in range(digits) if j != i]
             head.query[elsewhere, p] = much * HARDNESS * np.sqrt(head.d_head)
             head.key[at["void"], p + 1] = -much
             start = at["number"].start + i * width
-            say(head, slice(start, start + width), at["digit"], at["end"], 4.0 ** (p + 1))
+            write_bits(head, slice(start, start + width), at["digit"], at["end"], 4.0 ** (p + 1))
             names[head.name] = f"reads digit {i} of the next above that first differs in bit {p}"
     return names

@@ -14,11 +14,11 @@ bounds how many inputs are right, equivalence.py says whether two models are the
 
 from .accuracy import Accuracy as Accuracy
 from .accuracy import bound_accuracy as bound_accuracy
-from .checker import Checked as Checked
+from .checker import CertificateResult as CertificateResult
 from .checker import check_certificate as check_certificate
 from .equivalence import Equality as Equality
 from .equivalence import prove_equal as prove_equal
 from .prover import Proof as Proof
 from .prover import prove as prove
-from .prover import stand_by as stand_by
-from .requests import Certified as Certified
+from .prover import sanity_check_by_running as sanity_check_by_running
+from .requests import CertificateCheck as CertificateCheck

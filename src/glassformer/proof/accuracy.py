@@ -18,24 +18,24 @@ from ..core.model import Model
 from ..tasks.base import Task
 from ..tasks.extremes import Max, Min
 from ..utils.errors import GlassformerError
-from ..utils.limits import many
+from ..utils.limits import format_count
 from ..utils.progress import ProgressCallback
-from ..utils.results import Shown
-from ..verification.evaluation import EXHAUSTIVE, chunk_size, margins
-from ..verification.robust_eval import run_all
+from ..utils.results import Displayable
+from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS, chunk_size, row_margins
+from ..verification.robust_eval import evaluate_domain
 from . import copy_tasks, min_max
-from .counterexamples import confirmed
+from .counterexamples import verify_counterexample
 from .independent.tasks import count_open
-from .min_max import Case
-from .prover import prove, row_progress, scope
+from .min_max import InputCase
+from .prover import describe_scope, prove, row_progress
 
-SAMPLE = 20_000  # rows that are run beside it
-WORST = 5  # inputs shown
-SIGMAS = 6  # a sample that is worse than the bound by so much says that the prover is wrong
+SAMPLE_ROWS = 20_000  # rows that are run beside it
+MAX_SHOWN_ERRORS = 5  # inputs shown
+DEFECT_SIGMAS = 6  # a sample that is worse than the bound by so much says that the prover is wrong
 
 
 @dataclass(frozen=True)
-class Accuracy(Shown):
+class Accuracy(Displayable):
     """At least so many inputs are right."""
 
     inputs: int
@@ -61,24 +61,24 @@ class Accuracy(Shown):
     @property
     def share(self) -> float:
         """The same as a share of all, rounded down."""
-        return share(self.right, self.inputs)
+        return floor_share(self.right, self.inputs)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"right": self.right, "share": self.share}
 
     def __str__(self) -> str:
         return (
-            f"at least {percent(self.share)} of {many(self.inputs)} inputs are right, "
-            f"{many(self.open)} are open; {self.ran}"
+            f"at least {floor_percent(self.share)} of {format_count(self.inputs)} inputs are right, "
+            f"{format_count(self.open)} are open; {self.sample_text}"
         ) + "".join(f"; {words}" for words in (self.independent, self.scope) if words)
 
     @property
-    def ran(self) -> str:
+    def sample_text(self) -> str:
         """What came of those that were run, in words."""
         if not self.sample:
             return "it is proved for all, and none was run"
         doubt = f"; {self.doubt}" if self.doubt else ""
-        return f"of {self.sample:,} that were run: {percent(self.sampled)} right{doubt}"
+        return f"of {self.sample:,} that were run: {floor_percent(self.sampled)} right{doubt}"
 
     @property
     def independent(self) -> str:
@@ -87,16 +87,16 @@ class Accuracy(Shown):
             return ""
         if self.independent_open is None:
             return "no independent check covers it"
-        least = share(self.inputs - self.independent_open, self.inputs)
-        return f"independent checker: at least {percent(least)} are right"
+        least = floor_share(self.inputs - self.independent_open, self.inputs)
+        return f"independent checker: at least {floor_percent(least)} are right"
 
 
-def percent(x: float) -> str:
+def floor_percent(x: float) -> str:
     """A share as a percentage, never rounded up."""
     return f"{math.floor(x * 10**6) / 10**4:.4f} %"
 
 
-def share(right: int, inputs: int) -> float:
+def floor_share(right: int, inputs: int) -> float:
     """right / inputs as a float that is not above it: whole numbers may be beyond all floats."""
     found = float(Fraction(right, inputs))
     return found if Fraction(found) <= Fraction(right, inputs) else math.nextafter(found, 0.0)
@@ -112,10 +112,10 @@ def bound_accuracy(
     """
     task.require(model.vocabulary)
     about = {"dtype": model.dtype, "model": digest(model), "task": task.ref}
-    if task.size <= EXHAUSTIVE:
-        return _enumerated(model, task, about, progress)
+    if task.size <= MAX_EXHAUSTIVE_ROWS:
+        return _run_every_row(model, task, about, progress)
     try:
-        cases = list(_cases(model, task))
+        cases = list(_bound_cases(model, task))
     except GlassformerError:
         # other tasks have no lemma that counts: either all inputs are proved right, or none
         check = None if independent else False
@@ -126,62 +126,74 @@ def bound_accuracy(
             task.inputs, 0, proof.cases, proof.cases, 1.0, 0, [], method=proof.method,
             independent_open=0 if proof.independent else None, scope=proof.reason, **about,
         )  # fmt: skip
-    open_ = min(sum(c.open for c in cases), task.inputs)
-    rows = task.sample(SAMPLE, np.random.default_rng(seed))
+    open_ = min(sum(c.open_inputs for c in cases), task.inputs)
+    rows = task.sample(SAMPLE_ROWS, np.random.default_rng(seed))
     right = sum(
-        int((margins(model, *task.batch(part)) > 0).sum())
+        int((row_margins(model, *task.batch(part)) > 0).sum())
         for part in np.array_split(rows, max(1, len(rows) // chunk_size(model, task)))
     )
-    _stand_by(right, len(rows), open_ / task.inputs)
-    left = sorted((c for c in cases if c.open), key=lambda c: c.lead)
+    _check_against_sample(right, len(rows), open_ / task.inputs)
+    left = sorted((c for c in cases if c.open_inputs), key=lambda c: c.margin)
     return Accuracy(
         task.inputs, open_, len(cases), len(cases) - len(left), right / len(rows), len(rows),
-        _shown(model, task, [c.worst for c in left]), method="cases",
+        _confirmed_errors(model, task, [c.worst_row for c in left]), method="cases",
         independent_open=count_open(model, task) if independent else None,
-        scope=scope(model, task), **about,
+        scope=describe_scope(model, task), **about,
     )  # fmt: skip
 
 
-def _cases(model: Model, task: Task) -> Iterator[Case]:
-    if isinstance(task, Min) and task.is_just(Min, Max):
+def _bound_cases(model: Model, task: Task) -> Iterator[InputCase]:
+    if isinstance(task, Min) and task.is_exactly(Min, Max):
         return min_max.lists(model, task)
     if copy_tasks.is_covered(task):
-        return copy_tasks.texts(model, task)
+        return copy_tasks.copy_cases(model, task)
     what = "min, max and copies such as reverse, by one head alone, or what can be run"
     raise GlassformerError(f"{task.ref} — a bound on the accuracy is there for {what}")
 
 
-def _enumerated(
+def _run_every_row(
     model: Model, task: Task, about: dict[str, Any], progress: ProgressCallback | None
 ) -> Accuracy:
     """Every row is run. What is right, and not for sure, is open: sums may round otherwise."""
-    ran = run_all(model, task, row_progress(task, progress))
+    ran = evaluate_domain(model, task, row_progress(task, progress))
     if not ran.checked:
         raise GlassformerError(f"prove — {task.ref or 'the task'} has no input with an answer")
     n, right = ran.checked, ran.checked - ran.wrong
-    worst = _shown(model, task, ran.misses)
+    worst = _confirmed_errors(model, task, ran.failures)
     return Accuracy(
-        n, ran.open, n, n - ran.open, right / n, n, worst, method="enumeration", doubt=ran.doubt,
+        n,
+        ran.uncertain,
+        n,
+        n - ran.uncertain,
+        right / n,
+        n,
+        worst,
+        method="enumeration",
+        doubt=ran.doubt,
         **about,
-    )  # fmt: skip
+    )
 
 
-def _shown(model: Model, task: Task, rows: list[tuple[int, ...]]) -> list[dict[str, Any]]:
+def _confirmed_errors(
+    model: Model, task: Task, rows: list[tuple[int, ...]]
+) -> list[dict[str, Any]]:
     """Rows that are wrong when they are run, a few of them."""
     found: list[dict[str, Any]] = []
     for row in dict.fromkeys(rows):
-        if len(found) < WORST and (told := confirmed(model, task, np.array(row, task.row_type))):
+        if len(found) < MAX_SHOWN_ERRORS and (
+            told := verify_counterexample(model, task, np.array(row, task.row_type))
+        ):
             found.append(told)
-        if len(found) >= WORST:
+        if len(found) >= MAX_SHOWN_ERRORS:
             break
     return found
 
 
-def _stand_by(right: int, ran: int, open_: float) -> None:
+def _check_against_sample(right: int, sampled: int, open_share: float) -> None:
     """If a sample is far worse than the bound, the prover is wrong."""
-    room = SIGMAS * math.sqrt(max(open_ * (1 - open_), 1 / ran) / ran)
-    if (ran - right) / ran > open_ + room:
+    room = DEFECT_SIGMAS * math.sqrt(max(open_share * (1 - open_share), 1 / sampled) / sampled)
+    if (sampled - right) / sampled > open_share + room:
         raise GlassformerError(
-            f"prove — a defect of the prover: at most {open_:.2%} of inputs should be wrong, but "
-            f"{ran - right:,} of {ran:,} are; nothing is proved. Please report it with the model"
+            f"prove — a defect of the prover: at most {open_share:.2%} of inputs should be wrong, but "
+            f"{sampled - right:,} of {sampled:,} are; nothing is proved. Please report it with the model"
         )

@@ -32,7 +32,7 @@ Reals = NDArray[Any]  # of Real mostly; bool and int where that is plain
 SLACK = 16 * np.finfo(Real).eps
 # Our own underflow. What underflows is off by less than this; wherever the model's `tiny`, which is
 # no smaller, is added, it is covered by that.
-UNDER = np.finfo(Real).tiny
+UNDERFLOW = np.finfo(Real).tiny
 
 
 class Ball(NamedTuple):
@@ -42,18 +42,18 @@ class Ball(NamedTuple):
     rad: Reals
 
     @property
-    def size(self) -> Reals:
+    def max_abs(self) -> Reals:
         """No entry is larger."""
         return np.abs(self.mid) + self.rad
 
 
 @dataclass(frozen=True)
-class Form:
+class AffineForm:
     mid: Reals  # [..., N]
     gen: Reals  # [M, ..., N]
     rad: Reals  # [..., N], not negative
-    low: Reals | None = None  # [..., 1]; None: s = 1
-    high: Reals | None = None
+    divisor_low: Reals | None = None  # [..., 1]; None: s = 1
+    divisor_high: Reals | None = None
 
     @property
     def reach(self) -> Reals:
@@ -62,28 +62,28 @@ class Form:
         return reach
 
     @property
-    def size(self) -> Reals:
+    def max_abs(self) -> Reals:
         """How large the numerator can be."""
         return np.abs(self.mid) + self.reach
 
     @property
-    def largest(self) -> Reals:
+    def max_abs_quotient(self) -> Reals:
         """How large a value can be, as the model has it: over s. NaN where s may be 0."""
-        return self.size if self.low is None else self.size / self.low
+        return self.max_abs if self.divisor_low is None else self.max_abs / self.divisor_low
 
     @property
-    def divisor(self) -> Reals:
+    def max_divisor(self) -> Reals:
         """s is no larger: what is off by e after the division is off by e times this before."""
-        return np.ones(1, Real) if self.high is None else self.high
+        return np.ones(1, Real) if self.divisor_high is None else self.divisor_high
 
 
-def exact(values: ArrayLike) -> Form:
+def exact_form(values: ArrayLike) -> AffineForm:
     """Numbers that are what they are."""
     mid = np.asarray(values, dtype=Real)
-    return Form(mid, np.zeros((0, *mid.shape), Real), np.zeros_like(mid))
+    return AffineForm(mid, np.zeros((0, *mid.shape), Real), np.zeros_like(mid))
 
 
-def rounds(w: Reals) -> Reals:
+def product_rounds(w: Reals) -> Reals:
     """Whether a product with w rounds: not if w is a power of two. (With w = 0, there is none.)"""
     odd: Reals = np.abs(np.frexp(w)[0]) != 0.5
     return odd
@@ -103,15 +103,15 @@ class Arithmetic:
             raise GlassformerError(f"prove — {must}, got {dtype}")
         info = np.finfo(dtype)
         self.dtype, self.u, self.tiny = dtype, Real(info.eps) / 2, Real(info.tiny)
-        self.most = np.ldexp(Real(1), info.maxexp - 4)
+        self.safe_max = np.ldexp(Real(1), info.maxexp - 4)
 
-    def constant(self, value: float) -> Any:
+    def rounded_constant(self, value: float) -> Any:
         """A number of the config, rounded to the model's type; NaN if it is subnormal there, since
         some settings flush it to 0.
         """
         with np.errstate(over="ignore", under="ignore"):
             rounded = Real(np.dtype(self.dtype).type(value))
-        small = backend.subnormal(float(value)) or 0 < abs(float(value)) < self.tiny
+        small = backend.is_subnormal(float(value)) or 0 < abs(float(value)) < self.tiny
         return Real(np.nan) if small or 0 < abs(rounded) < self.tiny else rounded
 
     def gamma(self, n: Any) -> Any:
@@ -130,41 +130,43 @@ class Arithmetic:
 
         Rounding makes a partial sum at most 1 + gamma(n) < 16 times as large. NaN is not below it.
         """
-        return np.where(size < self.most, Real(0), Real(np.inf))
+        return np.where(size < self.safe_max, Real(0), Real(np.inf))
 
-    def rounded(self, y: Form, size: Reals | None = None) -> Form:
+    def round_once(self, y: AffineForm, size: Reals | None = None) -> AffineForm:
         """Lemma 3: one operation. |fl(y) − y| ≤ u·|y| + tiny, and finite, if |y| ≤ size < most."""
-        size = y.size if size is None else size
+        size = y.max_abs if size is None else size
         return replace(y, rad=y.rad + (self.u + SLACK) * size + self.tiny + self.overflow(size))
 
-    def add(self, x: Form, y: Form) -> Form:
+    def add(self, x: AffineForm, y: AffineForm) -> AffineForm:
         """Lemma 4: x + y is mid + mid', gen + gen', rad + rad', rounded once.
 
         The symbols that both have are the same; own unknowns are not, so their sizes add up.
         """
-        x, y = self.resolve(x), self.resolve(y)
+        x, y = self.divide_out(x), self.divide_out(y)
         shape = np.broadcast_shapes(x.mid.shape, y.mid.shape)
         gen = np.zeros((max(len(x.gen), len(y.gen)), *shape), Real)
         for z in (x, y):
             new = (1,) * (len(shape) - z.mid.ndim)  # axes between the symbols' and z's own
             gen[: len(z.gen)] += z.gen.reshape(len(z.gen), *new, *z.mid.shape)
-        rounded = self.rounded(Form(x.mid + y.mid, gen, x.rad + y.rad + np.zeros(shape, Real)))
-        return replace(rounded, rad=rounded.rad + SLACK * (x.size + y.size))
+        rounded = self.round_once(
+            AffineForm(x.mid + y.mid, gen, x.rad + y.rad + np.zeros(shape, Real))
+        )
+        return replace(rounded, rad=rounded.rad + SLACK * (x.max_abs + y.max_abs))
 
-    def multiply(self, x: Form, y: Form) -> Form:
+    def multiply(self, x: AffineForm, y: AffineForm) -> AffineForm:
         """Lemma 5: (m + d)·(m' + d') = m·m' + m·d' + m'·d + d·d', and |d·d'| ≤ reach·reach'.
 
         m·d' + m'·d is linear in the symbols, which x and y share. Rounded once.
         """
-        x, y = self.resolve(x), self.resolve(y)
+        x, y = self.divide_out(x), self.divide_out(y)
         gen = np.zeros((max(len(x.gen), len(y.gen)), *x.mid.shape), Real)
         gen[: len(x.gen)] += x.gen * y.mid
         gen[: len(y.gen)] += y.gen * x.mid
         rad = np.abs(x.mid) * y.rad + np.abs(y.mid) * x.rad + x.reach * y.reach
-        rad = rad + SLACK * x.size * y.size
-        return self.rounded(Form(x.mid * y.mid, gen, rad), x.size * y.size)
+        rad = rad + SLACK * x.max_abs * y.max_abs
+        return self.round_once(AffineForm(x.mid * y.mid, gen, rad), x.max_abs * y.max_abs)
 
-    def affine(self, x: Form, W: ArrayLike, b: ArrayLike | None = None) -> Form:
+    def affine(self, x: AffineForm, W: ArrayLike, b: ArrayLike | None = None) -> AffineForm:
         """Lemma 6: a column of x·W + b with n terms that are not 0 (the products, and b) is off by
         gamma(n)·(Σ|x·w| + |b|); with two terms, by u of the result and u·|x·w| for each w that is
         no power of two; with one, by the latter alone.
@@ -177,39 +179,41 @@ class Arithmetic:
         Where x is over s, so is all of this but the bias.
         """
         W, b = np.asarray(W, dtype=Real), np.asarray(0 if b is None else b, dtype=Real)
-        y = Form(x.mid @ W, x.gen @ W, x.rad @ np.abs(W), x.low, x.high)
-        size, live = x.size, (W != 0).sum(0)
+        y = AffineForm(x.mid @ W, x.gen @ W, x.rad @ np.abs(W), x.divisor_low, x.divisor_high)
+        size, live = x.max_abs, (W != 0).sum(0)
         n = live + (b != 0)
         any_order = self.gamma(n) + SLACK * n
-        two = np.where(live == 2, (2 * self.u + SLACK) * y.size, 0)
+        two = np.where(live == 2, (2 * self.u + SLACK) * y.max_abs, 0)
         sums = np.where(n > 2, any_order * (size @ np.abs(W)), two)
-        products = (2 * self.u + SLACK) * (size @ (np.abs(W) * rounds(W)))
-        lost = 2 * n * self.tiny * x.divisor
-        slips = sums + products + lost + self.overflow(x.largest @ np.abs(W) + np.abs(b))
+        products = (2 * self.u + SLACK) * (size @ (np.abs(W) * product_rounds(W)))
+        lost = 2 * n * self.tiny * x.max_divisor
+        slips = sums + products + lost + self.overflow(x.max_abs_quotient @ np.abs(W) + np.abs(b))
         y = replace(y, rad=(1 + SLACK * len(W)) * y.rad + slips)
         if not b.any():
             return y
-        y = self.shift(self.resolve(y), b)
-        once = np.where(live == 1, (2 * self.u + SLACK) * y.size, 0)  # one product and the bias
+        y = self.shift(self.divide_out(y), b)
+        once = np.where(live == 1, (2 * self.u + SLACK) * y.max_abs, 0)  # one product and the bias
         own = np.where(n > 2, any_order * np.abs(b), once)
         return replace(y, rad=y.rad + np.where(b != 0, own, 0))
 
-    def shift(self, y: Form, b: ArrayLike) -> Form:
+    def shift(self, y: AffineForm, b: ArrayLike) -> AffineForm:
         """y + b as real numbers: the caller has bounded what the model's own sum rounds."""
         b = np.asarray(b, dtype=Real)
-        return replace(y, mid=y.mid + b, rad=y.rad + SLACK * (y.size + np.abs(b)))
+        return replace(y, mid=y.mid + b, rad=y.rad + SLACK * (y.max_abs + np.abs(b)))
 
-    def scale(self, x: Form, w: ArrayLike) -> Form:
+    def scale(self, x: AffineForm, w: ArrayLike) -> AffineForm:
         """Lemma 7: x_i·w_i is off by u·|x_i·w_i|, if w_i is no power of two, and tiny; over s."""
         w = np.asarray(w, dtype=Real)
-        slip = (self.u + SLACK) * (x.size * np.abs(w)) * rounds(w) + self.tiny * x.divisor
-        rad = x.rad * np.abs(w) + (slip + self.overflow(x.largest * np.abs(w)))
+        slip = (self.u + SLACK) * (x.max_abs * np.abs(w)) * product_rounds(
+            w
+        ) + self.tiny * x.max_divisor
+        rad = x.rad * np.abs(w) + (slip + self.overflow(x.max_abs_quotient * np.abs(w)))
         return replace(x, mid=x.mid * w, gen=x.gen * w, rad=rad)
 
-    def resolve(self, x: Form) -> Form:
+    def divide_out(self, x: AffineForm) -> AffineForm:
         """Lemma 8: without s. 1/s is within h of r, mid of 1/high and 1/low: x/s is x·r ± |x|·h."""
-        if x.low is None or x.high is None:
+        if x.divisor_low is None or x.divisor_high is None:
             return x
-        most, least = 1 / x.low, 1 / x.high
+        most, least = 1 / x.divisor_low, 1 / x.divisor_high
         r, h = (most + least) / 2, (most - least) / 2 + SLACK * most
-        return Form(x.mid * r, x.gen * r, x.rad * r + x.size * h + SLACK * x.size * r)
+        return AffineForm(x.mid * r, x.gen * r, x.rad * r + x.max_abs * h + SLACK * x.max_abs * r)

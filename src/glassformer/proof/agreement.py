@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ..core.model import Model
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
-from .independent.checker import IndependentResult, available, check_independently
+from .independent.checker import IndependentResult, check_independently, require_flint
 from .independent.every_input import MAX_INPUTS
 from .independent.tasks import MAX_DEFAULT_INPUTS, check_task
 from .prover import Proof
@@ -40,7 +40,7 @@ class CheckerResult:
         return f"{who}: holds, {self.cases:,} cases, margin {self.margin:.4g}"
 
 
-def confirm(
+def confirm_independently(
     model: Model, task: Task, proof: Proof, seconds: float, required: bool | None = None
 ) -> Proof:
     """Check a proof a second time, independently.
@@ -99,7 +99,7 @@ def independent_check(
     reason = f"there is none for proofs by {proof.method}"
     if proof.method == "certificate" and proof.certificate:
         try:
-            available()
+            require_flint()
         except GlassformerError as e:
             reason = str(e)
         else:

@@ -18,11 +18,11 @@ from ..core.model import Model
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from .bounds import Bounder, Bounds
-from .layout import Layout, layout_of
+from .layout import SumLayout, layout_of
 
 
 @dataclass(frozen=True)
-class Checked:
+class CertificateResult:
     """What the checker found."""
 
     holds: bool
@@ -31,51 +31,57 @@ class Checked:
     reason: str = ""  # why it does not hold, or how it holds less than was claimed
 
 
-def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) -> Checked:
+def check_certificate(
+    model: Model, task: Task, certificate: Mapping[str, Any]
+) -> CertificateResult:
     """Whether a certificate proves that the model is right on the whole domain of the task."""
-    layout, parts = check_call(model, task), read_parts(certificate)
-    for name, value in identity(model, task, layout).items():
+    layout, parts = check_model_and_task(model, task), read_certificate_rows(certificate)
+    for name, value in certificate_identity(model, task, layout).items():
         if certificate.get(name) != value:
-            return Checked(False, 0, -np.inf, f"the certificate is for another {name}")
-    if sorted(row for p in parts for row in p.rows(layout)) != list(layout.rows):
-        return Checked(False, 0, -np.inf, "the certificate's rows are not those of the answer")
+            return CertificateResult(False, 0, -np.inf, f"the certificate is for another {name}")
+    if sorted(row for p in parts for row in p.rows(layout)) != list(layout.answer_rows):
+        return CertificateResult(
+            False, 0, -np.inf, "the certificate's rows are not those of the answer"
+        )
     bounder, cases, margin = Bounder(model, layout), 0, np.inf
     for part in parts:
-        view = bounder.view(part.row, part.through, part.near)
+        view = bounder.row_group(part.row, part.last_row, part.radius)
         for bounds in bounder.bounds(view, part.split, part.cuts):
-            if not (np.isfinite(bounds.lead) & (bounds.lead > 0)).all():
-                return Checked(False, cases, -np.inf, f"open: {describe(layout, bounds)}")
-            least = float(bounds.lead.min())
-            least = least if least <= bounds.lead.min() else math.nextafter(least, -math.inf)
+            if not (np.isfinite(bounds.margin) & (bounds.margin > 0)).all():
+                return CertificateResult(
+                    False, cases, -np.inf, f"open: {describe_worst_case(layout, bounds)}"
+                )
+            least = float(bounds.margin.min())
+            least = least if least <= bounds.margin.min() else math.nextafter(least, -math.inf)
             cases, margin = cases + len(bounds.cases), min(margin, least)
     if not cases or cases != certificate["cases"] or not margin >= certificate["margin"]:
         reason = "the certificate claims another number of cases or a larger margin"
-        return Checked(False, cases, margin, reason)
-    return Checked(True, cases, margin)
+        return CertificateResult(False, cases, margin, reason)
+    return CertificateResult(True, cases, margin)
 
 
-def identity(model: Model, task: Task, layout: Layout) -> dict[str, Any]:
+def certificate_identity(model: Model, task: Task, layout: SumLayout) -> dict[str, Any]:
     """What a certificate is for, in its own words."""
     known = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
     return known | {"layout": layout.to_json()}
 
 
 @dataclass(frozen=True)
-class Part:
+class CertificateRow:
     """What a certificate says of a row, or of all rows through another, looked at so far."""
 
     row: int
     split: tuple[str, ...]
     cuts: int
-    through: int
-    near: int  # 0: all columns
+    last_row: int
+    radius: int  # 0: all columns
 
-    def rows(self, layout: Layout) -> range:
+    def rows(self, layout: SumLayout) -> range:
         """Its rows, as far as the text goes."""
-        return range(self.row, max(self.row, min(self.through, len(layout.spots))) + 1)
+        return range(self.row, max(self.row, min(self.last_row, len(layout.spots))) + 1)
 
 
-def read_parts(certificate: Mapping[str, Any]) -> list[Part]:
+def read_certificate_rows(certificate: Mapping[str, Any]) -> list[CertificateRow]:
     """How each row is split and how often cut (if it says so), of a certificate whose other fields
     are all there, and all of their types.
     """
@@ -94,33 +100,33 @@ def read_parts(certificate: Mapping[str, Any]) -> list[Part]:
     if not good:
         raise GlassformerError("certificate — has not the fields of one that prove wrote")
     more = ("cuts", "through", "near")
-    return [Part(r["row"], tuple(r["split"]), *(r.get(n, 0) for n in more)) for r in rows]
+    return [CertificateRow(r["row"], tuple(r["split"]), *(r.get(n, 0) for n in more)) for r in rows]
 
 
-def check_call(model: Model, task: Task) -> Layout:
+def check_model_and_task(model: Model, task: Task) -> SumLayout:
     """The task's layout, if a proof can be about it, and the model is one that can do it."""
     task.require(model.vocabulary)
     layout = layout_of(task)
     if (size := len(layout.spots) - 1) > (block := model.config.n_ctx):
         what = f"texts of {size} tokens; the model's block has {block}"
         raise GlassformerError(f"{task.ref} — {what}")
-    for p in (*layout.rows, size):
+    for p in (*layout.answer_rows, size):
         if layout.spots[p][0] in "ab":
             what = f"a format the prover does not cover: a number's digit asks at {p}"
             raise GlassformerError(f"{task.ref} — {what}")
     return layout
 
 
-def describe(layout: Layout, bounds: Bounds) -> str:
+def describe_worst_case(layout: SumLayout, bounds: Bounds) -> str:
     """The worst case of some, in words."""
-    at = int(np.nan_to_num(bounds.lead, nan=-np.inf).argmin())
+    at = int(np.nan_to_num(bounds.margin, nan=-np.inf).argmin())
     words = []
     for step, way in zip(bounds.cases.window, bounds.cases.ways[:, at], strict=True):
         members = step.members(way)
         digits = f"{members[0] % 100 // 10}+{members[0] % 10} and " if len(members) == 1 else ""
-        writes = f"carry {step.enter[way]} writes {step.digit[way]}"
-        words.append(f"column {step.column + bounds.view.lowest} with {digits}{writes}")
-    known = f"the lead is only known to be above {float(bounds.lead[at]):.3g}"
-    rows = bounds.view.rows
+        writes = f"carry {step.carry_in[way]} writes {step.digit[way]}"
+        words.append(f"column {step.column + bounds.group.lowest_column} with {digits}{writes}")
+    known = f"the lead is only known to be above {float(bounds.margin[at]):.3g}"
+    rows = bounds.group.rows
     alike = f", and all to {rows[-1]} by their columns" if len(rows) > 1 else ""
     return f"position {bounds.row}{alike}, {'; '.join(words)}: {known}"

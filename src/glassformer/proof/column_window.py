@@ -11,52 +11,52 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..tasks.token_layout import TOKEN, Format, Spot
+from ..tasks.token_layout import TOKEN, Spot, TokenLayout
 from ..utils.errors import GlassformerError
 from .affine_arithmetic import SLACK, Ball, Real, Reals
-from .carry_dp import Cases, largest
-from .layout import Layout
-from .softmax_bounds import Ends
+from .carry_dp import WindowCases, largest_sums
+from .layout import SumLayout
+from .softmax_bounds import SumBounds
 
-MOST_NEAR = 20  # columns on either side
+MAX_RADIUS = 20  # columns on either side
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class RowGroup:
     """Rows that are bounded together, and the columns that they tell apart, as a layout.
 
     Of one row without a stretch the layout is the task's own.
     """
 
     rows: tuple[int, ...]  # of the text
-    layout: Layout
-    row: int  # of that layout
-    near: int = field(default=0, kw_only=True)  # 0: all columns
+    layout: SumLayout
+    layout_row: int  # of that layout
+    radius: int = field(default=0, kw_only=True)  # 0: all columns
     # what is column 0 of the layout, for the first row
-    lowest: int = field(default=0, kw_only=True)
+    lowest_column: int = field(default=0, kw_only=True)
 
     def to_json(self) -> dict[str, int]:
         """How a certificate says it."""
         through = {"through": self.rows[-1]} if len(self.rows) > 1 else {}
-        return {"row": self.rows[0]} | through | ({"near": self.near} if self.near else {})
+        return {"row": self.rows[0]} | through | ({"near": self.radius} if self.radius else {})
 
-    def hull(self, terms: Iterable[Ball]) -> Ends:
+    def enclose_terms(self, terms: Iterable[Ball]) -> SumBounds:
         """What holds the terms [Q,S,V] of every row, a ball each, by the layout's positions."""
         (ball,) = terms
-        return Ends(ball.mid - ball.rad, ball.mid + ball.rad)
+        return SumBounds(ball.mid - ball.rad, ball.mid + ball.rad)
 
-    def range(self, hull: Ends, cases: Cases) -> Ends:
+    def range(self, hull: SumBounds, cases: WindowCases) -> SumBounds:
         """The least and the largest Σ over positions in each case: [Q,cases]."""
-        high = largest(self.layout, self.row, hull.high, cases)
-        return Ends(-largest(self.layout, self.row, -hull.low, cases), high)
+        high = largest_sums(self.layout, self.layout_row, hull.high, cases)
+        return SumBounds(-largest_sums(self.layout, self.layout_row, -hull.low, cases), high)
 
 
-def plain(layout: Layout, row: int) -> View:
-    return View((row,), layout, row)
+def single_row_group(layout: SumLayout, row: int) -> RowGroup:
+    return RowGroup((row,), layout, row)
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch(View):
+class WindowedRowGroup(RowGroup):
     """Lemma 30: let L be the stretch's own layout: the columns low…high around the one that is
     asked for, one column below them if low > 0, and one position for all other positions of the
     text. For every row r of the view and every pair (a, b) of the task's numbers there is a pair
@@ -84,49 +84,54 @@ class Stretch(View):
     """
 
     possible: Reals  # [T,V]: which tokens can stand where in the text
-    where: Reals  # [rows, spots of the layout]: their positions; −1: none
+    positions: Reals  # [rows, spots of the layout]: their positions; −1: none
 
-    def hull(self, terms: Iterable[Ball]) -> Ends:
+    def enclose_terms(self, terms: Iterable[Ball]) -> SumBounds:
         low, high = np.full(1, np.inf, Real), np.full(1, -np.inf, Real)
-        for ball, row, where in zip(terms, self.rows, self.where, strict=True):
-            ends = self.gathered(ball, row, where)
+        for ball, row, where in zip(terms, self.rows, self.positions, strict=True):
+            ends = self.gather_terms(ball, row, where)
             low, high = np.minimum(low, ends.low), np.maximum(high, ends.high)
-        return Ends(low, high)
+        return SumBounds(low, high)
 
-    def gathered(self, ball: Ball, row: int, where: Reals) -> Ends:
+    def gather_terms(self, ball: Ball, row: int, positions: Reals) -> SumBounds:
         """The terms [Q,S,V] of one row, at the layout's positions [Q,spots,V]."""
-        near, rest = where >= 0, np.ones(row + 1, bool)
-        rest[where[near]] = False
+        near, rest = positions >= 0, np.ones(row + 1, bool)
+        rest[positions[near]] = False
         ends = []
         for sign in (-1, 1):
             x = sign * ball.mid + ball.rad
-            out = np.zeros((len(x), len(where), x.shape[2]), Real)
-            out[:, near] = x[:, where[near]]
+            out = np.zeros((len(x), len(positions), x.shape[2]), Real)
+            out[:, near] = x[:, positions[near]]
             far = x[:, rest]
             most = np.where(self.possible[: row + 1][rest], far, -np.inf).max(2, initial=-np.inf)
             lost = SLACK * (row + 1) * np.abs(most).sum(1)
             out[:, 0, 0] = most.sum(1) + lost  # the layout's first position is for the rest
             ends.append(sign * out)
-        return Ends(*ends)
+        return SumBounds(*ends)
 
 
-def stretch(layout: Layout, rows: Sequence[int], near: int, possible: Reals) -> Stretch:
+def windowed_row_group(
+    layout: SumLayout, rows: Sequence[int], radius: int, possible: Reals
+) -> WindowedRowGroup:
     """The view of rows that look `near` columns far. Several rows must look alike, or it is an
     error: each at columns that all have operands, with more below and above, and at digits of the
     same columns, counted from the one that is asked for.
     """
     asked = [layout.spots[row + 1] for row in rows]
-    if not rows or not 1 <= near <= MOST_NEAR or any(kind != "s" for kind, _ in asked):
-        what = f"columns must be from 1 to {MOST_NEAR}, around a digit that is asked for"
-        raise GlassformerError(f"certificate — a stretch of {near}: {what}")
+    if not rows or not 1 <= radius <= MAX_RADIUS or any(kind != "s" for kind, _ in asked):
+        what = f"columns must be from 1 to {MAX_RADIUS}, around a digit that is asked for"
+        raise GlassformerError(f"certificate — a stretch of {radius}: {what}")
     place = {spot: p for p, spot in enumerate(layout.spots)}
-    seen = [_seen(layout, place, row, c, near) for row, (_, c) in zip(rows, asked, strict=True)]
+    seen = [
+        _visible_digits(layout, place, row, c, radius)
+        for row, (_, c) in zip(rows, asked, strict=True)
+    ]
     # all have columns below the stretch and above it: only then do they see carries alike
-    inside = all(near < c < layout.digits - near for _, c in asked)
+    inside = all(radius < c < layout.digits - radius for _, c in asked)
     if len(rows) > 1 and not (inside and all(s[0] == seen[0][0] for s in seen)):
         raise GlassformerError(f"certificate — rows {rows[0]} to {rows[-1]} do not look alike")
     spots, n = seen[0][0], asked[0][1]
-    low, high = max(n - near, 0), min(n + near, layout.digits)
+    low, high = max(n - radius, 0), min(n + radius, layout.digits)
     padding = int(low > 0)  # a column that stands for those below
     names: list[Spot] = [(TOKEN, 0)]
     names += [("a", 0), ("b", 0)] if padding else []
@@ -140,20 +145,26 @@ def stretch(layout: Layout, rows: Sequence[int], near: int, possible: Reals) -> 
     row = len(names) - 1  # the row itself is the last of what is seen
     names.append(("s", n - low + padding))
     first = len(names) - 1
-    virtual = Layout(Format(tuple(names), first))
-    return Stretch(
-        tuple(rows), virtual, row, possible, np.array(at), near=near, lowest=low - padding
+    virtual = SumLayout(TokenLayout(tuple(names), first))
+    return WindowedRowGroup(
+        tuple(rows),
+        virtual,
+        row,
+        possible,
+        np.array(at),
+        radius=radius,
+        lowest_column=low - padding,
     )
 
 
-def _seen(
-    layout: Layout, place: dict[Spot, int], row: int, column: int, near: int
+def _visible_digits(
+    layout: SumLayout, place: dict[Spot, int], row: int, column: int, radius: int
 ) -> tuple[list[Spot], list[int]]:
     """Which digits near a column a row sees, columns counted from there, and at which positions;
     the row itself last.
     """
     spots, where = [], []
-    for c in range(max(column - near, 0), min(column + near, layout.digits) + 1):
+    for c in range(max(column - radius, 0), min(column + radius, layout.digits) + 1):
         for kind in "abs":
             p = place.get((kind, c), row + 1)
             if p < row:
@@ -161,6 +172,6 @@ def _seen(
                 where.append(p)
     kind, number = layout.spots[row]
     own = (kind, number) if kind == TOKEN else (kind, number - column)
-    if kind != TOKEN and abs(number - column) > near:
+    if kind != TOKEN and abs(number - column) > radius:
         raise GlassformerError(f"certificate — row {row} is itself beyond its stretch")
     return [*spots, own], [*where, row]

@@ -8,24 +8,24 @@ import numpy as np
 
 from ..compiler.certify import Unproved
 from ..compiler.driver import recheck
-from ..compiler.task import Texts, carried, same_program
+from ..compiler.task import SequenceTask, embedded_task, same_program
 from ..core.model import Model
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..utils.progress import Progress, ProgressCallback
-from .counterexamples import first_wrong
+from .counterexamples import first_counterexample
 
-SAMPLE = 500  # texts that are run, besides the edge cases, whatever the certificate says
+SAMPLE_TEXTS = 500  # texts that are run, besides the edge cases, whatever the certificate says
 
 
 def is_compiled(model: Model, task: Task) -> bool:
     """Whether the model carries the program whose task this is."""
-    own = carried(model)
+    own = embedded_task(model)
     return own is not None and same_program(own, task)
 
 
-def certified(
-    model: Model, task: Texts, seed: int, say: Callable[..., Any],
+def prove_compiled(
+    model: Model, task: SequenceTask, seed: int, make_proof: Callable[..., Any],
     progress: ProgressCallback | None = None,
 ) -> Any:  # fmt: skip
     """Proved for every text of up to so many tokens, refuted, or unknown with the place."""
@@ -34,11 +34,11 @@ def certified(
         if progress:
             progress(Progress(done, todo, int(wrong is not None)))
 
-    rows = [task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))]
-    wrong = first_wrong(model, task, np.concatenate(rows))
+    rows = [task.edges(), task.sample(SAMPLE_TEXTS, np.random.default_rng(seed))]
+    wrong = first_counterexample(model, task, np.concatenate(rows))
     if wrong:
         reason = f"{wrong['input']} gives {wrong['got']}, expected {wrong['expected']}"
-        refuted = partial(say, "refuted", 0, counterexample=wrong, reason=reason)
+        refuted = partial(make_proof, "refuted", 0, counterexample=wrong, reason=reason)
     try:
         found = recheck(model, tell).certificate
     except GlassformerError as e:  # or no declaration at all: what is wrong is wrong
@@ -46,7 +46,9 @@ def certified(
             return refuted()
         if not isinstance(e, Unproved):
             raise
-        return say("unknown", e.found.cases if hasattr(e, "found") else 0, reason=str(e))
+        return make_proof(
+            "unknown", e.certificate.cases if hasattr(e, "found") else 0, reason=str(e)
+        )
     if wrong:
         raise GlassformerError(
             f"prove — a defect of the prover: its certificate passes, but {refuted().reason}; "
@@ -57,4 +59,4 @@ def certified(
         f"for every text of up to {task.program.length:,} tokens, with sums in any order; "
         f"tightest at {found.tightest}{left}"
     )
-    return say("proved", found.cases, margin=found.margin, reason=reason)
+    return make_proof("proved", found.cases, margin=found.margin, reason=reason)

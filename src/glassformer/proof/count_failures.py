@@ -14,27 +14,27 @@ import numpy as np
 from .affine_arithmetic import SLACK, Real, Reals
 
 FEW = 2**19  # choices that are gone through one by one
-STEPS = 2048  # between 0 and the least sum: what is rounded off is a part in so many of that
+GRID_STEPS = 2048  # between 0 and the least sum: what is rounded off is a part in so many of that
 
 
-def any_not_positive(terms: Reals, rest: Reals, must: int | None = None) -> int:
+def count_any_not_positive(terms: Reals, rest: Reals, required_key: int | None = None) -> int:
     """At most so many choices of a key for each position have rest [R] + Σ terms [S,keys,R] ≤ 0 for
     one of R rivals at least (and have the key `must`): counted one by one where they are few, else
     rival by rival (Lemma 43), of which a choice may be counted several times.
     """
     S, keys = (int(n) for n in terms.shape[:2])
-    every: int = keys**S - ((keys - 1) ** S if must is not None else 0)
+    every: int = keys**S - ((keys - 1) ** S if required_key is not None else 0)
     if keys**S <= FEW:
-        return _one_by_one(terms, rest, must)
+        return _count_one_by_one(terms, rest, required_key)
     count = 0
     for j in range(terms.shape[2]):
-        count += not_positive(terms[..., j], rest[j], must)
+        count += count_not_positive(terms[..., j], rest[j], required_key)
         if count >= every:
             return every
     return count
 
 
-def _one_by_one(terms: Reals, rest: Reals, must: int | None) -> int:
+def _count_one_by_one(terms: Reals, rest: Reals, required_key: int | None) -> int:
     """Of each rival only the keys are looked at with which a sum of 0 or less can be reached."""
     S, keys, R = terms.shape
     bad = np.zeros((keys,) * S, bool)
@@ -50,13 +50,15 @@ def _one_by_one(terms: Reals, rest: Reals, must: int | None) -> int:
             part = each[p, some[p]].reshape(shapes[p])
             total, size = total + part, size + np.abs(part)
         bad[np.ix_(*some)] |= ~(total > ours * size)
-    if must is not None:
-        without = np.delete(np.arange(keys), must)
+    if required_key is not None:
+        without = np.delete(np.arange(keys), required_key)
         bad[np.ix_(*[without] * S)] = False
     return int(bad.sum())
 
 
-def not_positive(terms: Reals, rest: Reals, must: int | None = None, steps: int = STEPS) -> int:
+def count_not_positive(
+    terms: Reals, rest: Reals, required_key: int | None = None, steps: int = GRID_STEPS
+) -> int:
     """Lemma 43: at most so many choices of a key for each position have rest + Σ terms [S,keys] ≤ 0
     (and have the key `must` at one position at least).
 
@@ -66,7 +68,7 @@ def not_positive(terms: Reals, rest: Reals, must: int | None = None, steps: int 
     those of the same product without it. What is not finite is counted whole.
     """
     S, keys = (int(n) for n in terms.shape)
-    every: int = keys**S - ((keys - 1) ** S if must is not None else 0)
+    every: int = keys**S - ((keys - 1) ** S if required_key is not None else 0)
     if not np.isfinite(terms).all() or not np.isfinite(rest):
         return every
     least = Real(rest) + terms.min(1).sum()
@@ -84,21 +86,23 @@ def not_positive(terms: Reals, rest: Reals, must: int | None = None, steps: int 
         [int(x) if x <= room else -1 for x in row - low]  # −1: never 0 or less
         for row, low in zip(cells, lowest, strict=True)
     ]
-    count = _below(above, room, keys**S)
-    if must is not None:
-        count -= _below([row[:must] + row[must + 1 :] for row in above], room, keys**S)
+    count = _count_sums_up_to(above, room, keys**S)
+    if required_key is not None:
+        count -= _count_sums_up_to(
+            [row[:required_key] + row[required_key + 1 :] for row in above], room, keys**S
+        )
     return count
 
 
-def _below(above: list[list[int]], room: int, most: int) -> int:
+def _count_sums_up_to(offsets: list[list[int]], limit: int, max_coefficient: int) -> int:
     """How many choices, one of each list, add up to at most `room`; −1 is no choice.
 
     A polynomial is one whole number, with `bits` bits for each coefficient: none is above `most`.
     """
-    bits = most.bit_length() + 1
-    mask = (1 << bits * (room + 1)) - 1
+    bits = max_coefficient.bit_length() + 1
+    mask = (1 << bits * (limit + 1)) - 1
     product = 1
-    for choices in above:
+    for choices in offsets:
         times = Counter(x for x in choices if x >= 0)
         total = 0
         for power, n in times.items():

@@ -17,18 +17,18 @@ from ..core.model import Model
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
 from ..utils.progress import Progress, ProgressCallback, report_stage
-from ..utils.results import Shown
-from ..verification.evaluation import EXHAUSTIVE, chunk_size, said, whole_domain
-from ..verification.robust_eval import Counted, Looked, Near, Trial
-from .accuracy import bound_accuracy, percent, share
-from .prover import FUSED_NORM, Proof, prove
+from ..utils.results import Displayable
+from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS, chunk_size, domain_chunks, greedy_outputs
+from ..verification.robust_eval import ClosestRows, DistinctCounter, RobustEvaluator, RobustMargins
+from .accuracy import bound_accuracy, floor_percent, floor_share
+from .prover import FUSED_NORM_EXCEPTION, Proof, prove
 
-SAMPLE = 5_000
-SHOWN = 8  # rows that are run alone, of those on which models differ when many are run
+SAMPLE_ROWS = 5_000
+MAX_CONFIRMED_ROWS = 8  # rows that are run alone, of those on which models differ when many are run
 
 
 @dataclass(frozen=True)
-class Equality(Shown):
+class Equality(Displayable):
     """Whether two models say the same on a whole domain."""
 
     result: Literal["equal", "different", "unknown"]
@@ -66,12 +66,12 @@ def prove_equal(
     if _same_numbers(one, other):
         reason = "the same numbers in the same places"
         return Equality("equal", reason, equal=task.inputs, method="numbers", **about)
-    if task.size <= EXHAUSTIVE:
-        return _enumerated(one, other, task, about, progress)
-    rows = np.concatenate([task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))])
+    if task.size <= MAX_EXHAUSTIVE_ROWS:
+        return _compare_by_enumeration(one, other, task, about, progress)
+    rows = np.concatenate([task.edges(), task.sample(SAMPLE_ROWS, np.random.default_rng(seed))])
     report_stage(progress, f"running both on {len(rows):,} inputs")
-    if found := _differ(one, other, task, rows)[0]:
-        return _different(found, "sample", about)
+    if found := _first_difference(one, other, task, rows)[0]:
+        return _different_result(found, "sample", about)
     proofs, kind = [], task.row_type
     for which, model in (("first", one), ("second", other)):
         report_stage(progress, f"proving the {which}")
@@ -80,8 +80,10 @@ def prove_equal(
         except GlassformerError as e:
             return Equality("unknown", str(e), equal=0, method="proofs", **about)
         found = proofs[-1].counterexample
-        if found and (told := _differ(one, other, task, np.array([found["row"]], kind))[0]):
-            return _different(told, "proofs", about)
+        if found and (
+            told := _first_difference(one, other, task, np.array([found["row"]], kind))[0]
+        ):
+            return _different_result(told, "proofs", about)
     if all(p.holds for p in proofs):
         reason = f"both are proved right, with {' and '.join(f'{p.cases:,}' for p in proofs)} cases"
         checked = [p.independent for p in proofs]
@@ -92,10 +94,10 @@ def prove_equal(
             reason += "; PyTorch's fused layer norm is not covered"
         return Equality("equal", reason, equal=task.inputs, method="proofs", **about)
     report_stage(progress, "bounding on how many inputs both are right")
-    return _both_right(one, other, task, seed, proofs, about, independent)
+    return _compare_by_accuracy(one, other, task, seed, proofs, about, independent)
 
 
-def _both_right(
+def _compare_by_accuracy(
     one: Model, other: Model, task: Task, seed: int, proofs: list[Any], about: dict[str, Any],
     independent: bool,
 ) -> Equality:  # fmt: skip
@@ -110,16 +112,18 @@ def _both_right(
                 bound = bound_accuracy(model, task, seed=seed, independent=independent)
                 open_ += bound.open
                 for shown in bound.worst:
-                    if told := _differ(one, other, task, np.array([shown["row"]], kind))[0]:
-                        return _different(told, "accuracy", about)
+                    if told := _first_difference(one, other, task, np.array([shown["row"]], kind))[
+                        0
+                    ]:
+                        return _different_result(told, "accuracy", about)
     except GlassformerError:
         return Equality("unknown", why, equal=0, method="proofs", **about)
     equal = max(0, task.inputs - open_)
-    least = f"both are proved right on at least {percent(share(equal, task.inputs))} of all inputs"
+    least = f"both are proved right on at least {floor_percent(floor_share(equal, task.inputs))} of all inputs"
     return Equality("unknown", f"{why}; {least}", equal=equal, method="accuracy", **about)
 
 
-def _enumerated(
+def _compare_by_enumeration(
     one: Model,
     other: Model,
     task: Task,
@@ -127,20 +131,20 @@ def _enumerated(
     progress: ProgressCallback | None,
 ) -> Equality:
     size, checked = min(chunk_size(m, task) for m in (one, other)), 0
-    pair = Pair(one, other, task)
-    for rows in whole_domain(task, size):
+    pair = ModelPair(one, other, task)
+    for rows in domain_chunks(task, size):
         if progress:
             progress(Progress(checked, task.size, stage="running both"))
-        found, _ = pair.differ(rows)
+        found, _ = pair.find_difference(rows)
         if found:
-            return _different(found, "enumeration", about)
+            return _different_result(found, "enumeration", about)
         checked += len(rows)
     if not checked:
         reason = "the task has no input with an answer"
         return Equality("unknown", reason, equal=0, method="enumeration", **about)
-    found, unsure = pair.differ_alone()
+    found, unsure = pair.find_difference_one_by_one()
     if found:
-        return _different(found, "enumeration", about)
+        return _different_result(found, "enumeration", about)
     if unsure := min(unsure, checked):
         what = "another order of the same sums could turn what one says, or its answer has no end"
         reason = f"{unsure:,} inputs where {what}{pair.doubt}"
@@ -151,59 +155,67 @@ def _enumerated(
     return Equality("equal", reason, equal=checked, method="enumeration", **about)
 
 
-def _differ(one: Model, other: Model, task: Task, rows: Rows) -> tuple[dict[str, Any] | None, int]:
+def _first_difference(
+    one: Model, other: Model, task: Task, rows: Rows
+) -> tuple[dict[str, Any] | None, int]:
     """The first row on which two models differ; and on how many it is not sure that they do not."""
-    return Pair(one, other, task).differ(rows[task.defined(rows)])
+    return ModelPair(one, other, task).find_difference(rows[task.defined(rows)])
 
 
-class Pair:
+class ModelPair:
     """Two models, run on the same rows. What the first says is taken for right, and then both are
     asked whether they have it right for sure.
     """
 
     def __init__(self, one: Model, other: Model, task: Task) -> None:
-        self.models, self.task, self.near = (one, other), task, Near(task)
-        self.trials, self.doubt, self.unsure = (Trial(one), Trial(other)), "", Counted()
+        self.models, self.task, self.closest_rows = (one, other), task, ClosestRows(task)
+        self.evaluators, self.doubt, self.unsure = (
+            (RobustEvaluator(one), RobustEvaluator(other)),
+            "",
+            DistinctCounter(),
+        )
 
-    def differ(self, rows: Rows) -> tuple[dict[str, Any] | None, int]:
+    def find_difference(self, rows: Rows) -> tuple[dict[str, Any] | None, int]:
         """The first of some rows on which they differ; and on how many, of all so far, it is not
         sure that they do not.
         """
         size = min(chunk_size(m, self.task) for m in self.models)
         for start in range(0, len(rows), size):
             part = rows[start : start + size]
-            spoken, answer, heard = self._heard(part)
-            looks = [trial.look(spoken, heard) for trial in self.trials]
-            self.near.see(part, np.minimum(*(look.room for look in looks)))
-            unsure = self._unsure(looks)
+            spoken, answer, heard = self._first_outputs(part)
+            looks = [trial.evaluate(spoken, heard) for trial in self.evaluators]
+            self.closest_rows.add(part, np.minimum(*(look.margin_in_ties for look in looks)))
+            unsure = self._unsure_rows(looks)
             if len(at := np.flatnonzero(unsure)):  # what the second says, where it matters
-                others = said(self.models[1], spoken[at], answer[at])
+                others = greedy_outputs(self.models[1], spoken[at], answer[at])
                 apart = at[((others != spoken[at]) & heard[at]).any(1)]
-                if found := self._told(part[apart[:SHOWN]]):
+                if found := self._confirmed_difference(part[apart[:MAX_CONFIRMED_ROWS]]):
                     return found, 0
-            self.unsure.add(part[unsure | self._endless(spoken, answer)])
+            self.unsure.add(part[unsure | self._outlasts_answer(spoken, answer)])
         return None, self.unsure.count
 
-    def differ_alone(self) -> tuple[dict[str, Any] | None, int]:
+    def find_difference_one_by_one(self) -> tuple[dict[str, Any] | None, int]:
         """The same of some of the rows that were looked at, one at a time."""
-        rows = self.near.picked(self.trials[0].rng)
-        spoken, _, heard = self._heard(rows)
-        unsure = self._unsure([trial.alone(spoken, heard) for trial in self.trials])
+        rows = self.closest_rows.select(self.evaluators[0].rng)
+        spoken, _, heard = self._first_outputs(rows)
+        unsure = self._unsure_rows(
+            [trial.evaluate_one_by_one(spoken, heard) for trial in self.evaluators]
+        )
         self.unsure.add(rows[unsure])
-        return self._told(rows[unsure]), self.unsure.count
+        return self._confirmed_difference(rows[unsure]), self.unsure.count
 
-    def _heard(self, rows: Rows) -> tuple[Any, Any, Any]:
+    def _first_outputs(self, rows: Rows) -> tuple[Any, Any, Any]:
         """What the first says, where an answer may be, and how much of it is heard."""
         tokens, answer = self.task.batch(rows)
-        spoken = said(self.models[0], tokens, answer)
-        return spoken, answer, _heard(spoken, answer, self.task)
+        spoken = greedy_outputs(self.models[0], tokens, answer)
+        return spoken, answer, _answer_until_stop(spoken, answer, self.task)
 
-    def _unsure(self, looks: list[Looked]) -> Any:
-        doubts = [look.doubt for look in looks if look.doubtful.any()]
+    def _unsure_rows(self, results: list[RobustMargins]) -> Any:
+        doubts = [look.doubt for look in results if look.right_but_uncertain.any()]
         self.doubt = self.doubt or (f": {doubts[0]}" if doubts else "")
-        return ~(looks[0].sure & looks[1].sure)
+        return ~(results[0].certain & results[1].certain)
 
-    def _endless(self, spoken: Any, answer: Any) -> Any:
+    def _outlasts_answer(self, spoken: Any, answer: Any) -> Any:
         """Rows where more is said after an answer as long as the right one, and nobody hears it."""
         out = np.zeros(len(spoken), bool)
         if self.task.stop is not None:
@@ -212,17 +224,17 @@ class Pair:
                 out[i] = self.task.steps(prompt) > answer[i].sum()
         return out
 
-    def _told(self, rows: Rows) -> dict[str, Any] | None:
+    def _confirmed_difference(self, rows: Rows) -> dict[str, Any] | None:
         """The first of some rows on which they differ when it is run alone."""
         for row in rows:
             tokens, answer = self.task.batch(row[None])
-            one, other = (said(model, tokens, answer)[0] for model in self.models)
-            if ((one != other) & _heard(one[None], answer, self.task)[0]).any():
-                return _told(self.task, row, [one, other], answer[0])
+            one, other = (greedy_outputs(model, tokens, answer)[0] for model in self.models)
+            if ((one != other) & _answer_until_stop(one[None], answer, self.task)[0]).any():
+                return _difference_to_json(self.task, row, [one, other], answer[0])
         return None
 
 
-def _heard(tokens: Any, answer: Any, task: Task) -> Any:
+def _answer_until_stop(tokens: Any, answer: Any, task: Task) -> Any:
     """Where an answer is still heard: up to the token that stops it."""
     if task.stop is None:
         return answer
@@ -230,18 +242,18 @@ def _heard(tokens: Any, answer: Any, task: Task) -> Any:
     return answer & (ended == 0)
 
 
-def _told(task: Task, row: Any, both: list[Any], answer: Any) -> dict[str, Any]:
+def _difference_to_json(task: Task, row: Any, outputs: list[Any], answer: Any) -> dict[str, Any]:
     start = int(answer.argmax())
     return {
-        "row": [int(x) for x in row], "input": task.vocabulary.decode(both[0][:start]),
-        "first": task.vocabulary.decode(both[0][answer]),
-        "second": task.vocabulary.decode(both[1][answer]),
+        "row": [int(x) for x in row], "input": task.vocabulary.decode(outputs[0][:start]),
+        "first": task.vocabulary.decode(outputs[0][answer]),
+        "second": task.vocabulary.decode(outputs[1][answer]),
     }  # fmt: skip
 
 
-def _different(found: dict[str, Any], method: str, about: dict[str, Any]) -> Equality:
-    reason = f"{found['input']} gives {found['first']} and {found['second']}"
-    about = {**about, "equal": 0, "difference": found}
+def _different_result(difference: dict[str, Any], method: str, about: dict[str, Any]) -> Equality:
+    reason = f"{difference['input']} gives {difference['first']} and {difference['second']}"
+    about = {**about, "equal": 0, "difference": difference}
     return Equality("different", reason, method=method, **about)
 
 
@@ -249,7 +261,9 @@ def _covers_fused_norm(proof: Proof) -> bool:
     """Return whether a proof covers PyTorch's fused layer norm: proofs by intervals do, lemmas
     and certificates do not.
     """
-    return FUSED_NORM not in proof.reason or (proof.method == "cases" and proof.independent)
+    return FUSED_NORM_EXCEPTION not in proof.reason or (
+        proof.method == "cases" and proof.independent
+    )
 
 
 def _same_numbers(one: Model, other: Model) -> bool:
@@ -263,9 +277,9 @@ def _same_numbers(one: Model, other: Model) -> bool:
     if one.weights.keys() != other.weights.keys():
         return False
     return all(
-        np.array_equal(backend.numpy(w), backend.numpy(other.weights[n]))
+        np.array_equal(backend.to_numpy(w), backend.to_numpy(other.weights[n]))
         and np.array_equal(
-            np.signbit(backend.numpy(w)), np.signbit(backend.numpy(other.weights[n]))
+            np.signbit(backend.to_numpy(w)), np.signbit(backend.to_numpy(other.weights[n]))
         )
         for n, w in one.weights.items()
     )

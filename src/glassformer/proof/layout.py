@@ -7,15 +7,15 @@ number, the second and the sum, column 0 the ones; ("token", v) for a token that
 from dataclasses import dataclass
 
 from ..tasks.base import Task
-from ..tasks.token_layout import TOKEN, Format, Spot, sum_format
+from ..tasks.token_layout import TOKEN, Spot, TokenLayout, sum_layout
 from ..utils.errors import GlassformerError
 
 
 @dataclass(frozen=True)
-class Layout:
+class SumLayout:
     """A task's format, as the prover asks for it."""
 
-    format: Format
+    format: TokenLayout
 
     @property
     def digits(self) -> int:
@@ -27,9 +27,9 @@ class Layout:
         return self.format.spots
 
     @property
-    def rows(self) -> range:
+    def answer_rows(self) -> range:
         """The positions whose next token is part of the answer."""
-        return self.format.asking
+        return self.format.query_positions
 
     def tokens(self, position: int) -> range:
         """The tokens that can stand at a position: 0 … 9 are the digits."""
@@ -42,17 +42,17 @@ class Layout:
         return self.format.to_json()
 
 
-def layout_of(task: Task) -> Layout:
+def layout_of(task: Task) -> SumLayout:
     """Return the layout of a task. An error if certificates do not cover the task."""
     knows = "it is for sums of two numbers at fixed places"
     hint = f"{task.ref} — a certificate does not cover this task: {knows}"
     try:
-        found = sum_format(task)
+        found = sum_layout(task)
     except GlassformerError as e:
         raise GlassformerError(f"{hint}; {str(e).removeprefix(f'{task.ref} — ')}") from None
     if not found.padded:
         raise GlassformerError(f"{hint}; here zeros before a number are left out")
-    return Layout(found)
+    return SumLayout(found)
 
 
 def has_layout(task: Task) -> bool:

@@ -14,18 +14,18 @@ import numpy as np
 from ..core.model import Model
 from ..tasks.base import Task
 from ..tasks.modular_addition import ModularAddition
-from ..tasks.token_layout import TOKEN, format_of
+from ..tasks.token_layout import TOKEN, checked_layout
 from ..utils.errors import GlassformerError
 from .affine_arithmetic import SLACK, Reals
 from .bounds import Bounder
-from .column_window import View
-from .softmax_bounds import Ends
+from .column_window import RowGroup
+from .softmax_bounds import SumBounds
 
-CHUNK = 256  # sums at once
+SUMS_PER_CHUNK = 256  # sums at once
 
 
 @dataclass(frozen=True)
-class Sums:
+class SumCases:
     """Some sums (or differences) before the modulus, [cases]."""
 
     values: Reals
@@ -34,13 +34,13 @@ class Sums:
         return len(self.values)
 
 
-class Places:
+class ModularLayout:
     """Where a and b stand, and what else does: what bounds.py asks a layout for."""
 
     def __init__(self, task: ModularAddition) -> None:
-        found = format_of(task)
-        self.spots, self.p, self.minus = found.spots, task.p, task.operation == "-"
-        self.a, self.b = (found.places(name)[0] for name in "ab")
+        found = checked_layout(task)
+        self.spots, self.p, self.subtracts = found.spots, task.p, task.operation == "-"
+        self.a, self.b = (found.digit_positions(name)[0] for name in "ab")
         self.row = found.first - 1
 
     def tokens(self, position: int) -> range:
@@ -50,15 +50,15 @@ class Places:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs(View):
+class ModularRowGroup(RowGroup):
     """The one row that asks, over all pairs of each sum."""
 
-    layout: Places  # type: ignore[assignment]
+    layout: ModularLayout  # type: ignore[assignment]
 
-    def range(self, hull: Ends, cases: Any) -> Ends:
-        return Ends(-self.largest(-hull.low, cases), self.largest(hull.high, cases))
+    def range(self, hull: SumBounds, cases: Any) -> SumBounds:
+        return SumBounds(-self.largest_sums(-hull.low, cases), self.largest_sums(hull.high, cases))
 
-    def largest(self, terms: Reals, cases: Sums) -> Reals:
+    def largest_sums(self, terms: Reals, cases: SumCases) -> Reals:
         """Lemma 46: the largest Σ over positions of terms [Q,S,V], over all pairs of each sum:
         [Q,cases].
 
@@ -74,7 +74,7 @@ class Pairs(View):
         one, other = terms[:, places.a, :p], terms[:, places.b, :p]
         out = np.empty((len(terms), len(cases)), terms.dtype)
         for i, s in enumerate(cases.values.tolist()):
-            if places.minus:  # b = a − s
+            if places.subtracts:  # b = a − s
                 a = np.arange(max(0, s), min(p, p + s))
                 b = a - s
             else:
@@ -86,36 +86,36 @@ class Pairs(View):
         return total
 
 
-class Residues(Bounder):
+class ModularBounder(Bounder):
     """Bounds for one model modulo p."""
 
     def __init__(self, model: Model, task: ModularAddition) -> None:
-        self.places = Places(task)
-        if (size := len(self.places.spots) - 1) > model.config.n_ctx:
+        self.modular_layout = ModularLayout(task)
+        if (size := len(self.modular_layout.spots) - 1) > model.config.n_ctx:
             what = f"texts of {size} tokens; the model's block has {model.config.n_ctx}"
             raise GlassformerError(f"{task.ref} — {what}")
-        super().__init__(model, self.places)  # type: ignore[arg-type]
+        super().__init__(model, self.modular_layout)  # type: ignore[arg-type]
 
-    def all(self) -> Iterator[tuple[Sums, Reals]]:
+    def all_cases(self) -> Iterator[tuple[SumCases, Reals]]:
         """Every case, some at a time, with the least lead in each."""
-        p, places = self.places.p, self.places
-        every = np.arange(1 - p, p) if places.minus else np.arange(2 * p - 1)
+        p, places = self.modular_layout.p, self.modular_layout
+        every = np.arange(1 - p, p) if places.subtracts else np.arange(2 * p - 1)
         token = places.spots[places.row][1]
-        view = Pairs((places.row,), places, places.row)
-        for start in range(0, len(every), CHUNK):
-            cases = Sums(every[start : start + CHUNK])
+        view = ModularRowGroup((places.row,), places, places.row)
+        for start in range(0, len(every), SUMS_PER_CHUNK):
+            cases = SumCases(every[start : start + SUMS_PER_CHUNK])
             with np.errstate(all="ignore"):
-                yield cases, self._bounds(view, token, cases, 0).lead  # type: ignore[arg-type]
+                yield cases, self._bound_cases(view, token, cases, 0).margin  # type: ignore[arg-type]
 
-    def right(self, view: View, cases: Any) -> Reals:
-        right: Reals = cases.values % self.places.p
+    def right_tokens(self, group: RowGroup, cases: Any) -> Reals:
+        right: Reals = cases.values % self.modular_layout.p
         return right
 
 
-def covers(task: Task) -> bool:
+def is_covered(task: Task) -> bool:
     """Whether a task is one of these."""
     return (
         isinstance(task, ModularAddition)
-        and task.is_just(ModularAddition)
+        and task.is_exactly(ModularAddition)
         and task.operation in "+-"
     )

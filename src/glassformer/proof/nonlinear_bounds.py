@@ -7,56 +7,60 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..core import backend
-from .affine_arithmetic import SLACK, Arithmetic, Form, Real, Reals, exact
+from .affine_arithmetic import SLACK, AffineForm, Arithmetic, Real, Reals, exact_form
 
 # No second derivative is larger. gelu'' = φ(x)·(2 − x²) is at most 2φ(0) = 0.798, and gelu_new is
 # nearly the same; silu'' is at most 1/2. All are largest at 0. The test of Lemma 13 measures them,
 # and the slopes.
-CURVED = {"gelu": 0.8, "gelu_new": 0.9, "silu": 0.5}
-STEEP = 0.7  # no slope is further from 1/2: those of the three are within −0.13 and 1.13
+MAX_CURVATURE = {"gelu": 0.8, "gelu_new": 0.9, "silu": 0.5}
+MAX_SLOPE_DEVIATION = (
+    0.7  # no slope is further from 1/2: those of the three are within −0.13 and 1.13
+)
 # In units u of |x|: what the model's erf or tanh, and all around it, may be off by (assumption 2).
-LIBRARY = 64
+LIBRARY_ERROR_UNITS = 64
 # The same of our own, those of double precision: of |x|, and of a slope. A unit is 2^−52.
-OWN, OWN_SLOPE = 2.0**-48, 1e-12
+OWN_VALUE_ERROR, OWN_SLOPE_ERROR = 2.0**-48, 1e-12
 
 
 # ── norms ──────────────────────────────────────────────────────────────────────────────────────
 def norm(
-    a: Arithmetic, kind: str, x: Form, eps: float, w: ArrayLike | None = None,
+    a: Arithmetic, kind: str, x: AffineForm, eps: float, w: ArrayLike | None = None,
     b: ArrayLike | None = None,
-) -> Form:  # fmt: skip
+) -> AffineForm:  # fmt: skip
     """The norms of model.py, last axis: a numerator, and s between bounds; then gain and bias."""
     if kind == "none":
         return x
-    x = a.resolve(x)
-    same, slip = twins(x, w), np.zeros(1, Real)
+    x = a.divide_out(x)
+    same, slip = first_equal_coordinates(x, w), np.zeros(1, Real)
     if kind == "layer":
-        x, slip = centred(a, x)
+        x, slip = subtract_mean(a, x)
     far = x.reach + slip
     most, least = np.abs(x.mid) + far, np.maximum(np.abs(x.mid) - far, 0)
     low, high = root_mean_square(a, most, least, eps)
-    y = divided(a, x, slip, most, low, high, same)
+    y = divide_by_root(a, x, slip, most, low, high, same)
     y = y if w is None else a.scale(y, w)
-    return y if b is None else a.add(y, exact(b))
+    return y if b is None else a.add(y, exact_form(b))
 
 
-def centred(a: Arithmetic, x: Form) -> tuple[Form, Reals]:
+def subtract_mean(a: Arithmetic, x: AffineForm) -> tuple[AffineForm, Reals]:
     """Lemma 9: x − mean(x) for N numbers. The mean is off by gamma(N+1)·Σ|x|/N, the same for all
     coordinates: one symbol. The difference is off by u of itself and tiny, each alone: what is
     returned beside it.
 
     N − 1 additions and a quotient; own unknowns move the mean by Σrad/N at most: in the symbol too.
     """
-    N, total = x.mid.shape[-1], x.size.sum(-1)
+    N, total = x.mid.shape[-1], x.max_abs.sum(-1)
     off = (a.gamma(N + 1) * total + x.rad.sum(-1) + SLACK * N * total) / N
     off = off + 2 * a.tiny + a.overflow(total)
     shared = np.broadcast_to(off[..., None], x.mid.shape)
     gen = np.concatenate([x.gen - x.gen.mean(-1, keepdims=True), shared[None]])
-    y = Form(x.mid - x.mid.mean(-1, keepdims=True), gen, x.rad)
-    return y, (a.u + SLACK) * y.size + a.tiny
+    y = AffineForm(x.mid - x.mid.mean(-1, keepdims=True), gen, x.rad)
+    return y, (a.u + SLACK) * y.max_abs + a.tiny
 
 
-def root_mean_square(a: Arithmetic, most: Reals, least: Reals, eps: float) -> tuple[Reals, Reals]:
+def root_mean_square(
+    a: Arithmetic, max_abs: Reals, min_abs: Reals, eps: float
+) -> tuple[Reals, Reals]:
     """Lemma 10: for N numbers with least ≤ |x_i| ≤ most, sqrt(Σx²/N + eps) as computed is between
     sqrt((1 − t)·Σleast²/N + (1 − 4u)·eps − 4·tiny)·(1 − 2u) and the same with most and +, where t =
     gamma(N + 4).
@@ -65,30 +69,38 @@ def root_mean_square(a: Arithmetic, most: Reals, least: Reals, eps: float) -> tu
     underflows in squares is less than tiny, in sums too, and tiny is lost in the quotient and in
     the sum with eps. NaN where it may be 0.
     """
-    N, added = most.shape[-1], a.constant(eps)
+    N, added = max_abs.shape[-1], a.rounded_constant(eps)
     t = a.gamma(N + 4) + SLACK * N
-    squares = (most**2).sum(-1, keepdims=True)
+    squares = (max_abs**2).sum(-1, keepdims=True)
     high = (squares / N + 4 * a.tiny) * (1 + t) + added * (1 + 4 * a.u)
-    low = (least**2).sum(-1, keepdims=True) / N * (1 - t) - 4 * a.tiny + added * (1 - 4 * a.u)
+    low = (min_abs**2).sum(-1, keepdims=True) / N * (1 - t) - 4 * a.tiny + added * (1 - 4 * a.u)
     low = np.sqrt(np.where(low > 0, low, Real(np.nan))) * (1 - 2 * a.u - SLACK)
     return low, np.sqrt(high) * (1 + 2 * a.u + SLACK) + a.overflow(squares + added)
 
 
-def divided(
-    a: Arithmetic, x: Form, slip: Reals, most: Reals, low: Reals, high: Reals, same: Reals | None
-) -> Form:
+def divide_by_root(
+    a: Arithmetic,
+    x: AffineForm,
+    error: Reals,
+    max_abs: Reals,
+    low: Reals,
+    high: Reals,
+    first_equal: Reals | None,
+) -> AffineForm:
     """Lemma 11: x/s with low ≤ s ≤ high and |x| ≤ most is off by u·|x|/s + tiny: times s, by u·most
     + tiny·high. To that comes what x is off by already, `slip`. Equal numbers stay equal: what is
     rounded off them is one symbol.
     """
-    slip = slip + (a.u + SLACK) * most + a.tiny * high + a.overflow(most / low)
-    if same is None:
-        return Form(x.mid, x.gen, x.rad + slip, low, high)
-    owner = np.arange(x.mid.shape[-1]).reshape(-1, *(1,) * same.ndim)  # N 1 … 1
-    return Form(x.mid, np.concatenate([x.gen, np.where(same == owner, slip, 0)]), x.rad, low, high)
+    error = error + (a.u + SLACK) * max_abs + a.tiny * high + a.overflow(max_abs / low)
+    if first_equal is None:
+        return AffineForm(x.mid, x.gen, x.rad + error, low, high)
+    owner = np.arange(x.mid.shape[-1]).reshape(-1, *(1,) * first_equal.ndim)  # N 1 … 1
+    return AffineForm(
+        x.mid, np.concatenate([x.gen, np.where(first_equal == owner, error, 0)]), x.rad, low, high
+    )
 
 
-def twins(x: Form, w: ArrayLike | None) -> Reals | None:
+def first_equal_coordinates(x: AffineForm, w: ArrayLike | None) -> Reals | None:
     """Of every coordinate of exact numbers, the first equal to it (gains too); None: not exact."""
     if len(x.gen) or x.rad.any():
         return None
@@ -100,13 +112,13 @@ def twins(x: Form, w: ArrayLike | None) -> Reals | None:
 
 
 # ── activations: a line, and how far the function is from it at most ───────────────────────────
-def activation(a: Arithmetic, kind: str, x: Form) -> Form:
+def activation(a: Arithmetic, kind: str, x: AffineForm) -> AffineForm:
     """The activations of model.py."""
-    x = a.resolve(x)
-    return relu(x) if kind == "relu" else smooth(a, kind, x)
+    x = a.divide_out(x)
+    return relu(x) if kind == "relu" else smooth_activation(a, kind, x)
 
 
-def relu(x: Form) -> Form:
+def relu(x: AffineForm) -> AffineForm:
     """Lemma 12: for low ≤ x ≤ high with low < 0 < high and t = high/(high − low): t·x ≤ relu(x) ≤
     t·x − t·low.
 
@@ -116,21 +128,23 @@ def relu(x: Form) -> Form:
     t = np.where(low >= 0, 1, np.where(high <= 0, 0, high / np.where(high > low, high - low, 1)))
     t = np.where(np.isfinite(high), t, Real(np.nan))
     off = np.where((low < 0) & (high > 0), -t * low / 2, 0)
-    return Form(t * x.mid + off, x.gen * t, x.rad * t + off + SLACK * (x.size + np.abs(off)))
+    return AffineForm(
+        t * x.mid + off, x.gen * t, x.rad * t + off + SLACK * (x.max_abs + np.abs(off))
+    )
 
 
-def smooth(a: Arithmetic, kind: str, x: Form) -> Form:
+def smooth_activation(a: Arithmetic, kind: str, x: AffineForm) -> AffineForm:
     """Lemma 13: for |x − m| ≤ r, f(x) is within CURVED/2·r² of the tangent f(m) + f'(m)·(x − m), by
     Taylor, and within STEEP·r of the line f(m) + (x − m)/2, by the mean value theorem. The better
     counts. As computed it is off by LIBRARY·u·|x| more.
     """
-    m, r, size = x.mid, x.reach, x.size
+    m, r, size = x.mid, x.reach, x.max_abs
     f, slope = value_and_slope(kind, m)
-    bend, flat = Real(CURVED[kind]) / 2 * r * r, Real(STEEP) * r
+    bend, flat = Real(MAX_CURVATURE[kind]) / 2 * r * r, Real(MAX_SLOPE_DEVIATION) * r
     slope = np.where(bend <= flat, slope, Real(0.5))
-    rad = np.where(bend <= flat, bend, flat) + x.rad * np.abs(slope) + OWN_SLOPE * r
-    y = Form(f, x.gen * slope, rad)
-    slips = (LIBRARY * a.u + OWN) * size + 4 * a.tiny + SLACK * y.size
+    rad = np.where(bend <= flat, bend, flat) + x.rad * np.abs(slope) + OWN_SLOPE_ERROR * r
+    y = AffineForm(f, x.gen * slope, rad)
+    slips = (LIBRARY_ERROR_UNITS * a.u + OWN_VALUE_ERROR) * size + 4 * a.tiny + SLACK * y.max_abs
     largest = size**3 if kind == "gelu_new" else size  # it cubes x
     return replace(y, rad=rad + slips + a.overflow(largest))
 

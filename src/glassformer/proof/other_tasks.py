@@ -18,128 +18,141 @@ from ..tasks.search import Search
 from ..tasks.sort import Sort, SortDigits
 from ..utils.errors import GlassformerError
 from . import copy_tasks, min_max, modular_addition, ordering_tasks
-from .counterexamples import first_wrong
+from .counterexamples import first_counterexample
 from .independent.tasks import check_task
-from .min_max import Case
-from .single_head import not_alone
+from .min_max import InputCase
+from .single_head import single_head_violation
 
-SAMPLE = 2_000  # rows that are run, besides the edge cases
-SUSPECTS = 200  # rows from the worst open case
-FEW = 100  # tokens: up to so many, lists are gone through by the token that asks and the answer
-CASES = 200  # open cases that are run
-MAX_ENCLOSED = 200_000  # inputs that intervals enclose one by one: some seconds
-MISSING = {  # what it would take for tasks that no lemma here speaks of
+SAMPLE_ROWS = 2_000  # rows that are run, besides the edge cases
+CANDIDATE_ROWS = 200  # rows from the worst open case
+MAX_LIST_TOKENS = (
+    100  # tokens: up to so many, lists are gone through by the token that asks and the answer
+)
+MAX_OPEN_CASES_RUN = 200  # open cases that are run
+MAX_ENCLOSED_INPUTS = 200_000  # inputs that intervals enclose one by one: some seconds
+MISSING_LEMMAS = {  # what it would take for tasks that no lemma here speaks of
     Search: "a lemma for layers of which the first gather what stands just before",
     SortDigits: "a lemma for two layers of which the first spells out numbers",
     Sort: "a lemma for a count of equals, which repeats need",
 }
 
 
-def covers(task: Task) -> bool:
+def has_lemma_for(task: Task) -> bool:
     """Whether a task is one of those that this file speaks of."""
     known = (
         isinstance(task, (Search, Sort))
-        or ordering_tasks.covers(task)
-        or modular_addition.covers(task)
+        or ordering_tasks.is_covered(task)
+        or modular_addition.is_covered(task)
     )
     return known or copy_tasks.is_covered(task)
 
 
-def prove_beyond(
-    model: Model, task: Task, seed: int, say: Callable[..., Any], independent: bool = False
+def prove_by_cases(
+    model: Model, task: Task, seed: int, make_proof: Callable[..., Any], independent: bool = False
 ) -> Any:
     """Proved, refuted or unknown, by the lemmas of the task; where these leave cases open, by the
     independent checker alone, if it may.
     """
-    if found := run_some(model, task, seed):
-        return _refuted(found, say)
+    if found := run_sample(model, task, seed):
+        return _refuted(found, make_proof)
     tried = 0
     try:
-        tried, margin, open_, suspects = _close(model, task, seed)
+        tried, margin, open_, suspects = _bound_all_cases(model, task, seed)
     except GlassformerError as e:
-        if independent and (proof := _enclosed(model, task, say)):
+        if independent and (proof := _prove_by_intervals(model, task, make_proof)):
             return proof
         why = str(e).removeprefix("prove — ").removeprefix(f"{task.ref} — ")
-        return say("unknown", 0, reason=f"no row of a sample is wrong, but {why}")
+        return make_proof("unknown", 0, reason=f"no row of a sample is wrong, but {why}")
     if not open_:
-        return say("proved", tried, margin=margin, reason="every case closes")
-    if len(suspects) and (found := first_wrong_of(model, task, suspects)):
-        return _refuted(found, say)
-    if independent and (proof := _enclosed(model, task, say)):
+        return make_proof("proved", tried, margin=margin, reason="every case closes")
+    if len(suspects) and (found := first_defined_counterexample(model, task, suspects)):
+        return _refuted(found, make_proof)
+    if independent and (proof := _prove_by_intervals(model, task, make_proof)):
         return proof
     s = "s" * (open_ != 1)
     reason = f"{open_:,} case{s} of {tried:,} stayed open, and no row of them that was run is wrong"
-    return say("unknown", tried - open_, reason=reason)
+    return make_proof("unknown", tried - open_, reason=reason)
 
 
-def _enclosed(model: Model, task: Task, say: Callable[..., Any]) -> Any:
+def _prove_by_intervals(model: Model, task: Task, make_proof: Callable[..., Any]) -> Any:
     """A proof by the independent checker alone, where the lemmas leave cases open; None if it does
     not close them either.
     """
-    check = check_task(model, task, MAX_ENCLOSED)
+    check = check_task(model, task, MAX_ENCLOSED_INPUTS)
     shown = {"margin": check.margin, "reason": "", "method": "intervals"}  # prover.py has the words
-    return say("proved", check.cases, **shown) if check.holds else None
+    return make_proof("proved", check.cases, **shown) if check.holds else None
 
 
-def _refuted(found: dict[str, Any], say: Callable[..., Any]) -> Any:
-    reason = f"{found['input']} gives {found['got']}, expected {found['expected']}"
-    return say("refuted", 0, counterexample=found, reason=reason)
+def _refuted(counterexample: dict[str, Any], make_proof: Callable[..., Any]) -> Any:
+    reason = f"{counterexample['input']} gives {counterexample['got']}, expected {counterexample['expected']}"
+    return make_proof("refuted", 0, counterexample=counterexample, reason=reason)
 
 
-def _close(model: Model, task: Task, seed: int) -> tuple[int, float | None, int, Rows]:
+def _bound_all_cases(model: Model, task: Task, seed: int) -> tuple[int, float | None, int, Rows]:
     """How many cases there are, the least lead, how many stay open, and rows to run from these."""
-    if modular_addition.covers(task):
+    if modular_addition.is_covered(task):
         assert isinstance(task, ModularAddition)
-        return _residues(model, task)
-    if ordering_tasks.covers(task):
-        by_lists = isinstance(task, Min) and task.vocab <= FEW and not not_alone(model)
+        return _bound_modular_cases(model, task)
+    if ordering_tasks.is_covered(task):
+        by_lists = (
+            isinstance(task, Min)
+            and task.vocab <= MAX_LIST_TOKENS
+            and not single_head_violation(model)
+        )
         found = None
         try:
-            found = ordering_tasks.close(model, task)
+            found = ordering_tasks.bound_all_cases(model, task)
         except GlassformerError:
             if not by_lists:
                 raise
-        if found and not found.open:
+        if found and not found.open_cases:
             return found.cases, found.margin, 0, ()
         if by_lists:
             assert isinstance(task, Min)
-            return _by_cases(list(min_max.lists(model, task, exact=False)))
+            return _summarize_cases(list(min_max.lists(model, task, count_errors=False)))
         assert found
-        return found.cases, None, found.open, suspects(task, found.worst, seed)
-    for kind, lemma in MISSING.items():
+        return found.cases, None, found.open_cases, candidate_rows(task, found.worst_case, seed)
+    for kind, lemma in MISSING_LEMMAS.items():
         if isinstance(task, kind):
             raise GlassformerError(f"there is no proof of it yet: it needs {lemma}")
-    if why := not_alone(model):
+    if why := single_head_violation(model):
         raise GlassformerError(f"the lemma for copies {why}")
-    return _by_cases(list(copy_tasks.texts(model, task, exact=False)))
+    return _summarize_cases(list(copy_tasks.copy_cases(model, task, count_errors=False)))
 
 
-def _residues(model: Model, task: ModularAddition) -> tuple[int, float | None, int, Rows]:
+def _bound_modular_cases(
+    model: Model, task: ModularAddition
+) -> tuple[int, float | None, int, Rows]:
     cases, least, open_, rows = 0, np.inf, 0, []
-    for sums, lead in modular_addition.Residues(model, task).all():
+    for sums, lead in modular_addition.ModularBounder(model, task).all_cases():
         closed = np.isfinite(lead) & (lead > 0)
         cases, open_ = cases + len(sums), open_ + int((~closed).sum())
         least = min(least, float(lead.min()))
-        for s in sums.values[~closed][:CASES]:
+        for s in sums.values[~closed][:MAX_OPEN_CASES_RUN]:
             a = np.arange(max(0, s), min(task.p, task.p + s)) if task.operation == "-" else (
                 np.arange(max(0, s - task.p + 1), min(task.p, s + 1))
             )  # fmt: skip
             b = a - s if task.operation == "-" else s - a
             rows.append(np.stack([a, b], 1)[:: max(1, len(a) // 20)])
-    return cases, least, open_, np.concatenate(rows[:CASES]) if rows else ()
+    return cases, least, open_, np.concatenate(rows[:MAX_OPEN_CASES_RUN]) if rows else ()
 
 
-def _by_cases(cases: list[Case]) -> tuple[int, float | None, int, Rows]:
-    left = sorted((c for c in cases if c.open), key=lambda c: c.lead)
-    least = min(c.lead for c in cases)
-    return len(cases), least, len(left), np.array([c.worst for c in left[:CASES]], np.int64)
+def _summarize_cases(cases: list[InputCase]) -> tuple[int, float | None, int, Rows]:
+    left = sorted((c for c in cases if c.open_inputs), key=lambda c: c.margin)
+    least = min(c.margin for c in cases)
+    return (
+        len(cases),
+        least,
+        len(left),
+        np.array([c.worst_row for c in left[:MAX_OPEN_CASES_RUN]], np.int64),
+    )
 
 
-def suspects(task: Task, worst: tuple[int, int], seed: int) -> Rows:
+def candidate_rows(task: Task, worst: tuple[int, int], seed: int) -> Rows:
     """Rows with a token that asks (−1: any) and an answer, at random but for these."""
     rng, (asks, answer) = np.random.default_rng(seed), worst
     rows = []
-    for _ in range(SUSPECTS):
+    for _ in range(CANDIDATE_ROWS):
         if isinstance(task, Min):
             low, high = (0, answer) if isinstance(task, Max) else (answer, task.vocab - 1)
             row = rng.integers(low, high + 1, task.length)
@@ -157,13 +170,13 @@ def suspects(task: Task, worst: tuple[int, int], seed: int) -> Rows:
     return np.array(rows, np.int64)
 
 
-def run_some(model: Model, task: Task, seed: int) -> dict[str, Any] | None:
+def run_sample(model: Model, task: Task, seed: int) -> dict[str, Any] | None:
     """A counterexample among the edge cases and a sample, or None."""
-    rows = np.concatenate([task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))])
-    return first_wrong_of(model, task, rows)
+    rows = np.concatenate([task.edges(), task.sample(SAMPLE_ROWS, np.random.default_rng(seed))])
+    return first_defined_counterexample(model, task, rows)
 
 
-def first_wrong_of(model: Model, task: Task, rows: Rows) -> dict[str, Any] | None:
+def first_defined_counterexample(model: Model, task: Task, rows: Rows) -> dict[str, Any] | None:
     """The first of some rows, of those that have an answer, that the model gets wrong."""
     rows = np.asarray(rows)
-    return first_wrong(model, task, rows[task.defined(rows)])
+    return first_counterexample(model, task, rows[task.defined(rows)])

@@ -9,45 +9,50 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..compiler.task import Texts
+from ..compiler.task import SequenceTask
 from ..core.checkpoint import digest
 from ..core.model import Model
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
-from ..utils.limits import many
+from ..utils.limits import format_count
 from ..utils.progress import Progress, ProgressCallback
-from ..utils.results import Shown
-from ..verification.evaluation import EXHAUSTIVE
-from ..verification.robust_eval import Looked, Ran, run_all
+from ..utils.results import Displayable
+from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS
+from ..verification.robust_eval import ExhaustiveResult, RobustMargins, evaluate_domain
 from ..verification.verdict import Verdict
 from ..verification.verifier import verify
 from .bounds import Bounder, Bounds
-from .carry_dp import MOST_CASES, SPLITS, how_many
-from .checker import check_call, check_certificate, describe, identity
-from .column_window import View
-from .compiled_models import certified, is_compiled
-from .counterexamples import BatchDependent, common, confirmed, refute
+from .carry_dp import MAX_CASES, MAX_WAYS_PER_SPLIT, max_case_count
+from .checker import (
+    certificate_identity,
+    check_certificate,
+    check_model_and_task,
+    describe_worst_case,
+)
+from .column_window import RowGroup
+from .compiled_models import is_compiled, prove_compiled
+from .counterexamples import BatchDependent, refute, sample_counterexample, verify_counterexample
 from .layout import layout_of
 
 if TYPE_CHECKING:
     from .agreement import CheckerResult
 
-Result = Literal["proved", "refuted", "unknown"]
-Method = Literal["auto", "certificate", "enumeration"]
-CLAIM = 1 - 1e-6  # of the margin found: other machines round the bounds otherwise
-LONG = 12  # digits: of longer numbers, rows look at a stretch of columns
-NEAR = 4  # columns, on either side of the one that is asked for
-CUTS = 4  # how often what attention writes is halved: 16 pieces
-FUSED_NORM = " but for its fused layer norm"  # exception to proofs in PyTorch
-GAIN = 0.01  # a finer split is of use if it brings the worst lead this much nearer to 0
-CUT_GAIN = 0.5  # and cutting, if it brings it so much nearer
+ProofStatus = Literal["proved", "refuted", "unknown"]
+ProofMethod = Literal["auto", "certificate", "enumeration"]
+CLAIMED_MARGIN_FRACTION = 1 - 1e-6  # of the margin found: other machines round the bounds otherwise
+MAX_DIGITS_WITHOUT_WINDOW = 12  # digits: of longer numbers, rows look at a stretch of columns
+WINDOW_RADIUS = 4  # columns, on either side of the one that is asked for
+SEARCH_CUTS = 4  # how often what attention writes is halved: 16 pieces
+FUSED_NORM_EXCEPTION = " but for its fused layer norm"  # exception to proofs in PyTorch
+MIN_SPLIT_GAIN = 0.01  # a finer split is of use if it brings the worst lead this much nearer to 0
+MIN_CUT_GAIN = 0.5  # and cutting, if it brings it so much nearer
 
 
 @dataclass(frozen=True)
-class Proof(Shown):
+class Proof(Displayable):
     """What is known of a model on the whole domain of a task."""
 
-    result: Result
+    result: ProofStatus
     cases: int  # that were closed; rows, if they were enumerated
     _: KW_ONLY
     margin: float | None = None  # proved: no right token leads by less, in any case
@@ -79,7 +84,7 @@ class Proof(Shown):
 
 
 def prove(
-    model: Model, task: Task, *, method: Method = "auto", seed: int = 0,
+    model: Model, task: Task, *, method: ProofMethod = "auto", seed: int = 0,
     progress: ProgressCallback | None = None, independent: bool | None = False,
 ) -> Proof:  # fmt: skip
     """Is the model right on all of the domain? Proved, refuted with a counterexample, or unknown.
@@ -97,9 +102,9 @@ def prove(
         must = "method must be auto, certificate or enumeration"
         raise GlassformerError(f"prove — {must}, got {method!r}")
     task.require(model.vocabulary)
-    if method == "enumeration" and task.size > EXHAUSTIVE:
-        most = f"enumeration takes at most {EXHAUSTIVE:,}"
-        raise GlassformerError(f"{task.ref} — has {many(task.size)} rows; {most}")
+    if method == "enumeration" and task.size > MAX_EXHAUSTIVE_ROWS:
+        most = f"enumeration takes at most {MAX_EXHAUSTIVE_ROWS:,}"
+        raise GlassformerError(f"{task.ref} — has {format_count(task.size)} rows; {most}")
     backend = "NumPy" if model.is_numpy else "PyTorch"
     say = partial(Proof, dtype=model.dtype, backend=backend, model=digest(model), task=task.ref)
     began = time.process_time()
@@ -109,135 +114,154 @@ def prove(
         return say("unknown", 0, reason=str(e), method="search")
     if independent is False:
         return proof
-    from .agreement import confirm
+    from .agreement import confirm_independently
 
-    return confirm(model, task, proof, time.process_time() - began, independent)
+    return confirm_independently(model, task, proof, time.process_time() - began, independent)
 
 
 def _prove(
-    model: Model, task: Task, method: Method, seed: int, progress: ProgressCallback | None,
-    say: Callable[..., Proof], independent: bool | None,
+    model: Model, task: Task, method: ProofMethod, seed: int, progress: ProgressCallback | None,
+    make_proof: Callable[..., Proof], independent: bool | None,
 ) -> Proof:  # fmt: skip
-    if method != "enumeration" and isinstance(task, Texts) and is_compiled(model, task):
-        found: Proof = certified(model, task, seed, partial(say, method="compiled"), progress)
+    if method != "enumeration" and isinstance(task, SequenceTask) and is_compiled(model, task):
+        found: Proof = prove_compiled(
+            model, task, seed, partial(make_proof, method="compiled"), progress
+        )
         return found
-    if method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE):
-        return _enumerated(model, task, partial(say, method="enumeration"), progress)
+    if method == "enumeration" or (method == "auto" and task.size <= MAX_EXHAUSTIVE_ROWS):
+        return _prove_by_enumeration(
+            model, task, partial(make_proof, method="enumeration"), progress
+        )
     from .other_tasks import (  # it reads the tasks it speaks of: not before it must
-        covers,
-        prove_beyond,
+        has_lemma_for,
+        prove_by_cases,
     )
 
-    if covers(task):
+    if has_lemma_for(task):
         alone = independent is not False  # whether the independent checker may close it alone
-        proof: Proof = prove_beyond(model, task, seed, partial(say, method="cases"), alone)
+        proof: Proof = prove_by_cases(model, task, seed, partial(make_proof, method="cases"), alone)
         fused_norm = proof.method == "intervals"  # which intervals cover, and lemmas do not
-        return replace(proof, reason=scope(model, task, fused_norm)) if proof.holds else proof
+        return (
+            replace(proof, reason=describe_scope(model, task, fused_norm)) if proof.holds else proof
+        )
     if method == "auto" and model.config.n_layers != 1:
-        return _of_layers(model, task, seed, say)
-    return _certified(model, task, seed, partial(say, method="certificate"), progress)
+        return _prove_multilayer(model, task, seed, make_proof)
+    return _prove_by_certificate(
+        model, task, seed, partial(make_proof, method="certificate"), progress
+    )
 
 
-def _enumerated(
-    model: Model, task: Task, say: Callable[..., Proof], progress: ProgressCallback | None
+def _prove_by_enumeration(
+    model: Model, task: Task, make_proof: Callable[..., Proof], progress: ProgressCallback | None
 ) -> Proof:
     """Every row is run, in two orders of the same sums, and some alone."""
-    ran = run_all(model, task, row_progress(task, progress))
-    missed = (confirmed(model, task, np.array(row, task.row_type)) for row in ran.misses)
+    ran = evaluate_domain(model, task, row_progress(task, progress))
+    missed = (
+        verify_counterexample(model, task, np.array(row, task.row_type)) for row in ran.failures
+    )
     if shown := next(filter(None, missed), None):
-        return say("refuted", ran.checked, counterexample=shown, reason=_wrong(ran))
+        return make_proof("refuted", ran.checked, counterexample=shown, reason=_error_count(ran))
     if ran.wrong or not ran.checked:
         other = ", but right when run alone: it hangs on the order of sums" if ran.wrong else ""
-        return say("unknown", ran.checked, reason=_wrong(ran) + other)
-    if ran.open:
-        return say("unknown", ran.checked, reason=ran.doubt)
+        return make_proof("unknown", ran.checked, reason=_error_count(ran) + other)
+    if ran.uncertain:
+        return make_proof("unknown", ran.checked, reason=ran.doubt)
     reason = "every row was run in two orders of the same sums, with this machine's rounding"
     reason += f" in {'NumPy' if model.is_numpy else 'PyTorch'}"
     if undefined := task.size - ran.checked:
         reason += f"; {undefined:,} inputs have no defined answer"
-    return say("proved", ran.checked, margin=ran.margin, reason=reason)
+    return make_proof("proved", ran.checked, margin=ran.margin, reason=reason)
 
 
 def row_progress(task: Task, progress: ProgressCallback | None) -> Callable[..., object] | None:
     """The callback of `run_all` that calls `progress`."""
     wrong = 0
 
-    def tell(done: int, rows: Rows, looked: Looked) -> None:
+    def tell(done: int, rows: Rows, looked: RobustMargins) -> None:
         nonlocal wrong
-        wrong += int((~(looked.lead > 0)).sum())
+        wrong += int((~(looked.margin > 0)).sum())
         if progress:
             progress(Progress(done, task.size, wrong))
 
     return tell if progress else None
 
 
-def _of_layers(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
+def _prove_multilayer(
+    model: Model, task: Task, seed: int, make_proof: Callable[..., Proof]
+) -> Proof:
     """Of several layers: a counterexample from a sample; else a certificate, if it covers them."""
-    found = _searched(model, task, seed, partial(say, method="search"))
+    found = _search_sample(model, task, seed, partial(make_proof, method="search"))
     if found.result == "refuted" or model.config.n_layers != 2:
         return found
     try:
-        return _certified(model, task, seed, partial(say, method="certificate"))
+        return _prove_by_certificate(model, task, seed, partial(make_proof, method="certificate"))
     except GlassformerError as e:
         return replace(found, reason=f"{found.reason.partition(', but ')[0]}, but {e}")
 
 
-def _searched(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
+def _search_sample(model: Model, task: Task, seed: int, make_proof: Callable[..., Proof]) -> Proof:
     """For a model of more layers than the certificate covers: a counterexample, or unknown."""
     layout_of(task)  # a task that is not covered is an error, not unknown
     verdict = verify(model, task, seed=seed)
     if shown := next(iter(verdict.counterexamples), None):
-        return say("refuted", 0, counterexample=shown, reason=_wrong(verdict))
+        return make_proof("refuted", 0, counterexample=shown, reason=_error_count(verdict))
     needs = f"a certificate needs a model of one layer, or two, got {model.config.n_layers}"
-    return say("unknown", 0, reason=f"{_wrong(verdict)}, but {needs}")
+    return make_proof("unknown", 0, reason=f"{_error_count(verdict)}, but {needs}")
 
 
-def _wrong(found: Verdict | Ran) -> str:
-    return f"{found.wrong:,} wrong of {found.checked:,} rows"
+def _error_count(result: Verdict | ExhaustiveResult) -> str:
+    return f"{result.wrong:,} wrong of {result.checked:,} rows"
 
 
-def _certified(
-    model: Model, task: Task, seed: int, say: Callable[..., Proof],
+def _prove_by_certificate(
+    model: Model, task: Task, seed: int, make_proof: Callable[..., Proof],
     progress: ProgressCallback | None = None,
 ) -> Proof:  # fmt: skip
-    layout = check_call(model, task)
+    layout = check_model_and_task(model, task)
     bounder = Bounder(model, layout)
-    tries = [attempt(bounder, v, next(splits(bounder, v))) for v in views(bounder)]
-    found = common(model, task, seed) if any(tried.left for tried in tries) else None
+    tries = [
+        try_split(bounder, v, next(candidate_splits(bounder, v)))
+        for v in initial_row_groups(bounder)
+    ]
+    found = (
+        sample_counterexample(model, task, seed)
+        if any(tried.open_bounds for tried in tries)
+        else None
+    )
     closest = []
     for done, tried in enumerate(tries, 1):
-        closest += [tried] if found else closer(bounder, tried)
+        closest += [tried] if found else refine(bounder, tried)
         if progress:
             progress(Progress(done, len(tries), 0))
     tries = closest
-    open_ = [b for tried in tries for b in tried.left]
-    cases = sum(tried.closed for tried in tries)
+    open_ = [b for tried in tries for b in tried.open_bounds]
+    cases = sum(tried.closed_cases for tried in tries)
     if not open_:
-        certificate = identity(model, task, layout) | {
+        certificate = certificate_identity(model, task, layout) | {
             "rows": [tried.to_json() for tried in tries],
             "cases": cases,
-            "margin": min(tried.least for tried in tries) * CLAIM,
+            "margin": min(tried.min_margin for tried in tries) * CLAIMED_MARGIN_FRACTION,
         }
         checked = check_certificate(model, task, certificate)
         if not checked.holds:
-            return say("unknown", checked.cases, reason=checked.reason)
-        stand_by(model, task, seed)
-        reason = scope(model, task)
+            return make_proof("unknown", checked.cases, reason=checked.reason)
+        sanity_check_by_running(model, task, seed)
+        reason = describe_scope(model, task)
         shown = {"margin": checked.margin, "certificate": certificate}
-        return say("proved", checked.cases, reason=reason, **shown)
-    open_.sort(key=lambda b: float(np.nan_to_num(b.lead, nan=-np.inf).min()))
+        return make_proof("proved", checked.cases, reason=reason, **shown)
+    open_.sort(key=lambda b: float(np.nan_to_num(b.margin, nan=-np.inf).min()))
     found = found or refute(model, task, bounder, open_, seed)
     if found:
         reason = f"{found['input']} gives {found['got']}, expected {found['expected']}"
-        return say("refuted", cases, counterexample=found, reason=reason)
-    count = sum(int((~(b.lead > 0)).sum()) for b in open_)
-    worst, s = describe(layout, open_[0]), "s" * (count != 1)
-    return say("unknown", cases, reason=f"{count:,} case{s} stayed open, the worst: {worst}")
+        return make_proof("refuted", cases, counterexample=found, reason=reason)
+    count = sum(int((~(b.margin > 0)).sum()) for b in open_)
+    worst, s = describe_worst_case(layout, open_[0]), "s" * (count != 1)
+    return make_proof("unknown", cases, reason=f"{count:,} case{s} stayed open, the worst: {worst}")
 
 
-def stand_by(model: Model, task: Task, seed: int = 0) -> None:
+def sanity_check_by_running(model: Model, task: Task, seed: int = 0) -> None:
     """Before *proved* is said, the model is run. If it is wrong on anything, so is the prover."""
-    if found := common(model, task, seed):
+    if found := sample_counterexample(model, task, seed):
         wrong = f"{found['input']} gives {found['got']}, expected {found['expected']}"
         raise GlassformerError(
             f"prove — a defect of the prover: its certificate passes, but {wrong}; "
@@ -245,10 +269,10 @@ def stand_by(model: Model, task: Task, seed: int = 0) -> None:
         )
 
 
-def scope(model: Model, task: Task, fused_norm: bool = False) -> str:
+def describe_scope(model: Model, task: Task, fused_norm: bool = False) -> str:
     """What a proof of all cases covers, in words. `fused_norm`: PyTorch's layer norm, too."""
     layer = model.config.norm == "layer" and not fused_norm
-    but = FUSED_NORM if layer else ""
+    but = FUSED_NORM_EXCEPTION if layer else ""
     words = f"for every order of summation, in NumPy and PyTorch{but}"
     owner = "file" if ".py:" in task.ref else "class"
     if owner == "file" or not type(task).__module__.startswith("glassformer."):
@@ -258,72 +282,78 @@ def scope(model: Model, task: Task, fused_norm: bool = False) -> str:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class SplitAttempt:
     """What came of splitting a row, or rows alike, in one way."""
 
-    view: View
+    group: RowGroup
     split: tuple[str, ...]
     cuts: int
-    closed: int
-    least: float
-    left: list[Bounds]
+    closed_cases: int
+    min_margin: float
+    open_bounds: list[Bounds]
 
     def to_json(self) -> dict[str, Any]:
         """The row of a certificate."""
         cut = {"cuts": self.cuts} if self.cuts else {}
-        return self.view.to_json() | {"split": list(self.split)} | cut
+        return self.group.to_json() | {"split": list(self.split)} | cut
 
-    def gains(self, on: "Attempt", part: float) -> bool:
+    def improves_on(self, other: "SplitAttempt", min_fraction: float) -> bool:
         """Whether the worst lead is nearer to 0 by this part of what it was."""
-        return self.least > on.least + part * abs(on.least)
+        return self.min_margin > other.min_margin + min_fraction * abs(other.min_margin)
 
 
-def views(bounder: Bounder) -> list[View]:
+def initial_row_groups(bounder: Bounder) -> list[RowGroup]:
     """How the rows of the answer are looked at first: one by one, at all columns; of long numbers,
     at a stretch around the column asked for, and all together whose stretch is within the numbers.
     """
     layout = bounder.layout
-    if layout.digits <= LONG:
-        return [bounder.view(row) for row in layout.rows]
-    inner, groups = range(NEAR + 1, layout.digits - NEAR), list[list[int]]()
-    for row in layout.rows:
+    if layout.digits <= MAX_DIGITS_WITHOUT_WINDOW:
+        return [bounder.row_group(row) for row in layout.answer_rows]
+    inner, groups = range(WINDOW_RADIUS + 1, layout.digits - WINDOW_RADIUS), list[list[int]]()
+    for row in layout.answer_rows:
         kind, column = layout.spots[row + 1]
         alike = kind == "s" and column in inner
         if alike and groups and layout.spots[groups[-1][0] + 1][1] in inner:
             groups[-1].append(row)
         else:
             groups.append([row])
-    return [bounder.view(g[0], g[-1], NEAR) for g in groups]
+    return [bounder.row_group(g[0], g[-1], WINDOW_RADIUS) for g in groups]
 
 
-def closer(bounder: Bounder, tried: Attempt) -> list[Attempt]:
+def refine(bounder: Bounder, tried: SplitAttempt) -> list[SplitAttempt]:
     """What closes, if anything does: a finer split, or a closer look at rows one by one.
 
     Of rows that were looked at together and stay open, the first and the last are looked at closely
     (that is where counterexamples come from); the others only if these close.
     """
-    if not tried.left:
+    if not tried.open_bounds:
         return [tried]
-    best = search(bounder, tried.view, tried)
-    if not best.left or not tried.view.near:
+    best = search_splits(bounder, tried.group, tried)
+    if not best.open_bounds or not tried.group.radius:
         return [best]
-    ends, alone = sorted({tried.view.rows[0], tried.view.rows[-1]}), list[Attempt]()
-    for row in [*ends, *tried.view.rows[1:-1]]:
-        view = bounder.view(row)
-        alone.append(search(bounder, view, attempt(bounder, view, next(splits(bounder, view)))))
-        if alone[-1].left:
+    ends, alone = sorted({tried.group.rows[0], tried.group.rows[-1]}), list[SplitAttempt]()
+    for row in [*ends, *tried.group.rows[1:-1]]:
+        view = bounder.row_group(row)
+        alone.append(
+            search_splits(
+                bounder, view, try_split(bounder, view, next(candidate_splits(bounder, view)))
+            )
+        )
+        if alone[-1].open_bounds:
             return [best, *alone]
     return alone
 
 
-def attempt(bounder: Bounder, row: View, split: tuple[str, ...], cuts: int = 0) -> Attempt:
-    found = list(bounder.bounds(row, split, cuts))
-    closed = sum(int((b.lead > 0).sum()) for b in found)
-    left = [b for b in found if not (np.isfinite(b.lead) & (b.lead > 0)).all()]
-    return Attempt(row, split, cuts, closed, min(float(b.lead.min()) for b in found), left)
+def try_split(
+    bounder: Bounder, group: RowGroup, split: tuple[str, ...], cuts: int = 0
+) -> SplitAttempt:
+    found = list(bounder.bounds(group, split, cuts))
+    closed = sum(int((b.margin > 0).sum()) for b in found)
+    left = [b for b in found if not (np.isfinite(b.margin) & (b.margin > 0)).all()]
+    return SplitAttempt(group, split, cuts, closed, min(float(b.margin.min()) for b in found), left)
 
 
-def search(bounder: Bounder, row: View, coarse: Attempt) -> Attempt:
+def search_splits(bounder: Bounder, group: RowGroup, coarse: SplitAttempt) -> SplitAttempt:
     """The coarsest split of a row that closes, or the one whose worst case is best.
 
     What attention writes is cut before cases are split further: it takes fewer bounds. If that
@@ -331,29 +361,29 @@ def search(bounder: Bounder, row: View, coarse: Attempt) -> Attempt:
     before: if that is no better, more will not help.
     """
     best, cutting = coarse, True
-    for split in splits(bounder, row):
-        finer = coarse if split == coarse.split else attempt(bounder, row, split)
-        if finer.left and cutting and (cuts := deepest(split)):
-            cut = attempt(bounder, row, split, cuts)
-            cutting = cut.gains(finer, CUT_GAIN)
+    for split in candidate_splits(bounder, group):
+        finer = coarse if split == coarse.split else try_split(bounder, group, split)
+        if finer.open_bounds and cutting and (cuts := max_search_cuts(split)):
+            cut = try_split(bounder, group, split, cuts)
+            cutting = cut.improves_on(finer, MIN_CUT_GAIN)
             finer = cut if cutting else finer
-        if not finer.left:
+        if not finer.open_bounds:
             return finer
-        best = max(best, finer, key=lambda tried: tried.least)
-        if set(split) == {"pair"} and not best.gains(coarse, GAIN):
+        best = max(best, finer, key=lambda tried: tried.min_margin)
+        if set(split) == {"pair"} and not best.improves_on(coarse, MIN_SPLIT_GAIN):
             break
     return best
 
 
-def deepest(split: tuple[str, ...]) -> int:
+def max_search_cuts(split: tuple[str, ...]) -> int:
     """How often to cut the cases of a split: CUTS, or less where they are many."""
-    return max(n for n in range(CUTS + 1) if not n or how_many(split, n) <= MOST_CASES)
+    return max(n for n in range(SEARCH_CUTS + 1) if not n or max_case_count(split, n) <= MAX_CASES)
 
 
-def splits(bounder: Bounder, row: View) -> Iterator[tuple[str, ...]]:
+def candidate_splits(bounder: Bounder, group: RowGroup) -> Iterator[tuple[str, ...]]:
     """Ways to split the cases of a row, the coarsest first; then with one more column below."""
-    size = len(bounder.window(row))
-    ways = sorted(itertools.product(SPLITS, repeat=size), key=lambda s: s.count("pair"))
-    if bounder.window(row)[0] > 0:
+    size = len(bounder.window(group))
+    ways = sorted(itertools.product(MAX_WAYS_PER_SPLIT, repeat=size), key=lambda s: s.count("pair"))
+    if bounder.window(group)[0] > 0:
         ways += [("digit", *s) for s in ways]
-    yield from (split for split in ways if how_many(split) <= MOST_CASES)
+    yield from (split for split in ways if max_case_count(split) <= MAX_CASES)

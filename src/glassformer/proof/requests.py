@@ -11,56 +11,62 @@ from ..core.model import Model
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..utils.progress import ProgressCallback, report_stage
-from ..utils.results import Shown
+from ..utils.results import Displayable
 from ..utils.typed_json import read_json
-from ..verification.evaluation import EXHAUSTIVE
+from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS
 from .accuracy import Accuracy, bound_accuracy
-from .checker import Checked, check_certificate
+from .checker import CertificateResult, check_certificate
 from .compiled_models import is_compiled
 from .counterexamples import BatchDependent
 from .equivalence import Equality, prove_equal
 from .layout import has_layout
-from .prover import Method, Proof, stand_by
+from .prover import Proof, ProofMethod, sanity_check_by_running
 from .prover import prove as find_proof
 
 
 @dataclass(frozen=True)
-class Certified(Shown):
+class CertificateCheck(Displayable):
     """What both checkers found of a certificate."""
 
-    first: Checked
-    second: Checked | None = None  # of the independent checker; None: it does not cover the model
+    first: CertificateResult
+    independent: CertificateResult | None = (
+        None  # of the independent checker; None: it does not cover the model
+    )
 
     @property
     def holds(self) -> bool:
-        return self.first.holds and (self.second is None or self.second.holds)
+        return self.first.holds and (self.independent is None or self.independent.holds)
 
     def to_json(self) -> dict[str, Any]:
-        return told(self.first) | ({"independent": told(self.second)} if self.second else {})
+        return check_to_json(self.first) | (
+            {"independent": check_to_json(self.independent)} if self.independent else {}
+        )
 
     def __str__(self) -> str:
-        second = [in_words("independent checker", self.second)] if self.second else []
-        return "\n".join([in_words("the certificate", self.first), *second])
+        second = (
+            [describe_check("independent checker", self.independent)] if self.independent else []
+        )
+        return "\n".join([describe_check("the certificate", self.first), *second])
 
 
-def told(checked: Checked) -> dict[str, Any]:
+def check_to_json(checked: CertificateResult) -> dict[str, Any]:
     """As JSON: of what does not hold, no margin is known."""
     return asdict(checked) | {"margin": checked.margin if checked.holds else None}
 
 
-def in_words(who: str, checked: Any) -> str:
+def describe_check(label: str, checked: Any) -> str:
     if not checked.holds:
-        return f"{who} does not hold: {checked.reason}"
+        return f"{label} does not hold: {checked.reason}"
     less = f"; {checked.reason}" if checked.reason else ""
-    return f"{who} holds: {checked.cases:,} cases, margin {checked.margin:.4g}{less}"
+    return f"{label} holds: {checked.cases:,} cases, margin {checked.margin:.4g}{less}"
 
 
 def prove(
-    model: Model, task: Task, *, method: Method = "auto",
+    model: Model, task: Task, *, method: ProofMethod = "auto",
     check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
     accuracy: bool = False, equals: Model | None = None, seed: int = 0,
     for_file: bool = False, progress: ProgressCallback | None = None,
-) -> Proof | Certified | Accuracy | Equality:  # fmt: skip
+) -> Proof | CertificateCheck | Accuracy | Equality:  # fmt: skip
     """Implement `api.prove`. `for_file` requires a proof with a certificate."""
     others = {
         "method": method != "auto", "check": check is not None, "independent": bool(independent),
@@ -78,14 +84,14 @@ def prove(
     if accuracy:
         report_stage(progress, "bounding how many inputs are right")
         return bound_accuracy(
-            model, task, seed=seed, progress=_proving(progress), independent=check_twice
+            model, task, seed=seed, progress=_with_stage(progress), independent=check_twice
         )
     if equals is not None:
         return prove_equal(
             model, equals, task, seed=seed, progress=progress, independent=check_twice
         )
     if check is not None:
-        return _certified(model, task, check, independent, seed, progress)
+        return _check_certificate(model, task, check, independent, seed, progress)
     report_stage(progress, "proving")
     covered = not is_compiled(model, task) and has_layout(task)
     if for_file and (not covered or method == "enumeration"):
@@ -93,21 +99,30 @@ def prove(
         if is_compiled(model, task):
             has = "a compiled model carries its certificate: there is"
         raise GlassformerError(f"prove — out: {has} no certificate to write; leave out `out`")
-    if method == "auto" and covered and (independent or (for_file and task.size <= EXHAUSTIVE)):
+    if (
+        method == "auto"
+        and covered
+        and (independent or (for_file and task.size <= MAX_EXHAUSTIVE_ROWS))
+    ):
         method = "certificate"
     return find_proof(
-        model, task, method=method, seed=seed, progress=_proving(progress), independent=independent
+        model,
+        task,
+        method=method,
+        seed=seed,
+        progress=_with_stage(progress),
+        independent=independent,
     )
 
 
-def _certified(
+def _check_certificate(
     model: Model,
     task: Task,
     check: Any,
     independent: bool | None,
     seed: int,
     progress: ProgressCallback | None,
-) -> Certified:
+) -> CertificateCheck:
     """A certificate that was given, by one checker or both."""
     if is_compiled(model, task):
         raise GlassformerError(
@@ -115,44 +130,46 @@ def _certified(
             "which is found anew each time: leave out check"
         )
     report_stage(progress, "checking the certificate")
-    certificate = read(check)
-    first = _checked(model, task, certificate, check, seed)
-    return Certified(first, _second(model, task, certificate, independent, progress))
+    certificate = read_certificate(check)
+    first = _check_first(model, task, certificate, check, seed)
+    return CertificateCheck(first, _check_second(model, task, certificate, independent, progress))
 
 
-def read(check: Any) -> Any:
+def read_certificate(source: Any) -> Any:
     """A certificate: itself, or what its file holds."""
-    if isinstance(check, (str, PathLike)):
-        return read_json(os.fspath(check), "not a certificate that prove wrote")
-    return check
+    if isinstance(source, (str, PathLike)):
+        return read_json(os.fspath(source), "not a certificate that prove wrote")
+    return source
 
 
-def _checked(model: Model, task: Task, found: Any, given: Any, seed: int) -> Checked:
+def _check_first(
+    model: Model, task: Task, certificate: Any, source: Any, seed: int
+) -> CertificateResult:
     try:
-        checked = check_certificate(model, task, found)
+        checked = check_certificate(model, task, certificate)
     except GlassformerError as e:
-        named = isinstance(given, (str, PathLike)) and str(e).startswith("certificate")
-        raise GlassformerError(f"{given} — {e}" if named else str(e)) from None
+        named = isinstance(source, (str, PathLike)) and str(e).startswith("certificate")
+        raise GlassformerError(f"{source} — {e}" if named else str(e)) from None
     if checked.holds:
         try:
-            stand_by(model, task, seed)
+            sanity_check_by_running(model, task, seed)
         except BatchDependent as e:
-            return Checked(False, checked.cases, -math.inf, str(e))
+            return CertificateResult(False, checked.cases, -math.inf, str(e))
     return checked
 
 
-def _second(
+def _check_second(
     model: Model,
     task: Task,
     certificate: Any,
     independent: bool | None,
     progress: ProgressCallback | None,
-) -> Checked | None:
+) -> CertificateResult | None:
     """The independent checker on a certificate; None if it does not cover the model."""
-    from .independent.checker import available, check_independently
+    from .independent.checker import check_independently, require_flint
 
     try:
-        available()
+        require_flint()
     except GlassformerError:
         if independent:
             raise
@@ -162,10 +179,10 @@ def _second(
     report_stage(progress, "asking the independent checker")
     found = check_independently(model, task, certificate)
     if found.covered or independent:
-        return Checked(found.holds, found.cases, found.margin, found.reason)
+        return CertificateResult(found.holds, found.cases, found.margin, found.reason)
     return None
 
 
-def _proving(progress: ProgressCallback | None) -> ProgressCallback | None:
+def _with_stage(progress: ProgressCallback | None) -> ProgressCallback | None:
     """The callback for a proof: counts with their stage."""
     return progress and (lambda p: progress(replace(p, stage=p.stage or "proving")))

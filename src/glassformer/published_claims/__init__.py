@@ -20,29 +20,29 @@ from typing import Any, TypeAlias
 
 from ..utils.errors import GlassformerError
 from ..utils.progress import Progress, ProgressCallback, terminal_line
-from ..utils.results import Finding
+from ..utils.results import Result
 
-Value: TypeAlias = int | float | str | bool
+ClaimValue: TypeAlias = int | float | str | bool
 # a value, or a range for what varies between machines
-Records: TypeAlias = Value | tuple[float, float]
-Measure: TypeAlias = Callable[[], Value]
+RecordedValue: TypeAlias = ClaimValue | tuple[float, float]
+Measure: TypeAlias = Callable[[], ClaimValue]
 VERDICTS = ("holds", "roughly", "misleading", "wrong")
 
 
 @dataclass(frozen=True)
-class Claim(Finding):
+class Claim(Result):
     """A figure someone published, the check that measures it, and what is on record."""
 
     name: str
     where: str  # the place in the source
     says: str  # what is printed there, in few words
     verdict: str  # one of VERDICTS
-    records: Records  # what was measured
+    records: RecordedValue  # what was measured
     measure: Measure = field(repr=False)
     note: str = ""  # what is behind a difference
     slow: bool = False
 
-    def matches(self, measured: Value) -> bool:
+    def matches(self, measured: ClaimValue) -> bool:
         """Whether a measurement is what the ledger records."""
         exact = self.records
         if isinstance(exact, tuple):
@@ -67,18 +67,18 @@ def ledger() -> dict[str, Claim]:
     return LEDGER
 
 
-def select(names: list[str], slow: bool = False) -> list[Claim]:
+def select_claims(names: list[str], slow: bool = False) -> list[Claim]:
     """Claims whose names start so, or all. Slow ones only if asked for, or named in full."""
     claims = [c for c in ledger().values() if slow or not c.slow or c.name in names]
     if not names:
         return claims
     chosen = {n: [c for c in claims if c.name.startswith(n)] for n in names}
     if missing := [n for n, found in chosen.items() if not found]:
-        raise GlassformerError(f"{missing[0]} — {_why_none(missing[0])}")
+        raise GlassformerError(f"{missing[0]} — {_unmatched_reason(missing[0])}")
     return list(dict.fromkeys(c for found in chosen.values() for c in found))
 
 
-def _why_none(name: str) -> str:
+def _unmatched_reason(name: str) -> str:
     """Why no claim was found whose name is this or starts so."""
     if any(known.startswith(name) for known in ledger()):
         return "all claims of that name take minutes: ask for slow ones, or name one in full"
@@ -89,11 +89,11 @@ def _why_none(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Measured(Finding):
+class MeasuredClaim(Result):
     """A claim, and what was measured just now."""
 
     claim: Claim
-    measured: Value
+    measured: ClaimValue
 
     @property
     def matches(self) -> bool:
@@ -104,63 +104,63 @@ class Measured(Finding):
 
     def __str__(self) -> str:
         c = self.claim
-        mark = "" if self.matches else f"  ≠ record {as_text(c.records)}"
+        mark = "" if self.matches else f"  ≠ record {format_value(c.records)}"
         note = f" ({c.note})" if c.note else ""
-        found = f"measured: {as_text(self.measured)}{mark}{note}"
+        found = f"measured: {format_value(self.measured)}{mark}{note}"
         return f"{c.name}  {c.verdict}\n    {c.where} says: {c.says}\n    {found}"
 
 
 @dataclass(frozen=True)
-class Claims(Finding):
+class ClaimsResult(Result):
     """Claims, measured."""
 
-    found: list[Measured]
+    measurements: list[MeasuredClaim]
 
     @property
     def differ(self) -> int:
         """How many are not what the ledger records."""
-        return sum(not m.matches for m in self.found)
+        return sum(not m.matches for m in self.measurements)
 
     @property
     def holds(self) -> bool:
         return not self.differ
 
     def to_json(self) -> dict[str, Any]:
-        return {"differ": self.differ, "claims": [m.to_json() for m in self.found]}
+        return {"differ": self.differ, "claims": [m.to_json() for m in self.measurements]}
 
     @property
     def summary(self) -> str:
-        n = len(self.found)
+        n = len(self.measurements)
         return f"{n} claim{'s' * (n != 1)} measured, {self.differ} differ from the record"
 
     def __str__(self) -> str:
-        return "\n".join([self.summary, *map(str, self.found)])
+        return "\n".join([self.summary, *map(str, self.measurements)])
 
 
 def claims(
     names: str | Sequence[str] = (), *, slow: bool = False,
     progress: ProgressCallback | None = None,
-) -> Claims:  # fmt: skip
+) -> ClaimsResult:  # fmt: skip
     """Measures what the sources claim: all, or those whose names are these or start so.
 
     `slow`: also those that take minutes. `progress` is called before each.
     """
-    chosen = select([names] if isinstance(names, str) and names else list(names), slow)
-    found: list[Measured] = []
+    chosen = select_claims([names] if isinstance(names, str) and names else list(names), slow)
+    found: list[MeasuredClaim] = []
     with terminal_line() as write:
         for n, claim in enumerate(chosen):
             if progress:
                 progress(Progress(n, len(chosen), stage=claim.name))
             else:
                 write(f"claims: {n} of {len(chosen)} measured; now {claim.name}")
-            found.append(Measured(claim, claim.measure()))
-    return Claims(found)
+            found.append(MeasuredClaim(claim, claim.measure()))
+    return ClaimsResult(found)
 
 
-def as_text(value: Records) -> str:
+def format_value(value: RecordedValue) -> str:
     """A recorded or measured value for people."""
     if isinstance(value, tuple):
-        return f"{as_text(value[0])} … {as_text(value[1])}"
+        return f"{format_value(value[0])} … {format_value(value[1])}"
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if type(value) is int else str(value)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core.decoding import decode
 from . import Claim
-from .measures import counted, made
+from .measures import cached_count, cached_model
 
 
 def layers_that_run() -> int:
@@ -19,14 +19,14 @@ def layers_that_run() -> int:
 
 
 def starts_that_say_hello() -> int:
-    model = made("figure-8.2.taotp")
+    model = cached_model("figure-8.2.taotp")
     said = decode(model, np.arange(11)[:, None], model.config.n_ctx)[:, 1:]
     return sum(model.vocabulary.decode(row) == "Hello World!<eos>" for row in said)
 
 
 def wrong_minima(ref: str) -> int:
     """On how many inputs of one to three numbers the output is not the smallest."""
-    model, wrong = made(ref), 0
+    model, wrong = cached_model(ref), 0
     for length in (1, 2, 3):
         rows = np.array(list(product(range(model.config.d_vocab), repeat=length)))
         wrong += int((model(rows, last=1)[:, -1].argmax(-1) != rows.min(1)).sum())
@@ -42,7 +42,7 @@ CLAIMS = [
     Claim("booklet-8.2-hello-world", "figure 8.2", "HELLO WORLD as a text program", "holds", 11,
           starts_that_say_hello, "start tokens, of 11, after which it prints Hello World!"),
     Claim("booklet-8.2-parameters", "figure 8.2", "the program of section 2.4: 72 parameters",
-          "holds", 72, lambda: counted("figure-8.2.taotp").total),
+          "holds", 72, lambda: cached_count("figure-8.2.taotp").total),
     Claim("booklet-8.3-wrong", "figure 8.3, exercise 8.3",
           "a program to reverse engineer (it is MIN)", "misleading", 3_272,
           lambda: wrong_minima("figure-8.3.taotp"),

@@ -12,25 +12,25 @@ from functools import cache
 
 import numpy as np
 
-from ..lens.modular.analysis import Losses, ModularAnalysis, take_apart
+from ..lens.modular.analysis import FourierLosses, ModularAnalysis, analyze_modular
 from ..lens.modular.clock import distance_irrelevance, gradient_symmetricity
 from ..resolve import load, load_task
 from . import Claim
 
 
 @cache
-def trained() -> ModularAnalysis:
+def analyze_grok() -> ModularAnalysis:
     """grok-113, with losses on the pairs that it was trained on."""
-    from ..training.data import Data
-    from ..training.recipes import recipe
+    from ..training.data import TrainingData
+    from ..training.recipes import find_recipe
 
     task = load_task("modular-addition")
-    rows = Data(task, recipe("grok")).train_rows
-    return take_apart(load("grok-113.safetensors"), task, train_rows=rows)
+    rows = TrainingData(task, find_recipe("grok")).train_rows
+    return analyze_modular(load("grok-113.safetensors"), task, train_rows=rows)
 
 
-def losses() -> Losses:
-    return trained().losses["all"]
+def losses() -> FourierLosses:
+    return analyze_grok().losses["all"]
 
 
 def order_of_losses() -> str:
@@ -44,32 +44,32 @@ def symmetricity() -> float:
     return gradient_symmetricity(clock, load_task("modular-addition"))
 
 
-def irrelevance() -> str:
+def distance_irrelevances() -> str:
     """As published, of the logits as they are, and of the logits less their mean."""
     task = load_task("modular-addition")
     tokens, answer = task.batch(task.rows(0, task.size))
     logits = load("grok-113.safetensors")(tokens[:, :-1], last=1)[:, 0]
     right = np.take_along_axis(logits, tokens[answer][:, None], 1).reshape(113, 113).astype(float)
-    return f"{distance_irrelevance(right):.2f} raw, {trained().irrelevance:.2f} centred"
+    return f"{distance_irrelevance(right):.2f} raw, {analyze_grok().irrelevance:.2f} centred"
 
 
 CLAIMS = [
     Claim("nanda-4.1-key-frequencies", "Nanda et al., section 4.1 and appendix C.2.1",
           "five key frequencies (14, 35, 41, 42, 52); three or four in other seeds", "holds",
-          "1, 5, 33, 50", lambda: ", ".join(map(str, trained().key)),
+          "1, 5, 33, 50", lambda: ", ".join(map(str, analyze_grok().key)),
           "our seed's, by our rule: waves to the logits at least a fifth as large as the largest"),
     Claim("nanda-4.1-embedding", "Nanda et al., section 4.1",
           "six frequencies of the embedding are not negligible, five of them are used", "holds", 6,
-          lambda: trained().embedding.needed(0.9),
+          lambda: analyze_grok().embedding.frequencies_for(0.9),
           "so many hold 90 % of our embedding's power: four that are used, and 10 = 2·5 and 2 = "
           "2·1"),
     Claim("nanda-4.1-share", "Nanda et al., section 4.1",
           "the embedding is sparse: next to nothing outside a few frequencies", "holds",
-          (0.83, 0.842), lambda: trained().key_share,
+          (0.83, 0.842), lambda: analyze_grok().key_share,
           "the key frequencies' share of its power; four of 56 would have 0.07 by chance"),
     Claim("nanda-4.2-cosines", "Nanda et al., section 4.2",
           "95 % of the logits' variance is a sum of cos w(a + b − c)", "roughly", (0.91, 0.92),
-          lambda: trained().explained, "another seed, and fewer epochs"),
+          lambda: analyze_grok().explained, "another seed, and fewer epochs"),
     Claim("nanda-4.2-cosines-loss", "Nanda et al., section 4.2",
           "with nothing but these cosines the loss falls, to 0.2 of what it was (2.4e-7 to "
           "4.7e-8)", "roughly", (0.28, 0.35), lambda: losses().cosines / losses().full,
@@ -77,14 +77,14 @@ CLAIMS = [
           "0.00106"),
     Claim("nanda-4.3-neurons", "Nanda et al., section 4.3",
           "84.6 % of the neurons are explained to 85 % or more by one frequency", "holds",
-          (0.85, 0.87), lambda: trained().neurons[0].single),
+          (0.85, 0.87), lambda: analyze_grok().neurons[0].single_frequency_share),
     Claim("nanda-4.4-restricted", "Nanda et al., section 4.4",
           "keeping only the waves of a + b lowers the loss by 77 %, to 0.23 of what it was",
           "roughly", (0.40, 0.46), lambda: losses().restricted / losses().full,
           "it is lower: restricted loss as a share of the full loss, over all pairs"),
     Claim("nanda-c.2-excluded", "Nanda et al., appendix C.2.1",
           "without the key frequencies: a loss of 6.5 to 11, worse than chance, in other seeds",
-          "holds", (10.0, 10.8), lambda: trained().losses["train"].excluded,
+          "holds", (10.0, 10.8), lambda: analyze_grok().losses["train"].excluded,
           "excluded loss on the training pairs; chance is ln 113 = 4.7"),
     Claim("nanda-5-losses", "Nanda et al., sections 4.4 and 5.1",
           "restricted loss 5.5e-8, full loss 2.4e-7, excluded loss worse than chance", "holds",
@@ -92,7 +92,7 @@ CLAIMS = [
           "ours are 0.00046, 0.00106 and 10.8 after 11,900 epochs; theirs are after 40,000"),
     Claim("zhong-4.2-clock", "Zhong et al., section 4",
           "with attention that is trained, distance irrelevance 0.85: a clock (a pizza has 0.17)",
-          "misleading", "0.44 raw, 0.81 centred", irrelevance,
+          "misleading", "0.44 raw, 0.81 centred", distance_irrelevances,
           "as published, of raw logits, ours is neither (a clock from 0.6, a pizza up to 0.4); "
           "less the mean over all answers, which changes no answer, it is a clock"),
     Claim("zhong-4.1-symmetricity", "Zhong et al., section 4",

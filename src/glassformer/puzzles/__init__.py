@@ -9,8 +9,8 @@ same judge.
 """
 
 from .judge import judge as judge
-from .judge_process import check as check
-from .judgement import Judgement as Judgement
+from .judge_process import judge_in_process as judge_in_process
+from .judgement import Judgment as Judgment
 from .level import Level as Level
 from .level import level as level
 from .level import levels as levels

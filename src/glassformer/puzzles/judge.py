@@ -29,99 +29,107 @@ from ..core.model import Model
 from ..core.param_count import count
 from ..proof import prove
 from ..tasks.base import Rows, Task
-from ..utils.errors import GlassformerError, shown
-from ..utils.limits import many
-from ..verification.evaluation import EXHAUSTIVE, chunk_size, margins, whole_domain
-from ..verification.robust_eval import Near, Trial
-from .judgement import Judgement
+from ..utils.errors import GlassformerError, short_repr
+from ..utils.limits import format_count
+from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS, chunk_size, domain_chunks, row_margins
+from ..verification.robust_eval import ClosestRows, RobustEvaluator
+from .judgement import Judgment
 from .level import Level
-from .questions import Questions
+from .questions import PuzzleTask
 
-TEXT = 100_000  # characters of a solution
-WIDE = 100  # characters of a line; a longer one counts as several
+MAX_SOLUTION_CHARACTERS = 100_000  # characters of a solution
+MAX_LINE_CHARACTERS = 100  # characters of a line; a longer one counts as several
 # of the text language: a comment, or a string, in which # is none
 COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|#[^\n]*""")
-CHUNK = 4_096  # questions that the interpreter looks at together
+INTERPRETER_CHUNK_ROWS = 4_096  # questions that the interpreter looks at together
 
 
-def judge(level: Level, text: str) -> Judgement:
+def judge(level: Level, text: str) -> Judgment:
     """The judgement of a solution."""
     try:
-        if not isinstance(text, str) or len(text) > TEXT:
-            got = f"{len(text):,}" if isinstance(text, str) else shown(text)
-            what = f"expected a text of at most {TEXT:,} characters, got {got}"
+        if not isinstance(text, str) or len(text) > MAX_SOLUTION_CHARACTERS:
+            got = f"{len(text):,}" if isinstance(text, str) else short_repr(text)
+            what = f"expected a text of at most {MAX_SOLUTION_CHARACTERS:,} characters, got {got}"
             raise GlassformerError(f"{level.file} — {what}")
         with np.errstate(all="ignore"):
-            found = (_weights if level.kind == "taotp" else _source)(level, text)
+            found = (_judge_weights if level.kind == "taotp" else _judge_source)(level, text)
     except GlassformerError as e:
         found = {"problem": str(e)}
-    return Judgement(level.id, best=level.best, limits=level.limits, **found)
+    return Judgment(level.id, best=level.best, limits=level.limits, **found)
 
 
 # ── weights as text ────────────────────────────────────────────────────────────────────────────
-def _weights(level: Level, text: str) -> dict[str, Any]:
+def _judge_weights(level: Level, text: str) -> dict[str, Any]:
     model, task = taotp.parse(text, level.file), level.task()
     task.require(model.vocabulary)
-    found = (_proved if task.size > EXHAUSTIVE else _run)(model, task)
+    found = (_prove_all_questions if task.size > MAX_EXHAUSTIVE_ROWS else _run_all_questions)(
+        model, task
+    )
     return found | ({"score": score(model, text, level.kind)} if found["right"] else {})
 
 
-def _run(model: Model, task: Task) -> dict[str, Any]:
+def _run_all_questions(model: Model, task: Task) -> dict[str, Any]:
     """Runs every question, in two orders of the same sums, and some one at a time."""
-    trial, near, doubts = Trial(model), Near(task), list[str]()
+    trial, near, doubts = RobustEvaluator(model), ClosestRows(task), list[str]()
 
     def wrong(rows: Rows) -> tuple[Any, float]:
-        looked = trial.look(*task.batch(rows))
-        near.see(rows, looked.room)
+        looked = trial.evaluate(*task.batch(rows))
+        near.add(rows, looked.margin_in_ties)
         doubts.append(looked.doubt)
-        return ~(looked.lead > 0), float(min(looked.lead.min(), looked.again.min()))
+        return ~(looked.margin > 0), float(min(looked.margin.min(), looked.second_margin.min()))
 
-    found = _gone_through(task, chunk_size(model, task), wrong, partial(_said, model, task))
+    found = _check_all_questions(
+        task, chunk_size(model, task), wrong, partial(_decode_answer, model, task)
+    )
     if found["right"]:
-        doubts.append(trial.alone(*task.batch(near.picked(trial.rng))).doubt)
+        doubts.append(trial.evaluate_one_by_one(*task.batch(near.select(trial.rng))).doubt)
         if doubt := next(filter(None, doubts), ""):
             raise GlassformerError(doubt)
     return found
 
 
-def _said(model: Model, task: Task, asked: list[int], n: int) -> str:
+def _decode_answer(model: Model, task: Task, question: list[int], n: int) -> str:
     try:
-        got = decode(model, asked, n, stop=task.stop)[len(asked) :]
+        got = decode(model, question, n, stop=task.stop)[len(question) :]
     except GlassformerError as e:  # a logit that is not finite
         return str(e)
     return task.vocabulary.decode(got)
 
 
-def _proved(model: Model, task: Task) -> dict[str, Any]:
+def _prove_all_questions(model: Model, task: Task) -> dict[str, Any]:
     """Proves all questions at once, or finds one that is answered wrongly."""
-    proof, every = prove(model, task), many(task.inputs)
+    proof, every = prove(model, task), format_count(task.inputs)
     if proof.result == "unknown":
         raise GlassformerError(f"{task.ref} — neither proved nor refuted: {proof.reason}")
     if proof.holds:
         asked = f"proved for all {every} questions, {proof.cases:,} cases"
         return {"right": True, "checked": proof.cases, "margin": proof.margin, "asked": asked}
     assert proof.counterexample  # refuted
-    row = _shrunk(model, task, proof.counterexample["row"])
-    told = _told(task, row, partial(_said, model, task))
+    row = _shrink_counterexample(model, task, proof.counterexample["row"])
+    told = _describe_counterexample(task, row, partial(_decode_answer, model, task))
     asked = f"refuted, of {every} questions"
     found = {"right": False, "checked": 1, "wrong": 1, "asked": asked, "counterexample": told}
     return found | {"which": "a small one"}
 
 
-def _shrunk(model: Model, task: Task, row: list[int]) -> list[int]:
+def _shrink_counterexample(model: Model, task: Task, row: list[int]) -> list[int]:
     """A wrong row whose numbers cannot be made smaller one digit at a time, and still be wrong."""
     while True:
-        tries = [[*row[:i], less, *row[i + 1 :]] for i, x in enumerate(row) for less in _less(x)]
+        tries = [
+            [*row[:i], less, *row[i + 1 :]]
+            for i, x in enumerate(row)
+            for less in _smaller_numbers(x)
+        ]
         if not tries:
             return row
         rows = np.array(tries, task.row_type)
-        misses = ~(margins(model, *task.batch(rows)) > 0) & task.defined(rows)
+        misses = ~(row_margins(model, *task.batch(rows)) > 0) & task.defined(rows)
         if not misses.any():
             return row
         row = min(rows[misses].tolist(), key=lambda r: (sum(r), r))
 
 
-def _less(x: int) -> set[int]:
+def _smaller_numbers(x: int) -> set[int]:
     """0, and x without one of its digits, or with 0 or one less for it."""
     powers = [10**k for k in range(len(str(x)))] if x else []
     digits = [(p, x // p % 10) for p in powers]
@@ -130,13 +138,13 @@ def _less(x: int) -> set[int]:
 
 
 # ── a source ───────────────────────────────────────────────────────────────────────────────────
-def _source(level: Level, text: str) -> dict[str, Any]:
+def _judge_source(level: Level, text: str) -> dict[str, Any]:
     program, task = compiler.read(text, level.file), level.task()
-    _require(level, program)
-    assert isinstance(task, Questions)  # levels of sources have truths
+    _check_declarations(level, program)
+    assert isinstance(task, PuzzleTask)  # levels of sources have truths
 
     def wrong(rows: Rows) -> tuple[Any, float]:
-        return _misses(program, [task.questions[i] for i in rows[:, 0].tolist()]), np.inf
+        return _wrong_questions(program, [task.questions[i] for i in rows[:, 0].tolist()]), np.inf
 
     def said(asked: list[int], n: int) -> str:
         out: list[int] = []
@@ -147,7 +155,7 @@ def _source(level: Level, text: str) -> dict[str, Any]:
             return str(e)
         return task.vocabulary.decode(out)
 
-    found = _gone_through(task, CHUNK, wrong, said)
+    found = _check_all_questions(task, INTERPRETER_CHUNK_ROWS, wrong, said)
     del found["margin"]
     if not found["right"]:
         return found
@@ -159,7 +167,7 @@ def _source(level: Level, text: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _require(level: Level, program: Program) -> None:
+def _check_declarations(level: Level, program: Program) -> None:
     """Scores can be compared only of sources for the same texts."""
     for what, wanted, got in (
         ("tokens", list(level.tokens), [str(t) for t in program.tokens]),
@@ -167,37 +175,43 @@ def _require(level: Level, program: Program) -> None:
         ("end", level.end or None, None if program.end is None else str(program.end)),
     ):
         if wanted != got:
-            must = f"expected {what} as in the stub, {shown(wanted)}"
-            raise GlassformerError(f"{level.file} — {must}, got {shown(got)}")
+            must = f"expected {what} as in the stub, {short_repr(wanted)}"
+            raise GlassformerError(f"{level.file} — {must}, got {short_repr(got)}")
 
 
-def _misses(program: Program, asked: list[tuple[list[int], list[int]]]) -> Any:
+def _wrong_questions(program: Program, questions: list[tuple[list[int], list[int]]]) -> Any:
     """Which questions are not answered rightly; those of one length are looked at together."""
-    lengths = np.array([len(text) + len(answer) for text, answer in asked])
-    out = np.zeros(len(asked), bool)
+    lengths = np.array([len(text) + len(answer) for text, answer in questions])
+    out = np.zeros(len(questions), bool)
     for length in np.unique(lengths):
         group = np.flatnonzero(lengths == length)
-        out[group] = _missed(program, [asked[i] for i in group])
+        out[group] = _wrong_of_one_length(program, [questions[i] for i in group])
     return out
 
 
-def _missed(program: Program, asked: list[tuple[list[int], list[int]]]) -> list[bool]:
+def _wrong_of_one_length(
+    program: Program, questions: list[tuple[list[int], list[int]]]
+) -> list[bool]:
     """The same of texts of one length. The interpreter may refuse a text: then halves are tried."""
-    texts = np.array([text + answer[:-1] for text, answer in asked])
+    texts = np.array([text + answer[:-1] for text, answer in questions])
     try:
         said = compiler.emitted(program, texts)
     except GlassformerError:
-        if len(asked) == 1:
+        if len(questions) == 1:
             return [True]
-        half = len(asked) // 2
-        return _missed(program, asked[:half]) + _missed(program, asked[half:])
-    return [said[i, len(text) - 1 :].tolist() != answer for i, (text, answer) in enumerate(asked)]
+        half = len(questions) // 2
+        return _wrong_of_one_length(program, questions[:half]) + _wrong_of_one_length(
+            program, questions[half:]
+        )
+    return [
+        said[i, len(text) - 1 :].tolist() != answer for i, (text, answer) in enumerate(questions)
+    ]
 
 
 # ── every question, and the score ──────────────────────────────────────────────────────────────
-def _gone_through(
-    task: Task, step: int, wrong: Callable[[Rows], tuple[Any, float]],
-    said: Callable[[list[int], int], str],
+def _check_all_questions(
+    task: Task, chunk: int, wrong: Callable[[Rows], tuple[Any, float]],
+    answer_of: Callable[[list[int], int], str],
 ) -> dict[str, Any]:  # fmt: skip
     """Goes through all questions; `wrong` says which are, and the least lead of a right token. Of
     those that are wrong the shortest is kept, of equally short ones the first by its tokens.
@@ -205,11 +219,11 @@ def _gone_through(
     checked = bad = 0
     smallest: tuple[int, list[int], list[int]] | None = None
     margin = np.inf
-    for rows in whole_domain(task, step):
+    for rows in domain_chunks(task, chunk):
         misses, low = wrong(rows)
         checked, bad, margin = checked + len(rows), bad + int(misses.sum()), min(margin, low)
         if misses.any():
-            found = _smallest(task, rows[misses])
+            found = _smallest_question(task, rows[misses])
             smallest = found if smallest is None else min(smallest, found)
     every = "the one question" if checked == 1 else f"all {checked:,} questions"
     out: dict[str, Any] = {
@@ -217,11 +231,11 @@ def _gone_through(
         "asked": every if not bad or checked == 1 else f"{bad:,} of {every}",
     }  # fmt: skip
     if smallest:
-        out["counterexample"] = _told(task, smallest[2], said)
+        out["counterexample"] = _describe_counterexample(task, smallest[2], answer_of)
     return out
 
 
-def _smallest(task: Task, rows: Rows) -> tuple[int, list[int], list[int]]:
+def _smallest_question(task: Task, rows: Rows) -> tuple[int, list[int], list[int]]:
     """The length of the shortest question, its tokens, and its row; of several the first."""
     tokens, answer = task.batch(rows)
     first = answer.argmax(1)
@@ -230,11 +244,13 @@ def _smallest(task: Task, rows: Rows) -> tuple[int, list[int], list[int]]:
     return int(first[i]), asked[i, : first[i]].tolist(), rows[i].tolist()
 
 
-def _told(task: Task, row: list[int], said: Callable[[list[int], int], str]) -> dict[str, str]:
+def _describe_counterexample(
+    task: Task, row: list[int], answer_of: Callable[[list[int], int], str]
+) -> dict[str, str]:
     """A counterexample in words."""
     tokens, answer = (x[0] for x in task.batch(np.array([row], task.row_type)))
     asked, right = tokens[: int(answer.argmax())], task.vocabulary.decode(tokens[answer])
-    got = said(asked.tolist(), int(answer.sum()))
+    got = answer_of(asked.tolist(), int(answer.sum()))
     tie = " by a tie" if got == right else ""
     return {"input": task.vocabulary.decode(asked), "expected": right, "got": got + tie}
 
@@ -244,11 +260,11 @@ def score(model: Model, text: str, kind: str) -> dict[str, int]:
     found = count(model)
     return {
         "parameters": found.total, "strict": found.strict, "layers": model.config.n_layers,
-        "bits": found.bits, "lines": lines_of(text, kind),
+        "bits": found.bits, "lines": count_lines(text, kind),
     }  # fmt: skip
 
 
-def lines_of(text: str, kind: str) -> int:
+def count_lines(text: str, kind: str) -> int:
     """Lines in which something stands but a comment; a long line is several, and so is one in which
     several statements begin. What a source says about itself on top is a comment.
     """
@@ -257,7 +273,7 @@ def lines_of(text: str, kind: str) -> int:
     else:
         lines, begun = _source_lines(text)
     bare = [line.strip() for line in lines]
-    return sum(max(-(-len(b) // WIDE), begun[i]) for i, b in enumerate(bare, 1) if b)
+    return sum(max(-(-len(b) // MAX_LINE_CHARACTERS), begun[i]) for i, b in enumerate(bare, 1) if b)
 
 
 def _source_lines(text: str) -> tuple[list[str], Counter[int]]:

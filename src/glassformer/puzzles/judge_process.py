@@ -7,37 +7,39 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ..utils.fileio import why
+from ..utils.fileio import os_error_text
 from ..utils.worker_main import RESULT
-from ..utils.workers import Ended, Worker
-from .judge import TEXT, judge
-from .judgement import Judgement
+from ..utils.workers import ProcessEnded, Worker
+from .judge import MAX_SOLUTION_CHARACTERS, judge
+from .judgement import Judgment
 from .level import level
 
-SECONDS = 120
-MEMORY = 3 * 2**30  # bytes of addresses
+DEFAULT_SECONDS = 120
+MAX_MEMORY_BYTES = 3 * 2**30  # bytes of addresses
 PREPARE, SETUP = "glassformer.puzzles.judge_process:prepare", None
 
 
-def check(name: str, text: str, seconds: int = SECONDS, memory: int = MEMORY) -> Judgement:
+def judge_in_process(
+    level_id: str, text: str, seconds: int = DEFAULT_SECONDS, memory: int = MAX_MEMORY_BYTES
+) -> Judgment:
     """Judge a solution of the level `name`, within limits."""
-    puzzle = level(name)
-    if not isinstance(text, str) or len(text) > TEXT:
+    puzzle = level(level_id)
+    if not isinstance(text, str) or len(text) > MAX_SOLUTION_CHARACTERS:
         return judge(puzzle, text)  # returns a refusal at once
     try:
         with Worker(PREPARE, SETUP, memory) as worker:
-            kind, data = worker.ask("judge", [name, text], seconds)
+            kind, data = worker.request("judge", [level_id, text], seconds)
         answer = json.loads(data)
         if kind == RESULT:
-            fields = {k: v for k, v in answer.items() if k not in Judgement.also}
-            return Judgement(**{"best": puzzle.best, "limits": puzzle.limits, **fields})
+            fields = {k: v for k, v in answer.items() if k not in Judgment.extra_json_fields}
+            return Judgment(**{"best": puzzle.best, "limits": puzzle.limits, **fields})
         problem = answer["error"]
-    except Ended as e:
+    except ProcessEnded as e:
         problem = str(e)
     except OSError as e:
-        problem = f"no process could be started: {why(e)}"
+        problem = f"no process could be started: {os_error_text(e)}"
     problem = f"{puzzle.file} — {problem}"
-    return Judgement(name, problem=problem, best=puzzle.best, limits=puzzle.limits)
+    return Judgment(level_id, problem=problem, best=puzzle.best, limits=puzzle.limits)
 
 
 def prepare(setup: None) -> Callable[..., Any]:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from ..utils.results import Finding
+from ..utils.results import Result
 from .level import AXES
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement(Finding):
+class Judgment(Result):
     """What came of a solution."""
 
     also = ("passed", "lines")
@@ -36,7 +36,7 @@ class Judgement(Finding):
     @property
     def lines(self) -> list[str]:
         """All of it in words: the verdict first, then the score on every axis."""
-        return [self.verdict, *(self._axis(axis) for axis in self.score)]
+        return [self.verdict, *(self._describe_axis(axis) for axis in self.score)]
 
     @property
     def verdict(self) -> str:
@@ -55,7 +55,7 @@ class Judgement(Finding):
             smallest = f"; {self.which}: {told}"
         return f"wrong: {self.asked}{smallest}"
 
-    def _axis(self, axis: str) -> str:
+    def _describe_axis(self, axis: str) -> str:
         yours, best = self.score[axis], self.best.get(axis)
         said = f"{AXES[axis]}: {yours:,}"
         if best is not None:

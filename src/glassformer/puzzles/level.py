@@ -17,18 +17,18 @@ from msgspec import Meta
 
 from .. import resolve
 from ..tasks.base import Task
-from ..utils.errors import no_such
-from ..utils.limits import many
+from ..utils.errors import unknown_name_error
+from ..utils.limits import format_count
 from ..utils.typed_json import Name, convert
-from ..verification.evaluation import EXHAUSTIVE
-from .questions import questions
+from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS
+from .questions import cached_puzzle_task
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 KINDS = ("taotp", "glass")
 AXES = {  # what is scored, and what it is called; less is better
     "parameters": "parameters",
@@ -74,14 +74,14 @@ class Level:
         """What is right."""
         if self.task_ref:
             return resolve.load_task(self.task_ref)
-        return questions(self.id, self.truth, self.tokens, self.length)
+        return cached_puzzle_task(self.id, self.truth, self.tokens, self.length)
 
     @property
     def judged_by(self) -> str:
         """How the whole domain is gone through, in words."""
         task = self.task()
-        if task.size > EXHAUSTIVE:
-            return f"a proof for all {many(task.inputs)} questions"
+        if task.size > MAX_EXHAUSTIVE_ROWS:
+            return f"a proof for all {format_count(task.inputs)} questions"
         every = f"all {task.inputs:,} questions"
         return every if self.kind == "taotp" else f"{every}, and the compiler's proof"
 
@@ -95,33 +95,37 @@ class Level:
 @cache
 def levels() -> dict[str, Level]:
     """All levels by their ids, in the order in which they teach."""
-    best = json.loads((HERE / "best.json").read_text("utf-8"))
+    best = json.loads((FOLDER / "best.json").read_text("utf-8"))
     out = {}
-    for path in sorted((HERE / "levels").glob("*.toml")):
+    for path in sorted((FOLDER / "levels").glob("*.toml")):
         number, _, name = path.stem.partition("-")
-        out[name] = _level(path, name, int(number), best.get(name, {}))
+        out[name] = _load_level(path, name, int(number), best.get(name, {}))
     return out
 
 
 def level(name: str) -> Level:
     """The level of this id, or of this title, however it is written."""
     known = levels()
-    titles = {_bare(each.title): each.id for each in known.values()}
+    titles = {_normalize(each.title): each.id for each in known.values()}
     if name in known:
         return known[name]
-    if (bare := _bare(name)) in titles:
+    if (bare := _normalize(name)) in titles:
         return known[titles[bare]]
-    spelled = {_bare(each.id): each.id for each in known.values()} | titles
+    spelled = {_normalize(each.id): each.id for each in known.values()} | titles
     near = {spelled[n] for n in difflib.get_close_matches(bare[:100], spelled, 3, 0.5)}
-    raise no_such("level", name, sorted(near), 3, 0.0) if near else no_such("level", name, known)
+    raise (
+        unknown_name_error("level", name, sorted(near), 3, 0.0)
+        if near
+        else unknown_name_error("level", name, known)
+    )
 
 
-def _bare(name: str) -> str:
+def _normalize(name: str) -> str:
     """A name by its letters and digits alone."""
     return "".join(c for c in name[:1_000].casefold() if c.isalnum())
 
 
-def _level(path: Path, name: str, number: int, best: dict[str, int]) -> Level:
+def _load_level(path: Path, name: str, number: int, best: dict[str, int]) -> Level:
     fields = tomllib.loads(path.read_text("utf-8"))
     fields |= {"id": name, "number": number, "best": best, "task_ref": fields.pop("task", "")}
     made = convert(fields, Level, path.name)

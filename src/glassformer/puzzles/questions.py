@@ -9,12 +9,12 @@ import numpy as np
 from ..core.vocabulary import Vocabulary
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
-from .reference_answers import TRUTHS
+from .reference_answers import REFERENCE_ANSWERS
 
-MOST = 400_000  # questions of a level that are written out
+MAX_QUESTIONS = 400_000  # questions of a level that are written out
 
 
-class Questions(Task):
+class PuzzleTask(Task):
     """A row is the number of a question; texts are of several lengths, padded on the right."""
 
     def __init__(self, name: str, truth: str, tokens: Sequence[str], length: int) -> None:
@@ -23,15 +23,15 @@ class Questions(Task):
         words = Vocabulary.numbers(len(tokens)) if counting else Vocabulary(tokens, sep=" ")
         self.vocabulary = words
         number = {t: i for i, t in enumerate(self.vocabulary.tokens)}
-        right, domain = TRUTHS[truth]
+        right, domain = REFERENCE_ANSWERS[truth]
         self.questions: list[tuple[list[int], list[int]]] = []
         for text in domain(tokens, length):
             answer = right(text)
             if answer is not None:
                 self.questions.append(([number[t] for t in text], [number[t] for t in answer]))
-        if not 0 < len(self.questions) <= MOST:
+        if not 0 < len(self.questions) <= MAX_QUESTIONS:
             got = f"{len(self.questions):,} questions"
-            raise GlassformerError(f"{name} — expected 1 to {MOST:,} questions, got {got}")
+            raise GlassformerError(f"{name} — expected 1 to {MAX_QUESTIONS:,} questions, got {got}")
         self.radix = (len(self.questions),)
         self.width = max(len(asked) + len(answer) for asked, answer in self.questions)
 
@@ -46,6 +46,6 @@ class Questions(Task):
 
 
 @lru_cache(8)
-def questions(name: str, truth: str, tokens: tuple[str, ...], length: int) -> Questions:
+def cached_puzzle_task(name: str, truth: str, tokens: tuple[str, ...], length: int) -> PuzzleTask:
     """The same, kept: a level is often judged several times."""
-    return Questions(name, truth, tokens, length)
+    return PuzzleTask(name, truth, tokens, length)

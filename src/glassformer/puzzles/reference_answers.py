@@ -8,29 +8,29 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Text = tuple[str, ...]
-Truth = Callable[[Text], Sequence[str] | None]
+AnswerFunction = Callable[[Text], Sequence[str] | None]
 Domain = Callable[[Sequence[str], int], Iterable[Text]]
 
 
-def every(tokens: Sequence[str], length: int) -> Iterator[Text]:
+def all_texts(tokens: Sequence[str], length: int) -> Iterator[Text]:
     """All texts, shorter ones first."""
     for n in range(1, length + 1):
         yield from itertools.product(tokens, repeat=n)
 
 
-def of(*these: str) -> Domain:
+def texts_of(*these: str) -> Domain:
     """All texts of these tokens alone."""
-    return lambda tokens, length: every([t for t in tokens if t in these], length)
+    return lambda tokens, length: all_texts([t for t in tokens if t in these], length)
 
 
-def listed(tokens: Sequence[str], length: int) -> Iterator[Text]:
+def number_lists(tokens: Sequence[str], length: int) -> Iterator[Text]:
     """All lists of numbers, and a bar: the answer must find room, a number each and a point."""
     numbers = [t for t in tokens if t.isdecimal()]
-    for text in every(numbers, (length - 1) // 2):
+    for text in all_texts(numbers, (length - 1) // 2):
         yield (*text, "|")
 
 
-def sums(tokens: Sequence[str], length: int) -> Iterator[Text]:
+def digit_sums(tokens: Sequence[str], length: int) -> Iterator[Text]:
     """Two numbers of as many digits: 1 9 + 0 3 =. The sum and a point must find room."""
     digits = [t for t in tokens if t.isdecimal()]
     for n in range(1, (length - 3) // 3 + 1):
@@ -38,7 +38,7 @@ def sums(tokens: Sequence[str], length: int) -> Iterator[Text]:
             yield (*both[:n], "+", *both[n:], "=")
 
 
-def pairs(tokens: Sequence[str], length: int) -> Iterator[Text]:
+def key_value_lists(tokens: Sequence[str], length: int) -> Iterator[Text]:
     """Keys and values in turn (a 1 b 0), and a key at the end that has a value."""
     keys = [t for t in tokens if not t.isdecimal()]
     values = [t for t in tokens if t.isdecimal()]
@@ -48,7 +48,7 @@ def pairs(tokens: Sequence[str], length: int) -> Iterator[Text]:
                 yield text
 
 
-def yes(holds: bool) -> list[str]:
+def yes_or_no(holds: bool) -> list[str]:
     return ["yes" if holds else "no"]
 
 
@@ -75,22 +75,22 @@ def distance(text: Text) -> list[str]:
     return [str(back[0] if back else 0)]
 
 
-def depths(text: Text) -> list[int]:
+def open_brackets(text: Text) -> list[int]:
     """Number of open brackets after each token, less the closed ones."""
     return list(itertools.accumulate(1 if t == "(" else -1 for t in text))
 
 
 def balanced(text: Text) -> list[str]:
     """F: a bracket was closed that was not open. P: some are still open. T: balanced."""
-    return ["F" if min(depths(text)) < 0 else "P" if depths(text)[-1] else "T"]
+    return ["F" if min(open_brackets(text)) < 0 else "P" if open_brackets(text)[-1] else "T"]
 
 
 def depth(text: Text) -> list[str] | None:
     """The depth, for texts in which no bracket is closed that was not open."""
-    return None if min(depths(text)) < 0 else [str(depths(text)[-1])]
+    return None if min(open_brackets(text)) < 0 else [str(open_brackets(text)[-1])]
 
 
-def two_kinds(text: Text) -> list[str]:
+def balanced_two_kinds(text: Text) -> list[str]:
     """`balanced` for two kinds of brackets: each must be closed by its own kind."""
     left: list[str] = []
     for t in text:
@@ -101,94 +101,94 @@ def two_kinds(text: Text) -> list[str]:
     return ["P" if left else "T"]
 
 
-def what_followed(text: Text) -> list[str]:
+def token_after_previous(text: Text) -> list[str]:
     """The token after the last token's previous occurrence; the token itself if it had none."""
     before = [i for i in range(len(text) - 1) if text[i] == text[-1]]
     return [text[before[-1] + 1] if before else text[-1]]
 
 
-def looked_up(text: Text) -> list[str]:
+def look_up(text: Text) -> list[str]:
     """The value of the last key; of a key given twice, the later value."""
     return [dict(zip(text[:-1:2], text[1::2], strict=True))[text[-1]]]
 
 
-def once(text: Text) -> list[str] | None:
+def unique_token(text: Text) -> list[str] | None:
     """The only token that occurs once; None if there is not exactly one."""
     alone = [t for t in text if text.count(t) == 1]
     return alone if len(alone) == 1 else None
 
 
-def added(text: Text) -> list[str]:
+def add_numbers(text: Text) -> list[str]:
     """The sum, ones last, with one digit more than the numbers have."""
     n = text.index("+")
     total = int("".join(text[:n])) + int("".join(text[n + 1 : -1]))
     return [*str(total).zfill(n + 1), "."]
 
 
-def added_ones_first(text: Text) -> list[str]:
+def add_ones_first(text: Text) -> list[str]:
     n = text.index("+")
-    *ones_last, point = added((*text[:n][::-1], "+", *text[n + 1 : -1][::-1], "="))
+    *ones_last, point = add_numbers((*text[:n][::-1], "+", *text[n + 1 : -1][::-1], "="))
     return [*ones_last[::-1], point]
 
 
-AB, ROUND = of("a", "b"), of(*"()")
+AB_TEXTS, ROUND_BRACKETS = texts_of("a", "b"), texts_of(*"()")
 NEXT_LIGHT = {"red": "green", "green": "amber", "amber": "red"}
-TRUTHS: dict[str, tuple[Truth, Domain]] = {
+REFERENCE_ANSWERS: dict[str, tuple[AnswerFunction, Domain]] = {
     # ── one token
-    "traffic-light": (lambda text: [NEXT_LIGHT[text[-1]]], every),
-    "next-of-ten": (lambda text: [str((int(text[-1]) + 1) % 10)], every),
-    "last-squared": (lambda text: [str(int(text[-1]) ** 2 % 10)], every),
-    "parity-of-place": (lambda text: ["odd" if len(text) % 2 else "even"], every),
+    "traffic-light": (lambda text: [NEXT_LIGHT[text[-1]]], all_texts),
+    "next-of-ten": (lambda text: [str((int(text[-1]) + 1) % 10)], all_texts),
+    "last-squared": (lambda text: [str(int(text[-1]) ** 2 % 10)], all_texts),
+    "parity-of-place": (lambda text: ["odd" if len(text) % 2 else "even"], all_texts),
     # ── looking back
-    "one-back": (lambda text: [text[-2]] if len(text) > 1 else None, every),
-    "two-back": (lambda text: [text[-3]] if len(text) > 2 else None, every),
-    "first": (lambda text: [text[0]], every),
-    "before-or-dash": (lambda text: [text[-2] if len(text) > 1 else "-"], every),
-    "changed": (lambda text: yes(len(text) > 1 and text[-1] != text[-2]), every),
+    "one-back": (lambda text: [text[-2]] if len(text) > 1 else None, all_texts),
+    "two-back": (lambda text: [text[-3]] if len(text) > 2 else None, all_texts),
+    "first": (lambda text: [text[0]], all_texts),
+    "before-or-dash": (lambda text: [text[-2] if len(text) > 1 else "-"], all_texts),
+    "changed": (lambda text: yes_or_no(len(text) > 1 and text[-1] != text[-2]), all_texts),
     "sum-of-two": (
         lambda text: [str(int(text[-1]) + int(text[-2]))] if len(text) > 1 else None,
-        of(*"01234"),
+        texts_of(*"01234"),
     ),
-    "last-letter": (last_letter, every),
+    "last-letter": (last_letter, all_texts),
     # ── the whole text
-    "largest": (lambda text: [max(text, key=int)], every),
+    "largest": (lambda text: [max(text, key=int)], all_texts),
     "second-largest": (
         lambda text: [sorted(text, key=int)[-2]] if len(text) > 1 else None,
-        every,
+        all_texts,
     ),
-    "median": (lambda text: [sorted(text, key=int)[(len(text) - 1) // 2]], every),
-    "seen": (lambda text: yes("x" in text), every),
-    "again": (lambda text: yes(text[-1] in text[:-1]), every),
-    "all-equal": (lambda text: yes(len(set(text)) == 1), every),
-    "rising": (lambda text: yes(list(text) == sorted(text)), of(*"0123")),
-    "palindrome": (lambda text: yes(text == text[::-1]), AB),
+    "median": (lambda text: [sorted(text, key=int)[(len(text) - 1) // 2]], all_texts),
+    "seen": (lambda text: yes_or_no("x" in text), all_texts),
+    "again": (lambda text: yes_or_no(text[-1] in text[:-1]), all_texts),
+    "all-equal": (lambda text: yes_or_no(len(set(text)) == 1), all_texts),
+    "rising": (lambda text: yes_or_no(list(text) == sorted(text)), texts_of(*"0123")),
+    "palindrome": (lambda text: yes_or_no(text == text[::-1]), AB_TEXTS),
     # ── counting
-    "how-many-a": (lambda text: [str(text.count("a"))], AB),
-    "parity": (lambda text: [str(text.count("1") % 2)], every),
-    "majority": (majority, every),
-    "more-ones": (lambda text: ["1" if text.count("1") > text.count("0") else "0"], every),
-    "how-often-this": (lambda text: [str(text.count(text[-1]))], every),
-    "different": (lambda text: [str(len(set(text)))], every),
-    "most-frequent": (most_frequent, every),
-    "distance": (distance, of(*"012")),
-    "sum-mod-5": (lambda text: [str(sum(map(int, text)) % 5)], every),
+    "how-many-a": (lambda text: [str(text.count("a"))], AB_TEXTS),
+    "parity": (lambda text: [str(text.count("1") % 2)], all_texts),
+    "majority": (majority, all_texts),
+    "more-ones": (lambda text: ["1" if text.count("1") > text.count("0") else "0"], all_texts),
+    "how-often-this": (lambda text: [str(text.count(text[-1]))], all_texts),
+    "different": (lambda text: [str(len(set(text)))], all_texts),
+    "most-frequent": (most_frequent, all_texts),
+    "distance": (distance, texts_of(*"012")),
+    "sum-mod-5": (lambda text: [str(sum(map(int, text)) % 5)], all_texts),
     # ── brackets
-    "balanced": (balanced, ROUND),
-    "depth": (depth, ROUND),
-    "two-kinds": (two_kinds, of(*"()[]")),
+    "balanced": (balanced, ROUND_BRACKETS),
+    "depth": (depth, ROUND_BRACKETS),
+    "two-kinds": (balanced_two_kinds, texts_of(*"()[]")),
     # ── finding
-    "what-followed": (what_followed, every),
-    "looked-up": (looked_up, pairs),
-    "once": (once, every),
+    "what-followed": (token_after_previous, all_texts),
+    "looked-up": (look_up, key_value_lists),
+    "once": (unique_token, all_texts),
     # ── writing more than one token
-    "copied": (lambda text: [*text[:-1], "."], listed),
-    "backwards": (lambda text: [*text[-2::-1], "."], listed),
-    "in-order": (lambda text: [*sorted(text[:-1], key=int), "."], listed),
-    "each-once": (lambda text: [*sorted(set(text[:-1]), key=int), "."], listed),
+    "copied": (lambda text: [*text[:-1], "."], number_lists),
+    "backwards": (lambda text: [*text[-2::-1], "."], number_lists),
+    "in-order": (lambda text: [*sorted(text[:-1], key=int), "."], number_lists),
+    "each-once": (lambda text: [*sorted(set(text[:-1]), key=int), "."], number_lists),
     "counted-down": (
         lambda text: [*map(str, range(int(text[0]), -1, -1)), "."] if len(text) == 2 else None,
-        listed,
+        number_lists,
     ),
-    "added": (added, sums),
-    "added-ones-first": (added_ones_first, sums),
+    "added": (add_numbers, digit_sums),
+    "added-ones-first": (add_ones_first, digit_sums),
 }

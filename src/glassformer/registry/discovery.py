@@ -7,13 +7,13 @@ import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
-from ..utils.errors import GlassformerError, no_such
+from ..utils.errors import GlassformerError, unknown_name_error
 from .decorators import blueprint, bridge, program, task
-from .entry import REGISTRY, SOURCES, Entry
-from .ref_syntax import FILE, head, split
+from .entry import FILE_DIGESTS, REGISTRY, Entry
+from .ref_syntax import FILE_REF, ref_head, split_ref
 
 # Kind -> packages whose files register such things when imported.
-ROOMS = {
+PACKAGES_BY_KIND = {
     kind: tuple(f"{__package__.partition('.')[0]}.{package}" for package in packages)
     for kind, packages in {
         "task": ("tasks",), "program": ("programs", "programs.adders"),
@@ -24,23 +24,23 @@ ROOMS = {
 
 def build(kind: str, ref: str) -> Any:
     """What a ref names: "addition:digits=3" is the entry addition, built with these options."""
-    entry = find(kind, head(ref))
-    return entry.build(**entry.parse(split(ref, entry.options)[1]))
+    entry = find(kind, ref_head(ref))
+    return entry.build(**entry.parse(split_ref(ref, entry.options)[1]))
 
 
 def entries(kind: str) -> dict[str, Entry]:
     """All that is registered of a kind."""
-    built_in(kind)
-    for name in announced(kind):
+    built_in_names(kind)
+    for name in entry_points_of(kind):
         with contextlib.suppress(GlassformerError):  # one that is broken hides no other
-            take_in(kind, name)
+            load_entry_point(kind, name)
     return REGISTRY[kind]
 
 
-def built_in(kind: str) -> set[str]:
+def built_in_names(kind: str) -> set[str]:
     """The names of a kind that are the package's own: nobody else can give them."""
-    rooms = tuple(f"{room}." for room in ROOMS.get(kind, ()))
-    for file in _files(kind):
+    rooms = tuple(f"{room}." for room in PACKAGES_BY_KIND.get(kind, ()))
+    for file in _module_names(kind):
         importlib.import_module(file)
     return {n for n, e in REGISTRY[kind].items() if e.build.__module__.startswith(rooms)}
 
@@ -49,30 +49,30 @@ def find(kind: str, name: str) -> Entry:
     """The entry of a name, or an error with the nearest names."""
     known, likely = REGISTRY[kind], "." + name.replace("-", "_")
     if name not in known:  # most stand in a file of their name, and the others need not be read
-        for file in sorted(_files(kind), key=lambda file: not file.endswith(likely)):
+        for file in sorted(_module_names(kind), key=lambda file: not file.endswith(likely)):
             importlib.import_module(file)
             if name in known:
                 break
         else:
-            take_in(kind, name)
+            load_entry_point(kind, name)
     if name not in known:
-        raise _unknown(kind, name)
+        raise _unknown_entry_error(kind, name)
     return known[name]
 
 
 @functools.cache
-def announced(kind: str) -> dict[str, Any]:
+def entry_points_of(kind: str) -> dict[str, Any]:
     """What installed packages have of a kind, by name: entry points of `glassformer.tasks`, …"""
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=f"glassformer.{kind}s")}
 
 
-def take_in(kind: str, name: str) -> Any:
+def load_entry_point(kind: str, name: str) -> Any:
     """What a package announces under this name: imported and, unless it sees to that itself,
     registered. None if none does.
     """
-    if not (point := announced(kind).get(name)):
+    if not (point := entry_points_of(kind).get(name)):
         return None
     try:
         thing = point.load()
@@ -91,23 +91,23 @@ def take_in(kind: str, name: str) -> Any:
     return thing
 
 
-def _unknown(kind: str, name: str) -> GlassformerError:
+def _unknown_entry_error(kind: str, name: str) -> GlassformerError:
     if other := next((k for k, known in REGISTRY.items() if k != kind and name in known), ""):
         return GlassformerError(f"{name} — is a {other}; expected a {kind}")
-    if (file := FILE.match(name)) and file["file"] in SOURCES:  # the file was executed
+    if (file := FILE_REF.match(name)) and file["file"] in FILE_DIGESTS:  # the file was executed
         raise GlassformerError(f"{name} — expected a {kind}, that is something else in the file")
     if file:
         why = "is in a file, and only a ref that you type runs one"
         return GlassformerError(f"{name} — {why}: pass it ({kind}={name!r}, --{kind} {name})")
-    return no_such(kind, name, sorted(REGISTRY[kind]), 3)
+    return unknown_name_error(kind, name, sorted(REGISTRY[kind]), 3)
 
 
-def is_known(kind: str, ref: str) -> bool:
+def is_registered(kind: str, ref: str) -> bool:
     """Whether what a ref names is registered by now."""
-    return head(ref) in REGISTRY[kind]
+    return ref_head(ref) in REGISTRY[kind]
 
 
-def _files(kind: str) -> Iterator[str]:
-    for room in ROOMS.get(kind, ()):
+def _module_names(kind: str) -> Iterator[str]:
+    for room in PACKAGES_BY_KIND.get(kind, ()):
         for module in pkgutil.iter_modules(importlib.import_module(room).__path__):
             yield f"{room}.{module.name}"

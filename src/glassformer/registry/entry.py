@@ -7,7 +7,7 @@ from typing import Any
 
 from ..utils.errors import GlassformerError, did_you_mean
 from .options import Option
-from .ref_syntax import FILE, written
+from .ref_syntax import FILE_REF, format_ref
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,20 @@ class Entry:
         for name, text in texts.items():
             given = f"{self.name}:{name}={text}"
             if name not in self.options:
-                raise self._unknown(given, name)
+                raise self._unknown_option_error(given, name)
             try:
                 values[name] = self.options[name].parse(text)
             except GlassformerError as e:
                 if unknown := re.search(
                     r",([A-Za-z_]\w*)=", text
                 ):  # no part of it, as `split` had it
-                    raise self._unknown(given, unknown[1]) from None
+                    raise self._unknown_option_error(given, unknown[1]) from None
                 raise GlassformerError(f"{given} — {e}") from None
         return values
 
-    def _unknown(self, given: str, name: str) -> GlassformerError:
+    def _unknown_option_error(self, ref: str, name: str) -> GlassformerError:
         hint = did_you_mean(name, self.options, 1, 0.6, "it has")
-        return GlassformerError(f"{given} — {self.name} has no option {name!r}; {hint}")
+        return GlassformerError(f"{ref} — {self.name} has no option {name!r}; {hint}")
 
     def to_json(self) -> dict[str, Any]:
         known = self.options.items()
@@ -48,33 +48,37 @@ class Entry:
 
     def ref(self, values: Mapping[str, Any]) -> str:
         """The shortest ref with these values: options at their defaults are left out."""
-        return written(self.name, {n: v for n, v in values.items() if v != self.options[n].default})
+        return format_ref(
+            self.name, {n: v for n, v in values.items() if v != self.options[n].default}
+        )
 
 
 REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}, "blueprint": {}, "bridge": {}}
-FILES: dict[str, str] = {}  # module -> the file, as it was typed
-SOURCES: dict[str, str] = {}  # such a file -> SHA-256 of its text, as it was run
+MODULE_FILES: dict[str, str] = {}  # module -> the file, as it was typed
+FILE_DIGESTS: dict[str, str] = {}  # such a file -> SHA-256 of its text, as it was run
 
 
-def add(entry: Entry) -> None:
+def add_entry(entry: Entry) -> None:
     there = REGISTRY[entry.kind].get(entry.name)
-    if there and _origin(there) != _origin(entry):  # the same again is a notebook cell run twice
-        where = f"{_origin(there)[0]} already"
+    if there and _definition_site(there) != _definition_site(
+        entry
+    ):  # the same again is a notebook cell run twice
+        where = f"{_definition_site(there)[0]} already"
         raise GlassformerError(f"{entry.name} — there is a {entry.kind} of that name in {where}")
     REGISTRY[entry.kind][entry.name] = entry
 
 
-def _origin(entry: Entry) -> tuple[str, str]:
+def _definition_site(entry: Entry) -> tuple[str, str]:
     return entry.build.__module__, entry.build.__qualname__
 
 
-def source_of(ref: str) -> str:
+def file_digest(ref: str) -> str:
     """SHA-256 of the file of a ref such as mine.py:Vote, as it was run here; else ""."""
-    found = FILE.match(ref)
-    return SOURCES.get(found["file"], "") if found else ""
+    found = FILE_REF.match(ref)
+    return FILE_DIGESTS.get(found["file"], "") if found else ""
 
 
-def full_name(name: str, thing: Any) -> str:
+def qualified_name(name: str, thing: Any) -> str:
     """FILE.py:NAME for what stands in such a file; else the name that it is given."""
-    file = FILES.get(getattr(thing, "__module__", ""))
+    file = MODULE_FILES.get(getattr(thing, "__module__", ""))
     return f"{file}:{thing.__name__}" if file else name

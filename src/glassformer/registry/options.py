@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..utils.errors import GlassformerError, shown
-from ..utils.limits import REF
+from ..utils.errors import GlassformerError, short_repr
+from ..utils.limits import MAX_REF_CHARACTERS
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Option:
                 raise ValueError
             return self.check(self.kind(text))
         except (ValueError, KeyError):
-            raise self._refusal(text) from None
+            raise self._value_error(text) from None
 
     def check(self, value: Any) -> Any:
         """The value itself, if the option can have it."""
@@ -55,19 +55,21 @@ class Option:
             value = float(value)
         good = type(value) is self.kind and (not self.choices or value in self.choices)
         if not good or (self.range and not self.range.low <= value <= self.range.high):
-            raise self._refusal(value)
-        if isinstance(value, str) and len(value) > REF:
-            must = f"must have at most {REF:,} characters"
+            raise self._value_error(value)
+        if isinstance(value, str) and len(value) > MAX_REF_CHARACTERS:
+            must = f"must have at most {MAX_REF_CHARACTERS:,} characters"
             raise GlassformerError(f"{self.name} {must}, got {len(value):,}")
         return value
 
-    def _refusal(self, value: Any) -> GlassformerError:
+    def _value_error(self, value: Any) -> GlassformerError:
         near = difflib.get_close_matches(value, self.choices, 1) if type(value) is str else []
         hint = f"; did you mean {near[0]}?" if near else ""
-        return GlassformerError(f"{self.name} must be {self.expected}, got {shown(value)}{hint}")
+        return GlassformerError(
+            f"{self.name} must be {self.expected}, got {short_repr(value)}{hint}"
+        )
 
 
-def options_of(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
+def options_from_signature(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
     hints, options = typing.get_type_hints(build, include_extras=True), {}
     for p in list(inspect.signature(build).parameters.values())[skip:]:
         this = f"{build.__qualname__.removesuffix('.__init__')} — option {p.name}"
@@ -81,7 +83,7 @@ def options_of(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
         if typing.get_origin(kind) is typing.Literal:
             kind, choices = str, typing.get_args(kind)
         if kind not in (int, float, bool, str):
-            wanted = f"expected int, float, bool, str or a Literal of texts, got {shown(kind)}"
+            wanted = f"expected int, float, bool, str or a Literal of texts, got {short_repr(kind)}"
             raise GlassformerError(f"{this} has a type that a ref cannot give; {wanted}")
         options[p.name] = Option(p.name, kind, p.default, choices, range_)
     return options

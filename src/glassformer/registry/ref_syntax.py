@@ -5,20 +5,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..utils.errors import GlassformerError
-from ..utils.limits import REF
+from ..utils.limits import MAX_REF_CHARACTERS
 
 # FILE.py:NAME. Such a file is run when it is typed: see user_modules.py.
-FILE = re.compile(r"(?P<file>.+?\.py):(?P<name>\w+)(?=:|$)")
-NAMELESS = re.compile(r"(?P<file>.+\.py):?$")  # the same, without the name
+FILE_REF = re.compile(r"(?P<file>.+?\.py):(?P<name>\w+)(?=:|$)")
+FILE_WITHOUT_NAME = re.compile(r"(?P<file>.+\.py):?$")  # the same, without the name
 
 
-def head(ref: str) -> str:
+def ref_head(ref: str) -> str:
     """A ref without its options: addition, or mine.py:Vote."""
-    found = FILE.match(ref)
+    found = FILE_REF.match(ref)
     return found[0] if found else ref.partition(":")[0]
 
 
-def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
+def split_ref(ref: str, option_names: Any = None) -> tuple[str, dict[str, str]]:
     """A ref's name and option texts.
 
     >>> split('hello-world:message="Hello, World!",variant=book')
@@ -26,10 +26,10 @@ def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
 
     A comma that no option name follows belongs to the value, since shells eat quotes.
     """
-    if len(ref) > 4 * REF:
-        most = f"a ref has at most {4 * REF:,} characters"
+    if len(ref) > 4 * MAX_REF_CHARACTERS:
+        most = f"a ref has at most {4 * MAX_REF_CHARACTERS:,} characters"
         raise GlassformerError(f"{ref[:60]}… — {most}, got {len(ref):,}")
-    name = head(ref)
+    name = ref_head(ref)
     rest = ref[len(name) + 1 :]
     options, at = dict[str, str](), 0
     while at < len(rest):
@@ -44,7 +44,7 @@ def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
             value, at = re.sub(r"\\(.)", r"\1", quoted.group(1)), quoted.end()
         else:
             commas = re.compile(r",(?=([A-Za-z_]\w*)=)").finditer(rest, at)
-            ends = (c.start() for c in commas if known is None or c.group(1) in known)
+            ends = (c.start() for c in commas if option_names is None or c.group(1) in option_names)
             end = next(ends, len(rest))
             value, at = rest[at:end], end
         if key in options:
@@ -54,13 +54,13 @@ def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
     return name, options
 
 
-def written(name: str, values: Mapping[str, Any]) -> str:
+def format_ref(name: str, values: Mapping[str, Any]) -> str:
     """A ref with these options, as `split` reads it."""
-    parts = [f"{n}={_text(v)}" for n, v in values.items()]
+    parts = [f"{n}={_quote_value(v)}" for n, v in values.items()]
     return ":".join([name, ",".join(parts)] if parts else [name])
 
 
-def _text(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if not re.search(r'[,:="\s\\]', text):
         return text

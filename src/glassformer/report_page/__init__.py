@@ -21,53 +21,57 @@ from ..utils.errors import GlassformerError
 
 IMPORT = re.compile(r'^import\s+(?:\{([^}]*)\}\s+from\s+)?"(\.\.?/[\w/-]+)\.js";[^\n]*\n', re.M)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|const|class) (\w+))", re.M)
-LEFT = re.compile(r"^(?:import|export)\b", re.M)
+MODULE_SYNTAX = re.compile(r"^(?:import|export)\b", re.M)
 
 
 def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -> bytes:
     """The whole file: `data` is {models: [payload…], title, notes, made, settings}. `server`: what
     the page must know to talk to the server that it came from; then, and only then, it may.
     """
-    engine = modules("engine")
-    scripts = {"engine": joined(engine), "script": joined(modules("page"), without=engine)}
-    allowed = " ".join(_hash(script) for script in scripts.values())
+    engine = module_order("engine")
+    scripts = {"engine": bundle(engine), "script": bundle(module_order("page"), exclude=engine)}
+    allowed = " ".join(_csp_hash(script) for script in scripts.values())
     policy = [
         "default-src 'none'", f"script-src {allowed}", "worker-src blob:",
         "style-src 'unsafe-inline'", "img-src data: blob:", "base-uri 'none'", "form-action 'none'",
         *(["connect-src 'self'"] if server else []),
     ]  # fmt: skip
     parts = {
-        "policy": html.escape("; ".join(policy)), "title": html.escape(str(data["title"])),
-        "css": _file("page.css"), "data": block(data), "server": block(server), **scripts,
-    }  # fmt: skip
-    return filled("page.html", parts)
+        "policy": html.escape("; ".join(policy)),
+        "title": html.escape(str(data["title"])),
+        "css": _read_web_file("page.css"),
+        "data": json_block(data),
+        "server": json_block(server),
+        **scripts,
+    }
+    return fill_template("page.html", parts)
 
 
-def filled(name: str, parts: Mapping[str, str]) -> bytes:
+def fill_template(name: str, parts: Mapping[str, str]) -> bytes:
     """Return a file of web/ with its placeholders filled, in one pass: placeholders inside the
     inserted parts are left alone.
     """
-    page = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file(name))
+    page = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read_web_file(name))
     return page.encode("utf-8", "replace")
 
 
-def block(data: Any) -> str:
+def json_block(data: Any) -> str:
     """JSON that can stand in a page whatever texts are in it."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 # ── modules into one script ────────────────────────────────────────────────────────────────────
-def imports(name: str) -> list[tuple[str, list[str]]]:
+def module_imports(name: str) -> list[tuple[str, list[str]]]:
     """Return the imports of a module: paths in web/, and the names from each."""
-    found = IMPORT.findall(_file(f"{name}.js"))
+    found = IMPORT.findall(_read_web_file(f"{name}.js"))
     return [
         (posixpath.normpath(f"{posixpath.dirname(name) or '.'}/{path}"), re.findall(r"\w+", names))
         for names, path in found
     ]
 
 
-def modules(name: str) -> list[str]:
+def module_order(name: str) -> list[str]:
     """A module and all that it imports, each after those that it needs."""
     found: dict[str, None] = {}
     below: list[str] = []
@@ -78,7 +82,7 @@ def modules(name: str) -> list[str]:
         if each in found:
             return
         below.append(each)
-        for needed, _ in imports(each):
+        for needed, _ in module_imports(each):
             visit(needed)
         found[below.pop()] = None
 
@@ -86,20 +90,20 @@ def modules(name: str) -> list[str]:
     return list(found)
 
 
-def joined(names: Iterable[str], without: Iterable[str] = ()) -> str:
+def bundle(names: Iterable[str], exclude: Iterable[str] = ()) -> str:
     """Modules as one script: each a function of its own, so that only what it exports is seen."""
-    left = set(without)
-    return '"use strict";\n' + "".join(_module(name) for name in names if name not in left)
+    left = set(exclude)
+    return '"use strict";\n' + "".join(_wrap_module(name) for name in names if name not in left)
 
 
-def _module(name: str) -> str:
-    text = _file(f"{name}.js")
-    for needed, wanted in imports(name):
-        exported = set(EXPORT.findall(_file(f"{needed}.js")))
+def _wrap_module(name: str) -> str:
+    text = _read_web_file(f"{name}.js")
+    for needed, wanted in module_imports(name):
+        exported = set(EXPORT.findall(_read_web_file(f"{needed}.js")))
         if missing := [each for each in wanted if each not in exported]:
             raise GlassformerError(f"page — {name}.js imports {missing[0]}: not in {needed}.js")
     body, names = EXPORT.sub("", IMPORT.sub("", text)), EXPORT.findall(text)
-    if found := LEFT.search(body):
+    if found := MODULE_SYNTAX.search(body):
         line = body[found.start() :].partition("\n")[0]
         raise GlassformerError(f"page — {name}.js has a line that cannot be joined: {line}")
     if "</script" in body.lower() or "<!--" in body:  # would end the element that holds it
@@ -108,9 +112,9 @@ def _module(name: str) -> str:
     return f"const {{ {given} }} = (() => {{ // {name}.js\n{body}return {{ {given} }};\n}})();\n"
 
 
-def _hash(script: str) -> str:
+def _csp_hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def _file(name: str) -> str:
+def _read_web_file(name: str) -> str:
     return files(__package__.partition(".")[0]).joinpath("web", name).read_text("utf-8")

@@ -17,25 +17,27 @@ from pathlib import Path
 
 from ..resolve import load
 from ..utils.fileio import make_folder, write_atomically
-from . import filled
+from . import fill_template
 from .report import Report, report
 
-NAMES = ("160-numbers", "trained-adder", "grokking", "sort")
-HERE = "docs/explained"
-LIVE = re.compile(r"<!-- live: (?P<what>[^#\n]+?) *(?P<at>#\S*)? -->\n!\[(?P<alt>.*?)\]\(.*?\)")
-PICTURE = re.compile(r'<img src="([^":]+)"')
-LINK = re.compile(r'<a href="([^":#]+\.md)(?:#[^"]*)?">(.*?)</a>', re.DOTALL)
+WALKTHROUGHS = ("160-numbers", "trained-adder", "grokking", "sort")
+DOCS_FOLDER = "docs/explained"
+LIVE_COMMENT = re.compile(
+    r"<!-- live: (?P<what>[^#\n]+?) *(?P<at>#\S*)? -->\n!\[(?P<alt>.*?)\]\(.*?\)"
+)
+IMAGE_SOURCE = re.compile(r'<img src="([^":]+)"')
+DOCUMENT_LINK = re.compile(r'<a href="([^":#]+\.md)(?:#[^"]*)?">(.*?)</a>', re.DOTALL)
 PACKAGE = Path(__file__).parents[1]
 
 
-def root() -> Path:
+def docs_root() -> Path:
     """The folder that holds `docs`: the package, which has some of it, or the clone."""
-    return PACKAGE if (PACKAGE / HERE).is_dir() else PACKAGE.parents[1]
+    return PACKAGE if (PACKAGE / DOCS_FOLDER).is_dir() else PACKAGE.parents[1]
 
 
-def running(what: str, root: Path) -> Report:
+def live_report(directive: str, root: Path) -> Report:
     """The live page of some models, as a document names them; its paths begin at `root`."""
-    words = [(*word.partition("="),) for word in what.split()]
+    words = [(*word.partition("="),) for word in directive.split()]
     of = {kind: [root / path for name, _, path in words if name == kind]
           for kind in ("snapshots", "history")}  # fmt: skip
     refs = ["".join(word) for word in words if word[0] not in of]
@@ -43,35 +45,39 @@ def running(what: str, root: Path) -> Report:
     return report(named, snapshots=of["snapshots"], history=of["history"])
 
 
-def write_all(folder: str | Path) -> dict[str, Path]:
+def write_walkthroughs(folder: str | Path) -> dict[str, Path]:
     """Writes the walks, each in two files: the text, and the models that stand beside it. Their
     titles, and where the texts are.
     """
-    target, here = make_folder(folder), root() / HERE
-    texts = {name: (here / f"{name}.md").read_text("utf-8") for name in NAMES}
+    target, here = make_folder(folder), docs_root() / DOCS_FOLDER
+    texts = {name: (here / f"{name}.md").read_text("utf-8") for name in WALKTHROUGHS}
     titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}
     out = {}
     for name, text in texts.items():
-        found = LIVE.search(text)
+        found = LIVE_COMMENT.search(text)
         assert found, f"{name}.md shows no model"
-        write_atomically(target / f"{name}-live.html", running(found["what"], root()).html())
-        out[titles[name]] = write_atomically(target / f"{name}.html", page(name, titles))
+        write_atomically(
+            target / f"{name}-live.html", live_report(found["what"], docs_root()).html()
+        )
+        out[titles[name]] = write_atomically(
+            target / f"{name}.html", walkthrough_page(name, titles)
+        )
     return out
 
 
-def page(name: str, titles: Mapping[str, str]) -> bytes:
+def walkthrough_page(name: str, titles: Mapping[str, str]) -> bytes:
     """The text of a walk as a page that frames NAME-live.html, with links to the others."""
-    here = root() / HERE
-    text = _text((here / f"{name}.md").read_text("utf-8"), name, here)
+    here = docs_root() / DOCS_FOLDER
+    text = _render_document((here / f"{name}.md").read_text("utf-8"), name, here)
     links = "\n".join(
         f'<a href="{each}.html"{" aria-current=page" * (each == name)}>{html.escape(title)}</a>'
         for each, title in titles.items()
     )
     parts = {"title": html.escape(titles[name]), "nav": links, "text": text}
-    return filled("explained.html", parts)
+    return fill_template("explained.html", parts)
 
 
-def _text(text: str, name: str, here: Path) -> str:
+def _render_document(text: str, name: str, here: Path) -> str:
     """A document as HTML: its models in a frame, its pictures in it, and of what is not written
     with it the path, in words.
     """
@@ -87,12 +93,12 @@ def _text(text: str, name: str, here: Path) -> str:
         return f'<img src="data:image/png;base64,{data}"'
 
     def link(found: re.Match[str]) -> str:
-        where = posixpath.normpath(f"{HERE}/{found[1]}")
+        where = posixpath.normpath(f"{DOCS_FOLDER}/{found[1]}")
         other = posixpath.basename(where).removesuffix(".md")
-        if where == f"{HERE}/{other}.md" and other in NAMES:
+        if where == f"{DOCS_FOLDER}/{other}.md" and other in WALKTHROUGHS:
             return f'<a href="{other}.html">{found[2]}</a>'
         return f"{found[2]} (<code>{html.escape(where)}</code>)"
 
-    made = MarkdownIt("commonmark", {"html": True}).render(LIVE.sub(frame, text))
+    made = MarkdownIt("commonmark", {"html": True}).render(LIVE_COMMENT.sub(frame, text))
     made = made.replace("<pre>", '<pre tabindex="0">')  # what scrolls can be reached by keys
-    return LINK.sub(link, PICTURE.sub(picture, made))
+    return DOCUMENT_LINK.sub(link, IMAGE_SOURCE.sub(picture, made))

@@ -4,34 +4,34 @@ import json
 import re
 from typing import Any
 
-SOURCE = "source"  # what errors call a text that was typed
-PLACE = re.compile(rf"{SOURCE}(?::(\d{{1,9}}))?(?::(\d{{1,9}}))? — (.*)", re.DOTALL)
+SOURCE_NAME = "source"  # what errors call a text that was typed
+SOURCE_LOCATION = re.compile(rf"{SOURCE_NAME}(?::(\d{{1,9}}))?(?::(\d{{1,9}}))? — (.*)", re.DOTALL)
 
 
-STATUS = {  # HTTP status -> error code
+STATUS_CODES = {  # HTTP status -> error code
     403: "forbidden", 404: "not_found", 408: "too_slow", 413: "too_large", 429: "busy",
 }  # fmt: skip
 
 
-def refusal(status: int, why: str) -> bytes:
+def refusal_body(status: int, message: str) -> bytes:
     """Return the JSON body of a refused request."""
-    return json.dumps({"error": why, "code": STATUS.get(status, "bad_argument")}).encode()
+    return json.dumps({"error": message, "code": STATUS_CODES.get(status, "bad_argument")}).encode()
 
 
-def wrong(message: str, code: str) -> dict[str, Any]:
+def error_payload(message: str, code: str) -> dict[str, Any]:
     """Return an error for the page: `errors`, one per line of the message, with line and column in
     the source if known; `problem`, all in one line; `code`, one of utils.errors.CODES, or "stopped"
     or "defect".
     """
     problem = "; ".join(message.split("\n"))
-    return {"errors": places(message), "problem": problem, "code": code}
+    return {"errors": split_locations(message), "problem": problem, "code": code}
 
 
-def places(message: str) -> list[dict[str, Any]]:
+def split_locations(message: str) -> list[dict[str, Any]]:
     """The lines of a message, each with where it belongs."""
     found = []
     for line in message.split("\n"):
-        at = PLACE.fullmatch(line)
+        at = SOURCE_LOCATION.fullmatch(line)
         where = [int(n) if n else None for n in at.groups()[:2]] if at else [None, None]
         found.append({"line": where[0], "column": where[1], "message": at[3] if at else line})
     return found

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
-SYSTEM = ("/proc/", "/sys/", "/dev/null", "/dev/urandom")
-BEYOND = (
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
+SYSTEM_PATHS = ("/proc/", "/sys/", "/dev/null", "/dev/urandom")
+FORBIDDEN_EVENTS = (
     "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork",
     "os.forkpty", "os.startfile", "socket.connect", "socket.bind", "os.remove", "os.rename",
     "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
@@ -26,7 +26,7 @@ BEYOND = (
 )  # fmt: skip
 
 
-class Fence:
+class FileSandbox:
     """Raised once, and for good: an audit hook cannot be taken away. `lowered` opens it a while."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -35,32 +35,32 @@ class Fence:
         own += [site.getusersitepackages()]
         roots = [os.path.realpath(path) for path in [*own, *map(str, folders)]]
         self.roots = tuple(os.path.join(root, "") for root in roots)
-        self.up = False
+        self.active = False
 
-    def raise_(self) -> None:
-        sys.addaudithook(self._look)
-        self.up = True
+    def activate(self) -> None:
+        sys.addaudithook(self._audit)
+        self.active = True
 
     @contextmanager
-    def lowered(self) -> Iterator[None]:
+    def suspended(self) -> Iterator[None]:
         """Within it everything may be opened: for what was typed on the command line."""
-        before, self.up = self.up, False
+        before, self.active = self.active, False
         try:
             yield
         finally:
-            self.up = before
+            self.active = before
 
-    def _look(self, event: str, args: tuple[Any, ...]) -> None:
-        if not self.up:
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.active:
             return
         if event == "open":
             path, mode, flags = args
             if isinstance(path, int):  # open already
                 return
-            writes = bool(flags & WRITES) or bool({*str(mode or "")} & {*"wax+"})
+            writes = bool(flags & WRITE_FLAGS) or bool({*str(mode or "")} & {*"wax+"})
             if not self.allows(os.fsdecode(path), writes):
                 raise PermissionError(errno.EACCES, "it is in none of the folders that were given")
-        elif event in BEYOND:
+        elif event in FORBIDDEN_EVENTS:
             raise PermissionError(errno.EACCES, "not for a page")
 
     def allows(self, path: str, writes: bool = False) -> bool:
@@ -68,4 +68,4 @@ class Fence:
         real = os.path.realpath(path)
         if writes:
             return real == os.devnull
-        return real.startswith(self.roots) or real.startswith(SYSTEM)
+        return real.startswith(self.roots) or real.startswith(SYSTEM_PATHS)

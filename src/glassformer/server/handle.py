@@ -11,19 +11,19 @@ from typing import Any
 
 from ..core import checkpoint
 from ..core.model import Model
-from ..utils.argcheck import text_of
+from ..utils.argcheck import as_text
 from ..utils.errors import GlassformerError
-from ..utils.results import Shown
-from .server import Open
+from ..utils.results import Displayable
+from .server import StudioServer
 
-LEAST, MOST = (0.1, 1), (10_000, 1_000)  # minutes, and GiB
+MIN_LIMITS, MAX_LIMITS = (0.1, 1), (10_000, 1_000)  # minutes, and GiB
 
 
-class Opened(Shown):
+class ServerHandle(Displayable):
     """A server that runs until `close` is called, or this Python ends. `with gf.open(…)` closes."""
 
     def __init__(self, server: Any, kept: Any) -> None:
-        self.address, self._server, self._kept = server.address, server, kept
+        self.address, self._server, self._model_folder = server.address, server, kept
         self._thread = threading.Thread(target=server.run, daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -34,9 +34,9 @@ class Opened(Shown):
         self._server.stop()
         self._thread.join(10)
         self._server.close()
-        self._kept.cleanup()
+        self._model_folder.cleanup()
 
-    def __enter__(self) -> "Opened":
+    def __enter__(self) -> "ServerHandle":
         return self
 
     def __exit__(self, *what: object) -> None:
@@ -54,26 +54,30 @@ class Opened(Shown):
         return f'<div><a href="{address}" target="_blank" rel="noopener">the page</a> {where}</div>'
 
 
-def serving(
+def create_server(
     models: Sequence[Model | str | PathLike[str]],
     folders: str | PathLike[str] | Sequence[str | PathLike[str]], inputs: str | Sequence[str],
     port: int | None, minutes: float, memory: float,
-) -> tuple[Open, Any]:  # fmt: skip
+) -> tuple[StudioServer, Any]:  # fmt: skip
     """A server that is ready to run, and the folder of models that it needs until it is closed."""
     for name, value, least, most in (
-        ("minutes", minutes, LEAST[0], MOST[0]), ("memory", memory, LEAST[1], MOST[1]),
+        ("minutes", minutes, MIN_LIMITS[0], MAX_LIMITS[0]),
+        ("memory", memory, MIN_LIMITS[1], MAX_LIMITS[1]),
         ("port", port or 0, 0, 65_535),
-    ):  # fmt: skip
+    ):
         if not least <= value <= most:
             raise GlassformerError(f"open — {name} must be from {least:g} to {most:g}, got {value}")
     kept = tempfile.TemporaryDirectory(prefix="glassformer-")
     try:
         if not models:
             raise GlassformerError("open — expected a model, or several")
-        refs = [_ref(each, Path(kept.name, f"model-{i}")) for i, each in enumerate(models, 1)]
+        refs = [
+            _ref_for_workers(each, Path(kept.name, f"model-{i}"))
+            for i, each in enumerate(models, 1)
+        ]
         given = [folders] if isinstance(folders, (str, PathLike)) else folders
-        server = Open(
-            refs, folders=[text_of(f, "open", "a path") for f in given], port=port,
+        server = StudioServer(
+            refs, folders=[as_text(f, "open", "a path") for f in given], port=port,
             inputs=[inputs] if isinstance(inputs, str) else list(inputs), minutes=minutes,
             gigabytes=memory,
         )  # fmt: skip
@@ -83,8 +87,8 @@ def serving(
     return server, kept
 
 
-def _ref(model: Model | str | PathLike[str], path: Path) -> str:
+def _ref_for_workers(model: Model | str | PathLike[str], path: Path) -> str:
     """A ref for other processes: a Model of this one is written to a file first."""
     if isinstance(model, Model):
         return str(checkpoint.save(model, path.with_suffix(".safetensors")))
-    return text_of(model, "open")
+    return as_text(model, "open")

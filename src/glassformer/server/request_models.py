@@ -7,61 +7,61 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
-from ..utils.limits import REF
+from ..utils.limits import MAX_REF_CHARACTERS
 
-KEYS = 20  # of any object that is sent
-SOURCE = 400_000  # characters of a text, as the text language has at most
-EDITS, AXES = 20_000, 4
-CHECKPOINT = 8 * 2**20  # characters of base64
+MAX_FIELDS = 20  # of any object that is sent
+MAX_SOURCE_CHARACTERS = 400_000  # characters of a text, as the text language has at most
+MAX_EDITS, MAX_AXES = 20_000, 4
+MAX_CHECKPOINT_CHARACTERS = 8 * 2**20  # characters of base64
 
-Ref = Annotated[str, Field(max_length=REF)]
+Ref = Annotated[str, Field(max_length=MAX_REF_CHARACTERS)]
 Index = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Name = Annotated[str, Field(max_length=200)]
+ShortName = Annotated[str, Field(max_length=200)]
 
 
-class Asked(BaseModel):
+class RequestModel(BaseModel):
     """An object of a request: its own fields, of their own types, and no others."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
-    def _few(cls, given: Any) -> Any:
+    def _limit_fields(cls, given: Any) -> Any:
         """Each unknown field is an error of its own: not of a million of them."""
-        if isinstance(given, dict) and len(given) > KEYS:
-            raise ValueError(f"expected at most {KEYS} fields, got {len(given):,}")
+        if isinstance(given, dict) and len(given) > MAX_FIELDS:
+            raise ValueError(f"expected at most {MAX_FIELDS} fields, got {len(given):,}")
         return given
 
 
-class Edit(Asked):
+class WeightEdit(RequestModel):
     """One number among the weights, set anew."""
 
-    name: Name
-    index: Annotated[list[Index], Field(min_length=1, max_length=AXES), FailFast()]
+    name: ShortName
+    index: Annotated[list[Index], Field(min_length=1, max_length=MAX_AXES), FailFast()]
     value: float
 
 
-class Which(Asked):
+class ModelSelector(RequestModel):
     """A model: by its ref, as a text that was typed, or as a checkpoint; and what was edited."""
 
     ref: Ref | None = None
-    source: Annotated[str, Field(max_length=SOURCE)] | None = None
+    source: Annotated[str, Field(max_length=MAX_SOURCE_CHARACTERS)] | None = None
     kind: Literal["glass", "taotp"] = "glass"
-    checkpoint: Annotated[str, Field(max_length=CHECKPOINT)] | None = None
-    edits: Annotated[list[Edit], Field(max_length=EDITS), FailFast()] = []
+    checkpoint: Annotated[str, Field(max_length=MAX_CHECKPOINT_CHARACTERS)] | None = None
+    edits: Annotated[list[WeightEdit], Field(max_length=MAX_EDITS), FailFast()] = []
 
     @model_validator(mode="after")
-    def _one(self) -> "Which":
+    def _exactly_one(self) -> "ModelSelector":
         if sum(x is not None for x in (self.ref, self.source, self.checkpoint)) != 1:
             raise ValueError("expected one of ref, source and checkpoint")
         return self
 
 
-class Show(Which):
+class ShowRequest(ModelSelector):
     """A model to be looked at."""
 
 
-class Verify(Which):
+class VerifyRequest(ModelSelector):
     """Is it right? Counted, or a sample of so many."""
 
     task: Ref = ""
@@ -70,34 +70,34 @@ class Verify(Which):
     seed: int = 0
 
 
-class Prove(Which):
+class ProveRequest(ModelSelector):
     """Is it right on all of its domain?"""
 
     task: Ref = ""
-    method: Name = "auto"
+    method: ShortName = "auto"
     seed: int = 0
 
 
-class Train(Asked):
+class TrainRequest(RequestModel):
     """A model to be trained: fields of the recipe as --set has them."""
 
     task: Ref
-    recipe: Name = ""
+    recipe: ShortName = ""
     seed: int = 0
     settings: Annotated[
-        dict[Name, Annotated[str, Field(max_length=1_000)] | int | float | bool],
-        Field(max_length=KEYS),
+        dict[ShortName, Annotated[str, Field(max_length=1_000)] | int | float | bool],
+        Field(max_length=MAX_FIELDS),
     ] = {}
 
 
-class Check(Asked):
+class CheckRequest(RequestModel):
     """A solution of a puzzle."""
 
-    level: Name
-    text: Annotated[str, Field(max_length=SOURCE)]
+    level: ShortName
+    text: Annotated[str, Field(max_length=MAX_SOURCE_CHARACTERS)]
 
 
-def said(error: Any) -> str:
+def validation_message(error: Any) -> str:
     """What is wrong with a request, in one line that repeats nothing of it but names of fields."""
     if error.get("type") == "json_invalid":
         return f"request — not JSON, from character {error['loc'][-1]} on"

@@ -16,29 +16,29 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from .. import __version__, report_page
 from ..puzzles import levels
 from ..puzzles.level import AXES
-from ..report_page.report import MODELS, titles
+from ..report_page.report import MAX_MODELS, short_titles
 from ..utils.errors import GlassformerError
-from ..utils.fileio import why
-from ..utils.limits import cores, memory
-from ..utils.workers import Ended
-from .app import application
-from .auth_middleware import Guard
-from .handlers import folders_of
-from .jobs import Jobs
-from .worker_pool import Pool, answered
+from ..utils.fileio import os_error_text
+from ..utils.limits import available_memory, cores
+from ..utils.workers import ProcessEnded
+from .app import build_app
+from .auth_middleware import AuthMiddleware
+from .handlers import resolve_folders
+from .jobs import JobTable
+from .worker_pool import WorkerPool, decode_answer
 
 HOST = "127.0.0.1"  # and no other: what is served here is for who sits at this machine
-PORT = 8757  # what a browser keeps of puzzles, it keeps by address and port
-CONNECTIONS = 128
-WAITING = 15.0  # seconds that a connection may say nothing, or half a request
+DEFAULT_PORT = 8757  # what a browser keeps of puzzles, it keeps by address and port
+MAX_CONNECTIONS = 128
+MAX_SILENT_SECONDS = 15.0  # seconds that a connection may say nothing, or half a request
 
 
-class Protocol(H11Protocol):
+class LimitedProtocol(H11Protocol):
     """A connection. One too many is closed, and so is one on which no request ever arrives."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
+        if len(self.connections) > MAX_CONNECTIONS:
             transport.close()
         else:
             self._limit_next_request()
@@ -49,17 +49,17 @@ class Protocol(H11Protocol):
 
     def _limit_next_request(self) -> None:
         """Close the connection unless a whole request arrives within WAITING seconds."""
-        self.loop.call_later(WAITING, self._close_if_silent, self.cycle)
+        self.loop.call_later(MAX_SILENT_SECONDS, self._close_if_silent, self.cycle)
 
     def _close_if_silent(self, last: Any) -> None:
         if self.cycle is last and not self.transport.is_closing():
             self.transport.close()
 
 
-class Server(uvicorn.Server):
+class PoolClosingServer(uvicorn.Server):
     """Ends with all its processes."""
 
-    def __init__(self, config: uvicorn.Config, pool: Pool) -> None:
+    def __init__(self, config: uvicorn.Config, pool: WorkerPool) -> None:
         super().__init__(config)
         self.pool = pool
 
@@ -68,28 +68,30 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class Open:
+class StudioServer:
     """What `glassformer open` holds: a socket, processes, a page. `run` serves until Ctrl-C."""
 
     def __init__(
         self, refs: Sequence[str], *, folders: Sequence[str | Path] = (), port: int | None = None,
         inputs: Sequence[str] = (), minutes: float = 30.0, gigabytes: float = 4.0,
     ) -> None:  # fmt: skip
-        if len(refs) > MODELS:
-            raise GlassformerError(f"open — at most {MODELS} models side by side, got {len(refs)}")
-        given = [str(folder) for folder in folders_of(folders)]
-        size = min(int(gigabytes * 2**30), memory())
-        self.pool = Pool(
+        if len(refs) > MAX_MODELS:
+            raise GlassformerError(
+                f"open — at most {MAX_MODELS} models side by side, got {len(refs)}"
+            )
+        given = [str(folder) for folder in resolve_folders(folders)]
+        size = min(int(gigabytes * 2**30), available_memory())
+        self.pool = WorkerPool(
             {"typed": list(refs), "folders": given, "memory": size},
             {"quick": 2, "judge": 1, "job": max(1, min(cores(), 4))},
         )
         self.token = secrets.token_urlsafe(24)
-        self.socket = usual() if port is None else bound(port)
+        self.socket = default_socket() if port is None else bind_socket(port)
         self.port = int(self.socket.getsockname()[1])
-        self.jobs = Jobs(self.pool, 60 * minutes)
-        inner = application(lambda: self.page, self.pool, self.jobs)
-        self.app = Guard(inner, self.token, self.port)
-        self.server = Server(self._config(), self.pool)
+        self.jobs = JobTable(self.pool, 60 * minutes)
+        inner = build_app(lambda: self.page, self.pool, self.jobs)
+        self.app = AuthMiddleware(inner, self.token, self.port)
+        self.server = PoolClosingServer(self._config(), self.pool)
         try:
             self.models = [self._model(ref, inputs) for ref in refs]
             self.page = self._page()
@@ -102,9 +104,9 @@ class Open:
         return self._address(self.token)
 
     @property
-    def once(self) -> str:
+    def one_time_address(self) -> str:
         """An address that opens the page once."""
-        return self._address(self.app.ticket())
+        return self._address(self.app.new_ticket())
 
     def _address(self, token: str) -> str:
         return f"http://{HOST}:{self.port}/?token={token}"
@@ -126,7 +128,7 @@ class Open:
 
     def _config(self) -> uvicorn.Config:
         return uvicorn.Config(
-            self.app, http=Protocol, ws="none", lifespan="off", access_log=False,
+            self.app, http=LimitedProtocol, ws="none", lifespan="off", access_log=False,
             log_level="critical", server_header=False, timeout_keep_alive=5,
             timeout_graceful_shutdown=2, h11_max_incomplete_event_size=2**16, loop="asyncio",
         )  # fmt: skip
@@ -135,12 +137,14 @@ class Open:
         try:
             with self.pool.worker("quick") as worker:
                 asked = {"ref": ref, "inputs": list(inputs)}
-                return json.loads(answered(*worker.ask("model", asked, self.jobs.seconds)))
-        except Ended as e:
+                return json.loads(decode_answer(*worker.request("model", asked, self.jobs.seconds)))
+        except ProcessEnded as e:
             raise GlassformerError(f"{ref} — {e}") from None
 
     def _page(self) -> bytes:
-        for model, title in zip(self.models, titles([m["ref"] for m in self.models]), strict=True):
+        for model, title in zip(
+            self.models, short_titles([m["ref"] for m in self.models]), strict=True
+        ):
             model["title"] = title
         made = f"Served by glassformer {__version__} on this machine."
         data = {
@@ -151,26 +155,26 @@ class Open:
         return report_page.assemble(data, {"token": self.token, "base": ""})
 
 
-def usual() -> socket.socket:
+def default_socket() -> socket.socket:
     """A socket at the usual port, or at any that is free if someone has that."""
     try:
-        return bound(PORT)
+        return bind_socket(DEFAULT_PORT)
     except GlassformerError:
-        return bound(0)
+        return bind_socket(0)
 
 
-def bound(port: int) -> socket.socket:
+def bind_socket(port: int) -> socket.socket:
     """A socket at this address of this machine, or an error that says what is in the way."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if os.name != "nt":  # there it would share a port that another has
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
-        listening.listen(CONNECTIONS)
+        listening.listen(MAX_CONNECTIONS)
     except (OSError, OverflowError) as e:
         listening.close()
         taken = isinstance(e, OSError) and e.errno == errno.EADDRINUSE
         way_out = "leave out --port for one that is free"
-        said = "is taken" if taken else f"cannot be had: {why(e)}"
+        said = "is taken" if taken else f"cannot be had: {os_error_text(e)}"
         raise GlassformerError(f"--port {port} — {said}; {way_out}") from None
     return listening

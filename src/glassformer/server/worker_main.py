@@ -4,17 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..utils.worker_main import Line as Line
+from ..utils.worker_main import ProgressChannel as ProgressChannel
 
 
-def prepare(setup: dict[str, Any]) -> Callable[[str, Any, Line], Any]:
+def prepare(setup: dict[str, Any]) -> Callable[[str, Any, ProgressChannel], Any]:
     """Load the models of the command line, restrict file access, and return the request handler."""
-    from .catalogue import Shelf
-    from .fs_sandbox import Fence
-    from .handlers import Desk
+    from .catalogue import Catalogue
+    from .fs_sandbox import FileSandbox
+    from .handlers import Handlers
 
     folders = [Path(folder) for folder in setup["folders"]]
-    fence = Fence(folders)
-    desk = Desk(Shelf(setup["typed"], folders, fence))
-    fence.raise_()
-    return desk.do
+    fence = FileSandbox(folders)
+    desk = Handlers(Catalogue(setup["typed"], folders, fence))
+    fence.activate()
+    return desk.handle

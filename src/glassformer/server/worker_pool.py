@@ -7,34 +7,34 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..utils.errors import GlassformerError
-from ..utils.fileio import why
+from ..utils.fileio import os_error_text
 from ..utils.worker_main import RESULT, WRONG
-from ..utils.workers import Ended, Worker
+from ..utils.workers import ProcessEnded, Worker
 
-REUSED = 500  # requests, before a process makes room for a fresh one
-IDLE = 2  # maximum number of idle processes
+MAX_REQUESTS_PER_WORKER = 500  # requests, before a process makes room for a fresh one
+MAX_IDLE_WORKERS = 2  # maximum number of idle processes
 
 
-class Busy(Exception):
+class PoolBusy(Exception):
     """Every process for this kind of work is busy."""
 
 
-class Pool:
+class WorkerPool:
     """Processes for quick answers, puzzles and jobs. `at_once`: maximum number of each."""
 
     def __init__(self, setup: dict[str, Any], at_once: dict[str, int]) -> None:
         self.setup = setup
-        self.room = {kind: threading.BoundedSemaphore(n) for kind, n in at_once.items()}
+        self.slots = {kind: threading.BoundedSemaphore(n) for kind, n in at_once.items()}
         self.idle: list[Worker] = []
-        self.all: set[Worker] = set()
+        self.workers: set[Worker] = set()
         self.lock = threading.Lock()
         self.closed = False
 
     @contextmanager
-    def worker(self, kind: str, patience: float = 0.0) -> Iterator[Worker]:
+    def worker(self, kind: str, timeout: float = 0.0) -> Iterator[Worker]:
         """Lend a process. Raise Busy if none is free within `patience` seconds."""
-        if not self.room[kind].acquire(timeout=patience):
-            raise Busy
+        if not self.slots[kind].acquire(timeout=timeout):
+            raise PoolBusy
         try:
             worker = self._take()
             try:
@@ -45,43 +45,43 @@ class Pool:
             finally:
                 self._give(worker)
         finally:
-            self.room[kind].release()
+            self.slots[kind].release()
 
     def close(self) -> None:
         """Kill all processes and start no more."""
         with self.lock:
-            self.closed, workers = True, list(self.all)
+            self.closed, workers = True, list(self.workers)
         for worker in workers:
             worker.kill("the server was closed")
 
     def _take(self) -> Worker:
         with self.lock:
             if self.closed:
-                raise Ended("the server was closed")
+                raise ProcessEnded("the server was closed")
             while self.idle:
                 if (worker := self.idle.pop()).alive:
                     return worker
-                self.all.discard(worker)
+                self.workers.discard(worker)
             try:
                 worker = Worker(
                     "glassformer.server.worker_main:prepare", self.setup, self.setup["memory"]
                 )
             except OSError as e:
-                raise Ended(f"no process could be started: {why(e)}") from None
-            self.all.add(worker)
+                raise ProcessEnded(f"no process could be started: {os_error_text(e)}") from None
+            self.workers.add(worker)
             return worker
 
     def _give(self, worker: Worker) -> None:
         with self.lock:
-            reusable = worker.alive and worker.asked < REUSED and not self.closed
-            if reusable and len(self.idle) < IDLE:
+            reusable = worker.alive and worker.asked < MAX_REQUESTS_PER_WORKER and not self.closed
+            if reusable and len(self.idle) < MAX_IDLE_WORKERS:
                 self.idle.append(worker)
             else:
-                self.all.discard(worker)
+                self.workers.discard(worker)
                 worker.kill()
 
 
-def answered(kind: bytes, data: bytes) -> bytes:
+def decode_answer(kind: bytes, data: bytes) -> bytes:
     """Return the JSON of a result; raise the error in a failed one."""
     if kind == RESULT:
         return data

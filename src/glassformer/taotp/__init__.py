@@ -16,9 +16,9 @@ from pathlib import Path
 
 from ..core.model import Model
 from ..utils.errors import GlassformerError
-from ..utils.fileio import read_bytes, why
-from .build import Builder
-from .syntax import Parser
+from ..utils.fileio import os_error_text, read_bytes
+from .build import ModelBuilder
+from .syntax import TextParser
 from .values import MAX_TEXT
 from .write import write
 
@@ -29,8 +29,8 @@ EXAMPLES = Path(__file__).parents[1] / "programs" / "text"
 
 def parse(text: str, name: str = "program.taotp") -> Model:
     """The Model that a text describes; `name` stands before the line number in errors."""
-    parser = Parser(text, name)
-    return Builder(parser.source, parser.program()).model()
+    parser = TextParser(text, name)
+    return ModelBuilder(parser.source, parser.program()).model()
 
 
 def read(path: str | Path) -> Model:
@@ -41,7 +41,7 @@ def read(path: str | Path) -> Model:
             file = EXAMPLES / file.name
         data = read_bytes(file)
     except (GlassformerError, OSError, ValueError) as error:
-        said = why(error).removeprefix(f"{path} — cannot be read: ")
+        said = os_error_text(error).removeprefix(f"{path} — cannot be read: ")
         others = f"{', '.join(examples())} come with the package"
         raise GlassformerError(f"{path} — cannot be read: {said}; {others}") from None
     if len(data) > 4 * MAX_TEXT:  # UTF-8 has at most four bytes a character

@@ -20,61 +20,70 @@ import numpy as np
 
 from ..craft import mirror_matrix, ring, shift_matrix
 from ..utils.errors import did_you_mean
-from .values import MAX_CELLS, Node, Numbers, Source, Value, by, to_array, whole
+from .values import (
+    MAX_CELLS,
+    Numbers,
+    SourceText,
+    TextNode,
+    Value,
+    format_shape,
+    to_array,
+    whole_numbers,
+)
 
-Arguments = list[float | Node]
+Arguments = list[float | TextNode]
 
 
 # ── arithmetic ─────────────────────────────────────────────────────────────────────────────────
-SIGNS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "+": ("sum", operator.add), "-": ("difference", operator.sub),
     "*": ("product", operator.mul), "/": ("quotient", operator.truediv),
 }  # fmt: skip
 
 
-def combine(source: Source, sign: str, left: Node, right: Node) -> Value:
+def combine(source: SourceText, sign: str, left: TextNode, right: TextNode) -> Value:
     """a + b, a - b, a * b or a / b of numbers and arrays; two arrays are multiplied as matrices."""
     a, b = _operand(source, left), _operand(source, right)
     if sign == "/" and not (isinstance(b, float) and b):
-        got = "0" if isinstance(b, float) else source.called(b)
-        source.fail(right.at, f"expected a number other than 0 after '/', got {got}")
-    name, apply = SIGNS[sign]
+        got = "0" if isinstance(b, float) else source.describe(b)
+        source.fail(right.offset, f"expected a number other than 0 after '/', got {got}")
+    name, apply = OPERATORS[sign]
     if isinstance(a, float) and isinstance(b, float):
         number: float = apply(a, b)
-        return number if math.isfinite(number) else source.fail(left.at, _infinite(name))
+        return number if math.isfinite(number) else source.fail(left.offset, _must_be_finite(name))
     with np.errstate(all="ignore"):
         if sign == "*" and isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-            result = _product(source, a, b, right.at)
+            result = _product(source, a, b, right.offset)
         else:
             if np.ndim(a) and np.ndim(b) and np.shape(a) != np.shape(b):
-                sizes = f"{by(np.shape(a))} as before it, got {by(np.shape(b))}"
-                source.fail(right.at, f"expected after '{sign}' {sizes}")
-            source.spend(left.at, cells=max(np.size(a), np.size(b)))
+                sizes = f"{format_shape(np.shape(a))} as before it, got {format_shape(np.shape(b))}"
+                source.fail(right.offset, f"expected after '{sign}' {sizes}")
+            source.spend(left.offset, cells=max(np.size(a), np.size(b)))
             result = apply(a, b)
     if not np.isfinite(result).all():
-        source.fail(left.at, _infinite(name))
+        source.fail(left.offset, _must_be_finite(name))
     return result if result.ndim else float(result)
 
 
-def _infinite(name: str) -> str:
+def _must_be_finite(name: str) -> str:
     return f"the {name} must be finite"
 
 
-def _operand(source: Source, node: Node) -> float | Numbers:
+def _operand(source: SourceText, node: TextNode) -> float | Numbers:
     return node.value if isinstance(node.value, float) else to_array(source, node)
 
 
-def _product(source: Source, a: Numbers, b: Numbers, at: int) -> Numbers:
+def _product(source: SourceText, a: Numbers, b: Numbers, at: int) -> Numbers:
     if b.ndim > 2 or b.shape[0] != a.shape[-1]:
         expected = f"a matrix with {a.shape[-1]} rows after '*'"
-        source.fail(at, f"expected {expected}, got {by(b.shape)}")
+        source.fail(at, f"expected {expected}, got {format_shape(b.shape)}")
     source.spend(at, cells=math.prod((*a.shape[:-1], *b.shape[1:])))
     product: Numbers = a @ b
     return product
 
 
 # ── functions ──────────────────────────────────────────────────────────────────────────────────
-def call(source: Source, function: str, arguments: Arguments, at: int) -> Value:
+def call(source: SourceText, function: str, arguments: Arguments, at: int) -> Value:
     """What a function gives."""
     if function not in FUNCTIONS:
         listed = ", ".join(f"{name}(…)" for name in FUNCTIONS)
@@ -84,74 +93,74 @@ def call(source: Source, function: str, arguments: Arguments, at: int) -> Value:
     return FUNCTIONS[function](source, arguments, at)
 
 
-def _shape(source: Source, sizes: Arguments, at: int) -> tuple[int, ...]:
-    shape = whole(sizes)
+def _shape(source: SourceText, sizes: Arguments, at: int) -> tuple[int, ...]:
+    shape = whole_numbers(sizes)
     if not 1 <= len(shape) == len(sizes) <= 3:
         what = f"one to three whole numbers from 0 to {MAX_CELLS:,}"
-        _no_words(source, sizes)
+        _reject_words(source, sizes)
         source.fail(at, f"expected {what} as sizes")
     source.spend(at, cells=math.prod(shape))
     return shape
 
 
-def _no_words(source: Source, arguments: Arguments) -> None:
+def _reject_words(source: SourceText, arguments: Arguments) -> None:
     """A word among numbers is named: it may be a misspelt variable."""
     for x in arguments:
-        if isinstance(x, Node) and isinstance(x.value, str):
-            source.fail(x.at, f"expected a number, got {source.called(x.value)}")
+        if isinstance(x, TextNode) and isinstance(x.value, str):
+            source.fail(x.offset, f"expected a number, got {source.describe(x.value)}")
 
 
-def _eye(source: Source, arguments: Arguments, at: int) -> Numbers:
+def _eye(source: SourceText, arguments: Arguments, at: int) -> Numbers:
     if len(arguments) != 1:
         source.fail(at, f"expected eye(n), got {len(arguments)} sizes")
     return np.eye(_shape(source, arguments * 2, at)[0])
 
 
-def _sparse(source: Source, arguments: Arguments, at: int) -> Numbers:
+def _sparse(source: SourceText, arguments: Arguments, at: int) -> Numbers:
     head = arguments[0] if arguments else 0.0
-    if not isinstance(head, Node) or not isinstance(head.value, list):
+    if not isinstance(head, TextNode) or not isinstance(head.value, list):
         source.fail(at, "expected sparse([sizes] [index … value] …)")
-    array = np.zeros(_shape(source, head.value, head.at))
+    array = np.zeros(_shape(source, head.value, head.offset))
     for entry in arguments[1:]:
-        where = entry.at if isinstance(entry, Node) else at
-        row = to_array(source, entry) if isinstance(entry, Node) else np.zeros(0)
+        where = entry.offset if isinstance(entry, TextNode) else at
+        row = to_array(source, entry) if isinstance(entry, TextNode) else np.zeros(0)
         if row.shape != (array.ndim + 1,):
             source.fail(where, f"expected {array.ndim} indices and a value in brackets")
         index = tuple(int(i) for i in row[:-1])
         inside = all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
         if not inside or (row[:-1] != index).any():
-            source.fail(where, f"expected whole indices from 0, inside {by(array.shape)}")
+            source.fail(where, f"expected whole indices from 0, inside {format_shape(array.shape)}")
         if array[index]:
             source.fail(where, f"expected every entry once, got {list(index)} again")
         array[index] = row[-1]
     return array
 
 
-def _ring(source: Source, arguments: Arguments, at: int) -> Numbers:
+def _ring(source: SourceText, arguments: Arguments, at: int) -> Numbers:
     usage = "ring(n), ring(n of) or ring(n of 2)"
-    n, of, width = map(int, _on_a_ring(source, arguments, at, usage))
+    n, of, width = map(int, _ring_arguments(source, arguments, at, usage))
     source.spend(at, cells=n * width)
-    return ring(n, of=of, width=width)
+    return ring(n, points_per_turn=of, width=width)
 
 
-def _shift(source: Source, arguments: Arguments, at: int) -> Numbers:
-    k, n, width = _on_a_ring(source, arguments, at, "shift(k n) or shift(k n 2)")
+def _shift(source: SourceText, arguments: Arguments, at: int) -> Numbers:
+    k, n, width = _ring_arguments(source, arguments, at, "shift(k n) or shift(k n 2)")
     source.spend(at, cells=9)
     return shift_matrix(k, n, int(width))
 
 
-def _mirror(source: Source, arguments: Arguments, at: int) -> Numbers:
-    k, n, width = _on_a_ring(source, arguments, at, "mirror(k n) or mirror(k n 2)")
+def _mirror(source: SourceText, arguments: Arguments, at: int) -> Numbers:
+    k, n, width = _ring_arguments(source, arguments, at, "mirror(k n) or mirror(k n 2)")
     source.spend(at, cells=9)
     return mirror_matrix(k, n, int(width))
 
 
-def _on_a_ring(source: Source, arguments: Arguments, at: int, usage: str) -> list[float]:
+def _ring_arguments(source: SourceText, arguments: Arguments, at: int, usage: str) -> list[float]:
     """The numbers of a call: two (of ring(n), one will do), and how many numbers a point has."""
     numbers, counting = [x for x in arguments if isinstance(x, float)], usage.startswith("ring")
     if len(numbers) == 1 and counting:
         numbers *= 2
-    _no_words(source, arguments)
+    _reject_words(source, arguments)
     if len(arguments) > 3 or len(numbers) < max(2, len(arguments)):
         source.fail(at, f"expected {usage}")
     k, n, width = [*numbers, 3.0][:3]
@@ -164,20 +173,20 @@ def _on_a_ring(source: Source, arguments: Arguments, at: int, usage: str) -> lis
     return [k, n, width]
 
 
-def _transpose(source: Source, arguments: Arguments, at: int) -> Numbers:
+def _transpose(source: SourceText, arguments: Arguments, at: int) -> Numbers:
     array = _array(source, arguments, at, "transpose(A)", 1)
     if array.ndim < 2:
-        source.fail(at, f"transpose(A) — expected a matrix, got {by(array.shape)}")
+        source.fail(at, f"transpose(A) — expected a matrix, got {format_shape(array.shape)}")
     source.spend(at, cells=array.size)
     return array.swapaxes(-1, -2)
 
 
-def _rows(source: Source, arguments: Arguments, at: int) -> Numbers:
+def _rows(source: SourceText, arguments: Arguments, at: int) -> Numbers:
     usage = "rows(A [i …])"
     array = _array(source, arguments, at, usage, 2)
     which = _array(source, arguments[1:], at, usage, 1)
     if array.ndim < 2:
-        source.fail(at, f"{usage} — expected a matrix, got {by(array.shape)}")
+        source.fail(at, f"{usage} — expected a matrix, got {format_shape(array.shape)}")
     last = len(array) - 1
     if which.ndim > 1 or not ((which >= 0) & (which <= last) & (which == np.floor(which))).all():
         source.fail(at, f"{usage} — expected rows by whole numbers from 0 to {last}")
@@ -186,19 +195,19 @@ def _rows(source: Source, arguments: Arguments, at: int) -> Numbers:
     return chosen
 
 
-def _array(source: Source, arguments: Arguments, at: int, usage: str, n: int) -> Numbers:
+def _array(source: SourceText, arguments: Arguments, at: int, usage: str, n: int) -> Numbers:
     """The first of n arguments as an array."""
     if len(arguments) != n:
         source.fail(at, f"expected {usage}, got {len(arguments)} values")
     first = arguments[0]
-    return to_array(source, first) if isinstance(first, Node) else np.array(first)
+    return to_array(source, first) if isinstance(first, TextNode) else np.array(first)
 
 
-def _block(source: Source, arguments: Arguments, at: int) -> Numbers:
+def _block(source: SourceText, arguments: Arguments, at: int) -> Numbers:
     usage = "block([[A 0] [0 B]])"
     outer = arguments[0] if len(arguments) == 1 else 0.0
-    bands = outer.value if isinstance(outer, Node) and isinstance(outer.value, list) else []
-    grid = [x.value for x in bands if isinstance(x, Node) and isinstance(x.value, list)]
+    bands = outer.value if isinstance(outer, TextNode) and isinstance(outer.value, list) else []
+    grid = [x.value for x in bands if isinstance(x, TextNode) and isinstance(x.value, list)]
     if not grid or len(grid) != len(bands) or len({len(band) for band in grid}) != 1 or not grid[0]:
         source.fail(at, f"expected {usage}, rows of as many pieces each")
     heights: dict[int, int] = {}
@@ -208,14 +217,14 @@ def _block(source: Source, arguments: Arguments, at: int) -> Numbers:
         for j, piece in enumerate(band):
             if piece == 0.0:
                 continue  # as many zeros as there is room for
-            where = piece.at if isinstance(piece, Node) else at
-            array = to_array(source, piece) if isinstance(piece, Node) else np.array(piece)
+            where = piece.offset if isinstance(piece, TextNode) else at
+            array = to_array(source, piece) if isinstance(piece, TextNode) else np.array(piece)
             if array.ndim > 2:
-                source.fail(where, f"{usage} — expected matrices, got {by(array.shape)}")
+                source.fail(where, f"{usage} — expected matrices, got {format_shape(array.shape)}")
             array = np.atleast_2d(array)
             wanted = heights.setdefault(i, array.shape[0]), widths.setdefault(j, array.shape[1])
             if wanted != array.shape:
-                sizes = f"expected {by(wanted)}, got {by(array.shape)}"
+                sizes = f"expected {format_shape(wanted)}, got {format_shape(array.shape)}"
                 source.fail(where, f"{usage} — piece {j + 1} of row {i + 1}: {sizes}")
             pieces[i, j] = array
     if len(heights) < len(grid) or len(widths) < len(grid[0]):
@@ -230,7 +239,7 @@ def _block(source: Source, arguments: Arguments, at: int) -> Numbers:
     return made
 
 
-FUNCTIONS: dict[str, Callable[[Source, Arguments, int], Numbers]] = {
+FUNCTIONS: dict[str, Callable[[SourceText, Arguments, int], Numbers]] = {
     "zeros": lambda source, sizes, at: np.zeros(_shape(source, sizes, at)),
     "ones": lambda source, sizes, at: np.ones(_shape(source, sizes, at)),
     "eye": _eye, "sparse": _sparse, "ring": _ring, "shift": _shift, "mirror": _mirror,

@@ -6,14 +6,14 @@ The others are here so that any Model can be written: biases, gates, norms of q 
 
 from .values import Numbers
 
-Table = dict[str, tuple[str, str]]  # name here -> name elsewhere, and its axes
-TOP = {
+ArrayTable = dict[str, tuple[str, str]]  # name here -> name elsewhere, and its axes
+TOP_ARRAYS = {
     "tok_emb": ("embed.W_E", "VD"),
     "pos_emb": ("pos_embed.W_pos", "TD"),
     "out_emb": ("unembed.W_U", "VD"),  # transposed: ours is D x V
     "out_bias": ("unembed.b_U", "V"),
 }
-LAYER = {
+LAYER_ARRAYS = {
     "Q": ("attn.W_Q", "HDK"), "K": ("attn.W_K", "HDK"), "V": ("attn.W_V", "HDK"),
     "P": ("attn.W_O", "HDK"),  # transposed: ours is H x K x D
     "bQ": ("attn.b_Q", "HK"), "bK": ("attn.b_K", "HK"), "bV": ("attn.b_V", "HK"),
@@ -22,26 +22,33 @@ LAYER = {
     "M2": ("mlp.W_out", "FD"), "b2": ("mlp.b_out", "D"),
 }  # fmt: skip
 TRANSPOSED = {"unembed.W_U", "attn.W_O"}
-NORMS = {
+LAYER_NORMS = {
     "ln1": ("ln1", "D"), "ln2": ("ln2", "D"),
     "lnq": ("attn.q_norm", "K"), "lnk": ("attn.k_norm", "K"),
 }  # fmt: skip
-FINAL = {"lnf": ("ln_final", "D")}
-GAINS = {"gamma": ("w", 1.0), "beta": ("b", 0.0)}  # what is not said of a norm
+FINAL_NORM = {"lnf": ("ln_final", "D")}
+NORM_PARAMETERS = {"gamma": ("w", 1.0), "beta": ("b", 0.0)}  # what is not said of a norm
 
-SIZES = {"block_size": "T", "n_heads": "H", "d_head": "K", "d_mlp": "F"}
-AXES = {"V": "tokens", "D": "d_model", "T": "positions", "H": "heads", "K": "d_head", "F": "d_mlp"}
+SIZE_KEYS = {"block_size": "T", "n_heads": "H", "d_head": "K", "d_mlp": "F"}
+AXIS_NAMES = {
+    "V": "tokens",
+    "D": "d_model",
+    "T": "positions",
+    "H": "heads",
+    "K": "d_head",
+    "F": "d_mlp",
+}
 # Config fields by their own names, with what holds where the text is silent. The booklet adds 1e-10
 # to the standard deviation; 1e-20 under the root is the same where it matters, at zero.
-CHOICES: dict[str, str | float | bool] = {
+CONFIG_DEFAULTS: dict[str, str | float | bool] = {
     "norm": "layer", "norm_first": True, "eps": 1e-20, "activation": "relu", "positions": "learned",
     "base": 10_000.0, "slope": 1.0, "mask": "causal", "scale": 0.0, "qk_norm": False,
 }  # fmt: skip
 DTYPES = ("float64", "float32", "float16")
-OTHERS = ("tokens", "sep", "first", "task", "slots", "labels", "layers", "dtype")
-KEYS = [*TOP, *FINAL, *SIZES, *CHOICES, *OTHERS]  # of a program
+OTHER_KEYS = ("tokens", "sep", "first", "task", "slots", "labels", "layers", "dtype")
+PROGRAM_KEYS = [*TOP_ARRAYS, *FINAL_NORM, *SIZE_KEYS, *CONFIG_DEFAULTS, *OTHER_KEYS]  # of a program
 
 
-def turned(name: str, w: Numbers) -> Numbers:
+def transpose_if_needed(name: str, w: Numbers) -> Numbers:
     """From the booklet's way round to ours, or back."""
     return w.swapaxes(-1, -2) if name in TRANSPOSED else w

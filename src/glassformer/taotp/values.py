@@ -23,18 +23,18 @@ MAX_DEPTH = 32
 MAX_NAMES = 1_000  # variables, and slots: a misspelt one is compared with them all
 
 Numbers = NDArray[np.float64]
-Value: TypeAlias = "float | str | list[float | Node] | dict[str, Node] | Numbers"
+Value: TypeAlias = "float | str | list[float | TextNode] | dict[str, TextNode] | Numbers"
 
 
-class Word(str):
+class BareWord(str):
     """A string that was written without quotes: perhaps a misspelt variable."""
 
 
 @dataclass(slots=True)
-class Node:
+class TextNode:
     """A value and where it stands in the text. Numbers within lists stand bare, without a Node."""
 
-    at: int
+    offset: int
     value: Value
 
 
@@ -47,7 +47,7 @@ class Variable:
     depth: int  # how deep its brackets are
 
 
-class Source:
+class SourceText:
     """A text with a name: it knows lines and variables, makes the errors, and keeps the account."""
 
     def __init__(self, text: str, name: str) -> None:
@@ -55,15 +55,15 @@ class Source:
         self.variables: dict[str, Variable] = {}
         self.numbers = self.nodes = self.cells = 0
 
-    def place(self, at: int) -> str:
+    def location(self, at: int) -> str:
         """name:line:column"""
         line, column = self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
         return f"{self.name}:{line}:{column}"
 
     def fail(self, at: int, message: str) -> NoReturn:
-        raise GlassformerError(f"{self.place(at)} — {message}")
+        raise GlassformerError(f"{self.location(at)} — {message}")
 
-    def spent(self) -> tuple[int, int, int]:
+    def costs(self) -> tuple[int, int, int]:
         return self.numbers, self.nodes, self.cells
 
     def spend(self, at: int, numbers: int = 0, nodes: int = 0, cells: int = 0) -> None:
@@ -76,9 +76,9 @@ class Source:
         if self.cells > MAX_CELLS:
             self.fail(at, f"the arrays of a program have at most {MAX_CELLS:,} entries")
 
-    def called(self, value: Value) -> str:
+    def describe(self, value: Value) -> str:
         """What a value that is no number is called in an error."""
-        if not isinstance(value, Word):
+        if not isinstance(value, BareWord):
             kinds = {str: "a string", list: "a list", dict: "a dict", float: "a number"}
             return next((kind for c, kind in kinds.items() if isinstance(value, c)), "an array")
         named = f"the word {str(value[:40])!r}"
@@ -89,7 +89,7 @@ class Source:
         return f"{named}; did you mean {' or '.join(near)}?" if near else f"{named}, no variable"
 
 
-def to_array(source: Source, node: Node) -> Numbers:
+def to_array(source: SourceText, node: TextNode) -> Numbers:
     """Nested lists of numbers as one array; rows of different lengths are an error by name."""
     value = node.value
     if isinstance(value, np.ndarray):
@@ -97,29 +97,29 @@ def to_array(source: Source, node: Node) -> Numbers:
     if isinstance(value, float):
         return np.array(value)
     if not isinstance(value, list):
-        source.fail(node.at, f"expected numbers, got {source.called(value)}")
+        source.fail(node.offset, f"expected numbers, got {source.describe(value)}")
     rows: list[Numbers] = []
     numbers = [x for x in value if isinstance(x, float)]
     if len(numbers) == len(value):
         return np.array(numbers, dtype=np.float64)
     for child in value:
-        if not isinstance(child, Node):
-            source.fail(node.at, "expected numbers or rows in a list, got both")
+        if not isinstance(child, TextNode):
+            source.fail(node.offset, "expected numbers or rows in a list, got both")
         rows.append(to_array(source, child))
         if rows[-1].ndim >= MAX_DEPTH:  # NumPy ends somewhere, too
-            source.fail(child.at, f"an array has at most {MAX_DEPTH} levels of brackets")
+            source.fail(child.offset, f"an array has at most {MAX_DEPTH} levels of brackets")
         if rows[-1].shape != rows[0].shape:
-            alike = f"expected {by(rows[0].shape)} as in the first, got {by(rows[-1].shape)}"
-            source.fail(child.at, f"rows of one list must be alike: {alike}")
+            alike = f"expected {format_shape(rows[0].shape)} as in the first, got {format_shape(rows[-1].shape)}"
+            source.fail(child.offset, f"rows of one list must be alike: {alike}")
     return np.stack(rows)
 
 
-def whole(values: list[float | Node]) -> tuple[int, ...]:
+def whole_numbers(values: list[float | TextNode]) -> tuple[int, ...]:
     """Those that are whole numbers from 0, as sizes and places are."""
     plain = [n for n in values if isinstance(n, float) and 0 <= n <= MAX_CELLS]
     return tuple(int(n) for n in plain if n == int(n))
 
 
-def by(shape: tuple[int, ...]) -> str:
+def format_shape(shape: tuple[int, ...]) -> str:
     """(2, 3) as 2 x 3."""
     return " x ".join(map(str, shape)) or "a single number"

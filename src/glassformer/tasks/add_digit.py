@@ -8,7 +8,7 @@ from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
 from .base import Rows, Task
-from .token_layout import Format, items, mark_answer
+from .token_layout import TokenLayout, list_layout, mark_answer
 
 DIGITS = "0123456789abcdef"
 Base = Annotated[int, Between(2, len(DIGITS))]
@@ -27,8 +27,8 @@ class AddDigit(Task):
         tokens = np.column_stack([rows, rows.sum(axis=1) % self.base])  # B T
         return mark_answer(tokens)
 
-    def format(self) -> Format:
-        return items(2, 1, self.base)
+    def layout(self) -> TokenLayout:
+        return list_layout(2, 1, self.base)
 
     def classes(self, rows: Rows) -> Any:
         return np.where(rows.sum(axis=1) >= self.base, "carry", "no carry")

@@ -9,7 +9,7 @@ from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
 from .base import Rows, TwoNumbers
-from .token_layout import TOKEN, Format, digit_spots
+from .token_layout import TOKEN, TokenLayout, digit_slots
 
 Digits = Annotated[int, Between(1, 9)]
 Place = Literal["ones", "tens", "hundreds", "thousands"]
@@ -27,9 +27,11 @@ class AddMod(TwoNumbers):
         self.vocabulary = Vocabulary("0123456789+=")
         self.radix = (10**digits, 10**digits)
 
-    def format(self) -> Format:
-        a, b = (digit_spots(name, self.digits) for name in "ab")
-        return Format((*a, (TOKEN, 10), *b, (TOKEN, 11), ("s", self.place)), 2 * self.digits + 2)
+    def layout(self) -> TokenLayout:
+        a, b = (digit_slots(name, self.digits) for name in "ab")
+        return TokenLayout(
+            (*a, (TOKEN, 10), *b, (TOKEN, 11), ("s", self.place)), 2 * self.digits + 2
+        )
 
     def edges(self) -> Rows:
         """Sums on either side of every carry that can reach the digit asked for."""

@@ -20,16 +20,18 @@ from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
 from .base import Rows, TwoNumbers
-from .bigint_rows import digits_of, distinct, row_type
-from .token_layout import TOKEN, Format, digit_spots
+from .bigint_rows import digits_of, row_type, unique_rows
+from .token_layout import TOKEN, TokenLayout, digit_slots
 
 PLUS, EQUALS = 10, 11
 BOS, EOS = 12, 13  # the tokens beyond "=", where there are any
-MORE = {
+EXTRA_TOKENS = {
     ("most", "zero"): (), ("ones", "zero"): ("<PAD>", "<EOS>"),
     ("most", "none"): ("<bos>", "<eos>"),
 }  # fmt: skip
-ALL = 12  # digits up to which edge cases have carries from every column to every column
+MAX_PATTERN_DIGITS = (
+    12  # digits up to which edge cases have carries from every column to every column
+)
 Digits = Annotated[int, Between(1, 12)]
 
 
@@ -37,17 +39,17 @@ Digits = Annotated[int, Between(1, 12)]
 class Addition(TwoNumbers):
     """The sum of two whole numbers."""
 
-    mark = "="
-    known = ("123+456", "999+1", "0+0", "999+999", "500+500", "111+222")
+    question_end = "="
+    example_inputs = ("123+456", "999+1", "0+0", "999+999", "500+500", "111+222")
 
     def __init__(
         self, digits: Digits = 3, order: Literal["most", "ones"] = "most",
         padding: Literal["zero", "none"] = "zero",
     ) -> None:  # fmt: skip
-        if (order, padding) not in MORE:
+        if (order, padding) not in EXTRA_TOKENS:
             raise GlassformerError("addition — order=ones goes with padding=zero only")
         self.digits, self.order, self.padding = digits, order, padding
-        self.vocabulary = Vocabulary([*"0123456789+=", *MORE[order, padding]])
+        self.vocabulary = Vocabulary([*"0123456789+=", *EXTRA_TOKENS[order, padding]])
         self.radix = (10**digits, 10**digits)
         self.stop = EOS if len(self.vocabulary) > EOS else None
         if order == "ones":
@@ -74,11 +76,11 @@ class Addition(TwoNumbers):
         names = [f"carries={c} cascade={k}" for c, k in (divmod(x, n + 1) for x in found.tolist())]
         return np.array(names, str)[which.ravel()]
 
-    def simpler(self, rows: Rows, level: int) -> Rows:
+    def at_difficulty(self, rows: Rows, level: int) -> Rows:
         """Numbers of at most `level` digits."""
         return rows % 10 ** min(level, self.digits)
 
-    def floor(self) -> float:
+    def entropy_floor(self) -> float:
         """All digits of both numbers are random but the very first, if padded: that is given."""
         n, N = self.digits, 10**self.digits
         if self.padding == "zero":
@@ -89,25 +91,25 @@ class Addition(TwoNumbers):
         total = 1 + (1 - places * (places + 1) / 2 / N**2).sum()
         return float(2 * n * math.log(10) / (2 * operand + total + 3))
 
-    def format(self) -> Format:
+    def layout(self) -> TokenLayout:
         n, turn = self.digits, -1 if self.order == "ones" else 1
-        a, b, total = digit_spots("a", n), digit_spots("b", n), digit_spots("s", n + 1)[::turn]
+        a, b, total = digit_slots("a", n), digit_slots("b", n), digit_slots("s", n + 1)[::turn]
         before = [(TOKEN, BOS)] if self.padding == "none" else []
         after = [] if self.stop is None else [(TOKEN, self.stop)]
         spots = (*before, *a, (TOKEN, PLUS), *b, (TOKEN, EQUALS), *total, *after)
-        return Format(spots, len(before) + 2 * n + 2, padded=self.padding == "zero")
+        return TokenLayout(spots, len(before) + 2 * n + 2, padded=self.padding == "zero")
 
     def roles(self) -> dict[str, Any]:
         """a, b: this column's digit of the first and second number. carry: what tells whether the
         column below carries: with the ones first, its two digits and the digit just written; else
         all digits below.
         """
-        form = self.format()
+        form = self.layout()
         if not form.padded:
             return {}  # columns are at other positions in every sum
-        size, a, b = len(form.spots) - 1, form.places("a"), form.places("b")
+        size, a, b = len(form.spots) - 1, form.digit_positions("a"), form.digit_positions("b")
         roles = {name: np.zeros((size, size), dtype=bool) for name in ("a", "b", "carry")}
-        for row in form.asking:
+        for row in form.query_positions:
             name, column = form.spots[row + 1]
             if name != "s":
                 continue
@@ -120,7 +122,7 @@ class Addition(TwoNumbers):
                 roles["carry"][row, row] = True
         return roles
 
-    def foretold(self, rows: Rows, i: int) -> dict[str, Any]:
+    def counterfactual_answers(self, rows: Rows, i: int) -> dict[str, Any]:
         """With the ones first, let u be the column sum a_i + b_i and c the carry into the column:
 
             stays    (u + c) mod 10        nothing that matters was carried over
@@ -131,7 +133,7 @@ class Addition(TwoNumbers):
         The ones have no carry (stays and column alone), the last digit no column (stays and carry).
         """
         if self.order != "ones" or i > self.digits:  # the end token
-            return super().foretold(rows, i)
+            return super().counterfactual_answers(rows, i)
         u = (rows // 10**i % 10).sum(-1)
         c = (rows.sum(-1) // 10**i - u) % 10
         told = {"stays": (u[0] + c[0]) % 10}
@@ -170,7 +172,7 @@ def _edges(n: int) -> Rows:
     # Sums 10 and 18 start a carry, 9 and 8 do not: the same columns without one, the nearest miss.
     start_pairs = [(d, 10 - d) for d in range(1, 10)] + [(9, 9), (9, 0), (4, 5), (4, 4)]
     run_pairs = [(d, 9 - d) for d in range(10)]
-    if n > ALL:
+    if n > MAX_PATTERN_DIGITS:
         start_pairs, run_pairs = start_pairs[::4] + start_pairs[-4:], run_pairs[::3]
     for start, run, rest in itertools.product(start_pairs, run_pairs, [(0, 0), (4, 4), (9, 9)]):
         a, b = (
@@ -178,13 +180,13 @@ def _edges(n: int) -> Rows:
             for i in (0, 1)
         )
         edges.append(np.stack([a, b], axis=1))
-    return distinct(np.concatenate(edges))
+    return unique_rows(np.concatenate(edges))
 
 
 def _columns(n: int) -> Any:
     """Where carries start and end: everywhere; of many columns, at both ends and in the middle."""
     some = {0, 1, 9, 10, n // 2, n - 2, n - 1}
-    return np.array(sorted(some) if n > ALL else range(n))
+    return np.array(sorted(some) if n > MAX_PATTERN_DIGITS else range(n))
 
 
 def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:

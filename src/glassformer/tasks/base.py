@@ -7,18 +7,25 @@ from typing import Any
 import numpy as np
 
 from ..core.vocabulary import Vocabulary
-from ..utils.errors import GlassformerError, shown
-from ..utils.limits import many, whole_numbers
-from ..utils.results import Shown
-from .bigint_rows import below, row_type
-from .token_layout import TOKEN, Format, mark_answer
-from .validation import ARGUMENTS, LOOKS, check, looked_at, with_checked_arguments, wrong
+from ..utils.errors import GlassformerError, short_repr
+from ..utils.limits import as_integers, format_count
+from ..utils.results import Displayable
+from .bigint_rows import random_below, row_type
+from .token_layout import TOKEN, TokenLayout, mark_answer
+from .validation import (
+    ARGUMENTS,
+    RESULT_CHECKS,
+    check_attributes,
+    task_error,
+    with_checked_arguments,
+    with_checked_result,
+)
 
 Rows = Any  # integers [B, len(radix)]
-BOUNDARY = 200  # examples looked at, where a task does not say its format
+BOUNDARY_SAMPLE_ROWS = 200  # examples looked at, where a task does not say its format
 
 
-class Task(Shown):
+class Task(Displayable):
     """What is right: a domain of rows, and the tokens and answer of each.
 
     Exhaustive is counting up: rows(0, size). A subclass sets `vocabulary` and `radix` and says what
@@ -28,38 +35,40 @@ class Task(Shown):
     vocabulary: Vocabulary
     radix: tuple[int, ...]
     stop: int | None = None  # the token that ends an answer
-    mark: str = ""  # what ends a question, where `prompt` takes no more than a question
-    blanks: bool = False  # stand between the things of a text, though not between its tokens
+    question_end: str = ""  # what ends a question, where `prompt` takes no more than a question
+    space_separated: bool = (
+        False  # stand between the things of a text, though not between its tokens
+    )
     ref: str = ""  # set by the registry
-    known: tuple[str, ...] = ()  # inputs that the sources discuss
+    example_inputs: tuple[str, ...] = ()  # inputs that the sources discuss
     # p, and + or -, where the one token of the answer is a ± b modulo p
     modular: tuple[int, str] | None = None
     # Explanations of what a part carries, which `foretold` tells apart.
     explanations: tuple[str, ...] = ("stays", "source")
     # Rows of a sample, where the domain is too large to count through.
-    worth_checking: int = 100_000
+    default_sample_size: int = 100_000
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name in ARGUMENTS.keys() & vars(cls).keys():
             setattr(cls, name, with_checked_arguments(name, vars(cls)[name]))
-        for name in LOOKS.keys() & vars(cls).keys():
-            setattr(cls, name, looked_at(name, vars(cls)[name]))
+        for name in RESULT_CHECKS.keys() & vars(cls).keys():
+            setattr(cls, name, with_checked_result(name, vars(cls)[name]))
 
     def __repr__(self) -> str:
         name = self.ref or type(self).__name__
         try:
-            check(self)
+            check_attributes(self)
         except GlassformerError as e:
             return f"<Task {e}>"
-        return f"<Task {name}: {many(self.inputs)} inputs, {self.vocabulary}>"
+        return f"<Task {name}: {format_count(self.inputs)} inputs, {self.vocabulary}>"
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         """Tokens [B,T] of whole examples, and True [B,T] where the answer is.
 
         Examples of several lengths are padded on the right, with the mask False there.
         """
-        raise wrong(self, "batch: a task says what its rows look like, and this one does not")
+        raise task_error(self, "batch: a task says what its rows look like, and this one does not")
 
     @property
     def size(self) -> int:
@@ -79,7 +88,7 @@ class Task(Shown):
     def rows(self, start: int, stop: int) -> Rows:
         """Rows start … stop-1 of the domain, counting up; the last digit runs fastest."""
         if not 0 <= start <= stop <= self.size:
-            raise wrong(self, f"rows: expected a range within 0 to {many(self.size)}")
+            raise task_error(self, f"rows: expected a range within 0 to {format_count(self.size)}")
         # of Python's own numbers nobody counts far
         long, columns = self.row_type.hasobject, []
         index: Any = np.array([*range(start, stop)], object) if long else np.arange(start, stop)
@@ -91,7 +100,7 @@ class Task(Shown):
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
         """n rows drawn uniformly, with replacement."""
-        columns = [below(r, n, rng) for r in self.radix]
+        columns = [random_below(r, n, rng) for r in self.radix]
         return np.stack(columns, axis=1) if columns else np.zeros((n, 0), np.int64)
 
     @property
@@ -111,28 +120,28 @@ class Task(Shown):
         """The class of input that each row belongs to, as texts [B]."""
         return np.full(len(rows), "")
 
-    def simpler(self, rows: Rows, level: int) -> Rows:
+    def at_difficulty(self, rows: Rows, level: int) -> Rows:
         """The rows made easier, for a curriculum: up to a level of the task (digits, length)."""
         raise GlassformerError(f"{self.ref} — has no levels for a curriculum")
 
-    def floor(self) -> float | None:
+    def entropy_floor(self) -> float | None:
         """The least mean loss on all positions, inputs being random; None if nobody knows."""
         return None
 
     # ── where things stand ─────────────────────────────────────────────────────────────────────
-    def format(self) -> Format | None:
+    def layout(self) -> TokenLayout | None:
         """What each position holds, in terms of `values`; None where texts have no fixed places.
         With digits of a, b and s alone, it says that s is a + b.
         """
         return None
 
-    def copies(self) -> Format | None:
+    def copy_layout(self) -> TokenLayout | None:
         """What each position holds, of a task whose answers copy: (ROW, i), number i of the row as
         a token, or a token that is always there. None for all others.
         """
         return None
 
-    def says(self, name: str) -> bool:
+    def declares(self, name: str) -> bool:
         """Whether its `format` or `copies` was said of the texts that it writes. Who derives from
         a task and writes others has not said it of them.
         """
@@ -141,26 +150,26 @@ class Task(Shown):
                 return name in said
         return False
 
-    def is_just(self, *kinds: type["Task"]) -> bool:
+    def is_exactly(self, *kinds: type["Task"]) -> bool:
         """Whether it is one of these kinds as they are, so that what was proved of them holds of
         it: who derives from one, or gives it a method of its own, may write other texts.
         """
         own = (name for name in vars(self) if callable(getattr(type(self), name, None)))
         if not all(isinstance(kind, type) for kind in kinds):
-            raise GlassformerError(f"is_just — expected classes of tasks, got {shown(kinds)}")
+            raise GlassformerError(f"is_just — expected classes of tasks, got {short_repr(kinds)}")
         return type(self) in kinds and next(own, None) is None
 
     def values(self, rows: Rows) -> dict[str, Any]:
         """The numbers that the format speaks of, by name, [B] each; by default tokens."""
-        form, (tokens, _) = self.format(), self.batch(rows)
+        form, (tokens, _) = self.layout(), self.batch(rows)
         spots = form.spots if form else ()
         return {name: tokens[:, t] for t, (name, _) in enumerate(spots) if name != TOKEN}
 
     def boundary(self) -> int:
         """Where the answer starts in texts as drawn; an error if that is at several places."""
-        if (form := self.format()) and form.padded:
+        if (form := self.layout()) and form.padded:
             return form.first
-        tokens, answer = self.batch(self.some(BOUNDARY))
+        tokens, answer = self.batch(self.sample_or_all(BOUNDARY_SAMPLE_ROWS))
         first = int(answer[0].argmax())
         if not (answer == (np.arange(tokens.shape[1]) >= first)).all():
             why = "its examples are of several lengths: their positions cannot be compared"
@@ -173,7 +182,7 @@ class Task(Shown):
         """
         return {}
 
-    def foretold(self, rows: Rows, i: int) -> dict[str, Any]:
+    def counterfactual_answers(self, rows: Rows, i: int) -> dict[str, Any]:
         """Token i of the answer, [B], under each explanation of what one run gave to another.
 
         rows [2,B,*]: what the model reads, and where the part that is put in comes from. `stays`:
@@ -183,15 +192,15 @@ class Task(Shown):
         said = [tokens[np.arange(len(tokens)), a.argmax(1) + i] for tokens, a in both]
         return dict(zip(("stays", "source"), said, strict=True))
 
-    def some(self, n: int, seed: int = 0) -> Rows:
+    def sample_or_all(self, n: int, seed: int = 0) -> Rows:
         """All rows that have an answer, or of more than n those among n drawn at random."""
         few = self.size <= n
         rows = self.rows(0, self.size) if few else self.sample(n, np.random.default_rng(seed))
         return rows[self.defined(rows)]
 
-    def readable(self, rows: Rows) -> Rows:
+    def validate_rows(self, rows: Rows) -> Rows:
         """Rows as an array; an error if they are none of the domain."""
-        rows, columns = whole_numbers("rows", rows, large=self.row_type.hasobject), len(self.radix)
+        rows, columns = as_integers("rows", rows, large=self.row_type.hasobject), len(self.radix)
         if rows.ndim != 2 or rows.shape[1] != columns or not len(rows):
             must = f"must have shape [B,{columns}], B from 1"
             raise GlassformerError(f"{self.ref} — rows {must}, got {list(rows.shape)}")
@@ -199,7 +208,7 @@ class Task(Shown):
             column = rows[:, i]
             if not 0 <= int(column.min()) <= int(column.max()) < n:
                 outside = next(int(x) for x in column if not 0 <= x < n)
-                must = f"must be from 0 to {shown(n - 1)}, got {shown(outside)}"
+                must = f"must be from 0 to {short_repr(n - 1)}, got {short_repr(outside)}"
                 raise GlassformerError(f"{self.ref} — number {i + 1} of a row {must}")
         return rows
 
@@ -218,14 +227,16 @@ class Task(Shown):
         """What a person typed: the tokens of the question, and those with which the answer begins
         if the text goes on: `127+458=5` asks what comes after the 5.
         """
-        question, mark, start = text.partition(self.mark) if self.mark else (text, "", "")
+        question, mark, start = (
+            text.partition(self.question_end) if self.question_end else (text, "", "")
+        )
         return self.prompt(question + mark), self.vocabulary.encode(start.strip())
 
     def steps(self, prompt: Sequence[int]) -> int:
         """How many tokens to decode, at most, after a prompt."""
         return int(self.batch(self.rows(0, 1))[1].sum(1).max())
 
-    def room(self, prompt: Sequence[int]) -> int | None:
+    def max_new_tokens(self, prompt: Sequence[int]) -> int | None:
         """How many tokens may follow a prompt before nothing is known of what is right."""
         return None
 
@@ -252,7 +263,7 @@ class TwoNumbers(Task):
         return {"a": rows[:, 0], "b": rows[:, 1], "s": self.result(rows)}
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        form = self.format()
+        form = self.layout()
         assert form
         tokens = np.empty((len(rows), len(form.spots)), np.int64)
         for t, column in enumerate(form.columns(self.values(rows))):

@@ -5,32 +5,32 @@ from typing import Any
 
 import numpy as np
 
-LARGEST = 10**18  # radix up to which rows are int64: the sum of two such numbers is one too
+MAX_INT64_RADIX = 10**18  # radix up to which rows are int64: the sum of two such numbers is one too
 
 
 def row_type(radix: Sequence[int]) -> Any:
     """The type of an array of rows: int64 where that holds the numbers and their sums."""
-    return np.dtype(np.int64 if max(radix, default=1) <= LARGEST else object)
+    return np.dtype(np.int64 if max(radix, default=1) <= MAX_INT64_RADIX else object)
 
 
-def below(most: int, n: int, rng: np.random.Generator) -> Any:
+def random_below(limit: int, n: int, rng: np.random.Generator) -> Any:
     """n whole numbers from 0 to most − 1, drawn uniformly, [n]."""
-    if most <= LARGEST:
-        return rng.integers(0, most, n)
-    size = (most - 1).bit_length()
+    if limit <= MAX_INT64_RADIX:
+        return rng.integers(0, limit, n)
+    size = (limit - 1).bit_length()
     step, width = 4 * -(-size // 32), -(-size // 8)  # a generator gives words of four bytes
     found: list[int] = []
     while left := n - len(found):  # at most every other one is too large
         data = rng.bytes(step * left)
         cut = (data[i : i + width] for i in range(0, len(data), step))
         drawn = (int.from_bytes(part, "big") >> -size % 8 for part in cut)
-        found += [x for x in drawn if x < most]
+        found += [x for x in drawn if x < limit]
     out = np.empty(n, object)
     out[:] = found
     return out
 
 
-def distinct(rows: Any) -> Any:
+def unique_rows(rows: Any) -> Any:
     """Rows [B,*], sorted, each once."""
     if rows.dtype != object:
         return np.unique(rows, axis=0)

@@ -14,11 +14,11 @@ from typing import Annotated, Literal
 
 from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from .addition import ALL, BOS, EQUALS, PLUS, Addition
-from .token_layout import TOKEN, Format, digit_spots
+from .addition import BOS, EQUALS, MAX_PATTERN_DIGITS, PLUS, Addition
+from .token_layout import TOKEN, TokenLayout, digit_slots
 
-MOST = 2_000  # digits: the domain's size, 10^4,000, can still be named
-Many = Annotated[int, Between(1, MOST)]
+MAX_DIGITS = 2_000  # digits: the domain's size, 10^4,000, can still be named
+DigitCount = Annotated[int, Between(1, MAX_DIGITS)]
 
 
 @task("digit-addition")
@@ -26,7 +26,7 @@ class DigitAddition(Addition):
     """The sum of two whole numbers, as the smallest adders read it."""
 
     def __init__(
-        self, digits: Many = 10, order: Literal["ones", "most"] = "ones", marks: bool = False
+        self, digits: DigitCount = 10, order: Literal["ones", "most"] = "ones", marks: bool = False
     ) -> None:
         self.digits, self.order, self.marks, self.padding = digits, order, marks, "zero"
         self.vocabulary = Vocabulary([*"0123456789", *(("+", "=", "<bos>") if marks else ())])
@@ -36,18 +36,20 @@ class DigitAddition(Addition):
         signs = ([BOS], [PLUS], [EQUALS]) if marks else ([0], [0] * max(digits - 1, 2), [0])
         self.before, self.between, self.after = signs
         # a row takes time with the square of its length
-        self.worth_checking = 100_000 if digits <= ALL else max(100, 20_000_000 // digits**2)
+        self.default_sample_size = (
+            100_000 if digits <= MAX_PATTERN_DIGITS else max(100, 20_000_000 // digits**2)
+        )
 
-    def floor(self) -> float:
+    def entropy_floor(self) -> float:
         """All digits of both numbers are random; the first token is given."""
-        return 2 * self.digits * math.log(10) / (self._first + self.digits)
+        return 2 * self.digits * math.log(10) / (self._first_answer_position + self.digits)
 
-    def format(self) -> Format:
+    def layout(self) -> TokenLayout:
         n, turn = self.digits, -1 if self.order == "ones" else 1
-        a, b, total = (digit_spots(x, n + (x == "s"))[::turn] for x in "abs")
+        a, b, total = (digit_slots(x, n + (x == "s"))[::turn] for x in "abs")
         fixed = (self.before, self.between, self.after)
         before, between, after = ([(TOKEN, t) for t in part] for part in fixed)
-        return Format((*before, *a, *between, *b, *after, *total), self._first)
+        return TokenLayout((*before, *a, *between, *b, *after, *total), self._first_answer_position)
 
     @property
     def period(self) -> int:
@@ -55,6 +57,6 @@ class DigitAddition(Addition):
         return self.digits + len(self.between)
 
     @property
-    def _first(self) -> int:
+    def _first_answer_position(self) -> int:
         """The position of the first token to be written."""
         return len(self.before) + len(self.between) + len(self.after) + 2 * self.digits

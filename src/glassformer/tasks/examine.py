@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from ..utils.errors import GlassformerError, shown
-from ..utils.limits import many
-from ..utils.results import Finding
+from ..utils.errors import GlassformerError, short_repr
+from ..utils.limits import format_count
+from ..utils.results import Result
 from . import validation
 from .base import Task
-from .token_layout import copies_of, format_of
+from .token_layout import checked_copy_layout, checked_layout
 
-ROWS = 2_000  # looked at, where the domain has more
-SHOWN = 5  # examples
+SAMPLE_ROWS = 2_000  # looked at, where the domain has more
+MAX_SHOWN_EXAMPLES = 5  # examples
 
 
 @dataclass(frozen=True)
-class Examination(Finding):
+class Examination(Result):
     """What is in order with a task, and what is not."""
 
     task: str
@@ -34,7 +34,7 @@ class Examination(Finding):
         return not self.problems
 
     def __str__(self) -> str:
-        lines = [f"{self.task}: {many(self.inputs)} inputs", ""]
+        lines = [f"{self.task}: {format_count(self.inputs)} inputs", ""]
         lines += [f"  {e['input']}  ->  {e['answer']}" for e in self.examples]
         if len(self.classes) > 1:
             shares = sorted(self.classes.items(), key=lambda item: -item[1])
@@ -45,10 +45,10 @@ class Examination(Finding):
 
 def examine(task: Task) -> Examination:
     """Tries a task: all its rows or some, its edges and its classes, alone and together."""
-    validation.check(task)
-    rows = task.some(ROWS)
+    validation.check_attributes(task)
+    rows = task.sample_or_all(SAMPLE_ROWS)
     if not len(rows):
-        raise validation.wrong(task, "none of its rows has a right answer (see `defined`)")
+        raise validation.task_error(task, "none of its rows has a right answer (see `defined`)")
     good: list[str] = []
     problems: list[str] = []
     for what, look in CHECKS.items():
@@ -61,7 +61,7 @@ def examine(task: Task) -> Examination:
         (problems if found else good).append(f"{what}: {found}" if found else what)
     names, counts = np.unique(_classes(task, rows), return_counts=True)
     shares = {str(n): float(k / len(rows)) for n, k in zip(names, counts, strict=True)}
-    shown_ = rows[np.linspace(0, len(rows) - 1, min(SHOWN, len(rows))).astype(int)]
+    shown_ = rows[np.linspace(0, len(rows) - 1, min(MAX_SHOWN_EXAMPLES, len(rows))).astype(int)]
     return Examination(
         task.ref or type(task).__name__, task.size, [_texts(task, row) for row in shown_],
         shares, good, problems, task.inputs,
@@ -85,7 +85,7 @@ def _classes(task: Task, rows: Any) -> Any:
 
 
 # ── what is looked at: each yields what is wrong, if anything is ──────────────────────────────
-Look = Callable[[Task, Any], Iterator[str]]
+Check = Callable[[Task, Any], Iterator[str]]
 
 
 def _in_domain(task: Task, rows: Any) -> Iterator[str]:
@@ -93,12 +93,12 @@ def _in_domain(task: Task, rows: Any) -> Iterator[str]:
     for name, some in ("edges", task.edges()), ("sample", task.sample(100, rng)):
         if len(some):
             try:
-                task.readable(some)
+                task.validate_rows(some)
             except GlassformerError as e:
                 yield f"its {name} has a row that is none: {str(e).partition(' — ')[2]}"
 
 
-def _alone(task: Task, rows: Any) -> Iterator[str]:
+def _same_alone(task: Task, rows: Any) -> Iterator[str]:
     tokens, answer = task.batch(rows[:20])
     for i, row in enumerate(rows[:20]):
         one, asked = (a[0] for a in task.batch(row[None]))
@@ -107,7 +107,7 @@ def _alone(task: Task, rows: Any) -> Iterator[str]:
             yield f"row {row.tolist()} is another example alone than with others"
 
 
-def _marked(task: Task, rows: Any) -> Iterator[str]:
+def _answer_marked(task: Task, rows: Any) -> Iterator[str]:
     _, answer = task.batch(rows)
     first, last = answer.argmax(1), answer.shape[1] - answer[:, ::-1].argmax(1)
     gaps = answer.sum(1) != last - first
@@ -133,10 +133,10 @@ def _read_back(task: Task, rows: Any) -> Iterator[str]:
         wanted = tokens[: answer.argmax()].tolist()
         text = task.vocabulary.decode(wanted)
         if list(task.prompt(text)) != wanted:
-            yield f"{shown(text)}, typed, gives other tokens than its row has"
+            yield f"{short_repr(text)}, typed, gives other tokens than its row has"
 
 
-def _ends(task: Task, rows: Any) -> Iterator[str]:
+def _answer_ends(task: Task, rows: Any) -> Iterator[str]:
     tokens, answer = task.batch(rows[:200])
     for row, t, a in zip(rows.tolist(), tokens, answer, strict=False):
         steps, n = task.steps(t[: a.argmax()].tolist()), int(a.sum())
@@ -146,27 +146,27 @@ def _ends(task: Task, rows: Any) -> Iterator[str]:
             yield f"the answer of row {row} has {n} of {steps} tokens, and no `stop` at its end"
 
 
-def _classed(task: Task, rows: Any) -> Iterator[str]:
+def _classes_match(task: Task, rows: Any) -> Iterator[str]:
     said = np.asarray(task.classes(rows))
     if said.shape != (len(rows),):
         yield f"`classes` must give a text for each row, got shape {list(said.shape)}"
 
 
-def _formatted(task: Task, rows: Any) -> Iterator[str]:
-    if task.format() is not None:
-        format_of(task)
-    if task.says("copies") and task.copies() is not None:
-        copies_of(task)
+def _layout_matches(task: Task, rows: Any) -> Iterator[str]:
+    if task.layout() is not None:
+        checked_layout(task)
+    if task.declares("copy_layout") and task.copy_layout() is not None:
+        checked_copy_layout(task)
     yield from ()
 
 
-CHECKS: dict[str, Look] = {
+CHECKS: dict[str, Check] = {
     "rows, edges and samples are in the domain": _in_domain,
-    "a row is the same example alone and with others": _alone,
-    "each answer stands in one piece": _marked,
+    "a row is the same example alone and with others": _same_alone,
+    "each answer stands in one piece": _answer_marked,
     "no question has two answers": _one_answer,
     "questions can be typed": _read_back,
-    "answers end": _ends,
-    "every row has a class": _classed,
-    "its format is what its examples are": _formatted,
+    "answers end": _answer_ends,
+    "every row has a class": _classes_match,
+    "its format is what its examples are": _layout_matches,
 }

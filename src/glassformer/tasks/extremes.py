@@ -8,7 +8,7 @@ import numpy as np
 from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from .base import Rows, Task
-from .token_layout import Format, items, mark_answer
+from .token_layout import TokenLayout, list_layout, mark_answer
 
 Numbers = Annotated[int, Between(2, 3_000_000)]
 Length = Annotated[int, Between(1, 1000)]
@@ -18,20 +18,20 @@ Length = Annotated[int, Between(1, 1000)]
 class Min(Task):
     """The smallest of `length` numbers from 0 to vocab-1."""
 
-    pick: Any = staticmethod(np.min)
+    extreme: Any = staticmethod(np.min)
 
     def __init__(self, vocab: Numbers = 1000, length: Length = 5) -> None:
         self.vocabulary = Vocabulary.numbers(vocab)
         self.vocab, self.length = vocab, length
         self.radix = (vocab,) * length
-        self.worth_checking = min(100_000, max(200, 10**9 // vocab))  # a large one takes long
+        self.default_sample_size = min(100_000, max(200, 10**9 // vocab))  # a large one takes long
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        tokens = np.concatenate([rows, self.pick(rows, axis=1, keepdims=True)], axis=1)
+        tokens = np.concatenate([rows, self.extreme(rows, axis=1, keepdims=True)], axis=1)
         return mark_answer(tokens)
 
-    def format(self) -> Format:
-        return items(len(self.radix), 1, self.vocab)
+    def layout(self) -> TokenLayout:
+        return list_layout(len(self.radix), 1, self.vocab)
 
     def edges(self) -> Rows:
         """Neighbours at the ends and in the middle, both ways, beside the largest and smallest."""
@@ -43,11 +43,11 @@ class Min(Task):
                     out += [pair + [other] * (self.length - 2), [other] * (self.length - 2) + pair]
         return np.unique(np.array(out, dtype=np.int64)[:, : self.length], axis=0)
 
-    def simpler(self, rows: Rows, level: int) -> Rows:
+    def at_difficulty(self, rows: Rows, level: int) -> Rows:
         """Numbers below `level`."""
         return rows % level
 
-    def floor(self) -> float:
+    def entropy_floor(self) -> float:
         """All numbers are random but the first, which is given."""
         return (self.length - 1) * math.log(self.vocab) / self.length
 
@@ -56,7 +56,7 @@ class Min(Task):
 class Max(Min):
     """The largest of `length` numbers from 0 to vocab-1."""
 
-    pick = staticmethod(np.max)
+    extreme = staticmethod(np.max)
 
     def __init__(self, vocab: Numbers = 1000, length: Length = 5) -> None:
         super().__init__(vocab, length)

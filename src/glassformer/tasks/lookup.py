@@ -28,7 +28,7 @@ from ..registry import Between, task
 from ..utils.errors import GlassformerError
 from ..utils.fileio import read_bytes
 from .base import Rows, Task
-from .token_layout import Format, items, mark_answer
+from .token_layout import TokenLayout, list_layout, mark_answer
 
 MOST_ENTRIES, MOST_BYTES, LONGEST_KEY, LONGEST_TOKEN = 10_000, 4_000_000, 32, 40
 Entries = Annotated[int, Between(1, MOST_ENTRIES)]
@@ -68,8 +68,8 @@ class Lookup(Task):
         keys, values = self.table.keys[entry], self.table.values[entry, None]
         return mark_answer(np.concatenate([before, keys, values], axis=1))
 
-    def format(self) -> Format:
-        return items(len(self.radix) - 1 + self.table.keys.shape[1], 1, len(self.vocabulary))
+    def layout(self) -> TokenLayout:
+        return list_layout(len(self.radix) - 1 + self.table.keys.shape[1], 1, len(self.vocabulary))
 
     def edges(self) -> Rows:
         """Before each key (of up to 1,000) the end of another, which is not to be looked up."""

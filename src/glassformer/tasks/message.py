@@ -9,9 +9,11 @@ from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
 from .base import Rows, Task
-from .token_layout import ROW, Format, items, mark_answer
+from .token_layout import ROW, TokenLayout, list_layout, mark_answer
 
-LONGEST = 4_000  # characters of a message; its check holds this many times as many logits
+MAX_MESSAGE_TOKENS = (
+    4_000  # characters of a message; its check holds this many times as many logits
+)
 Vocab = Annotated[int, Between(2, 100_000)]
 Length = Annotated[int, Between(1, 500)]
 
@@ -28,8 +30,10 @@ class Message(Task):
     def __init__(
         self, message: str = "Hello World!", tokenizer: Literal["message", "ascii"] = "message"
     ) -> None:
-        if (n := len(message)) > LONGEST:
-            raise GlassformerError(f"message — expected at most {LONGEST:,} characters, got {n:,}")
+        if (n := len(message)) > MAX_MESSAGE_TOKENS:
+            raise GlassformerError(
+                f"message — expected at most {MAX_MESSAGE_TOKENS:,} characters, got {n:,}"
+            )
         if tokenizer == "message":
             begin, end = "<bos>", "<eos>"
             self.vocabulary = Vocabulary([begin, *dict.fromkeys(message), end])
@@ -47,8 +51,10 @@ class Message(Task):
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         return mark_answer(self.tokens[None].repeat(len(rows), 0), len(self.tokens) - 1)
 
-    def format(self) -> Format:
-        return items(0, 0, len(self.vocabulary), before=self.tokens[:1], after=self.tokens[1:])
+    def layout(self) -> TokenLayout:
+        return list_layout(
+            0, 0, len(self.vocabulary), before=self.tokens[:1], after=self.tokens[1:]
+        )
 
     def prompt(self, text: str) -> list[int]:
         """Nothing need be typed; the beginning of the message is fine too."""
@@ -71,12 +77,12 @@ class RepeatLast(Task):
         tokens = np.concatenate([rows, rows[:, -1:].repeat(self.repeats, 1)], axis=1)  # B T
         return mark_answer(tokens, self.repeats)
 
-    def format(self) -> Format:
-        return items(len(self.radix), self.repeats, len(self.vocabulary))
+    def layout(self) -> TokenLayout:
+        return list_layout(len(self.radix), self.repeats, len(self.vocabulary))
 
-    def copies(self) -> Format:
+    def copy_layout(self) -> TokenLayout:
         row = [(ROW, i) for i in range(len(self.radix))]
-        return Format((*row, *row[-1:] * self.repeats), len(row))
+        return TokenLayout((*row, *row[-1:] * self.repeats), len(row))
 
     def edges(self) -> Rows:
         last = np.linspace(0, self.radix[0] - 1, num=5, dtype=int)[:, None]

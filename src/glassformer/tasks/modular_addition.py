@@ -14,7 +14,7 @@ from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
 from .base import Rows, TwoNumbers
-from .token_layout import TOKEN, Format
+from .token_layout import TOKEN, TokenLayout
 
 Modulus = Annotated[int, Between(2, 10_007)]
 
@@ -30,7 +30,7 @@ class ModularAddition(TwoNumbers):
         signs = ("=", operation) if plus else ("=",)
         self.vocabulary = Vocabulary((*map(str, range(p)), *signs), sep=" ")
         self.radix = (p, p)
-        self.known = ("5+8", "90+90", "50+0") if operation == "+" else ()
+        self.example_inputs = ("5+8", "90+90", "50+0") if operation == "+" else ()
         self.modular = (p, operation) if operation in "+-" else None
         # 1/b, or 0 where there is none: there a/b is not defined
         self._inverse = np.array([pow(b, -1, p) if math.gcd(b, p) == 1 else 0 for b in range(p)])
@@ -46,10 +46,10 @@ class ModularAddition(TwoNumbers):
         results = {"+": a + b, "-": a - b, "*": a * b, "/": a * self._inverse[b]}
         return results[self.operation] % self.p
 
-    def format(self) -> Format:
+    def layout(self) -> TokenLayout:
         sign = [(TOKEN, self.p + 1)] if self.plus else []
         spots = (("a", 0), *sign, ("b", 0), (TOKEN, self.p), ("s", 0))
-        return Format(spots, len(spots) - 1, base=self.p)
+        return TokenLayout(spots, len(spots) - 1, base=self.p)
 
     def edges(self) -> Rows:
         ends = sorted({0, 1, self.p // 2, (self.p + 1) // 2, self.p - 1})
@@ -63,21 +63,21 @@ class ModularAddition(TwoNumbers):
         wraps = a + b >= self.p if self.operation == "+" else a < b
         return np.where(wraps, "wraps", "no wrap")
 
-    def simpler(self, rows: Rows, level: int) -> Rows:
+    def at_difficulty(self, rows: Rows, level: int) -> Rows:
         """Numbers below `level`."""
         return rows % level
 
-    def floor(self) -> float:
+    def entropy_floor(self) -> float:
         """The second number is random; a divisor is one of those that have an inverse."""
         choices = np.count_nonzero(self._inverse) if self.operation == "/" else self.p
         return math.log(choices) / (4 if self.plus else 3)
 
     def roles(self) -> dict[str, Any]:
         """a, b: the two numbers, for the `=` that asks."""
-        form = self.format()
+        form = self.layout()
         roles = {name: np.zeros((form.first, form.first), dtype=bool) for name in ("a", "b")}
         for name, role in roles.items():
-            role[-1, form.places(name)] = True
+            role[-1, form.digit_positions(name)] = True
         return roles
 
     def prompt(self, text: str) -> list[int]:

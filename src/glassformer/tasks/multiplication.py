@@ -10,7 +10,7 @@ from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
 from .base import Rows, TwoNumbers
-from .token_layout import TOKEN, Format, digit_spots
+from .token_layout import TOKEN, TokenLayout, digit_slots
 
 Digits = Annotated[int, Between(1, 4)]
 
@@ -19,7 +19,7 @@ Digits = Annotated[int, Between(1, 4)]
 class Multiplication(TwoNumbers):
     """The product of two numbers of so many digits: 12*34=0408."""
 
-    mark = "="
+    question_end = "="
 
     def __init__(self, digits: Digits = 2) -> None:
         self.digits = digits
@@ -29,10 +29,10 @@ class Multiplication(TwoNumbers):
     def result(self, rows: Rows) -> Any:
         return rows.prod(1)
 
-    def format(self) -> Format:
+    def layout(self) -> TokenLayout:
         n = self.digits
-        a, b, product = digit_spots("a", n), digit_spots("b", n), digit_spots("s", 2 * n)
-        return Format((*a, (TOKEN, 10), *b, (TOKEN, 11), *product), 2 * n + 2)
+        a, b, product = digit_slots("a", n), digit_slots("b", n), digit_slots("s", 2 * n)
+        return TokenLayout((*a, (TOKEN, 10), *b, (TOKEN, 11), *product), 2 * n + 2)
 
     def edges(self) -> Rows:
         """All pairs of 0, 1, 2, 5, 9, …: powers of ten times these, and one more and less."""
@@ -41,11 +41,11 @@ class Multiplication(TwoNumbers):
         numbers = np.array(sorted({min(x, most) for x in near}))
         return np.stack(np.meshgrid(numbers, numbers, indexing="ij"), axis=-1).reshape(-1, 2)
 
-    def simpler(self, rows: Rows, level: int) -> Rows:
+    def at_difficulty(self, rows: Rows, level: int) -> Rows:
         """Numbers of at most `level` digits."""
         return rows % 10 ** min(level, self.digits)
 
-    def floor(self) -> float:
+    def entropy_floor(self) -> float:
         """All digits of both numbers are random but the first, which is given."""
         return (2 * self.digits - 1) * math.log(10) / (4 * self.digits + 1)
 

@@ -13,7 +13,7 @@ from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
 from .base import Rows, Task
-from .token_layout import ROW, TOKEN, Format, items, mark_answer
+from .token_layout import ROW, TOKEN, TokenLayout, list_layout, mark_answer
 
 SYMBOLS = "0123456789abcdefghijklmnopqrstuvwxyz"
 Length = Annotated[int, Between(1, 256)]
@@ -24,7 +24,7 @@ Alphabet = Annotated[int, Between(2, 36)]
 class Reverse(Task):
     """A sequence, then the same backwards."""
 
-    mark = "="
+    question_end = "="
 
     def __init__(self, length: Length = 5, alphabet: Alphabet = 10) -> None:
         self.length, self.alphabet = length, alphabet
@@ -38,14 +38,16 @@ class Reverse(Task):
         tokens = np.concatenate([rows, equals, rows[:, ::-1], end], axis=1)  # B 2n+2
         return mark_answer(tokens, self.length + 1)
 
-    def format(self) -> Format:
+    def layout(self) -> TokenLayout:
         equals, end = self.vocabulary.index("="), self.vocabulary.index("<EOS>")
-        return items(self.length, self.length, len(self.vocabulary), between=[equals], after=[end])
+        return list_layout(
+            self.length, self.length, len(self.vocabulary), between=[equals], after=[end]
+        )
 
-    def copies(self) -> Format:
+    def copy_layout(self) -> TokenLayout:
         equals, end = self.vocabulary.index("="), self.vocabulary.index("<EOS>")
         row = [(ROW, i) for i in range(self.length)]
-        return Format((*row, (TOKEN, equals), *row[::-1], (TOKEN, end)), self.length + 1)
+        return TokenLayout((*row, (TOKEN, equals), *row[::-1], (TOKEN, end)), self.length + 1)
 
     def edges(self) -> Rows:
         """All symbols alike; counting up; one odd one out at every place."""
@@ -57,11 +59,11 @@ class Reverse(Task):
     def classes(self, rows: Rows) -> Any:
         return np.where((rows == rows[:, ::-1]).all(1), "palindrome", "other")
 
-    def simpler(self, rows: Rows, level: int) -> Rows:
+    def at_difficulty(self, rows: Rows, level: int) -> Rows:
         """All symbols but the first `level` are 0."""
         return np.where(np.arange(self.length) < level, rows, 0)
 
-    def floor(self) -> float:
+    def entropy_floor(self) -> float:
         """All symbols are random but the first, which is given."""
         return (self.length - 1) * math.log(self.alphabet) / (2 * self.length + 1)
 

@@ -25,7 +25,7 @@ Block = Annotated[int, Between(2, 2_000)]
 class Search(Task):
     """The token that followed an earlier occurrence of the last tokens."""
 
-    worth_checking = 10_000  # long texts take long
+    default_sample_size = 10_000  # long texts take long
 
     def __init__(
         self, prefix: Prefix = 3, vocab: Vocab = 10, block: Block = 100,
@@ -101,7 +101,7 @@ class Search(Task):
         elsewhere = np.where(where == 0, "at the start", "inside")
         return np.where(overlaps, "overlaps the query", elsewhere)
 
-    def simpler(self, rows: Rows, level: int) -> Rows:
+    def at_difficulty(self, rows: Rows, level: int) -> Rows:
         """Texts of `level` tokens at most, with a query that occurs in them."""
         n = min(max(level, self.prefix + 1), self.length)
         found, each = self._find(rows)[1] % (n - self.prefix), np.arange(len(rows))

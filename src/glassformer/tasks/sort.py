@@ -39,7 +39,7 @@ class Sort(Task):
     enough to train by default: the program sort is of sort:vocab=1001,length=64.
     """
 
-    worth_checking = 10_000  # long lists take long
+    default_sample_size = 10_000  # long lists take long
 
     def __init__(
         self, vocab: Annotated[int, Between(2, 65_536)] = 11, length: Length = 6,
@@ -121,13 +121,13 @@ class Sort(Task):
     def classes(self, rows: Rows) -> Any:
         return np.array([f"{n} numbers" for n in (rows > 0).sum(axis=1)])
 
-    def simpler(self, rows: Rows, level: int) -> Rows:
+    def at_difficulty(self, rows: Rows, level: int) -> Rows:
         """Lists of at most `level` numbers."""
         if level < self.shortest:
             raise GlassformerError(f"{self.ref} — has no lists of {level}, because of exact=true")
         return np.where(np.arange(self.length) < level, rows, 0)
 
-    def floor(self) -> float:
+    def entropy_floor(self) -> float:
         """What a list of `sample` holds (length, all numbers) but for its first token, given."""
         lengths = range(self.shortest, self.length + 1)
         lists = np.mean([np.log(self._choices(k)).sum() for k in lengths])
@@ -189,7 +189,7 @@ class Sort(Task):
 class SortDigits(Sort):
     """Numbers of several digits, a token a digit, in ascending order; the number 0 ends it."""
 
-    blanks = True
+    space_separated = True
 
     def __init__(
         self, digits: Digits = 2, base: Base = 10, length: Length = 8, exact: bool = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..utils.errors import LONG, GlassformerError
+from ..utils.errors import MAX_PRINTED_INT, GlassformerError
 from .bigint_rows import digits_of
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 Spot = tuple[str, int]
 TOKEN = "token"
 ROW = "row"  # ("row", 2), in what `copies` says: number 2 of the row, as a token
-LOOKS = 2_000  # random examples that a format must agree with; all edge cases too
-EVERY = 20_000  # rows of a domain: up to so many, each must agree
-ANSWERS = 100_000  # rows that are looked at for the longest answer, where no format says it
-SHORT = 64  # of these, where numbers are written without zeros before them
+LAYOUT_SAMPLE_ROWS = 2_000  # random examples that a format must agree with; all edge cases too
+MAX_ENUMERATED_ROWS = 20_000  # rows of a domain: up to so many, each must agree
+MAX_ANSWERS = 100_000  # rows that are looked at for the longest answer, where no format says it
+SHORT_TEXT = 64  # of these, where numbers are written without zeros before them
 
 
 @dataclass(frozen=True)
-class Format:
+class TokenLayout:
     """What stands at each position of an example, the answer included."""
 
     spots: tuple[Spot, ...]
@@ -37,7 +37,7 @@ class Format:
     padded: bool = True
 
     @property
-    def asking(self) -> range:
+    def query_positions(self) -> range:
         """The positions whose next token is part of the answer."""
         return range(self.first - 1, len(self.spots) - 1)
 
@@ -47,13 +47,13 @@ class Format:
         name, digit = self.spots[self.first]
         return name != TOKEN and digit == 0 and (name, 1) in self.spots[self.first :]
 
-    def places(self, name: str) -> list[int]:
+    def digit_positions(self, name: str) -> list[int]:
         """The positions of a number's digits, the ones first."""
         found = {digit: t for t, (what, digit) in enumerate(self.spots) if what == name}
         return [found[digit] for digit in sorted(found)]
 
     def digits(self, name: str) -> int:
-        return len(self.places(name))
+        return len(self.digit_positions(name))
 
     def tokens(self, numbers: Mapping[str, int], upto: int | None = None) -> list[int]:
         """Some numbers as text, or its start: `format.tokens({"a": 45, "b": 78}, format.first)`."""
@@ -99,25 +99,27 @@ def mark_answer(tokens: Any, n: int = 1) -> tuple[Any, Any]:
     return tokens, answer
 
 
-def digit_spots(name: str, n: int) -> list[Spot]:
+def digit_slots(name: str, n: int) -> list[Spot]:
     """The n digits of a number, the most significant first."""
     return [(name, digit) for digit in reversed(range(n))]
 
 
-def items(
+def list_layout(
     n: int, answers: int, base: int, before: Any = (), between: Any = (), after: Any = ()
-) -> Format:
+) -> TokenLayout:
     """A list of n things, x1 … xn, a token each, then the answer, y1 …; with tokens fixed in it."""
     x, y = ([(f"{name}{i}", 0) for i in range(1, k + 1)] for name, k in (("x", n), ("y", answers)))
     spots = [[(TOKEN, int(t)) for t in part] for part in (before, between, after)]
-    return Format((*spots[0], *x, *spots[1], *y, *spots[2]), len(before) + n + len(between), base)
+    return TokenLayout(
+        (*spots[0], *x, *spots[1], *y, *spots[2]), len(before) + n + len(between), base
+    )
 
 
 def answer_names(task: "Task") -> list[str]:
     """Return names of the answer tokens: y1, y2, … (y, if only one); a fixed token's own text."""
-    form, fixed = task.format(), dict[int, str]()
+    form, fixed = task.layout(), dict[int, str]()
     if form is None or not form.padded:
-        n = int(task.batch(task.some(ANSWERS))[1].sum(1).max())
+        n = int(task.batch(task.sample_or_all(MAX_ANSWERS))[1].sum(1).max())
     else:
         said = form.spots[form.first :]
         n = len(said)
@@ -125,30 +127,32 @@ def answer_names(task: "Task") -> list[str]:
     return [fixed.get(i, "y" if n == 1 else f"y{i + 1}") for i in range(n)]
 
 
-def format_of(task: "Task") -> Format:
+def checked_layout(task: "Task") -> TokenLayout:
     """The task's format; an error if it has none, or if its own examples say otherwise."""
-    found = task.format()
+    found = task.layout()
     if found is None:
         raise GlassformerError(f"{task.ref} — its texts have no fixed places")
     rng = np.random.default_rng(0)
     rows = _examples(task, rng)
     if not found.padded:  # numbers of all lengths
         most = max(digit for name, digit in found.spots if name != TOKEN)
-        rows = rows[-SHORT:] % found.base ** rng.integers(1, most + 1, (SHORT, rows.shape[1]))
+        rows = rows[-SHORT_TEXT:] % found.base ** rng.integers(
+            1, most + 1, (SHORT_TEXT, rows.shape[1])
+        )
     rows = rows[task.defined(rows)]
-    compare = _same_columns if found.padded else _same_texts
+    compare = _column_mismatch if found.padded else _text_mismatch
     if why := compare(found, *task.batch(rows), task.values(rows)):
         raise GlassformerError(f"{task.ref} — its format says {why}, and its examples do not")
     return found
 
 
-def copies_of(task: "Task") -> Format:
+def checked_copy_layout(task: "Task") -> TokenLayout:
     """Return the task's `copies`; an error if it has none, or if its examples disagree."""
-    found = task.copies() if task.says("copies") else None
+    found = task.copy_layout() if task.declares("copy_layout") else None
     if found is None:
         raise GlassformerError(f"{task.ref} — does not say of itself that its answers are copies")
     known = {ROW: len(task.radix), TOKEN: len(task.vocabulary)}
-    if not isinstance(found, Format) or not 0 < found.first < len(found.spots) or any(
+    if not isinstance(found, TokenLayout) or not 0 < found.first < len(found.spots) or any(
         not 0 <= number < known.get(name, 0) for name, number in found.spots
     ):  # fmt: skip
         must = "its copies must be a Format, every spot (ROW, a number of the row) or (TOKEN, one)"
@@ -157,24 +161,32 @@ def copies_of(task: "Task") -> Format:
     why = "" if task.defined(rows).all() else "that every row has an answer"
     tokens, answer = task.batch(rows)
     columns = (number if name == TOKEN else rows[:, number] for name, number in found.spots)
-    if why := why or _elsewhere(found, tokens, answer) or _misplaced(found, tokens, columns):
+    if (
+        why := why
+        or _answer_mismatch(found, tokens, answer)
+        or _first_mismatch(found, tokens, columns)
+    ):
         raise GlassformerError(f"{task.ref} — its copies say {why}, and its examples do not")
     return found
 
 
 def _examples(task: "Task", rng: np.random.Generator) -> Any:
     """All rows of a small domain; else the edge cases and some at random."""
-    few = task.size <= EVERY
-    drawn = task.rows(0, task.size) if few else task.sample(LOOKS, rng)
+    few = task.size <= MAX_ENUMERATED_ROWS
+    drawn = task.rows(0, task.size) if few else task.sample(LAYOUT_SAMPLE_ROWS, rng)
     return np.concatenate([task.edges(), drawn])
 
 
-def _same_columns(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, Any]) -> str:
+def _column_mismatch(
+    found: TokenLayout, tokens: Any, answer: Any, numbers: Mapping[str, Any]
+) -> str:
     """What the format says and the examples, all of one length, do not; "" if nothing."""
-    return _elsewhere(found, tokens, answer) or _misplaced(found, tokens, found.columns(numbers))
+    return _answer_mismatch(found, tokens, answer) or _first_mismatch(
+        found, tokens, found.columns(numbers)
+    )
 
 
-def _misplaced(found: Format, tokens: Any, columns: Iterable[Any]) -> str:
+def _first_mismatch(found: TokenLayout, tokens: Any, columns: Iterable[Any]) -> str:
     """Describe the first spot whose token differs in the examples; "" if all agree."""
     for t, column in enumerate(columns):
         if not (tokens[:, t] == column).all():
@@ -182,7 +194,7 @@ def _misplaced(found: Format, tokens: Any, columns: Iterable[Any]) -> str:
     return ""
 
 
-def _elsewhere(found: Format, tokens: Any, answer: Any) -> str:
+def _answer_mismatch(found: TokenLayout, tokens: Any, answer: Any) -> str:
     """Where it says that the answer is, if examples have it elsewhere."""
     size = len(found.spots)
     if tokens.shape[1] == size and (answer == (np.arange(size) >= found.first)).all():
@@ -190,7 +202,7 @@ def _elsewhere(found: Format, tokens: Any, answer: Any) -> str:
     return f"that the answer is at positions {found.first} to {size - 1}"
 
 
-def _same_texts(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, Any]) -> str:
+def _text_mismatch(found: TokenLayout, tokens: Any, answer: Any, numbers: Mapping[str, Any]) -> str:
     """The same of examples of several lengths, one by one."""
     for i, values in enumerate(zip(*numbers.values(), strict=True)):
         text = found.tokens({name: int(x) for name, x in zip(numbers, values, strict=True)})
@@ -200,22 +212,26 @@ def _same_texts(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, A
     return ""
 
 
-def sum_format(task: "Task") -> Format:
+def sum_layout(task: "Task") -> TokenLayout:
     """The format of a task that adds two numbers a and b of n digits; else an error says why."""
-    n = len(str(task.radix[0])) - 1 if len(task.radix) == 2 and max(task.radix) < LONG else 0
+    n = (
+        len(str(task.radix[0])) - 1
+        if len(task.radix) == 2 and max(task.radix) < MAX_PRINTED_INT
+        else 0
+    )
     if not n or task.radix != (10**n, 10**n):
         raise GlassformerError(f"{task.ref} — expected a task that adds two numbers of some digits")
     if list(task.vocabulary.tokens[:10]) != list("0123456789"):
         raise GlassformerError(f"{task.ref} — expected tokens 0 to 9 first, got {task.vocabulary}")
-    rows = np.concatenate([task.edges(), task.sample(LOOKS, np.random.default_rng(0))])
-    numbers, found = task.values(rows), task.format()
+    rows = np.concatenate([task.edges(), task.sample(LAYOUT_SAMPLE_ROWS, np.random.default_rng(0))])
+    numbers, found = task.values(rows), task.layout()
     adds = list(numbers) == ["a", "b", "s"] and (numbers["a"] + numbers["b"] == numbers["s"]).all()
     if not adds or found is None or [found.digits(name) for name in "abs"] != [n, n, n + 1]:
         raise GlassformerError(f"{task.ref} — its answer is not the sum of two numbers by digits")
-    if not task.says("format"):
+    if not task.declares("layout"):
         what = "its format was not said of the texts that it writes, but of those it derives from"
         raise GlassformerError(f"{task.ref} — {what}")
     same = np.stack([numbers["a"], numbers["b"]], 1) == rows
     if not same.all() or not task.defined(rows).all():
         raise GlassformerError(f"{task.ref} — its rows are not its two numbers")
-    return format_of(task)
+    return checked_layout(task)

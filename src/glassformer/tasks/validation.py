@@ -11,33 +11,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.vocabulary import Vocabulary
-from ..utils.errors import GlassformerError, shown
-from ..utils.limits import SAMPLE, SEED
-from .token_layout import Format
+from ..utils.errors import GlassformerError, short_repr
+from ..utils.limits import MAX_SAMPLE_ROWS, MAX_SEED
+from .token_layout import TokenLayout
 
 if TYPE_CHECKING:
     from .base import Task
 
 
-def wrong(task: "Task", why: str) -> GlassformerError:
+def task_error(task: "Task", problem: str) -> GlassformerError:
     """The error that names a task and its mistake."""
-    return GlassformerError(f"{task.ref or type(task).__name__} — {why}")
+    return GlassformerError(f"{task.ref or type(task).__name__} — {problem}")
 
 
-def check(task: "Task") -> None:
+def check_attributes(task: "Task") -> None:
     """What a task has, before it is asked anything."""
     if not isinstance(words := getattr(task, "vocabulary", None), Vocabulary):
-        raise wrong(task, f"vocabulary: expected a Vocabulary, got {shown(words)}")
+        raise task_error(task, f"vocabulary: expected a Vocabulary, got {short_repr(words)}")
     radix = getattr(task, "radix", None)
     if not isinstance(radix, (tuple, list)) or any(type(n) is not int or n < 1 for n in radix):
-        raise wrong(task, f"radix must be whole numbers from 1, got {shown(radix)}")
+        raise task_error(task, f"radix must be whole numbers from 1, got {short_repr(radix)}")
     modular = getattr(task, "modular", None)
     pair = modular is None or (isinstance(modular, tuple) and len(modular) == 2)
     if not pair or (modular and (type(modular[0]) is not int or modular[1] not in ("+", "-"))):
-        raise wrong(task, f"modular must be p and + or -, or None, got {shown(modular)}")
+        raise task_error(task, f"modular must be p and + or -, or None, got {short_repr(modular)}")
 
 
-def looked_at(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def with_checked_result(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """A method of a task, one of LOOKS, whose words are looked at."""
 
     @functools.wraps(method)
@@ -47,12 +47,12 @@ def looked_at(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         except (GlassformerError, MemoryError):
             raise
         except Exception as e:
-            if (place := _place(method, e)) is None:
+            if (place := _user_code_line(method, e)) is None:
                 raise
-            raise wrong(self, f"its {name} failed: {type(e).__name__}: {e} ({place})") from e
+            raise task_error(self, f"its {name} failed: {type(e).__name__}: {e} ({place})") from e
         if getattr(type(self), name) is ask:  # else a subclass asks, and makes something of it
-            LOOKS[name](self, said, *args, **kwargs)
-            return _plain(name, said)
+            RESULT_CHECKS[name](self, said, *args, **kwargs)
+            return _as_int64(name, said)
         return said
 
     return ask
@@ -67,11 +67,11 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number_of_rows(value: Any) -> bool:
-    return _is_whole(value) and 0 <= value <= SAMPLE
+    return _is_whole(value) and 0 <= value <= MAX_SAMPLE_ROWS
 
 
 def _is_seed(value: Any) -> bool:
-    return _is_whole(value) and 0 <= value <= SEED
+    return _is_whole(value) and 0 <= value <= MAX_SEED
 
 
 def _is_tokens(value: Any) -> bool:
@@ -81,20 +81,24 @@ def _is_tokens(value: Any) -> bool:
 
 Expected = tuple[Callable[[Any], bool], str]
 ROWS: Expected = (partial(_is_array, 2), "an array of whole numbers [B,n]")
-PAIRS: Expected = (partial(_is_array, 3), "an array of whole numbers [2,B,n]")
+ROW_PAIRS: Expected = (partial(_is_array, 3), "an array of whole numbers [2,B,n]")
 TOKENS: Expected = (_is_tokens, "whole numbers [T]")
-WHOLE: Expected = (_is_whole, "a whole number")
-NUMBER: Expected = (_is_number_of_rows, f"a whole number from 0 to {SAMPLE:,}")
-SEED_: Expected = (_is_seed, f"a whole number from 0 to {SEED:,}")
+INTEGER: Expected = (_is_whole, "a whole number")
+ROW_COUNT: Expected = (_is_number_of_rows, f"a whole number from 0 to {MAX_SAMPLE_ROWS:,}")
+SEED_VALUE: Expected = (_is_seed, f"a whole number from 0 to {MAX_SEED:,}")
 TEXT: Expected = (lambda value: isinstance(value, str), "a text")
 RNG: Expected = (lambda value: isinstance(value, np.random.Generator), "a NumPy Generator")
 ARGUMENTS: dict[str, dict[str, Expected]] = {  # method -> argument -> expected type
     **{name: {"rows": ROWS} for name in ("batch", "defined", "classes", "values")},
     **{name: {"text": TEXT} for name in ("prompt", "read")},
-    "simpler": {"rows": ROWS, "level": WHOLE}, "foretold": {"rows": PAIRS, "i": WHOLE},
-    "rows": {"start": WHOLE, "stop": WHOLE}, "sample": {"n": NUMBER, "rng": RNG},
-    "some": {"n": NUMBER, "seed": SEED_}, "says": {"name": TEXT}, "answer": {"tokens": TOKENS},
-}  # fmt: skip
+    "at_difficulty": {"rows": ROWS, "level": INTEGER},
+    "counterfactual_answers": {"rows": ROW_PAIRS, "i": INTEGER},
+    "rows": {"start": INTEGER, "stop": INTEGER},
+    "sample": {"n": ROW_COUNT, "rng": RNG},
+    "sample_or_all": {"n": ROW_COUNT, "seed": SEED_VALUE},
+    "declares": {"name": TEXT},
+    "answer": {"tokens": TOKENS},
+}
 
 
 def with_checked_arguments(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,22 +110,22 @@ def with_checked_arguments(name: str, method: Callable[..., Any]) -> Callable[..
         for argument, value in (*zip(expected, args, strict=False), *kwargs.items()):
             if argument in expected and not expected[argument][0](value):
                 must = expected[argument][1]
-                raise wrong(self, f"{name}: expected {must}, got {shown(value)}")
+                raise task_error(self, f"{name}: expected {must}, got {short_repr(value)}")
         return method(self, *args, **kwargs)
 
     return call
 
 
-def _plain(name: str, said: Any) -> Any:
+def _as_int64(name: str, value: Any) -> Any:
     """Whole numbers as int64, in whatever kind they were said: kinds that mix make floats."""
     if name == "batch":
-        return said[0].astype(np.int64, copy=False), said[1]
-    if name in ("rows", "sample", "edges") and said.dtype != object:
-        return said.astype(np.int64, copy=False)
-    return said
+        return value[0].astype(np.int64, copy=False), value[1]
+    if name in ("rows", "sample", "edges") and value.dtype != object:
+        return value.astype(np.int64, copy=False)
+    return value
 
 
-def _place(method: Callable[..., Any], e: Exception) -> str | None:
+def _user_code_line(method: Callable[..., Any], e: Exception) -> str | None:
     """The last line of the method's own file that an error came by; None for one of ours."""
     if (getattr(method, "__module__", "") or "").partition(".")[0] == __name__.partition(".")[0]:
         return None
@@ -134,10 +138,12 @@ def _place(method: Callable[..., Any], e: Exception) -> str | None:
     return f"{Path(file).name}:{line}"
 
 
-def _batch(task: "Task", said: Any, rows: Any) -> None:
-    if not isinstance(said, tuple) or len(said) != 2:
-        raise wrong(task, f"its batch must be tokens and where the answer is, got {shown(said)}")
-    tokens, answer = said
+def _batch(task: "Task", value: Any, rows: Any) -> None:
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise task_error(
+            task, f"its batch must be tokens and where the answer is, got {short_repr(value)}"
+        )
+    tokens, answer = value
     shape = (len(rows), *_shape(tokens)[1:])
     wide = len(shape) == 2 and shape[1] > 1
     _require(task, "the tokens of its batch", tokens, np.integer, shape, wide, "[B,T], T from 2")
@@ -146,52 +152,54 @@ def _batch(task: "Task", said: Any, rows: Any) -> None:
         return
     last = len(task.vocabulary) - 1
     if tokens.min() < 0 or tokens.max() > last:
-        _refuse(task, f"a token beyond the last one, {last}", (tokens < 0) | (tokens > last), rows)
+        _refuse_rows(
+            task, f"a token beyond the last one, {last}", (tokens < 0) | (tokens > last), rows
+        )
     if not answer.any(1).all():
-        _refuse(task, "no answer", ~answer.any(1, keepdims=True), rows)
+        _refuse_rows(task, "no answer", ~answer.any(1, keepdims=True), rows)
     if answer[:, 0].any():
-        _refuse(task, "an answer before anything is read", answer[:, :1], rows)
+        _refuse_rows(task, "an answer before anything is read", answer[:, :1], rows)
 
 
-def _refuse(task: "Task", what: str, where: Any, rows: Any) -> None:
+def _refuse_rows(task: "Task", problem: str, where: Any, rows: Any) -> None:
     """An error if that is so of a row that has a right answer: the others may be anything."""
     if (bad := where.any(1) & task.defined(rows)).any():
-        raise wrong(task, f"its batch has {what}, for row {rows[bad][0].tolist()}")
+        raise task_error(task, f"its batch has {problem}, for row {rows[bad][0].tolist()}")
 
 
-def _format(task: "Task", said: Any) -> None:
-    if said is not None and not isinstance(said, Format):
-        raise wrong(task, f"its format must be a Format or None, got {shown(said)}")
+def _format(task: "Task", value: Any) -> None:
+    if value is not None and not isinstance(value, TokenLayout):
+        raise task_error(task, f"its layout must be a TokenLayout or None, got {short_repr(value)}")
 
 
-def _shape(said: Any) -> tuple[int, ...]:
-    return said.shape if isinstance(said, np.ndarray) else ()
+def _shape(value: Any) -> tuple[int, ...]:
+    return value.shape if isinstance(value, np.ndarray) else ()
 
 
-NUMBERS = ("its rows", "its sample", "its edges")  # which may be beyond int64
+ROW_METHODS = ("its rows", "its sample", "its edges")  # which may be beyond int64
 
 
 def _require(
-    task: "Task", what: str, said: Any, kind: type, shape: tuple[int, ...], good: bool = True,
+    task: "Task", label: str, value: Any, kind: type, shape: tuple[int, ...], good: bool = True,
     form: str = "",
 ) -> None:  # fmt: skip
     """An error unless it is an array of this kind and shape."""
-    is_array = isinstance(said, np.ndarray)
-    if is_array and np.issubdtype(said.dtype, kind) and said.shape == shape and good:
+    is_array = isinstance(value, np.ndarray)
+    if is_array and np.issubdtype(value.dtype, kind) and value.shape == shape and good:
         return
-    if is_array and what in NUMBERS and said.dtype == task.row_type and said.shape == shape:
+    if is_array and label in ROW_METHODS and value.dtype == task.row_type and value.shape == shape:
         return
     words = "whole numbers" if kind is np.integer else "True or False"
-    got = f"{said.dtype} {list(said.shape)}" if is_array else shown(said)
-    raise wrong(task, f"{what} must be {words} {form or list(shape)}, got {got}")
+    got = f"{value.dtype} {list(value.shape)}" if is_array else short_repr(value)
+    raise task_error(task, f"{label} must be {words} {form or list(shape)}, got {got}")
 
 
-def _require_rows(task: "Task", what: str, said: Any, n: int) -> None:
-    _require(task, what, said, np.integer, (n, len(task.radix)))
+def _require_rows(task: "Task", label: str, value: Any, n: int) -> None:
+    _require(task, label, value, np.integer, (n, len(task.radix)))
 
 
-LOOKS: dict[str, Callable[..., None]] = {
-    "batch": _batch, "format": _format,
+RESULT_CHECKS: dict[str, Callable[..., None]] = {
+    "batch": _batch, "layout": _format,
     "defined": lambda t, said, rows: _require(t, "its defined", said, np.bool_, (len(rows),)),
     "rows": lambda t, said, start, stop: _require_rows(t, "its rows", said, stop - start),
     "sample": lambda t, said, n, rng: _require_rows(t, "its sample", said, n),

@@ -8,14 +8,14 @@ from typing import Any
 from ..core import checkpoint
 from ..tasks.base import Task
 from ..tasks.token_layout import answer_names
-from ..utils.fileio import alone
+from ..utils.fileio import exclusive_lock
 from .events import Event
 from .history import HistoryFile
 from .loop import Trainer
 from .recipe import Recipe
 from .result import Training
 from .run_file import check_out, seed_files
-from .ui.notebook import Bar, in_notebook
+from .ui.notebook import NotebookBar, in_notebook
 
 Seeds = Sequence[int]
 
@@ -27,17 +27,17 @@ def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:
 
 def fit_many(task: Task, recipe: Recipe, seeds: Seeds, **options: Any) -> list[Training]:
     """Trains one model a seed, all at once; in a notebook a bar shows how far it is."""
-    events = watched(train(task, recipe, seeds, **options), task, recipe)
+    events = with_notebook_bar(train(task, recipe, seeds, **options), task, recipe)
     done = {e.member: e.data["training"] for e in events if e.kind == "done"}
     return [done[s] for s in seeds]
 
 
-def watched(events: Iterator[Event], task: Task, recipe: Recipe) -> Iterator[Event]:
+def with_notebook_bar(events: Iterator[Event], task: Task, recipe: Recipe) -> Iterator[Event]:
     """The same events, each of them seen by a bar if this is a notebook."""
     if not in_notebook():
         yield from events
         return
-    bar = Bar(recipe.steps, answer_names(task))
+    bar = NotebookBar(recipe.steps, answer_names(task))
     try:
         for event in events:
             bar(event)
@@ -80,7 +80,7 @@ def train(
             `out`.
     """
     one = out if len(seeds) == 1 else None
-    with alone(out), alone(history):
+    with exclusive_lock(out), exclusive_lock(history):
         trainer = Trainer(task, recipe, seeds, out=one, resume=resume, **options)
     files = dict(zip(trainer.seeds, seed_files(out, seeds), strict=bool(out)))
     return TrainingRun(trainer, _events(trainer, out, files, history, resume))
@@ -91,11 +91,11 @@ def _events(
     resume: bool,
 ) -> Generator[Event, None, None]:  # fmt: skip
     """Yield the events of a run, with its files locked until the last one."""
-    with alone(out), alone(history), ExitStack() as ends:
+    with exclusive_lock(out), exclusive_lock(history), ExitStack() as ends:
         for path in files.values():  # checked again: another run may have begun since the call
             check_out(path, resume)
         if history:
-            log = HistoryFile(history, answer_names(trainer.task), trainer.past())
+            log = HistoryFile(history, answer_names(trainer.task), trainer.past_events())
             ends.callback(log.close)
         for event in trainer.events():
             if history:

@@ -7,14 +7,14 @@ import numpy as np
 import torch
 
 from ..core.checkpoint import digest, load, save
-from ..registry import source_of
+from ..registry import file_digest
 from ..utils.errors import GlassformerError
-from .events import ANEW, Event
-from .full_domain_phase import Exact
+from .events import RESTARTED, Event
+from .full_domain_phase import FullDomainPhase
 from .run_file import (
-    OTHERS,
-    check_fits,
+    OTHER_RUN_SNAPSHOTS,
     check_identity,
+    check_state,
     load_state,
     save_state,
     snapshot_path,
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from .loop import Trainer
 
 
-def identity(run: "Trainer") -> dict[str, Any]:
+def run_identity(run: "Trainer") -> dict[str, Any]:
     """What must be the same for a run to go on."""
     return {
         "task": run.task.ref, "recipe": run.recipe.to_json(), "seed": run.seeds[0],
         "blueprint": run.blueprint.ref, "start": digest(run.start) if run.start else "",
         "teacher": digest(run.teacher) if run.teacher else "",
-        "source": source_of(run.task.ref), "blueprint_source": source_of(run.blueprint.ref),
+        "source": file_digest(run.task.ref), "blueprint_source": file_digest(run.blueprint.ref),
     }  # fmt: skip
 
 
@@ -40,13 +40,13 @@ def save_run(run: "Trainer") -> Iterator[Event]:
     if not run.out:
         return
     groups = {"theta": run.theta, "average": run.average, "optimizer": run.optimizer.state()}
-    seed, phase = run.seeds[0], run.exact.get(run.seeds[0])
+    seed, phase = run.seeds[0], run.full_domain_phases.get(run.seeds[0])
     tensors = {f"{name}.{n}": t for name, group in groups.items() for n, t in group.items()}
     header = {
-        "identity": identity(run), "step": run.step, "seconds": run.seconds,
-        "smooth": float(run.smooth[0]).hex(), "decay_at": int(run.decay_at[0]),
-        "watcher": run.watchers[0].state(), "history": run.history[seed],
-        "events": [e.to_json() for e in run.turning_points[seed]],
+        "identity": run_identity(run), "step": run.step, "seconds": run.seconds,
+        "smooth": float(run.smoothed_loss[0]).hex(), "decay_at": int(run.decay_at[0]),
+        "watcher": run.milestone_trackers[0].state(), "history": run.history[seed],
+        "events": [e.to_json() for e in run.milestones[seed]],
         "exact": phase.to_json() if phase else None,
     }  # fmt: skip
     path = state_path(run.out)
@@ -59,30 +59,38 @@ def load_run(run: "Trainer") -> None:
     assert run.out
     path, seed = state_path(run.out), run.seeds[0]
     arrays, header = load_state(path)
-    check_identity(path, header, identity(run))
+    check_identity(path, header, run_identity(run))
     into = {f"theta.{n}": t for n, t in run.theta.items()}
     into |= {f"average.{n}": t for n, t in run.average.items()}
     optimizer = run.optimizer.state()
     kept = into | {f"optimizer.{n}": t for n, t in optimizer.items()}
     shapes = {n: tuple(t.shape) for n, t in kept.items()}
-    check_fits(
-        path, arrays, header, shapes=shapes, steps=run.recipe.steps, exact=run.recipe.exact,
-        digits=run.measure.named, dtype=run.recipe.dtype,
-    )  # fmt: skip
+    check_state(
+        path,
+        arrays,
+        header,
+        shapes=shapes,
+        steps=run.recipe.steps,
+        exact=run.recipe.full_domain_steps,
+        digits=run.evaluator.answer_length,
+        dtype=run.recipe.dtype,
+    )
     tensors = {n: torch.tensor(a, device=run.device) for n, a in arrays.items()}
     for n, t in into.items():
         t.copy_(tensors[n])
     run.optimizer.load({n: tensors[f"optimizer.{n}"] for n in optimizer})
     run.step, run.seconds = int(header["step"]), float(header["seconds"])
-    run.mark_good([0])
-    run.smooth, run.decay_at = np.array([header["smooth"]]), np.array([header["decay_at"]])
-    run.watchers[0].load(header["watcher"])
+    run.snapshot_good_state([0])
+    run.smoothed_loss, run.decay_at = np.array([header["smooth"]]), np.array([header["decay_at"]])
+    run.milestone_trackers[0].load(header["watcher"])
     run.history[seed] = header["history"]
     if header.get("exact"):
-        run.exact[seed] = Exact.from_json(run.task, seed, header["exact"], run.recipe.alike)
-    run.turning_points[seed] = [Event(**e) for e in header["events"]]
-    anew = [e.step for e in run.turning_points[seed] if e.kind == ANEW]
-    run.begun[0] = run.watchers[0].begun = max(anew, default=0)
+        run.full_domain_phases[seed] = FullDomainPhase.from_json(
+            run.task, seed, header["exact"], run.recipe.near_tie_fraction
+        )
+    run.milestones[seed] = [Event(**e) for e in header["events"]]
+    anew = [e.step for e in run.milestones[seed] if e.kind == RESTARTED]
+    run.start_steps[0] = run.milestone_trackers[0].start_step = max(anew, default=0)
 
 
 def check_snapshots(run: "Trainer") -> None:
@@ -91,7 +99,7 @@ def check_snapshots(run: "Trainer") -> None:
         for path in sorted(folder.glob("step-*.safetensors"))[:1]:
             theirs, mine = load(path).provenance, run.model(0).provenance
             if any(theirs.get(k) != mine[k] for k in ("seed", "recipe", "blueprint")):
-                raise GlassformerError(f"{folder} — {OTHERS}")
+                raise GlassformerError(f"{folder} — {OTHER_RUN_SNAPSHOTS}")
 
 
 def save_snapshots(run: "Trainer", members: list[int]) -> None:

@@ -9,25 +9,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from ..utils.numfmt import rounded_down
-from ..utils.results import Shown
-from .full_domain_phase import ALL, EXACT
+from ..utils.numfmt import format_percent_down
+from ..utils.results import Displayable
+from .full_domain_phase import ALL_ROWS, FULL_DOMAIN
 from .recipe import Recipe
 
-ANEW = "begun anew"  # what is told when a run that failed begins with other weights
+RESTARTED = "begun anew"  # what is told when a run that failed begins with other weights
 ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are turning points
 LEARNED = 0.99  # share of test rows from which a token, or a whole set, counts as learned
-LONG = 2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
-UNDER = 0.02  # training loss so far under the floor is memorising
+GROKKING_RATIO = (
+    2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
+)
+MEMORIZING_GAP = 0.02  # training loss so far under the floor is memorising
 
 # an evaluation: step, loss, accuracy, of so many tested, digits, seconds; train_accuracy, classes;
 # wrong and checked of the whole domain; phase, where test rows are trained on and accuracy is not
 # of held-out ones
-Report = dict[str, Any]
+EvaluationData = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Event(Shown):
+class Event(Displayable):
     """Something at a step; `member` is the seed of the run."""
 
     kind: str  # one of ROUTINE, or a turning point as `in_words` has them
@@ -41,7 +43,7 @@ class Event(Shown):
         return vars(self) | {"data": data}
 
 
-class Consumer(Protocol):
+class EventConsumer(Protocol):
     """Who is told of a run: a file, a terminal."""
 
     def __call__(self, event: Event) -> None: ...
@@ -49,32 +51,32 @@ class Consumer(Protocol):
     def close(self) -> None: ...
 
 
-class Watcher:
+class MilestoneTracker:
     """Follows a run's evaluations and says what they mean. Its state is plain data, to be saved."""
 
     def __init__(self, recipe: Recipe, member: int, floor: float | None) -> None:
         self.recipe, self.member = recipe, member
         # it is the floor of no other loss
         self.floor = floor if recipe.loss == "all" and not recipe.focal else None
-        self.seen: dict[str, int] = {}  # kind (and digit) -> step
-        self.in_a_row = 0
-        self.since = 0  # the step of the first of these
-        self.begun = 0  # the step at which the run began, or began anew
+        self.reached: dict[str, int] = {}  # kind (and digit) -> step
+        self.streak = 0
+        self.streak_start = 0  # the step of the first of these
+        self.start_step = 0  # the step at which the run began, or began anew
 
-    def look(self, step: int, report: Report) -> list[Event]:
+    def update(self, step: int, report: EvaluationData) -> list[Event]:
         """The turning points that an evaluation shows for the first time."""
         found = []
 
         def note(kind: str, key: str = "", **data: Any) -> None:
-            if (key or kind) not in self.seen:
-                self.seen[key or kind] = step
+            if (key or kind) not in self.reached:
+                self.reached[key or kind] = step
                 found.append(Event(kind, step, self.member, data))
 
         for i, accuracy in enumerate(report["digits"]):
             if accuracy >= LEARNED:
                 note("digit learned", f"digit {i}", digit=i, accuracy=accuracy)
         trained, tested = report.get("train_accuracy"), report["accuracy"]
-        if self.floor is not None and report["loss"] < self.floor - UNDER:
+        if self.floor is not None and report["loss"] < self.floor - MEMORIZING_GAP:
             note("memorising", loss=report["loss"], floor=self.floor)
         if trained is not None and trained >= LEARNED:
             note("fitted", accuracy=trained)
@@ -83,48 +85,52 @@ class Watcher:
         # where all rows are trained on, none is held out and nothing is carried over to it
         if tested >= LEARNED and self.recipe.data != "all" and "phase" not in report:
             note("generalised", accuracy=tested)
-            fitted = self.seen.get("fitted", self.begun)
-            late = step - self.begun >= LONG * max(fitted - self.begun, 1)
-            if {"fitted", "memorising"} <= {*self.seen} and late:
+            fitted = self.reached.get("fitted", self.start_step)
+            late = step - self.start_step >= GROKKING_RATIO * max(fitted - self.start_step, 1)
+            if {"fitted", "memorising"} <= {*self.reached} and late:
                 note("grokking", fitted_at=fitted)
-        self.in_a_row = self.in_a_row + 1 if tested >= self.recipe.success else 0
-        self.since = step if self.in_a_row == 1 else self.since
-        if self.recipe.stable and self.in_a_row >= self.recipe.stable and "phase" not in report:
-            note("stable", since=self.since, accuracy=tested)
+        self.streak = self.streak + 1 if tested >= self.recipe.target_accuracy else 0
+        self.streak_start = step if self.streak == 1 else self.streak_start
+        if (
+            self.recipe.stop_after_successes
+            and self.streak >= self.recipe.stop_after_successes
+            and "phase" not in report
+        ):
+            note("stable", since=self.streak_start, accuracy=tested)
         return found
 
     @property
     def is_stable(self) -> bool:
-        return "stable" in self.seen
+        return "stable" in self.reached
 
     def state(self) -> dict[str, Any]:
-        return {"seen": self.seen, "in_a_row": self.in_a_row, "since": self.since}
+        return {"seen": self.reached, "in_a_row": self.streak, "since": self.streak_start}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.seen = dict(state["seen"])
-        self.in_a_row, self.since = state["in_a_row"], state["since"]
+        self.reached = dict(state["seen"])
+        self.streak, self.streak_start = state["in_a_row"], state["since"]
 
 
 # ── in words ───────────────────────────────────────────────────────────────────────────────────
-percent = partial(rounded_down, decimals=2)
+percent = partial(format_percent_down, decimals=2)
 BY_LOSS = "the training loss {loss:.4f} is under the floor {floor:.4f}"
 BY_ROWS = "{train_accuracy} of training rows right, {accuracy} of test rows"
-WORDS = {
+MILESTONE_TEXTS = {
     "fitted": "{accuracy} of training rows right", "generalised": "{accuracy} of test rows right",
     "grokking": "test rows right long after training rows (step {fitted_at:,})",
     "stable": "{accuracy} of test rows right, at success since step {since:,}",
-    ANEW: "with other weights, as only {accuracy} of test rows were right",
-    EXACT: "{wrong:,} wrong of {checked:,} ({of})",
+    RESTARTED: "with other weights, as only {accuracy} of test rows were right",
+    FULL_DOMAIN: "{wrong:,} wrong of {checked:,} ({of})",
 }  # fmt: skip
 
 
-def label(event: Event) -> str:
+def event_label(event: Event) -> str:
     """What a turning point is called: a look is exact if it was at all rows and none was wrong."""
-    looked = event.kind == EXACT and (event.data["wrong"] or event.data["of"] != ALL)
+    looked = event.kind == FULL_DOMAIN and (event.data["wrong"] or event.data["of"] != ALL_ROWS)
     return "looked" if looked else event.kind
 
 
-def in_words(event: Event, names: Sequence[str] = ()) -> str:
+def describe_event(event: Event, names: Sequence[str] = ()) -> str:
     """A turning point as a sentence, without its step."""
     d: dict[str, Any] = {
         k: percent(v) if k.endswith("accuracy") else v for k, v in event.data.items()
@@ -135,6 +141,6 @@ def in_words(event: Event, names: Sequence[str] = ()) -> str:
         return f"answer token {name} learned ({d['accuracy']} right)"
     if event.kind == "memorising":
         return "memorising: " + (BY_LOSS if "floor" in d else BY_ROWS).format(**d)
-    if event.kind in WORDS:
-        return f"{label(event)}: {WORDS[event.kind].format(**d)}"
+    if event.kind in MILESTONE_TEXTS:
+        return f"{event_label(event)}: {MILESTONE_TEXTS[event.kind].format(**d)}"
     return " ".join([event.kind, *(f"{k}={v}" for k, v in event.data.items())])

@@ -11,9 +11,9 @@ import numpy as np
 from ..tasks.base import Rows, Task
 
 
-def near_rows(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
+def perturb_one_digit(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
     """Return valid rows with one decimal digit of one number changed (127: 137, 27 or 126)."""
-    if not rows.shape[1] or not _free(task):
+    if not rows.shape[1] or not _is_full_product(task):
         return rows[:0]
     out, at = rows.copy(), np.arange(len(rows))
     which = rng.integers(0, rows.shape[1], len(rows))
@@ -26,7 +26,7 @@ def near_rows(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
     return out[task.defined(out)]
 
 
-def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -> Rows:
+def make_near_ties(task: Task, rows: Rows, fraction: float, rng: np.random.Generator) -> Rows:
     """Bring numbers in a share of the rows close to another: of 412, 77 and 903, 412 becomes 76.
 
     Comparisons are learned from near ties, which are rare at random: the two largest of five
@@ -35,8 +35,8 @@ def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -
     changed rows all other numbers lie on one side of one number, often close to it. A row that
     would lose its answer is left unchanged.
     """
-    n, columns = int(share * len(rows)), rows.shape[1]
-    if not n or not can_be_alike(task):
+    n, columns = int(fraction * len(rows)), rows.shape[1]
+    if not n or not supports_near_ties(task):
         return rows
     old, at, radix = rows[:n], np.arange(n), np.array(task.radix)
     kept = rng.integers(0, columns, n)
@@ -55,10 +55,10 @@ def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -
     return np.concatenate([np.where(task.defined(out)[:, None], out, old), rows[n:]])
 
 
-def can_be_alike(task: Task) -> bool:
+def supports_near_ties(task: Task) -> bool:
     """Whether rows have two numbers, any numbers, that fit into 64 bits."""
-    return len(task.radix) > 1 and _free(task) and not task.row_type.hasobject
+    return len(task.radix) > 1 and _is_full_product(task) and not task.row_type.hasobject
 
 
-def _free(task: Task) -> bool:
+def _is_full_product(task: Task) -> bool:
     return task.size == math.prod(task.radix)

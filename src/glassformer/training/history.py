@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ..utils.errors import GlassformerError
-from ..utils.fileio import Log
-from .events import ROUTINE, Event, label
+from ..utils.fileio import AppendLog
+from .events import ROUTINE, Event, event_label
 
 
-def check_name(path: str | Path) -> None:
+def check_history_path(path: str | Path) -> None:
     """Refuses to write a history over what is none: asked before the work."""
     if Path(path).suffix not in (".jsonl", ".csv"):
         raise GlassformerError(f"{path} — a history ends in .jsonl or .csv")
@@ -21,33 +21,37 @@ def check_name(path: str | Path) -> None:
 class HistoryFile:
     """Evaluations and turning points as they come: JSONL, or CSV with a line an evaluation."""
 
-    def __init__(self, path: str | Path, names: Sequence[str], past: Iterable[Event] = ()) -> None:
+    def __init__(
+        self, path: str | Path, names: Sequence[str], past_events: Iterable[Event] = ()
+    ) -> None:
         """`past`: what was before a run was resumed. The file is written anew."""
-        check_name(path)
-        self.format = Csv(names) if Path(path).suffix == ".csv" else Jsonl()
-        self.log = Log(path, _bytes(self.format.head + "".join(map(self.format.tell, past))))
+        check_history_path(path)
+        self.format = CsvFormat(names) if Path(path).suffix == ".csv" else JsonlFormat()
+        self.log = AppendLog(
+            path, _bytes(self.format.head + "".join(map(self.format.format_event, past_events)))
+        )
 
     def __call__(self, event: Event) -> None:
         if event.kind not in ("step", "checkpoint"):
-            self._add(self.format.tell(event))
+            self._append(self.format.format_event(event))
 
     def close(self) -> None:
         try:
-            self._add(self.format.end())
+            self._append(self.format.format_end())
         finally:
             self.log.close()
 
-    def _add(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         if text:
             self.log.add(_bytes(text))
 
 
-class Jsonl:
+class JsonlFormat:
     """An object for each evaluation, each turning point and the end."""
 
     head = ""
 
-    def tell(self, event: Event) -> str:
+    def format_event(self, event: Event) -> str:
         """What an event adds to the file."""
         data = event.data
         if event.kind == "done":
@@ -56,11 +60,11 @@ class Jsonl:
         told = {"kind": event.kind, "seed": event.member, "step": event.step} | data
         return json.dumps(told, ensure_ascii=False) + "\n"
 
-    def end(self) -> str:
+    def format_end(self) -> str:
         return ""
 
 
-class Csv:
+class CsvFormat:
     """A line for each evaluation, written when its turning points are known: at the next one."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -70,26 +74,26 @@ class Csv:
         self.columns = [*whole, *self.digits, *exact, "events"]
         self.head = _csv_line(self.columns)
         self.row: dict[str, Any] = {}  # the evaluation that waits
-        self.turns: list[str] = []  # its turning points
+        self.milestones: list[str] = []  # its turning points
 
-    def tell(self, event: Event) -> str:
+    def format_event(self, event: Event) -> str:
         """What an event adds to the file."""
         if event.kind not in ROUTINE:
             digit = f" {event.data['digit'] + 1}" if "digit" in event.data else ""
-            self.turns.append(label(event) + digit)
+            self.milestones.append(event_label(event) + digit)
             return ""
-        text = self.end()
+        text = self.format_end()
         if event.kind == "evaluation":
             shares = dict(zip(self.digits, event.data["digits"], strict=True))
             self.row = {"seed": event.member, **event.data, **shares}
         return text
 
-    def end(self) -> str:
+    def format_end(self) -> str:
         """The line that waits, if there is one."""
         if not self.row:
             return ""
-        row = self.row | {"events": "; ".join(self.turns)}
-        self.row, self.turns = {}, []
+        row = self.row | {"events": "; ".join(self.milestones)}
+        self.row, self.milestones = {}, []
         return _csv_line([row.get(c, "") for c in self.columns])
 
 

@@ -22,22 +22,29 @@ from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..utils.fileio import remove
 from .checkpointing import check_snapshots, load_run, save_run, save_snapshots
-from .data import Data
-from .evaluate import Measure
-from .events import ANEW, Event, Report, Watcher
-from .full_domain_phase import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact
+from .data import TrainingData
+from .evaluate import Evaluator
+from .events import RESTARTED, EvaluationData, Event, MilestoneTracker
+from .full_domain_phase import FULL_DOMAIN, MIN_LR_FACTOR, NEAR_SUCCESS, UNSURE_NLL, FullDomainPhase
 from .loss import Objective, Theta
-from .optim import Optimizer, decay_begins, norms, rates, smoothed
-from .recipe import SHAPE, Recipe
+from .optim import Optimizer, decay_start_steps, lr_factors, member_norms, smooth_losses
+from .recipe import SHAPE_FIELDS, Recipe
 from .result import Training
 from .run_file import snapshot_folders, state_path
-from .setup import architecture, check_call, check_memory, find_device, initial_theta, stacked
+from .setup import (
+    architecture,
+    check_arguments,
+    check_training_memory,
+    find_device,
+    initial_theta,
+    stack_members,
+)
 
 # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
-EXPLODED = 1e6
+EXPLODED_NORM_RATIO = 1e6
 
 
-class StoppedLooking(Exception):
+class CheckInterrupted(Exception):
     """Somebody asked to stop in the middle of a look at many rows."""
 
 
@@ -61,22 +68,24 @@ class Trainer:
         blueprint = blueprint or Dense()
         start = start or blueprint.base
         models = {"start": start, "teacher": teacher}
-        check_call(task, seeds, models, threads, out, resume, blueprint.ref)
-        check_memory(task, recipe, len(seeds), start)
+        check_arguments(task, seeds, models, threads, out, resume, blueprint.ref)
+        check_training_memory(task, recipe, len(seeds), start)
         torch.set_num_threads(threads)
         self.task, self.recipe, self.blueprint = task, recipe, blueprint
-        self.start, self.teacher, self.out, self.asked_to_stop = start, teacher, out, stop
+        self.start, self.teacher, self.out, self.stop_requested = start, teacher, out, stop
         self.device, self.seeds = find_device(device, recipe.dtype), list(seeds)
-        self.data = Data(task, recipe)
-        self.measure = Measure(task, recipe, self.data)
+        self.data = TrainingData(task, recipe)
+        self.evaluator = Evaluator(task, recipe, self.data)
         self.config, shapes = architecture(recipe, task, self.data.length, start)
         for what, model in models.items():
             if model and self.data.length - 1 > (n := model.config.n_ctx):
                 raise GlassformerError(f"{what} — its block of {n} is too short for {task.ref}")
         # with a start, the shape is not the recipe's
-        self.reported = replace(recipe, **{n: getattr(self.config, n) for n in SHAPE if start})
+        self.effective_recipe = replace(
+            recipe, **{n: getattr(self.config, n) for n in SHAPE_FIELDS if start}
+        )
         self.objective = Objective(self.config, shapes, blueprint, recipe, teacher, compile)
-        self._begin_members()
+        self._init_members()
         self.step, self.seconds = 0, 0.0
         self.clock = time.perf_counter  # of the training steps; a benchmark may take processor time
         self.folders = snapshot_folders(snapshots, seeds, resume) if snapshots else {}
@@ -84,54 +93,56 @@ class Trainer:
             load_run(self)
             check_snapshots(self)
 
-    def _begin_members(self) -> None:
+    def _init_members(self) -> None:
         """All that is each member's own, as it is before the first step."""
         r, seeds = self.recipe, self.seeds
-        begun = stacked([self._first(seed) for seed in seeds], r, self.start)
+        begun = stack_members([self._initial_theta(seed) for seed in seeds], r, self.start)
         self.theta: Theta = {n: t.to(self.device) for n, t in begun.items()}
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
         # as at the last evaluation, and the step of that
-        self.good: Theta = {n: t.clone() for n, t in self.theta.items()}
-        self.good_at, self.alone = np.zeros(len(seeds), int), len(seeds) == 1
-        self.too_large = EXPLODED * np.maximum(norms(self.theta), 1.0)
+        self.last_good_theta: Theta = {n: t.clone() for n, t in self.theta.items()}
+        self.last_good_step, self.is_single = np.zeros(len(seeds), int), len(seeds) == 1
+        self.max_norms = EXPLODED_NORM_RATIO * np.maximum(member_norms(self.theta), 1.0)
         self.optimizer = Optimizer(self.theta, r)
-        self.smooth = np.full(len(seeds), np.nan)  # losses
-        self.decay_at, self.begun = np.full(len(seeds), -1), np.zeros(len(seeds), int)
-        self.watchers = [self._watcher(seed) for seed in seeds]
-        self.history: dict[int, list[Report]] = {seed: [] for seed in seeds}
-        self.exact: dict[int, Exact] = {}  # seed -> its last phase, once it has begun
-        self.turning_points: dict[int, list[Event]] = {seed: [] for seed in seeds}
+        self.smoothed_loss = np.full(len(seeds), np.nan)  # losses
+        self.decay_at, self.start_steps = np.full(len(seeds), -1), np.zeros(len(seeds), int)
+        self.milestone_trackers = [self._milestone_tracker(seed) for seed in seeds]
+        self.history: dict[int, list[EvaluationData]] = {seed: [] for seed in seeds}
+        self.full_domain_phases: dict[
+            int, FullDomainPhase
+        ] = {}  # seed -> its last phase, once it has begun
+        self.milestones: dict[int, list[Event]] = {seed: [] for seed in seeds}
 
-    def _first(self, seed: int, tries: int = 0) -> dict[str, Array]:
+    def _initial_theta(self, seed: int, restarts: int = 0) -> dict[str, Array]:
         """What a member begins with, and after so many tries begins with anew."""
         made = self.recipe, self.config, self.objective.shapes, self.blueprint, self.start
-        return initial_theta(*made, seed, tries)
+        return initial_theta(*made, seed, restarts)
 
-    def _watcher(self, seed: int) -> Watcher:
-        return Watcher(self.recipe, seed, self.task.floor())
+    def _milestone_tracker(self, seed: int) -> MilestoneTracker:
+        return MilestoneTracker(self.recipe, seed, self.task.entropy_floor())
 
-    def _begin_anew(self, i: int) -> None:
+    def _restart_member(self, i: int) -> None:
         """Member i forgets all that it has learned, and begins with other weights."""
-        tries = sum(e.kind == ANEW for e in self.turning_points[self.seeds[i]])
-        begun = stacked([self._first(self.seeds[i], tries)], self.recipe, self.start)
+        tries = sum(e.kind == RESTARTED for e in self.milestones[self.seeds[i]])
+        begun = stack_members([self._initial_theta(self.seeds[i], tries)], self.recipe, self.start)
         for n, first in begun.items():
             self.theta[n][i] = first[0]
             if self.average:
                 self.average[n][i] = first[0]
-        self.optimizer.forget(i)
-        self.smooth[i], self.decay_at[i], self.begun[i] = np.nan, -1, self.step
-        self.watchers[i] = self._watcher(self.seeds[i])
-        self.watchers[i].begun = self.step
-        self.mark_good([i])
+        self.optimizer.reset_member(i)
+        self.smoothed_loss[i], self.decay_at[i], self.start_steps[i] = np.nan, -1, self.step
+        self.milestone_trackers[i] = self._milestone_tracker(self.seeds[i])
+        self.milestone_trackers[i].start_step = self.step
+        self.snapshot_good_state([i])
 
-    def _is_tried_out(self, i: int) -> bool:
+    def _restart_due(self, i: int) -> bool:
         """Whether member i has had the steps of a try, and has those for a whole try more."""
-        again, step = self.recipe.again, self.step
+        again, step = self.recipe.restart_after_steps, self.step
         other = again > 0 and not self.start  # a start has no other weights to begin with
-        return other and step - self.begun[i] >= again and step + again <= self.recipe.steps
+        return other and step - self.start_steps[i] >= again and step + again <= self.recipe.steps
 
     @property
-    def kept(self) -> Theta:
+    def evaluated_theta(self) -> Theta:
         """What is evaluated and kept: the average of theta where there is one."""
         return self.average or self.theta
 
@@ -142,17 +153,19 @@ class Trainer:
             # a folder that cannot be written to is found now, not in an hour
             yield from save_run(self)
             save_snapshots(self, list(range(len(self.seeds))))
-        while self.seeds and (self.step < self.recipe.steps or self.exact):
+        while self.seeds and (self.step < self.recipe.steps or self.full_domain_phases):
             began = self.clock()
             losses = self._step()
             self.seconds += (self.clock() - began) / len(self.seeds)
-            ended, stopped = self.step == self.recipe.steps, self.asked_to_stop()
+            ended, stopped = self.step == self.recipe.steps, self.stop_requested()
             due = self.step % self.recipe.evaluate_every == 0 or ended
             yield from self._drop_diverged(losses, due or stopped)
-            if due_now := [i for i, seed in enumerate(self.seeds) if due or self._is_last(seed)]:
+            if due_now := [
+                i for i, seed in enumerate(self.seeds) if due or self._full_domain_phase_over(seed)
+            ]:
                 try:
                     yield from self._evaluate(due_now)
-                except StoppedLooking:
+                except CheckInterrupted:
                     # what was saved is of the evaluation before: a resumed run begins there
                     yield from self._finish([(s, "interrupted") for s in self.seeds])
                     return
@@ -163,70 +176,79 @@ class Trainer:
                 yield from save_run(self)
                 yield from self._finish([(s, "interrupted") for s in self.seeds])
             if ended:
-                yield from self._finish([(s, "done") for s in self.seeds if s not in self.exact])
+                yield from self._finish(
+                    [(s, "done") for s in self.seeds if s not in self.full_domain_phases]
+                )
         yield from self._finish([(s, "done") for s in self.seeds])
 
-    def _is_last(self, seed: int) -> bool:
+    def _full_domain_phase_over(self, seed: int) -> bool:
         """Whether a member's last phase has had all its steps."""
-        phase = self.exact.get(seed)
-        return phase is not None and self.step - phase.began >= self.recipe.exact
+        phase = self.full_domain_phases.get(seed)
+        return phase is not None and self.step - phase.start_step >= self.recipe.full_domain_steps
 
-    def past(self) -> list[Event]:
+    def past_events(self) -> list[Event]:
         """What a resumed run has behind it, in the order in which it happened."""
         seed = self.seeds[0]
         evaluations = [Event("evaluation", r["step"], seed, r) for r in self.history[seed]]
         # sorting is stable: an evaluation stays before what it showed
-        return sorted(evaluations + self.turning_points[seed], key=lambda e: e.step)
+        return sorted(evaluations + self.milestones[seed], key=lambda e: e.step)
 
     # ── one step ───────────────────────────────────────────────────────────────────────────────
     def _step(self) -> Array:
         """Takes a step; returns the losses [N]."""
-        tokens, answer = self.data.read(self.seeds, self.step)
-        self.decay_at = decay_begins(self.recipe, self.step, self.smooth, self.decay_at)
-        ages = self.step - self.begun
-        rate = rates(self.recipe, self.step, self.decay_at, ages)
-        last = {i: phase for i, seed in enumerate(self.seeds) if (phase := self.exact.get(seed))}
-        rows = {i: phase.rows(tokens.shape[1], self.step) for i, phase in last.items()}
+        tokens, answer = self.data.tokens_for_step(self.seeds, self.step)
+        self.decay_at = decay_start_steps(self.recipe, self.step, self.smoothed_loss, self.decay_at)
+        ages = self.step - self.start_steps
+        rate = lr_factors(self.recipe, self.step, self.decay_at, ages)
+        last = {
+            i: phase
+            for i, seed in enumerate(self.seeds)
+            if (phase := self.full_domain_phases.get(seed))
+        }
+        rows = {i: phase.batch_rows(tokens.shape[1], self.step) for i, phase in last.items()}
         for i in last:
             tokens[i], answer[i] = self.data.tokens_of(rows[i])
-            rate[i] = max(rate[i], LEAST_RATE)
+            rate[i] = max(rate[i], MIN_LR_FACTOR)
         gradients, losses, worst = self.objective.gradients(self.theta, tokens, answer)
         for i, phase in last.items():
-            phase.learn(rows[i], worst[i].cpu().numpy() > UNSURE)
+            phase.add_unsure(rows[i], worst[i].cpu().numpy() > UNSURE_NLL)
         self.optimizer.step(gradients, rate, ages)
         if self.average:
             average, theta = list(self.average.values()), list(self.theta.values())
             torch._foreach_lerp_(average, theta, 1 - self.recipe.ema)
         self.step += 1
         found = losses.cpu().numpy()
-        self.smooth = smoothed(self.smooth, found)
+        self.smoothed_loss = smooth_losses(self.smoothed_loss, found)
         return found
 
-    def _drop_diverged(self, losses: Array, look: bool) -> Iterator[Event]:
+    def _drop_diverged(self, losses: Array, check_norms: bool) -> Iterator[Event]:
         """Ends members whose loss is not finite or (if we `look`) whose theta is huge."""
         good = np.isfinite(losses)
-        if look:
-            good &= norms(self.theta) < self.too_large
+        if check_norms:
+            good &= member_norms(self.theta) < self.max_norms
         if good.all():
             return
-        bad, last = np.nonzero(~good)[0].tolist(), f"step {self.good_at[0]:,}, the last good one"
-        for n, t in self.kept.items():
-            t[bad] = self.good[n][bad]
+        bad, last = (
+            np.nonzero(~good)[0].tolist(),
+            f"step {self.last_good_step[0]:,}, the last good one",
+        )
+        for n, t in self.evaluated_theta.items():
+            t[bad] = self.last_good_theta[n][bad]
         yield from self._finish([(self.seeds[i], "diverged") for i in bad])
-        if self.alone:  # who trains many is told of each
+        if self.is_single:  # who trains many is told of each
             kept = f"; {self.out} has the model of {last}" if self.out else ""
             what = "loss or weights not finite, or huge"
             raise GlassformerError(f"training diverged at step {self.step}: {what}{kept}")
 
     # ── looking at it ──────────────────────────────────────────────────────────────────────────
-    def model(self, i: int, at: int | None = None) -> Model:
+    def model(self, i: int, step: int | None = None) -> Model:
         """Return member i's current model, with averaged weights if kept. `at`: step to record."""
-        theta = {n: t[i].detach().clone() for n, t in self.kept.items()}
+        theta = {n: t[i].detach().clone() for n, t in self.evaluated_theta.items()}
         with torch.no_grad():
             weights = self.objective.weights(theta)
         made = {
-            "maker": "trainer", "seed": self.seeds[i], "step": self.step if at is None else at,
-            "recipe": self.reported.to_json(), "blueprint": self.blueprint.ref,
+            "maker": "trainer", "seed": self.seeds[i], "step": self.step if step is None else step,
+            "recipe": self.effective_recipe.to_json(), "blueprint": self.blueprint.ref,
         }  # fmt: skip
         model = Model(self.config, weights, self.task.vocabulary, self.task.ref, provenance=made)
         if type(self.blueprint) is Dense:  # theta is the weights
@@ -235,109 +257,134 @@ class Trainer:
 
     def _evaluate(self, members: list[int]) -> Iterator[Event]:
         finished, failed, r = [], [], self.recipe
-        self.mark_good(members)
+        self.snapshot_good_state(members)
         # before the state: what is resumed after a kill writes the same files again
         save_snapshots(self, members)
         for i in members:
             seed = self.seeds[i]
-            seen = seed in self.exact  # test rows are trained on
-            report: Report = {
+            seen = seed in self.full_domain_phases  # test rows are trained on
+            report: EvaluationData = {
                 "step": self.step,
-                "loss": float(self.smooth[i]),
+                "loss": float(self.smoothed_loss[i]),
                 "seconds": self.seconds,
             }
-            report |= ({"phase": EXACT} if seen else {}) | self.measure(self.model(i), seen)
-            events = self.watchers[i].look(self.step, report)
-            if r.wait_accuracy and self.decay_at[i] < 0 and report["accuracy"] >= r.wait_accuracy:
+            report |= ({"phase": FULL_DOMAIN} if seen else {}) | self.evaluator(self.model(i), seen)
+            events = self.milestone_trackers[i].update(self.step, report)
+            if (
+                r.decay_when_accuracy_above
+                and self.decay_at[i] < 0
+                and report["accuracy"] >= r.decay_when_accuracy_above
+            ):
                 self.decay_at[i] = self.step
-            end = self.step == r.steps or self._is_tried_out(i)
-            last = end and report["accuracy"] >= min(NEARLY, r.success)
-            looks = r.exact and (seed in self.exact or self.watchers[i].is_stable or last)
+            end = self.step == r.steps or self._restart_due(i)
+            last = end and report["accuracy"] >= min(NEAR_SUCCESS, r.target_accuracy)
+            looks = r.full_domain_steps and (
+                seed in self.full_domain_phases or self.milestone_trackers[i].is_stable or last
+            )
             if looks:
-                yield from self._look(i, report)
-                found = self.exact[seed].last
+                yield from self._check_domain(i, report)
+                found = self.full_domain_phases[seed].last_check
                 assert found
                 report |= {"wrong": found.wrong, "checked": found.checked}
-                events.append(Event(EXACT, self.step, seed, found.to_json()))
-            hopeless = 0 < r.hopeless_after <= self.step - self.begun[i]
-            hopeless &= report["accuracy"] < r.hopeless_at
-            if not (looks or hopeless or self.watchers[i].in_a_row) and self._is_tried_out(i):
-                events.append(Event(ANEW, self.step, seed, {"accuracy": report["accuracy"]}))
+                events.append(Event(FULL_DOMAIN, self.step, seed, found.to_json()))
+            hopeless = 0 < r.abort_after_steps <= self.step - self.start_steps[i]
+            hopeless &= report["accuracy"] < r.abort_below_accuracy
+            if not (looks or hopeless or self.milestone_trackers[i].streak) and self._restart_due(
+                i
+            ):
+                events.append(Event(RESTARTED, self.step, seed, {"accuracy": report["accuracy"]}))
                 failed.append(i)
             self.history[seed].append(report)
             yield Event("evaluation", self.step, seed, report)
-            self.turning_points[seed] += events
+            self.milestones[seed] += events
             yield from events
             if looks:
-                if self.exact[seed].done or self._is_last(seed):
-                    finished.append((seed, self.exact[seed].status))
-            elif self.watchers[i].is_stable:
+                if self.full_domain_phases[seed].done or self._full_domain_phase_over(seed):
+                    finished.append((seed, self.full_domain_phases[seed].status))
+            elif self.milestone_trackers[i].is_stable:
                 finished.append((seed, "stable"))
             elif hopeless:
                 finished.append((seed, "hopeless"))
         for i in failed:  # now that all has been told of what was
-            self._begin_anew(i)
+            self._restart_member(i)
         if finished:
             yield from self._finish(finished)
         else:
             yield from save_run(self)
 
-    def mark_good(self, members: list[int]) -> None:
+    def snapshot_good_state(self, members: list[int]) -> None:
         """What these go back to if they diverge."""
-        for n, t in self.kept.items():
-            self.good[n][members] = t[members]
-        self.good_at[members] = self.step
+        for n, t in self.evaluated_theta.items():
+            self.last_good_theta[n][members] = t[members]
+        self.last_good_step[members] = self.step
 
-    def _look(self, i: int, report: Report) -> Iterator[Event]:
+    def _check_domain(self, i: int, report: EvaluationData) -> Iterator[Event]:
         """Check member i's whole domain, with progress events. Starts its last phase if needed."""
         seed, model = self.seeds[i], self.model(i)
-        begun = Exact(self.task, seed, self.step, report["accuracy"], alike=self.recipe.alike)
-        phase = self.exact.setdefault(seed, begun)
-        yield from self._with_progress(i, phase.look(model, self.step), phase.most)
-        if self._is_last(seed) and not phase.done:  # count the remaining wrong rows
-            yield from self._with_progress(i, phase.count(model, self.step), phase.most)
+        begun = FullDomainPhase(
+            self.task,
+            seed,
+            self.step,
+            report["accuracy"],
+            near_tie_fraction=self.recipe.near_tie_fraction,
+        )
+        phase = self.full_domain_phases.setdefault(seed, begun)
+        yield from self._with_progress(i, phase.check(model, self.step), phase.max_checked_rows)
+        if self._full_domain_phase_over(seed) and not phase.done:  # count the remaining wrong rows
+            yield from self._with_progress(
+                i, phase.count_errors(model, self.step), phase.max_checked_rows
+            )
 
     def _with_progress(self, i: int, looked: Iterator[int], rows: int) -> Iterator[Event]:
         """Check rows of member i's domain, with progress events."""
         for n in accumulate(looked):
             yield self._progress(i, looked=n, rows=rows)
-            if n < rows and self.asked_to_stop():
-                raise StoppedLooking
+            if n < rows and self.stop_requested():
+                raise CheckInterrupted
 
     def _progress(self, i: int, **more: int) -> Event:
-        data = {"loss": float(self.smooth[i]), "of": self.recipe.steps, **more}
+        data = {"loss": float(self.smoothed_loss[i]), "of": self.recipe.steps, **more}
         return Event("step", self.step, self.seeds[i], data)
 
     def _finish(self, members: list[tuple[int, str]]) -> Iterator[Event]:
         """Hands out the members' trainings and goes on with the others."""
         for seed, status in members:
             i = self.seeds.index(seed)
-            model = self.model(i, int(self.good_at[i]) if status == "diverged" else None)
+            model = self.model(i, int(self.last_good_step[i]) if status == "diverged" else None)
             model = model.map(lambda w: w.cpu().numpy())
-            history, events = self.history[seed], self.turning_points[seed]
-            phase = self.exact.pop(seed, None)
+            history, events = self.history[seed], self.milestones[seed]
+            phase = self.full_domain_phases.pop(seed, None)
             # what was measured before it began anew is of another model
-            last = [r["accuracy"] for r in history[-1:] if r["step"] > self.begun[i]]
-            accuracy = phase.accuracy if phase else sum(last, 0.0)  # on held-out rows
+            last = [r["accuracy"] for r in history[-1:] if r["step"] > self.start_steps[i]]
+            accuracy = phase.held_out_accuracy if phase else sum(last, 0.0)  # on held-out rows
             training = Training(
-                model, self.reported, seed, self.step, self.seconds, accuracy, status, history,
-                events, phase.last if phase else None, phase.began if phase else None,
-            )  # fmt: skip
+                model,
+                self.effective_recipe,
+                seed,
+                self.step,
+                self.seconds,
+                accuracy,
+                status,
+                history,
+                events,
+                phase.last_check if phase else None,
+                phase.start_step if phase else None,
+            )
             if self.out and status != "interrupted":
                 save(model, self.out)
                 remove(state_path(self.out))
             yield Event("done", self.step, seed, {"training": training})
         if gone := {s for s, _ in members}:
-            self._keep([i for i, s in enumerate(self.seeds) if s not in gone])
+            self._keep_members([i for i, s in enumerate(self.seeds) if s not in gone])
 
-    def _keep(self, index: list[int]) -> None:
+    def _keep_members(self, index: list[int]) -> None:
         """Drops all members but these."""
         state = {n: t[index] if t.ndim else t for n, t in self.optimizer.state().items()}
-        for name in ("theta", "average", "good"):
+        for name in ("theta", "average", "last_good_theta"):
             setattr(self, name, {n: t[index] for n, t in getattr(self, name).items()})
         self.optimizer = Optimizer(self.theta, self.recipe)
         self.optimizer.load(state)
-        for name in ("smooth", "decay_at", "begun", "too_large", "good_at"):
+        for name in ("smoothed_loss", "decay_at", "start_steps", "max_norms", "last_good_step"):
             setattr(self, name, getattr(self, name)[index])
-        self.watchers = [self.watchers[i] for i in index]
+        self.milestone_trackers = [self.milestone_trackers[i] for i in index]
         self.seeds = [self.seeds[i] for i in index]

@@ -10,13 +10,13 @@ from torch import Tensor
 from ..core.backend import Array
 from ..core.model import Config, Model, forward
 from ..parametrizations import Blueprint, Shapes
-from ..verification.evaluation import said as spoken
+from ..verification.evaluation import greedy_outputs as spoken
 from .recipe import Recipe
-from .train_hooks import TAPS
+from .train_hooks import TRAIN_HOOKS
 
 Theta = dict[str, Tensor]
 # how many shapes (members that are left, lengths) are compiled, each once, before it is an error
-SHAPES: dict[str, Any] = {"recompile_limit": 1_000, "accumulated_recompile_limit": 1_000}
+COMPILE_LIMITS: dict[str, Any] = {"recompile_limit": 1_000, "accumulated_recompile_limit": 1_000}
 Losses = tuple[Tensor, Tensor]  # of all, and of each row its worst token's
 
 
@@ -58,7 +58,7 @@ class Objective:
             fed, weight, asked = fed[0], weight[0], asked[0]
         theta = {n: t.detach().requires_grad_() for n, t in theta.items()}
         if self.compile:
-            with torch._dynamo.config.patch(**SHAPES):
+            with torch._dynamo.config.patch(**COMPILE_LIMITS):
                 losses, worst = self._many(theta, fed, weight, asked)
         else:  # members share nothing: the gradient of the sum is each one's own
             losses, worst = (self._loss if alone else self._many)(theta, fed, weight, asked)
@@ -77,7 +77,7 @@ class Objective:
         return asked / asked.sum((1, 2), keepdims=True)
 
     def _loss(self, theta: Theta, tokens: Tensor, weight: Tensor, asked: Tensor) -> Losses:
-        tap, last = TAPS[self.recipe.tap](), weight.shape[-1]
+        tap, last = TRAIN_HOOKS[self.recipe.train_hook](), weight.shape[-1]
         # B last V
         logits = forward(self.config, self.weights(theta), tokens[:, :-1], tap, last=last)
         wanted = tokens[:, -last:].flatten()

@@ -8,42 +8,44 @@ from ..core.backend import Array
 from ..tasks.base import Task
 from .recipe import Loss
 
-ROWS = 100_000  # to measure how random answers are
-ALIKE = 0.02  # answer tokens whose entropies differ by less (as a share) are equally random
+ENTROPY_ROWS = 100_000  # to measure how random answers are
+ENTROPY_TOLERANCE = (
+    0.02  # answer tokens whose entropies differ by less (as a share) are equally random
+)
 
 
 @dataclass(frozen=True)
-class Floor:
+class LossPlateau:
     """The least loss if all but some tokens are known (of these, how often each is)."""
 
-    unknown: int
+    unknown_tokens: int
     loss: float
 
     def __str__(self) -> str:
-        if not self.unknown:
+        if not self.unknown_tokens:
             return "every token known"
-        return f"{self.unknown} token{'s' * (self.unknown > 1)} unknown"
+        return f"{self.unknown_tokens} token{'s' * (self.unknown_tokens > 1)} unknown"
 
 
-def floors(task: Task, recipe: Loss) -> list[Floor]:
+def loss_plateaus(task: Task, recipe: Loss) -> list[LossPlateau]:
     """The plateaus of the training loss: all answer tokens known, one unknown, two, …
 
     On all positions a loss has a floor above 0, as operands cannot be predicted. An unknown answer
     token costs its entropy, ln 10 for ten equally likely digits. Tokens that are less random (the
     carry of a sum, an end token) have no plateau. Empty where the task does not state its floor.
     """
-    tokens, answer = task.batch(task.some(ROWS))
-    base = task.floor() if recipe.loss == "all" else 0.0
+    tokens, answer = task.batch(task.sample_or_all(ENTROPY_ROWS))
+    base = task.entropy_floor() if recipe.loss == "all" else 0.0
     if base is None or not (answer == answer[0]).all():
-        return [] if base is None else [Floor(0, base)]
+        return [] if base is None else [LossPlateau(0, base)]
     positions = tokens.shape[1] - 1 if recipe.loss == "all" else int(answer[0].sum())
-    costs = [_cost(column, recipe.focal) for column in tokens[:, answer[0]].T]
+    costs = [_token_loss(column, recipe.focal) for column in tokens[:, answer[0]].T]
     most = max(costs)
-    stairs = sum(cost > 0 and cost >= (1 - ALIKE) * most for cost in costs)
-    return [Floor(k, base + k * most / positions) for k in range(stairs + 1)]
+    stairs = sum(cost > 0 and cost >= (1 - ENTROPY_TOLERANCE) * most for cost in costs)
+    return [LossPlateau(k, base + k * most / positions) for k in range(stairs + 1)]
 
 
-def _cost(column: Array, focal: float) -> float:
+def _token_loss(column: Array, focal: float) -> float:
     """The mean loss on a token of known distribution: the entropy, unless tokens are weighted."""
     p = np.unique(column, return_counts=True)[1] / len(column)
     return float(-(p * np.log(p) * (1 - p) ** focal).sum())

@@ -16,9 +16,13 @@ from ..core.backend import Array
 from ..parametrizations.base import is_matrix
 from .recipe import Recipe
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz step, Keller Jordan's
-SMOOTH = 0.95  # of the loss that schedule=wait looks at
-WARM_LOSS = 20  # steps that the smoothed loss needs to see a harder level of the curriculum
+NEWTON_SCHULZ_COEFFICIENTS = (
+    3.4445,
+    -4.7750,
+    2.0315,
+)  # of the quintic Newton–Schulz step, Keller Jordan's
+LOSS_SMOOTHING = 0.95  # of the loss that schedule=wait looks at
+LOSS_WARMUP_STEPS = 20  # steps that the smoothed loss needs to see a harder level of the curriculum
 
 
 class Optimizer:
@@ -28,18 +32,18 @@ class Optimizer:
         self.theta, self.recipe = theta, recipe
         matrices = [n for n, t in theta.items() if is_matrix(n, tuple(t.shape[1:]))]
         hidden = matrices if recipe.optimizer == "muon" else []
-        self.by_adamw = [n for n in theta if n not in hidden]
+        self.adamw_names = [n for n in theta if n not in hidden]
         # of the gradients: their mean, the mean of their squares; and how many there were
-        self.mean = {n: torch.zeros_like(theta[n]) for n in self.by_adamw}
-        self.square = {n: torch.zeros_like(theta[n]) for n in self.by_adamw}
-        one = {n: theta[n].new_zeros((), dtype=torch.float32) for n in self.by_adamw}
+        self.mean = {n: torch.zeros_like(theta[n]) for n in self.adamw_names}
+        self.square = {n: torch.zeros_like(theta[n]) for n in self.adamw_names}
+        one = {n: theta[n].new_zeros((), dtype=torch.float32) for n in self.adamw_names}
         self.steps = one  # of all members together: what is said of a try is in `ages`
         # matrices that can be stacked, if tall ones are laid down
         groups: dict[tuple[int, ...], list[str]] = {}
         for n in hidden:
             groups.setdefault(tuple(sorted(theta[n].shape[-2:])), []).append(n)
         self.groups = list(groups.values())
-        zeros = {n: _wide(torch.zeros_like(theta[n])) for n in hidden}
+        zeros = {n: _as_wide(torch.zeros_like(theta[n])) for n in hidden}
         self.momentum = [torch.stack([zeros[n] for n in names], 1) for names in self.groups]
         self.stretch = [  # what each update is multiplied by: G 1 1
             # sqrt(outputs / inputs) if a matrix has more outputs than inputs
@@ -48,7 +52,9 @@ class Optimizer:
             .view(-1, 1, 1)
             for names in self.groups
         ]
-        self.slow = {n: torch.zeros_like(t) for n, t in theta.items()} if recipe.grokfast else {}
+        self.slow_gradients = (
+            {n: torch.zeros_like(t) for n, t in theta.items()} if recipe.grokfast else {}
+        )
 
     @torch.no_grad()
     def step(
@@ -59,21 +65,21 @@ class Optimizer:
         """
         r = self.recipe
         if r.clip:
-            gradients = _clipped(gradients, r.clip)
-        for name, slow in self.slow.items():
+            gradients = _clip(gradients, r.clip)
+        for name, slow in self.slow_gradients.items():
             slow.lerp_(gradients[name], 1 - r.grokfast_decay)
             gradients[name] = gradients[name] + r.grokfast * slow
-        if self.by_adamw:
-            self._adamw(gradients, rates * self._uncounted(ages))
+        if self.adamw_names:
+            self._adamw(gradients, rates * self._bias_correction(ages))
         if self.groups:
             self._muon(gradients, rates)
 
     def _adamw(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:
-        r, mine = self.recipe, [self.theta[n] for n in self.by_adamw]
+        r, mine = self.recipe, [self.theta[n] for n in self.adamw_names]
         same = bool((rates == rates[0]).all())
         before = [] if same else [t.clone() for t in mine]
         # the fused kernel reads memory in theta's order, whatever the strides
-        found = [gradients[n].contiguous() for n in self.by_adamw]
+        found = [gradients[n].contiguous() for n in self.adamw_names]
         mean, square, steps = (list(x.values()) for x in (self.mean, self.square, self.steps))
         adamw(
             mine, found, mean, square, [], steps, fused=True, amsgrad=False, maximize=False,
@@ -82,9 +88,9 @@ class Optimizer:
         )  # fmt: skip
         # AdamW's whole update is proportional to its rate
         for t, old in zip(mine, before, strict=False):
-            t.copy_(old.lerp(t, _spread(rates, t)))
+            t.copy_(old.lerp(t, _per_member(rates, t)))
 
-    def _uncounted(self, ages: Array | None) -> Array | float:
+    def _bias_correction(self, ages: Array | None) -> Array | float:
         """The factor that corrects AdamW's bias of restarted members: its step count is shared."""
         if ages is None:
             return 1.0
@@ -97,11 +103,11 @@ class Optimizer:
         r = self.recipe
         groups = zip(self.groups, self.momentum, self.stretch, strict=True)
         for names, momentum, stretch in groups:
-            g = torch.stack([_wide(gradients[n]) for n in names], 1)  # N G m n, m <= n
+            g = torch.stack([_as_wide(gradients[n]) for n in names], 1)  # N G m n, m <= n
             momentum.lerp_(g, 1 - r.momentum)
             update = newton_schulz(g.lerp(momentum, r.momentum))
             mine = [self.theta[n] for n in names]  # N in out
-            lr = _spread(r.muon_lr * rates, g)
+            lr = _per_member(r.muon_lr * rates, g)
             update *= lr * stretch
             torch._foreach_mul_(mine, [1 - lr[:, 0] * r.weight_decay] * len(mine))
             laid = zip(mine, update.unbind(1), strict=True)
@@ -114,7 +120,7 @@ class Optimizer:
             out |= {f"{kind}.{n}": t for n, t in group.items()}
         return out
 
-    def forget(self, i: int) -> None:
+    def reset_member(self, i: int) -> None:
         """Member i's state is as before its first step; the count of steps is of all members."""
         for t in self.state().values():
             if t.ndim:
@@ -132,13 +138,16 @@ class Optimizer:
     def _arrays(self) -> dict[str, dict[str, torch.Tensor]]:
         """What is kept for each array of theta, by the names that it has in a state."""
         return {
-            "slow": self.slow, "exp_avg": self.mean, "exp_avg_sq": self.square, "step": self.steps,
-        }  # fmt: skip
+            "slow": self.slow_gradients,
+            "exp_avg": self.mean,
+            "exp_avg_sq": self.square,
+            "step": self.steps,
+        }
 
 
 def newton_schulz(x: torch.Tensor) -> torch.Tensor:
     """Bring the singular values of matrices [..., m, n], m <= n, near 1 in five iterations."""
-    a, b, c = COEFFICIENTS
+    a, b, c = NEWTON_SCHULZ_COEFFICIENTS
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     y = x.reshape(-1, *x.shape[-2:])
     for _ in range(5):
@@ -147,49 +156,55 @@ def newton_schulz(x: torch.Tensor) -> torch.Tensor:
     return y.reshape(x.shape)
 
 
-def _wide(t: torch.Tensor) -> torch.Tensor:
+def _as_wide(t: torch.Tensor) -> torch.Tensor:
     return t.mT if t.shape[-2] > t.shape[-1] else t
 
 
-def _spread(rates: Array, like: torch.Tensor) -> torch.Tensor:
+def _per_member(rates: Array, like: torch.Tensor) -> torch.Tensor:
     """[N] -> [N,1,…], to be multiplied with `like`."""
     spread = torch.as_tensor(np.asarray(rates), dtype=like.dtype, device=like.device)
     return spread.view(-1, *[1] * (like.ndim - 1))
 
 
-def _clipped(gradients: dict[str, torch.Tensor], most: float) -> dict[str, torch.Tensor]:
+def _clip(gradients: dict[str, torch.Tensor], max_norm: float) -> dict[str, torch.Tensor]:
     """Each member's gradient with a norm of at most `most`. Not in place: autograd may give the
     same memory out for several arrays, or one number for all of one.
     """
     found = list(gradients.values())
     norms = torch.cat([g.flatten(1) for g in found], 1).norm(dim=1)  # N
-    scale = (most / (norms + 1e-6)).clamp(max=1.0)
+    scale = (max_norm / (norms + 1e-6)).clamp(max=1.0)
     spread = [scale.view(-1, *[1] * (g.ndim - 1)) for g in found]
     return dict(zip(gradients, torch._foreach_mul(found, spread), strict=True))
 
 
-def norms(theta: dict[str, torch.Tensor]) -> Array:
+def member_norms(theta: dict[str, torch.Tensor]) -> Array:
     """The norm of each member's theta, [N]."""
     squares = [t.cpu().double().flatten(1).square().sum(1) for t in theta.values()]
     return torch.stack(squares).sum(0).sqrt().numpy()
 
 
 # ── the learning rate, as a share of the recipe's ──────────────────────────────────────────────
-def smoothed(before: Array, losses: Array) -> Array:
+def smooth_losses(before: Array, losses: Array) -> Array:
     """The losses [N], means in which the latest steps weigh most; NaN before the first."""
-    return np.where(np.isnan(before), losses, SMOOTH * before + (1 - SMOOTH) * losses)
+    return np.where(
+        np.isnan(before), losses, LOSS_SMOOTHING * before + (1 - LOSS_SMOOTHING) * losses
+    )
 
 
-def decay_begins(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
+def decay_start_steps(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
     """The step [N] at which a member's rate begins to decay under schedule=wait; -1: not known."""
-    if r.schedule != "wait" or r.wait_accuracy:  # an evaluation says when
+    if r.schedule != "wait" or r.decay_when_accuracy_above:  # an evaluation says when
         return decay_at
     hardest = max((at for at, _ in r.levels()), default=0)  # what is learned before proves nothing
-    now = (decay_at < 0) & (losses < r.wait_loss) & (step >= max(r.warmup, hardest + WARM_LOSS))
+    now = (
+        (decay_at < 0)
+        & (losses < r.decay_when_loss_below)
+        & (step >= max(r.warmup, hardest + LOSS_WARMUP_STEPS))
+    )
     return np.where(now, step, decay_at)
 
 
-def rates(r: Recipe, step: int, decay_at: Array, ages: Array | None = None) -> Array:
+def lr_factors(r: Recipe, step: int, decay_at: Array, ages: Array | None = None) -> Array:
     """Return each member's learning rate factor, [N]. ages [N]: steps since its last start."""
     age = np.full(len(decay_at), step) if ages is None else ages
     warm = np.minimum(1.0, (age + 1) / r.warmup) if r.warmup else 1.0
@@ -200,4 +215,4 @@ def rates(r: Recipe, step: int, decay_at: Array, ages: Array | None = None) -> A
     steps = 0 if r.schedule == "cosine" else r.decay_steps
     done = np.clip((step - begin) / (steps or np.maximum(r.steps - begin, 1)), 0.0, 1.0)
     left = 0.5 * (1 + np.cos(math.pi * done)) if r.schedule == "cosine" else 1 - done
-    return warm * (r.last_lr + (1 - r.last_lr) * left) * np.ones(len(decay_at))
+    return warm * (r.final_lr_fraction + (1 - r.final_lr_fraction) * left) * np.ones(len(decay_at))

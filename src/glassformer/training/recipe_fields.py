@@ -20,19 +20,19 @@ class RecipeFields(TypedDict, total=False):
     mask: str
     qk_norm: bool
     tied: bool
-    extras: str
-    spare: int
-    tap: str
+    optional_params: str
+    extra_positions: int
+    train_hook: str
     init: str
     embed_std: float
     data: str
     train_rows: int
-    train_share: float
-    train_each: float
-    held_share: float
-    alike: float
+    train_fraction: float
+    train_rows_per_symbol: float
+    holdout_fraction: float
+    near_tie_fraction: float
     test_rows: int
-    first_rows: int
+    eval_screen_rows: int
     data_seed: int
     batch: int
     curriculum: str
@@ -48,20 +48,20 @@ class RecipeFields(TypedDict, total=False):
     clip: float
     warmup: int
     schedule: str
-    wait_loss: float
-    wait_accuracy: float
+    decay_when_loss_below: float
+    decay_when_accuracy_above: float
     decay_from: int
     decay_steps: int
-    last_lr: float
+    final_lr_fraction: float
     grokfast: float
     grokfast_decay: float
     ema: float
     steps: int
     evaluate_every: int
-    success: float
-    stable: int
-    again: int
-    exact: int
-    hopeless_after: int
-    hopeless_at: float
+    target_accuracy: float
+    stop_after_successes: int
+    restart_after_steps: int
+    full_domain_steps: int
+    abort_after_steps: int
+    abort_below_accuracy: float
     dtype: str

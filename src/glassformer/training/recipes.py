@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ..core.model import Model
-from ..registry import take_in
+from ..registry import load_entry_point
 from ..tasks.base import Task
-from ..utils.errors import GlassformerError, no_such
+from ..utils.errors import GlassformerError, unknown_name_error
 from ..utils.fileio import read_text
-from ..utils.limits import TEXT
+from ..utils.limits import MAX_TEXT_BYTES
 from ..utils.typed_json import parse_json
-from .recipe import Recipe, option
+from .recipe import Recipe, recipe_option
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -25,31 +25,87 @@ else:
 
 BOOK = Recipe(
     name="book",  # 17,760 parameters, as published
-    n_layers=2, n_heads=1, d_model=32, d_mlp=64, tied=True, extras="norms mlp", spare=1,
-    activation="gelu", loss="all",
-    data="draw", train_rows=50_000, test_rows=10_000, data_seed=42, batch=512,
-    optimizer="adamw", lr=0.01, warmup=200, schedule="cosine", steps=150 * 98, evaluate_every=98,
+    n_layers=2,
+    n_heads=1,
+    d_model=32,
+    d_mlp=64,
+    tied=True,
+    optional_params="norms mlp",
+    extra_positions=1,
+    activation="gelu",
+    loss="all",
+    data="draw",
+    train_rows=50_000,
+    test_rows=10_000,
+    data_seed=42,
+    batch=512,
+    optimizer="adamw",
+    lr=0.01,
+    warmup=200,
+    schedule="cosine",
+    steps=150 * 98,
+    evaluate_every=98,
     # not stated by the book: weight decay, betas, the largest norm
-    weight_decay=0.01, beta1=0.9, beta2=0.999, clip=1.0,
-)  # fmt: skip
+    weight_decay=0.01,
+    beta1=0.9,
+    beta2=0.999,
+    clip=1.0,
+)
 
 FAST = replace(
-    BOOK, name="fast",  # the book's model and data, about 20 times fewer steps and cheaper ones
-    embed_std=0.1, batch=128, loss="answer", focal=2.0,
-    optimizer="muon", lr=0.006, muon_lr=0.006, momentum=0.8, beta2=0.98,
-    warmup=50, schedule="wait", wait_loss=0.15, decay_steps=300, last_lr=0.1, ema=0.95,
-    steps=2_000, evaluate_every=20, stable=1,
-)  # fmt: skip
+    BOOK,
+    name="fast",  # the book's model and data, about 20 times fewer steps and cheaper ones
+    embed_std=0.1,
+    batch=128,
+    loss="answer",
+    focal=2.0,
+    optimizer="muon",
+    lr=0.006,
+    muon_lr=0.006,
+    momentum=0.8,
+    beta2=0.98,
+    warmup=50,
+    schedule="wait",
+    decay_when_loss_below=0.15,
+    decay_steps=300,
+    final_lr_fraction=0.1,
+    ema=0.95,
+    steps=2_000,
+    evaluate_every=20,
+    stop_after_successes=1,
+)
 
 GROK = Recipe(
     # the usual one-layer experiment on addition modulo 113: 226,816 parameters, 30 % of all pairs
     name="grok",
-    n_layers=1, n_heads=4, d_model=128, d_head=32, d_mlp=512, norm="none", activation="relu",
-    tied=False, extras="mlp", init="normal",
-    data="split", train_share=0.3, test_rows=0, batch=0, loss="answer",
-    optimizer="adamw", lr=0.001, beta1=0.9, beta2=0.98, weight_decay=1.0, clip=0.0,
-    warmup=10, schedule="constant", steps=20_000, evaluate_every=100, success=0.999, stable=10,
-)  # fmt: skip
+    n_layers=1,
+    n_heads=4,
+    d_model=128,
+    d_head=32,
+    d_mlp=512,
+    norm="none",
+    activation="relu",
+    tied=False,
+    optional_params="mlp",
+    init="normal",
+    data="split",
+    train_fraction=0.3,
+    test_rows=0,
+    batch=0,
+    loss="answer",
+    optimizer="adamw",
+    lr=0.001,
+    beta1=0.9,
+    beta2=0.98,
+    weight_decay=1.0,
+    clip=0.0,
+    warmup=10,
+    schedule="constant",
+    steps=20_000,
+    evaluate_every=100,
+    target_accuracy=0.999,
+    stop_after_successes=10,
+)
 
 GROK_FAST = replace(
     # the same model at ten times the rate; any modulus is taken. A larger one needs a smaller share
@@ -57,25 +113,40 @@ GROK_FAST = replace(
     # weight_decay: under all of it differences have no room for all pairs. The rate falls slowly
     # from when nearly all test rows are right, and the run stops when all of them stay right. A
     # few runs settle on too few frequencies for all pairs, and stay there: these begin anew
-    GROK, name="grok-fast", train_share=0.9, train_each=45.2, first_rows=1_000,
-    batch=512, lr=0.01, weight_decay=0.5, schedule="wait", wait_accuracy=0.99, decay_steps=1_000,
-    last_lr=0.1, ema=0.98, steps=9_000, again=3_000, evaluate_every=20, success=1.0, stable=5,
-)  # fmt: skip
+    GROK,
+    name="grok-fast",
+    train_fraction=0.9,
+    train_rows_per_symbol=45.2,
+    eval_screen_rows=1_000,
+    batch=512,
+    lr=0.01,
+    weight_decay=0.5,
+    schedule="wait",
+    decay_when_accuracy_above=0.99,
+    decay_steps=1_000,
+    final_lr_fraction=0.1,
+    ema=0.98,
+    steps=9_000,
+    restart_after_steps=3_000,
+    evaluate_every=20,
+    target_accuracy=1.0,
+    stop_after_successes=5,
+)
 
 GROK_SEEN = replace(
     # small enough to watch: training rows are right long before the test is. For subtraction, which
     # does not give itself away by a + b = b + a: modular-addition:p=59,operation=-. Some seeds have
     # no room for all pairs under so much decay, and begin anew; half as wide, more of them
-    GROK, name="grok-seen", train_share=0.5, lr=0.003, weight_decay=1.5, ema=0.98, steps=10_000,
-    again=2_500, success=1.0, stable=5,
+    GROK, name="grok-seen", train_fraction=0.5, lr=0.003, weight_decay=1.5, ema=0.98, steps=10_000,
+    restart_after_steps=2_500, target_accuracy=1.0, stop_after_successes=5,
 )  # fmt: skip
 
 MOD113 = Recipe(
     # the report's: 3 layers of 4 heads, tokens a + b =, 50 epochs; all else chosen here
     name="mod113-3x4",
     n_layers=3, n_heads=4, d_model=128, d_head=32, d_mlp=512, norm="layer", activation="relu",
-    tied=False, extras="norms mlp", init="uniform", embed_std=0.1,
-    data="split", train_share=0.8, test_rows=0, batch=128, loss="answer",
+    tied=False, optional_params="norms mlp", init="uniform", embed_std=0.1,
+    data="split", train_fraction=0.8, test_rows=0, batch=128, loss="answer",
     optimizer="adamw", lr=0.001, beta1=0.9, beta2=0.98, weight_decay=0.1, clip=1.0,
     warmup=100, schedule="cosine", steps=50 * 80, evaluate_every=80,
 )  # fmt: skip
@@ -84,46 +155,94 @@ REVERSE = replace(BOOK, name="reverse", steps=30 * 98)  # the book's model on re
 
 ADDER_10 = Recipe(
     name="adder-10",  # ten digits, by way of three and six
-    n_layers=2, n_heads=2, d_model=64, d_mlp=128, tied=True, extras="norms mlp", activation="gelu",
-    init="uniform", embed_std=0.1, data="fresh", test_rows=5_000, batch=256, loss="answer",
-    focal=2.0, curriculum="3@0 6@500 10@1000",
-    optimizer="muon", lr=0.006, muon_lr=0.006, momentum=0.9, weight_decay=0.01, clip=1.0,
-    warmup=100, schedule="wait", wait_loss=0.01, decay_steps=500, ema=0.95, steps=6_000,
-    evaluate_every=100, stable=3,
-)  # fmt: skip
+    n_layers=2,
+    n_heads=2,
+    d_model=64,
+    d_mlp=128,
+    tied=True,
+    optional_params="norms mlp",
+    activation="gelu",
+    init="uniform",
+    embed_std=0.1,
+    data="fresh",
+    test_rows=5_000,
+    batch=256,
+    loss="answer",
+    focal=2.0,
+    curriculum="3@0 6@500 10@1000",
+    optimizer="muon",
+    lr=0.006,
+    muon_lr=0.006,
+    momentum=0.9,
+    weight_decay=0.01,
+    clip=1.0,
+    warmup=100,
+    schedule="wait",
+    decay_when_loss_below=0.01,
+    decay_steps=500,
+    ema=0.95,
+    steps=6_000,
+    evaluate_every=100,
+    stop_after_successes=3,
+)
 
 TINY_ARC = Recipe(
     name="tiny-arc",  # ten digits with 34 numbers: digit-addition with --blueprint arc-adder
     n_layers=1, n_heads=1, d_model=3, d_head=4, d_mlp=3, norm="rms", qk_norm=True,
-    activation="silu", tied=True, extras="qk gate final",
+    activation="silu", tied=True, optional_params="qk gate final",
     positions="rotary", base=9.144,  # the second frequency, base^-1/2, has a period of 19 tokens
     data="fresh", test_rows=2_000, batch=64, loss="answer",
     optimizer="adamw", lr=0.04, beta1=0.9, beta2=0.98, weight_decay=0.0, clip=1.0,
-    warmup=50, schedule="cosine", last_lr=0.02, steps=3_000, evaluate_every=250,
+    warmup=50, schedule="cosine", final_lr_fraction=0.02, steps=3_000, evaluate_every=250,
 )  # fmt: skip
 
 TINY_MIRROR = replace(
-    TINY_ARC, name="tiny-mirror",  # with 6, 7 or 11 numbers: --blueprint mirror-adder
-    d_mlp=2, norm="none", qk_norm=False, activation="relu", extras="", lr=0.03, steps=2_500,
-)  # fmt: skip
+    TINY_ARC,
+    name="tiny-mirror",  # with 6, 7 or 11 numbers: --blueprint mirror-adder
+    d_mlp=2,
+    norm="none",
+    qk_norm=False,
+    activation="relu",
+    optional_params="",
+    lr=0.03,
+    steps=2_500,
+)
 
 MAX_OF_K = Recipe(
     # one layer, one head, no MLP, no norm, no biases: the model of "Compact Proofs of Model
     # Performance" (arXiv 2406.11779), for max:vocab=64,length=4. How weights begin was chosen here
     name="max-of-k",
-    n_layers=1, n_heads=1, d_model=32, d_head=32, d_mlp=0, norm="none", tied=False, extras="",
-    init="normal", data="fresh", test_rows=5_000, batch=128, loss="answer",
-    optimizer="adamw", lr=0.001, beta1=0.9, beta2=0.999, weight_decay=0.01, clip=0.0,
-    schedule="constant", steps=3_000, evaluate_every=1_000,
-)  # fmt: skip
+    n_layers=1,
+    n_heads=1,
+    d_model=32,
+    d_head=32,
+    d_mlp=0,
+    norm="none",
+    tied=False,
+    optional_params="",
+    init="normal",
+    data="fresh",
+    test_rows=5_000,
+    batch=128,
+    loss="answer",
+    optimizer="adamw",
+    lr=0.001,
+    beta1=0.9,
+    beta2=0.999,
+    weight_decay=0.01,
+    clip=0.0,
+    schedule="constant",
+    steps=3_000,
+    evaluate_every=1_000,
+)
 
 COUPLED = Recipe(
     name="coupled",  # ten digits, then any length: digit-addition with --blueprint coupled-adder
     n_layers=1, n_heads=1, d_model=7, d_head=2, d_mlp=16, norm="none", activation="relu",
-    tied=True, extras="", positions="learned", dtype="float64",
+    tied=True, optional_params="", positions="learned", dtype="float64",
     data="fresh", test_rows=2_000, batch=64, loss="answer",
     optimizer="adamw", lr=0.02, beta1=0.9, beta2=0.98, weight_decay=0.0, clip=1.0,
-    warmup=50, schedule="cosine", last_lr=0.02, steps=3_000, evaluate_every=250,
+    warmup=50, schedule="cosine", final_lr_fraction=0.02, steps=3_000, evaluate_every=250,
 )  # fmt: skip
 
 RECIPES = {
@@ -133,7 +252,7 @@ RECIPES = {
         MAX_OF_K, COUPLED,
     )
 }  # fmt: skip
-ABOUT = {  # a sentence each, for people who choose
+RECIPE_SUMMARIES = {  # a sentence each, for people who choose
     "book": "The book's: two layers, 17,760 parameters, 150 epochs of 50,000 sums.",
     "fast": "The book's model and sums with Muon, in about 20 times fewer steps: seconds.",
     "grok": "One layer on 30 % of all pairs modulo 113, as in the papers on grokking.",
@@ -149,15 +268,15 @@ ABOUT = {  # a sentence each, for people who choose
 }
 
 
-def recipe(name: str) -> Recipe:
+def find_recipe(name: str) -> Recipe:
     """The recipe of a name: one of these, or of an installed package."""
-    if name not in RECIPES and isinstance(found := take_in("recipe", name), Recipe):
+    if name not in RECIPES and isinstance(found := load_entry_point("recipe", name), Recipe):
         return found
     if name == "suited":
         way = "name a task: glassformer train TASK, gf.fit(task)"
         raise GlassformerError(f"suited — is chosen by a task, and here is none; {way}")
     if name not in RECIPES:
-        raise no_such("recipe", name, [*RECIPES, "suited"], alike=0.4)
+        raise unknown_name_error("recipe", name, [*RECIPES, "suited"], cutoff=0.4)
     return RECIPES[name]
 
 
@@ -168,13 +287,13 @@ def choose_recipe(
     the model that a run begins with, whose shape they must not contradict.
     """
     if name in ("", "suited"):
-        from .auto_recipe import suited  # which begins with some of these
+        from .auto_recipe import recipe_for_task  # which begins with some of these
 
-        chosen = suited(task)
+        chosen = recipe_for_task(task)
     elif name.endswith((".json", ".toml")):
         chosen = read_recipe(Path(name))
     else:
-        chosen = recipe(name)
+        chosen = find_recipe(name)
     values: dict[str, str] = {}
     for text in settings:
         field, equals, value = text.partition("=")
@@ -186,18 +305,24 @@ def choose_recipe(
 
 def read_recipe(path: Path) -> Recipe:
     """A recipe from a file of fields and values; what it leaves out is as in Recipe()."""
-    values = parse_json(read_text(path, TEXT), path) if path.suffix == ".json" else read_toml(path)
+    values = (
+        parse_json(read_text(path, MAX_TEXT_BYTES), path)
+        if path.suffix == ".json"
+        else read_toml(path)
+    )
     if not isinstance(values, dict):
         raise GlassformerError(f"{path} — expected fields of a recipe and their values")
     try:
-        return Recipe(**{"name": path.stem} | {n: option(n).check(v) for n, v in values.items()})
+        return Recipe(
+            **{"name": path.stem} | {n: recipe_option(n).check(v) for n, v in values.items()}
+        )
     except GlassformerError as e:
         raise GlassformerError(f"{path} — {e}") from None
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """What a TOML file holds."""
-    text = read_text(path, TEXT)
+    text = read_text(path, MAX_TEXT_BYTES)
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as e:

@@ -4,16 +4,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.model import Model
-from ..utils.argcheck import checked
-from ..utils.results import Shown
-from .events import Event, Report
-from .full_domain_phase import Look
+from ..utils.argcheck import validate_init
+from ..utils.results import Displayable
+from .events import EvaluationData, Event
+from .full_domain_phase import DomainCheck
 from .recipe import Recipe
 
 
-@checked()
+@validate_init()
 @dataclass(frozen=True)
-class Training(Shown):
+class Training(Displayable):
     """What training gives back."""
 
     model: Model
@@ -25,13 +25,19 @@ class Training(Shown):
     # done, stable, hopeless, diverged (the model is then the last good one), interrupted; exact,
     # sampled (none wrong in a sample), not exact
     status: str
-    history: list[Report] = field(default_factory=list)
+    history: list[EvaluationData] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    exact: Look | None = None  # what the last phase found in the whole domain, at its end
-    exact_from: int | None = None  # the step from which test rows were trained on, too
+    domain_check: DomainCheck | None = (
+        None  # what the last phase found in the whole domain, at its end
+    )
+    full_domain_start: int | None = None  # the step from which test rows were trained on, too
 
     def to_json(self) -> dict[str, Any]:
         figures = ("seed", "steps", "seconds", "accuracy", "status")
         events = [e.to_json() for e in self.events]
-        exact = self.exact.to_json() | {"from": self.exact_from} if self.exact else None
+        exact = (
+            self.domain_check.to_json() | {"from": self.full_domain_start}
+            if self.domain_check
+            else None
+        )
         return {n: getattr(self, n) for n in figures} | {"exact": exact, "events": events}

@@ -16,32 +16,32 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType, defstruct
 
 from ..core.backend import Array
-from ..core.checkpoint_format import RUN as KEY
-from ..core.checkpoint_format import parse
-from ..utils.errors import DAMAGED, GlassformerError, shown
-from ..utils.fileio import check_writable, read_bytes, why, write_atomically
-from ..utils.limits import MEMBERS, memory, within
+from ..core.checkpoint_format import RUN_STATE_KEY as KEY
+from ..core.checkpoint_format import parse_safetensors
+from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
+from ..utils.fileio import check_writable, os_error_text, read_bytes, write_atomically
+from ..utils.limits import MAX_MEMBERS, available_memory, check_int_range
 from ..utils.typed_json import (
     Count,
     Finite,
+    JsonObject,
     Name,
-    Record,
     Ref,
     Seed,
     Settings,
     convert,
     parse_json,
 )
-from .full_domain_phase import POOL
-from .history import check_name
-from .recipe import FIELDS, STEPS
+from .full_domain_phase import MAX_POOL_ROWS
+from .history import check_history_path
+from .recipe import MAX_STEPS, RECIPE_FIELDS
 
-ENDING = ".run.safetensors"  # of the file of a run
-OTHERS = "has snapshots of another run: expected an empty folder or a new one"
-DIFFERENCES = 6  # that a message names
-BAD = "not the state of a run, or a damaged one"
-FLOAT = "float32"
-Step = Annotated[int, Meta(ge=0, le=STEPS)]
+RUN_SUFFIX = ".run.safetensors"  # of the file of a run
+OTHER_RUN_SNAPSHOTS = "has snapshots of another run: expected an empty folder or a new one"
+MAX_SHOWN_DIFFERENCES = 6  # that a message names
+NOT_A_RUN = "not the state of a run, or a damaged one"
+COUNTER_DTYPE = "float32"
+Step = Annotated[int, Meta(ge=0, le=MAX_STEPS)]
 Rows = Annotated[int, Meta(ge=0, le=10**9)]
 Word = Annotated[str, Meta(max_length=100)]
 Digest = Annotated[str, Meta(max_length=64)]  # "": absent
@@ -51,17 +51,17 @@ def _fields(**types: Any) -> type:
     return defstruct("Data", [*types.items()], forbid_unknown_fields=True)
 
 
-DATA = {  # kind of a turning point -> schema of its data (see events.in_words)
+MILESTONE_SCHEMAS = {  # kind of a turning point -> schema of its data (see events.in_words)
     "digit learned": _fields(digit=Annotated[int, Meta(ge=0, le=10**6)], accuracy=Finite),
     "memorising": _fields(train_accuracy=Finite, accuracy=Finite),
     "fitted": _fields(accuracy=Finite), "generalised": _fields(accuracy=Finite),
     "begun anew": _fields(accuracy=Finite), "exact": _fields(wrong=Rows, checked=Rows, of=Word),
     "grokking": _fields(fitted_at=Step), "stable": _fields(since=Step, accuracy=Finite),
 }  # fmt: skip
-BY_LOSS = _fields(loss=Finite, floor=Finite)  # alternative data of "memorising"
+MEMORIZING_BY_LOSS = _fields(loss=Finite, floor=Finite)  # alternative data of "memorising"
 
 
-class TurningPoint(Record):
+class SavedMilestone(JsonObject):
     """A saved Event; routine events are not saved."""
 
     kind: Word
@@ -70,13 +70,15 @@ class TurningPoint(Record):
     data: dict[str, Any]
 
     def __post_init__(self) -> None:
-        if self.kind not in DATA:
-            raise ValueError(f"expected an event of {', '.join(DATA)}, got {shown(self.kind)}")
+        if self.kind not in MILESTONE_SCHEMAS:
+            raise ValueError(
+                f"expected an event of {', '.join(MILESTONE_SCHEMAS)}, got {short_repr(self.kind)}"
+            )
         by_loss = self.kind == "memorising" and "floor" in self.data
-        convert(self.data, BY_LOSS if by_loss else DATA[self.kind], "data")
+        convert(self.data, MEMORIZING_BY_LOSS if by_loss else MILESTONE_SCHEMAS[self.kind], "data")
 
 
-class RunIdentity(Record):
+class RunIdentity(JsonObject):
     """Identity of a run (checkpointing.identity); resuming requires an equal one."""
 
     task: Ref
@@ -89,7 +91,7 @@ class RunIdentity(Record):
     blueprint_source: Digest = ""
 
 
-class WatcherState(Record):
+class MilestoneState(JsonObject):
     """The state of an events.Watcher."""
 
     seen: Annotated[dict[Name, Step], Meta(max_length=10_000)]
@@ -97,7 +99,7 @@ class WatcherState(Record):
     since: Step
 
 
-class SavedEvaluation(Record):
+class SavedEvaluation(JsonObject):
     """An events.Report."""
 
     step: Step
@@ -113,32 +115,34 @@ class SavedEvaluation(Record):
     classes: Annotated[dict[Name, Finite], Meta(max_length=1_000_000)] | UnsetType = UNSET
 
 
-class FullDomainState(Record):
+class FullDomainState(JsonObject):
     """The state of a full_domain_phase.Exact."""
 
     began: Step
     accuracy: Finite
-    pool: Annotated[list[Annotated[list[Count], Meta(max_length=10_000)]], Meta(max_length=POOL)]
+    pool: Annotated[
+        list[Annotated[list[Count], Meta(max_length=10_000)]], Meta(max_length=MAX_POOL_ROWS)
+    ]
 
 
-class RunHeader(Record):
+class RunHeader(JsonObject):
     """Every field of a saved run except its arrays (checkpointing.save_run)."""
 
     identity: RunIdentity
     step: Step
     seconds: Finite
     smooth: Annotated[str, Meta(max_length=40)]
-    decay_at: Annotated[int, Meta(ge=-1, le=STEPS)]
-    watcher: WatcherState
+    decay_at: Annotated[int, Meta(ge=-1, le=MAX_STEPS)]
+    watcher: MilestoneState
     history: Annotated[list[SavedEvaluation], Meta(max_length=10_000_000)]
-    events: Annotated[list[TurningPoint], Meta(max_length=100_000)]
+    events: Annotated[list[SavedMilestone], Meta(max_length=100_000)]
     exact: FullDomainState | None = None
 
 
 def state_path(out: str | Path) -> Path:
     """Where the state of a run is kept whose model goes to `out`."""
     out = Path(out)
-    return out.with_name(out.name.removesuffix(".safetensors") + ENDING)
+    return out.with_name(out.name.removesuffix(".safetensors") + RUN_SUFFIX)
 
 
 def check_out(out: str | Path, resume: bool, *read: str) -> None:
@@ -151,9 +155,11 @@ def check_out(out: str | Path, resume: bool, *read: str) -> None:
         raise GlassformerError(
             f"out: expected a name that ends in .safetensors, got {out}. Use {new}"
         )
-    if out.name.endswith(ENDING):
-        what = f"expected a model's name, got {out}: {ENDING} is for the state of unfinished runs"
-        raise GlassformerError(f"out: {what}. Use {out.name.removesuffix(ENDING)}.safetensors")
+    if out.name.endswith(RUN_SUFFIX):
+        what = (
+            f"expected a model's name, got {out}: {RUN_SUFFIX} is for the state of unfinished runs"
+        )
+        raise GlassformerError(f"out: {what}. Use {out.name.removesuffix(RUN_SUFFIX)}.safetensors")
     state = state_path(out)
     if resume and out.exists() and not state.exists():
         raise GlassformerError(f"{out} — its run is finished; there is nothing to resume")
@@ -176,9 +182,9 @@ def check_outputs(
     out: Path | None, seeds: Sequence[int], resume: bool, history: Path | None, read: Sequence[str]
 ) -> None:
     """Refuse outputs that a run cannot write, before the work. `read`: refs of the inputs."""
-    within("train — the number of seeds", len(seeds), 1, MEMBERS)
+    check_int_range("train — the number of seeds", len(seeds), 1, MAX_MEMBERS)
     if history:
-        check_name(history)  # only log endings, so it cannot be the model file
+        check_history_path(history)  # only log endings, so it cannot be the model file
     for path in seed_files(out, seeds):
         check_out(path, resume and len(seeds) == 1, *read)
     check_writable(history, *read)
@@ -199,48 +205,55 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
             f"{path} — no run to resume: it has ended, or was never begun", code="not_found"
         )
     try:
-        arrays, found = parse(path, read_bytes(path, memory()))
+        arrays, found = parse_safetensors(path, read_bytes(path, available_memory()))
         good = KEY in found and found.get("sha256") == _sha256(found[KEY], arrays)
     except GlassformerError as e:
-        raise GlassformerError(f"{path} — {BAD} ({str(e).removeprefix(f'{path} — ')})") from None
+        raise GlassformerError(
+            f"{path} — {NOT_A_RUN} ({str(e).removeprefix(f'{path} — ')})"
+        ) from None
     if not good:
-        raise GlassformerError(f"{path} — {BAD}: its SHA-256 does not match", code=DAMAGED)
+        raise GlassformerError(
+            f"{path} — {NOT_A_RUN}: its SHA-256 does not match", code=DAMAGED_FILE
+        )
     # a loss may be infinite
-    header: dict[str, Any] = parse_json(found[KEY], path, BAD, finite=False)
+    header: dict[str, Any] = parse_json(found[KEY], path, NOT_A_RUN, finite=False)
     try:
         convert(header, RunHeader)
         header["smooth"] = float.fromhex(header["smooth"])
     except (GlassformerError, ValueError, OverflowError) as e:
-        raise GlassformerError(f"{path} — {BAD}: {e}") from None
+        raise GlassformerError(f"{path} — {NOT_A_RUN}: {e}") from None
     return arrays, header
 
 
 def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any]) -> None:
     """Refuses the state of another run, with what differs: of the recipe, its fields."""
-    was, now = _flat(header["identity"]), _flat(identity)
+    was, now = _flat_identity(header["identity"]), _flat_identity(identity)
     if differ := [k for k in {**now, **was} if was.get(k) != now.get(k)]:
-        both = [(k, _said(was.get(k)), _said(now.get(k))) for k in differ[:DIFFERENCES]]
+        both = [
+            (k, _short_text(was.get(k)), _short_text(now.get(k)))
+            for k in differ[:MAX_SHOWN_DIFFERENCES]
+        ]
         which = ", ".join(f"{k}={old} (now {new})" for k, old, new in both)
-        more = f" and {n} more" if (n := len(differ) - DIFFERENCES) > 0 else ""
+        more = f" and {n} more" if (n := len(differ) - MAX_SHOWN_DIFFERENCES) > 0 else ""
         way = "delete it to begin anew, or write elsewhere"
         raise GlassformerError(f"{path} — is of another run: {which}{more}; {way}")
 
 
-def _flat(identity: dict[str, Any]) -> dict[str, Any]:
+def _flat_identity(identity: dict[str, Any]) -> dict[str, Any]:
     """What a run is of, with the fields of its recipe one by one: those that it does not have, as
     there were none of the name yet, are at their defaults.
     """
-    every = {name: f.default for name, f in FIELDS.items()} | identity["recipe"]
+    every = {name: f.default for name, f in RECIPE_FIELDS.items()} | identity["recipe"]
     fields = {"recipe" if k == "name" else k: v for k, v in every.items()}
     return {**{k: v for k, v in identity.items() if k != "recipe"}, **fields}
 
 
-def _said(value: Any) -> str:
+def _short_text(value: Any) -> str:
     text = str(value)
     return (text if len(text) <= 24 else text[:12] + "…") or "none"
 
 
-def check_fits(
+def check_state(
     path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
     shapes: dict[str, tuple[int, ...]], steps: int, exact: int, digits: int, dtype: str,
 ) -> None:  # fmt: skip
@@ -252,7 +265,9 @@ def check_fits(
     finite = {n: n.startswith("optimizer.") or np.isfinite(a).all() for n, a in arrays.items()}
     if odd := sorted(n for n in {*shapes, *found} if found.get(n) != shapes.get(n)):
         wrong = f"{odd[0]} is {list(found[odd[0]]) if odd[0] in found else 'missing'}"
-    elif odd := [n for n, a in arrays.items() if a.dtype != (FLOAT if _counts(n) else dtype)]:
+    elif odd := [
+        n for n, a in arrays.items() if a.dtype != (COUNTER_DTYPE if _is_step_counter(n) else dtype)
+    ]:
         wrong = f"{odd[0]} is in {arrays[odd[0]].dtype}"
     elif odd := [n for n, good in finite.items() if not good]:
         wrong = f"{odd[0]} is not finite"
@@ -263,10 +278,10 @@ def check_fits(
     elif any(len(report["digits"]) != digits for report in header["history"]):
         wrong = "its history has other answers"
     if wrong:
-        raise GlassformerError(f"{path} — {BAD}: {wrong}", code=DAMAGED)
+        raise GlassformerError(f"{path} — {NOT_A_RUN}: {wrong}", code=DAMAGED_FILE)
 
 
-def _counts(name: str) -> bool:
+def _is_step_counter(name: str) -> bool:
     """Whether an array is how often AdamW has stepped, which is in FLOAT always."""
     return name.startswith("optimizer.step.")
 
@@ -286,9 +301,11 @@ def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> 
             path.mkdir(parents=True, exist_ok=True)
             old = not resume and any(path.glob("step-*.safetensors"))
         except (OSError, ValueError) as e:
-            raise GlassformerError(f"{path} — cannot be a folder for snapshots: {why(e)}") from None
+            raise GlassformerError(
+                f"{path} — cannot be a folder for snapshots: {os_error_text(e)}"
+            ) from None
         if old:
-            raise GlassformerError(f"{path} — {OTHERS}")
+            raise GlassformerError(f"{path} — {OTHER_RUN_SNAPSHOTS}")
     return found
 
 

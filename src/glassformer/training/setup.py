@@ -16,13 +16,20 @@ from ..core.model import Config, Model
 from ..parametrizations import Blueprint, Shapes
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
-from ..utils.limits import MEMBERS, PROCESSES, SAMPLE, SEED, afford, within
-from .data import ENUMERABLE, first_length
+from ..utils.limits import (
+    MAX_MEMBERS,
+    MAX_PROCESSES,
+    MAX_SAMPLE_ROWS,
+    MAX_SEED,
+    check_int_range,
+    check_memory,
+)
+from .data import MAX_ENUMERATED_ROWS, example_length
 from .recipe import Architecture, Recipe
 from .run_file import check_out
 
 
-def check_call(
+def check_arguments(
     task: Task, seeds: Sequence[int], models: Mapping[str, Model | None], threads: int,
     out: str | Path | None, resumed: bool, blueprint: str = "",
 ) -> None:  # fmt: skip
@@ -41,29 +48,37 @@ def check_call(
         if model and (its := model.vocabulary) != task.vocabulary:
             wanted = f"expected the vocabulary of {task.ref}, {task.vocabulary}"
             raise GlassformerError(f"{what}: {wanted}, got {its}. Use a model of this task")
-    within(f"{task.ref} — worth_checking", task.worth_checking, 1, SAMPLE)
-    within("train — threads", threads, 1, PROCESSES)
-    within("train — the number of seeds", len(seeds), 1, MEMBERS)
+    check_int_range(
+        f"{task.ref} — default_sample_size", task.default_sample_size, 1, MAX_SAMPLE_ROWS
+    )
+    check_int_range("train — threads", threads, 1, MAX_PROCESSES)
+    check_int_range("train — the number of seeds", len(seeds), 1, MAX_MEMBERS)
     for seed in seeds:
-        within("train — a seed", seed, 0, SEED)
+        check_int_range("train — a seed", seed, 0, MAX_SEED)
 
 
-def check_memory(task: Task, r: Recipe, members: int, start: Model | None) -> None:
+def check_training_memory(task: Task, r: Recipe, members: int, start: Model | None) -> None:
     """Refuses a run whose rows, weights and activations are sure not to fit into memory."""
-    T = first_length(task)
-    size = task.size if task.size <= ENUMERABLE else 0  # a larger one is refused where it is read
+    T = example_length(task)
+    size = (
+        task.size if task.size <= MAX_ENUMERATED_ROWS else 0
+    )  # a larger one is refused where it is read
     split = r.training_rows(size, max(task.radix, default=1)) if size else 0
     fixed = {"draw": r.train_rows, "split": split, "all": size}.get(r.data, 0)
     rows = r.test_rows + fixed
-    afford(f"training — {rows:,} rows of {task.ref}", rows * (8 * len(task.radix) + 9 * T))
+    check_memory(f"training — {rows:,} rows of {task.ref}", rows * (8 * len(task.radix) + 9 * T))
     c, shapes = architecture(r, task, T, start)
     number = 4 if r.dtype == "float32" else 8  # bytes
     weights = sum(map(math.prod, shapes.values()))
     # good, gradient, state
-    afford(f"training — {members:,} times {weights:,} weights", 4 * number * members * weights)
+    check_memory(
+        f"training — {members:,} times {weights:,} weights", 4 * number * members * weights
+    )
     batch = r.batch if r.data == "fresh" else min(r.batch or fixed, fixed)
     row = max(c.n_layers - 1, 0) * (T * (2 * c.d_model + c.d_mlp) + c.n_heads * T * T)
-    afford(f"training — {members:,} times a batch of {batch:,}", number * members * batch * row)
+    check_memory(
+        f"training — {members:,} times a batch of {batch:,}", number * members * batch * row
+    )
 
 
 def find_device(name: str, dtype: str = "float32") -> torch.device:
@@ -95,22 +110,22 @@ def architecture(
 
 def initial_theta(
     recipe: Architecture, config: Config, shapes: Shapes, blueprint: Blueprint,
-    start: Model | None, seed: int, tries: int = 0,
+    start: Model | None, seed: int, restarts: int = 0,
 ) -> dict[str, Array]:  # fmt: skip
     """Return a member's theta: from the `start` model, or from initial weights, new on each try."""
     # of the same kind: its very numbers, in the blueprint's order: a file's order is not fixed, and
     # sums over theta round by order
     if start and start.theta and start.blueprint == blueprint.ref:
-        return {n: backend.numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)}
-    if start and blueprint.at_random:
+        return {n: backend.to_numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)}
+    if start and blueprint.random_init:
         what = f"{blueprint.ref} begins at random, or with a model of its own kind"
         raise GlassformerError(f"start — {what}")
-    rng = np.random.default_rng([seed, 0, tries] if tries else [seed, 0])
+    rng = np.random.default_rng([seed, 0, restarts] if restarts else [seed, 0])
     weights = start.weights if start else initial_weights(recipe, config, shapes, rng)
-    return blueprint.start(weights, rng)
+    return blueprint.init_theta(weights, rng)
 
 
-def stacked(
+def stack_members(
     members: Sequence[Mapping[str, Array]], recipe: Recipe, start: Model | None
 ) -> dict[str, torch.Tensor]:
     """Stack the members' theta in the recipe's dtype; an error if it overflows there."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ..core.backend import Array
-from ..core.model import Tap
+from ..core.model import Hook
 
 
 class NoResidual:
@@ -22,6 +22,6 @@ def no_attention(name: str, value: Array) -> Array:
     return value * 0 if name.endswith("hook_attn_out") else value
 
 
-TAPS: dict[str, Callable[[], Tap | None]] = {
+TRAIN_HOOKS: dict[str, Callable[[], Hook | None]] = {
     "": lambda: None, "no-residual": NoResidual, "no-attention": lambda: no_attention,
 }  # fmt: skip

@@ -14,44 +14,46 @@ from typing import Any
 
 from .errors import GlassformerError
 
-PATIENCE = 5  # seconds for a cluster to answer
-FIRST = 5  # seconds for it to have a worker, at the beginning
-GONE = 60  # seconds without any worker, in the middle of it
-AHEAD = 4  # pieces under way for each thread of the cluster
-GO_ON = "the same command does what is left"
+WAIT_SECONDS = 5  # seconds for a cluster to answer
+CONNECT_TIMEOUT_S = 5  # seconds for it to have a worker, at the beginning
+NO_WORKER_TIMEOUT_S = 60  # seconds without any worker, in the middle of it
+QUEUED_PER_THREAD = 4  # pieces under way for each thread of the cluster
+RESUME_HINT = "the same command does what is left"
 
-Do = Callable[[Any, Any], Any]
+PieceFunction = Callable[[Any, Any], Any]
 
 
 @contextmanager
-def connected(address: str, do: Do, shared: Any, go_on: str) -> Iterator["Cluster"]:
+def connect_cluster(
+    address: str, do: PieceFunction, shared: Any, resume_hint: str
+) -> Iterator["Cluster"]:
     """Yield a cluster that runs `do(shared, piece)`; an error with `go_on` if it is lost."""
     dask = _dask()
     try:
         with _connect(dask, address) as client:
-            yield Cluster(dask, client, do, shared, address, go_on)
+            yield Cluster(dask, client, do, shared, address, resume_hint)
     except (OSError, dask.TimeoutError, dask.CancelledError):  # whatever it was asked for just then
-        raise GlassformerError(f"{address} — the cluster went away; {go_on}") from None
+        raise GlassformerError(f"{address} — the cluster went away; {resume_hint}") from None
 
 
 class Cluster:
     """Connection to a Dask cluster. Client calls raise an error after the scheduler is gone."""
 
     def __init__(
-        self, dask: Any, client: Any, do: Do, shared: Any, address: str, go_on: str
+        self, dask: Any, client: Any, do: PieceFunction, shared: Any, address: str, resume_hint: str
     ) -> None:
         self.dask, self.client, self.do, self.shared = dask, client, do, shared
-        self.problem = f"{address} — the cluster has no workers any more; {go_on}"
+        self.problem = f"{address} — the cluster has no workers any more; {resume_hint}"
         self.killed, self.gone = dask.KilledWorker, dask.CancelledError
         self.last_seen = time.monotonic()  # last time the cluster had a worker
         self.sent = self._send()
 
     def _send(self) -> Any:
-        return self.client.submit(_itself, self.shared, key=f"shared-{os.urandom(8).hex()}")
+        return self.client.submit(_identity, self.shared, key=f"shared-{os.urandom(8).hex()}")
 
     def capacity(self) -> int:
         threads: int = sum(self.client.nthreads().values())
-        return AHEAD * max(threads, 1)
+        return QUEUED_PER_THREAD * max(threads, 1)
 
     def submit(self, piece: Any) -> Any:
         if self.sent.status == "error":  # lost with its worker
@@ -62,17 +64,17 @@ class Cluster:
     def wait(self, futures: list[Any]) -> Any:
         """Return the futures that are done, within PATIENCE."""
         try:
-            done = self.dask.wait(futures, PATIENCE, "FIRST_COMPLETED").done
+            done = self.dask.wait(futures, WAIT_SECONDS, "FIRST_COMPLETED").done
         except self.dask.TimeoutError:
             done = ()
         if done or self.client.nthreads():
             self.last_seen = time.monotonic()
-        elif time.monotonic() - self.last_seen > GONE:
+        elif time.monotonic() - self.last_seen > NO_WORKER_TIMEOUT_S:
             raise GlassformerError(self.problem)
         return done
 
 
-def _itself(x: Any) -> Any:
+def _identity(x: Any) -> Any:
     return x
 
 
@@ -95,19 +97,19 @@ def _connect(dask: Any, address: str) -> Any:
 
     def connect() -> None:
         try:
-            made.append(dask.Client(address, timeout=PATIENCE))
+            made.append(dask.Client(address, timeout=WAIT_SECONDS))
         except Exception as e:
             made.append(e)
 
     # Dask waits for ever where something else answers
     thread = threading.Thread(target=connect, daemon=True)
     thread.start()
-    thread.join(PATIENCE + 1)
+    thread.join(WAIT_SECONDS + 1)
     client: Any = made[0] if made else "no answer"
     if not hasattr(client, "submit"):
         raise GlassformerError(f"{address} — no Dask cluster there: {client}")
     try:
-        client.wait_for_workers(1, timeout=FIRST)
+        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT_S)
     except Exception:
         client.close()
         raise GlassformerError(f"{address} — the cluster has no workers") from None

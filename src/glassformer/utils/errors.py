@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-LONG = 10**4_000  # whole numbers from here on are said in words: Python writes 4,300 digits
+MAX_PRINTED_INT = (
+    10**4_000
+)  # whole numbers from here on are said in words: Python writes 4,300 digits
 EXTRAS = {  # module: the library's name, and the extra of this package that installs it
     "torch": ("PyTorch", "torch"), "matplotlib": ("Matplotlib", "figures"),
     "transformers": ("transformers", "gpt2"), "tokenizers": ("tokenizers", "gpt2"),
@@ -20,21 +22,24 @@ EXTRAS = {  # module: the library's name, and the extra of this package that ins
 }  # fmt: skip
 
 
-def needs(module: str) -> str:
+def missing_library_message(module: str) -> str:
     """Return the message with the install command for a module of EXTRAS."""
     library, extra = EXTRAS[module]
     return f"needs {library}, which is not installed: pip install 'glassformer[{extra}]'"
 
 
-NEEDS_FIGURES, NEEDS_TORCH = needs("matplotlib"), needs("torch")
-DAMAGED = "damaged_file"
+FIGURES_MISSING, TORCH_MISSING = (
+    missing_library_message("matplotlib"),
+    missing_library_message("torch"),
+)
+DAMAGED_FILE = "damaged_file"
 # Error codes: `error.code` in Python, `code` in server responses. Codes are stable, messages are
 # not.
 CODES = {
     "bad_argument": "an argument has a wrong type or value, or conflicts with another argument",
     "not_found": "no file, model, task or other object has that name",
     "file_error": "a file cannot be read or written",
-    DAMAGED: "a file is damaged or in another format",
+    DAMAGED_FILE: "a file is damaged or in another format",
     "too_large": "the call needs more memory than is available",
     "needs_extra": "an optional library is missing; the message has the command to install it",
     "bad_source": "a .glass source or .taotp text has an error at the place the message names",
@@ -70,11 +75,11 @@ def _code_of(handled: BaseException | None) -> str:
     return "too_large" if isinstance(handled, MemoryError) else "bad_argument"
 
 
-class Several(GlassformerError):
+class ErrorList(GlassformerError):
     """All that is wrong at once, a line each."""
 
 
-class Named(GlassformerError):
+class NamedError(GlassformerError):
     """One whose message starts with the name of a program or task: nobody need put it there."""
 
     def __init__(self, name: str, message: str) -> None:
@@ -85,14 +90,14 @@ class Named(GlassformerError):
         return type(self), (self.name, *self.args), vars(self)
 
 
-def missing_extra(what: str, error: ModuleNotFoundError) -> GlassformerError | None:
+def missing_extra(label: str, error: ModuleNotFoundError) -> GlassformerError | None:
     """The error for a missing library of EXTRAS; None for any other module."""
     module = (error.name or "").partition(".")[0]
-    message = f"{what} — {needs(module)}" if module in EXTRAS else ""
+    message = f"{label} — {missing_library_message(module)}" if module in EXTRAS else ""
     return GlassformerError(message, code="needs_extra") if message else None
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value as a message shows it: whatever its size, in a few words on one line."""
     return re.sub(r"\s*\n\s*", " ", _short.repr(value))
 
@@ -108,31 +113,39 @@ def ascii_name(name: Any) -> str:
 
 
 def did_you_mean(
-    name: str, known: Iterable[str], most: int = 3, alike: float = 0.5, all: str = "there are"
+    name: str,
+    known: Iterable[str],
+    max_matches: int = 3,
+    cutoff: float = 0.5,
+    otherwise: str = "there are",
 ) -> str:
     """The names that come near one that nothing has, or else all there are."""
     names = list(known)
-    near = difflib.get_close_matches(name[:100], names, most, alike)
-    return f"did you mean {' or '.join(near)}?" if near else f"{all} {', '.join(names) or 'none'}"
+    near = difflib.get_close_matches(name[:100], names, max_matches, cutoff)
+    return (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"{otherwise} {', '.join(names) or 'none'}"
+    )
 
 
-def no_such(
-    what: str, name: str, known: Iterable[str], most: int = 2, alike: float = 0.5
+def unknown_name_error(
+    kind: str, name: str, known: Iterable[str], max_matches: int = 2, cutoff: float = 0.5
 ) -> GlassformerError:
     """The error for a name that nothing has."""
     short = " ".join((name if len(name) <= 100 else name[:99] + "…").split())
-    hint = did_you_mean(name, known, most, alike)
-    return GlassformerError(f"{short} — no such {what}; {hint}", code="not_found")
+    hint = did_you_mean(name, known, max_matches, cutoff)
+    return GlassformerError(f"{short} — no such {kind}; {hint}", code="not_found")
 
 
-def in_words(n: int) -> str:
+def approx_int(n: int) -> str:
     """A whole number that is too long to be written."""
     return f"about {'-' * (n < 0)}10^{int(math.log10(abs(n)) + 1e-9)}"
 
 
 class _Short(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
-        return in_words(x) if abs(x) >= LONG else super().repr_int(x, level)
+        return approx_int(x) if abs(x) >= MAX_PRINTED_INT else super().repr_int(x, level)
 
 
 _short = _Short()

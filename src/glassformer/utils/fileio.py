@@ -25,69 +25,69 @@ try:
 except ImportError:  # there are systems without: done without
     fcntl = None  # type: ignore[assignment]
 
-MOST = 2**30  # bytes of a file that is read, unless more are expected
-KINDS = {
+MAX_FILE_BYTES = 2**30  # bytes of a file that is read, unless more are expected
+FILE_KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
     stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
 }  # fmt: skip
 # Not every system has these. A pipe without a writer is opened at once, and then refused.
-WAITING, NOFOLLOW = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
+NONBLOCK, NOFOLLOW = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
 BINARY = getattr(os, "O_BINARY", 0)
-OLD = ".old"
+OLD_SUFFIX = ".old"
 # The last of folders on some network disks
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
-NAME = 200  # bytes of a file's name that a name beside it repeats; systems end at 255
+MAX_NAME_BYTES = 200  # bytes of a file's name that a name beside it repeats; systems end at 255
 
 
-def why(error: BaseException) -> str:
+def os_error_text(error: BaseException) -> str:
     """What the system says about a file, without the number and the path."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 @contextlib.contextmanager
-def _about(path: str | Path, what: str = "written") -> Iterator[None]:
+def _os_errors_as(path: str | Path, action: str = "written") -> Iterator[None]:
     """Within it, what the system says is wrong becomes a GlassformerError that names the file."""
     try:
         yield
     except (OSError, ValueError) as e:
-        raise GlassformerError(f"{path} — cannot be {what}: {why(e)}") from None
+        raise GlassformerError(f"{path} — cannot be {action}: {os_error_text(e)}") from None
 
 
 # ── in ─────────────────────────────────────────────────────────────────────────────────────────
-def read_bytes(path: str | Path, most: int = MOST) -> bytes:
+def read_bytes(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """All of a regular file of at most so many bytes."""
     try:
         _check_regular(os.stat(path))  # before it is opened: to open a device may do something
-        with open(os.open(path, os.O_RDONLY | WAITING | BINARY), "rb") as file:
+        with open(os.open(path, os.O_RDONLY | NONBLOCK | BINARY), "rb") as file:
             found = os.fstat(file.fileno())
             _check_regular(found)
             size = found.st_size
-            if size <= most:
+            if size <= max_bytes:
                 data = file.read(size + 1)
                 if len(data) > size:  # it grew, or is one of those that do not say their size
-                    data += file.read(most + 1 - len(data))
+                    data += file.read(max_bytes + 1 - len(data))
                 size = len(data)
     except (OSError, ValueError) as e:
-        raise GlassformerError(f"{path} — cannot be read: {why(e)}") from None
+        raise GlassformerError(f"{path} — cannot be read: {os_error_text(e)}") from None
     except MemoryError:
         raise GlassformerError(f"{path} — cannot be read: it does not fit into memory") from None
-    if size > most:
-        got = f"{size:,} bytes or more, where at most {most:,} are expected"
+    if size > max_bytes:
+        got = f"{size:,} bytes or more, where at most {max_bytes:,} are expected"
         raise GlassformerError(f"{path} — cannot be read: {got}")
     return data
 
 
-def read_text(path: str | Path, most: int = MOST) -> str:
+def read_text(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> str:
     """All of a text file in UTF-8."""
     try:
-        return read_bytes(path, most).decode()
+        return read_bytes(path, max_bytes).decode()
     except UnicodeDecodeError as e:
         raise GlassformerError(f"{path} — not UTF-8 text: {e.reason} at byte {e.start:,}") from None
 
 
 def _check_regular(found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        kind = KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        kind = FILE_KINDS.get(stat.S_IFMT(found.st_mode), "something else")
         raise OSError(errno.EINVAL, f"it is {kind}, not a file")
 
 
@@ -95,14 +95,14 @@ def _check_regular(found: os.stat_result) -> None:
 def write_atomically(path: str | Path, data: bytes) -> Path:
     """The old file or the new one, never half of one."""
     path = Path(path)
-    with _about(path):
-        target, old = _target(path)
-        beside = _beside(target, "tmp")
+    with _os_errors_as(path):
+        target, old = _resolve_target(path)
+        beside = _temp_path(target, "tmp")
         with open(_create(beside), "wb", buffering=0) as file:
             try:
                 _write_all(file, data)
                 if old:
-                    _take_after(file.fileno(), old)
+                    _copy_mode_and_owner(file.fileno(), old)
                 os.fsync(file.fileno())
                 if fcntl is None:
                     file.close()  # some systems do not rename what is open
@@ -123,7 +123,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
     """
     for path in files:
         check_writable(path)
-    old = {path: read_bytes(path, most=2**40) if path.exists() else None for path in files}
+    old = {path: read_bytes(path, max_bytes=2**40) if path.exists() else None for path in files}
     if not files:
         return
     *_, last = files
@@ -149,7 +149,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 def replace_folder(new: Path, path: Path) -> None:
     """Puts a folder made by `folder_beside` in the place of `path`: the old or the new is there."""
-    with _about(path):
+    with _os_errors_as(path):
         target = Path(os.path.realpath(path))
         mode = stat.S_IMODE(os.stat(new.parent).st_mode) & 0o666  # as the umask has it
         for file in [new, *new.rglob("*")]:
@@ -162,10 +162,10 @@ def replace_folder(new: Path, path: Path) -> None:
             if not stat.S_ISDIR(found.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
             os.chmod(new, stat.S_IMODE(found.st_mode))
-            if _exchange(new, target):  # in one step; what was there goes with the private folder
+            if _swap_names(new, target):  # in one step; what was there goes with the private folder
                 return sync(target.parent)
             # A run that is killed here leaves no folder, and the next one puts it back
-            old = new.with_name(OLD)
+            old = new.with_name(OLD_SUFFIX)
             os.rename(target, old)
         try:
             os.rename(new, target)
@@ -177,16 +177,16 @@ def replace_folder(new: Path, path: Path) -> None:
         sync(target.parent)
 
 
-class Log:
+class AppendLog:
     """A file that grows: it begins anew, whole, and what is added is there whole or not at all."""
 
-    def __init__(self, path: str | Path, begin: bytes = b"") -> None:
-        self.path = write_atomically(path, begin)
-        with _about(path):
+    def __init__(self, path: str | Path, first: bytes = b"") -> None:
+        self.path = write_atomically(path, first)
+        with _os_errors_as(path):
             self.file = open(path, "ab", buffering=0)  # noqa: SIM115 - close() closes it
 
     def add(self, data: bytes) -> None:
-        with _about(self.path):
+        with _os_errors_as(self.path):
             end = os.fstat(self.file.fileno()).st_size
             try:
                 _write_all(self.file, data)
@@ -214,18 +214,18 @@ def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
     """
     if path is None:
         return
-    for file in (name for ref in map(str, filter(None, read)) for name in _files_of(ref)):
+    for file in (name for ref in map(str, filter(None, read)) for name in _file_names_in(ref)):
         with contextlib.suppress(OSError, ValueError):  # no file, or not there
             if os.path.samefile(file, path):
                 way_out = "name another file to write"
                 raise GlassformerError(f"{path} — is read by this command; {way_out}")
-    with _about(path):
-        target, _ = _target(Path(path))
+    with _os_errors_as(path):
+        target, _ = _resolve_target(Path(path))
         with tempfile.TemporaryFile(dir=target.parent):  # without a name, where that can be
             pass
 
 
-def _files_of(ref: str) -> list[str]:
+def _file_names_in(ref: str) -> list[str]:
     """What of a ref may be the name of a file: all of it, what stands before a colon, or the value
     of an option, as in lookup:table=FILE.
     """
@@ -235,7 +235,7 @@ def _files_of(ref: str) -> list[str]:
 
 def make_folder(path: str | Path) -> Path:
     """A folder, and those above it, unless they are there."""
-    with _about(path, "made"):
+    with _os_errors_as(path, "made"):
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
         except FileExistsError:
@@ -245,7 +245,7 @@ def make_folder(path: str | Path) -> Path:
 
 def remove(path: str | Path) -> None:
     """Removes a file, if it is there."""
-    with _about(path, "removed"):
+    with _os_errors_as(path, "removed"):
         Path(path).unlink(missing_ok=True)
 
 
@@ -253,11 +253,11 @@ def remove(path: str | Path) -> None:
 def folder_beside(path: str | Path) -> Iterator[Path]:
     """A private folder beside `path`, gone at the end: what is in it is renamed into place."""
     path = Path(path)
-    with _about(path):
+    with _os_errors_as(path):
         target = Path(os.path.realpath(path))
-        beside = _beside(target, "new")
-        if (beside / OLD).is_dir() and not os.path.lexists(target):
-            os.rename(beside / OLD, target)
+        beside = _temp_path(target, "new")
+        if (beside / OLD_SUFFIX).is_dir() and not os.path.lexists(target):
+            os.rename(beside / OLD_SUFFIX, target)
         handle = _create(beside, folder=True)
     try:
         yield beside
@@ -281,7 +281,7 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _target(path: Path) -> tuple[Path, os.stat_result | None]:
+def _resolve_target(path: Path) -> tuple[Path, os.stat_result | None]:
     """The file that is written when `path` is, and what stands there. OSError if it may not be."""
     hop = os.path.abspath(path)
     for _ in range(40):  # /dev/stdout may lead to a file that somebody else is writing
@@ -297,7 +297,7 @@ def _target(path: Path) -> tuple[Path, os.stat_result | None]:
     except FileNotFoundError:  # new, or a link to what is not there
         return Path(os.path.realpath(path)), None
     if not stat.S_ISREG(old.st_mode):
-        raise OSError(errno.EINVAL, f"it is {KINDS.get(stat.S_IFMT(old.st_mode), 'no file')}")
+        raise OSError(errno.EINVAL, f"it is {FILE_KINDS.get(stat.S_IFMT(old.st_mode), 'no file')}")
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return Path(os.path.realpath(path)), old
@@ -310,7 +310,7 @@ def _write_all(file: FileIO, data: bytes) -> None:
         left = left[file.write(left) :]
 
 
-def _take_after(file: int, old: os.stat_result) -> None:
+def _copy_mode_and_owner(file: int, old: os.stat_result) -> None:
     """Gives a new file the owner, if that can be, and the mode of the old one."""
     if hasattr(os, "fchown"):
         with contextlib.suppress(OSError):
@@ -319,9 +319,9 @@ def _take_after(file: int, old: os.stat_result) -> None:
 
 
 # ── beside ─────────────────────────────────────────────────────────────────────────────────────
-def _beside(target: Path, end: str) -> Path:
+def _temp_path(target: Path, end: str) -> Path:
     name = target.name
-    if len(os.fsencode(name)) > NAME:
+    if len(os.fsencode(name)) > MAX_NAME_BYTES:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     return target.with_name(f".{name}.glassformer.{end}")
 
@@ -331,12 +331,12 @@ def _create(beside: Path, folder: bool = False) -> int:
     for _ in range(9):  # others may do the same at the same time
         try:
             new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
-            handle = _make(beside) if folder else os.open(beside, new, 0o666)
+            handle = _make_temp(beside) if folder else os.open(beside, new, 0o666)
         except FileExistsError:
-            _clear(beside)
+            _remove_leftover(beside)
             continue
         try:
-            if _hold(handle) and os.fstat(handle).st_nlink:
+            if _try_lock(handle) and os.fstat(handle).st_nlink:
                 return handle
         except OSError:  # no lock: nothing is left behind
             os.close(handle)
@@ -346,7 +346,7 @@ def _create(beside: Path, folder: bool = False) -> int:
     raise OSError(errno.EBUSY, "another run is writing it")
 
 
-def _exchange(a: Path, b: Path) -> bool:
+def _swap_names(a: Path, b: Path) -> bool:
     """Swaps what two names stand for in one step, where the system can do that."""
     try:
         swap = ctypes.CDLL(None).renameat2
@@ -356,7 +356,7 @@ def _exchange(a: Path, b: Path) -> bool:
     return bool(swap(here, os.fsencode(a), here, os.fsencode(b), exchange) == 0)
 
 
-def _make(beside: Path) -> int:
+def _make_temp(beside: Path) -> int:
     os.mkdir(beside)
     if fcntl is None:  # nor does such a system open folders
         return os.open(os.devnull, os.O_RDONLY)
@@ -368,13 +368,13 @@ def _make(beside: Path) -> int:
         raise
 
 
-def _clear(beside: Path) -> None:
+def _remove_leftover(beside: Path) -> None:
     """Removes what stands where a file is to be written beside another, unless its writer lives."""
     with contextlib.suppress(FileNotFoundError):
         is_folder = stat.S_ISDIR(os.lstat(beside).st_mode)
-        handle = os.open(beside, os.O_RDONLY | WAITING | NOFOLLOW)
+        handle = os.open(beside, os.O_RDONLY | NONBLOCK | NOFOLLOW)
         try:
-            if not _hold(handle):
+            if not _try_lock(handle):
                 raise OSError(errno.EBUSY, "another run is writing it")
             if os.fstat(handle).st_nlink:  # otherwise the name may now belong to another run's file
                 shutil.rmtree(beside) if is_folder else os.unlink(beside)
@@ -382,7 +382,7 @@ def _clear(beside: Path) -> None:
             os.close(handle)
 
 
-def _hold(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     """Takes the lock of an open file; False if another has it. It ends with the process.
 
     True also where the system has no locks: work goes on without.
@@ -400,7 +400,7 @@ def _hold(handle: int) -> bool:
 
 
 @contextlib.contextmanager
-def alone(path: str | Path | None) -> Iterator[None]:
+def exclusive_lock(path: str | Path | None) -> Iterator[None]:
     """Hold an exclusive lock on `path`; an error if another run holds it. The lock of a killed run
     is released.
 
@@ -410,8 +410,8 @@ def alone(path: str | Path | None) -> Iterator[None]:
     if path is None or fcntl is None:
         yield
         return
-    with _about(path):
-        lock = _beside(_target(Path(path))[0], "lock")
+    with _os_errors_as(path):
+        lock = _temp_path(_resolve_target(Path(path))[0], "lock")
         try:
             handle = _create(lock)
         except OSError as e:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import GlassformerError, shown
+from .errors import GlassformerError, short_repr
 
 
 def cores() -> int:
@@ -19,65 +19,67 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-SEED = 2**63 - 1
-DOMAIN = 10**4_000  # rows of a domain that a verdict can name; Python writes 4,300 digits
-REF = 10_000  # characters of a ref: hello-world's longest message, quoted, is within
-TEXT = 10**7  # bytes of a file that people write: a recipe, a sweep
-SAMPLE = 10**10  # rows that verify draws: one in 3e9 wrong would be seen
-ROWS = 10**7  # rows that are held at once
-LISTED = 10**6  # values of a list that is looked at one by one
-INPUTS = 10**6  # rows that inspect looks at, again and again
-NOISE = 1_000.0  # as a share of what it is added to
-KEEP = 10_000  # counterexamples; each is decoded
-SEARCH = 10_000  # rounds of a search
-CHUNK = 2**20  # rows in one forward pass
-DECODED = 100_000  # tokens
-UNASKED = 1_024  # tokens that a model without a task says, if nobody says how many
-MEMBERS = 1_000  # of an ensemble
-RUNS = 100_000  # of a sweep
-PROCESSES = max(32, 4 * cores())  # more would but wait, and each has some 50 MB to itself
-WIDEST_BASIS = 8_192  # d_model of a stream that is rotated: takes time with its cube
-HEADS = 2_000  # of all layers, where each is looked at with each other
-WIDEST_KEY = 2_048  # d_model of a disguised model: its key has a number for each pair of these
+MAX_SEED = 2**63 - 1
+MAX_DOMAIN_SIZE = 10**4_000  # rows of a domain that a verdict can name; Python writes 4,300 digits
+MAX_REF_CHARACTERS = 10_000  # characters of a ref: hello-world's longest message, quoted, is within
+MAX_TEXT_BYTES = 10**7  # bytes of a file that people write: a recipe, a sweep
+MAX_SAMPLE_ROWS = 10**10  # rows that verify draws: one in 3e9 wrong would be seen
+MAX_ROWS = 10**7  # rows that are held at once
+MAX_LISTED_VALUES = 10**6  # values of a list that is looked at one by one
+MAX_INSPECTED_ROWS = 10**6  # rows that inspect looks at, again and again
+MAX_NOISE = 1_000.0  # as a share of what it is added to
+MAX_COUNTEREXAMPLES = 10_000  # counterexamples; each is decoded
+MAX_SEARCH_ROUNDS = 10_000  # rounds of a search
+MAX_CHUNK_ROWS = 2**20  # rows in one forward pass
+MAX_DECODED_TOKENS = 100_000  # tokens
+DEFAULT_NEW_TOKENS = 1_024  # tokens that a model without a task says, if nobody says how many
+MAX_MEMBERS = 1_000  # of an ensemble
+MAX_SWEEP_RUNS = 100_000  # of a sweep
+MAX_PROCESSES = max(32, 4 * cores())  # more would but wait, and each has some 50 MB to itself
+MAX_ROTATED_D_MODEL = 8_192  # d_model of a stream that is rotated: takes time with its cube
+MAX_COMPARED_HEADS = 2_000  # of all layers, where each is looked at with each other
+MAX_OBFUSCATED_D_MODEL = (
+    2_048  # d_model of a disguised model: its key has a number for each pair of these
+)
 
 
-def within(what: str, value: Any, least: int, most: int) -> int:
+def check_int_range(label: str, value: Any, min_value: int, max_value: int) -> int:
     """The value itself, if it is a whole number in this range."""
     try:
         n = operator.index(value)
     except TypeError:
-        n = least - 1
-    if isinstance(value, bool) or not least <= n <= most:
-        must = f"must be a whole number from {least:,} to {most:,}"
-        raise GlassformerError(f"{what} {must}, got {shown(value)}")
+        n = min_value - 1
+    if isinstance(value, bool) or not min_value <= n <= max_value:
+        must = f"must be a whole number from {min_value:,} to {max_value:,}"
+        raise GlassformerError(f"{label} {must}, got {short_repr(value)}")
     return n
 
 
-def finite(what: str, value: Any) -> float:
+def check_finite(label: str, value: Any) -> float:
     """The value itself, if it is a finite number from 0 on."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise GlassformerError(f"{what} must be a finite number from 0, got {shown(value)}")
+        raise GlassformerError(f"{label} must be a finite number from 0, got {short_repr(value)}")
     return value
 
 
-def whole_numbers(what: str, values: Any, large: bool = False) -> Any:
+def as_integers(label: str, values: Any, large: bool = False) -> Any:
     """The values as an array (PyTorch's stay there), if they are whole numbers; `large`: they may
     be beyond int64, and are then objects.
     """
     if not isinstance(values, np.ndarray) and not _has(values, "detach"):
-        if (n := count(values)) > ROWS:
-            raise GlassformerError(f"{what} — expected at most {ROWS:,} numbers, got {n:,}")
+        if (n := count_values(values)) > MAX_ROWS:
+            raise GlassformerError(f"{label} — expected at most {MAX_ROWS:,} numbers, got {n:,}")
         try:
             values = np.asarray(values)
         except Exception:  # lists of several lengths, and whatever else cannot be an array
-            wanted = f"expected rows of one length, got {shown(values)}"
-            raise GlassformerError(f"{what} — {wanted}") from None
+            wanted = f"expected rows of one length, got {short_repr(values)}"
+            raise GlassformerError(f"{label} — {wanted}") from None
         values = values if values.size else values.astype(np.int64)
     if large and all(type(x) is int for x in values.ravel().tolist()):
         return values.astype(object)
     if "int" not in str(values.dtype):
-        wanted = "expected whole numbers" + " or a text" * (what == "tokens")
-        raise GlassformerError(f"{what} — {wanted}, got {shown(values.tolist())}")
+        wanted = "expected whole numbers" + " or a text" * (label == "tokens")
+        raise GlassformerError(f"{label} — {wanted}, got {short_repr(values.tolist())}")
     return values
 
 
@@ -88,23 +90,23 @@ def _has(value: Any, name: str) -> bool:
         return False
 
 
-def count(value: Any) -> int:
+def count_values(value: Any) -> int:
     """How many values there are in a list, or in lists of it that are as long as the first."""
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         return 1
     try:
-        return len(value) * (count(value[0]) if len(value) else 1)
+        return len(value) * (count_values(value[0]) if len(value) else 1)
     except OverflowError:  # a range beyond what Python counts
         return sys.maxsize
 
 
-def many(n: int) -> str:
+def format_count(n: int) -> str:
     """A count in words: of a huge one, about how many digits it has."""
     return f"{n:,}" if n < 10**15 else f"about 10^{int(math.log10(n) + 1e-9)}"
 
 
 @cache
-def memory() -> int:
+def available_memory() -> int:
     """Bytes of memory that this process may have, as far as the system says."""
     known = [2**63]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
@@ -118,13 +120,13 @@ def memory() -> int:
     return min(n for n in known if n > 0)
 
 
-def afford(what: str, size: int) -> None:
+def check_memory(label: str, size: int) -> None:
     """Refuses what needs more bytes than there are. A low `size` is best: a guess stops nobody."""
-    if size > memory():
-        there = f"this machine has {_bytes(memory())}"
-        message = f"{what} — takes at least {_bytes(size)} of memory, {there}"
+    if size > available_memory():
+        there = f"this machine has {_format_bytes(available_memory())}"
+        message = f"{label} — takes at least {_format_bytes(size)} of memory, {there}"
         raise GlassformerError(message, code="too_large")
 
 
-def _bytes(n: int) -> str:
+def _format_bytes(n: int) -> str:
     return f"{n / 2**30:,.1f} GiB" if n >= 2**30 else f"{n / 2**20:,.0f} MiB"

@@ -21,9 +21,9 @@ from typing import Annotated, Any, TypeVar, overload
 import msgspec
 from msgspec import Meta
 
-from .errors import DAMAGED, GlassformerError, shown
+from .errors import DAMAGED_FILE, GlassformerError, short_repr
 from .fileio import read_bytes
-from .limits import REF, SEED
+from .limits import MAX_REF_CHARACTERS, MAX_SEED
 
 T = TypeVar("T")
 
@@ -31,24 +31,24 @@ T = TypeVar("T")
 # int. A float without limits may be NaN or infinite.
 Finite = Annotated[float, Meta(ge=-(2.0**1000), le=2.0**1000)]
 Count = Annotated[int, Meta(ge=0)]
-Seed = Annotated[int, Meta(ge=0, le=SEED)]
+Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
 Name = Annotated[str, Meta(max_length=1_000)]
-Ref = Annotated[str, Meta(max_length=REF)]
+Ref = Annotated[str, Meta(max_length=MAX_REF_CHARACTERS)]
 Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 Settings = Annotated[dict[Name, Ref | bool | int | float | None], Meta(max_length=200)]  # a recipe
 
 
-class Record(msgspec.Struct, forbid_unknown_fields=True):
+class JsonObject(msgspec.Struct, forbid_unknown_fields=True):
     """Base class of JSON objects with a fixed set of fields; unknown fields are errors."""
 
 
-def read_json(path: str | Path, what: str = "not JSON", finite: bool = True) -> Any:
+def read_json(path: str | Path, label: str = "not JSON", finite: bool = True) -> Any:
     """Read a JSON file. `what` begins the error message; `finite` refuses NaN and infinities."""
-    return parse_json(read_bytes(path), path, what, finite)
+    return parse_json(read_bytes(path), path, label, finite)
 
 
 def parse_json(
-    data: bytes | str, path: str | Path, what: str = "not JSON", finite: bool = True
+    data: bytes | str, path: str | Path, label: str = "not JSON", finite: bool = True
 ) -> Any:
     """Parse JSON text. `path` is the file name in error messages."""
     options: dict[str, Any] = {"parse_float": _float, "parse_constant": _float} if finite else {}
@@ -60,7 +60,7 @@ def parse_json(
         reason = f"{e.reason} at byte {e.start:,}, expected UTF-8"
     except ValueError as e:  # not JSON, or an int of more digits than Python converts
         reason = str(e)
-    raise GlassformerError(f"{path} — {what}: {reason}", code=DAMAGED)
+    raise GlassformerError(f"{path} — {label}: {reason}", code=DAMAGED_FILE)
 
 
 def _float(text: str) -> float:
@@ -89,17 +89,17 @@ def convert(value: Any, kind: Any, where: str = "") -> Any:
         known = {f.name for f in fields(kind)} if is_dataclass(kind) else set()
         if known and isinstance(value, dict) and (unknown := sorted(value.keys() - known)):
             raise GlassformerError(
-                f"{where or 'it'}: unknown field {shown(unknown[0])}", code=DAMAGED
+                f"{where or 'it'}: unknown field {short_repr(unknown[0])}", code=DAMAGED_FILE
             )
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as e:
-        raise GlassformerError(_explain(str(e), value, where), code=DAMAGED) from None
+        raise GlassformerError(_explain(str(e), value, where), code=DAMAGED_FILE) from None
     except UnicodeEncodeError as e:  # a lone surrogate in a field name
         raise GlassformerError(
-            f"{where or 'it'}: unknown name {shown(e.object)}", code=DAMAGED
+            f"{where or 'it'}: unknown name {short_repr(e.object)}", code=DAMAGED_FILE
         ) from None
     except RecursionError:
-        raise GlassformerError(f"{where or 'it'}: nested too deeply", code=DAMAGED) from None
+        raise GlassformerError(f"{where or 'it'}: nested too deeply", code=DAMAGED_FILE) from None
 
 
 def _explain(message: str, value: Any, where: str) -> str:
@@ -108,12 +108,12 @@ def _explain(message: str, value: Any, where: str) -> str:
     reason, is_key, path = parts.groups() if parts else (message, None, "")
     reason = reason.replace("Object missing required field", "has no")
     if reason.startswith(unknown := "Object contains unknown field `"):
-        reason = f"unknown field {shown(reason[len(unknown) : -1])}"
+        reason = f"unknown field {short_repr(reason[len(unknown) : -1])}"
     elif reason.startswith(("Expected", "Invalid")) and not is_key and "[...]" not in path:
         for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
             value = value[name or int(index)]
         expected = "expected another value" if reason.startswith("Invalid") else reason
-        reason = f"{expected.partition(', got `')[0]}, got {shown(value)}"
+        reason = f"{expected.partition(', got `')[0]}, got {short_repr(value)}"
     elif is_key:
         reason += " as a name"
     reason = reason[:1].lower() + reason[1:200].replace("`", "")
@@ -128,9 +128,9 @@ def check_small(value: Any, where: str, max_characters: int) -> None:
         raise GlassformerError(f"{where}: expected at most {max_characters:,} characters")
 
 
-def _depth(value: Any, most: int = 21) -> int:
+def _depth(value: Any, max_depth: int = 21) -> int:
     """Return the nesting depth of lists and objects, up to `most`."""
-    if most <= 0 or not isinstance(value, (list, dict)):
+    if max_depth <= 0 or not isinstance(value, (list, dict)):
         return 0
     inside = value.values() if isinstance(value, dict) else value
-    return 1 + max((_depth(v, most - 1) for v in inside), default=0)
+    return 1 + max((_depth(v, max_depth - 1) for v in inside), default=0)

@@ -34,14 +34,14 @@ def read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
     return (line[:1], line[1:-1]) if line.endswith(b"\n") else None
 
 
-def dump(value: Any) -> bytes:
+def to_ascii_json(value: Any) -> bytes:
     """Return ASCII JSON on one line; lone surrogates and other characters are escaped."""
-    from .results import plain
+    from .results import to_jsonable
 
-    return json.dumps(plain(value), allow_nan=False, separators=(",", ":")).encode()
+    return json.dumps(to_jsonable(value), allow_nan=False, separators=(",", ":")).encode()
 
 
-class Line:
+class ProgressChannel:
     """Channel from a running order to the parent: progress events out, stop requests in.
 
     A stop request has the number of its order: it may arrive before the order, and must not stop
@@ -51,8 +51,8 @@ class Line:
     def __init__(self, out: IO[bytes]) -> None:
         self.out, self.order, self.last_stopped = out, 0, -1
 
-    def tell(self, value: Any) -> None:
-        write(self.out, EVENT, dump(value))
+    def send(self, value: Any) -> None:
+        write(self.out, EVENT, to_ascii_json(value))
 
     def stopped(self) -> bool:
         return self.order == self.last_stopped
@@ -67,32 +67,34 @@ def main() -> None:
         return
     settings = json.loads(first[1])
     orders: queue.Queue[dict[str, Any]] = queue.Queue()
-    line, memory = Line(outward), settings["memory"]
+    line, memory = ProgressChannel(outward), settings["memory"]
     threading.Thread(target=read_orders, args=(inward, orders, line), daemon=True).start()
     set_limits({"AS": memory})
     try:
         module, _, name = settings["prepare"].partition(":")
         work = getattr(import_module(module), name)(settings["setup"])
     except Exception as e:
-        return write(outward, *failure(e, "start", memory))
+        return write(outward, *failure_message(e, "start", memory))
     write(outward, READY)
     while True:
         order = orders.get()
         line.order, do = order["number"], order["do"]
         limit_time(order["seconds"])
         try:
-            answer = RESULT, dump(work(do, order["with"], line))
+            answer = RESULT, to_ascii_json(work(do, order["with"], line))
             if len(answer[1]) > MAX_BYTES:
                 from .errors import GlassformerError
 
                 size = f"{len(answer[1]) / 2**20:,.0f} MiB, the most is {MAX_BYTES / 2**20:,.0f}"
                 raise GlassformerError(f"{do} — more to show than a page can take: {size}")
         except Exception as e:
-            answer = failure(e, do, memory)
+            answer = failure_message(e, do, memory)
         write(outward, *answer)
 
 
-def read_orders(pipe: IO[bytes], orders: "queue.Queue[dict[str, Any]]", line: Line) -> None:
+def read_orders(
+    pipe: IO[bytes], orders: "queue.Queue[dict[str, Any]]", line: ProgressChannel
+) -> None:
     """Receive orders and stop requests while the main thread works."""
     while message := read(pipe):
         if message[0] == STOP:
@@ -102,7 +104,7 @@ def read_orders(pipe: IO[bytes], orders: "queue.Queue[dict[str, Any]]", line: Li
     os._exit(0)  # the parent is gone
 
 
-def failure(error: Exception, do: str, memory: int) -> tuple[bytes, bytes]:
+def failure_message(error: Exception, do: str, memory: int) -> tuple[bytes, bytes]:
     """Return an error as a message: WRONG for an invalid request, DEFECT for a bug here."""
     from .errors import GlassformerError, missing_extra
 
@@ -112,7 +114,7 @@ def failure(error: Exception, do: str, memory: int) -> tuple[bytes, bytes]:
     if isinstance(error, GlassformerError):
         kind, code = WRONG, error.code
     elif isinstance(error, MemoryError) or OUT_OF_MEMORY.search(text):  # PyTorch has its own type
-        kind, text, code = WRONG, too_much(memory), "too_large"
+        kind, text, code = WRONG, memory_message(memory), "too_large"
     elif isinstance(error, RecursionError):
         kind, text, code = WRONG, "is nested too deeply", "too_large"
     else:
@@ -125,5 +127,5 @@ def failure(error: Exception, do: str, memory: int) -> tuple[bytes, bytes]:
     return kind, json.dumps({"error": text, "code": code}).encode()
 
 
-def too_much(memory: int) -> str:
+def memory_message(memory: int) -> str:
     return f"took more than {memory / 2**30:.1f} GiB of memory"

@@ -22,22 +22,22 @@ from multiprocessing.connection import wait as wait_for
 from typing import Any, TypeVar
 
 from . import worker_main
-from .dask_pool import GO_ON, connected
+from .dask_pool import RESUME_HINT, connect_cluster
 from .errors import GlassformerError
 
 MAX_ATTEMPTS = 3  # attempts at a piece whose worker is killed
-SETTINGS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+THREAD_SETTINGS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # Keep freed memory instead of returning it at every step; this saves a quarter of the time.
-SETTINGS |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**30))
-SETTINGS |= {"MALLOC_TOP_PAD_": str(2**26)}
+THREAD_SETTINGS |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**30))
+THREAD_SETTINGS |= {"MALLOC_TOP_PAD_": str(2**26)}
 
 Piece = TypeVar("Piece")
-Do = Callable[[Any, Any], Any]
+PieceFunction = Callable[[Any, Any], Any]
 
 
-def spread(
-    pieces: Iterable[Piece], do: Do, shared: Any, *, workers: int = 1, cluster: str = "",
-    go_on: str = GO_ON,
+def map_pieces(
+    pieces: Iterable[Piece], do: PieceFunction, shared: Any, *, workers: int = 1, cluster: str = "",
+    resume_hint: str = RESUME_HINT,
 ) -> Generator[tuple[Piece, Any], None, None]:  # fmt: skip
     """Yield (piece, do(shared, piece)) in any order, each piece once.
 
@@ -52,7 +52,11 @@ def spread(
         cluster: Address of a Dask cluster to use instead.
         go_on: Advice in the error message if the whole cluster is lost.
     """
-    pool_of = connected(cluster, do, shared, go_on) if cluster else Processes(do, shared, workers)
+    pool_of = (
+        connect_cluster(cluster, do, shared, resume_hint)
+        if cluster
+        else Processes(do, shared, workers)
+    )
     with pool_of as pool:
         left = ((piece, 1) for piece in pieces)
         again: list[tuple[Piece, int]] = []  # pieces of killed workers, with attempt number
@@ -80,7 +84,7 @@ class Processes:
 
     killed, gone = BrokenProcessPool, ()
 
-    def __init__(self, do: Do, shared: Any, workers: int) -> None:
+    def __init__(self, do: PieceFunction, shared: Any, workers: int) -> None:
         self.given, self.workers = (do, shared), workers
         self.idle: list[ProcessPoolExecutor] = []
         self.busy: dict[Future[Any], ProcessPoolExecutor] = {}
@@ -103,9 +107,12 @@ class Processes:
         spawn = multiprocessing.get_context("spawn")
         while True:
             pool = self.idle.pop() if self.idle else None
-            pool = pool or ProcessPoolExecutor(1, spawn, _begin, self.given)
-            with suppress(BrokenProcessPool), _quiet():  # an idle process may have been killed
-                future = pool.submit(_do, piece)  # starts its process
+            pool = pool or ProcessPoolExecutor(1, spawn, _start_worker, self.given)
+            with (
+                suppress(BrokenProcessPool),
+                _block_interrupts(),
+            ):  # an idle process may have been killed
+                future = pool.submit(_run_piece, piece)  # starts its process
                 self.busy[future] = pool
                 return future
 
@@ -128,10 +135,10 @@ def check_workers(where: str, cluster: str, workers: int) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _block_interrupts() -> Iterator[None]:
     """Start processes with the environment of a worker and with Ctrl-C blocked."""
-    before = {name: os.environ.get(name) for name in SETTINGS}
-    os.environ.update(SETTINGS)
+    before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
+    os.environ.update(THREAD_SETTINGS)
     block = hasattr(signal, "pthread_sigmask")  # not on Windows
     # child processes inherit the mask
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if block else set()
@@ -145,12 +152,12 @@ def _quiet() -> Iterator[None]:
 
 
 # ── in a process of a pool ─────────────────────────────────────────────────────────────────────
-_given: Any = None
+_worker_arguments: Any = None
 
 
-def _begin(do: Do, shared: Any) -> None:
-    global _given
-    _given = do, shared
+def _start_worker(do: PieceFunction, shared: Any) -> None:
+    global _worker_arguments
+    _worker_arguments = do, shared
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     if "torch" in sys.modules:
@@ -163,23 +170,23 @@ def _leave_with_parent() -> None:
         os._exit(1)
 
 
-def _do(piece: Any) -> Any:
-    do, shared = _given
+def _run_piece(piece: Any) -> Any:
+    do, shared = _worker_arguments
     return do(shared, piece)
 
 
 # ── one process ────────────────────────────────────────────────────────────────────────────────
 START_SECONDS = 120  # seconds for a process to start on a busy machine
 MAX_TAIL_BYTES = 100_000  # kept from the end of a process's stderr
-CODE = "import sys; sys.path[:] = [p for p in sys.path if p]\n" \
+WORKER_CODE = "import sys; sys.path[:] = [p for p in sys.path if p]\n" \
        "from glassformer.utils.worker_main import main; main()"  # fmt: skip
 
 
-class Ended(Exception):
+class ProcessEnded(Exception):
     """A process was killed or died before it answered. The message is the reason."""
 
 
-class Child:
+class ChildProcess:
     """A process with pipes for its input and output lines, and the end of its stderr."""
 
     def __init__(self, command: list[str], max_line: int, **options: Any) -> None:
@@ -200,7 +207,7 @@ class Child:
             self.process.stdin.write(line + b"\n")
             self.process.stdin.flush()
 
-    def ending(self) -> str:
+    def describe_exit(self) -> str:
         """Describe how a process ended, after the end of its output."""
         try:
             status = self.process.wait(5)
@@ -252,7 +259,7 @@ class Child:
                     sys.stderr.write(new.decode(errors="replace"))
 
 
-class Worker(Child):
+class Worker(ChildProcess):
     """A process that handles one order at a time. It ends with its `with` block or its parent.
 
     Args:
@@ -264,8 +271,10 @@ class Worker(Child):
 
     def __init__(self, prepare: str, setup: Any, memory: int) -> None:
         path = os.pathsep.join(p for p in sys.path if p)
-        environment = os.environ | SETTINGS | {"PYTHONPATH": path, "PYTHONUTF8": "1"}
-        super().__init__([sys.executable, "-c", CODE], worker_main.MAX_BYTES + 2, env=environment)
+        environment = os.environ | THREAD_SETTINGS | {"PYTHONPATH": path, "PYTHONUTF8": "1"}
+        super().__init__(
+            [sys.executable, "-c", WORKER_CODE], worker_main.MAX_BYTES + 2, env=environment
+        )
         self.writing = threading.Lock()  # a stop must not come in the middle of an order
         self.memory, self.asked, self.ready, self.reason = memory, 0, False, ""
         self._write(worker_main.ASK, {"prepare": prepare, "setup": setup, "memory": memory})
@@ -276,29 +285,33 @@ class Worker(Child):
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def ask(
-        self, do: str, with_: Any, seconds: float, tell: Callable[[bytes], None] | None = None
+    def request(
+        self,
+        function: str,
+        arguments: Any,
+        seconds: float,
+        progress: Callable[[bytes], None] | None = None,
     ) -> tuple[bytes, bytes]:
         """Return the kind and the JSON of an answer. Raise Ended after `seconds` without one."""
         if not self.ready:
-            kind, data = self._next(START_SECONDS, time.monotonic())
+            kind, data = self._next_message(START_SECONDS, time.monotonic())
             if kind != worker_main.READY:  # `prepare` failed
                 self.kill()
                 return kind, data
             self.ready = True
         self.asked += 1
         began = time.monotonic()
-        order = {"number": self.asked, "do": do, "with": with_, "seconds": seconds}
+        order = {"number": self.asked, "do": function, "with": arguments, "seconds": seconds}
         self._write(worker_main.ASK, order)
         while True:
-            kind, data = self._next(seconds, began)
+            kind, data = self._next_message(seconds, began)
             if kind != worker_main.EVENT:
                 return kind, data
-            if tell:
-                tell(data)
+            if progress:
+                progress(data)
 
     @property
-    def next(self) -> int:
+    def next_order(self) -> int:
         """The number of the next order."""
         return self.asked + 1
 
@@ -316,20 +329,20 @@ class Worker(Child):
         self.process.wait()
         self.close()
 
-    def _next(self, seconds: float, began: float) -> tuple[bytes, bytes]:
+    def _next_message(self, seconds: float, began: float) -> tuple[bytes, bytes]:
         """Return the next message. Raise Ended if there is none `seconds` after `began`."""
         try:
             line = self.lines.get(timeout=max(0.0, began + seconds - time.monotonic()))
         except queue.Empty:
             self.kill(f"took more than {seconds:g} s")
-            raise Ended(self.reason) from None
+            raise ProcessEnded(self.reason) from None
         if line and line.endswith(b"\n"):
             return line[:1], line[1:-1]
-        reason = self.reason or self.ending()
+        reason = self.reason or self.describe_exit()
         if worker_main.OUT_OF_MEMORY.search(reason):
-            reason = worker_main.too_much(self.memory)
+            reason = worker_main.memory_message(self.memory)
         self.kill(reason + ", maybe for lack of memory" * ("died" in reason))
-        raise Ended(self.reason)
+        raise ProcessEnded(self.reason)
 
     def _write(self, kind: bytes, value: Any) -> None:
         with self.writing:

@@ -1,9 +1,9 @@
 """Is it right? Counted over the whole domain, or sampled with a stated confidence."""
 
 from .confidence import upper_bound as upper_bound
-from .recheck_verdict import Rechecked as Rechecked
+from .recheck_verdict import RecheckResult as RecheckResult
 from .recheck_verdict import recheck as recheck
 from .verifier import Progress as Progress
 from .verifier import Verdict as Verdict
-from .verifier import check as check
 from .verifier import verify as verify
+from .verifier import verify_events as verify_events

@@ -10,39 +10,39 @@ from typing import Any
 import numpy as np
 
 from ..core import backend
-from ..core.model import Model, Tap
+from ..core.model import Hook, Model
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
-from .counts import Tally, add, tally
-from .evaluation import gaps
+from .counts import RowCounts, add_counts, count_rows
+from .evaluation import token_margins
 
-BLOCK = 2**20  # rows of a sample that are drawn at once
+SAMPLE_BLOCK_ROWS = 2**20  # rows of a sample that are drawn at once
 
 
-class Work:
+class ChunkedEvaluation:
     """A model, a task, and the numbers of rows of "domain", "edges", "sample" or "given"."""
 
     def __init__(
         self, model: Model, task: Task, parts: Mapping[str, int], *, chunk: int, keep: int,
-        low: int = 0, seed: int = 0, given: Rows = None, tap: Tap | None = None,
+        n_closest: int = 0, seed: int = 0, given: Rows = None, hook: Hook | None = None,
     ) -> None:  # fmt: skip
         self.model, self.task, self.parts = model, task, dict(parts)
-        self.chunk, self.keep, self.low = chunk, keep, low
-        self.seed, self.tap = seed, tap
+        self.chunk, self.keep, self.n_closest = chunk, keep, n_closest
+        self.seed, self.hook = seed, hook
         self.given = task.edges() if "edges" in parts else given  # rows that are there already
         self._drawn: tuple[int, Rows] = (-1, None)
 
     @property
-    def todo(self) -> int:
+    def n_rows(self) -> int:
         """How many rows there are."""
         return sum(self.parts.values())
 
     @property
-    def chunks(self) -> int:
+    def n_chunks(self) -> int:
         """How many chunks there are."""
         return sum(-(-n // self.chunk) for n in self.parts.values())
 
-    def rows_in(self, done: Iterable[range]) -> dict[str, int]:
+    def rows_by_part(self, done: Iterable[range]) -> dict[str, int]:
         """How many rows of each part are in these chunks."""
         found: dict[str, int] = {}
         first, ranges = 0, list(done)
@@ -54,7 +54,7 @@ class Work:
             first += chunks
         return found
 
-    def place(self, i: int) -> tuple[str, int, int]:
+    def locate_chunk(self, i: int) -> tuple[str, int, int]:
         """Chunk i: its part, and which rows of it."""
         for part, n in self.parts.items():
             chunks = -(-n // self.chunk)
@@ -63,35 +63,46 @@ class Work:
             i -= chunks
         raise IndexError(i)
 
-    def do(self, chunks: range) -> dict[str, Tally]:
+    def count_chunks(self, chunks: range) -> dict[str, RowCounts]:
         """What is found in these chunks, by part."""
-        found: dict[str, list[Tally]] = {}
+        found: dict[str, list[RowCounts]] = {}
         for i in chunks:
-            part, start, stop = self.place(i)
-            found.setdefault(part, []).append(self.look(self.rows(part, start, stop), start))
-        return {part: add(tallies, self.keep, self.low) for part, tallies in found.items()}
+            part, start, stop = self.locate_chunk(i)
+            found.setdefault(part, []).append(self.count_rows(self.rows(part, start, stop), start))
+        return {
+            part: add_counts(tallies, self.keep, self.n_closest) for part, tallies in found.items()
+        }
 
-    def look(self, rows: Rows, start: int = 0) -> Tally:
+    def count_rows(self, rows: Rows, start: int = 0) -> RowCounts:
         """What is found on some rows, the first of which is number `start` of its part."""
         at = np.flatnonzero(self.task.defined(rows))
         held = rows[at]
-        gap = gaps(self.model, *self.task.batch(held), tap=self.tap) if len(held) else None
-        return tally(held, gap, self.task.classes(held), start + at, len(rows), self.keep, self.low)
+        gap = (
+            token_margins(self.model, *self.task.batch(held), hook=self.hook) if len(held) else None
+        )
+        return count_rows(
+            held, gap, self.task.classes(held), start + at, len(rows), self.keep, self.n_closest
+        )
 
     def rows(self, part: str, start: int, stop: int) -> Rows:
         if part == "domain":
             return self.task.rows(start, stop)
         if part != "sample":
             return self.given[start:stop]
-        blocks = range(start // BLOCK, (stop - 1) // BLOCK + 1)
-        cut = [self._block(b)[max(start - b * BLOCK, 0) : stop - b * BLOCK] for b in blocks]
+        blocks = range(start // SAMPLE_BLOCK_ROWS, (stop - 1) // SAMPLE_BLOCK_ROWS + 1)
+        cut = [
+            self._sample_block(b)[
+                max(start - b * SAMPLE_BLOCK_ROWS, 0) : stop - b * SAMPLE_BLOCK_ROWS
+            ]
+            for b in blocks
+        ]
         return np.concatenate(cut)
 
-    def _block(self, b: int) -> Rows:
+    def _sample_block(self, b: int) -> Rows:
         """A sample of any size is drawn block by block, each from a seed of its own."""
         at, drawn = self._drawn
         if at != b:
-            n = min(BLOCK, self.parts["sample"] - b * BLOCK)
+            n = min(SAMPLE_BLOCK_ROWS, self.parts["sample"] - b * SAMPLE_BLOCK_ROWS)
             rng = np.random.default_rng([self.seed, b] if b else self.seed)
             drawn = self.task.sample(n, rng)
             self._drawn = b, drawn  # another thread may put its own there at any time
@@ -99,12 +110,12 @@ class Work:
 
     # ── sent to another process ────────────────────────────────────────────────────────────────
     def __getstate__(self) -> dict[str, Any]:
-        if self.tap is not None:
+        if self.hook is not None:
             raise GlassformerError("tap — works in one process only; leave out workers")
         m = self.model
         here = m.weights["embed.W_E"]
         device = "" if isinstance(here, np.ndarray) else str(here.device)
-        weights = {n: backend.numpy(w) for n, w in m.weights.items()}
+        weights = {n: backend.to_numpy(w) for n, w in m.weights.items()}
         sent = m.config, weights, m.vocabulary, m.dtype, device
         return vars(self) | {"model": sent, "_drawn": (-1, None)}
 

@@ -12,58 +12,62 @@ from typing import Any
 import numpy as np
 
 INF = float("inf")
-Found = tuple[float, int, tuple[int, ...]]  # a margin, where the row is in its part, the row
-ByClass = tuple[int, int, float]  # checked, wrong, worst margin
+RowMargin = tuple[float, int, tuple[int, ...]]  # a margin, where the row is in its part, the row
+ClassCounts = tuple[int, int, float]  # checked, wrong, worst margin
 
 
 @dataclass(frozen=True)
-class Tally:
+class RowCounts:
     """Counts, the worst margin, and the rows worth remembering."""
 
     looked_at: int = 0
     checked: int = 0  # of these, rows on which the task is defined
     wrong: int = 0
-    worst: Found = (INF, -1, ())  # the first row of the smallest margin
-    failures: tuple[Found, ...] = ()  # the first ones
-    classes: Mapping[str, ByClass] = field(default_factory=dict)
+    worst: RowMargin = (INF, -1, ())  # the first row of the smallest margin
+    failures: tuple[RowMargin, ...] = ()  # the first ones
+    classes: Mapping[str, ClassCounts] = field(default_factory=dict)
     # for each answer token, the last one first: the smallest margins
-    lowest: tuple[tuple[Found, ...], ...] = ()
+    lowest: tuple[tuple[RowMargin, ...], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
 
 
-def tally(rows: Any, gap: Any, classes: Any, at: Any, looked_at: int, keep: int, low: int) -> Tally:
+def count_rows(
+    rows: Any, token_margins: Any, classes: Any, at: Any, looked_at: int, keep: int, n_closest: int
+) -> RowCounts:
     """rows [B,*], gap [B,n], classes [B], at [B]. `low`: rows to remember per answer token."""
     if not len(rows):
-        return Tally(looked_at)
-    gap = np.where(np.isnan(gap), -INF, gap)
-    margin = gap.min(1)  # B
+        return RowCounts(looked_at)
+    token_margins = np.where(np.isnan(token_margins), -INF, token_margins)
+    margin = token_margins.min(1)  # B
     bad = ~(margin > 0)
     names, index = np.unique(classes, return_inverse=True)
     worst = np.full(len(names), INF)
     np.minimum.at(worst, index, margin)
     counts, wrong = np.bincount(index), np.bincount(index, bad)
 
-    def found(i: int, m: Any) -> Found:
+    def found(i: int, m: Any) -> RowMargin:
         return float(m[i]), int(at[i]), tuple(rows[i].tolist())
 
     lowest = []
-    for m in gap.T[::-1] if low else ():
-        few = np.argpartition(m, low)[:low] if len(m) > low else np.arange(len(m))
-        few = np.flatnonzero(m <= m[few].max()) if len(m) > low else few  # of equals, the first
-        lowest.append(tuple(heapq.nsmallest(low, (found(i, m) for i in few if m[i] < INF))))
+    for m in token_margins.T[::-1] if n_closest else ():
+        few = np.argpartition(m, n_closest)[:n_closest] if len(m) > n_closest else np.arange(len(m))
+        few = (
+            np.flatnonzero(m <= m[few].max()) if len(m) > n_closest else few
+        )  # of equals, the first
+        lowest.append(tuple(heapq.nsmallest(n_closest, (found(i, m) for i in few if m[i] < INF))))
     each = zip(names, counts, wrong, worst, strict=True)
     by_class = {str(name): (int(c), int(w), float(m)) for name, c, w, m in each}
     failures = tuple(found(i, margin) for i in np.flatnonzero(bad)[:keep])
     first = found(int(margin.argmin()), margin)
-    return Tally(looked_at, len(rows), int(bad.sum()), first, failures, by_class, tuple(lowest))
+    return RowCounts(looked_at, len(rows), int(bad.sum()), first, failures, by_class, tuple(lowest))
 
 
-def add(tallies: Iterable[Tally], keep: int, low: int = 0) -> Tally:
+def add_counts(counts: Iterable[RowCounts], keep: int, n_closest: int = 0) -> RowCounts:
     """The sum. It does not depend on the order, nor on how the rows were divided."""
-    parts = list(tallies)
-    classes: dict[str, ByClass] = {}
+    parts = list(counts)
+    classes: dict[str, ClassCounts] = {}
     for t in parts:
         for name, (checked, wrong, worst) in t.classes.items():
             c, w, m = classes.get(name, (0, 0, INF))
@@ -71,9 +75,9 @@ def add(tallies: Iterable[Tally], keep: int, low: int = 0) -> Tally:
     failures = sorted((f for t in parts for f in t.failures), key=lambda f: f[1])
     places = range(max((len(t.lowest) for t in parts), default=0))
     lowest = [{f for t in parts if i < len(t.lowest) for f in t.lowest[i]} for i in places]
-    return Tally(
+    return RowCounts(
         sum(t.looked_at for t in parts), sum(t.checked for t in parts), sum(t.wrong for t in parts),
-        min((t.worst for t in parts), default=Tally().worst), tuple(failures[:keep]),
+        min((t.worst for t in parts), default=RowCounts().worst), tuple(failures[:keep]),
         {name: classes[name] for name in sorted(classes)},
-        tuple(tuple(heapq.nsmallest(low, rows)) for rows in lowest),
+        tuple(tuple(heapq.nsmallest(n_closest, rows)) for rows in lowest),
     )  # fmt: skip

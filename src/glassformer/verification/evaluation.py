@@ -16,74 +16,78 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import backend
-from ..core.decoding import Step, stream
-from ..core.model import Model, Tap
+from ..core.decoding import DecodingStep, decode_steps
+from ..core.model import Hook, Model
 from ..tasks.base import Task
 from ..utils import numfmt
 from ..utils.errors import GlassformerError
-from ..utils.results import Finding
+from ..utils.results import Result
 
 DTYPES = ("float64", "float32", "bfloat16")
-EXHAUSTIVE = 1_100_000  # domains up to this size are counted through
-APART = 4  # a lead counts that is more than so many times what two orders of its sums differ by
+MAX_EXHAUSTIVE_ROWS = 1_100_000  # domains up to this size are counted through
+MIN_MARGIN_RATIO = (
+    4  # a lead counts that is more than so many times what two orders of its sums differ by
+)
 
 
 # ── margins ────────────────────────────────────────────────────────────────────────────────────
-def margins(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
+def row_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
     """The smallest margin over each row's answer tokens, [B]; NaN where a logit is not finite."""
-    return gaps(model, tokens, answer, tap).min(-1)
+    return token_margins(model, tokens, answer, hook).min(-1)
 
 
-def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
+def token_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
     """The margin of every answer token, [B,n] for the last n positions; inf where no answer is.
 
     NaN where a logit is not finite. For a model that decodes, what follows its first wrong token is
     as wrong.
     """
     causal = model.config.mask == "causal"
-    return (forced_gaps if causal else decoded_gaps)(model, tokens, answer, tap)
+    return (teacher_forced_margins if causal else decoded_margins)(model, tokens, answer, hook)
 
 
-def forced_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
+def teacher_forced_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
     """The same with the right tokens given at every position."""
     _check_length(model, tokens)
-    n = asked_positions(answer)
-    return _gaps(model.logits(tokens[:, :-1], tap, n), tokens[:, -n:], answer[:, -n:])
+    n = answer_span(answer)
+    return _margins_of_logits(model.logits(tokens[:, :-1], hook, n), tokens[:, -n:], answer[:, -n:])
 
 
-def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
+def decoded_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
     """The same for a model whose past depends on what is to come: each row is decoded."""
-    return decoded_leads(model, tokens, answer, tap).gap
+    return decoded_margins_and_ties(model, tokens, answer, hook).margin
 
 
-class Leads(NamedTuple):
+class Margins(NamedTuple):
     """The margin of every answer token, and what is a tie there: [B,n] each, as `gaps` has it."""
 
-    gap: Any
+    margin: Any
     tie: Any
 
-    def steady(self, other: "Leads") -> Any:
+    def clear_in_both(self, other: "Margins") -> Any:
         """Where a token leads in two orders of the same sums, by more than a tie in both and by
         more than APART times what they differ by: bool [B,n].
         """
         with np.errstate(invalid="ignore"):  # inf - inf, where no answer is
-            apart = np.where(self.gap == other.gap, 0, np.abs(self.gap - other.gap))
-        clear = (self.gap > self.tie) & (other.gap > other.tie)
-        return clear & (np.minimum(self.gap, other.gap) > APART * apart)
+            apart = np.where(self.margin == other.margin, 0, np.abs(self.margin - other.margin))
+        clear = (self.margin > self.tie) & (other.margin > other.tie)
+        return clear & (np.minimum(self.margin, other.margin) > MIN_MARGIN_RATIO * apart)
 
 
-def leads(model: Model, tokens: Any, answer: Any) -> Leads:
+def margins_and_ties(model: Model, tokens: Any, answer: Any) -> Margins:
     """As `gaps`, with what is a tie in the model's own float type."""
     if model.config.mask != "causal":
-        return decoded_leads(model, tokens, answer)
+        return decoded_margins_and_ties(model, tokens, answer)
     _check_length(model, tokens)
-    n = asked_positions(answer)
+    n = answer_span(answer)
     logits = model.logits(tokens[:, :-1], None, n)
-    tie = _ties(model, logits)
-    return Leads(_gaps(logits, tokens[:, -n:], answer[:, -n:]), tie)
+    tie = _tie_sizes(model, logits)
+    return Margins(_margins_of_logits(logits, tokens[:, -n:], answer[:, -n:]), tie)
 
 
-def decoded_leads(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Leads:
+def decoded_margins_and_ties(
+    model: Model, tokens: Any, answer: Any, hook: Hook | None = None
+) -> Margins:
     """The same, decoded."""
     _check_length(model, tokens)
     pieces = (answer[:, 1:] & ~answer[:, :-1]).sum(1)
@@ -92,17 +96,19 @@ def decoded_leads(model: Model, tokens: Any, answer: Any, tap: Tap | None = None
         raise GlassformerError(f"a model that decodes — {what}")
     out, ties = np.full(tokens.shape, np.inf), np.zeros(tokens.shape)
     failed = np.full(len(tokens), np.inf)  # the margin of the first wrong token
-    for rows, t, step in decoded(model, tokens, answer, tap):
-        ties[rows, t] = _ties(model, step.logits)
-        gap = _gaps(step.logits[:, None], tokens[rows, t][:, None], answer[rows, t][:, None])[:, 0]
+    for rows, t, step in decode_answers(model, tokens, answer, hook):
+        ties[rows, t] = _tie_sizes(model, step.logits)
+        gap = _margins_of_logits(
+            step.logits[:, None], tokens[rows, t][:, None], answer[rows, t][:, None]
+        )[:, 0]
         failed[rows] = np.where((failed[rows] == np.inf) & ~(gap > 0), gap, failed[rows])
         out[rows, t] = np.where((failed[rows] == np.inf) | ~answer[rows, t], gap, failed[rows])
-    n = asked_positions(answer)
-    return Leads(out[:, -n:], ties[:, -n:])
+    n = answer_span(answer)
+    return Margins(out[:, -n:], ties[:, -n:])
 
 
-def _ties(model: Model, logits: Any) -> Any:
-    return numfmt.tie_of(backend.largest(np.abs(logits)), model.dtype)
+def _tie_sizes(model: Model, logits: Any) -> Any:
+    return numfmt.tie_tolerance_at(backend.max_last_axis(np.abs(logits)), model.dtype)
 
 
 def _check_length(model: Model, tokens: Any) -> None:
@@ -112,12 +118,12 @@ def _check_length(model: Model, tokens: Any) -> None:
         raise GlassformerError(f"{what}: {way_out}")
 
 
-def asked_positions(answer: Any) -> int:
+def answer_span(answer: Any) -> int:
     """How many positions there are from the first answer token of any row on."""
     return int(answer.shape[1] - answer.any(0).argmax())
 
 
-def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
+def _margins_of_logits(logits: Any, wanted: Any, asked: Any) -> Any:
     """logits [B,T,V], wanted [B,T], asked [B,T] -> [B,T]."""
     at = wanted[..., None]
     with np.errstate(all="ignore"):
@@ -126,14 +132,14 @@ def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
         right = np.take_along_axis(logits, at, -1)[..., 0]
         others = logits if logits.flags.writeable else logits.copy()
         np.put_along_axis(others, at, -np.inf, -1)
-        gap = np.where(finite, right - backend.largest(others), np.nan)
+        gap = np.where(finite, right - backend.max_last_axis(others), np.nan)
     return np.where(asked, gap, np.inf)
 
 
 # ── what a model says ──────────────────────────────────────────────────────────────────────────
-def decoded(
-    model: Model, tokens: Any, answer: Any, tap: Tap | None = None, steps: int = 0
-) -> Iterator[tuple[Any, int, Step]]:
+def decode_answers(
+    model: Model, tokens: Any, answer: Any, hook: Hook | None = None, steps: int = 0
+) -> Iterator[tuple[Any, int, DecodingStep]]:
     """Decodes all rows, those of one prompt length together: rows, the position written, the step.
 
     `steps`: so many tokens of each; by default as many as the right answer has.
@@ -142,21 +148,27 @@ def decoded(
     for start in np.unique(first):
         rows = np.flatnonzero(first == start)
         n = steps or int(answer[rows].sum(1).max())
-        for t, step in enumerate(stream(model, tokens[rows, :start], n, tap=tap), int(start)):
+        for t, step in enumerate(
+            decode_steps(model, tokens[rows, :start], n, hook=hook), int(start)
+        ):
             yield rows, t, step
 
 
-def said(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
+def greedy_outputs(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
     """The tokens [B,T], and where the answer is what the model says when it reads its own words."""
     out = tokens.copy()
-    for rows, t, step in decoded(model, tokens, answer, tap):
+    for rows, t, step in decode_answers(model, tokens, answer, hook):
         out[rows, t] = step.chosen
     return out
 
 
 # ── how much of it is right ────────────────────────────────────────────────────────────────────
-def right(
-    model: Model, task: Task, rows: Any, tap: Tap | None = None, forced: bool | None = None
+def correct_tokens(
+    model: Model,
+    task: Task,
+    rows: Any,
+    hook: Hook | None = None,
+    teacher_forced: bool | None = None,
 ) -> Any:
     """Which answer tokens are right, bool [B, longest answer]; beyond the end of an answer, True.
 
@@ -164,39 +176,45 @@ def right(
     said. For a causal model both are right on the same rows, so the first (which is cheaper) is the
     default; the others are decoded.
     """
-    return row_gaps(model, task, rows, tap, forced) > 0
+    return margins_by_answer_token(model, task, rows, hook, teacher_forced) > 0
 
 
-def row_gaps(
-    model: Model, task: Task, rows: Any, tap: Tap | None = None, forced: bool | None = None,
+def margins_by_answer_token(
+    model: Model,
+    task: Task,
+    rows: Any,
+    hook: Hook | None = None,
+    teacher_forced: bool | None = None,
     chunk: int = 0,
-) -> Any:  # fmt: skip
+) -> Any:
     """The same as margins, the first token of each answer first; beyond its end, inf. `chunk`: so
     many rows at a time; 0: as many as fit into a few megabytes.
     """
-    measure = {None: gaps, True: forced_gaps, False: decoded_gaps}[forced]
+    measure = {None: token_margins, True: teacher_forced_margins, False: decoded_margins}[
+        teacher_forced
+    ]
     out, chunk = [], chunk or chunk_size(model, task)
     for start in range(0, len(rows), chunk):
         tokens, answer = task.batch(rows[start : start + chunk])
-        out.append(_by_token(measure(model, tokens, answer, tap), answer))
+        out.append(_align_answers(measure(model, tokens, answer, hook), answer))
     width = max((part.shape[1] for part in out), default=0)
     padded = [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=np.inf) for p in out]
     return np.concatenate([np.zeros((0, width)), *padded])
 
 
-def right_tokens(logits: Any, wanted: Any) -> Any:
+def correct_logits(logits: Any, wanted: Any) -> Any:
     """The same of logits that were computed already: [...,V], wanted [...] -> bool [...]."""
-    return _gaps(np.array(logits), wanted, True) > 0
+    return _margins_of_logits(np.array(logits), wanted, True) > 0
 
 
-def _by_token(gap: Any, answer: Any) -> Any:
+def _align_answers(gap: Any, answer: Any) -> Any:
     """Margins as `gaps` gives them, the first token of each answer first: [B, longest answer]."""
     order = np.argsort(~answer[:, -gap.shape[1] :], axis=1, kind="stable")
     return np.take_along_axis(gap, order[:, : int(answer.sum(1).max())], 1)
 
 
 @dataclass(frozen=True)
-class Score(Finding):
+class Score(Result):
     """What share of the answers is right."""
 
     also = ("accuracy",)
@@ -213,13 +231,13 @@ class Score(Finding):
         return f"{self.accuracy:.2%} of {self.checked:,} right"
 
 
-def score(model: Model, task: Task, rows: Any = None, tap: Tap | None = None) -> Score:
+def score(model: Model, task: Task, rows: Any = None, hook: Hook | None = None) -> Score:
     """Checks rows [B, …], or the whole domain up to about a million rows and a sample beyond.
 
     >>> score(load("reverse"), load_task("reverse"), tap=ablation(…)).accuracy
     """
-    if rows is None and task.size > EXHAUSTIVE:
-        rows = task.sample(task.worth_checking, np.random.default_rng(0))
+    if rows is None and task.size > MAX_EXHAUSTIVE_ROWS:
+        rows = task.sample(task.default_sample_size, np.random.default_rng(0))
     todo, step = task.size if rows is None else len(rows), chunk_size(model, task)
     right, asked, classes = np.zeros(0), np.zeros(0), dict[str, tuple[int, int]]()
     checked = wrong = 0
@@ -230,7 +248,7 @@ def score(model: Model, task: Task, rows: Any = None, tap: Tap | None = None) ->
         if not len(part):
             continue
         tokens, answer = task.batch(part)
-        gap = _by_token(gaps(model, tokens, answer, tap), answer)  # B n
+        gap = _align_answers(token_margins(model, tokens, answer, hook), answer)  # B n
         there, more = gap != np.inf, max(gap.shape[1] - len(right), 0)
         right, asked = (np.pad(x, (0, more)) for x in (right, asked))
         right[: gap.shape[1]] += ((gap > 0) & there).sum(0)
@@ -246,7 +264,7 @@ def score(model: Model, task: Task, rows: Any = None, tap: Tap | None = None) ->
 
 
 # ── so many at a time, in which float type ─────────────────────────────────────────────────────
-def whole_domain(task: Task, size: int) -> Iterator[Any]:
+def domain_chunks(task: Task, size: int) -> Iterator[Any]:
     """All rows of a task for which it has an answer, about so many at a time."""
     for start in range(0, task.size, size):
         rows = task.rows(start, min(start + size, task.size))
@@ -257,10 +275,10 @@ def whole_domain(task: Task, size: int) -> Iterator[Any]:
 
 def chunk_size(model: Model, task: Task) -> int:
     """So many rows at a time that activations stay within a few megabytes."""
-    return int(np.clip(2**20 // widest(model, task), 1, 2**14))
+    return int(np.clip(2**20 // peak_activation_size(model, task), 1, 2**14))
 
 
-def widest(model: Model, task: Task) -> int:
+def peak_activation_size(model: Model, task: Task) -> int:
     """Numbers of the largest activation of one row."""
     tokens, answer = task.batch(task.rows(0, 1))
     c, T = model.config, tokens.shape[1]
@@ -270,7 +288,7 @@ def widest(model: Model, task: Task) -> int:
     return int(max(1, T * c.d_model, rows * c.d_mlp, heads, asked * c.d_vocab))
 
 
-def cast(model: Model, dtype: str) -> Model:
+def in_dtype(model: Model, dtype: str) -> Model:
     """The model in another float type, or "" for its own. Only PyTorch computes in bfloat16."""
     if not dtype or dtype == model.dtype:
         return model

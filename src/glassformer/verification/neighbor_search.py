@@ -13,22 +13,22 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..tasks.base import Rows, Task
-from ..tasks.bigint_rows import distinct
-from .chunks import Work
-from .counts import Found, Tally
+from ..tasks.bigint_rows import unique_rows
+from .chunks import ChunkedEvaluation
+from .counts import RowCounts, RowMargin
 
-BEAM = 4  # rows per answer token
-FAILURES = 16  # failures of a round whose neighbours are tried
-MOST = 20_000  # rows of a round
+BEAM_WIDTH = 4  # rows per answer token
+MAX_EXPANDED_FAILURES = 16  # failures of a round whose neighbours are tried
+MAX_ROWS_PER_ROUND = 20_000  # rows of a round
 
 
-def searchable(task: Task) -> bool:
+def supports_neighbor_search(task: Task) -> bool:
     """Whether any digits make a row: not where a row must keep to more than its radix."""
     plain = type(task).rows is Task.rows and type(task).size is Task.size
     return plain and any(r > 1 for r in task.radix)
 
 
-def neighbours(task: Task, rows: Rows) -> Rows:
+def one_digit_neighbors(task: Task, rows: Rows) -> Rows:
     """All rows one digit of one number away from these; [B,*] -> [N,*], sorted, each once."""
     out = [rows[:0]]
     for column, radix in enumerate(task.radix):
@@ -40,34 +40,40 @@ def neighbours(task: Task, rows: Rows) -> Rows:
                 changed[:, column] += (d - digit) * place
                 out.append(changed[(d != digit) & (changed[:, column] < radix)])
             place *= 10
-    return distinct(np.concatenate(out))
+    return unique_rows(np.concatenate(out))
 
 
-def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Iterator[Tally]:
+def search_neighbors(
+    work: ChunkedEvaluation, counts: RowCounts, rounds: int, max_rows: int, seed: int
+) -> Iterator[RowCounts]:
     """Begins with what a sample found; yields what new rows show. Ends when nothing gets worse."""
     rng = np.random.default_rng([seed, 1])
-    beam, failures = list(found.lowest), [f[2] for f in found.failures]
+    beam, failures = list(counts.lowest), [f[2] for f in counts.failures]
     seen, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()
     start = 0
     for _ in range(rounds):
         low = [row for found in beam for _, _, row in found]
-        base = sorted({row for row in [*failures[:FAILURES], *low] if row not in expanded})
+        base = sorted(
+            {row for row in [*failures[:MAX_EXPANDED_FAILURES], *low] if row not in expanded}
+        )
         if not base:
             return
         expanded.update(base)
-        near = neighbours(work.task, np.array(base, work.task.row_type))
+        near = one_digit_neighbors(work.task, np.array(base, work.task.row_type))
         near = near[[tuple(row) not in seen for row in near.tolist()]]
-        if len(near) > most:
-            near = near[np.sort(rng.choice(len(near), most, replace=False))]
+        if len(near) > max_rows:
+            near = near[np.sort(rng.choice(len(near), max_rows, replace=False))]
         seen.update(map(tuple, near.tolist()))
         for first in range(0, len(near), work.chunk):
-            tally = work.look(near[first : first + work.chunk], start + first)
+            tally = work.count_rows(near[first : first + work.chunk], start + first)
             failures = [f[2] for f in tally.failures] + failures
-            beam = _lowest(beam, tally)
+            beam = _update_beam(beam, tally)
             yield tally
         start += len(near)
 
 
-def _lowest(beam: list[tuple[Found, ...]], tally: Tally) -> list[tuple[Found, ...]]:
+def _update_beam(
+    beam: list[tuple[RowMargin, ...]], tally: RowCounts
+) -> list[tuple[RowMargin, ...]]:
     both = [a + b for a, b in itertools.zip_longest(beam, tally.lowest, fillvalue=())]
-    return [tuple(heapq.nsmallest(BEAM, {f[2]: f for f in found}.values())) for found in both]
+    return [tuple(heapq.nsmallest(BEAM_WIDTH, {f[2]: f for f in found}.values())) for found in both]

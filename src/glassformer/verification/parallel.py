@@ -7,18 +7,20 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 
 from ..utils.errors import GlassformerError
-from ..utils.workers import MAX_ATTEMPTS, spread
-from .chunks import Work
-from .counts import Tally
+from ..utils.workers import MAX_ATTEMPTS, map_pieces
+from .chunks import ChunkedEvaluation
+from .counts import RowCounts
 from .verdict import versions
 
-GROUP = 16  # chunks that a worker is given at once: about half a second
-FAR = 4 * GROUP  # and one of a cluster, to which each way is longer
-FEW = 32  # chunks a worker must have to be worth its start
-Done = tuple[range, dict[str, Tally]]
+CHUNKS_PER_JOB = 16  # chunks that a worker is given at once: about half a second
+CHUNKS_PER_CLUSTER_JOB = 4 * CHUNKS_PER_JOB  # and one of a cluster, to which each way is longer
+MIN_CHUNKS_PER_WORKER = 32  # chunks a worker must have to be worth its start
+ChunkResult = tuple[range, dict[str, RowCounts]]
 
 
-def run(work: Work, todo: Iterable[range], workers: int = 1, cluster: str = "") -> Iterator[Done]:
+def run_chunks(
+    work: ChunkedEvaluation, todo: Iterable[range], workers: int = 1, cluster: str = ""
+) -> Iterator[ChunkResult]:
     """Run the chunks of `todo`; yield each group of them with its counts, in any order.
 
     Args:
@@ -28,18 +30,22 @@ def run(work: Work, todo: Iterable[range], workers: int = 1, cluster: str = "") 
         cluster: Address of a Dask cluster, used instead of local processes.
     """
     ranges = list(todo)
-    workers = min(workers, sum(map(len, ranges)) // FEW)
+    workers = min(workers, sum(map(len, ranges)) // MIN_CHUNKS_PER_WORKER)
     if ranges and (cluster or workers > 1):
-        return _spread(work, ranges, workers, cluster)
-    return ((range(i, i + 1), work.do(range(i, i + 1))) for chunks in ranges for i in chunks)
+        return _run_on_workers(work, ranges, workers, cluster)
+    return (
+        (range(i, i + 1), work.count_chunks(range(i, i + 1))) for chunks in ranges for i in chunks
+    )
 
 
-def groups(ranges: Iterable[range], size: int) -> Iterator[range]:
+def split_ranges(ranges: Iterable[range], size: int) -> Iterator[range]:
     """The same chunks, at most so many at once, in order: there may be billions."""
     return (chunks[i : i + size] for chunks in ranges for i in range(0, len(chunks), size))
 
 
-def _spread(work: Work, ranges: list[range], workers: int, cluster: str) -> Iterator[Done]:
+def _run_on_workers(
+    work: ChunkedEvaluation, ranges: list[range], workers: int, cluster: str
+) -> Iterator[ChunkResult]:
     """Run groups of chunks; an error if a worker has other library versions than this process."""
     where = cluster or f"workers={workers}"
     try:
@@ -48,10 +54,14 @@ def _spread(work: Work, ranges: list[range], workers: int, cluster: str) -> Iter
         problem = f"{work.task.ref} cannot be sent to another process: {e}"
         raise GlassformerError(f"{'cluster ' if cluster else ''}{where} — {problem}") from None
     mine = versions(work.model.dtype)
-    results = spread(
-        groups(ranges, FAR if cluster else GROUP), _do, work, workers=workers, cluster=cluster,
-        go_on="with a journal (journal=…, --out FILE) the same call does what is left",
-    )  # fmt: skip
+    results = map_pieces(
+        split_ranges(ranges, CHUNKS_PER_CLUSTER_JOB if cluster else CHUNKS_PER_JOB),
+        _count_chunks,
+        work,
+        workers=workers,
+        cluster=cluster,
+        resume_hint="with a journal (journal=…, --out FILE) the same call does what is left",
+    )
     with closing(results):  # an error ends the workers at once
         for chunks, result in results:
             if isinstance(result, BrokenProcessPool):
@@ -73,6 +83,8 @@ def _spread(work: Work, ranges: list[range], workers: int, cluster: str) -> Iter
             yield chunks, counts
 
 
-def _do(work: Work, chunks: range) -> tuple[str, dict[str, str], dict[str, Tally]]:
+def _count_chunks(
+    work: ChunkedEvaluation, chunks: range
+) -> tuple[str, dict[str, str], dict[str, RowCounts]]:
     """Run chunks in a worker; return its host name, library versions and counts."""
-    return socket.gethostname(), versions(work.model.dtype), work.do(chunks)
+    return socket.gethostname(), versions(work.model.dtype), work.count_chunks(chunks)

@@ -7,22 +7,22 @@ from ..core.checkpoint import digest
 from ..core.model import Model
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
-from ..utils.results import Shown
+from ..utils.results import Displayable
 from .verdict import Verdict
 from .verifier import verify
 
 
 @dataclass(frozen=True)
-class Rechecked(Shown):
+class RecheckResult(Displayable):
     """A verdict that was kept, and what the same rows say now."""
 
     saved: Verdict
-    found: Verdict
+    rerun: Verdict
 
     @property
     def differences(self) -> list[dict[str, Any]]:
         """What is found otherwise: [{"what", "saved", "found"}]."""
-        return self.saved.differences(self.found)
+        return self.saved.differences(self.rerun)
 
     @property
     def confirmed(self) -> bool:
@@ -31,31 +31,33 @@ class Rechecked(Shown):
     @property
     def holds(self) -> bool:
         """The verdict is true, and what it says is that nothing is wrong."""
-        return self.found.holds and self.confirmed
+        return self.rerun.holds and self.confirmed
 
     def to_json(self) -> dict[str, Any]:
         again = {"confirmed": self.confirmed, "differences": self.differences}
-        return {**self.found.to_json(), **again}
+        return {**self.rerun.to_json(), **again}
 
     def __str__(self) -> str:
-        lines = [f"{'' if self.confirmed else 'NOT '}confirmed: {self.found}"]
+        lines = [f"{'' if self.confirmed else 'NOT '}confirmed: {self.rerun}"]
         for d in self.differences:
-            lines += [f"{d['what']}: it says {brief(d['saved'])}, found {brief(d['found'])}"]
+            lines += [
+                f"{d['what']}: it says {short_value(d['saved'])}, found {short_value(d['found'])}"
+            ]
         return "\n".join(lines)
 
 
 def recheck(
     model: Model, verdict: Verdict, task: Task, *, where: str = "verdict", **options: Any
-) -> Rechecked:
+) -> RecheckResult:
     """Run the rows of a saved verdict again. `where` names it in errors; options as of `verify`.
 
     Figures may differ by rounding, as other processors compute: see `Verdict.differences`.
     """
-    agree(verdict, model, task, where)
-    return Rechecked(verdict, verify(model, task, **verdict.again, **options))
+    check_same_subject(verdict, model, task, where)
+    return RecheckResult(verdict, verify(model, task, **verdict.recheck_options, **options))
 
 
-def agree(saved: Verdict, model: Model, task: Task, where: str) -> None:
+def check_same_subject(saved: Verdict, model: Model, task: Task, where: str) -> None:
     """Refuses a verdict that is about another model or another task."""
     if saved.model != (this := digest(model)):
         other = f"{saved.model[:12]}…, but {model.name} is {this[:12]}…"
@@ -64,7 +66,7 @@ def agree(saved: Verdict, model: Model, task: Task, where: str) -> None:
         raise GlassformerError(f"{where} — is about the task {saved.task}, not {task.ref}")
 
 
-def brief(value: object) -> str:
+def short_value(value: object) -> str:
     """A value of a verdict in a few letters."""
     text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return text if len(text) <= 60 else text[:59] + "…"

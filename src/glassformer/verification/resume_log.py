@@ -17,53 +17,55 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta, to_builtins
 from msgspec.structs import asdict
 
-from ..utils.errors import DAMAGED, GlassformerError, ascii_name
+from ..utils.errors import DAMAGED_FILE, GlassformerError, ascii_name
 from ..utils.fileio import write_atomically
-from ..utils.limits import KEEP, LISTED, many
-from ..utils.typed_json import Count, Name, Record, check_small, convert, read_json
-from .chunks import Work
-from .counts import Tally, add
+from ..utils.limits import MAX_COUNTEREXAMPLES, MAX_LISTED_VALUES, format_count
+from ..utils.typed_json import Count, JsonObject, Name, check_small, convert, read_json
+from .chunks import ChunkedEvaluation
+from .counts import RowCounts, add_counts
 
 FORMAT: Final = "glassformer journal 1"
 # Found is (margin, index of the row in its part, row); numbers of a row have no size limit.
-Row = Annotated[tuple[Count, ...], Meta(max_length=LISTED)]
-Found = tuple[float, Annotated[int, Meta(ge=-1)], Row]
-Lowest = Annotated[tuple[Found, ...], Meta(max_length=1_000)]
-Chunks = tuple[Count, Count]  # start, stop
+SavedRow = Annotated[tuple[Count, ...], Meta(max_length=MAX_LISTED_VALUES)]
+SavedRowMargin = tuple[float, Annotated[int, Meta(ge=-1)], SavedRow]
+SavedClosestRows = Annotated[tuple[SavedRowMargin, ...], Meta(max_length=1_000)]
+ChunkRange = tuple[Count, Count]  # start, stop
 
 
-class SavedTally(Record):
+class SavedRowCounts(JsonObject):
     """Saved form of a Tally."""
 
     looked_at: Count
     checked: Count
     wrong: Count
-    worst: Found
-    failures: Annotated[tuple[Found, ...], Meta(max_length=KEEP)]
+    worst: SavedRowMargin
+    failures: Annotated[tuple[SavedRowMargin, ...], Meta(max_length=MAX_COUNTEREXAMPLES)]
     classes: Annotated[dict[Name, tuple[Count, Count, float]], Meta(max_length=1_000_000)]
-    lowest: Annotated[tuple[Lowest, ...], Meta(max_length=LISTED)]
+    lowest: Annotated[tuple[SavedClosestRows, ...], Meta(max_length=MAX_LISTED_VALUES)]
 
 
-class SavedJournal(Record):
+class SavedJournal(JsonObject):
     """Contents of a journal, without its seal."""
 
     format: Literal["glassformer journal 1"]
     run: Annotated[dict[Name, Any], Meta(max_length=100)]
-    done: Annotated[list[Chunks], Meta(max_length=10_000_000)]
-    found: Annotated[dict[Name, SavedTally], Meta(max_length=4)]
+    done: Annotated[list[ChunkRange], Meta(max_length=10_000_000)]
+    found: Annotated[dict[Name, SavedRowCounts], Meta(max_length=4)]
 
 
-EVERY = 5.0  # seconds
+WRITE_INTERVAL_S = 5.0  # seconds
 
 
 @dataclass(frozen=True)
-class State:
+class JournalState:
     """The chunks that are done, as ranges in order, and what was found in them, by part."""
 
     done: tuple[range, ...] = ()
-    found: Mapping[str, Tally] = field(default_factory=dict)
+    counts: Mapping[str, RowCounts] = field(default_factory=dict)
 
-    def with_(self, chunks: range, found: Mapping[str, Tally], work: Work) -> "State":
+    def with_chunks(
+        self, chunks: range, found: Mapping[str, RowCounts], work: ChunkedEvaluation
+    ) -> "JournalState":
         merged: list[range] = []
         for r in sorted([*self.done, chunks], key=lambda r: r.start):
             if merged and merged[-1].stop > r.start:
@@ -71,13 +73,15 @@ class State:
             if merged and merged[-1].stop == r.start:
                 r = range(merged.pop().start, r.stop)
             merged.append(r)
-        both = dict(self.found)
+        both = dict(self.counts)
         for part, t in found.items():
-            both[part] = add([both.get(part, Tally()), t], work.keep, work.low)
+            both[part] = add_counts([both.get(part, RowCounts()), t], work.keep, work.n_closest)
         # in order of the work
-        return State(tuple(merged), {part: both[part] for part in work.parts if part in both})
+        return JournalState(
+            tuple(merged), {part: both[part] for part in work.parts if part in both}
+        )
 
-    def left(self, chunks: int) -> Iterator[range]:
+    def remaining(self, chunks: int) -> Iterator[range]:
         """What is not done yet."""
         start = 0
         for r in self.done:
@@ -89,11 +93,11 @@ class State:
 
     @property
     def looked_at(self) -> int:
-        return sum(t.looked_at for t in self.found.values())
+        return sum(t.looked_at for t in self.counts.values())
 
     @property
     def wrong(self) -> int:
-        return sum(t.wrong for t in self.found.values())
+        return sum(t.wrong for t in self.counts.values())
 
 
 class Journal:
@@ -102,10 +106,10 @@ class Journal:
     def __init__(self, path: str | Path, run: Mapping[str, Any]) -> None:
         self.path, self.run, self.written = Path(path), json.loads(json.dumps(run)), 0.0
 
-    def read(self, work: Work) -> State:
+    def read(self, work: ChunkedEvaluation) -> JournalState:
         """What was done before; nothing if there is no file."""
         if not os.path.lexists(self.path):
-            return State()
+            return JournalState()
         # a margin may be infinite
         value = read_json(self.path, "damaged journal", finite=False)
         try:
@@ -113,50 +117,52 @@ class Journal:
             sha256 = content.pop("sha256", None)
             o = convert(content, SavedJournal)
             check_small(o.run, "run", 10**7)
-            if sha256 != _seal(content):
-                raise GlassformerError("its SHA-256 does not match", code=DAMAGED)
+            if sha256 != _checksum(content):
+                raise GlassformerError("its SHA-256 does not match", code=DAMAGED_FILE)
         except GlassformerError as e:
             hint = "remove it to begin anew"
             raise GlassformerError(f"{self.path} — damaged journal ({e}); {hint}") from None
         run = o.run
         for name in {**self.run, **run}:
             if run.get(name) != self.run.get(name):
-                was, now = (_short(x.get(name)) for x in (run, self.run))
+                was, now = (_short_value(x.get(name)) for x in (run, self.run))
                 which = ascii_name(name)[:60]
                 what = f"the journal of another run: its {which} is {was}, here it is {now}"
                 raise GlassformerError(f"{self.path} — {what}; remove it or choose another place")
-        found = {part: Tally(**asdict(t)) for part, t in o.found.items()}
-        state = State(tuple(range(a, b) for a, b in o.done), found)
-        if wrong := _misfit(state, work):
+        found = {part: RowCounts(**asdict(t)) for part, t in o.found.items()}
+        state = JournalState(tuple(range(a, b) for a, b in o.done), found)
+        if wrong := _inconsistency(state, work):
             hint = "remove it to begin anew"
-            raise GlassformerError(f"{self.path} — damaged journal ({wrong}); {hint}", code=DAMAGED)
+            raise GlassformerError(
+                f"{self.path} — damaged journal ({wrong}); {hint}", code=DAMAGED_FILE
+            )
         return state
 
-    def write(self, state: State, now: bool = False) -> None:
+    def write(self, state: JournalState, now: bool = False) -> None:
         """Saves, unless it did so a moment ago."""
-        if not now and time.monotonic() - self.written < EVERY:
+        if not now and time.monotonic() - self.written < WRITE_INTERVAL_S:
             return
         done = [(r.start, r.stop) for r in state.done]
-        found = {part: SavedTally(**t.to_json()) for part, t in state.found.items()}
+        found = {part: SavedRowCounts(**t.to_json()) for part, t in state.counts.items()}
         content = SavedJournal(FORMAT, self.run, done, found)
         o = json.loads(json.dumps(to_builtins(content)))
-        sealed = o | {"sha256": _seal(o)}
+        sealed = o | {"sha256": _checksum(o)}
         write_atomically(self.path, json.dumps(sealed).encode())
         self.written = time.monotonic()
 
 
-def _misfit(state: State, work: Work) -> str:
+def _inconsistency(state: JournalState, work: ChunkedEvaluation) -> str:
     """What in a state cannot be of this work; "" if nothing."""
     end = 0
     for r in state.done:
-        if not end <= r.start < r.stop <= work.chunks:
-            return f"chunks {many(r.start)} to {many(r.stop)} do not fit into {work.chunks:,}"
+        if not end <= r.start < r.stop <= work.n_chunks:
+            return f"chunks {format_count(r.start)} to {format_count(r.stop)} do not fit into {work.n_chunks:,}"
         end = r.stop
-    rows, radix = work.rows_in(state.done), work.task.radix
-    for part in {**rows, **state.found}:
-        t, n = state.found.get(part, Tally()), rows.get(part, 0)
+    rows, radix = work.rows_by_part(state.done), work.task.radix
+    for part in {**rows, **state.counts}:
+        t, n = state.counts.get(part, RowCounts()), rows.get(part, 0)
         if t.looked_at != n or not t.wrong <= t.checked <= n:
-            has = f"{many(t.wrong)} wrong of {many(t.checked)} of {many(t.looked_at)}"
+            has = f"{format_count(t.wrong)} wrong of {format_count(t.checked)} of {format_count(t.looked_at)}"
             return f"{part} has {has}, with {n:,} rows looked at"
         classes = t.classes.values()
         if sum(c for c, _, _ in classes) > t.checked or sum(w for _, w, _ in classes) > t.wrong:
@@ -168,11 +174,11 @@ def _misfit(state: State, work: Work) -> str:
     return ""
 
 
-def _seal(o: Any) -> str:
+def _checksum(o: Any) -> str:
     return hashlib.sha256(json.dumps(o, sort_keys=True).encode()).hexdigest()
 
 
-def _short(value: Any) -> str:
+def _short_value(value: Any) -> str:
     text = ascii_name(value if isinstance(value, str) else json.dumps(value))
     if len(text) == 64:  # a SHA-256
         return text[:12] + "…"

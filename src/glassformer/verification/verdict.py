@@ -13,22 +13,28 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta
 
-from ..utils.argcheck import checked, text_of
-from ..utils.errors import DAMAGED, GlassformerError, shown
+from ..utils.argcheck import as_text, validate_init
+from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
 from ..utils.fileio import check_ending, write_atomically
-from ..utils.limits import DOMAIN, LISTED, SAMPLE, SEARCH, TEXT
-from ..utils.results import Shown
-from ..utils.typed_json import Count, Name, Record, convert, read_json
+from ..utils.limits import (
+    MAX_DOMAIN_SIZE,
+    MAX_LISTED_VALUES,
+    MAX_SAMPLE_ROWS,
+    MAX_SEARCH_ROUNDS,
+    MAX_TEXT_BYTES,
+)
+from ..utils.results import Displayable
+from ..utils.typed_json import Count, JsonObject, Name, convert, read_json
 
 FORMAT = "glassformer verdict 1"
-COUNTS = ("looked_at", "checked", "wrong")
-FURTHER = 4  # times as many rows as another search: so far it may go elsewhere
-NEAR = 1e-3  # of a margin: what other processors or versions may round it by
+COUNT_FIELDS = ("looked_at", "checked", "wrong")
+MAX_SEARCH_SIZE_RATIO = 4  # times as many rows as another search: so far it may go elsewhere
+MARGIN_TOLERANCE = 1e-3  # of a margin: what other processors or versions may round it by
 # what a search decides, which follows margins and so may go elsewhere on another processor
-SEARCHED = {"worst_margin", "classes", "counterexamples"}
+SEARCH_DEPENDENT_FIELDS = {"worst_margin", "classes", "counterexamples"}
 
 
-class ClassFigures(Record):
+class ClassFigures(JsonObject):
     """Counts and worst margin of one class of inputs."""
 
     checked: Count
@@ -42,23 +48,23 @@ class PartFigures(ClassFigures):
     looked_at: Count
 
 
-class WorstRow(Record):
+class WorstRow(JsonObject):
     """Row with the worst margin."""
 
     row: Annotated[list[int], Meta(max_length=10**6)]
-    input: Annotated[str, Meta(max_length=TEXT)]
-    expected: Annotated[str, Meta(max_length=TEXT)]
+    input: Annotated[str, Meta(max_length=MAX_TEXT_BYTES)]
+    expected: Annotated[str, Meta(max_length=MAX_TEXT_BYTES)]
 
 
-TABLES: dict[str, Any] = {  # schemas of the nested fields of a Verdict
+NESTED_SCHEMAS: dict[str, Any] = {  # schemas of the nested fields of a Verdict
     "worst": WorstRow | None, "parts": Annotated[dict[Name, PartFigures], Meta(max_length=10)],
     "classes": Annotated[dict[Name, ClassFigures], Meta(max_length=10**6)],
 }  # fmt: skip
 
 
-@checked()
+@validate_init()
 @dataclass(frozen=True)
-class Verdict(Shown):
+class Verdict(Displayable):
     """What a check found."""
 
     model: str  # SHA-256 of the weights
@@ -70,7 +76,7 @@ class Verdict(Shown):
     checked: Count  # rows of these on which the task is defined
     wrong: Count
     worst_margin: float  # over all answer tokens of all rows
-    counterexamples: Annotated[list[dict[str, Any]], Meta(max_length=LISTED)] = field(
+    counterexamples: Annotated[list[dict[str, Any]], Meta(max_length=MAX_LISTED_VALUES)] = field(
         default_factory=list
     )
     seed: int | None = None
@@ -82,8 +88,8 @@ class Verdict(Shown):
     error_bound: float | None = None
     confidence: float | None = None
     # options: rows drawn, rounds of search, counterexamples kept
-    sample: Annotated[int, Meta(ge=0, le=SAMPLE)] | None = None
-    search: Annotated[int, Meta(ge=0, le=SEARCH)] = 0
+    sample: Annotated[int, Meta(ge=0, le=MAX_SAMPLE_ROWS)] | None = None
+    search: Annotated[int, Meta(ge=0, le=MAX_SEARCH_ROUNDS)] = 0
     keep: Count = 10
     # rows at a time: sums may round differently with another
     chunk: Count = field(default=0, compare=False)
@@ -104,7 +110,7 @@ class Verdict(Shown):
     # ── kept, and checked again ────────────────────────────────────────────────────────────────
     def save(self, path: str | Path) -> Path:
         """Writes a JSON file, atomically. `read` reads it."""
-        check_ending(file := text_of(path, "path", "a path"), ".json")
+        check_ending(file := as_text(path, "path", "a path"), ".json")
         text = json.dumps({"format": FORMAT, **self.to_json()}, indent=1) + "\n"
         return write_atomically(file, text.encode())
 
@@ -113,7 +119,7 @@ class Verdict(Shown):
         """A saved verdict; anything that is not one is an error."""
         damaged = "damaged verdict, or none"
         # a margin may be infinite
-        value = read_json(text_of(path, "path", "a path"), damaged, finite=False)
+        value = read_json(as_text(path, "path", "a path"), damaged, finite=False)
         try:
             saved = convert(value, dict[str, Any])
             if saved.get("format") != FORMAT:
@@ -121,28 +127,28 @@ class Verdict(Shown):
             v = convert({n: x for n, x in saved.items() if n not in ("format", "holds")}, cls)
             if missing := [n for n in v.to_json() if n not in saved]:
                 raise GlassformerError(f"it has no {missing[0]}")
-            for name, kind in TABLES.items():
+            for name, kind in NESTED_SCHEMAS.items():
                 convert(getattr(v, name), kind, name)
             if "sample" in v.parts and v.parts["sample"]["looked_at"] != v.sample:
                 raise GlassformerError(f"sample is {v.sample}, but parts.sample differs")
-            if max(v.domain, v.looked_at, v.checked, v.wrong) > DOMAIN:
+            if max(v.domain, v.looked_at, v.checked, v.wrong) > MAX_DOMAIN_SIZE:
                 raise GlassformerError("a count is larger than any domain")
-            if odd := v._disagreeing():
+            if odd := v._inconsistent_figure():
                 raise GlassformerError(f"{odd} is not what its parts or classes say")
             if v.holds is not saved["holds"]:
-                said = f"holds is {shown(saved['holds'])}"
+                said = f"holds is {short_repr(saved['holds'])}"
                 raise GlassformerError(f"{said} with {v.wrong:,} wrong of {v.checked:,}")
         except GlassformerError as e:
-            raise GlassformerError(f"{path} — {damaged} ({e})", code=DAMAGED) from None
+            raise GlassformerError(f"{path} — {damaged} ({e})", code=DAMAGED_FILE) from None
         return v
 
-    def _disagreeing(self) -> str:
+    def _inconsistent_figure(self) -> str:
         """A figure that is not that of all parts together, or not enough for its classes; "": none
         is.
         """
         # what was run alone has been counted before, and is wrong only there
         apart = {"looked_at": {"alone"}, "checked": {"alone"}, "wrong": set[str]()}
-        for name in COUNTS if self.parts else ():
+        for name in COUNT_FIELDS if self.parts else ():
             each = (p[name] for n, p in self.parts.items() if n not in apart[name])
             if getattr(self, name) != sum(each):
                 return name
@@ -150,10 +156,10 @@ class Verdict(Shown):
             if sum(c[name] for c in self.classes.values()) > getattr(self, name):
                 return name
         least = [p["worst_margin"] for p in self.parts.values()]
-        return "worst_margin" if least and not _same(self.worst_margin, min(least)) else ""
+        return "worst_margin" if least and not _nearly_equal(self.worst_margin, min(least)) else ""
 
     @property
-    def again(self) -> dict[str, Any]:
+    def recheck_options(self) -> dict[str, Any]:
         """The options of `check` that look at the same rows again."""
         if "given" in self.parts or not self.parts:
             what = "was given its rows, which it does not hold: it cannot be checked again"
@@ -171,24 +177,26 @@ class Verdict(Shown):
         elsewhere for that, only counts whether it found anything wrong.
         """
         if not isinstance(other, Verdict):
-            raise GlassformerError(f"differences — expected a Verdict, got {shown(other)}")
+            raise GlassformerError(f"differences — expected a Verdict, got {short_repr(other)}")
         searched = "search" in self.parts and "search" in other.parts
-        mine, its = self._compared(searched), other._compared(searched)
+        mine, its = self._comparable_figures(searched), other._comparable_figures(searched)
         pairs = [(name, mine[name], its[name]) for name in mine]
         if searched:
             a, b = (v.parts["search"]["looked_at"] for v in (self, other))
-            pairs += [("search", a, b)] * (max(a, b) > FURTHER * min(a, b) + FURTHER)
-        return [{"what": n, "saved": a, "found": b} for n, a, b in pairs if not _same(a, b)]
+            pairs += [("search", a, b)] * (
+                max(a, b) > MAX_SEARCH_SIZE_RATIO * min(a, b) + MAX_SEARCH_SIZE_RATIO
+            )
+        return [{"what": n, "saved": a, "found": b} for n, a, b in pairs if not _nearly_equal(a, b)]
 
-    def _compared(self, searched: bool) -> dict[str, Any]:
+    def _comparable_figures(self, searched: bool) -> dict[str, Any]:
         """The figures that are the same on every processor, but for rounding."""
-        left_out = {"worst"} | (SEARCHED if searched else set())
+        left_out = {"worst"} | (SEARCH_DEPENDENT_FIELDS if searched else set())
         names = [f.name for f in fields(self) if f.compare and f.name not in left_out]
         found = {name: getattr(self, name) for name in names}
         if searched:
             parts = dict(self.parts)
             search = parts.pop("search")
-            found |= {name: found[name] - search[name] for name in COUNTS}
+            found |= {name: found[name] - search[name] for name in COUNT_FIELDS}
             found |= {"parts": parts, "holds": self.holds}
         return found
 
@@ -210,11 +218,11 @@ def versions(dtype: str) -> dict[str, str]:
     return found
 
 
-def _same(a: Any, b: Any) -> bool:
+def _nearly_equal(a: Any, b: Any) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+        return a.keys() == b.keys() and all(_nearly_equal(a[k], b[k]) for k in a)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_same, a, b))
+        return len(a) == len(b) and all(map(_nearly_equal, a, b))
     if isinstance(a, float) and isinstance(b, float):
-        return a == b or abs(a - b) <= NEAR * max(abs(a), abs(b))
+        return a == b or abs(a - b) <= MARGIN_TOLERANCE * max(abs(a), abs(b))
     return bool(a == b)

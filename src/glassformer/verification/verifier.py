@@ -15,48 +15,57 @@ import numpy as np
 
 from ..core.checkpoint import digest
 from ..core.decoding import decode
-from ..core.model import Model, Tap
-from ..registry import source_of
+from ..core.model import Hook, Model
+from ..registry import file_digest
 from ..tasks.base import Task
-from ..tasks.bigint_rows import distinct
+from ..tasks.bigint_rows import unique_rows
 from ..utils.errors import GlassformerError
 from ..utils.limits import (
-    CHUNK,
-    DOMAIN,
-    KEEP,
-    PROCESSES,
-    SAMPLE,
-    SEARCH,
-    SEED,
-    afford,
-    many,
-    within,
+    MAX_CHUNK_ROWS,
+    MAX_COUNTEREXAMPLES,
+    MAX_DOMAIN_SIZE,
+    MAX_PROCESSES,
+    MAX_SAMPLE_ROWS,
+    MAX_SEARCH_ROUNDS,
+    MAX_SEED,
+    check_int_range,
+    check_memory,
+    format_count,
 )
 from ..utils.progress import Progress as Progress
 from ..utils.progress import ProgressCallback
 from ..utils.workers import check_workers
-from .chunks import Work
+from .chunks import ChunkedEvaluation
 from .confidence import CONFIDENCE, upper_bound
-from .counts import Tally, add, tally
-from .evaluation import EXHAUSTIVE, cast, chunk_size, decoded_gaps, margins, widest
-from .neighbor_search import BEAM, MOST, searchable
-from .neighbor_search import search as search_near
-from .parallel import run
-from .resume_log import Journal, State
+from .counts import RowCounts, add_counts, count_rows
+from .evaluation import (
+    MAX_EXHAUSTIVE_ROWS,
+    chunk_size,
+    decoded_margins,
+    in_dtype,
+    peak_activation_size,
+    row_margins,
+)
+from .neighbor_search import BEAM_WIDTH, MAX_ROWS_PER_ROUND, supports_neighbor_search
+from .neighbor_search import search_neighbors as search_near
+from .parallel import run_chunks
+from .resume_log import Journal, JournalState
 from .verdict import Verdict as Verdict
 from .verdict import versions
 
 # edges, and rows at random, decoded one at a time too: each takes as long as hundreds at once
-ALONE = 30
-STEPS = 200  # tokens that these may take in all, each
-COUNTABLE = 10**15  # beyond this nobody would see the end
+ONE_BY_ONE_ROWS = 30
+MAX_ONE_BY_ONE_TOKENS = 200  # tokens that these may take in all, each
+MAX_COUNTED_ROWS = 10**15  # beyond this nobody would see the end
 
 
 def verify(
     model: Model, task: Task, *, progress: ProgressCallback | None = None, **options: Any
 ) -> Verdict:  # fmt: skip
     """Check a model and return the verdict. Options as in `check`."""
-    with closing(check(model, task, **options)) as events:  # interrupted, it saves its journal
+    with closing(
+        verify_events(model, task, **options)
+    ) as events:  # interrupted, it saves its journal
         for event in events:
             if isinstance(event, Verdict):
                 return event
@@ -65,9 +74,9 @@ def verify(
     raise AssertionError("check ends with a verdict")
 
 
-def check(
+def verify_events(
     model: Model, task: Task, *, rows: Any = None, sample: int | None = None, seed: int = 0,
-    keep: int = 10, chunk: int = 0, tap: Tap | None = None, exhaustive: bool = False,
+    keep: int = 10, chunk: int = 0, tap: Hook | None = None, exhaustive: bool = False,
     dtype: str = "", workers: int = 1, search: int = 0, journal: str | Path | None = None,
     cluster: str = "",
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
@@ -82,100 +91,122 @@ def check(
     whose workers do it instead, all with the same versions as here.
     """
     for name, value, least, most in (
-        ("sample", sample, 1, SAMPLE), ("seed", seed, 0, SEED), ("keep", keep, 0, KEEP),
-        ("chunk", chunk, 0, CHUNK), ("workers", workers, 1, PROCESSES),
-        ("search", search, 0, SEARCH),
-    ):  # fmt: skip
+        ("sample", sample, 1, MAX_SAMPLE_ROWS),
+        ("seed", seed, 0, MAX_SEED),
+        ("keep", keep, 0, MAX_COUNTEREXAMPLES),
+        ("chunk", chunk, 0, MAX_CHUNK_ROWS),
+        ("workers", workers, 1, MAX_PROCESSES),
+        ("search", search, 0, MAX_SEARCH_ROUNDS),
+    ):
         if value is not None:
-            within(f"verify — {name}", value, least, most)
+            check_int_range(f"verify — {name}", value, least, most)
     check_workers("verify", cluster, workers)
     task.require(model.vocabulary)
     if rows is None:
-        countable(task)
-    if exhaustive and (n := task.size) > COUNTABLE:
-        raise GlassformerError(f"{task.ref} — has {many(n)} inputs, too many to look at all")
-    every = rows is None and (exhaustive or (sample is None and task.size <= EXHAUSTIVE))
-    sample = None if every or rows is not None else sample or task.worth_checking
-    rounds = search if sample and searchable(task) else 0
+        check_domain_size(task)
+    if exhaustive and (n := task.size) > MAX_COUNTED_ROWS:
+        raise GlassformerError(
+            f"{task.ref} — has {format_count(n)} inputs, too many to look at all"
+        )
+    every = rows is None and (exhaustive or (sample is None and task.size <= MAX_EXHAUSTIVE_ROWS))
+    sample = None if every or rows is not None else sample or task.default_sample_size
+    rounds = search if sample and supports_neighbor_search(task) else 0
     parts = {"domain": task.size} if every else {"given": len(rows)} if rows is not None else {}
     if sample:
         parts = {"edges": len(task.edges()), "sample": sample}
     if journal and (rows is not None or tap is not None):
         what = "only for a domain or a sample, without a tap: it could not tell others apart"
         raise GlassformerError(f"journal — {what}")
-    named, judged = digest(model), cast(model, dtype)
-    afford(f"verify — {chunk:,} rows at a time", 4 * chunk * widest(judged, task))
-    work = Work(
+    named, judged = digest(model), in_dtype(model, dtype)
+    check_memory(
+        f"verify — {chunk:,} rows at a time", 4 * chunk * peak_activation_size(judged, task)
+    )
+    work = ChunkedEvaluation(
         judged, task, parts, chunk=chunk or chunk_size(judged, task), keep=keep,
-        low=BEAM if rounds else 0, seed=seed, given=rows, tap=tap,
+        n_closest=BEAM_WIDTH if rounds else 0, seed=seed, given=rows, hook=tap,
     )  # fmt: skip
     how = {
-        "model": named, "task": task.ref, "dtype": judged.dtype, "domain": task.size,
-        "exhaustive": every, "seed": None if every else seed, "sample": sample, "search": rounds,
-        "keep": keep, "chunk": work.chunk, "versions": versions(judged.dtype) | _source(task),
-    }  # fmt: skip
+        "model": named,
+        "task": task.ref,
+        "dtype": judged.dtype,
+        "domain": task.size,
+        "exhaustive": every,
+        "seed": None if every else seed,
+        "sample": sample,
+        "search": rounds,
+        "keep": keep,
+        "chunk": work.chunk,
+        "versions": versions(judged.dtype) | _task_source_version(task),
+    }
     kept = Journal(journal, how) if journal else None
-    state = yield from _count(work, kept, workers, cluster)
-    found = dict(state.found)
+    state = yield from _count_all_chunks(work, kept, workers, cluster)
+    found = dict(state.counts)
     if rounds:
-        found["search"] = yield from _search(work, state, rounds, seed)
-    if rows is None and tap is None and (apart := _alone(work, found, seed)).wrong:
+        found["search"] = yield from _search_neighbors(work, state, rounds, seed)
+    if rows is None and tap is None and (apart := _evaluate_one_by_one(work, found, seed)).wrong:
         found["alone"] = apart
-    yield _verdict(work, found, how)
+    yield _build_verdict(work, found, how)
 
 
-def _source(task: Task) -> dict[str, str]:
+def _task_source_version(task: Task) -> dict[str, str]:
     """Of a task in somebody's file: which text of the file it was."""
-    source = source_of(task.ref)
+    source = file_digest(task.ref)
     return {"task": source[:16]} if source else {}
 
 
-def countable(task: Task) -> None:
+def check_domain_size(task: Task) -> None:
     """Refuses a task of more inputs than a verdict can name."""
-    if task.size > DOMAIN:
-        inputs, most = many(task.size), many(DOMAIN)
+    if task.size > MAX_DOMAIN_SIZE:
+        inputs, most = format_count(task.size), format_count(MAX_DOMAIN_SIZE)
         raise GlassformerError(f"{task.ref} — has {inputs} inputs; a verdict names up to {most}")
 
 
-def _count(
-    work: Work, journal: Journal | None, workers: int, cluster: str
-) -> Generator[Progress, None, State]:
+def _count_all_chunks(
+    work: ChunkedEvaluation, journal: Journal | None, workers: int, cluster: str
+) -> Generator[Progress, None, JournalState]:
     """Does all chunks that the journal has not. However it ends, the journal has what was done."""
-    state = journal.read(work) if journal else State()
+    state = journal.read(work) if journal else JournalState()
     if journal:
         journal.write(state, now=True)  # if it cannot be written, better now than in an hour
     try:
-        for chunks, found in run(work, state.left(work.chunks), workers, cluster):
+        for chunks, found in run_chunks(work, state.remaining(work.n_chunks), workers, cluster):
             # one step: an interruption counts nothing twice
-            state = state.with_(chunks, found, work)
+            state = state.with_chunks(chunks, found, work)
             if journal:
                 journal.write(state)
-            yield Progress(state.looked_at, work.todo, state.wrong)
+            yield Progress(state.looked_at, work.n_rows, state.wrong)
     finally:
         if journal:
             journal.write(state, now=True)
     return state
 
 
-def _search(work: Work, state: State, rounds: int, seed: int) -> Generator[Progress, None, Tally]:
-    begin, total = add(state.found.values(), work.keep, work.low), Tally()
+def _search_neighbors(
+    work: ChunkedEvaluation, state: JournalState, rounds: int, seed: int
+) -> Generator[Progress, None, RowCounts]:
+    begin, total = add_counts(state.counts.values(), work.keep, work.n_closest), RowCounts()
     # about as much again as the sample, in all
-    most = min(MOST, max(MOST // 10, work.parts["sample"] // 4))
+    most = min(MAX_ROWS_PER_ROUND, max(MAX_ROWS_PER_ROUND // 10, work.parts["sample"] // 4))
     for near in search_near(work, begin, rounds, most, seed):
-        total = add([total, near], work.keep)
+        total = add_counts([total, near], work.keep)
         done = state.looked_at + total.looked_at
         yield Progress(done, done, state.wrong + total.wrong)
     return total
 
 
-def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
+def _evaluate_one_by_one(
+    work: ChunkedEvaluation, found: Mapping[str, RowCounts], seed: int
+) -> RowCounts:
     """Rows (the worst, some edges, some at random) that are right with others and wrong alone.
 
     That is how `run` decodes. Many rows at once may be summed in another order. All of these have
     been looked at already: what is wrong alone is counted, and no row is twice.
     """
     task, edges = work.task, work.task.edges()
-    most = min(ALONE, max(3, STEPS // int(task.batch(task.rows(0, 1))[1].sum(1).max())))
+    most = min(
+        ONE_BY_ONE_ROWS,
+        max(3, MAX_ONE_BY_ONE_TOKENS // int(task.batch(task.rows(0, 1))[1].sum(1).max())),
+    )
     worst = [t.worst[2] for t in found.values() if t.worst[2]]
     first = np.array(worst, task.row_type).reshape(len(worst), len(task.radix))
     spread = edges[:: max(1, len(edges) // most)][:most]
@@ -185,21 +216,23 @@ def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
         drawn = task.sample(most, np.random.default_rng(seed))
     rows = np.concatenate([first, spread, drawn])
     # in a small domain, the same come again and again
-    rows = distinct(rows[task.defined(rows)])
+    rows = unique_rows(rows[task.defined(rows)])
     known = {row for t in found.values() for _, _, row in t.failures}
     rows = rows[[tuple(row) not in known for row in rows.tolist()]]
     cut = [rows[i : i + work.chunk] for i in range(0, len(rows), work.chunk)]  # as they were
-    right = [margins(work.model, *task.batch(part)) > 0 for part in cut]
+    right = [row_margins(work.model, *task.batch(part)) > 0 for part in cut]
     rows = rows[np.concatenate(right)] if right else rows
-    gap = np.array([decoded_gaps(work.model, *task.batch(row[None])).min() for row in rows])
+    gap = np.array([decoded_margins(work.model, *task.batch(row[None])).min() for row in rows])
     bad = ~(gap > 0)
     n = int(bad.sum())
-    return tally(rows[bad], gap[bad, None], np.full(n, ""), np.arange(n), n, work.keep, 0)
+    return count_rows(rows[bad], gap[bad, None], np.full(n, ""), np.arange(n), n, work.keep, 0)
 
 
-def _verdict(work: Work, found: Mapping[str, Tally], how: dict[str, Any]) -> Verdict:
-    task, sample, again = work.task, found.get("sample"), found.get("alone", Tally())
-    total = add([t for t in found.values() if t is not again], work.keep)
+def _build_verdict(
+    work: ChunkedEvaluation, found: Mapping[str, RowCounts], how: dict[str, Any]
+) -> Verdict:
+    task, sample, again = work.task, found.get("sample"), found.get("alone", RowCounts())
+    total = add_counts([t for t in found.values() if t is not again], work.keep)
     bound = None if sample is None else upper_bound(sample.wrong, sample.checked)
     parts, counts = {}, ("looked_at", "checked", "wrong")
     for name, t in found.items():
@@ -207,26 +240,35 @@ def _verdict(work: Work, found: Mapping[str, Tally], how: dict[str, Any]) -> Ver
     names = ("checked", "wrong", "worst_margin")
     classes = {n: dict(zip(names, c, strict=True)) for n, c in total.classes.items() if n}
     # of equals, the first
-    worst = min((t.worst for t in found.values()), key=lambda f: f[0], default=Tally().worst)
+    worst = min((t.worst for t in found.values()), key=lambda f: f[0], default=RowCounts().worst)
     shown = [f for t in found.values() for f in t.failures][: work.keep]
     return Verdict(
-        **how, looked_at=total.looked_at, checked=total.checked,
+        **how,
+        looked_at=total.looked_at,
+        checked=total.checked,
         wrong=total.wrong + again.wrong,
-        worst_margin=worst[0], worst=_texts(task, worst[2]) if total.checked else None,
-        counterexamples=[_describe(work.model, task, row, margin) for margin, _, row in shown],
-        parts=parts, classes=classes, error_bound=bound,
+        worst_margin=worst[0],
+        worst=_row_texts(task, worst[2]) if total.checked else None,
+        counterexamples=[
+            _describe_failure(work.model, task, row, margin) for margin, _, row in shown
+        ],
+        parts=parts,
+        classes=classes,
+        error_bound=bound,
         confidence=None if bound is None else CONFIDENCE,
-    )  # fmt: skip
+    )
 
 
-def _texts(task: Task, row: tuple[int, ...]) -> dict[str, Any]:
+def _row_texts(task: Task, row: tuple[int, ...]) -> dict[str, Any]:
     tokens, answer = (a[0] for a in task.batch(np.array([row], task.row_type)))
     words, first = task.vocabulary, int(answer.argmax())
     asked, expected = words.decode(tokens[:first]), words.decode(tokens[answer])
     return {"row": list(row), "input": asked, "expected": expected}
 
 
-def _describe(model: Model, task: Task, row: tuple[int, ...], margin: float) -> dict[str, Any]:
+def _describe_failure(
+    model: Model, task: Task, row: tuple[int, ...], margin: float
+) -> dict[str, Any]:
     """A counterexample in words: what the model really says when it decodes."""
     tokens, answer = (a[0] for a in task.batch(np.array([row], task.row_type)))
     prompt = tokens[: int(answer.argmax())]
@@ -235,4 +277,4 @@ def _describe(model: Model, task: Task, row: tuple[int, ...], margin: float) -> 
         said = task.vocabulary.decode(got)
     except GlassformerError as e:
         said = str(e)
-    return {**_texts(task, row), "got": said, "margin": margin}
+    return {**_row_texts(task, row), "got": said, "margin": margin}

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.core.components import find, names
-from glassformer.core.hooks import Record
+from glassformer.core.components import component_names, find_component
+from glassformer.core.hooks import ActivationCache
 from glassformer.lens.interventions.ablate import (
-    HOWS,
+    METHODS,
     ablate,
-    ablation,
-    ablations,
+    ablate_each,
+    ablation_hook,
     reference_tokens,
 )
 from glassformer.resolve import load, load_task
@@ -49,13 +49,13 @@ def test_zero_is_what_zero_weights_do(kind):
         "neuron 0.3": [("blocks.0.mlp.W_out", 3)],
     }
     for what, places in twins.items():
-        got = model(TOKENS, tap=ablation(model, what))
+        got = model(TOKENS, hook=ablation_hook(model, what))
         assert largest_difference(without(model, *places)(TOKENS), got) < 1e-12, what
         assert largest_difference(model(TOKENS), got) > 1e-3, what
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", METHODS)
 @pytest.mark.some(4)
 def test_torch_and_the_last_rows_alone_are_the_same(kind, how):
     torch = pytest.importorskip("torch")
@@ -63,11 +63,12 @@ def test_torch_and_the_last_rows_alone_are_the_same(kind, how):
     other = model.torch()
     for what in ("head 1.0", "mlp 0", "neuron 1.2", "position 2", "dims 1:3", "attention 1"):
         taps = [
-            ablation(m, what, how, OTHERS, np.random.default_rng(3)) for m in (model, model, other)
+            ablation_hook(m, what, how, OTHERS, np.random.default_rng(3))
+            for m in (model, model, other)
         ]
-        whole = model(TOKENS, tap=taps[0])
-        assert largest_difference(whole[:, -2:], model(TOKENS, tap=taps[1], last=2)) < 1e-12
-        assert largest_difference(whole, other(torch.tensor(TOKENS), tap=taps[2]).numpy()) < 1e-9
+        whole = model(TOKENS, hook=taps[0])
+        assert largest_difference(whole[:, -2:], model(TOKENS, hook=taps[1], last=2)) < 1e-12
+        assert largest_difference(whole, other(torch.tensor(TOKENS), hook=taps[2]).numpy()) < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -75,39 +76,42 @@ def test_torch_and_the_last_rows_alone_are_the_same(kind, how):
 )
 def test_mean_and_resample_put_in_the_reference(what):
     model = random_model()
-    part, one = find(model, what), OTHERS[:1]
-    source, means = Record(), Record()
-    model(one.repeat(len(TOKENS), 0), tap=source)
-    model(OTHERS, tap=means)
+    part, one = find_component(model, what), OTHERS[:1]
+    source, means = ActivationCache(), ActivationCache()
+    model(one.repeat(len(TOKENS), 0), hook=source)
+    model(OTHERS, hook=means)
     for reference, how, new in (
         (one, "mean", source),
         (one, "resample", source),
         (OTHERS, "mean", means),
     ):
-        seen = Record()
-        tap = ablation(model, what, how, reference, np.random.default_rng(0))
+        seen = ActivationCache()
+        tap = ablation_hook(model, what, how, reference, np.random.default_rng(0))
 
-        def watched(name, value, tap=tap, seen=seen):
+        def watched(name, value, hook=tap, seen=seen):
             return seen(name, tap(name, value))
 
-        model(TOKENS, tap=watched)
+        model(TOKENS, hook=watched)
         hook = part.hooks[0]
-        expected, got = new[hook].mean(0, keepdims=True)[part.place()], seen[hook][part.place()]
+        expected, got = (
+            new[hook].mean(0, keepdims=True)[part.index_in_activation()],
+            seen[hook][part.index_in_activation()],
+        )
         assert largest_difference(np.broadcast_to(expected, got.shape), got) < 1e-12
 
 
 def test_resampling_draws_rows():
     model = random_model()
-    tap = ablation(model, "mlp 0", "resample", OTHERS, np.random.default_rng(0))
-    source, seen = Record(), Record()
-    model(OTHERS, tap=source)
-    model(np.repeat(TOKENS, 20, 0), tap=lambda name, value: seen(name, tap(name, value)))
+    tap = ablation_hook(model, "mlp 0", "resample", OTHERS, np.random.default_rng(0))
+    source, seen = ActivationCache(), ActivationCache()
+    model(OTHERS, hook=source)
+    model(np.repeat(TOKENS, 20, 0), hook=lambda name, value: seen(name, tap(name, value)))
     rows, got = source["blocks.0.hook_mlp_out"], seen["blocks.0.hook_mlp_out"]
     drawn = [int(np.abs(rows - x).sum((1, 2)).argmin()) for x in got]
     assert set(drawn) == set(range(len(OTHERS))) and largest_difference(rows[drawn], got) < 1e-12
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", METHODS)
 @pytest.mark.parametrize("kind", [*KINDS[:4], KINDS[5]], ids=str)
 def test_nobody_knows_what_stands_at_a_hidden_position(kind, how):
     model, other = random_model(**kind), TOKENS.copy()
@@ -115,7 +119,7 @@ def test_nobody_knows_what_stands_at_a_hidden_position(kind, how):
 
     def run(tokens):
         return model(
-            tokens, tap=ablation(model, "position 2", how, OTHERS, np.random.default_rng(1))
+            tokens, hook=ablation_hook(model, "position 2", how, OTHERS, np.random.default_rng(1))
         )
 
     assert largest_difference(run(TOKENS)[:, 3:], run(other)[:, 3:]) < 1e-12
@@ -124,7 +128,7 @@ def test_nobody_knows_what_stands_at_a_hidden_position(kind, how):
 
 def test_who_sees_nothing_else_still_sees_itself():
     model = random_model()
-    hidden = model(TOKENS, tap=ablation(model, "position 0"))
+    hidden = model(TOKENS, hook=ablation_hook(model, "position 0"))
     assert (
         np.isfinite(hidden).all() and largest_difference(hidden[:, 0], model(TOKENS)[:, 0]) < 1e-12
     )
@@ -135,10 +139,10 @@ def test_the_hand_made_adder_by_part():
     model = load("addition:digits=3,order=ones")
     task = load_task(model)
     rows = task.sample(1_000, np.random.default_rng(0))
-    whole, ahead, here, mlp = ablations(model, task, rows=rows)
-    assert [a.what for a in (whole, ahead, here, mlp)] == [
+    whole, ahead, here, mlp = ablate_each(model, task, rows=rows)
+    assert [a.component for a in (whole, ahead, here, mlp)] == [
         "nothing",
-        *names(model),
+        *component_names(model),
     ] and whole.score.accuracy == 1
     assert (
         ahead.score.positions[3:] == [1, 1] and max(ahead.score.positions[:3]) < 0.2
@@ -162,7 +166,7 @@ def test_models_that_decode():
     model = load("reverse:length=3,alphabet=4")
     open_model = replace(model, config=replace(model.config, mask="none"))
     task = load_task(model)
-    for how in HOWS:
+    for how in METHODS:
         score = ablate(open_model, task, "head 0.0", how)
         assert score.checked == 64 and score.accuracy < 0.3
     assert reference_tokens(task, 9).shape == (9, 7)
@@ -177,22 +181,22 @@ def test_unknown_parts(what):
     with pytest.raises(
         GlassformerError, match=r"no such part; this model has head 0\.0 … 1\.2.*neuron 0\.0 … 1\.4"
     ):
-        find(random_model(), what)
+        find_component(random_model(), what)
 
 
 def test_what_there_is():
     with pytest.raises(GlassformerError, match="slot column, slot digit, dims 0:5"):
-        find(load("addition:order=ones"), "slot carry")
+        find_component(load("addition:order=ones"), "slot carry")
     with pytest.raises(GlassformerError, match="no layers"):
-        find(random_model(n_layers=0), "dims 0:2")
+        find_component(random_model(n_layers=0), "dims 0:2")
     with pytest.raises(GlassformerError, match=r"head 0\.0, attention 0, position"):  # no MLP
-        find(load("reverse"), "mlp 0")
+        find_component(load("reverse"), "mlp 0")
     model = random_model()
     with pytest.raises(GlassformerError, match="one of zero, mean, resample"):
-        ablation(model, "mlp 0", "none")
+        ablation_hook(model, "mlp 0", "none")
     with pytest.raises(GlassformerError, match="reference tokens"):
-        ablation(model, "mlp 0", "mean")
+        ablation_hook(model, "mlp 0", "mean")
     with pytest.raises(GlassformerError, match="random generator"):
-        ablation(model, "mlp 0", "resample", OTHERS)
+        ablation_hook(model, "mlp 0", "resample", OTHERS)
     with pytest.raises(GlassformerError, match="reference has 6 tokens, the input 7"):
-        model(RNG.integers(0, 7, (2, 7)), tap=ablation(model, "mlp 0", "mean", OTHERS))
+        model(RNG.integers(0, 7, (2, 7)), hook=ablation_hook(model, "mlp 0", "mean", OTHERS))

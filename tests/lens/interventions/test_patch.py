@@ -11,13 +11,13 @@ from glassformer import GlassformerError
 from glassformer.core.hooks import hook_names, record
 from glassformer.core.model import Model
 from glassformer.lens.interventions.patch import (
-    _pairs,
+    _draw_pairs,
     interchange,
-    interchanges,
+    interchange_each,
     patch,
     patch_heads,
+    patch_hook,
     patch_positions,
-    transplant,
 )
 from glassformer.resolve import load, load_task
 from helpers import largest_difference, random_model
@@ -37,12 +37,12 @@ def test_all_of_a_layer_is_all(kind):
     model = random_model(**kind)
     _, cache = record(model, CLEAN)
     for name in ("blocks.0.hook_resid_pre", "blocks.1.hook_resid_post"):
-        got = model(CORRUPTED, tap=transplant(model, cache, [name]))
+        got = model(CORRUPTED, hook=patch_hook(model, cache, [name]))
         assert largest_difference(model(CLEAN), got) < 1e-12
     for name in hook_names(model):
         if name != "hook_pos_embed":  # what is put in is what is seen there afterwards
-            at, seen = transplant(model, cache, [name], positions=[1, 3]), {}
-            model(CORRUPTED, tap=lambda n, v, at=at, seen=seen: seen.setdefault(n, at(n, v)))
+            at, seen = patch_hook(model, cache, [name], positions=[1, 3]), {}
+            model(CORRUPTED, hook=lambda n, v, at=at, seen=seen: seen.setdefault(n, at(n, v)))
             value, axis = seen[name], 2 if name.endswith(("scores", "pattern")) else 1
             assert np.array_equal(
                 value.take([1, 3], axis), cache[name].take([1, 3], axis), equal_nan=True
@@ -55,11 +55,11 @@ def test_pattern_and_values_make_what_the_head_reads():
     model = random_model()
     _, cache = record(model, CLEAN)
     where = [f"blocks.1.attn.hook_{x}" for x in ("pattern", "v")]
-    both = model(CORRUPTED, tap=transplant(model, cache, where, heads=1))
-    z = model(CORRUPTED, tap=transplant(model, cache, ["blocks.1.attn.hook_z"], heads=1))
+    both = model(CORRUPTED, hook=patch_hook(model, cache, where, heads=1))
+    z = model(CORRUPTED, hook=patch_hook(model, cache, ["blocks.1.attn.hook_z"], heads=1))
     assert largest_difference(z, both) < 1e-12
     at_one = model(
-        CORRUPTED, tap=transplant(model, cache, ["blocks.1.attn.hook_z"], positions=2, heads=1)
+        CORRUPTED, hook=patch_hook(model, cache, ["blocks.1.attn.hook_z"], positions=2, heads=1)
     )
     assert largest_difference(at_one[:, 2], z[:, 2]) < 1e-12
     assert largest_difference(at_one[:, 3], model(CORRUPTED)[:, 3]) < 1e-12
@@ -121,9 +121,15 @@ def test_one_head_moves_the_column_and_the_other_the_carry(digits):
     ahead, here, both = (
         interchange(model, task, what, 100) for what in ("head 0.0", "head 0.1", "attention 0")
     )
-    assert ahead.share("column") == [1.0] * digits and ahead.share("carry") == [0.0] * digits
-    assert here.share("carry") == [1.0] * digits and here.share("column") == [0.0] * digits
-    assert both.share("both") == [1.0] * (digits - 1)
+    assert (
+        ahead.explanation_shares("column") == [1.0] * digits
+        and ahead.explanation_shares("carry") == [0.0] * digits
+    )
+    assert (
+        here.explanation_shares("carry") == [1.0] * digits
+        and here.explanation_shares("column") == [0.0] * digits
+    )
+    assert both.explanation_shares("both") == [1.0] * (digits - 1)
     assert [m.token for m in ahead.moved] == list(
         range(digits + 1)
     )  # the end token has nothing to move
@@ -135,7 +141,7 @@ def test_one_head_moves_the_column_and_the_other_the_carry(digits):
     neurons = interchange(
         model, task, "mlp 0", 100
     )  # it corrects what the stream holds: alone it carries nothing
-    assert max(neurons.share("column")) < 0.5 and all(
+    assert max(neurons.explanation_shares("column")) < 0.5 and all(
         0.2 < m.other <= 1 for m in neurons.moved[:digits]
     )
     assert neurons.to_json()["moved"][0]["cases"] == 100
@@ -150,8 +156,13 @@ def test_a_head_that_does_nothing_moves_nothing():
     model = replace(model, config=replace(model.config, n_heads=2), weights=weights)
     task = load_task(model)
     busy, idle = (interchange(model, task, f"head 0.{h}", 50) for h in (0, 1))
-    assert busy.share("source") == [1.0] * 3 and idle.share("source") == [0.0] * 3
-    assert idle.share("stays") == [1.0] * 3 and all(m.other == 0 for m in busy.moved + idle.moved)
+    assert (
+        busy.explanation_shares("source") == [1.0] * 3
+        and idle.explanation_shares("source") == [0.0] * 3
+    )
+    assert idle.explanation_shares("stays") == [1.0] * 3 and all(
+        m.other == 0 for m in busy.moved + idle.moved
+    )
 
 
 def test_only_what_the_model_can_do_counts():
@@ -173,7 +184,7 @@ def test_a_trained_head_case_by_case():
         "blocks.0.attn.hook_z",
     )
     i, n = 0, 80
-    base, source, told = _pairs(task, i, 8, n, np.random.default_rng([5, i]))
+    base, source, told = _draw_pairs(task, i, 8, n, np.random.default_rng([5, i]))
     counts = dict.fromkeys([*told, "other"], 0)
     for case, (b, s) in enumerate(zip(base, source, strict=True)):
         z = record(model, s[None, :-1])[1][hook]
@@ -185,7 +196,7 @@ def test_a_trained_head_case_by_case():
                 else value
             )
 
-        said = model(b[None, :-1], tap=tap).argmax(-1)[0, 7:]
+        said = model(b[None, :-1], hook=tap).argmax(-1)[0, 7:]
         fits = [name for name, token in told.items() if said[i] == token[case]]
         kept = all(said[j] == b[8 + j] for j in (1, 2, 3, 4))
         counts[fits[0] if fits and kept else "other"] += 1
@@ -201,8 +212,8 @@ def test_a_trained_head_case_by_case():
 def test_pairs_tell_explanations_apart(ref):
     task = load_task(ref)
     start, found = task.boundary(), 0
-    for i in range(len(task.format().asking)):
-        pairs = _pairs(task, i, start, 40, np.random.default_rng(i))
+    for i in range(len(task.layout().query_positions)):
+        pairs = _draw_pairs(task, i, start, 40, np.random.default_rng(i))
         if pairs is None:
             continue
         base, source, told = pairs
@@ -242,6 +253,6 @@ def test_several_parts_at_once_are_the_same_with_fewer_runs(monkeypatch):
     monkeypatch.setattr(Model, "__call__", lambda *a, **k: runs.append(1) or call(*a, **k))
     alone = [interchange(model, task, what, n=30) for what in parts]
     one_by_one = len(runs)
-    assert interchanges(model, task, parts, n=30) == alone
+    assert interchange_each(model, task, parts, n=30) == alone
     tokens = len(alone[0].moved)
     assert one_by_one == 9 * tokens and len(runs) - one_by_one == 5 * tokens

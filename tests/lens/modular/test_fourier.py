@@ -13,7 +13,7 @@ import pytest
 from glassformer import GlassformerError, Model, load, load_task
 from glassformer.lens.modular import analysis as modular
 from glassformer.lens.modular import clock, fourier
-from glassformer.lens.modular.analysis import progress, take_apart
+from glassformer.lens.modular.analysis import analyze_modular, modular_progress
 from glassformer.programs.modular_addition import frequencies
 from glassformer.published_claims import ledger
 from glassformer.tasks.modular_addition import ModularAddition
@@ -59,34 +59,47 @@ def test_a_plane_is_the_power_along_products_of_waves(p):
     power = np.einsum("ia,jb,abf->ijf", rows, rows, table) ** 2
     wanted = np.zeros((p // 2 + 1, p // 2 + 1, 3))
     np.add.at(wanted, (k[:, None], k), power)
-    assert np.allclose(fourier.plane(table), wanted)
-    assert fourier.plane(table).sum() == pytest.approx((table**2).sum())
+    assert np.allclose(fourier.power_plane(table), wanted)
+    assert fourier.power_plane(table).sum() == pytest.approx((table**2).sum())
 
 
 @pytest.mark.parametrize("k", [1, 17, 55, 56])
 def test_every_frequency_is_found_the_last_one_too(k):
     found = fourier.spectrum(np.cos(2 * np.pi * k * np.arange(113) / 113 + 0.3)[:, None])
-    assert found.order[0] == k and found.shares[k - 1] == pytest.approx(1)
-    assert found.key() == [k] and found.needed() == 1 and found.gini == pytest.approx(1 - 1 / 56)
+    assert found.by_strength[0] == k and found.shares[k - 1] == pytest.approx(1)
+    assert (
+        found.key_frequencies() == [k]
+        and found.frequencies_for() == 1
+        and found.gini == pytest.approx(1 - 1 / 56)
+    )
     neuron = np.maximum(0, np.cos(2 * np.pi * k * sums(113) / 113))[..., None]
-    assert fourier.single_frequency(neuron)[:, 0].argmax() + 1 == k
+    assert fourier.single_frequency_shares(neuron)[:, 0].argmax() + 1 == k
 
 
 def test_key_and_needed_by_their_rules():
     found = fourier.Spectrum(np.array([0.50, 0.0, 0.44, 0.021, 0.019, 0.02]), 0.0)
-    assert found.key() == [1, 3, 4, 6]  # power from a 25th of the largest: 0.02
-    assert (found.needed(0.5), found.needed(0.9), found.needed(0.95), found.needed(1.0)) == (
+    assert found.key_frequencies() == [1, 3, 4, 6]  # power from a 25th of the largest: 0.02
+    assert (
+        found.frequencies_for(0.5),
+        found.frequencies_for(0.9),
+        found.frequencies_for(0.95),
+        found.frequencies_for(1.0),
+    ) == (
         1,
         2,
         3,
         5,
     )
-    assert found.share([1, 3]) == pytest.approx(0.94) and found.order[:2] == [1, 3]
+    assert found.power_share([1, 3]) == pytest.approx(0.94) and found.by_strength[:2] == [1, 3]
 
 
 def test_a_constant_table_has_no_waves():
     found = fourier.spectrum(np.full((7, 3), 0.1))
-    assert not found.shares.any() and found.constant == pytest.approx(1) and found.key() == []
+    assert (
+        not found.shares.any()
+        and found.constant == pytest.approx(1)
+        and found.key_frequencies() == []
+    )
     with pytest.raises(GlassformerError, match="at least 2 numbers, got 1"):
         fourier.spectrum(np.ones((1, 3)))
 
@@ -108,7 +121,7 @@ def test_single_frequency_is_a_least_squares_fit(p):
     rng = np.random.default_rng(p)
     x = rng.normal(size=(p, p, 3))
     x[..., 2] = 4.0  # never changes
-    shares = fourier.single_frequency(x)
+    shares = fourier.single_frequency_shares(x)
     a, b = np.indices((p, p)).reshape(2, -1)
     for k in range(1, p // 2 + 1):
         in_a, in_b = (
@@ -145,11 +158,12 @@ def test_cosines_are_least_squares(p):
     d = (result[..., None] - np.arange(p)).ravel() % p
     features = np.cos(2 * np.pi * np.outer(d, np.arange(p // 2 + 1)) / p)
     assert np.allclose(
-        fourier.cosines(table, result), np.linalg.lstsq(features, table.ravel(), rcond=None)[0]
+        fourier.cosine_strengths(table, result),
+        np.linalg.lstsq(features, table.ravel(), rcond=None)[0],
     )
     strengths = np.arange(p // 2 + 1.0)
     made = fourier.sum_of_cosines(strengths, result, list(range(p // 2 + 1)))
-    assert np.allclose(fourier.cosines(made, result), strengths)
+    assert np.allclose(fourier.cosine_strengths(made, result), strengths)
 
 
 @pytest.mark.parametrize("operation", ["+", "-"])
@@ -157,9 +171,9 @@ def test_cosines_are_least_squares(p):
 @pytest.mark.parametrize("p", [23, 59])
 def test_the_dials_of_a_program_are_found(p, variant, operation):
     model = load(f"modular-addition:p={p},variant={variant},operation={operation}")
-    found = take_apart(model, load_task(model))
+    found = analyze_modular(model, load_task(model))
     assert found.accuracy == 1 and found.key == sorted(frequencies(p, variant == "pizza"))
-    assert found.readout.share(found.key) == pytest.approx(1)
+    assert found.readout.power_share(found.key) == pytest.approx(1)
     doubled = [
         min(2 * k % p, -2 * k % p) in found.key for k in found.key
     ]  # a clock's embedding has these too
@@ -178,7 +192,7 @@ def test_the_dials_of_a_program_are_found(p, variant, operation):
 
 def test_numbers_as_numbers_are_no_waves():
     model = load("modular-addition:p=59")
-    found = take_apart(model, load_task(model))
+    found = analyze_modular(model, load_task(model))
     assert found.kind == "neither" and found.accuracy == 1
     assert found.losses["all"].restricted > 3 * found.losses["all"].full
 
@@ -189,7 +203,7 @@ def test_losses_are_what_they_say():
     task = load_task(model)
     rows = task.rows(0, 121)
     train = rows[::3]
-    found = take_apart(model, task, key=[1, 2], train_rows=train)
+    found = analyze_modular(model, task, key_frequencies=[1, 2], train_rows=train)
     logits = model(task.batch(rows)[0][:, :-1], last=1)[:, 0, :11]
     s, c = rows.sum(1) % 11, np.arange(11)
     waves = np.stack([f(2 * np.pi * k * s / 11) for k in (1, 2) for f in (np.cos, np.sin)], 1)
@@ -230,11 +244,11 @@ def test_any_model_can_be_taken_apart(choices):
     task.ref = "modular-addition:p=7"
     made = random_model(d_vocab=len(task.vocabulary), **choices)
     model = Model(made.config, made.weights, task.vocabulary)
-    found = take_apart(model, task)
+    found = analyze_modular(model, task)
     assert set(found.key) <= {1, 2, 3} and len(found.neurons) == (
         made.config.n_layers if made.config.d_mlp else 0
     )
-    assert found.plane.shape == (4, 4) and found.right.shape == (7, 7)
+    assert found.power_plane.shape == (4, 4) and found.right_logits.shape == (7, 7)
     assert np.isfinite(json.loads(json.dumps(found.to_json()))["losses"]["all"]["excluded"])
     assert str(found).startswith("modular-addition:p=7: ")
     if made.config.n_layers == 0:  # the stream at `=` knows nothing of a and b
@@ -243,7 +257,7 @@ def test_any_model_can_be_taken_apart(choices):
 
 def test_torch_weights_and_float32_give_the_same():
     model = load("modular-addition:p=13,variant=pizza")
-    one, two = (take_apart(m, load_task(model)) for m in (model, model.torch("float32")))
+    one, two = (analyze_modular(m, load_task(model)) for m in (model, model.torch("float32")))
     assert one.key == two.key and one.losses["all"].full == pytest.approx(
         two.losses["all"].full, rel=1e-4
     )
@@ -259,9 +273,9 @@ def test_the_way_out_is_the_derivative_of_the_logits():
             def tap(name, x, bump=bump):
                 return x + bump * (np.arange(5) == 2) if name.endswith("hook_post") else x
 
-            bumped[bump] = model(np.array([[1, 2, 3]]), tap=tap)[0, -1]
+            bumped[bump] = model(np.array([[1, 2, 3]]), hook=tap)[0, -1]
         slope = (bumped[1e-6] - bumped[0.0]) / 1e-6
-        way = modular._way_out(model, 7)[:, 2]
+        way = modular._logit_readout(model, 7)[:, 2]
         if norm == "none":
             assert np.allclose(slope, way, atol=1e-6)
         else:  # the scale moves as well, which adds a multiple of the logits' own direction
@@ -300,7 +314,7 @@ def test_gradient_symmetricity_is_that_of_differences():
                     return x + bump if name == "hook_embed" else x
 
                 up, down = (
-                    model(row[None], tap=lambda n, x, s=s: tap(n, x, s))[0, -1, c]
+                    model(row[None], hook=lambda n, x, s=s: tap(n, x, s))[0, -1, c]
                     for s in (1.0, -1.0)
                 )
                 gradient[i, d] = (up - down) / (2 * h)
@@ -326,20 +340,20 @@ def test_progress_uses_the_frequencies_of_the_last():
         model, weights={n: w + rng.normal(size=w.shape) for n, w in model.weights.items()}
     )
     train = task.rows(0, 50)
-    first, last = progress([(0, noisy), (9, model)], task, train)
-    whole = take_apart(model, task, train_rows=train)
+    first, last = modular_progress([(0, noisy), (9, model)], task, train)
+    whole = analyze_modular(model, task, train_rows=train)
     assert (first.step, last.step, last.accuracy) == (0, 9, 1.0)
     assert (last.gini, last.squares) == pytest.approx((whole.embedding.gini, whole.squares))
     for found, alone in (
         (last, whole),
-        (first, take_apart(noisy, task, key=whole.key, train_rows=train)),
+        (first, analyze_modular(noisy, task, key_frequencies=whole.key, train_rows=train)),
     ):
         assert list(found.losses) == list(alone.losses) == ["all", "train", "test"]
         for name, losses in found.losses.items():
             assert asdict(losses) == pytest.approx(asdict(alone.losses[name]))
     assert json.dumps(last.to_json())
     with pytest.raises(GlassformerError, match="at least one checkpoint"):
-        progress([], task)
+        modular_progress([], task)
 
 
 def test_other_tasks_are_refused():
@@ -348,18 +362,20 @@ def test_other_tasks_are_refused():
         with pytest.raises(
             GlassformerError, match=r"expected the task modular-addition with operation \+ or -"
         ):
-            take_apart(load("modular-addition:p=7"), task)
+            analyze_modular(load("modular-addition:p=7"), task)
     with pytest.raises(GlassformerError, match="the model's vocabulary has 8 tokens"):
-        take_apart(load("modular-addition:p=7"), load_task("modular-addition:p=11"))
+        analyze_modular(load("modular-addition:p=7"), load_task("modular-addition:p=11"))
     with pytest.raises(GlassformerError, match="frequencies from 1 to 3, got 4"):
-        take_apart(load("modular-addition:p=7"), load_task("modular-addition:p=7"), key=[1, 4])
+        analyze_modular(
+            load("modular-addition:p=7"), load_task("modular-addition:p=7"), key_frequencies=[1, 4]
+        )
 
 
 def test_logits_that_are_not_finite_are_an_error():
     model = load("modular-addition:p=7,variant=pizza")
     broken = {n: w * np.nan if n.endswith("W_out") else w for n, w in model.weights.items()}
     with pytest.raises(GlassformerError, match="not finite"):
-        take_apart(replace(model, weights=broken), load_task(model))
+        analyze_modular(replace(model, weights=broken), load_task(model))
 
 
 @pytest.mark.slow
@@ -368,4 +384,6 @@ def test_the_published_measure_is_of_raw_logits():
     claim = ledger()["zhong-4.2-clock"]
     raw, centred = re.findall(r"0\.\d+", str(claim.measure()))
     assert claim.matches(claim.measure()) and claim.verdict == "misleading"
-    assert modular.PIZZA < float(raw) < modular.CLOCK < float(centred)
+    assert (
+        modular.MAX_PIZZA_IRRELEVANCE < float(raw) < modular.MIN_CLOCK_IRRELEVANCE < float(centred)
+    )

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from glassformer import Model, load, resolve
-from glassformer.core.weight_shapes import axes
+from glassformer.core.weight_shapes import array_axes
 from glassformer.tasks.base import Task
 
 SIZES = {"D": "d_model", "K": "d_head", "F": "d_mlp", "H": "n_heads"}
@@ -63,7 +63,7 @@ def padded(model: Model, axis: str, n: int = 1) -> Model:
     Rotary positions pair entries of a head up; one odd entry more leaves the pairs as they are.
     """
     c = model.config
-    names = axes(c)
+    names = array_axes(c)
     weights = {
         name: np.pad(w, [(0, n * (a == axis)) for a in names[name].rstrip("?")])
         for name, w in model.weights.items()
@@ -106,7 +106,7 @@ def mirrored(model: Model) -> Model:
     is read.
     """
     model = untied(model) if model.config.tied else model
-    names, weights = axes(model.config), {}
+    names, weights = array_axes(model.config), {}
     for name, w in model.weights.items():
         at = names[name].rstrip("?").find("D")
         reads = name.endswith(("W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"))
@@ -128,7 +128,7 @@ def plus(model: Model, short: str, where: tuple, value: float) -> Model:
         "K": c.d_head,
         "F": c.d_mlp,
     }
-    shape = tuple(sizes[a] for a in axes(c)[name].rstrip("?"))
+    shape = tuple(sizes[a] for a in array_axes(c)[name].rstrip("?"))
     gain = name.endswith(("norm.w", "ln1.w", "ln2.w", "ln_final.w"))
     w = np.array(model.weights.get(name, np.full(shape, 1.0 if gain else 0.0)), model.dtype)
     with np.errstate(over="ignore"):

@@ -10,9 +10,9 @@ from glassformer import GlassformerError
 from glassformer.core.checkpoint import digest
 from glassformer.proof import affine_arithmetic, check_certificate, checker, prove
 from glassformer.proof.bounds import Bounder
-from glassformer.proof.carry_dp import cases_of
+from glassformer.proof.carry_dp import window_cases
 from glassformer.proof.independent import checker as independent_checker
-from glassformer.proof.independent.checker import check_independently, spots_of
+from glassformer.proof.independent.checker import check_independently, find_digit_layout
 from glassformer.proof.layout import layout_of
 from glassformer.verification import verify
 
@@ -20,7 +20,7 @@ from .kinds import POISONS
 from .surgery import adder, task_of
 
 COARSE = ("digit",)
-LAYOUT, SPOTS = cache(layout_of), cache(spots_of)
+LAYOUT, SPOTS = cache(layout_of), cache(find_digit_layout)
 HARMLESS = [n for n, p in POISONS.items() if p.good is not None]
 
 
@@ -28,7 +28,7 @@ HARMLESS = [n for n, p in POISONS.items() if p.good is not None]
 def one_layout_a_task(monkeypatch):
     """The layout of a task is read off 2,000 examples: once is enough here."""
     monkeypatch.setattr(checker, "layout_of", LAYOUT)
-    monkeypatch.setattr(independent_checker, "spots_of", SPOTS)
+    monkeypatch.setattr(independent_checker, "find_digit_layout", SPOTS)
 
 
 @cache
@@ -38,9 +38,9 @@ def splits(ref, kind):
     """
     layout = LAYOUT(task_of(ref))
     bounder = Bounder(adder(ref), layout)
-    windows = {row: bounder.window(bounder.view(row)) for row in layout.rows}
+    windows = {row: bounder.window(bounder.row_group(row)) for row in layout.answer_rows}
     rows = [{"row": row, "split": [kind] * len(window)} for row, window in windows.items()]
-    return rows, sum(len(cases_of(layout, w, [kind] * len(w))) for w in windows.values())
+    return rows, sum(len(window_cases(layout, w, [kind] * len(w))) for w in windows.values())
 
 
 def forged(model, ref, kind):
@@ -126,7 +126,9 @@ def test_a_certificate_that_passes_and_a_model_that_is_wrong_are_a_defect_of_the
     """
     model, ref = dosed("eps_beyond_the_type, float32")
     monkeypatch.setattr(
-        affine_arithmetic.Arithmetic, "constant", lambda self, value: affine_arithmetic.Real(value)
+        affine_arithmetic.Arithmetic,
+        "rounded_constant",
+        lambda self, value: affine_arithmetic.Real(value),
     )
     monkeypatch.setattr(affine_arithmetic.Arithmetic, "overflow", lambda self, size: 0 * size)
     assert passes(check_certificate, model, ref)

@@ -6,7 +6,7 @@ equivalence.py sees that the program which is compiled means what the one that w
 """
 
 from .checker import Certificate, Declaration, certify
-from .equivalence import same
-from .floats import TooMany, Unproved
+from .equivalence import check_equivalent
+from .floats import TooManyCases, Unproved
 
-__all__ = ["Certificate", "Declaration", "TooMany", "Unproved", "certify", "same"]
+__all__ = ["Certificate", "Declaration", "TooManyCases", "Unproved", "certify", "check_equivalent"]

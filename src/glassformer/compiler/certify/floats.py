@@ -28,14 +28,16 @@ import numpy as np
 from ...core.model import Config
 from ...utils.errors import GlassformerError
 
-WIDER = 1 + 2.0**-30
-NORM = 5  # roundings of a number by a norm, its gain included, and by the product with a weight
-SCORE = 3  # roundings of a score by its scale: once, or on both sides
-EXP = 4  # units in the last place by which exp may be off
-UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
+WIDEN = 1 + 2.0**-30
+NORM_ROUNDINGS = (
+    5  # roundings of a number by a norm, its gain included, and by the product with a weight
+)
+SCORE_ROUNDINGS = 3  # roundings of a score by its scale: once, or on both sides
+EXP_ULPS = 4  # units in the last place by which exp may be off
+UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 # Underflow loses up to the smallest normal number, 2^-1022 or 2^-126, of each number: this is more
 # than thousands of them together, times a gain that is divided out (checker.GAIN).
-TINY = {"float64": 2.0**-900, "float32": 2.0**-90}
+UNDERFLOW = {"float64": 2.0**-900, "float32": 2.0**-90}
 # Powers of a softmax are at least so large, the root of the smallest normal number, if not those of
 # the row's own largest score; what underflow takes from their sums is divided by their sum.
 MIN_EXPONENTIAL = {"float64": 2.0**-511, "float32": 2.0**-63}
@@ -43,25 +45,25 @@ MAX_SCORE_FALL = {
     "float64": 355,
     "float32": 44,
 }  # that a score may be from what is subtracted, then
-HUGE = {"float64": 1e250, "float32": 1e30}  # numbers beyond are refused: sums might overflow
+MAX_NUMBER = {"float64": 1e250, "float32": 1e30}  # numbers beyond are refused: sums might overflow
 
 
 class Unproved(GlassformerError):
     """The certificate does not hold, or it cannot be seen that it does."""
 
-    found: Any  # the Certificate: what was found out before that
+    certificate: Any  # the Certificate: what was found out before that
 
     def __init__(self, message: str, value: Any = None) -> None:
         super().__init__(message)
         self.value = value  # whose head it is that fails
 
 
-class TooMany(Unproved):
+class TooManyCases(Unproved):
     """There are more cases than anyone would wait for."""
 
 
 @dataclass(frozen=True)
-class Row:
+class NormedRow:
     """What is known of a normed row: its factor s, its shift m, the errors of x before the norm."""
 
     low: float
@@ -71,34 +73,34 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Floats:
+class RoundingBounds:
     config: Config
     dtype: str
 
     @property
     def unit(self) -> float:
-        return UNITS[self.dtype] + 2.0**-53
+        return UNIT_ROUNDOFF[self.dtype] + 2.0**-53
 
     def gamma(self, n: Any) -> Any:
         """Most that n roundings may do, relatively."""
         if not np.all(n * self.unit < 0.5):
             raise Unproved(f"{np.max(n):,.0f} roundings are too many in {self.dtype}")
-        return n * self.unit / (1 - n * self.unit) * WIDER
+        return n * self.unit / (1 - n * self.unit) * WIDEN
 
-    def own(self, n: int) -> float:
+    def checker_gamma(self, n: int) -> float:
         """Most that n roundings of the checker itself, in float64, may do, relatively."""
-        return n * 2.0**-53 * WIDER
+        return n * 2.0**-53 * WIDEN
 
-    def lost(self, W: Any, row: Row) -> Any:
+    def underflow_error(self, W: Any, row: NormedRow) -> Any:
         """What underflow may take from rows @ W, seen before the factor s: it happens to the normed
         row, which W multiplies, and to the products, after s and so divided by it; or to the mean,
         before s.
         """
-        return TINY[self.dtype] * (1 + np.abs(W).sum(0)) / min(row.low, 1.0)
+        return UNDERFLOW[self.dtype] * (1 + np.abs(W).sum(0)) / min(row.low, 1.0)
 
-    def norm(
+    def normed_row(
         self, err: Any, low2: float, high2: float, total: float, mean_taken: float = 0.0
-    ) -> Row:
+    ) -> NormedRow:
         """Rows whose centres have squared lengths from low2 to high2 and sums of at most `total`,
         off by err, after a layer norm; the centres may have had a mean of `mean_taken` before.
 
@@ -110,40 +112,41 @@ class Floats:
         |x|·|x − m|; adding up rounds by D + 3 more. Half of that goes into the root: less than
         (1.1·D + 35)·κ·u for D up to a million, κ = |x| / |x − m|. Two passes are off by less.
         """
-        D, e = self.config.d_model, float(np.linalg.norm(err)) * WIDER
-        mean = (total + float(err.sum())) / D * WIDER
-        low = max(low2**0.5 / WIDER - e - D**0.5 * mean, 0.0)
-        high = high2**0.5 * WIDER + e
+        D, e = self.config.d_model, float(np.linalg.norm(err)) * WIDEN
+        mean = (total + float(err.sum())) / D * WIDEN
+        low = max(low2**0.5 / WIDEN - e - D**0.5 * mean, 0.0)
+        high = high2**0.5 * WIDEN + e
         if not (
-            low * low / D + self.config.eps > TINY[self.dtype] and high * high < HUGE[self.dtype]
+            low * low / D + self.config.eps > UNDERFLOW[self.dtype]
+            and high * high < MAX_NUMBER[self.dtype]
         ):
             raise Unproved(f"rows of length {low:.3g} to {high:.3g} — no norm for {self.dtype}")
         small, large = ((x * x / D + self.config.eps) ** 0.5 for x in (low, high))
-        whole = high + mean_taken * D**0.5 * WIDER
-        n = (1.1 * D + 35) * whole / (small * D**0.5) * WIDER
+        whole = high + mean_taken * D**0.5 * WIDEN
+        n = (1.1 * D + 35) * whole / (small * D**0.5) * WIDEN
         rel = self.gamma(n)  # error of the root; the error of the variance is twice as large
-        if not (left := 1 - 2 * n * self.unit * WIDER) > 0:
+        if not (left := 1 - 2 * n * self.unit * WIDEN) > 0:
             raise Unproved(f"a norm of {n:,.0f} roundings — too many for a bound in {self.dtype}")
-        shift = (mean + self.gamma(D + 5) * whole) * WIDER
-        return Row((1 - rel) / large / WIDER, WIDER / (small * left**0.5), shift, err)
+        shift = (mean + self.gamma(D + 5) * whole) * WIDEN
+        return NormedRow((1 - rel) / large / WIDEN, WIDEN / (small * left**0.5), shift, err)
 
-    def product(self, x: Any, row: Row, W: Any) -> tuple[Any, Any]:
+    def product(self, x: Any, row: NormedRow, W: Any) -> tuple[Any, Any]:
         """(x @ W, by how much it is off before the factor s): for rows x [n,D] after their norm."""
         terms = int((W != 0).sum(0).max(initial=0))
         size = np.abs(W)
         off = row.err @ size + row.shift * np.abs(W.sum(0))
-        off = off + self.gamma(terms + NORM) * ((np.abs(x) + row.err + row.shift) @ size)
-        return x @ W, off * WIDER + self.lost(W, row)
+        off = off + self.gamma(terms + NORM_ROUNDINGS) * ((np.abs(x) + row.err + row.shift) @ size)
+        return x @ W, off * WIDEN + self.underflow_error(W, row)
 
-    def scaled(self, z: Any, off: Any, row: Row) -> tuple[Any, Any]:
+    def scaled(self, z: Any, off: Any, row: NormedRow) -> tuple[Any, Any]:
         """(middle, by how much it is off) of s·z, z being off by `off`."""
         half = (row.high - row.low) / 2
-        return (row.low + row.high) / 2 * z, (np.abs(z) * half + row.high * off) * WIDER
+        return (row.low + row.high) / 2 * z, (np.abs(z) * half + row.high * off) * WIDEN
 
-    def weights(self, n: int) -> float:
+    def softmax_error(self, n: int) -> float:
         """By how much the weights of a softmax, and what they bring, may be off, relatively, where
         n of them count. Adding what is next to nothing to them rounds by no more than that. A score
         less what is subtracted rounds by a part of it, and its power by as much, relatively: once
         in the power itself, once in their sum.
         """
-        return float(self.gamma(2 * n + 2 * EXP + 8 + 2 * MAX_SCORE_FALL[self.dtype]))
+        return float(self.gamma(2 * n + 2 * EXP_ULPS + 8 + 2 * MAX_SCORE_FALL[self.dtype]))

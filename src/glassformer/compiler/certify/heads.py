@@ -11,51 +11,53 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir import Look, Position, Sum, Tally, Test, Value
-from ..joint_domains import Cases
-from .floats import MIN_EXPONENTIAL, SCORE, TINY, WIDER, Row, Unproved
+from ..ir import Position, Predicate, Select, Sum, ThresholdCount, Value
+from ..joint_domains import JointCases
+from .floats import MIN_EXPONENTIAL, SCORE_ROUNDINGS, UNDERFLOW, WIDEN, NormedRow, Unproved
 
 if TYPE_CHECKING:
-    from .checker import Checker
+    from .checker import CertificateChecker
 
-CHUNK = 2_000_000  # pairs of a query and a key at once
+MAX_PAIRS_AT_ONCE = 2_000_000  # pairs of a query and a key at once
 
 
 @dataclass
-class Average:
+class HeadAverage:
     """What a flat head leaves for neurons: key by key in `cases`, and for the beginning."""
 
-    cases: Cases
+    cases: JointCases
     keys: Any  # [n, width of the room]
-    begin: Any  # [width]
-    rho: float  # weights are 1/(n+1) up to this, relatively
+    bos: Any  # [width]
+    weight_error: float  # weights are 1/(n+1) up to this, relatively
     leak: float  # and what does not match has no more than this
-    top: Any  # [width]: most that can be there
-    off: Any  # [width]: by how much what a key brings is off
-    mix: Any  # [K]: the same, before W_O
+    max_size: Any  # [width]: most that can be there
+    error: Any  # [width]: by how much what a key brings is off
+    error_before_output: Any  # [K]: the same, before W_O
     W_O: Any  # [K, width]
 
 
-def overlaid(c: "Checker", v: Tally) -> list[Value]:
+def overlaid_values(c: "CertificateChecker", v: ThresholdCount) -> list[Value]:
     """The values over whose slots a tally's averages lie."""
-    room = c.said.room[v]
-    slots = c.said.slots
-    return [x for x in c.filled if slots[x].start < room.stop and room.start < slots[x].stop]
+    room = c.declaration.average_slots[v]
+    slots = c.declaration.slots
+    return [x for x in c.in_stream if slots[x].start < room.stop and room.start < slots[x].stop]
 
 
-def attend(c: "Checker", layer: int) -> dict[Tally, Average]:
+def check_heads(c: "CertificateChecker", layer: int) -> dict[ThresholdCount, HeadAverage]:
     """The heads of a layer: fills the slots of its looks, returns the averages of its tallies."""
-    W = {n: c.w[f"blocks.{layer}.attn.W_{n}"] for n in "QKVO"}
-    looks = [v for v in c.made(2 * layer + 1) if isinstance(v, Look)]
-    tallies = [v for v in c.made(2 * layer + 2) if isinstance(v, Tally)]
-    if odd := [v for v in c.made(2 * layer + 1) if v not in looks]:
+    W = {n: c.weights[f"blocks.{layer}.attn.W_{n}"] for n in "QKVO"}
+    looks = [v for v in c.computed_at(2 * layer + 1) if isinstance(v, Select)]
+    tallies = [v for v in c.computed_at(2 * layer + 2) if isinstance(v, ThresholdCount)]
+    if odd := [v for v in c.computed_at(2 * layer + 1) if v not in looks]:
         raise Unproved(f"{odd[0].name} — is declared to come from a head, and is no look")
     claimed = np.zeros(c.config.d_model, bool)
-    grown, averages = c.err.copy(), dict[Tally, Average]()
-    row, (begin, begin_row) = c.row(), c.begin_row()
-    both: list[Look | Tally] = [*looks, *tallies]
+    grown, averages = c.err.copy(), dict[ThresholdCount, HeadAverage]()
+    row, (begin, begin_row) = c.normed_row(), c.normed_bos()
+    both: list[Select | ThresholdCount] = [*looks, *tallies]
     for v in both:
-        slot = c.said.slots[v] if isinstance(v, Look) else c.said.room.get(v)
+        slot = (
+            c.declaration.slots[v] if isinstance(v, Select) else c.declaration.average_slots.get(v)
+        )
         if slot is None:
             raise Unproved(f"{v.name} — no room is declared for what its head brings")
         if claimed[slot].any():
@@ -67,152 +69,180 @@ def attend(c: "Checker", layer: int) -> dict[Tally, Average]:
         if not writers:
             continue
         h = writers[0]
-        gap, spread, one = scores(
+        gap, spread, one = bound_scores(
             c, v, W["Q"][h], W["K"][h], row, begin, begin_row, f"head {layer}.{h}"
         )
         dims = W["O"][h][:, slot].any(1)
         Wv, Wo = W["V"][h][:, dims], W["O"][h][dims][:, slot]
-        found = brought(c, v, Wv, Wo, row, begin, begin_row, gap, spread, one)
-        if isinstance(v, Look):
-            error = copied(c, v, found)
+        found = average_of_head(c, v, Wv, Wo, row, begin, begin_row, gap, spread, one)
+        if isinstance(v, Select):
+            error = select_error(c, v, found)
             grown[slot] += error
-            c.leave(
+            c.record(
                 v, f"head {layer}.{h}: leads by {gap:.3g}, off by {error.max():.2g}", 1 - 1 / gap
             )
         else:
             averages[v] = found
-            c.leave(v, f"head {layer}.{h}: equals differ by {spread:.2g}", 1 - 1 / gap)
+            c.record(v, f"head {layer}.{h}: equals differ by {spread:.2g}", 1 - 1 / gap)
     for h in range(c.config.n_heads):
         if W["O"][h][:, ~claimed].any():
             raise Unproved(f"head {layer}.{h} — writes where nothing is declared")
-    see_oneself(c, W, begin, begin_row)
+    attend_at_bos(c, W, begin, begin_row)
     c.err = grown
-    c.filled = [*c.filled, *looks]
+    c.in_stream = [*c.in_stream, *looks]
     return averages
 
 
-def see_oneself(c: "Checker", W: dict[str, Any], begin: Any, row: Row) -> None:
+def attend_at_bos(c: "CertificateChecker", W: dict[str, Any], begin: Any, row: NormedRow) -> None:
     """The beginning of the text sees itself alone, with weight 1."""
     f = c.floats
-    x, err = c.begin, c.begin_err
+    x, err = c.bos, c.bos_err
     for h in range(c.config.n_heads):
         z, off = f.scaled(*f.product(begin, row, W["V"][h]), row)
         size = np.abs(z[0]) + off[0]
-        rounds = f.gamma(c.config.d_head * c.config.n_heads + 4) + f.weights(1)
+        rounds = f.gamma(c.config.d_head * c.config.n_heads + 4) + f.softmax_error(1)
         x = x + z[0] @ W["O"][h]
         err = err + (off[0] + rounds * size) @ np.abs(W["O"][h])
-    c.begin, c.begin_err = x, (err + 2 * f.unit * np.abs(x)) * WIDER + TINY[f.dtype]
-    c.finite("the beginning of the text", c.begin, c.begin_err)
+    c.bos, c.bos_err = x, (err + 2 * f.unit * np.abs(x)) * WIDEN + UNDERFLOW[f.dtype]
+    c.require_finite("the beginning of the text", c.bos, c.bos_err)
 
 
-def brought(
-    c: "Checker", v: Look | Tally, Wv: Any, Wo: Any, row: Row, begin: Any, begin_row: Row,
-    gap: float, spread: float, one: bool,
-) -> Average:  # fmt: skip
+def average_of_head(
+    c: "CertificateChecker",
+    v: Select | ThresholdCount,
+    Wv: Any,
+    Wo: Any,
+    row: NormedRow,
+    begin: Any,
+    begin_row: NormedRow,
+    gap: float,
+    spread: float,
+    single: bool,
+) -> HeadAverage:
     """What the keys bring, as W_O writes it; `one`: a single key at most has the best priority."""
     f, T = c.floats, c.program.length + 1
     # exp rounds what is next to nothing up, too; scores and powers are off by a part of them
-    leak = T * np.exp(-gap) * (1 + f.weights(1)) * WIDER + TINY[f.dtype]
-    weigh = f.weights(1) + 2 * leak if one else f.weights(T)
-    source = [v.value] if isinstance(v, Look) else [x for x, _ in v.terms]
-    found, n = c.cases([*c.reads(Wv, v.name), *source])
-    z, off = f.scaled(*f.product(c.centre(found, n), row, Wv), row)
+    leak = T * np.exp(-gap) * (1 + f.softmax_error(1)) * WIDEN + UNDERFLOW[f.dtype]
+    weigh = f.softmax_error(1) + 2 * leak if single else f.softmax_error(T)
+    source = [v.value] if isinstance(v, Select) else [x for x, _ in v.terms]
+    found, n = c.enumerate_cases([*c.values_read(Wv, v.name), *source])
+    z, off = f.scaled(*f.product(c.expected_stream(found, n), row, Wv), row)
     zb, offb = f.scaled(*f.product(begin, begin_row, Wv), begin_row)
     top = np.maximum((np.abs(z) + off).max(0), (np.abs(zb) + offb)[0])
     mix = np.maximum(off.max(0), offb[0]) + weigh * top + MIN_EXPONENTIAL[f.dtype]
     size = np.abs(Wo)
-    written = (mix + f.gamma(len(Wo) * c.config.n_heads + 4) * top) @ size * WIDER + TINY[f.dtype]
-    rho = float(np.expm1(spread) + leak + weigh) * WIDER
-    c.finite(v.name, z, off, zb, offb)
-    return Average(found, z @ Wo, zb[0] @ Wo, rho, leak, top @ size, written, mix, Wo)
+    written = (mix + f.gamma(len(Wo) * c.config.n_heads + 4) * top) @ size * WIDEN + UNDERFLOW[
+        f.dtype
+    ]
+    rho = float(np.expm1(spread) + leak + weigh) * WIDEN
+    c.require_finite(v.name, z, off, zb, offb)
+    return HeadAverage(found, z @ Wo, zb[0] @ Wo, rho, leak, top @ size, written, mix, Wo)
 
 
-def copied(c: "Checker", v: Look, found: Average) -> Any:
+def select_error(c: "CertificateChecker", v: Select, average: HeadAverage) -> Any:
     """By how much a slot is off after a look: [width]."""
     code = c.code(v)
-    want = code[np.array([v.index[d] for d in v.value.domain])[found.cases[v.value]]]
+    want = code[np.array([v.index[d] for d in v.value.domain])[average.cases[v.value]]]
     off = np.maximum(
-        np.abs(found.keys - want).max(0), np.abs(found.begin - code[v.index[v.default]])
+        np.abs(average.keys - want).max(0), np.abs(average.bos - code[v.index[v.default]])
     )
-    error = off + found.off + 2 * found.leak * found.top
-    return (error + 2 * c.floats.unit * (np.abs(code).max(0) + error)) * WIDER
+    error = off + average.error + 2 * average.leak * average.max_size
+    return (error + 2 * c.floats.unit * (np.abs(code).max(0) + error)) * WIDEN
 
 
-class Unclear(Exception):
+class TiePossible(Exception):
     """Two positions may be equally good: it must be seen whether they hold the same."""
 
 
-def scores(
-    c: "Checker", v: Look | Tally, Wq: Any, Wk: Any, row: Row, begin: Any, begin_row: Row, what: str
+def bound_scores(
+    c: "CertificateChecker",
+    v: Select | ThresholdCount,
+    Wq: Any,
+    Wk: Any,
+    row: NormedRow,
+    begin: Any,
+    begin_row: NormedRow,
+    label: str,
 ) -> tuple[float, float, bool]:
     """(least lead of a key of higher priority, most that keys which match differ, whether no two
     keys can be equally good), over all pairs. What keys hold matters only if two can be.
     """
     for held in (False, True):
         try:
-            return scored(c, v, Wq, Wk, row, begin, begin_row, what, held)
-        except Unclear:
+            return _bound_scores(c, v, Wq, Wk, row, begin, begin_row, label, held)
+        except TiePossible:
             pass
-    raise AssertionError(what)
+    raise AssertionError(label)
 
 
-def scored(
-    c: "Checker", v: Look | Tally, Wq: Any, Wk: Any, row: Row, begin: Any, begin_row: Row,
-    what: str, held: bool,
-) -> tuple[float, float, bool]:  # fmt: skip
+def _bound_scores(
+    c: "CertificateChecker",
+    v: Select | ThresholdCount,
+    Wq: Any,
+    Wk: Any,
+    row: NormedRow,
+    begin: Any,
+    begin_row: NormedRow,
+    label: str,
+    with_values: bool,
+) -> tuple[float, float, bool]:
     f = c.floats
-    rq, rk = c.reads(Wq, what), c.reads(Wk, what)
-    here = [t.here for t in v.tests if t.here is not None]
-    there = [t.there for t in v.tests if t.there is not None]
-    order = [o for _, o in v.order] if isinstance(v, Look) else []
-    at = address(c, v, rq)
+    rq, rk = c.values_read(Wq, label), c.values_read(Wk, label)
+    here = [t.query for t in v.predicates if t.query is not None]
+    there = [t.key for t in v.predicates if t.key is not None]
+    order = [o for _, o in v.sort_keys] if isinstance(v, Select) else []
+    at = position_sum(c, v, rq)
     if at is not None:
         here = list(at.args)
     keyed = [*rk, *there, *order]
     at_places = at is not None or any(isinstance(x, Position) for x in keyed)
     placed = ["position"] if at_places else []
-    if isinstance(v, Look) and at is None and (held or not placed):
+    if isinstance(v, Select) and at is None and (with_values or not placed):
         keyed = [*keyed, v.value]
         placed = placed or ["position"] * isinstance(v.value, Position)
-    Q, nq = c.cases([*rq, *here], ("position",) if at is not None else ())
-    K, nk = c.cases(keyed, tuple(placed))
+    Q, nq = c.enumerate_cases([*rq, *here], ("position",) if at is not None else ())
+    K, nk = c.enumerate_cases(keyed, tuple(placed))
     products = int((Wq.any(0) & Wk.any(0)).sum())
-    c.spend(f"{v.name} — {what}", nq * nk * (1 + products // 50))
-    q, dq = f.product(c.centre(Q, nq), row, Wq)
-    k, dk = f.product(c.centre(K, nk), row, Wk)
+    c.count_work(f"{v.name} — {label}", nq * nk * (1 + products // 50))
+    q, dq = f.product(c.expected_stream(Q, nq), row, Wq)
+    k, dk = f.product(c.expected_stream(K, nk), row, Wk)
     kb, dkb = f.product(begin, begin_row, Wk)
     q, dq = np.broadcast_to(q, (nq, q.shape[1])), np.broadcast_to(dq, (nq, q.shape[1]))
     factor = c.config.scale or c.config.d_head**-0.5
-    c.finite(what, q, dq, k, dk, kb, dkb)
+    c.require_finite(label, q, dq, k, dk, kb, dkb)
     worst, spread, single = np.inf, 0.0, at is not None
-    c.found.cases += nq * nk
-    step = max(1, CHUNK // (nk + 1))
+    c.certificate.cases += nq * nk
+    step = max(1, MAX_PAIRS_AT_ONCE // (nk + 1))
     for start in range(0, nq, step):
         part = slice(start, start + step)
-        low, high = bounds(
+        low, high = score_bounds(
             c, (q[part], dq[part]), ((kb, dkb, begin_row), (k, dk, row)), factor, products
         )
-        c.finite(what, low, high)
+        c.require_finite(label, low, high)
         cases_here = {x: column[part] for x, column in Q.items()}
         if at is not None:
-            worst = min(worst, addressed(v.tests[0], cases_here, K, low, high))
-        elif isinstance(v, Tally):
-            lead, wide = alike(matching(v.tests, cases_here, K, len(low), nk), low, high)
+            worst = min(worst, position_lead(v.predicates[0], cases_here, K, low, high))
+        elif isinstance(v, ThresholdCount):
+            lead, wide = count_lead(
+                match_matrix(v.predicates, cases_here, K, len(low), nk), low, high
+            )
             worst, spread = min(worst, lead), max(spread, wide)
         else:
-            match = matching(v.tests, cases_here, K, len(low), nk)
-            lead, one = ranked(v, match, K, low, high, bool(placed))
+            match = match_matrix(v.predicates, cases_here, K, len(low), nk)
+            lead, one = select_lead(v, match, K, low, high, bool(placed))
             worst, single = min(worst, lead), one and (single or start == 0)
     worst, spread = worst * (row.low if worst > 0 else row.high), spread * row.high
-    c.found.gap[v.name], c.found.spread[v.name] = worst, spread
+    c.certificate.score_gap[v.name], c.certificate.score_spread[v.name] = worst, spread
     if not worst > 1:
         raise Unproved(
-            f"{v.name} — {what}: what should win leads by {worst:.3g}, more than 1 is needed", v
+            f"{v.name} — {label}: what should win leads by {worst:.3g}, more than 1 is needed", v
         )
     return worst, spread, single
 
 
-def bounds(c: "Checker", asking: Any, asked: Any, factor: float, products: int) -> tuple[Any, Any]:
+def score_bounds(
+    c: "CertificateChecker", asking: Any, asked: Any, factor: float, products: int
+) -> tuple[Any, Any]:
     """Least and most that scores may be, [queries, keys], up to the factor s of the query's norm
     and up to a number that all keys of a query share, which a softmax does not see.
 
@@ -222,7 +252,7 @@ def bounds(c: "Checker", asking: Any, asked: Any, factor: float, products: int) 
     q, dq = asking
     all_keys = np.vstack([k * (r.low + r.high) / 2 for k, _, r in asked])
     best = (q @ all_keys.T).argmax(1)
-    lost = TINY[c.floats.dtype] * (1 + factor) / min(asked[1][2].low, 1.0)  # the query's row
+    lost = UNDERFLOW[c.floats.dtype] * (1 + factor) / min(asked[1][2].low, 1.0)  # the query's row
     groups = [(one, best == one) for one in np.unique(best)]
     lows, highs = [], []
     for k, dk, r in asked:
@@ -232,23 +262,23 @@ def bounds(c: "Checker", asking: Any, asked: Any, factor: float, products: int) 
         slack = (np.abs(q) + dq) @ dk.T * r.high + half * (dq @ np.abs(k).T)
         for one, rows in groups:
             slack[rows] += dq[rows] @ np.abs(middle * k - all_keys[one]).T
-        slack = (slack + c.floats.gamma(products + SCORE) * size) * factor * WIDER + lost
+        slack = (slack + c.floats.gamma(products + SCORE_ROUNDINGS) * size) * factor * WIDEN + lost
         lows.append(np.minimum(r.low * z, r.high * z) * factor - slack)
         highs.append(np.maximum(r.low * z, r.high * z) * factor + slack)
     return np.hstack(lows), np.hstack(highs)
 
 
-def matching(tests: Sequence[Test], Q: Cases, K: Cases, nq: int, nk: int) -> Any:
+def match_matrix(tests: Sequence[Predicate], Q: JointCases, K: JointCases, nq: int, nk: int) -> Any:
     """Which keys match which queries, [nq,nk]."""
     match = np.ones((nq, nk), bool)
     for t in tests:
-        here = np.zeros(nq, int) if t.here is None else Q[t.here]
-        there = np.zeros(nk, int) if t.there is None else K[t.there]
+        here = np.zeros(nq, int) if t.query is None else Q[t.query]
+        there = np.zeros(nk, int) if t.key is None else K[t.key]
         match &= t.table[here][:, there]
     return match
 
 
-def alike(match: Any, low: Any, high: Any) -> tuple[float, float]:
+def count_lead(match: Any, low: Any, high: Any) -> tuple[float, float]:
     """(lead of what matches, and of the beginning, over the rest; most that these differ)."""
     rest = np.where(match, -np.inf, high[:, 1:]).max(1, initial=-np.inf)
     least = np.minimum(np.where(match, low[:, 1:], np.inf).min(1, initial=np.inf), low[:, 0])
@@ -256,7 +286,9 @@ def alike(match: Any, low: Any, high: Any) -> tuple[float, float]:
     return float((least - rest).min()), float((most - least).max())
 
 
-def ranked(v: Look, match: Any, K: Cases, low: Any, high: Any, placed: bool) -> tuple[float, bool]:
+def select_lead(
+    v: Select, match: Any, K: JointCases, low: Any, high: Any, placed: bool
+) -> tuple[float, bool]:
     """(the least lead of a key over all that have lower priority: what matches by its order, then
     the beginning of the text, then the rest; whether no two keys are equally good).
     """
@@ -273,7 +305,7 @@ def ranked(v: Look, match: Any, K: Cases, low: Any, high: Any, placed: bool) -> 
 
     places = several(K["position"]) if placed else np.ones(1, bool)
     if v.value not in K and places.any():
-        raise Unclear
+        raise TiePossible
     if v.value in K and (several(K[v.value]) & places).any():
         raise Unproved(f"{v.name} — two positions are equally good and hold different values")
     rest = np.where(match, -np.inf, high[:, 1:]).max(1, initial=-np.inf)
@@ -286,25 +318,29 @@ def ranked(v: Look, match: Any, K: Cases, low: Any, high: Any, placed: bool) -> 
     return lead, not places.any()
 
 
-def address(c: "Checker", v: Look | Tally, read: Sequence[Value]) -> Sum | None:
+def position_sum(
+    c: "CertificateChecker", v: Select | ThresholdCount, read: Sequence[Value]
+) -> Sum | None:
     """The sum that says which position to look at, where it is not itself what the head reads."""
-    if not isinstance(v, Look) or len(v.tests) != 1 or v.order:
+    if not isinstance(v, Select) or len(v.predicates) != 1 or v.sort_keys:
         return None
-    (t,) = v.tests
-    if not isinstance(t.here, Sum) or t.here in read or not isinstance(t.there, Position):
+    (t,) = v.predicates
+    if not isinstance(t.query, Sum) or t.query in read or not isinstance(t.key, Position):
         return None
-    place = np.array([t.there.index.get(d, -1) for d in t.here.domain])
-    same = place[:, None] == np.arange(len(t.there))
-    plain = list(t.there.domain) == list(range(c.program.length))
-    return t.here if plain and (t.table == same).all() else None
+    place = np.array([t.key.index.get(d, -1) for d in t.query.domain])
+    same = place[:, None] == np.arange(len(t.key))
+    plain = list(t.key.domain) == list(range(c.program.length))
+    return t.query if plain and (t.table == same).all() else None
 
 
-def addressed(test: Test, Q: Cases, K: Cases, low: Any, high: Any) -> float:
+def position_lead(test: Predicate, Q: JointCases, K: JointCases, low: Any, high: Any) -> float:
     """The least lead of the position asked for, or of the beginning where there is none such,
     over all others that can be seen.
     """
-    assert isinstance(test.here, Sum)
-    wanted = test.table[test.here.of([Q[a] for a in test.here.args])]  # as the interpreter has it
+    assert isinstance(test.query, Sum)
+    wanted = test.table[
+        test.query.result_indices([Q[a] for a in test.query.args])
+    ]  # as the interpreter has it
     here, place = Q["position"], np.append(-1, K["position"])
     aim = np.where(wanted.any(1), wanted.argmax(1), -1)
     aim = np.where(aim <= here, aim, -1)  # what is yet to come is not there: the beginning

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .floats import NORM, TINY, WIDER, Row
+from .floats import NORM_ROUNDINGS, UNDERFLOW, WIDEN, NormedRow
 
 if TYPE_CHECKING:
-    from .checker import Checker
+    from .checker import CertificateChecker
 
 
-CHUNK = 2_000_000  # cases times neurons at once
-NONE = np.zeros(1)
+MAX_CASES_AT_ONCE = 2_000_000  # cases times neurons at once
+NO_ERROR = np.zeros(1)
 
 
 @dataclass
-class Part:
+class NeuronGroup:
     """The neurons that write one value's slot."""
 
     W_in: Any  # [D,F]
@@ -30,10 +30,19 @@ class Part:
     b_out: Any
 
 
-def written(
-    c: "Checker", p: Part, row: Row, z: Any, off: Any, size: Any, want: Any, common: Any,
-    adds: Any = None, alone: Any = NONE, line: bool = False,
-) -> Any:  # fmt: skip
+def output_error(
+    c: "CertificateChecker",
+    p: NeuronGroup,
+    row: NormedRow,
+    z: Any,
+    off: Any,
+    size: Any,
+    want: Any,
+    shared: Any,
+    n_active: Any = None,
+    separate: Any = NO_ERROR,
+    line: bool = False,
+) -> Any:
     """Most that relu(s·z + b_in) @ W_out + b_out is off `want`, for every s of the norm, [n].
 
     z [n,F] is what neurons read before s, off by `off`; `size` [n,F] the sum of what is added up
@@ -47,28 +56,28 @@ def written(
     neuron changes on the way, nothing is said: inf.
     """
     f = c.floats
-    terms = int((p.W_in != 0).sum(0).max(initial=0)) + NORM + 1
+    terms = int((p.W_in != 0).sum(0).max(initial=0)) + NORM_ROUNDINGS + 1
     # A row after its norm is at most √D long, however its factor and its numbers go together: up to
     # the roundings of the squares that were added up, of the root, of the quotient and of a gain.
     D = c.config.d_model
-    most = D**0.5 * np.linalg.norm(p.W_in, axis=0) * (1 + f.gamma(D + 10)) * WIDER
+    most = D**0.5 * np.linalg.norm(p.W_in, axis=0) * (1 + f.gamma(D + 10)) * WIDEN
     rounds = f.gamma(terms) * (np.minimum(row.high * size, most) + np.abs(p.b_in))
-    rounds = rounds + TINY[f.dtype] * (1 + np.abs(p.W_in).sum(0))
+    rounds = rounds + UNDERFLOW[f.dtype] * (1 + np.abs(p.W_in).sum(0))
     shift = row.shift * np.abs(p.W_in.sum(0))
     wide = off + shift
     low = np.minimum(row.low * (z - wide), row.high * (z - wide)) + p.b_in - rounds
     high = np.maximum(row.low * (z + wide), row.high * (z + wide))
     high = np.minimum(high, most) + p.b_in + rounds
-    c.finite("neurons", low, high)
+    c.require_finite("neurons", low, high)
     on, off_ = low >= 0, high <= 0
     maybe = ~on & ~off_
     top = np.maximum(high, 0)
     if line:
         top = top.reshape(-1, 2, top.shape[1]).max(1).repeat(2, 0)
-    adds = on.sum(1) if adds is None else adds
+    n_active = on.sum(1) if n_active is None else n_active
     size_out = np.abs(p.W_out)
     worst = np.zeros(len(z))
-    for rows in patterns(on):
+    for rows in group_equal_rows(on):
         A = on[rows[0]]
         M = p.W_in[:, A] @ p.W_out[A]
         ends = [
@@ -76,24 +85,26 @@ def written(
             for s in (row.low, row.high)
         ]
         error = np.maximum(*(np.abs(e) for e in ends))
-        error = error + row.high * (common @ np.abs(M) + row.shift * np.abs(M.sum(0)))
+        error = error + row.high * (shared @ np.abs(M) + row.shift * np.abs(M.sum(0)))
         error = error + rounds[rows][:, A] @ size_out[A]
-        if alone.any() and A.any():
+        if separate.any() and A.any():
             same = (p.W_in[:, A] == p.W_in[:, A][:, :1]).all()  # then they see the same, exactly
             summed = np.abs(p.W_out[A].sum(0)) if same else size_out[A].sum(0)
-            error = error + row.high * float(alone[A].max()) * summed
+            error = error + row.high * float(separate[A].max()) * summed
         error = error + np.where(maybe[rows], top[rows], 0) @ size_out
-        many = (adds[rows] + maybe[rows].sum(1) + 4)[:, None]  # those that are off add 0, exactly
+        many = (n_active[rows] + maybe[rows].sum(1) + 4)[
+            :, None
+        ]  # those that are off add 0, exactly
         error = error + f.gamma(many) * (top[rows] @ size_out + np.abs(p.b_out))
         worst[rows] = error.max(1, initial=0)
     if line:
         state = (on + 2 * maybe).reshape(-1, 2, on.shape[1])
         worst = worst.reshape(-1, 2).max(1)
         worst[(state[:, 0] != state[:, 1]).any(1)] = np.inf
-    return worst * WIDER
+    return worst * WIDEN
 
 
-def patterns(on: Any) -> list[Any]:
+def group_equal_rows(on: Any) -> list[Any]:
     """The rows of a table of True and False, those that are the same together."""
     bits = np.packbits(on, axis=1)
     words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...utils.errors import did_you_mean
-from .functions import CONSTANTS, FUNCTIONS, LOOKS
+from .functions import CONSTANTS, FUNCTIONS, SELECTORS
 
 Scope = Mapping[str, Any]
-POISON = object()  # stands for a name whose assignment was wrong
+INVALID = object()  # stands for a name whose assignment was wrong
 # What Python has and a source has not, in plain words.
-KINDS = {
+SYNTAX_NAMES = {
     "expr": "bare expression", "augassign": "`+=`", "annassign": "annotation", "classdef": "class",
     "asyncfunctiondef": "async function", "functiondef": "function", "importfrom": "import",
     "BinOp": "its operator", "UnaryOp": "its operator",
@@ -20,13 +20,13 @@ KINDS = {
     "TemplateStr": "a t-string",
 }  # fmt: skip
 
-MEAN = (
+MEAN_MESSAGE = (
     "`{}` is a mean, which is no value by itself; compare it with something, or round it: "
     "`share(…) > 1/2`, `round(10 * mean(…))`"
 )
 
 
-class Wrong(Exception):
+class SourceError(Exception):
     """What is wrong, and where."""
 
     def __init__(self, node: ast.AST, message: str) -> None:
@@ -34,16 +34,16 @@ class Wrong(Exception):
         self.node = node
 
 
-class Fails(Wrong):
+class EvalError(SourceError):
     """It is written well, but cannot be worked out for what its values are."""
 
 
-class Poisoned(Exception):
+class DependsOnError(Exception):
     """It depends on what is wrong already: nothing more is to be said."""
 
 
 @dataclass(frozen=True)
-class Function:
+class SourceFunction:
     """A function that the source defines. `scope` has the source's names, not its caller's."""
 
     name: str
@@ -52,85 +52,94 @@ class Function:
     scope: Scope
 
 
-class Row(list[Any]):
+class ValueList(list[Any]):
     """Several values as a list: no value, but its members are."""
 
 
 @dataclass(frozen=True)
-class Condition:
+class NamedCondition:
     """A condition between two positions that has a name: it stands for what it says."""
 
     name: str
     node: ast.expr
 
 
-def words(node: ast.AST, most: int = 40) -> str:
+def expression_text(node: ast.AST, max_chars: int = 40) -> str:
     """The expression as it was written, or its beginning."""
     try:
         text = " ".join(ast.unparse(node).split())
     except (RecursionError, ValueError):
         text = "…"
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
-def unknown(node: ast.AST, name: str, scope: Scope) -> Wrong:
+def undefined_name_error(node: ast.AST, name: str, scope: Scope) -> SourceError:
     """The error for a name that stands for nothing."""
     if name == "here":
-        return Wrong(node, "`here` is written before a name, within a look: `here.token`")
-    if name in LOOKS or name in FUNCTIONS:
-        return Wrong(node, f"`{name}` is a function of the language: call it, `{name}(…)`")
+        return SourceError(node, "`here` is written before a name, within a look: `here.token`")
+    if name in SELECTORS or name in FUNCTIONS:
+        return SourceError(node, f"`{name}` is a function of the language: call it, `{name}(…)`")
     known = [n for n in (*scope, *CONSTANTS, "token", "position") if n.isidentifier()]
-    return Wrong(node, f"`{name[:60]}` is not known; {_near(name, known, 'known are')}")
+    return SourceError(node, f"`{name[:60]}` is not known; {_suggestion(name, known, 'known are')}")
 
 
-def no_function(node: ast.AST, name: str, scope: Scope) -> Wrong:
+def undefined_function_error(node: ast.AST, name: str, scope: Scope) -> SourceError:
     """The error for a call of what is no function."""
-    if name in LOOKS:
-        return Wrong(node, f"`{name}` looks at other positions and cannot stand in a function")
+    if name in SELECTORS:
+        return SourceError(
+            node, f"`{name}` looks at other positions and cannot stand in a function"
+        )
     if name == "option":
-        return Wrong(node, "`option(…)` stands alone behind the = of an assignment")
+        return SourceError(node, "`option(…)` stands alone behind the = of an assignment")
     if name in ("prev", "previous", "before", "shift", "lag"):
         look = "only(token, position == here.position - 1)"
-        return Wrong(node, f"`{name}`: what stands one position before is `{look}`")
+        return SourceError(node, f"`{name}`: what stands one position before is `{look}`")
     if name in ("next", "after", "following"):
-        return Wrong(node, f"`{name}`: a value knows only the past; nothing sees what is to come")
-    own = [n for n, x in scope.items() if isinstance(x, Function)]
-    near = _near(name, [*own, *FUNCTIONS, *LOOKS], "there are")
-    return Wrong(node, f"`{name[:60]}` is no function of the language; {near}")
+        return SourceError(
+            node, f"`{name}`: a value knows only the past; nothing sees what is to come"
+        )
+    own = [n for n, x in scope.items() if isinstance(x, SourceFunction)]
+    near = _suggestion(name, [*own, *FUNCTIONS, *SELECTORS], "there are")
+    return SourceError(node, f"`{name[:60]}` is no function of the language; {near}")
 
 
-def _near(name: str, known: list[str], all: str) -> str:
+def _suggestion(name: str, known: list[str], prefix: str) -> str:
     some = list(dict.fromkeys(known))
-    hint = did_you_mean(name, some[:500], 2, 0.6, all)
+    hint = did_you_mean(name, some[:500], 2, 0.6, prefix)
     return hint if len(hint) < 300 else hint[:300].rsplit(", ", 1)[0] + " …"
 
 
-def refused(node: ast.AST) -> Wrong:
+def unsupported_syntax_error(node: ast.AST) -> SourceError:
     """The error for what Python has and a source has not."""
     if isinstance(node, ast.stmt):
-        return Wrong(node, f"a function has if, for, return and assignments, no {kind(node)}")
+        return SourceError(
+            node, f"a function has if, for, return and assignments, no {syntax_name(node)}"
+        )
     if isinstance(node, ast.Attribute):
-        text = f"`{words(node)}`: nothing has attributes, but for `here` within a look"
-        return Wrong(node, text)
-    return Wrong(node, f"`{words(node)}`: {kind(node)} is not part of the language")
+        text = f"`{expression_text(node)}`: nothing has attributes, but for `here` within a look"
+        return SourceError(node, text)
+    return SourceError(
+        node, f"`{expression_text(node)}`: {syntax_name(node)} is not part of the language"
+    )
 
 
-def no_method(node: ast.AST) -> Wrong:
+def method_call_error(node: ast.AST) -> SourceError:
     """The error for `x.index(…)`."""
-    return Wrong(
-        node, f"`{words(node)}`: there are no methods; use a dict, `{{…}}[x]`, or a function of "
+    return SourceError(
+        node,
+        f"`{expression_text(node)}`: there are no methods; use a dict, `{{…}}[x]`, or a function of "
         "your own",
-    )  # fmt: skip
+    )
 
 
-def kind(node: ast.AST) -> str:
+def syntax_name(node: ast.AST) -> str:
     """What Python calls a part of a source, in plain words."""
     name = type(node).__name__
     name = name.lower() if isinstance(node, ast.stmt) else name
-    return KINDS.get(name, name)
+    return SYNTAX_NAMES.get(name, name)
 
 
-def place(name: str, node: ast.AST | tuple[int, int], text: str) -> str:
+def format_location(name: str, node: ast.AST | tuple[int, int], text: str) -> str:
     """Where something stands, name:line:column: Python counts columns in bytes, people do not."""
     line, offset = node if isinstance(node, tuple) else (
         getattr(node, "lineno", 1), getattr(node, "col_offset", 0)

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from ...utils.errors import shown
+from ...utils.errors import short_repr
 
-ITEMS = 50_000  # and characters, of a list or a text with all that is in it
-BITS = 200  # of a number
-DIGITS = 20  # that a number may be rounded to
+MAX_ITEMS = 50_000  # and characters, of a list or a text with all that is in it
+MAX_BITS = 200  # of a number
+MAX_DIGITS = 20  # that a number may be rounded to
 
 
-class Cannot(ValueError):
+class OperationError(ValueError):
     """What a function or an operator does not do, in plain words."""
 
 
@@ -28,20 +28,20 @@ def _divide(a: Any, b: Any) -> Any:
 
 def _remainder(a: Any, b: Any) -> Any:
     if isinstance(a, str):
-        raise Cannot("`%` is for numbers")
+        raise OperationError("`%` is for numbers")
     return a % b
 
 
 def _power(a: Any, b: Any) -> Any:
     if isinstance(a, str) or not isinstance(b, int) or abs(b) > 64:
-        raise Cannot("expected a power from -64 to 64")
+        raise OperationError("expected a power from -64 to 64")
     return (a if isinstance(a, float) or b >= 0 else Fraction(a)) ** b
 
 
 def _times(a: Any, b: Any) -> Any:
     for x, n in ((a, b), (b, a)):
-        if hasattr(x, "__len__") and isinstance(n, int) and len(x) * n > ITEMS:
-            raise Cannot(f"has more than {ITEMS:,} items")
+        if hasattr(x, "__len__") and isinstance(n, int) and len(x) * n > MAX_ITEMS:
+            raise OperationError(f"has more than {MAX_ITEMS:,} items")
     return a * b
 
 
@@ -50,55 +50,55 @@ ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Div: ("/", _divide), ast.FloorDiv: ("//", operator.floordiv), ast.Mod: ("%", _remainder),
     ast.Pow: ("**", _power),
 }  # fmt: skip
-COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
+COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne),
     ast.Lt: ("<", operator.lt), ast.LtE: ("<=", operator.le),
     ast.Gt: (">", operator.gt), ast.GtE: (">=", operator.ge),
     ast.Is: ("is", operator.eq), ast.IsNot: ("is not", operator.ne),
     ast.In: ("in", lambda a, b: a in b), ast.NotIn: ("not in", lambda a, b: a not in b),
 }  # fmt: skip
-ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+ORDER_COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
-def tidy(x: Any) -> Any:
+def simplify_fraction(x: Any) -> Any:
     """A fraction that is a whole number as one; True and False stay what they are."""
     return x.numerator if isinstance(x, Fraction) and x.denominator == 1 else x
 
 
 def _round(x: Any, digits: int = 0) -> Any:
-    if not isinstance(digits, int) or abs(digits) > DIGITS:
-        raise Cannot(f"rounds to at most {DIGITS} digits")
+    if not isinstance(digits, int) or abs(digits) > MAX_DIGITS:
+        raise OperationError(f"rounds to at most {MAX_DIGITS} digits")
     scale = Fraction(10) ** digits
-    return tidy(math.floor(Fraction(x) * scale + Fraction(1, 2)) / scale)
+    return simplify_fraction(math.floor(Fraction(x) * scale + Fraction(1, 2)) / scale)
 
 
-def _text(x: Any) -> str:
+def _to_text(x: Any) -> str:
     """A number as people write it, a text as it is."""
     if isinstance(x, Fraction):
         digits = f"{float(x):.10f}".rstrip("0").rstrip(".")
         return digits if Fraction(digits) == x else str(x)
     if isinstance(x, float):
-        raise Cannot(f"{x:.6g} is a real number; round it first")
+        raise OperationError(f"{x:.6g} is a real number; round it first")
     if x is not None and not isinstance(x, (int, str)):
-        raise Cannot(f"cannot take {shown(x)}: expected a number or a text")
+        raise OperationError(f"cannot take {short_repr(x)}: expected a number or a text")
     return "nothing" if x is None else str(x)
 
 
-def _whole(x: Any) -> int:
-    if isinstance(x, str) and len(x) > DIGITS:
-        raise Cannot(f"cannot take {shown(x)}: it is too long")
+def _to_int(x: Any) -> int:
+    if isinstance(x, str) and len(x) > MAX_DIGITS:
+        raise OperationError(f"cannot take {short_repr(x)}: it is too long")
     return int(x)
 
 
 def _factorial(x: Any) -> int:
     if not isinstance(x, int) or not 0 <= x <= 20:
-        raise Cannot(f"cannot take {shown(x)}: expected a whole number from 0 to 20")
+        raise OperationError(f"cannot take {short_repr(x)}: expected a whole number from 0 to 20")
     return math.factorial(x)
 
 
-def _truth(x: Any) -> bool:
+def _to_bool(x: Any) -> bool:
     if isinstance(x, tuple):
-        raise Cannot("a tuple is no condition; any(…) or all(…) of it is")
+        raise OperationError("a tuple is no condition; any(…) or all(…) of it is")
     return bool(x)
 
 
@@ -108,52 +108,52 @@ def _first_of(*things: Any) -> Any:
 
 def _range(*ends: Any) -> range:
     found = range(*(operator.index(e) for e in ends))
-    if found[ITEMS:]:
-        raise Cannot(f"has more than {ITEMS:,} items")
+    if found[MAX_ITEMS:]:
+        raise OperationError(f"has more than {MAX_ITEMS:,} items")
     return found
 
 
-def _total(things: Any) -> Any:
+def _sum(things: Any) -> Any:
     total: Any = 0
     for x in things:
         total += x
-        if isinstance(total, (int, Fraction)) and bits(total) > BITS:
-            raise Cannot(f"is a number of more than {BITS} bits")
+        if isinstance(total, (int, Fraction)) and bit_length(total) > MAX_BITS:
+            raise OperationError(f"is a number of more than {MAX_BITS} bits")
     return total
 
 
-def bits(x: int | Fraction) -> int:
+def bit_length(x: int | Fraction) -> int:
     return max(x.numerator.bit_length(), x.denominator.bit_length())
 
 
-def _of_number(f: Callable[..., Any]) -> Callable[..., Any]:
+def _pass_nothing(f: Callable[..., Any]) -> Callable[..., Any]:
     """What is done to nothing gives nothing, as nothing + 1 does."""
     return lambda x, *more: None if x is None else f(x, *more)
 
 
-NUMERIC: dict[str, Callable[..., Any]] = {
-    "abs": abs, "round": _round, "int": _whole, "floor": math.floor, "ceil": math.ceil,
+NUMERIC_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": abs, "round": _round, "int": _to_int, "floor": math.floor, "ceil": math.ceil,
     "sqrt": math.sqrt, "exp": math.exp, "log": lambda x: math.log(x), "log10": math.log10,
     "sin": math.sin, "cos": math.cos, "tan": math.tan, "asin": math.asin, "acos": math.acos,
     "atan": math.atan, "sinh": math.sinh, "cosh": math.cosh, "tanh": math.tanh,
     "factorial": _factorial,
 }  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: _of_number(f) for name, f in NUMERIC.items()},
+    **{name: _pass_nothing(f) for name, f in NUMERIC_FUNCTIONS.items()},
     "min": min, "max": max, "len": len, "range": _range, "sorted": lambda x: sorted(x),
-    "list": list, "tuple": tuple, "set": frozenset, "str": _text, "bool": _truth,
+    "list": list, "tuple": tuple, "set": frozenset, "str": _to_text, "bool": _to_bool,
     "first_of": _first_of, "zip": lambda *x: list(zip(*x, strict=False)),
     "enumerate": lambda x: list(enumerate(x)), "reversed": lambda x: list(x)[::-1],
 }  # fmt: skip
 # Of lists these are functions; of conditions they are looks.
-FOLDS: dict[str, Callable[..., Any]] = {
-    "sum": _total,
+AGGREGATES: dict[str, Callable[..., Any]] = {
+    "sum": _sum,
     "any": lambda x: x if type(x) is bool else any(x),  # a condition that is a constant
     "all": lambda x: x if type(x) is bool else all(x),
 }
 CONSTANTS = {"nothing": None, "pi": math.pi}
 # The looks, and what each takes; `=` marks what may be left out.
-LOOKS = {
+SELECTORS = {
     "latest": ("value", "where=", "default="), "first": ("value", "where=", "default="),
     "only": ("value", "where=", "default="),
     "best": ("value", "where=", "most=", "least=", "default="),

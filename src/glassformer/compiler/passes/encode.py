@@ -19,25 +19,36 @@ import numpy as np
 
 from ...craft import lift
 from ...utils.errors import GlassformerError
-from ..ir import Look, Position, Program, Sum, Tally, Test, Thing, Token, Value, is_number
-from ..joint_domains import cases
+from ..ir import (
+    Element,
+    Position,
+    Predicate,
+    Program,
+    Select,
+    Sum,
+    ThresholdCount,
+    Token,
+    Value,
+    is_number,
+)
+from ..joint_domains import joint_cases
 
 Codes = dict[Value, Any]  # value -> [members, width]
-KINDS = ["ring", "torus", "number", "square", "simplex"]
-NUMBERS = 10_000_000  # of all codes: 80 MB
-LENGTH2 = 3.0  # the squared length of a ring's and a number's rows
+CODE_KINDS = ["ring", "torus", "number", "square", "simplex"]
+MAX_CODE_NUMBERS = 10_000_000  # of all codes: 80 MB
+SQUARED_LENGTH = 3.0  # the squared length of a ring's and a number's rows
 
 
-def is_equality(test: Test) -> bool:
+def is_equality(test: Predicate) -> bool:
     """Whether a test says that two values are equal."""
-    if test.here is None or test.there is None:
+    if test.query is None or test.key is None:
         return False
-    place = [test.there.index.get(d, -1) for d in test.here.domain]
-    same = np.array(place)[:, None] == np.arange(len(test.there))
+    place = [test.key.index.get(d, -1) for d in test.query.domain]
+    same = np.array(place)[:, None] == np.arange(len(test.key))
     return bool((test.table == same).all())
 
 
-class Unsayable(GlassformerError):
+class UnencodableSum(GlassformerError):
     """Sums that may add nothing, for which no one number can stand."""
 
     def __init__(self, sums: Sequence[Sum]) -> None:
@@ -46,7 +57,9 @@ class Unsayable(GlassformerError):
         self.sums = sums
 
 
-def addresses(program: Program, but: frozenset[Sum] = frozenset()) -> dict[Look, Test]:
+def position_lookups(
+    program: Program, materialized: frozenset[Sum] = frozenset()
+) -> dict[Select, Predicate]:
     """The looks at a position that is a sum of numbers here, and the test that says so. They need
     no neurons: −(sum − position)² is a product of what is here and what is there. The sum must
     never be a position that is yet to come: the nearest one would be found for it. `but`: sums
@@ -54,19 +67,19 @@ def addresses(program: Program, but: frozenset[Sum] = frozenset()) -> dict[Look,
     """
     out = {}
     for look in program.values:
-        if not isinstance(look, Look) or len(look.tests) != 1 or look.order:
+        if not isinstance(look, Select) or len(look.predicates) != 1 or look.sort_keys:
             continue
-        (test,) = look.tests
-        here, there = test.here, test.there
-        if not isinstance(here, Sum) or here in but or not isinstance(there, Position):
+        (test,) = look.predicates
+        here, there = test.query, test.key
+        if not isinstance(here, Sum) or here in materialized or not isinstance(there, Position):
             continue
         itself = [here.domain[i] for i in here.table] == list(range(here.low, here.high + 1))
         if (
             itself
-            and (not here.partial or here.domain[here.otherwise] is None)
+            and (not here.has_non_numbers or here.domain[here.fallback_index] is None)
             and is_equality(test)
         ):
-            found = cases(program, list(here.args), ["position"])
+            found = joint_cases(program, list(here.args), ["position"])
             total = here.total(found)
             past = ~(total > found["position"])  # nothing is no number, and compares as false
             if list(there.domain) == list(range(program.length)) and past.all():
@@ -80,96 +93,98 @@ class Encoder:
     def __init__(
         self,
         program: Program,
-        fine: frozenset[str] = frozenset(),
-        made: frozenset[Sum] = frozenset(),
+        finely_coded: frozenset[str] = frozenset(),
+        materialized: frozenset[Sum] = frozenset(),
     ) -> None:
-        self.program, self.values, self.fine = program, program.values, fine
-        self.addresses = addresses(program, made)
+        self.program, self.values, self.finely_coded = program, program.values, finely_coded
+        self.position_lookups = position_lookups(program, materialized)
         self.parent = {v: v for v in self.values}
-        self.want = dict.fromkeys(self.values, "ring")
-        self.twins: dict[tuple[Value, Value], Value] = {}
-        self.lost: dict[Sum, Any] = {}
-        asked = {look: test.here for look, test in self.addresses.items()}
+        self.kinds = dict.fromkeys(self.values, "ring")
+        self.copies: dict[tuple[Value, Value], Value] = {}
+        self.partial_totals: dict[Sum, Any] = {}
+        asked = {look: test.query for look, test in self.position_lookups.items()}
         # what neurons make: all but sums that only say where to look
-        self.read = {a for v in self.values for a in v.args if a is not asked.get(v)}  # type: ignore[call-overload]
-        self.read.add(program.emit)
+        self.read_values = {a for v in self.values for a in v.args if a is not asked.get(v)}  # type: ignore[call-overload]
+        self.read_values.add(program.emit)
 
-    def root(self, v: Value) -> Value:
+    def find_root(self, v: Value) -> Value:
         while self.parent[v] is not v:
             v = self.parent[v]
         return v
 
-    def join(self, a: Value, b: Value) -> None:
-        self.parent[self.root(a)] = self.root(b)
+    def merge(self, a: Value, b: Value) -> None:
+        self.parent[self.find_root(a)] = self.find_root(b)
 
-    def need(self, v: Value, kind: str) -> None:
-        self.want[v] = max(self.want[v], kind, key=KINDS.index)
+    def require_kind(self, v: Value, kind: str) -> None:
+        self.kinds[v] = max(self.kinds[v], kind, key=CODE_KINDS.index)
 
-    def collect(self) -> None:
+    def collect_requirements(self) -> None:
         for v in self.values:
-            if v in self.addresses:
-                self.need(self.addresses[v].there, "square")  # type: ignore[arg-type]
-            elif isinstance(v, (Look, Tally)):
-                for test in v.tests:
-                    self.ask(test)
-            if isinstance(v, Look):
-                for _, o in v.order:
-                    self.need(o, "number")
-            if isinstance(v, Tally):
+            if v in self.position_lookups:
+                self.require_kind(self.position_lookups[v].key, "square")  # type: ignore[arg-type]
+            elif isinstance(v, (Select, ThresholdCount)):
+                for test in v.predicates:
+                    self.require_test(test)
+            if isinstance(v, Select):
+                for _, o in v.sort_keys:
+                    self.require_kind(o, "number")
+            if isinstance(v, ThresholdCount):
                 for x, weights in v.terms:
-                    self.need(x, "number" if is_linear(x, weights) else "simplex")
+                    self.require_kind(x, "number" if is_linear(x, weights) else "simplex")
             if isinstance(v, Sum):
                 for x in v.args:
-                    self.need(x, "number")
+                    self.require_kind(x, "number")
         for v in self.values:
-            if isinstance(v, Look) and self.want[v.value] != "simplex":
-                self.join(v, v.value)
+            if isinstance(v, Select) and self.kinds[v.value] != "simplex":
+                self.merge(v, v.value)
 
-    def ask(self, test: Test) -> None:
+    def require_test(self, test: Predicate) -> None:
         if is_equality(test):
             here, there = test.args
-            if there.name in self.fine and isinstance(there, (Token, Position)):
-                there = self.twin(here, there)
-            self.join(here, there)
+            if there.name in self.finely_coded and isinstance(there, (Token, Position)):
+                there = self.make_copy(here, there)
+            self.merge(here, there)
             for side in (here, there):
-                self.need(side, "torus" if side.name in self.fine and len(side) > 5 else "ring")
+                self.require_kind(
+                    side, "torus" if side.name in self.finely_coded and len(side) > 5 else "ring"
+                )
             return
         for side in test.args:
             if len(side) > 2:
-                self.need(side, "simplex")
+                self.require_kind(side, "simplex")
 
-    def twin(self, here: Value, there: Value) -> Value:
+    def make_copy(self, here: Value, there: Value) -> Value:
         """A copy of a function of the token or the position, with a slot and a code of its own."""
-        if (here, there) not in self.twins:
-            made = self.twins[here, there] = copy(there)
+        if (here, there) not in self.copies:
+            made = self.copies[here, there] = copy(there)
             self.values.append(made)
-            self.parent[made], self.want[made] = made, "ring"
-        return self.twins[here, there]
+            self.parent[made], self.kinds[made] = made, "ring"
+        return self.copies[here, there]
 
-    def codes(self) -> Codes:
-        self.collect()
+    def make_codes(self) -> Codes:
+        self.collect_requirements()
         out: Codes = {}
         many = 0
-        for root in dict.fromkeys(self.root(v) for v in self.values):
-            members = [v for v in self.values if self.root(v) is root]
-            kind = max((self.want[v] for v in members), key=KINDS.index)
+        for root in dict.fromkeys(self.find_root(v) for v in self.values):
+            members = [v for v in self.values if self.find_root(v) is root]
+            kind = max((self.kinds[v] for v in members), key=CODE_KINDS.index)
             domain = list(dict.fromkeys(d for v in members for d in v.domain))
             numbers = sorted(d for d in domain if is_number(d))
             domain = [*numbers, *(d for d in domain if not is_number(d))]
             width = len(domain) if kind == "simplex" else 5
             many += (len(domain) + sum(map(len, members))) * width
-            if many > NUMBERS:
+            if many > MAX_CODE_NUMBERS:
                 raise GlassformerError(
                     f"{root.name} — has {len(domain):,} members, a direction for each; all codes "
-                    f"together would have {many:,} numbers, the most is {NUMBERS:,}"
+                    f"together would have {many:,} numbers, the most is {MAX_CODE_NUMBERS:,}"
                 )
-            code = make(kind, domain, self.nothing(members, kind))
+            code = make_code(kind, domain, self.number_for_nothing(members, kind))
             place = {d: i for i, d in enumerate(domain)}
             for v in members:
                 out[v] = code[[place[d] for d in v.domain]]
         return out
 
-    def nothing(self, members: Sequence[Value], kind: str) -> float | None:
+    def number_for_nothing(self, members: Sequence[Value], kind: str) -> float | None:
         """The number that stands for `nothing` where numbers are added up: one with which every
         sum is out of reach of what it is without.
         """
@@ -181,25 +196,30 @@ class Encoder:
         low, high = min(numbers), max(numbers)
         for step in range(1, 4 * (high - low + 2)):
             for x in (low - step, high + step):
-                if all(self.apart(s, float(x)) for s, _ in users):
+                if all(self.is_separated(s, float(x)) for s, _ in users):
                     return float(x)
-        raise Unsayable([s for s, _ in users])
+        raise UnencodableSum([s for s, _ in users])
 
-    def apart(self, s: Sum, x: float) -> bool:
+    def is_separated(self, s: Sum, x: float) -> bool:
         """Whether a sum with x for nothing is out of reach of every sum of numbers, if neurons make
         it, and below all positions where it is a position to look at.
         """
-        looked = any(test.here is s for test in self.addresses.values())
-        if s not in self.lost:  # (what is added up, how often nothing is), each once
-            found = cases(self.program, list(s.args), ["position"])
+        looked = any(test.query is s for test in self.position_lookups.values())
+        if s not in self.partial_totals:  # (what is added up, how often nothing is), each once
+            found = joint_cases(self.program, list(s.args), ["position"])
             parts = np.stack([s.total(found, 0.0), s.total(found, 1.0) - s.total(found, 0.0)], 1)
-            self.lost[s] = np.unique(parts[np.isnan(s.total(found))], axis=0)
-        total = self.lost[s] @ [1.0, x]
-        if not looked and s.partial and (np.diff(s.table) == 0).all() and s.table[0] == s.otherwise:
+            self.partial_totals[s] = np.unique(parts[np.isnan(s.total(found))], axis=0)
+        total = self.partial_totals[s] @ [1.0, x]
+        if (
+            not looked
+            and s.has_non_numbers
+            and (np.diff(s.table) == 0).all()
+            and s.table[0] == s.fallback_index
+        ):
             return True
         if looked and not (total <= -1).all():
             return False
-        if s not in self.read:
+        if s not in self.read_values:
             return True
         return bool(((total < s.low) | (total > s.high)).all())
 
@@ -208,7 +228,7 @@ def is_linear(x: Value, weights: Any) -> bool:
     """Whether what a tally adds for each member is a multiple of its number, plus a constant."""
     if len(x) <= 2:
         return True
-    numbers = x.numbers
+    numbers = x.numeric_domain
     if np.isnan(numbers).any():
         return False
     F = np.stack([numbers, np.ones(len(numbers))], 1)
@@ -216,21 +236,21 @@ def is_linear(x: Value, weights: Any) -> bool:
     return bool(np.abs(fit - weights.T).max(initial=0) < 1e-9)
 
 
-def make(kind: str, domain: Sequence[Thing], nothing: float | None = None) -> Any:
+def make_code(kind: str, domain: Sequence[Element], nothing: float | None = None) -> Any:
     """The code of a domain, numbers first: [members, width]."""
     n = len(domain)
     if n == 1:
         return np.zeros((1, 0))
     if n == 2:
-        return np.array([[-1.0, 1.0], [1.0, -1.0]]) * (LENGTH2 / 4) ** 0.5
+        return np.array([[-1.0, 1.0], [1.0, -1.0]]) * (SQUARED_LENGTH / 4) ** 0.5
     if kind == "simplex":
         x = np.eye(n) - 1 / n
         return x / np.linalg.norm(x[0])
     if kind == "ring":
         angles = 2 * np.pi * np.arange(n) / n
-        return np.stack([np.cos(angles), np.sin(angles)], 1) @ lift(2) * LENGTH2**0.5
+        return np.stack([np.cos(angles), np.sin(angles)], 1) @ lift(2) * SQUARED_LENGTH**0.5
     if kind == "torus":
-        return torus(n)
+        return torus_code(n)
     numbers = {d: float(d) for d in domain if is_number(d)}
     if nothing is not None:
         numbers[None] = nothing
@@ -241,7 +261,7 @@ def make(kind: str, domain: Sequence[Thing], nothing: float | None = None) -> An
     for d in domain:
         if d in numbers:
             t = (numbers[d] - middle) / half
-            rows.append(half_circle(t) if kind == "number" else square(t))
+            rows.append(half_circle_point(t) if kind == "number" else parabola_point(t))
         else:
             a = -np.pi * (others.index(d) + 1) / (len(others) + 1)
             rows.append([np.cos(a), np.sin(a), 0.0][: 2 if kind == "number" else 3])
@@ -249,10 +269,10 @@ def make(kind: str, domain: Sequence[Thing], nothing: float | None = None) -> An
                 rows[-1] = [0.9 * np.cos(a), -0.6, 0.0]
                 rows[-1][2] = -np.sqrt(max(1.1 - rows[-1][0] ** 2 - 0.36, 0.0))
     found = np.array(rows)
-    return found @ lift(found.shape[1]) * LENGTH2**0.5
+    return found @ lift(found.shape[1]) * SQUARED_LENGTH**0.5
 
 
-def torus(n: int) -> Any:
+def torus_code(n: int) -> Any:
     """Points on two circles at once, the second as many times as fast as tells them apart best."""
     steps = 2 * np.pi * np.arange(n) / n
 
@@ -261,13 +281,13 @@ def torus(n: int) -> Any:
 
     fast = min(range(2, max(3, n // 2 + 1)), key=nearest)
     both = [f(k * steps) for k in (1, fast) for f in (np.cos, np.sin)]
-    return np.stack(both, 1) @ lift(4) * (LENGTH2 / 2) ** 0.5
+    return np.stack(both, 1) @ lift(4) * (SQUARED_LENGTH / 2) ** 0.5
 
 
-def half_circle(t: float) -> list[float]:
+def half_circle_point(t: float) -> list[float]:
     return [t, float(np.sqrt(max(1 - t * t, 0.0)))]
 
 
-def square(t: float) -> list[float]:
+def parabola_point(t: float) -> list[float]:
     t = 0.9 * t
     return [t, t * t - 0.5, float(np.sqrt(1.1 - t * t - (t * t - 0.5) ** 2))]

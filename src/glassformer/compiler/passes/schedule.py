@@ -2,16 +2,16 @@
 neurons. As early as can be.
 """
 
-from ..ir import Look, Map, Position, Program, Sum, Token, Value
-from .encode import addresses
+from ..ir import Map, Position, Program, Select, Sum, Token, Value
+from .encode import position_lookups
 
-Times = dict[Value, int]
+Sublayers = dict[Value, int]
 
 
-def schedule(program: Program, made: frozenset[Sum] = frozenset()) -> Times:
+def schedule(program: Program, materialized: frozenset[Sum] = frozenset()) -> Sublayers:
     """The time of every value that is made; a sum that only says where to look is not."""
-    unmade = unneeded(program, made)
-    out: Times = {}
+    unmade = unmaterialized_sums(program, materialized)
+    out: Sublayers = {}
 
     def ready(v: Value) -> int:
         args = [x for a in v.args for x in (a.args if a in unmade else (a,))]
@@ -26,17 +26,17 @@ def schedule(program: Program, made: frozenset[Sum] = frozenset()) -> Times:
             out[v] = ready(v) // 2 * 2 + 2
         else:
             layer = (ready(v) + 1) // 2
-            out[v] = 2 * layer + (1 if isinstance(v, Look) else 2)
+            out[v] = 2 * layer + (1 if isinstance(v, Select) else 2)
     return out
 
 
-def unneeded(program: Program, made: frozenset[Sum]) -> set[Value]:
+def unmaterialized_sums(program: Program, materialized: frozenset[Sum]) -> set[Value]:
     """Sums that nothing but looks at a position reads."""
-    asked = {look: test.here for look, test in addresses(program, made).items()}
+    asked = {look: test.query for look, test in position_lookups(program, materialized).items()}
     read = {a for v in program.values for a in v.args if a is not asked.get(v)}  # type: ignore[call-overload]
     sums = {v for v in program.values if isinstance(v, Sum)}
     return set(sums - read - {program.emit})
 
 
-def layers(times: Times) -> int:
-    return max(1, (max(times.values()) + 1) // 2)
+def count_layers(sublayers: Sublayers) -> int:
+    return max(1, (max(sublayers.values()) + 1) // 2)

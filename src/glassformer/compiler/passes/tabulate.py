@@ -2,39 +2,39 @@
 
 from dataclasses import replace
 
-from ..ir import MOST, Map, Program, Sum
-from ..joint_domains import cases
-from .allocate import encoded
-from .encode import Unsayable
-from .simplify import Became, like, rebuilt
+from ..ir import MAX_DOMAIN_SIZE, Map, Program, Sum
+from ..joint_domains import joint_cases
+from .allocate import encode_values
+from .encode import UnencodableSum
+from .simplify import Replacements, rebuild, renumber_members
 
 
-def tabulate(program: Program) -> tuple[Program, Became]:
+def tabulate(program: Program) -> tuple[Program, Replacements]:
     """The program with such sums as tables of all their cases."""
-    became: Became = {v: v for v in program.values}
+    became: Replacements = {v: v for v in program.values}
     while True:
         try:
-            encoded(program)
+            encode_values(program)
             return program, became
-        except Unsayable as e:
-            program, new = _tabled(program, e)
+        except UnencodableSum as e:
+            program, new = _tabulate_first(program, e)
             became = {v: new.get(w, w) for v, w in became.items()}
 
 
-def _tabled(program: Program, why: Unsayable) -> tuple[Program, Became]:
+def _tabulate_first(program: Program, error: UnencodableSum) -> tuple[Program, Replacements]:
     """The first of them, the fewest cases first, as a table."""
-    chosen = min(dict.fromkeys(why.sums), key=lambda s: len(s.args))
-    new: Became = {}
+    chosen = min(dict.fromkeys(error.sums), key=lambda s: len(s.args))
+    new: Replacements = {}
     for old in program.values:
-        made = rebuilt(old, new)
+        made = rebuild(old, new)
         if old is chosen:
             assert isinstance(made, Sum)
-            found = cases(program, list(made.args))
+            found = joint_cases(program, list(made.args))
             members = [found[a] for a in made.args]
-            if len(members[0]) > MOST:
-                raise why
+            if len(members[0]) > MAX_DOMAIN_SIZE:
+                raise error
             rows = zip(*(m.tolist() for m in members), strict=True)
-            things = (made.domain[i] for i in made.of(members))
+            things = (made.domain[i] for i in made.result_indices(members))
             made = Map(made.name, made.args, dict(zip(rows, things, strict=True)))
-        new[old] = like(made, old)
+        new[old] = renumber_members(made, old)
     return replace(program, emit=new[program.emit]), new

@@ -26,43 +26,43 @@ from ...core.backend import Array
 from ...core.hooks import record
 from ...core.model import Model
 from ...utils.errors import GlassformerError
-from .patch import PatchGrid, Patching, Which, head_grid, position_grid, transplant
+from .patch import Indices, PatchGrid, PatchingRun, head_grid, patch_hook, position_grid
 
-STEPS = 1_000  # at most
+MAX_STEPS = 1_000  # at most
 
 
 def attribute(
     model: Model, clean: Array, corrupted: Array, name: str,
-    positions: Which = None, heads: Which = None, at: int = -1, steps: int = 0,
+    positions: Indices = None, heads: Indices = None, at: int = -1, steps: int = 0,
 ) -> float:  # fmt: skip
     """What `patch(model, clean, corrupted, name, …).recovered` is by gradients.
 
     `name`: an activation, or a part that is in one. `steps`: 0 to first order, else integrated
     over so many points.
     """
-    run = Patching(model, clean, corrupted, at)
-    tap = transplant(run.model, run.cache, [name], positions, heads)
+    run = PatchingRun(model, clean, corrupted, at)
+    tap = patch_hook(run.model, run.cache, [name], positions, heads)
     start, changes = record(run.model, run.corrupted)[1], dict[str, Any]()
     for hook, value in start.items():
-        change = _less(tap(hook, value), value)
+        change = _subtract(tap(hook, value), value)
         if change.any():
             changes[hook] = change
     if len(changes) > 1:
         several = f"in {len(changes)} activations, which depend on each other"
         raise GlassformerError(f"attribution of {name} — it is {several}; name one of them")
-    return float(sum(x.sum() for x in _shares(run, start, changes, steps).values()))
+    return float(sum(x.sum() for x in _recovered_shares(run, start, changes, steps).values()))
 
 
 def attribute_positions(
-    model: Model, clean: Array, corrupted: Array, what: str = "resid_pre", at: int = -1,
+    model: Model, clean: Array, corrupted: Array, activation: str = "resid_pre", at: int = -1,
     steps: int = 0,
 ) -> PatchGrid:  # fmt: skip
     """As `patch_positions`: the stream, or what attention or the MLP wrote, place by place: [L,T].
 
     >>> attribute_positions(model, clean, corrupted, "mlp_out", steps=16)
     """
-    run, hooks, rows, columns = position_grid(model, clean, corrupted, what, at)
-    return PatchGrid(what, rows, columns, _grid(run, hooks, steps, keep=1))
+    run, hooks, rows, columns = position_grid(model, clean, corrupted, activation, at)
+    return PatchGrid(activation, rows, columns, _attribution_grid(run, hooks, steps, kept_axis=1))
 
 
 def attribute_heads(
@@ -70,37 +70,39 @@ def attribute_heads(
 ) -> PatchGrid:
     """As `patch_heads`: what each head read, at all positions together: [L,H]."""
     run, hooks, rows, columns = head_grid(model, clean, corrupted, at)
-    return PatchGrid("heads", rows, columns, _grid(run, hooks, steps, keep=2))
+    return PatchGrid("heads", rows, columns, _attribution_grid(run, hooks, steps, kept_axis=2))
 
 
-def _grid(run: Patching, hooks: Sequence[str], steps: int, keep: int) -> Any:
+def _attribution_grid(run: PatchingRun, hooks: Sequence[str], steps: int, kept_axis: int) -> Any:
     """The shares of each activation, summed over all axes but one: [hooks, that axis]."""
     start = record(run.model, run.corrupted)[1]
-    changes = {hook: _less(run.cache[hook], start[hook]) for hook in hooks}
-    shares = _shares(run, start, changes, steps)
-    each = [x.sum(tuple(i for i in range(x.ndim) if i != keep)) for x in shares.values()]
+    changes = {hook: _subtract(run.cache[hook], start[hook]) for hook in hooks}
+    shares = _recovered_shares(run, start, changes, steps)
+    each = [x.sum(tuple(i for i in range(x.ndim) if i != kept_axis)) for x in shares.values()]
     return np.array(each)
 
 
-def _less(a: Array, b: Array) -> Any:
+def _subtract(a: Array, b: Array) -> Any:
     """a − b; 0 where both are −∞, as scores of what nobody sees."""
     return np.subtract(a, b, where=a != b, out=np.zeros(b.shape, b.dtype))
 
 
-def _shares(run: Patching, start: Any, changes: dict[str, Any], steps: int) -> dict[str, Any]:
+def _recovered_shares(
+    run: PatchingRun, start: Any, changes: dict[str, Any], steps: int
+) -> dict[str, Any]:
     """Activation -> its change times the gradient there, as shares: the shape of the activation."""
-    if not 0 <= steps <= STEPS:
-        raise GlassformerError(f"attribution — steps must be from 0 to {STEPS:,}, got {steps}")
+    if not 0 <= steps <= MAX_STEPS:
+        raise GlassformerError(f"attribution — steps must be from 0 to {MAX_STEPS:,}, got {steps}")
     model = run.model.torch()
     import torch
 
-    rows, (a, b) = np.arange(len(run.corrupted)), run.answers
+    rows, (a, b) = np.arange(len(run.corrupted)), run.top_tokens
     clean, corrupted = (x[rows, a] - x[rows, b] for x in run.logits)
     tokens, whole = torch.as_tensor(run.corrupted), (clean - corrupted).sum()
 
     def slopes(tap: Any, inputs: dict[str, Any]) -> list[Any]:
         """Gradients of d at what the tap has put into `inputs`."""
-        logits = model(tokens, tap=tap)[:, run.at]
+        logits = model(tokens, hook=tap)[:, run.at]
         d = (logits[rows, a] - logits[rows, b]).sum()
         found = torch.autograd.grad(d, list(inputs.values()), allow_unused=True)
         return [0.0 if x is None else x.numpy() for x in found]

@@ -22,26 +22,26 @@ from typing import Any
 import numpy as np
 
 from ...core.backend import Array
-from ...core.components import Part, find, label
-from ...core.hooks import check_names, on, record
-from ...core.model import Model, Tap
+from ...core.components import Component, find_component, label_of
+from ...core.hooks import check_hook_names, record, replace_activations
+from ...core.model import Hook, Model
 from ...tasks.base import Task
 from ...tasks.token_layout import answer_names
 from ...utils.errors import GlassformerError
-from ...utils.results import Finding, Shown
-from ...verification.evaluation import right_tokens
-from .ablate import put
+from ...utils.results import Displayable, Result
+from ...verification.evaluation import correct_logits
+from .ablate import replace_at
 
-STREAM = ("resid_pre", "attn_out", "mlp_out")
-PER_HEAD = ("hook_q", "hook_k", "hook_v", "hook_z", "hook_rot_q", "hook_rot_k")  # [B,T,H,K]
-SQUARE = ("hook_attn_scores", "hook_pattern")  # [B,H,T,S]
-CARRIES = ("head", "attention", "mlp", "neuron")
-TRIES = 50  # draws of pairs before giving up
-Which = int | Sequence[int] | None
+STREAM_ACTIVATIONS = ("resid_pre", "attn_out", "mlp_out")
+PER_HEAD_HOOKS = ("hook_q", "hook_k", "hook_v", "hook_z", "hook_rot_q", "hook_rot_k")  # [B,T,H,K]
+PATTERN_HOOKS = ("hook_attn_scores", "hook_pattern")  # [B,H,T,S]
+INTERCHANGEABLE_KINDS = ("head", "attention", "mlp", "neuron")
+MAX_PAIR_DRAWS = 50  # draws of pairs before giving up
+Indices = int | Sequence[int] | None
 
 
 @dataclass(frozen=True)
-class Patch(Shown):
+class Patch(Displayable):
     """One patched run beside the two that it is made of: logits [B,V] at one position."""
 
     clean: Array
@@ -58,7 +58,7 @@ class Patch(Shown):
 
 
 @dataclass(frozen=True)
-class PatchGrid(Finding):
+class PatchGrid(Result):
     """The recovered share for every place of a grid."""
 
     what: str  # what was patched
@@ -69,7 +69,7 @@ class PatchGrid(Finding):
 
 def patch(
     model: Model, clean: Array, corrupted: Array, names: str | Sequence[str],
-    positions: Which = None, heads: Which = None, at: int = -1,
+    positions: Indices = None, heads: Indices = None, at: int = -1,
 ) -> Patch:  # fmt: skip
     """Runs the corrupted tokens with the named activations (or parts, such as "head 0.1") of the
     clean ones, [T] or [B,T] each.
@@ -78,16 +78,16 @@ def patch(
     `at`: whose logits.
     """
     chosen = [names] if isinstance(names, str) else names
-    return Patching(model, clean, corrupted, at).patch(chosen, positions, heads)
+    return PatchingRun(model, clean, corrupted, at).patch(chosen, positions, heads)
 
 
 def patch_positions(
-    model: Model, clean: Array, corrupted: Array, what: str = "resid_pre", at: int = -1
+    model: Model, clean: Array, corrupted: Array, activation: str = "resid_pre", at: int = -1
 ) -> PatchGrid:
     """The stream (resid_pre), or what attention or the MLP wrote, place by place: [L,T]."""
-    run, hooks, rows, columns = position_grid(model, clean, corrupted, what, at)
+    run, hooks, rows, columns = position_grid(model, clean, corrupted, activation, at)
     places = [(t, None) for t in range(len(columns))]
-    return PatchGrid(what, rows, columns, run.grid(hooks, places))
+    return PatchGrid(activation, rows, columns, run.grid(hooks, places))
 
 
 def patch_heads(model: Model, clean: Array, corrupted: Array, at: int = -1) -> PatchGrid:
@@ -97,7 +97,7 @@ def patch_heads(model: Model, clean: Array, corrupted: Array, at: int = -1) -> P
     return PatchGrid("heads", rows, columns, run.grid(hooks, places))
 
 
-class Patching:
+class PatchingRun:
     """Both runs, made once for many patches."""
 
     def __init__(self, model: Model, clean: Array, corrupted: Array, at: int) -> None:
@@ -113,14 +113,16 @@ class Patching:
             raise GlassformerError(f"patching — {expected}, got {at}")
         logits, self.cache = record(self.model, self.clean)
         self.logits = logits[:, at], self.model(self.corrupted)[:, at]
-        self.answers = self.logits[0].argmax(-1), self.logits[1].argmax(-1)
-        if (self.answers[0] == self.answers[1]).any():
+        self.top_tokens = self.logits[0].argmax(-1), self.logits[1].argmax(-1)
+        if (self.top_tokens[0] == self.top_tokens[1]).any():
             same = "the model says the same after both inputs"
             raise GlassformerError(f"patching — {same}: there is nothing to recover")
 
-    def patch(self, names: Sequence[str], positions: Which, heads: Which) -> Patch:
-        tap = transplant(self.model, self.cache, names, positions, heads)
-        return Patch(*self.logits, self.model(self.corrupted, tap=tap)[:, self.at], self.answers)
+    def patch(self, names: Sequence[str], positions: Indices, heads: Indices) -> Patch:
+        tap = patch_hook(self.model, self.cache, names, positions, heads)
+        return Patch(
+            *self.logits, self.model(self.corrupted, hook=tap)[:, self.at], self.top_tokens
+        )
 
     def grid(self, hooks: Sequence[str], places: Sequence[Any]) -> Any:
         """Each activation patched at each place: (position, head), or None for all."""
@@ -129,63 +131,78 @@ class Patching:
 
 
 # both runs; the activations to patch, one a row; what rows and columns are called
-Grid = tuple[Patching, list[str], list[str], list[str]]
+GridSetup = tuple[PatchingRun, list[str], list[str], list[str]]
 
 
-def position_grid(model: Model, clean: Array, corrupted: Array, what: str, at: int) -> Grid:
+def position_grid(
+    model: Model, clean: Array, corrupted: Array, activation: str, at: int
+) -> GridSetup:
     """Every layer that has one, and every position."""
-    if what not in STREAM:
-        raise GlassformerError(f"patching {what!r} — expected one of {', '.join(STREAM)}")
-    layers = [i for i in range(model.config.n_layers) if what != "mlp_out" or model.has_mlp(i)]
+    if activation not in STREAM_ACTIVATIONS:
+        raise GlassformerError(
+            f"patching {activation!r} — expected one of {', '.join(STREAM_ACTIVATIONS)}"
+        )
+    layers = [
+        i for i in range(model.config.n_layers) if activation != "mlp_out" or model.has_mlp(i)
+    ]
     if not layers:
         missing = "no MLP" if model.config.n_layers else "no layers"
-        raise GlassformerError(f"patching {what} — this model has {missing}")
-    run = Patching(model, clean, corrupted, at)
+        raise GlassformerError(f"patching {activation} — this model has {missing}")
+    run = PatchingRun(model, clean, corrupted, at)
     columns = [str(t) for t in range(run.corrupted.shape[1])]
     if len(run.clean) == 1:
         pairs = zip(run.clean[0], run.corrupted[0], strict=True)
         words = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
         columns = [a if a == b else f"{a}/{b}" for a, b in words]
-    return run, [f"blocks.{i}.hook_{what}" for i in layers], [f"layer {i}" for i in layers], columns
+    return (
+        run,
+        [f"blocks.{i}.hook_{activation}" for i in layers],
+        [f"layer {i}" for i in layers],
+        columns,
+    )
 
 
-def head_grid(model: Model, clean: Array, corrupted: Array, at: int) -> Grid:
+def head_grid(model: Model, clean: Array, corrupted: Array, at: int) -> GridSetup:
     """Every layer, and every head."""
     if not model.config.n_layers:
         raise GlassformerError("patching heads — this model has no layers")
-    run, layers = Patching(model, clean, corrupted, at), range(model.config.n_layers)
+    run, layers = PatchingRun(model, clean, corrupted, at), range(model.config.n_layers)
     columns = [f"head {h}" for h in range(model.config.n_heads)]
     hooks, rows = [f"blocks.{i}.attn.hook_z" for i in layers], [f"layer {i}" for i in layers]
     return run, hooks, rows, columns
 
 
-def transplant(
-    model: Model, cache: Any, names: Sequence[str], positions: Which = None, heads: Which = None
-) -> Tap:
+def patch_hook(
+    model: Model, cache: Any, names: Sequence[str], positions: Indices = None, heads: Indices = None
+) -> Hook:
     """A tap that puts in the named activations or parts of another run (`cache`, as `record` gives
     it).
     """
     places = {hook: [()] for hook in names if "hook" in hook or hook.startswith("blocks.")}
-    check_names(model, places)
-    for part in (find(model, name) for name in names if name not in places):
+    check_hook_names(model, places)
+    for part in (find_component(model, name) for name in names if name not in places):
         if not part.hooks:
             raise GlassformerError(f"patching {part.name} — it is the same whatever the input")
         for hook in part.hooks:
-            places.setdefault(hook, []).append(part.place())
+            places.setdefault(hook, []).append(part.index_in_activation())
     names = list(places)
     if "hook_pos_embed" in names:
         same = "the same whatever the input: patching it does nothing"
         raise GlassformerError(f"hook 'hook_pos_embed' — {same}")
     for name in names:
-        if heads is not None and not name.endswith((*PER_HEAD, *SQUARE)):
-            others = f"those with heads end in {', '.join(PER_HEAD)}"
+        if heads is not None and not name.endswith((*PER_HEAD_HOOKS, *PATTERN_HOOKS)):
+            others = f"those with heads end in {', '.join(PER_HEAD_HOOKS)}"
             raise GlassformerError(f"hook {name!r} — has no heads; {others}")
     chosen = {"position": positions, "head": heads}
 
     def tap(name: str, value: Array) -> Array:
         if name not in names:
             return value
-        axes = {"position": 2, "head": 1} if name.endswith(SQUARE) else {"position": 1, "head": 2}
+        axes = (
+            {"position": 2, "head": 1}
+            if name.endswith(PATTERN_HOOKS)
+            else {"position": 1, "head": 2}
+        )
         there = np.zeros(value.shape, dtype=bool)
         for place in places[name]:
             there[place] = True
@@ -204,7 +221,7 @@ def transplant(
 
 # ── the interchange test ───────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Moved(Shown):
+class TokenInterchange(Displayable):
     """What patching a part did to one token of the answer. The shares and `other` add up to 1."""
 
     token: int  # of the answer, from 0
@@ -215,14 +232,14 @@ class Moved(Shown):
 
 
 @dataclass(frozen=True)
-class Interchange(Finding):
+class Interchange(Result):
     """What a part carries, by answer token."""
 
     what: str
     name: str  # what people call the part
-    moved: list[Moved]
+    moved: list[TokenInterchange]
 
-    def share(self, explanation: str) -> list[float]:
+    def explanation_shares(self, explanation: str) -> list[float]:
         """The share of one explanation for the tokens where it differs from the others."""
         return [m.shares[explanation] for m in self.moved if explanation in m.shares]
 
@@ -235,7 +252,9 @@ class Interchange(Finding):
         return "\n".join(lines)
 
 
-def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0) -> Interchange:
+def interchange(
+    model: Model, task: Task, component: str, n: int = 500, seed: int = 0
+) -> Interchange:
     """Whether a part (a head, attention, an MLP, a neuron) carries what an answer token is made of.
 
     For token i of the answer two inputs are drawn, base and source. The model reads the base with
@@ -251,42 +270,44 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
     carry moves. Pairs are drawn such that all that is foretold differs. A token for which no pair
     is found (it is always the same) is left out.
     """
-    return interchanges(model, task, [what], n, seed)[0]
+    return interchange_each(model, task, [component], n, seed)[0]
 
 
-def interchanges(
-    model: Model, task: Task, whats: Sequence[str], n: int = 500, seed: int = 0,
+def interchange_each(
+    model: Model, task: Task, components: Sequence[str], n: int = 500, seed: int = 0,
     pairs: dict[int, Any] | None = None,
 ) -> list[Interchange]:  # fmt: skip
     """The same of several parts: what the model does untouched is computed once for all.
 
     `pairs`: filled with those that were drawn, for the next model of the same task, n and seed.
     """
-    found, model = [find(model, what) for what in whats], model.numpy()
-    for part, what in zip(found, whats, strict=True):
-        if part.kind not in CARRIES:
+    found, model = [find_component(model, what) for what in components], model.numpy()
+    for part, what in zip(found, components, strict=True):
+        if part.kind not in INTERCHANGEABLE_KINDS:
             wanted = "expected a head, attention, mlp or neuron"
             raise GlassformerError(f"interchange of {what} — {wanted}")
     if model.config.mask != "causal":
         why = "written digits must not be seen before their turn"
         raise GlassformerError(f"interchange — needs a causal model: {why}")
     start = task.boundary()
-    moved: list[list[Moved]] = [[] for _ in found]
+    moved: list[list[TokenInterchange]] = [[] for _ in found]
     drawn = {} if pairs is None else pairs
     for i, name in enumerate(answer_names(task)):
         if i not in drawn:
-            drawn[i] = _pairs(task, i, start, n, np.random.default_rng([seed, i]))
-        told = list(_moved(model, found, i, start, *drawn[i])) if drawn[i] else []
+            drawn[i] = _draw_pairs(task, i, start, n, np.random.default_rng([seed, i]))
+        told = list(_patched_shares(model, found, i, start, *drawn[i])) if drawn[i] else []
         for each, (cases, shares) in zip(moved, told, strict=False):  # none, or one for each part
-            each.append(Moved(i, name, cases, shares, max(0.0, 1 - sum(shares.values()))))
+            each.append(
+                TokenInterchange(i, name, cases, shares, max(0.0, 1 - sum(shares.values())))
+            )
     return [
-        Interchange(part.name, label(model, part.name), each)
+        Interchange(part.name, label_of(model, part.name), each)
         for part, each in zip(found, moved, strict=True)
     ]
 
 
-def _moved(
-    model: Model, found: Sequence[Part], i: int, start: int, base: Array, source: Array,
+def _patched_shares(
+    model: Model, found: Sequence[Component], i: int, start: int, base: Array, source: Array,
     foretold: Any,
 ) -> Iterator[tuple[int, dict[str, float]]]:  # fmt: skip
     """Patches each part at the row that says answer token i: how many cases, and the shares of the
@@ -300,16 +321,18 @@ def _moved(
             cache[name] = value
         return value
 
-    logits = model(source[:, :-1], tap=keep, last=last)
-    right = right_tokens(logits, source[:, start:]).all(1)
-    right &= right_tokens(model(base[:, :-1], last=last), base[:, start:]).all(1)
+    logits = model(source[:, :-1], hook=keep, last=last)
+    right = correct_logits(logits, source[:, start:]).all(1)
+    right &= correct_logits(model(base[:, :-1], last=last), base[:, start:]).all(1)
     if not right.any():
         return
     for part in found:
         # rows are counted from the end
         hook, place = part.hooks[0], (slice(None), i - last, *part.index)
-        tap = on(model, {hook: partial(put, place=place, new=cache[hook][place])})
-        said = model(base[:, :-1], tap=tap, last=last).argmax(-1)[right]  # B n
+        tap = replace_activations(
+            model, {hook: partial(replace_at, place=place, new=cache[hook][place])}
+        )
+        said = model(base[:, :-1], hook=tap, last=last).argmax(-1)[right]  # B n
         shares = {}
         for name, token in foretold.items():
             expected = base[right, start:].copy()
@@ -318,16 +341,16 @@ def _moved(
         yield int(right.sum()), shares
 
 
-def _pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:
+def _draw_pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:
     """n pairs of rows that tell explanations of answer token i apart, and what each foretells."""
     found: list[Any] = []
-    for attempt in range(TRIES):
+    for attempt in range(MAX_PAIR_DRAWS):
         # few pairs of sums will do, most pairs of other inputs
         many = 2 * n if not attempt else 16 * n
         rows = task.sample(2 * many, rng).reshape(2, many, -1)
         rows = rows[:, task.defined(rows[0]) & task.defined(rows[1])]
         base, source = (task.batch(r)[0] for r in rows)
-        foretold = task.foretold(rows, i)
+        foretold = task.counterfactual_answers(rows, i)
         good = base[:, start - 1 + i] == source[:, start - 1 + i]  # the same token at the row
         names = list(foretold)
         for a in range(len(names)):
@@ -335,7 +358,7 @@ def _pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> 
                 good &= foretold[names[a]] != foretold[names[b]]
         found.append([base[good], source[good], *(foretold[name][good] for name in names)])
         count = sum(len(f[0]) for f in found)
-        if count >= n or (not count and attempt >= TRIES // 10):
+        if count >= n or (not count and attempt >= MAX_PAIR_DRAWS // 10):
             break
     if not count:
         return None

@@ -17,11 +17,11 @@ from ...core.backend import Array
 from ...core.model import Model
 from ...tasks.base import Task
 from ...utils.errors import GlassformerError
-from ...utils.results import Finding
+from ...utils.results import Result
 
 
 @dataclass(frozen=True)
-class Foretold(Finding):
+class PredictionAgreement(Result):
     """How well two models foretell each other over a set of swapped texts. All are shares."""
 
     agree: float  # both say the same token
@@ -32,18 +32,20 @@ class Foretold(Finding):
 
 
 @dataclass(frozen=True)
-class Perturbed(Finding):
+class PerturbationComparison(Result):
     """By answer token (rows) and swapped position (columns); NaN where the swap comes too late."""
 
     start: int  # positions from here on are written answer
     agree: Array  # [n,T] share of texts on which both models say the same token
     moved: tuple[Array, Array]  # [n,T] share on which each model says another token than before
-    question: Foretold | None  # all swaps in the question, after some of the answer is written
+    question: (
+        PredictionAgreement | None
+    )  # all swaps in the question, after some of the answer is written
     # all swaps in the written answer; None if nothing follows a written token
-    written: Foretold | None
+    written: PredictionAgreement | None
 
 
-def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Perturbed:
+def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> PerturbationComparison:
     """Swaps one token at each position where several can stand, in texts that both get right."""
     if not a.config.mask == b.config.mask == "causal":
         why = "others see an answer before they say it"
@@ -73,12 +75,14 @@ def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Pert
         both[:, sees, s] = same[:, sees, s] * moved_a[:, sees, s]
     cells = same, moved_a, moved_b, both
     # With nothing written yet, a swapped question is just another question.
-    question = _foretold(*(x[:, 1:, :start] for x in cells))
-    written = _foretold(*(x[:, 1:, start:] for x in cells))
-    return Perturbed(start, same.mean(0), (moved_a.mean(0), moved_b.mean(0)), question, written)
+    question = _agreement(*(x[:, 1:, :start] for x in cells))
+    written = _agreement(*(x[:, 1:, start:] for x in cells))
+    return PerturbationComparison(
+        start, same.mean(0), (moved_a.mean(0), moved_b.mean(0)), question, written
+    )
 
 
-def _foretold(same: Any, moved_a: Any, moved_b: Any, both: Any) -> Foretold | None:
+def _agreement(same: Any, moved_a: Any, moved_b: Any, both: Any) -> PredictionAgreement | None:
     if np.isnan(same).all():
         return None
     shares = []
@@ -86,4 +90,4 @@ def _foretold(same: Any, moved_a: Any, moved_b: Any, both: Any) -> Foretold | No
         n = np.nansum(moved)
         shares.append(float(np.nansum(both) / n) if n else float("nan"))
     unmoved = 1 - float(np.nanmean(moved_a)), 1 - float(np.nanmean(moved_b))
-    return Foretold(float(np.nanmean(same)), unmoved, (shares[0], shares[1]))
+    return PredictionAgreement(float(np.nanmean(same)), unmoved, (shares[0], shares[1]))

@@ -15,7 +15,7 @@ from ...core.model import Model
 from ...tasks.base import Task
 from ...utils.errors import GlassformerError
 
-TRIPLES = 2_000  # (a, b, c) drawn for the gradients
+GRADIENT_TRIPLES = 2_000  # (a, b, c) drawn for the gradients
 
 
 def distance_irrelevance(right: Any, operation: str = "+") -> float:
@@ -34,7 +34,9 @@ def distance_irrelevance(right: Any, operation: str = "+") -> float:
     return float(by_distance.reshape(p, p).std(1).mean() / spread)
 
 
-def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed: int = 0) -> float:
+def gradient_symmetricity(
+    model: Model, task: Task, triples: int = GRADIENT_TRIPLES, seed: int = 0
+) -> float:
     """Mean cosine of a logit's gradients by the embeddings of a and of b, over random (a, b, c).
 
     1 if the two embeddings only ever enter as their sum, as with attention that does not choose.
@@ -45,7 +47,7 @@ def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed
     except ModuleNotFoundError:
         what = "needs PyTorch: pip install 'glassformer[torch]'"
         raise GlassformerError(f"gradient symmetricity — {what}") from None
-    model, p, _ = checked(model, task)
+    model, p, _ = check_modular(model, task)
     drawn = np.random.default_rng(seed).integers(0, p, (triples, 3))
     tokens = torch.from_numpy(np.ascontiguousarray(task.batch(drawn[:, :2])[0][:, :-1]))
     leaves = []
@@ -57,7 +59,7 @@ def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed
         return value
 
     with torch.enable_grad():
-        logits = model.torch("float64")(tokens, tap=watch, last=1)[:, 0]  # B V
+        logits = model.torch("float64")(tokens, hook=watch, last=1)[:, 0]  # B V
         said = logits.gather(1, torch.from_numpy(drawn[:, 2:])).sum()
         gradient = torch.autograd.grad(said, leaves[0])[0].numpy()  # B T D
     by_a, by_b = gradient[:, 0], gradient[:, -2]
@@ -66,7 +68,7 @@ def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed
     return float(((by_a * by_b).sum(1)[moved] / sizes[moved]).mean()) if moved.any() else 0.0
 
 
-def checked(model: Model, task: Task) -> tuple[Model, int, str]:
+def check_modular(model: Model, task: Task) -> tuple[Model, int, str]:
     """The model as NumPy arrays, p, and + or -; an error if the task is no such addition."""
     if not task.modular:
         expected = "expected the task modular-addition with operation + or -"

@@ -12,51 +12,56 @@ import numpy as np
 
 from ...core.backend import Array
 from ...utils.errors import GlassformerError
-from ...utils.numfmt import ranked
-from ...utils.results import Finding
+from ...utils.numfmt import stable_argsort
+from ...utils.results import Result
 from ..rank import count_for_share
 
-KEY = 0.2  # a frequency is key if its waves are at least so large, beside the largest one's
+KEY_THRESHOLD = (
+    0.2  # a frequency is key if its waves are at least so large, beside the largest one's
+)
 
 
-def terms(p: int) -> Any:
+def fft_multiplicity(p: int) -> Any:
     """Return the number of full-transform terms behind each real frequency 0 … p//2: 1 or 2."""
     k = np.arange(p // 2 + 1)
     return np.where((k == 0) | (2 * k == p), 1, 2)
 
 
 @dataclass(frozen=True)
-class Spectrum(Finding):
+class Spectrum(Result):
     """How a table over 0 … p−1 is spread over the frequencies, the constant left out."""
 
     shares: Array  # [p//2], of frequency 1 first; they add up to 1 (or are all 0)
     constant: float  # the constant's share of the whole power
 
     @property
-    def order(self) -> list[int]:
+    def by_strength(self) -> list[int]:
         """All frequencies, the strongest first."""
-        return [int(i) + 1 for i in ranked(self.shares)]
+        return [int(i) + 1 for i in stable_argsort(self.shares)]
 
     @property
     def gini(self) -> float:
         """Of the waves' sizes: 0 if all frequencies are equally strong, near 1 if few are alone."""
         return gini(np.sqrt(self.shares))
 
-    def share(self, frequencies: list[int]) -> float:
+    def power_share(self, frequencies: list[int]) -> float:
         return float(sum(self.shares[k - 1] for k in frequencies))
 
-    def needed(self, share: float = 0.9) -> int:
+    def frequencies_for(self, share: float = 0.9) -> int:
         """How many frequencies it takes to hold so much of the power."""
         return count_for_share(np.sort(self.shares)[::-1], share)
 
-    def key(self, threshold: float = KEY) -> list[int]:
+    def key_frequencies(self, threshold: float = KEY_THRESHOLD) -> list[int]:
         """Frequencies whose waves (roots of power) are `threshold` times the largest or more."""
         size = np.sqrt(self.shares)
         large = (size >= threshold * size.max() * (1 - 1e-9)) & (size > 0)
         return [int(i) + 1 for i in np.nonzero(large)[0]]
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"gini": self.gini, "needed_for_90_percent": self.needed()}
+        return super().to_json() | {
+            "gini": self.gini,
+            "needed_for_90_percent": self.frequencies_for(),
+        }
 
 
 def spectrum(table: Array) -> Spectrum:
@@ -65,7 +70,7 @@ def spectrum(table: Array) -> Spectrum:
     if p < 2:
         raise GlassformerError(f"spectrum — expected a table of at least 2 numbers, got {p}")
     waves = np.fft.rfft(np.asarray(table, dtype=float).reshape(p, -1), axis=0)  # n D
-    power = (np.abs(waves) ** 2).sum(1) * terms(p) / p
+    power = (np.abs(waves) ** 2).sum(1) * fft_multiplicity(p) / p
     whole, rest = power.sum(), power[1:].sum()
     tiny = 1e-24 * max(whole, 1e-300)  # what rounding leaves of a constant is no wave
     shares = power[1:] / rest if rest > tiny else np.zeros(p // 2)
@@ -78,23 +83,23 @@ def gini(x: Array) -> float:
     return float(((2 * np.arange(1, n + 1) - n - 1) * x).sum() / (n * x.sum())) if x.sum() else 0.0
 
 
-def plane(table: Array) -> Any:
+def power_plane(table: Array) -> Any:
     """Power of a table [p,p,…] by (frequency in a, frequency in b): [n,n,…], n = p//2 + 1."""
     p = len(table)
     power = np.abs(np.fft.rfft2(np.asarray(table, dtype=float), axes=(0, 1))) ** 2  # p n …
-    power = (power.swapaxes(1, -1) * (terms(p) / p**2)).swapaxes(1, -1)
+    power = (power.swapaxes(1, -1) * (fft_multiplicity(p) / p**2)).swapaxes(1, -1)
     power[1 : (p + 1) // 2] += power[: p // 2 : -1]  # in a, frequency p - k is k
     return power[: p // 2 + 1]
 
 
-def single_frequency(activations: Array) -> Any:
+def single_frequency_shares(activations: Array) -> Any:
     """Share of each neuron's variance, over all pairs, that polynomials of degree 2 in one
     frequency explain.
 
     activations [p,p,F] -> [p//2, F]. Such a polynomial is made of cos wa, sin wa, cos wb, sin wb
     and the four products of one in a and one in b. Neurons that never change have shares of 0.
     """
-    power = plane(activations)  # n n F
+    power = power_plane(activations)  # n n F
     varies = power.sum((0, 1)) - power[0, 0]  # F
     diagonal = np.einsum("kkf->kf", power)[1:]
     explained = power[0, 1:] + power[1:, 0] + diagonal  # p//2 F
@@ -120,17 +125,17 @@ def means_by_result(table: Array, result: Array) -> Any:
     return table.reshape(p * p, -1)[order].reshape(p, p, -1).mean(1)
 
 
-def cosines(table: Array, result: Array) -> Any:
+def cosine_strengths(table: Array, result: Array) -> Any:
     """Least-squares strengths [p//2 + 1] of cos w(result − c) in a table [p,p,p] over (a, b, c)."""
     p = len(table)
     means, n = means_by_result(table, result), np.arange(p)  # p p
     by_distance = np.array([means[n, (n - d) % p].mean() for d in n])  # result − c = d
-    return np.fft.rfft(by_distance).real * terms(p) / p
+    return np.fft.rfft(by_distance).real * fft_multiplicity(p) / p
 
 
 def sum_of_cosines(strengths: Array, result: Array, frequencies: list[int]) -> Any:
     """The table [p,p,p] that these cosines of result − c make."""
     p = len(result)
     chosen = np.isin(np.arange(p // 2 + 1), frequencies)
-    by_distance = np.fft.irfft(np.where(chosen, strengths * p / terms(p), 0), p)
+    by_distance = np.fft.irfft(np.where(chosen, strengths * p / fft_multiplicity(p), 0), p)
     return by_distance[(result[..., None] - np.arange(p)) % p]

@@ -10,23 +10,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...training.events import label
+from ...training.events import event_label
 from ...utils.errors import GlassformerError
-from ..helpers import colour_bar, in_percent, in_powers, in_thousands, rules, tokens_named
-from ..style import BLUE, GREY, INK, LINES, ORANGE, SHARES, WIDTH, Axes, Figure, Names, drawn
+from ..helpers import add_grid, color_bar, log_axis, percent_axis, thousands_axis, token_labels
+from ..style import (
+    BLUE,
+    FIGURE_WIDTH,
+    GRAY,
+    INK,
+    LINE_STYLES,
+    ORANGE,
+    SHARE_COLORMAP,
+    Axes,
+    Figure,
+    Names,
+    drawing,
+)
 
 if TYPE_CHECKING:  # PyTorch is not needed to draw what was trained
-    from ...training.loss_floor import Floor
+    from ...training.loss_floor import LossPlateau
     from ...training.result import Training
 
-STRIP = 0.19  # inches of a digit's row
-LETTER = 0.051  # inches of a letter of a turning point's name
-AXES = 4.85  # inches from the first step to the last
-DEEP = 1_000.0  # a loss that falls by more than this is drawn on a scale of powers
+DIGIT_ROW_INCHES = 0.19  # inches of a digit's row
+LETTER_INCHES = 0.051  # inches of a letter of a turning point's name
+AXES_INCHES = 4.85  # inches from the first step to the last
+LOG_SCALE_RATIO = 1_000.0  # a loss that falls by more than this is drawn on a scale of powers
 
 
 def training_curves(
-    trainings: "Sequence[Training]", floors: "Sequence[Floor]" = (), names: Names = (),
+    trainings: "Sequence[Training]", floors: "Sequence[LossPlateau]" = (), names: Names = (),
     title: str = "",
 ) -> Figure:  # fmt: skip
     """A figure of one run, or of several runs of one recipe (each thin, the median bold).
@@ -38,30 +50,30 @@ def training_curves(
         why = "the run ended before its first evaluation"
         raise GlassformerError(f"curves — nothing to draw: {why}")
     digits = len(runs[0].history[0]["digits"])
-    rows_of_events = _rows_of_events(runs[0]) if len(runs) == 1 else []
+    rows_of_events = _event_rows(runs[0]) if len(runs) == 1 else []
     # a single digit is as right as the whole
-    heights = [2.1, 1.7] + [max(0.8, STRIP * digits)] * (digits > 1)
-    size = WIDTH, sum(heights) + 1.1 + 0.15 * len(rows_of_events)
+    heights = [2.1, 1.7] + [max(0.8, DIGIT_ROW_INCHES * digits)] * (digits > 1)
+    size = FIGURE_WIDTH, sum(heights) + 1.1 + 0.15 * len(rows_of_events)
     shape: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": heights}}
-    with drawn(len(heights), size=size, title=title, **shape) as (fig, axes):
-        _loss(axes[0], runs, floors)
-        _accuracy(axes[1], runs)
+    with drawing(len(heights), size=size, title=title, **shape) as (fig, axes):
+        _draw_loss(axes[0], runs, floors)
+        _draw_accuracy(axes[1], runs)
         if digits > 1:
-            _strip(fig, axes[2], runs, names)
-        _events(axes[:2], rows_of_events)
+            _draw_digit_strip(fig, axes[2], runs, names)
+        _draw_events(axes[:2], rows_of_events)
         axes[-1].set(xlim=(0, max(t.history[-1]["step"] for t in runs)), xlabel="step")
-        in_thousands(axes[-1].xaxis)
+        thousands_axis(axes[-1].xaxis)
         fig.align_ylabels()
     return fig
 
 
-def _loss(ax: Axes, runs: "list[Training]", floors: "Sequence[Floor]") -> None:
-    steps, losses = _draw(ax, runs, "loss", BLUE)
+def _draw_loss(ax: Axes, runs: "list[Training]", floors: "Sequence[LossPlateau]") -> None:
+    steps, losses = _draw_runs(ax, runs, "loss", BLUE)
     low, high = np.nanmin(losses), np.nanmax(losses)
     drawn = [f for f in floors if f.loss <= high]
-    least = any(f.unknown == 0 and f.loss > 0 for f in floors)
-    if len(drawn) < 3 and not least and high > DEEP * low > 0:
-        in_powers(ax)
+    least = any(f.unknown_tokens == 0 and f.loss > 0 for f in floors)
+    if len(drawn) < 3 and not least and high > LOG_SCALE_RATIO * low > 0:
+        log_axis(ax)
         drawn = [f for f in drawn if f.loss > 0]
     else:
         # the first steps would flatten all the rest
@@ -70,35 +82,45 @@ def _loss(ax: Axes, runs: "list[Training]", floors: "Sequence[Floor]") -> None:
         base = min([low, *(f.loss for f in drawn)])
         ax.set_ylim(base - 0.08 * (top - base), top + 0.12 * (top - base) if top > base else None)
     for f in drawn:
-        ax.axhline(f.loss, color=GREY, linewidth=0.8, linestyle=LINES[2], zorder=1)
+        ax.axhline(f.loss, color=GRAY, linewidth=0.8, linestyle=LINE_STYLES[2], zorder=1)
         ax.annotate(f" {f.loss:.4f}  {f}", (1, f.loss), xycoords=("axes fraction", "data"),
                     va="center", fontsize=7, color=INK, annotation_clip=False)  # fmt: skip
     ax.set_ylabel("training loss")
 
 
-def _accuracy(ax: Axes, runs: "list[Training]") -> None:
+def _draw_accuracy(ax: Axes, runs: "list[Training]") -> None:
     which = ", median" if len(runs) > 1 else ""
     if all("train_accuracy" in h for t in runs for h in t.history):
-        _draw(ax, runs, "train_accuracy", ORANGE, LINES[1], "training rows" + which, each=False)
-    _draw(ax, runs, "accuracy", BLUE, LINES[0], "test rows" + which)
+        _draw_runs(
+            ax,
+            runs,
+            "train_accuracy",
+            ORANGE,
+            LINE_STYLES[1],
+            "training rows" + which,
+            draw_each_run=False,
+        )
+    _draw_runs(ax, runs, "accuracy", BLUE, LINE_STYLES[0], "test rows" + which)
     ax.set_ylim(-0.03, 1.05)
-    in_percent(ax.yaxis)
+    percent_axis(ax.yaxis)
     ax.set_ylabel("all digits right")
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2)
 
 
-def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Names) -> None:
+def _draw_digit_strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Names) -> None:
     """A row for each answer digit, the first said on top; the mean over the runs."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history], dtype=float)
     # steps, digits
-    shares = np.mean([_forward([h["digits"] for h in t.history], len(steps)) for t in runs], axis=0)
+    shares = np.mean(
+        [_extend_with_last([h["digits"] for h in t.history], len(steps)) for t in runs], axis=0
+    )
     edges = np.concatenate([[0.0], steps])  # an evaluation stands for the steps that led to it
     n = shares.shape[1]
-    key: dict[str, Any] = {"cmap": SHARES, "vmin": 0, "vmax": 1, "rasterized": True}
+    key: dict[str, Any] = {"cmap": SHARE_COLORMAP, "vmin": 0, "vmax": 1, "rasterized": True}
     mesh = ax.pcolormesh(edges, np.arange(n + 1), shares.T, **key)
     ax.set_ylim(n, 0)
-    ax.set_yticks(np.arange(n) + 0.5, tokens_named(names, n))
+    ax.set_yticks(np.arange(n) + 0.5, token_labels(names, n))
     ax.tick_params(axis="y", length=0)
     for i in range(1, n):
         ax.axhline(i, color="white", linewidth=1)
@@ -108,44 +130,44 @@ def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Names) -> None:
                label="learned")  # fmt: skip
     ax.set_ylabel("answer token")
     beside = ax.inset_axes((1.018, 0, 0.018, 1))
-    colour_bar(fig, mesh, cax=beside, labelsize=8, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
+    color_bar(fig, mesh, cax=beside, labelsize=8, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
     if learned:
         ax.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), handletextpad=0.2)
 
 
-def _draw(
+def _draw_runs(
     ax: Axes, runs: "list[Training]", key: str, colour: str, line: Any = "-", label: str = "",
-    each: bool = True,
+    draw_each_run: bool = True,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Each run, and the median of several in bold; returns steps [n] and values [runs, n]."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history])
-    values = np.array([_forward([h[key] for h in t.history], len(steps)) for t in runs])
-    if len(runs) > 1 and each:
+    values = np.array([_extend_with_last([h[key] for h in t.history], len(steps)) for t in runs])
+    if len(runs) > 1 and draw_each_run:
         for t in runs:
             x, y = [h["step"] for h in t.history], [h[key] for h in t.history]
             ax.plot(x, y, color=colour, alpha=0.35, linewidth=0.7)
     middle = np.median(values, axis=0)
     dots = "o" if len(steps) < 3 else ""  # a single point is no line
     ax.plot(steps, middle, color=colour, linestyle=line, label=label, marker=dots, markersize=3)
-    rules(ax)
+    add_grid(ax)
     return steps, values
 
 
-def _forward(values: Sequence[Any], n: int) -> Any:
+def _extend_with_last(values: Sequence[Any], n: int) -> Any:
     """A run that ended early stays where it was."""
     return np.array([*values, *[values[-1]] * (n - len(values))], dtype=float)
 
 
-def _rows_of_events(run: "Training") -> list[list[tuple[int, str]]]:
+def _event_rows(run: "Training") -> list[list[tuple[int, str]]]:
     """Turning points other than digits, in as many rows of labels as keep them apart."""
-    per_inch = run.history[-1]["step"] / AXES
+    per_inch = run.history[-1]["step"] / AXES_INCHES
     rows: list[list[tuple[int, str]]] = []
     ends: list[float] = []
     at: dict[int, list[str]] = {}
     for e in run.events:
         if e.kind != "digit learned":
-            at.setdefault(e.step, []).append(label(e))
+            at.setdefault(e.step, []).append(event_label(e))
     for step, kinds in at.items():
         text = f"{', '.join(kinds)} {step:,}"
         row = next((i for i, end in enumerate(ends) if end < step), len(rows))
@@ -153,15 +175,15 @@ def _rows_of_events(run: "Training") -> list[list[tuple[int, str]]]:
             rows.append([])
             ends.append(0.0)
         rows[row].append((step, text))
-        ends[row] = step + len(text) * LETTER * per_inch
+        ends[row] = step + len(text) * LETTER_INCHES * per_inch
     return rows
 
 
-def _events(axes: Sequence[Axes], rows: list[list[tuple[int, str]]]) -> None:
+def _draw_events(axes: Sequence[Axes], rows: list[list[tuple[int, str]]]) -> None:
     for i, row in enumerate(rows):
         for step, text in row:
             for ax in axes:
-                ax.axvline(step, color=INK, linewidth=0.7, linestyle=LINES[1], zorder=1)
+                ax.axvline(step, color=INK, linewidth=0.7, linestyle=LINE_STYLES[1], zorder=1)
             axes[0].annotate(text, (step, 1), xycoords=("data", "axes fraction"),
                              xytext=(0, 3 + 10 * i), textcoords="offset points", fontsize=7,
                              annotation_clip=False)  # fmt: skip

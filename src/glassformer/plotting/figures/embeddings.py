@@ -6,36 +6,36 @@ from typing import Any
 import numpy as np
 
 from ...lens.embeddings import Embeddings
-from ..helpers import bare, colour_bar
-from ..style import BLUE, INK, LINES, ORANGE, PALE, SIGNED, Axes, Figure, drawn
+from ..helpers import color_bar, hide_frame
+from ..style import BLUE, INK, LINE_STYLES, ORANGE, PALE, SIGNED_COLORMAP, Axes, Figure, drawing
 
 # where a name may stand beside its point: x and y in points, and what of the name is there
-SIDES = [
+LABEL_SIDES = [
     (0.0, 3.0, "center", "bottom"), (0.0, -4.0, "center", "top"), (4.0, 0.0, "left", "center"),
     (-4.0, 0.0, "right", "center"), (3.0, 3.0, "left", "bottom"), (-3.0, 3.0, "right", "bottom"),
     (3.0, -3.0, "left", "top"), (-3.0, -3.0, "right", "top"),
 ]  # fmt: skip
-WIDE, HIGH = 240.0, 190.0  # points, about what the axes have
-KEY: dict[str, Any] = {"shrink": 0.6, "ticks": [-1, 0, 1]}
-NAMED = 40  # so many rows have each a name on the axis; of more, some
+AXES_WIDTH_POINTS, AXES_HEIGHT_POINTS = 240.0, 190.0  # points, about what the axes have
+COLOR_BAR_OPTIONS: dict[str, Any] = {"shrink": 0.6, "ticks": [-1, 0, 1]}
+MAX_NAMED_ROWS = 40  # so many rows have each a name on the axis; of more, some
 
 
 def embedding_map(
     embeddings: Embeddings, title: str = "", components: tuple[int, int] = (0, 1)
 ) -> Figure:
     """Each row as a named point on two principal components; a thin line through the numbers."""
-    with drawn(size=(5.0, 4.4)) as (fig, (ax,)):
-        _points(ax, embeddings, components)
-        ax.set_title(title or f"{embeddings.what}: principal components")
+    with drawing(size=(5.0, 4.4)) as (fig, (ax,)):
+        _draw_points(ax, embeddings, components)
+        ax.set_title(title or f"{embeddings.kind}: principal components")
     return fig
 
 
-def similarity(embeddings: Embeddings, title: str = "") -> Figure:
+def cosine_heatmap(embeddings: Embeddings, title: str = "") -> Figure:
     """Cosine similarity of all rows; for positions a line where the answer starts."""
-    with drawn(size=(5.0, 4.4)) as (fig, (ax,)):
-        image = _heat(ax, embeddings)
-        ax.set_title(title or f"{embeddings.what}: cosine similarity")
-        colour_bar(fig, image, ax, labelsize=8, **KEY)
+    with drawing(size=(5.0, 4.4)) as (fig, (ax,)):
+        image = _draw_cosines(ax, embeddings)
+        ax.set_title(title or f"{embeddings.kind}: cosine similarity")
+        color_bar(fig, image, ax, labelsize=8, **COLOR_BAR_OPTIONS)
     return fig
 
 
@@ -44,29 +44,29 @@ def before_and_after(
     names: tuple[str, str] = ("before", "after"),
 ) -> Figure:  # fmt: skip
     """Both figures of two embeddings, one above the other."""
-    with drawn(2, 2, size=(8.0, 7.2), title=title) as (fig, axes):
+    with drawing(2, 2, size=(8.0, 7.2), title=title) as (fig, axes):
         for row, (embeddings, name) in enumerate(zip(pair, names, strict=True)):
-            _points(axes[2 * row], embeddings, (0, 1))
-            image = _heat(axes[2 * row + 1], embeddings)
+            _draw_points(axes[2 * row], embeddings, (0, 1))
+            image = _draw_cosines(axes[2 * row + 1], embeddings)
             axes[2 * row].set_title(name)
             axes[2 * row + 1].set_title(f"{name}: cosine similarity")
-        colour_bar(fig, image, [axes[1], axes[3]], labelsize=8, **KEY)
+        color_bar(fig, image, [axes[1], axes[3]], labelsize=8, **COLOR_BAR_OPTIONS)
     return fig
 
 
-def _points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> None:
-    found, numbers = embeddings.plane, embeddings.numbers
+def _draw_points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> None:
+    found, numbers = embeddings.display_pca, embeddings.numbers
     wide = np.pad(found.points, ((0, 0), (0, max(components) + 1)))  # one dimension has no second
     x, y = (wide[:, i] for i in components)
-    if 2 < len(numbers) <= NAMED:
+    if 2 < len(numbers) <= MAX_NAMED_ROWS:
         ax.plot(x[numbers], y[numbers], color=PALE, linewidth=1, zorder=1)
     is_number = np.isin(np.arange(len(x)), numbers) if numbers else np.ones(len(x), dtype=bool)
-    small = len(x) > NAMED
+    small = len(x) > MAX_NAMED_ROWS
     ax.scatter(x[is_number], y[is_number], s=6 if small else 16, color=BLUE, zorder=2)
     others = x[~is_number], y[~is_number]
     ax.scatter(*others, s=10 if small else 16, color=ORANGE, marker="s", zorder=2)
     size = 5.5 if small else 8
-    for i, (dx, dy, ha, va) in enumerate(_free_sides(x, y, embeddings.names, size)):
+    for i, (dx, dy, ha, va) in enumerate(_free_label_sides(x, y, embeddings.names, size)):
         colour = INK if is_number[i] else ORANGE
         ax.annotate(embeddings.names[i], (x[i], y[i]), xytext=(dx, dy), color=colour, ha=ha, va=va,
                     textcoords="offset points", fontsize=size)  # fmt: skip
@@ -77,11 +77,11 @@ def _points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> No
     ax.margins(0.09)
 
 
-def _free_sides(
+def _free_label_sides(
     x: Any, y: Any, names: Sequence[str], size: float
 ) -> list[tuple[float, float, str, str]]:
     """For each name the first side where it covers no earlier name and no point, else the first."""
-    sides = zip((WIDE, HIGH), (x, y), strict=True)
+    sides = zip((AXES_WIDTH_POINTS, AXES_HEIGHT_POINTS), (x, y), strict=True)
     scale = [side / max(1.2 * float(np.ptp(v)), 1e-300) for side, v in sides]  # and margins
     at = np.stack([x * scale[0], y * scale[1]], axis=1)  # N 2, in points
     taken = [(px - 2.5, py - 2.5, px + 2.5, py + 2.5) for px, py in at]
@@ -89,7 +89,7 @@ def _free_sides(
     for (px, py), name in zip(at, names, strict=True):
         wide, high = 0.62 * size * len(name), 0.8 * size
         boxes = []
-        for dx, dy, ha, va in SIDES:
+        for dx, dy, ha, va in LABEL_SIDES:
             left = px + dx - {"left": 0, "center": wide / 2, "right": wide}[ha]
             low = py + dy - {"bottom": 0, "center": high / 2, "top": high}[va]
             boxes.append((left, low, left + wide, low + high))
@@ -98,24 +98,26 @@ def _free_sides(
         ]
         best = clash.index(False) if False in clash else 0
         taken.append(boxes[best])
-        chosen.append(SIDES[best])
+        chosen.append(LABEL_SIDES[best])
     return chosen
 
 
-def _heat(ax: Axes, embeddings: Embeddings) -> Any:
+def _draw_cosines(ax: Axes, embeddings: Embeddings) -> Any:
     n = len(embeddings.names)
-    image = ax.imshow(embeddings.cosine, cmap=SIGNED, vmin=-1, vmax=1, interpolation="nearest")
-    step = 1 if n <= NAMED else 10 * -(-n // 120)
+    image = ax.imshow(
+        embeddings.cosine, cmap=SIGNED_COLORMAP, vmin=-1, vmax=1, interpolation="nearest"
+    )
+    step = 1 if n <= MAX_NAMED_ROWS else 10 * -(-n // 120)
     at = list(range(0, n, step))
     size = 8 if n <= 16 else 6
-    steep = n <= NAMED and max(map(len, embeddings.names)) > 2
+    steep = n <= MAX_NAMED_ROWS and max(map(len, embeddings.names)) > 2
     ax.set_xticks(at, [embeddings.names[i] for i in at], fontsize=size, rotation=90 if steep else 0)
     ax.set_yticks(at, [embeddings.names[i] for i in at], fontsize=size)
-    bare(ax)
+    hide_frame(ax)
     if embeddings.boundary is not None:
         for line in (ax.axhline, ax.axvline):
-            line(embeddings.boundary - 0.5, color=INK, linewidth=1, linestyle=LINES[1])
-        ax.set_xlabel(f"{embeddings.what}; the answer is from {embeddings.boundary} on")
+            line(embeddings.boundary - 0.5, color=INK, linewidth=1, linestyle=LINE_STYLES[1])
+        ax.set_xlabel(f"{embeddings.kind}; the answer is from {embeddings.boundary} on")
     else:
-        ax.set_xlabel(embeddings.what)
+        ax.set_xlabel(embeddings.kind)
     return image

@@ -4,31 +4,42 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...lens.modular.analysis import ONE_FREQUENCY, ModularAnalysis, Waypoint
+from ...lens.modular.analysis import SINGLE_FREQUENCY_SHARE, ModularAnalysis, ModularProgress
 from ...utils.errors import GlassformerError
-from ..helpers import in_percent, in_powers, rules
-from ..style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, Figure, drawn
+from ..helpers import add_grid, log_axis, percent_axis
+from ..style import (
+    BLUE,
+    GRAY,
+    GREEN,
+    INK,
+    LINE_STYLES,
+    ORANGE,
+    PALE,
+    SHARE_COLORMAP,
+    Figure,
+    drawing,
+)
 
 # loss, colour, kind of line
-CURVES = (("full", BLUE, 0), ("restricted", GREEN, 1), ("excluded", ORANGE, 3))
+LOSS_CURVES = (("full", BLUE, 0), ("restricted", GREEN, 1), ("excluded", ORANGE, 3))
 
 
-def spectrum(analysis: ModularAnalysis, title: str = "") -> Figure:
+def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
     """The power of every frequency in the embedding and in the way out; the key ones in colour."""
     parts = (("embedding", analysis.embedding), ("way to the logits", analysis.readout))
-    with drawn(2, size=(7.0, 4.2), title=title, sharex=True) as (fig, axes):
+    with drawing(2, size=(7.0, 4.2), title=title, sharex=True) as (fig, axes):
         for ax, (name, found) in zip(axes, parts, strict=True):
             k, key = np.arange(1, len(found.shares) + 1), analysis.key
             ax.bar(k, found.shares, 0.8, color=[BLUE if i in key else PALE for i in k],
-                   edgecolor=[BLUE if i in key else GREY for i in k], linewidth=0.5)  # fmt: skip
-            for i in found.order[: max(8, len(key))]:
+                   edgecolor=[BLUE if i in key else GRAY for i in k], linewidth=0.5)  # fmt: skip
+            for i in found.by_strength[: max(8, len(key))]:
                 if i in key or found.shares[i - 1] >= 0.02:
                     ax.annotate(str(i), (i, found.shares[i - 1]), xytext=(0, 1.5), ha="center",
                                 textcoords="offset points", fontsize=7,
                                 fontweight="bold" if i in key else "normal")  # fmt: skip
-            share = f"{found.share(key):.0%} in the key frequencies"
+            share = f"{found.power_share(key):.0%} in the key frequencies"
             ax.set_title(f"{name}: {share}, Gini {found.gini:.2f}")
-            in_percent(ax.yaxis)
+            percent_axis(ax.yaxis)
             ax.set_ylabel("share of power")
             ax.margins(x=0.01, y=0.12)
         axes[1].set_xlabel("frequency")
@@ -41,20 +52,20 @@ def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
         raise GlassformerError("neurons — the model has no neurons to draw")
     layers, jitter = analysis.neurons, np.random.default_rng(0)
     size = 7.0, 0.6 + 2.1 * len(layers)
-    with drawn(len(layers), size=size, sharex=True) as (fig, axes):
+    with drawing(len(layers), size=size, sharex=True) as (fig, axes):
         for ax, fit in zip(axes, layers, strict=True):
-            single = fit.share >= ONE_FREQUENCY
+            single = fit.share >= SINGLE_FREQUENCY_SHARE
             x = fit.frequency + jitter.uniform(-0.28, 0.28, len(fit.frequency))
             ax.scatter(x[single], fit.share[single], s=5, color=BLUE, linewidth=0)
-            ax.scatter(x[~single], fit.share[~single], s=5, color=GREY, linewidth=0)
-            ax.axhline(ONE_FREQUENCY, color=INK, linewidth=0.7, linestyle=LINES[1])
-            for k, n in fit.counts().items():
+            ax.scatter(x[~single], fit.share[~single], s=5, color=GRAY, linewidth=0)
+            ax.axhline(SINGLE_FREQUENCY_SHARE, color=INK, linewidth=0.7, linestyle=LINE_STYLES[1])
+            for k, n in fit.neurons_by_frequency().items():
                 ax.annotate(f"{n}", (k, 1.02), ha="center", va="bottom", fontsize=7,
                             annotation_clip=False)  # fmt: skip
             ax.set(ylim=(0, 1.12), yticks=[0, 0.25, 0.5, 0.75, 1])
-            in_percent(ax.yaxis)
+            percent_axis(ax.yaxis)
             ax.set_xlim(-0.7, len(analysis.embedding.shares) + 0.7)
-            text = f"{fit.single:.1%} of {len(fit.share)} neurons keep to one frequency"
+            text = f"{fit.single_frequency_share:.1%} of {len(fit.share)} neurons keep to one frequency"
             ax.set_title(f"layer {fit.layer}: {text}", pad=8)
         axes[-1].set_xlabel("the frequency that explains most of a neuron (0: it never changes)")
         fig.supylabel("share of the neuron's variance", fontsize=9)
@@ -63,10 +74,10 @@ def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
 
 def wave_plane(analysis: ModularAnalysis) -> Figure:
     """Power of the logits by frequency in a and in b: waves of a + b are on the diagonal."""
-    power, low = analysis.plane / max(analysis.plane.sum(), 1e-300), 1e-6
-    with drawn(size=(5.0, 4.3)) as (fig, (ax,)):
+    power, low = analysis.power_plane / max(analysis.power_plane.sum(), 1e-300), 1e-6
+    with drawing(size=(5.0, 4.3)) as (fig, (ax,)):
         powers = np.log10(np.maximum(power, low))
-        image = ax.imshow(powers, cmap=SHARES, vmin=np.log10(low), vmax=0, origin="lower")
+        image = ax.imshow(powers, cmap=SHARE_COLORMAP, vmin=np.log10(low), vmax=0, origin="lower")
         bar = fig.colorbar(image, ax=ax, shrink=0.7, ticks=[-6, -4, -2, 0],
                            format=lambda t, _: f"{100 * 10.0**t:g} %")  # fmt: skip
         bar.outline.set_visible(False)
@@ -80,19 +91,21 @@ def wave_plane(analysis: ModularAnalysis) -> Figure:
     return fig
 
 
-def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
+def right_logit_maps(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
     """The right answer's logit by a + b and a − b: a pizza has stripes, a clock has none."""
     import matplotlib
 
     n = len(analyses)
-    with drawn(1, n, size=(0.4 + 2.4 * n, 2.8)) as (fig, axes):
+    with drawing(1, n, size=(0.4 + 2.4 * n, 2.8)) as (fig, axes):
         # no more can be told apart, and the file is smaller
         colours = matplotlib.colormaps["cividis"].resampled(24)
         for ax, (name, analysis) in zip(axes, analyses, strict=True):
             p = analysis.p
             a, b = np.indices((p, p))
             square = np.full((p, p), np.nan)
-            square[(a - b) % p, (a + b) % p] = analysis.right  # for odd p every cell has one pair
+            square[(a - b) % p, (a + b) % p] = (
+                analysis.right_logits
+            )  # for odd p every cell has one pair
             image = ax.imshow(square, cmap=colours, origin="lower", interpolation="nearest")
             bar = fig.colorbar(image, ax=ax, shrink=0.7)
             bar.outline.set_visible(False)
@@ -102,7 +115,7 @@ def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
     return fig
 
 
-def loss_curves(history: Sequence[Waypoint], title: str = "") -> Figure:
+def loss_curves(history: Sequence[ModularProgress], title: str = "") -> Figure:
     """Full, restricted and excluded loss along a run; below, the Gini and the squared weights."""
     if len(history) < 2:
         expected = "expected at least two checkpoints to draw a line"
@@ -110,17 +123,17 @@ def loss_curves(history: Sequence[Waypoint], title: str = "") -> Figure:
     heights = {"height_ratios": [2.4, 1, 1]}
     steps = [h.step for h in history]
     known = "train" in history[0].losses
-    with drawn(3, size=(7.0, 5.6), title=title, sharex=True, gridspec_kw=heights) as (fig, axes):
-        for name, colour, line in CURVES:
+    with drawing(3, size=(7.0, 5.6), title=title, sharex=True, gridspec_kw=heights) as (fig, axes):
+        for name, colour, line in LOSS_CURVES:
             which, pairs = ("train", "training") if known and name == "excluded" else ("all", "all")
             values = [getattr(h.losses[which], name) for h in history]
             label = f"{name} ({pairs} pairs)"
-            axes[0].plot(steps, values, color=colour, linestyle=LINES[line], label=label)
+            axes[0].plot(steps, values, color=colour, linestyle=LINE_STYLES[line], label=label)
         if known:
             values = [h.losses["train"].full for h in history]
             label = "full (training pairs)"
-            axes[0].plot(steps, values, color=GREY, linestyle=LINES[2], label=label)
-        in_powers(axes[0])
+            axes[0].plot(steps, values, color=GRAY, linestyle=LINE_STYLES[2], label=label)
+        log_axis(axes[0])
         axes[0].set_ylabel("loss")
         axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.4)
         axes[1].plot(steps, [h.gini for h in history], color=INK)
@@ -130,5 +143,5 @@ def loss_curves(history: Sequence[Waypoint], title: str = "") -> Figure:
         axes[2].set_ylim(0, None)
         axes[-1].set_xlabel("step")
         for ax in axes:
-            rules(ax)
+            add_grid(ax)
     return fig

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ...utils.errors import GlassformerError
-from ..helpers import in_thousands, require, rules
-from ..style import COLOURS, LINES, WIDTH, Axes, Figure, Names, drawn
+from ..helpers import add_grid, require_data, thousands_axis
+from ..style import COLORS, FIGURE_WIDTH, LINE_STYLES, Axes, Figure, Names, drawing
 
-PANEL = 1.55  # inches
-MOST = 12  # lines in a panel that can be told apart; of more, the mean and the range are drawn
+PANEL_INCHES = 1.55  # inches
+MAX_LINES = 12  # lines in a panel that can be told apart; of more, the mean and the range are drawn
 
 
 def measure_curves(
@@ -24,35 +24,38 @@ def measure_curves(
 ) -> Figure:  # fmt: skip
     """`values`: measure -> numbers [n], or [n, k] for k lines. `names`: of those k lines."""
     found = {name: np.asarray(v, dtype=float) for name, v in values.items()}
-    require(found, "curves", "measure")
-    require(steps, "curves", "step")
+    require_data(found, "curves", "measure")
+    require_data(steps, "curves", "step")
     for name, v in found.items():
         if v.ndim not in (1, 2) or len(v) != len(steps):
             expected = f"expected numbers [{len(steps)}] or [{len(steps)}, k]"
             raise GlassformerError(f"curves — {name}: {expected}, got shape {list(v.shape)}")
-    size = WIDTH, 0.9 + PANEL * len(found)
-    with drawn(len(found), size=size, title=title, sharex=True) as (fig, axes):
+    size = FIGURE_WIDTH, 0.9 + PANEL_INCHES * len(found)
+    with drawing(len(found), size=size, title=title, sharex=True) as (fig, axes):
         for ax, (name, v) in zip(axes, found.items(), strict=True):
-            _panel(ax, steps, v, (names or {}).get(name, ()))
+            _draw_panel(ax, steps, v, (names or {}).get(name, ()))
             ax.set_ylabel(name)
         axes[-1].set_xlabel("step")
-        in_thousands(axes[-1].xaxis)
+        thousands_axis(axes[-1].xaxis)
         if len(steps) > 1:
             axes[-1].set_xlim(min(steps), max(steps))
         fig.align_ylabels()
     return fig
 
 
-def _panel(ax: Axes, steps: Sequence[int], v: Any, names: Names) -> None:
+def _draw_panel(ax: Axes, steps: Sequence[int], v: Any, names: Names) -> None:
     lines = v[:, None] if v.ndim == 1 else v  # n k
     dots = "o" if len(steps) < 3 else ""  # a single point is no line
-    if lines.shape[1] > MOST:
-        ax.fill_between(steps, lines.min(1), lines.max(1), color=COLOURS[0], alpha=0.2, linewidth=0)
-        ax.plot(steps, lines.mean(1), color=COLOURS[0], marker=dots, markersize=3,
+    if lines.shape[1] > MAX_LINES:
+        ax.fill_between(steps, lines.min(1), lines.max(1), color=COLORS[0], alpha=0.2, linewidth=0)
+        ax.plot(steps, lines.mean(1), color=COLORS[0], marker=dots, markersize=3,
                 label=f"mean of {lines.shape[1]}")  # fmt: skip
     else:
         for k, line in enumerate(lines.T):
-            colour, style = COLOURS[k % len(COLOURS)], LINES[k // len(COLOURS) % len(LINES)]
+            colour, style = (
+                COLORS[k % len(COLORS)],
+                LINE_STYLES[k // len(COLORS) % len(LINE_STYLES)],
+            )
             label = names[k] if k < len(names) else str(k)
             ax.plot(steps, line, color=colour, linestyle=style, marker=dots, markersize=3,
                     label=label)  # fmt: skip
@@ -61,4 +64,4 @@ def _panel(ax: Axes, steps: Sequence[int], v: Any, names: Names) -> None:
                   ncols=1 + (lines.shape[1] > 6))  # fmt: skip
     if np.isfinite(lines).all() and lines.min() >= 0 and lines.max() <= 1:  # shares
         ax.set_ylim(-0.03, 1.05)
-    rules(ax)
+    add_grid(ax)

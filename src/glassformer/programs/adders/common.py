@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.model import Config, Labels, Model
-from ...core.weight_shapes import shapes
+from ...core.weight_shapes import array_shapes
 from ...parametrizations.formula import Formula
 from ...tasks.addition import Addition
 from ...tasks.digit_addition import DigitAddition
@@ -16,12 +16,12 @@ Terms = dict[str, list[tuple[Any, Any]]]
 DIGITS = np.arange(10.0)
 
 
-def build(
+def build_adder(
     formula: Formula, numbers: Mapping[str, float], config: Config, task: Addition, labels: Labels
 ) -> Model:
     """The model that the numbers make."""
     theta = {name: np.array([numbers[name]], dtype=float) for name in formula.numbers}
-    w, ref = formula.expand(theta, shapes(config)), formula.ref
+    w, ref = formula.expand(theta, array_shapes(config)), formula.ref
     return Model(config, w, task.vocabulary, task.ref, labels, blueprint=ref, theta=theta)
 
 
@@ -54,7 +54,7 @@ def column_adder(c: Any, x: Any, y: Any, value: Any) -> Terms:
     }  # fmt: skip
 
 
-def labels(task: DigitAddition) -> Labels:
+def adder_labels(task: DigitAddition) -> Labels:
     """The names of what stands where in an adder of one such layer."""
     n, slots = task.digits, {"lift": (0, 1), "digit": (1, 2)}
     heads = {"0.0": f"columns: {n} and {n + task.period} back by 10, one further by 1"}

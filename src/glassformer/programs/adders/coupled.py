@@ -31,8 +31,8 @@ from ...core import backend
 from ...core.backend import Array
 from ...core.checkpoint import load
 from ...core.model import Labels, Model
-from ...parametrizations import Shapes, make
-from ...registry import Between, blueprint, head, program
+from ...parametrizations import Shapes, build_parametrization
+from ...registry import Between, blueprint, program, ref_head
 from ...tasks.digit_addition import DigitAddition
 from ...utils.errors import GlassformerError
 from .tiny import DIGITS, MIDDLE, W_IN, W_OUT, _Adder
@@ -67,7 +67,7 @@ class CoupledAdder(_Adder):
         must = {"embed.W_E": (DIGITS, 7), W_POS: (shapes.get(W_POS, (0,))[0], 7),
                 **{at + x: (1, 7, 2) for x in "QKV"}, at + "O": (1, 2, 7),
                 W_IN: (7, units), W_OUT: (units, 7)}  # fmt: skip
-        if shapes != must or _digits(must[W_POS][0]) < 3:
+        if shapes != must or _digits_of_length(must[W_POS][0]) < 3:
             wanted = "one layer, d_model 7, one head of 2, learned positions, ReLU units, no norms"
             what = f"expected numbers of 3 digits or more, {wanted}, a tied head and no extras"
             raise GlassformerError(f"coupled-adder — {what}")
@@ -75,7 +75,7 @@ class CoupledAdder(_Adder):
         return ones | {"out": (2,), "mlp.up": (3, units), "mlp.down": (units, 2)}
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
-        xp, like = backend.of(theta["size"]), theta["size"]
+        xp, like = backend.backend_for(theta["size"]), theta["size"]
 
         def given(rows: Any) -> Array:
             return xp.like(like, np.asarray(rows, dtype=np.float64))
@@ -95,7 +95,7 @@ class CoupledAdder(_Adder):
         up = given(np.eye(7)[:, :3]) @ theta["mlp.up"] / size  # D F
         return {
             "embed.W_E": size * arc,
-            W_POS: given(positions(shapes[W_POS][0])),
+            W_POS: given(position_table(shapes[W_POS][0])),
             "blocks.0.attn.W_Q": given(np.outer(ask0, K[0]) + np.outer(ask1, K[1]))[None],
             "blocks.0.attn.W_K": (strength * math.sqrt(2) * keys)[None],  # softmax's scale: 1/√2
             "blocks.0.attn.W_V": given(np.outer(second, K[0]))[None],
@@ -105,31 +105,31 @@ class CoupledAdder(_Adder):
         }  # fmt: skip
 
 
-Longer = Annotated[int, Between(3, 2_000)]
+LongerDigits = Annotated[int, Between(3, 2_000)]
 TRAINED = Path(__file__).parents[2] / "trained"  # what comes with the package
 
 
 @program("adder-coupled")
-def adder_coupled(digits: Longer = 100, model: str = "adder-coupled.safetensors") -> Model:
+def adder_coupled(digits: LongerDigits = 100, model: str = "adder-coupled.safetensors") -> Model:
     """A trained adder for numbers of another length: the theta of a coupled-adder, expanded anew.
 
     Nothing is trained here and no number is set: all but the table of positions is as in the file.
     """
     here = Path(model)
     trained = load(here if here.exists() or here.name != model else TRAINED / model)
-    if head(trained.blueprint) != "coupled-adder":
+    if ref_head(trained.blueprint) != "coupled-adder":
         got = trained.blueprint or "none"
         raise GlassformerError(f"{model} — expected a coupled-adder, got the blueprint {got}")
-    return of_length(trained, digits)
+    return extended_to(trained, digits)
 
 
-def of_length(trained: Model, digits: int) -> Model:
+def extended_to(trained: Model, digits: int) -> Model:
     """A trained coupled-adder for numbers of so many digits."""
     task = DigitAddition(digits)
     config = replace(trained.config, n_ctx=4 * digits + 1)
     shapes = {n: tuple(w.shape) for n, w in trained.weights.items()}
     shapes[W_POS] = (config.n_ctx, shapes[W_POS][1])
-    weights = make(trained.blueprint).expand(trained.theta, shapes)
+    weights = build_parametrization(trained.blueprint).expand(trained.theta, shapes)
     made = {**trained.provenance, "trained on": trained.task}
     slots = {"arc": (0, 3), "asks": (3, 5), "column": (5, 7)}
     heads = {"0.0": "columns: this one by about 10, the one below by 1"}
@@ -139,14 +139,14 @@ def of_length(trained: Model, digits: int) -> Model:
     )  # fmt: skip
 
 
-def _digits(length: int) -> int:
+def _digits_of_length(length: int) -> int:
     """Of the numbers whose texts, without the last token, are so long: 4n + 1. 0: there are none"""
     return (length - 1) // 4 if length % 4 == 1 else 0
 
 
-def positions(length: int) -> Any:
+def position_table(length: int) -> Any:
     """The table of positions [T,7]: who asks for column i, and what stands in column c."""
-    n, w = _digits(length), 2 * math.pi / PERIOD
+    n, w = _digits_of_length(length), 2 * math.pi / PERIOD
     table = np.zeros((length, 7))
     asks = np.arange(n + 1)  # of positions 3n … 4n
     table[3 * n :, 3:5] = np.stack([np.cos(w * asks), np.sin(w * asks)], 1)

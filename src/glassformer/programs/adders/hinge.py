@@ -42,8 +42,8 @@ import numpy as np
 from ...core.model import Model, Weights
 from ...parametrizations.formula import Formula
 from ...registry import blueprint, program
-from ...tasks.digit_addition import DigitAddition, Many
-from .common import Terms, build, column_adder, labels, one_layer
+from ...tasks.digit_addition import DigitAddition, DigitCount
+from .common import Terms, adder_labels, build_adder, column_adder, one_layer
 
 
 @blueprint("adder-hinge")
@@ -68,29 +68,31 @@ class Hinge(Formula):
         }  # fmt: skip
 
 
-MOST_FLOAT32 = 400  # digits: the margin is 0.35 there, 0.06 at 1,000 and gone at 1,600
+MAX_FLOAT32_DIGITS = 400  # digits: the margin is 0.35 there, 0.06 at 1,000 and gone at 1,600
 
 
-def _not_in_float32(options: dict[str, Any]) -> str:
+def _check_float32(options: dict[str, Any]) -> str:
     if options["norm"] == "rms":
         return "under norm=rms logits are ≈ 14,142 and margins ≈ 0.00005"
-    why = f"the scores of numbers of more than {MOST_FLOAT32} digits need float64"
-    return why if options["digits"] > MOST_FLOAT32 else ""
+    why = f"the scores of numbers of more than {MAX_FLOAT32_DIGITS} digits need float64"
+    return why if options["digits"] > MAX_FLOAT32_DIGITS else ""
 
 
-@program("adder-hinge", float32=_not_in_float32)
-def adder_hinge(digits: Many = 10, norm: Literal["none", "rms"] = "none") -> Model:
+@program("adder-hinge", float32=_check_float32)
+def adder_hinge(digits: DigitCount = 10, norm: Literal["none", "rms"] = "none") -> Model:
     """The sum, ones first (to be read backwards): a rotary head finds the column, two hinges take
     10 away; 8 numbers make the weights.
     """
     task = DigitAddition(digits)
-    x, y = query(task)
+    x, y = query_vector(task)
     numbers = {"c": 1e4 if norm == "rms" else 100.0, "x": x, "y": y, "kappa": 22.0,
                "flip": 1.1, "steep": 2.0, "low": 93.0, "high": 98.0}  # fmt: skip
-    return build(Hinge(norm=norm), numbers, one_layer(task, norm=norm), task, labels(task))
+    return build_adder(
+        Hinge(norm=norm), numbers, one_layer(task, norm=norm), task, adder_labels(task)
+    )
 
 
-def query(task: DigitAddition) -> tuple[float, float]:
+def query_vector(task: DigitAddition) -> tuple[float, float]:
     """(x, y) of a query that sees the column to write 10 times as strongly as the one below."""
     w = 2 * math.pi / task.period
     strength = max(100.0, 11 / w**2)  # A, such that all else is about as weak for every n

@@ -29,7 +29,7 @@ from ...core.model import Model, Weights
 from ...parametrizations.formula import Formula
 from ...registry import blueprint, program
 from ...tasks.digit_addition import DigitAddition
-from .common import Terms, build, column_adder, labels, one_layer
+from .common import Terms, adder_labels, build_adder, column_adder, one_layer
 
 
 @blueprint("adder-least")
@@ -55,4 +55,4 @@ def adder_least() -> Model:
     layer from 3 numbers by the loosest reading, 5 strictly.
     """
     task, numbers = DigitAddition(10), {"t": 93.7, "kappa": 22.6, "flip": 1.096}
-    return build(Least(), numbers, one_layer(task, norm="none"), task, labels(task))
+    return build_adder(Least(), numbers, one_layer(task, norm="none"), task, adder_labels(task))

@@ -36,7 +36,7 @@ from ...craft import Layout
 from ...parametrizations.formula import Formula
 from ...registry import blueprint, program
 from ...tasks.addition import Addition, Digits
-from .common import DIGITS, Terms, build
+from .common import DIGITS, Terms, build_adder
 
 LAYOUT = Layout(scale=2, digit=2, score=1)
 SCALE, DIGIT, SCORE = LAYOUT.row(scale=[1, -1]), LAYOUT.row(digit=[1, -1]), LAYOUT.row(score=1)  # D
@@ -95,4 +95,4 @@ def adder_prefix(digits: Digits = 10) -> Model:
     config = Config(12, 3 * n + 2, LAYOUT.size, n_heads=2, d_head=1, eps=0.0, scale=1.0, tied=True)
     numbers = {"ref": 1e9, "top": 1e7 * 10.0**n, "gap": 39.0, "slope": math.log(10)}
     heads = {"0.0": "adds the operands", "0.1": "takes away the digits written"}
-    return build(Prefix(digits=n), numbers, config, task, Labels(LAYOUT.slots, heads))
+    return build_adder(Prefix(digits=n), numbers, config, task, Labels(LAYOUT.slots, heads))

@@ -30,7 +30,7 @@ from ...utils.errors import GlassformerError
 
 DIGITS, MIDDLE = 10, 4.5  # how many there are, and their middle
 W_IN, W_GATE, W_OUT = (f"blocks.0.mlp.{name}" for name in ("W_in", "W_gate", "W_out"))
-FINAL = "ln_final.w"
+FINAL_GAIN = "ln_final.w"
 HEAD = {
     "embed.W_E": (DIGITS, 3), "blocks.0.attn.W_Q": (1, 3, 4), "blocks.0.attn.W_K": (1, 3, 4),
     "blocks.0.attn.W_V": (1, 3, 4), "blocks.0.attn.W_O": (1, 4, 3),
@@ -42,11 +42,11 @@ Small = Annotated[float, Between(0.0001, 100)]
 class _Adder(Blueprint):
     """What the two have in common: arrays by axis, and the head."""
 
-    at_random = True
+    random_init = True
     constants: tuple[float, ...] = (MIDDLE,)
     logarithms: tuple[str, ...] = ()  # positive options; theta stores their logarithms
 
-    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Random, and of the weights only the shapes matter: few weights are of this kind."""
         theta = self.theta_shapes({name: tuple(w.shape) for name, w in weights.items()})
         return {name: self.draw(name, shape, rng) for name, shape in theta.items()}
@@ -62,7 +62,7 @@ class _Adder(Blueprint):
         self, step: Array, turn: Array, size: Array, gain: Array, out: Array
     ) -> dict[str, Array]:
         """The embedding of this `size`, and attention: `gain` of q and k, `out` [D] is written."""
-        xp = backend.of(step)
+        xp = backend.backend_for(step)
         angle = (step * xp.like(step, np.arange(DIGITS) - MIDDLE))[:, None]  # V 1
         first, second, third = (xp.like(step, axis)[:, None] for axis in np.eye(3))  # D 1
         # K: the pair that turns with the second frequency
@@ -94,7 +94,7 @@ class ArcAdder(_Adder):
         self.step, self.gain, self.sharp, self.out, self.down = step, gain, sharp, out, down
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
-        must = HEAD | QK_GAINS | {FINAL: (3,), W_IN: (3, shapes.get(W_IN, (0, 0))[1])}
+        must = HEAD | QK_GAINS | {FINAL_GAIN: (3,), W_IN: (3, shapes.get(W_IN, (0, 0))[1])}
         wanted = "RMSNorm, QK-norm and the extras qk and final"
         _check("arc-adder", shapes, must, {W_GATE, W_OUT}, wanted)
         mlp = {"mlp.up": W_IN, "mlp.gate": W_GATE, "mlp.down": W_OUT}
@@ -110,12 +110,12 @@ class ArcAdder(_Adder):
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         step = theta["step"]
-        xp = backend.of(step)
+        xp = backend.backend_for(step)
         one = xp.like(step, np.ones(1))
         weights = self.head(step, theta["turn"], one, one, theta["out"])
         weights |= dict.fromkeys(QK_GAINS, theta["gain"] * xp.like(step, np.ones(4)))
         weights |= {W_IN: theta["mlp.up"], W_OUT: theta["mlp.down"]}
-        weights[FINAL] = xp.exp(theta["sharp"]) * xp.like(step, np.ones(3))
+        weights[FINAL_GAIN] = xp.exp(theta["sharp"]) * xp.like(step, np.ones(3))
         return weights | ({W_GATE: theta["mlp.gate"]} if W_GATE in shapes else {})
 
 
@@ -153,7 +153,7 @@ class MirrorAdder(_Adder):
         return ones | {"bend": (1,), "down": (1,)}
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
-        xp = backend.of(theta["size"])
+        xp = backend.backend_for(theta["size"])
 
         def like(*rows: Any) -> Array:
             return xp.like(theta["size"], np.array(rows, dtype=np.float64))

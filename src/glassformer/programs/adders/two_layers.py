@@ -58,13 +58,13 @@ from ...parametrizations.formula import Formula
 from ...registry import blueprint, program
 from ...tasks.addition import Digits
 from ...tasks.digit_addition import DigitAddition
-from .common import DIGITS, Terms, build
+from .common import DIGITS, Terms, build_adder
 
 SLOTS = ("digit", "first", "mark", "count", "place")
 DIGIT, FIRST, MARK, COUNT, PLACE = np.eye(5)
-FALL = math.log(10) / 15  # σ1; σ0 is 16 times as much
-MOST_FLOAT32 = 4
-SLOPE = 256 * FALL  # of the config: two heads have 2^−4 and 2^−8 of it
+SCORE_DECAY = math.log(10) / 15  # σ1; σ0 is 16 times as much
+MAX_FLOAT32_DIGITS = 4
+SLOPE = 256 * SCORE_DECAY  # of the config: two heads have 2^−4 and 2^−8 of it
 
 
 @blueprint("adder-36")
@@ -107,10 +107,12 @@ def _head(layer: int, past: Any, reads: Any, writes: tuple[Any, Any]) -> Terms:
     }  # fmt: skip
 
 
-LONG = f"sums of more than {MOST_FLOAT32} digits need float64"
+TOO_LONG_MESSAGE = f"sums of more than {MAX_FLOAT32_DIGITS} digits need float64"
 
 
-@program("adder-36", float32=lambda options: LONG * (options["digits"] > MOST_FLOAT32))
+@program(
+    "adder-36", float32=lambda options: TOO_LONG_MESSAGE * (options["digits"] > MAX_FLOAT32_DIGITS)
+)
 def adder_36(digits: Digits = 10, guard: Literal["ones", "row"] = "ones") -> Model:
     """The sum, most significant digit first, in two ALiBi layers: places by a gate, their sum
     by attention.
@@ -121,15 +123,15 @@ def adder_36(digits: Digits = 10, guard: Literal["ones", "row"] = "ones") -> Mod
         13, 3 * n + 3, d_model=5, n_layers=2, n_heads=2, d_head=1, d_mlp=1, norm="none",
         activation="relu", positions="alibi", slope=SLOPE, scale=1.0,
     )  # fmt: skip
-    past = [-math.log1p(-math.exp(-f)) for f in (16 * FALL, FALL)]  # ln Z0, ln Z1
-    b = math.exp(-(n + 1) * FALL)  # ω_b
-    s = -b * math.exp((16 - n - 2) * FALL)  # ω_s
-    earlier = math.exp(-(n + 1) * 16 * FALL)  # of a mark, at the next one
+    past = [-math.log1p(-math.exp(-f)) for f in (16 * SCORE_DECAY, SCORE_DECAY)]  # ln Z0, ln Z1
+    b = math.exp(-(n + 1) * SCORE_DECAY)  # ω_b
+    s = -b * math.exp((16 - n - 2) * SCORE_DECAY)  # ω_s
+    earlier = math.exp(-(n + 1) * 16 * SCORE_DECAY)  # of a mark, at the next one
     curve = 10.0 ** (n + 5)
     numbers = {
         "past0": past[0], "past1": past[1], "gain": 10 * curve * math.exp(past[1]), "curve": curve,
         "plus": (b - earlier) * math.exp(past[0]), "equals": (s - b * earlier) * math.exp(past[0]),
-        "guard": b * math.exp((n - 16 * n) * FALL) / 2 if guard == "ones" else 2e-5,
+        "guard": b * math.exp((n - 16 * n) * SCORE_DECAY) / 2 if guard == "ones" else 2e-5,
     }  # fmt: skip
     heads = {
         "0.0": "place: how far the last mark is behind", "0.1": "not used",
@@ -137,4 +139,4 @@ def adder_36(digits: Digits = 10, guard: Literal["ones", "row"] = "ones") -> Mod
     }  # fmt: skip
     slots = {name: (i, i + 1) for i, name in enumerate(SLOTS)}
     labels = Labels(slots, heads, {"0.0": "digit times place"})
-    return build(TwoLayers(guard=guard), numbers, config, task, labels)
+    return build_adder(TwoLayers(guard=guard), numbers, config, task, labels)

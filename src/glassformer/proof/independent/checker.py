@@ -19,17 +19,44 @@ from ...utils.errors import GlassformerError
 from ...core.model import Model
 from ...tasks.base import Task
 from .ball_arithmetic import (
-    UNIT, ZERO, Ball, BallModel, Balls, NotCovered, NotProvable, Row, arb, flint, largest, smallest,
-    total, within,
-)  # fmt: skip
-from .rows import RowView, joined, part_of, union
-from .columns import Case, Range, Spots, Terms, cases_of, count, spots_of, sum_of
+    UNIT,
+    ZERO,
+    Ball,
+    BallModel,
+    Balls,
+    NotCovered,
+    NotProvable,
+    BallRow,
+    arb,
+    flint,
+    max_ball,
+    min_ball,
+    sum_balls,
+    symmetric_ball,
+)
+from .rows import RowView, union_of_terms, parse_row, union_of
+from .columns import (
+    ColumnCase,
+    SumRange,
+    DigitLayout,
+    TermTables,
+    iter_cases,
+    count_cases,
+    find_digit_layout,
+    column_sum,
+)
 
-BITS = 128  # of a ball's centre
-CUTS = 4  # how often what attention may write is halved, if the certificate asks for no more
-MOST_CASES = 2_000_000  # and pieces of cases
-Seen = list[dict[int, tuple[list[Balls], list[Balls]]]]  # keys and values by position and token
-Parts = dict[int, list[tuple[int, Ball]]]  # head -> what writes in a direction, by what factor
+PRECISION_BITS = 128  # of a ball's centre
+DEFAULT_BISECTIONS = (
+    4  # how often what attention may write is halved, if the certificate asks for no more
+)
+MAX_CASES = 2_000_000  # and pieces of cases
+KeyValueTables = list[
+    dict[int, tuple[list[Balls], list[Balls]]]
+]  # keys and values by position and token
+HeadFactors = dict[
+    int, list[tuple[int, Ball]]
+]  # head -> what writes in a direction, by what factor
 
 
 @dataclass(frozen=True)
@@ -48,26 +75,28 @@ def check_independently(
     model: Model, task: Task, certificate: Mapping[str, Any]
 ) -> IndependentResult:
     """Whether a certificate proves, in ball arithmetic, the model right on the task's domain."""
-    available()
+    require_flint()
     task.require(model.vocabulary)
     cases, margin = 0, math.inf
-    with flint.ctx.workprec(BITS):
+    with flint.ctx.workprec(PRECISION_BITS):
         try:
-            spots = spots_of(task)
+            spots = find_digit_layout(task)
             if (size := len(spots.names) - 1) > model.config.n_ctx:
                 block = f"the model's block has {model.config.n_ctx}"
                 raise NotProvable(f"{task.ref} — texts of {size} tokens; {block}")
-            parts, claimed = read(certificate, model, task, spots)
-            attention = Attention(BallModel(model), spots)
+            parts, claimed = parse_certificate(certificate, model, task, spots)
+            attention = AttentionBounds(BallModel(model), spots)
             for part in parts:
                 # Other directions than the first checker's: one cut more, to get as far.
-                cuts = max(CUTS, part.cuts + 1)
-                for case in cases_of(part.spots, part.row, part.split):
-                    lead = attention.lead(part, case, claimed, cuts)
+                cuts = max(DEFAULT_BISECTIONS, part.cuts + 1)
+                for case in iter_cases(part.spots, part.row, part.split):
+                    lead = attention.case_margin(part, case, claimed, cuts)
                     if not lead > 0:
-                        known = f"the lead is only known to be above {below(lead):.3g}"
-                        raise NotProvable(f"open: position {part.rows[0]}, {words(case)}: {known}")
-                    cases, margin = cases + 1, min(margin, below(lead))
+                        known = f"the lead is only known to be above {lower_float(lead):.3g}"
+                        raise NotProvable(
+                            f"open: position {part.rows[0]}, {describe_case(case)}: {known}"
+                        )
+                    cases, margin = cases + 1, min(margin, lower_float(lead))
         except NotProvable as why:
             covered = not isinstance(why, NotCovered)
             return IndependentResult(False, cases, -math.inf, str(why), covered)
@@ -76,46 +105,52 @@ def check_independently(
     return IndependentResult(True, cases, margin, less if margin < claimed else "")
 
 
-def available() -> None:
+def require_flint() -> None:
     """An error that says what to install, if it cannot run here."""
     if flint is None:
         way_out = "pip install 'glassformer[proof]'"
         raise GlassformerError(f"the second checker — needs python-flint: {way_out}")
 
 
-def below(x: Ball) -> float:
+def lower_float(x: Ball) -> float:
     y = float(x.lower())
     return y if arb(y) <= x else math.nextafter(y, -math.inf)
 
 
-def words(case: Case) -> str:
+def describe_case(case: ColumnCase) -> str:
     columns, cells, carry = case
     what = [x if isinstance(x, int) else f"{x[0]}+{x[1]}" for x in cells]
     known = [f"column {c} with {x}" for c, x in zip(columns, what, strict=True)]
     return ", ".join([*known, f"carry {carry}"])
 
 
-def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[list[RowView], float]:
+def parse_certificate(
+    certificate: Any, model: Model, task: Task, spots: DigitLayout
+) -> tuple[list[RowView], float]:
     """How each row is split and cut, and the margin claimed. What is not as it must be raises
     NotProvable.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(certificate, Mapping):
         raise NotProvable("the certificate is not a table of names")
     known = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
     for name, value in (known | {"layout": list(spots.names)}).items():
-        if given.get(name) != value:
+        if certificate.get(name) != value:
             raise NotProvable(f"the certificate is for another {name}")
-    rows, claimed = given.get("rows"), given.get("margin")  # type: Any, Any
+    rows, claimed = certificate.get("rows"), certificate.get("margin")  # type: Any, Any
     good = isinstance(rows, list) and all(isinstance(r, Mapping) for r in rows)
     if not good or not all(type(r.get("row")) is int for r in rows):
         raise NotProvable("the certificate's rows are not a list of rows")
-    parts = [part_of(spots, r) for r in rows]
-    if sorted(row for part in parts for row in part.rows) != list(spots.rows):
+    parts = [parse_row(spots, r) for r in rows]
+    if sorted(row for part in parts for row in part.rows) != list(spots.query_positions):
         raise NotProvable("the certificate's rows are not those of the answer")
-    counts = [count(part.spots, part.row, part.split) for part in parts]
+    counts = [count_cases(part.spots, part.row, part.split) for part in parts]
     cases = sum(counts)
     pieces = sum(n << part.cuts for n, part in zip(counts, parts, strict=True))
-    if type(given.get("cases")) is not int or given["cases"] != cases or pieces > MOST_CASES:
+    if (
+        type(certificate.get("cases")) is not int
+        or certificate["cases"] != cases
+        or pieces > MAX_CASES
+    ):
         claims = f"another number of cases than {cases:,}"
         raise NotProvable(f"the certificate claims {claims}, or they are too many")
     if type(claimed) is not float or not 0 <= claimed < math.inf:
@@ -128,142 +163,173 @@ def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[list[RowVi
 class DirectionBounds:
     """What heads write along one direction: t = Σ near + rest/sum of weights, over heads."""
 
-    near: dict[int, Ball]
-    rest: dict[int, Range]
-    joint: Range  # of all heads' rests together, each over its usual sum
+    centers: dict[int, Ball]
+    rests: dict[int, SumRange]
+    joint_rest: SumRange  # of all heads' rests together, each over its usual sum
 
 
 @dataclass
 class QueryContext:
     """Attention from where a token asks, whatever its stream."""
 
-    sums: list[Range]  # of each head's weights
-    usual: Balls  # a number near them
-    along: list[DirectionBounds]
-    sizes: dict[int, Range]  # of each part of each head that is used, without signs
-    flushed: dict[int, Ball]  # what underflow may do to it
+    sums: list[SumRange]  # of each head's weights
+    typical_sums: Balls  # a number near them
+    directions: list[DirectionBounds]
+    sizes: dict[int, SumRange]  # of each part of each head that is used, without signs
+    underflow: dict[int, Ball]  # what underflow may do to it
 
 
-class Attention:
+class AttentionBounds:
     """Keys and values as tables of positions and tokens; what heads write, bounded by case."""
 
-    def __init__(self, net: BallModel, spots: Spots) -> None:
-        self.net, self.spots, self.here = net, spots, cache(self._here)
-        self.kv: Seen = []
-        self.absent: list[list[list[Balls]]] = []  # keys of tokens that never stand there
-        self.read: dict[Any, QueryContext] = {}  # by who asks, and with which queries
+    def __init__(self, net: BallModel, spots: DigitLayout) -> None:
+        self.net, self.spots, self.query_context = net, spots, cache(self._query_context)
+        self.kv: KeyValueTables = []
+        self.keys_of_absent_tokens: list[
+            list[list[Balls]]
+        ] = []  # keys of tokens that never stand there
+        self.contexts: dict[Any, QueryContext] = {}  # by who asks, and with which queries
         for p in range(len(spots.names) - 1):
             self.kv.append({})
             for v in spots.tokens(p):
-                x = self.reads(net.embedded(v, p))
+                x = self.attention_input(net.embed(v, p))
                 self.kv[p][v] = net.heads(x, p, "K"), net.heads(x, p, "V")
-            keys = {bits(k): k for k, _ in self.kv[p].values()}  # equal ones are one
+            keys = {exact_key(k): k for k, _ in self.kv[p].values()}  # equal ones are one
             absent = (v for v in range(net.c.d_vocab) if v not in self.kv[p])
-            others = (net.heads(self.reads(net.embedded(v, p)), p, "K") for v in absent)
-            self.absent.append(list({bits(k): k for k in others}.values()))
-            self.kv[p] = {v: (keys[bits(k)], y) for v, (k, y) in self.kv[p].items()}
+            others = (net.heads(self.attention_input(net.embed(v, p)), p, "K") for v in absent)
+            self.keys_of_absent_tokens.append(list({exact_key(k): k for k in others}.values()))
+            self.kv[p] = {v: (keys[exact_key(k)], y) for v, (k, y) in self.kv[p].items()}
         every = [k for s in self.kv for k, _ in s.values()]
         heads = range(net.c.n_heads)
-        self.most = [[largest([k[h][i].abs_upper() for k in every]) for i in range(net.c.d_head)]
-                     for h in heads]  # fmt: skip
-        self.ways = directions(net)
+        self.max_key_sizes = [
+            [max_ball([k[h][i].abs_upper() for k in every]) for i in range(net.c.d_head)]
+            for h in heads
+        ]
+        self.directions = output_directions(net)
         self.any_value = cache(self._any_value)
 
-    def reads(self, x: Row) -> Row:
+    def attention_input(self, x: BallRow) -> BallRow:
         return self.net.norm(x, "blocks.0.ln1") if self.net.c.norm_first else x
 
-    def lead(self, part: RowView, case: Case, claimed: float, cuts: int = CUTS) -> Ball:
+    def case_margin(
+        self,
+        view: RowView,
+        case: ColumnCase,
+        claimed_margin: float,
+        bisections: int = DEFAULT_BISECTIONS,
+    ) -> Ball:
         """The least lead of the right token in a case."""
         columns, cells, carry = case
         digits = {}
         for c, cell in zip(columns, cells, strict=True):
-            digits[f"s{c}"], carry = (sum_of(cell) + carry) % 10, (sum_of(cell) + carry) // 10
-        names = part.spots.names[part.row : part.row + 2]
+            digits[f"s{c}"], carry = (
+                (column_sum(cell) + carry) % 10,
+                (column_sum(cell) + carry) // 10,
+            )
+        names = view.spots.names[view.row : view.row + 2]
         last, right = (digits.get(name, int(name[1:])) for name in names)
-        x, here = self.here(part, last)
-        return self.cut(x, *self.writes(here, case), right, claimed, cuts)
+        x, here = self.query_context(view, last)
+        return self.margin_by_bisection(
+            x, *self.bound_outputs(here, case), right, claimed_margin, bisections
+        )
 
-    def cut(
-        self, x: Row, fixed: Balls, wide: list[tuple[Ball, Ball]], right: int, claimed: float,
-        cuts: int,
-    ) -> Ball:  # fmt: skip
+    def margin_by_bisection(
+        self,
+        x: BallRow,
+        fixed: Balls,
+        wide: list[tuple[Ball, Ball]],
+        correct: int,
+        claimed_margin: float,
+        bisections: int,
+    ) -> Ball:
         """The least lead whatever attention writes. Where that is not enough, halves are tried."""
         mid, by = fixed, []
-        for (low, high), (way, _) in zip(wide, self.ways, strict=True):
+        for (low, high), (way, _) in zip(wide, self.directions, strict=True):
             mid = [m + d * (low + high) / 2 for m, d in zip(mid, way, strict=True)]
             by.append([d * (high - low) / 2 for d in way])
-        lead = self.net.lead(self.net.add(x, Row(mid, by), "the stream"), right)
-        if lead > claimed or not cuts or not by:
+        lead = self.net.margin_after_attention(
+            self.net.add(x, BallRow(mid, by), "the stream"), correct
+        )
+        if lead > claimed_margin or not bisections or not by:
             return lead
-        sizes = [float(largest([b.abs_upper() for b in line])) for line in by]
+        sizes = [float(max_ball([b.abs_upper() for b in line])) for line in by]
         g = sizes.index(max(sizes))
         low, high = wide[g]
         tried = []
         for half in (low, (low + high) / 2), ((low + high) / 2, high):
             part = [*wide[:g], half, *wide[g + 1 :]]
-            tried.append(self.cut(x, fixed, part, right, claimed, cuts - 1))
-        return largest([lead, smallest(tried)]).lower()
+            tried.append(
+                self.margin_by_bisection(x, fixed, part, correct, claimed_margin, bisections - 1)
+            )
+        return max_ball([lead, min_ball(tried)]).lower()
 
-    def writes(self, here: QueryContext, case: Case) -> tuple[Balls, list[tuple[Ball, Ball]]]:
+    def bound_outputs(
+        self, context: QueryContext, case: ColumnCase
+    ) -> tuple[Balls, list[tuple[Ball, Ball]]]:
         """What attention adds whatever it reads: W_O's bias, and what its sums may be off by. And
         along each direction, the ends of what heads write: the better of two bounds.
         """
-        net, d, sums = self.net, self.net.c.d_head, [s.ball(case) for s in here.sums]
+        net, d, sums = self.net, self.net.c.d_head, [s.ball(case) for s in context.sums]
         if not all(s > 0 for s in sums):
             raise NotProvable("a sum of attention weights may be 0")
         wide = []
-        for t, (_, parts) in zip(here.along, self.ways, strict=True):
+        for t, (_, parts) in zip(context.directions, self.directions, strict=True):
             used = [(h * d + k, a) for h, part in parts.items() for k, a in part]
-            flushed = total(here.flushed[at] * abs(a) for at, a in used)
-            rest = {h: r.ball(case) for h, r in t.rest.items()}
-            near = total(t.near.values()) + within(flushed)
-            apart = near + total(x / sums[h] for h, x in rest.items())
-            off = near + total(x * (1 / sums[h] - 1 / here.usual[h]) for h, x in rest.items())
-            low, high = t.joint.ends(case)
-            low = largest([apart.lower(), (low + off).lower()])
-            wide.append((low, smallest([apart.upper(), (high + off).upper()])))
+            flushed = sum_balls(context.underflow[at] * abs(a) for at, a in used)
+            rest = {h: r.ball(case) for h, r in t.rests.items()}
+            near = sum_balls(t.centers.values()) + symmetric_ball(flushed)
+            apart = near + sum_balls(x / sums[h] for h, x in rest.items())
+            off = near + sum_balls(
+                x * (1 / sums[h] - 1 / context.typical_sums[h]) for h, x in rest.items()
+            )
+            low, high = t.joint_rest.ends(case)
+            low = max_ball([apart.lower(), (low + off).lower()])
+            wide.append((low, min_ball([apart.upper(), (high + off).upper()])))
         sizes = [ZERO] * (net.c.n_heads * d)
-        for at, r in here.sizes.items():
-            sizes[at] = r.ball(case).abs_upper() / sums[at // d].lower() + here.flushed[at]
-            net.f.fit(sizes[at], "a head's output")
+        for at, r in context.sizes.items():
+            sizes[at] = r.ball(case).abs_upper() / sums[at // d].lower() + context.underflow[at]
+            net.f.check_overflow(sizes[at], "a head's output")
         fixed = net.vector("blocks.0.attn.b_O") or [ZERO] * net.c.d_model
         columns = zip(net.matrix("blocks.0.attn.W_O"), fixed, strict=True)
-        return [x + within(net.f.sum_error(w, sizes, x, "W_O")) for w, x in columns], wide
+        return [x + symmetric_ball(net.f.sum_error(w, sizes, x, "W_O")) for w, x in columns], wide
 
-    def _here(self, part: RowView, last: int) -> tuple[Row, QueryContext]:
+    def _query_context(self, part: RowView, last: int) -> tuple[BallRow, QueryContext]:
         """The stream where a token asks, at any of the rows, and what attention reads from there.
 
         Which token asks is known from the case, too: if no query depends on it, nothing read does.
         """
         net = self.net
-        streams = [net.embedded(last, row) for row in part.rows]
+        streams = [net.embed(last, row) for row in part.rows]
         queries = [
-            net.heads(self.reads(x), row, "Q") for x, row in zip(streams, part.rows, strict=True)
+            net.heads(self.attention_input(x), row, "Q")
+            for x, row in zip(streams, part.rows, strict=True)
         ]
-        if (key := (part, *map(bits, queries))) not in self.read:
-            self.read[key] = self._read(part, queries)
+        if (key := (part, *map(exact_key, queries))) not in self.contexts:
+            self.contexts[key] = self._bound_sums(part, queries)
         if len(streams) == 1:
-            return streams[0], self.read[key]
-        return Row([union(same) for same in zip(*(x.balls() for x in streams), strict=True)], []), (
-            self.read[key]
-        )
+            return streams[0], self.contexts[key]
+        return BallRow(
+            [union_of(same) for same in zip(*(x.enclosures() for x in streams), strict=True)], []
+        ), (self.contexts[key])
 
-    def _read(self, part: RowView, queries: list[list[Balls]]) -> QueryContext:
+    def _bound_sums(self, part: RowView, queries: list[list[Balls]]) -> QueryContext:
         """Sums over positions that hold for all rows: for each, what is near, and what is far."""
         net, d, tiny = self.net, self.net.c.d_head, self.net.f.tiny
-        used = sorted({divmod(t.at, d) for c in net.matrix("blocks.0.attn.W_O") for t in c})
-        found: dict[Any, Terms] = {}
+        used = sorted(
+            {divmod(t.input_index, d) for c in net.matrix("blocks.0.attn.W_O") for t in c}
+        )
+        found: dict[Any, TermTables] = {}
         usual, middles = [], []  # type: Balls, list[dict[int, Ball]]
         for i, row in enumerate(part.rows):
-            weights = [self.weights(q, h, row) for h, q in enumerate(queries[i])]
+            weights = [self.exponentials(q, h, row) for h, q in enumerate(queries[i])]
             if not usual:  # any numbers would do: they are those of the first row
-                usual = [total(map(mean, w)).mid() for w in weights]
-                middles = [self.middles(weights, usual, parts) for _, parts in self.ways]
-            for name, near, far in self.terms(weights, usual, middles, used, row + 1):
-                terms = part.shortened(i, near, far)
-                found[name] = joined(found.get(name), terms)
+                usual = [sum_balls(map(mean_ball, w)).mid() for w in weights]
+                middles = [self.head_centers(weights, usual, parts) for _, parts in self.directions]
+            for name, near, far in self.sum_terms(weights, usual, middles, used, row + 1):
+                terms = part.terms_of_row(i, near, far)
+                found[name] = union_of_terms(found.get(name), terms)
         spots, n = part.spots, part.rows[-1] + 1
-        ranges = {name: Range(spots, terms) for name, terms in found.items()}
+        ranges = {name: SumRange(spots, terms) for name, terms in found.items()}
         along = [
             DirectionBounds(middle, {h: ranges["rest", g, h] for h in middle}, ranges["joint", g])
             for g, middle in enumerate(middles)
@@ -272,36 +338,42 @@ class Attention:
         for h, k in used:
             # Exponentials are divided by their sum, at least 1: underflow is off by so much.
             values = [self.any_value(h, k, p).abs_upper() for p in range(n)]
-            flushed[h * d + k] = 256 * n * tiny * (largest(values) + 2)
+            flushed[h * d + k] = 256 * n * tiny * (max_ball(values) + 2)
             sizes[h * d + k] = ranges["size", h, k]
         sums = [ranges["sum", h] for h in range(net.c.n_heads)]
         return QueryContext(sums, usual, along, sizes, flushed)
 
     def _any_value(self, h: int, k: int, p: int) -> Ball:
         """A number of a head's value at a position, whatever stands there."""
-        return union(y[h][k] for _, y in self.kv[p].values())
+        return union_of(y[h][k] for _, y in self.kv[p].values())
 
-    def middles(self, weights: list[Terms], usual: Balls, parts: Parts) -> dict[int, Ball]:
+    def head_centers(
+        self, weights: list[TermTables], usual: Balls, parts: HeadFactors
+    ) -> dict[int, Ball]:
         """Near what each head writes in a direction: what is left is small."""
         out = {}
         for h, factors in parts.items():
             terms = []
             for w, s in zip(weights[h], self.kv, strict=False):
-                terms.append({v: w[v] * along(factors, y[h]) for v, (_, y) in s.items()})
-            out[h] = (total(map(mean, terms)) / usual[h]).mid()
+                terms.append({v: w[v] * project_values(factors, y[h]) for v, (_, y) in s.items()})
+            out[h] = (sum_balls(map(mean_ball, terms)) / usual[h]).mid()
         return out
 
-    def terms(
-        self, weights: list[Terms], usual: Balls, middles: list[dict[int, Ball]],
+    def sum_terms(
+        self, weights: list[TermTables], usual: Balls, middles: list[dict[int, Ball]],
         used: list[tuple[int, int]], n: int,
     ) -> Iterator[tuple[Any, Callable[[int, int], Ball], Callable[[int], Ball]]]:  # fmt: skip
         """All that is added up over n positions, by name: a term of a position and a token, and one
         of a position with any token. weight·value and Σ weight share the weight's error.
         """
-        summed, mixed = self.room(n)
-        every = [[union(s.values()) for s in w] for w in weights]
+        summed, mixed = self.rounding_factors(n)
+        every = [[union_of(s.values()) for s in w] for w in weights]
         for h, w in enumerate(weights):
-            yield ("sum", h), partial(_times, w, summed), partial(_any_times, every[h], summed)
+            yield (
+                ("sum", h),
+                partial(_scaled_term, w, summed),
+                partial(_scaled_union, every[h], summed),
+            )
         for h, k in used:
 
             def size(p: int, v: int, h: int = h, k: int = k) -> Ball:
@@ -311,43 +383,43 @@ class Attention:
                 return every[h][p] * abs(self.any_value(h, k, p)) * mixed
 
             yield ("size", h, k), size, sizes
-        for g, (middle, (_, parts)) in enumerate(zip(middles, self.ways, strict=True)):
+        for g, (middle, (_, parts)) in enumerate(zip(middles, self.directions, strict=True)):
 
             def rest(p: int, v: int, h: int, middle: Any = middle, parts: Any = parts) -> Ball:
-                values = along(parts[h], self.kv[p][v][1][h])
+                values = project_values(parts[h], self.kv[p][v][1][h])
                 return weights[h][p][v] * (values * mixed - middle[h] * summed)
 
             def rests(p: int, h: int, middle: Any = middle, parts: Any = parts) -> Ball:
-                values = total(a * self.any_value(h, k, p) for k, a in parts[h])
+                values = sum_balls(a * self.any_value(h, k, p) for k, a in parts[h])
                 return every[h][p] * (values * mixed - middle[h] * summed)
 
             for h in parts:
                 yield ("rest", g, h), partial(rest, h=h), partial(rests, h=h)
 
             def joint(p: int, v: int, rest: Any = rest, parts: Any = parts) -> Ball:
-                return total(rest(p, v, h) / usual[h] for h in parts)
+                return sum_balls(rest(p, v, h) / usual[h] for h in parts)
 
             def joints(p: int, rests: Any = rests, parts: Any = parts) -> Ball:
-                return total(rests(p, h) / usual[h] for h in parts)
+                return sum_balls(rests(p, h) / usual[h] for h in parts)
 
             yield ("joint", g), joint, joints
 
-    def room(self, n: int) -> tuple[Ball, Ball]:
+    def rounding_factors(self, n: int) -> tuple[Ball, Ball]:
         """Rounding of n terms of a sum: n − 1 additions; and of a product with a quotient."""
-        return 1 + UNIT * self.net.f.off(n), 1 + UNIT * self.net.f.off(n + 1)
+        return 1 + UNIT * self.net.f.gamma(n), 1 + UNIT * self.net.f.gamma(n + 1)
 
-    def weights(self, q: Balls, h: int, row: int) -> Terms:
+    def exponentials(self, q: Balls, h: int, row: int) -> TermTables:
         """exp(score − the largest), not yet divided by the sum: but for a factor all share."""
         net, f, c, seen = self.net, self.net.f, self.net.c, self.kv[: row + 1]
         slope = arb(c.slope * 2.0 ** (-8 * (h + 1) / c.n_heads)) if c.positions == "alibi" else ZERO
         # the masked must be finite too
-        size = total(abs(x) * y for x, y in zip(q, self.most[h], strict=True))
-        f.fit(size, "a score")
-        f.fit(2 * (size * net.scale + slope * len(self.kv)), "a score")
+        size = sum_balls(abs(x) * y for x, y in zip(q, self.max_key_sizes[h], strict=True))
+        f.check_overflow(size, "a score")
+        f.check_overflow(2 * (size * net.scale + slope * len(self.kv)), "a score")
 
         def score(p: int, key: list[Balls]) -> Ball:
             bias = -slope * (row - p)
-            bias += within(bias * (f.off(2) + 2.0**-48))
+            bias += symmetric_ball(bias * (f.gamma(2) + 2.0**-48))
             x = f.dot(q, key[h])
             x = x if net.scale == 1 else f.rounded(x * net.scale)
             return x if bias.is_zero() else f.rounded(x + bias)
@@ -356,47 +428,47 @@ class Attention:
         for p, s in enumerate(seen):
             keys = {id(k): k for k, _ in s.values()}  # where no key depends on the token, one
             scores.append({i: score(p, k) for i, k in keys.items()})
-        high = largest([x.upper() for s in scores for x in s.values()])
-        low = largest([smallest([x.lower() for x in s.values()]) for s in scores])
+        high = max_ball([x.upper() for s in scores for x in s.values()])
+        low = max_ball([min_ball([x.lower() for x in s.values()]) for s in scores])
         # Many texts may share a table of weights (tokenwise.Pairs). Then the largest score of any
         # token at any position is subtracted, and no score is further below it than `limit`.
-        never = (score(p, k).upper() for p in range(row + 1) for k in self.absent[p])
-        top, limit = largest([high, *never]), (1 / f.tiny).log() / 2 + 1
-        out: Terms = []
+        never = (score(p, k).upper() for p in range(row + 1) for k in self.keys_of_absent_tokens[p])
+        top, limit = max_ball([high, *never]), (1 / f.tiny).log() / 2 + 1
+        out: TermTables = []
         for s, by_key in zip(seen, scores, strict=True):
             exps = {}  # the largest score of a pair of numbers is between low and high
             for i, x in by_key.items():
-                shared = smallest([(top - x).abs_upper(), limit]) if top.is_finite() else limit
-                apart = largest([(x - high).abs_upper(), (x - low).abs_upper(), shared])
-                exp = (x - high + within(f.error(apart))).exp()
-                exps[i] = exp * (1 + UNIT * f.off(8))  # 4 ulp are 8 halves
+                shared = min_ball([(top - x).abs_upper(), limit]) if top.is_finite() else limit
+                apart = max_ball([(x - high).abs_upper(), (x - low).abs_upper(), shared])
+                exp = (x - high + symmetric_ball(f.rounding_error(apart))).exp()
+                exps[i] = exp * (1 + UNIT * f.gamma(8))  # 4 ulp are 8 halves
             out.append({v: exps[id(k)] for v, (k, _) in s.items()})
         return out
 
 
-def along(factors: list[tuple[int, Ball]], values: Balls) -> Ball:
+def project_values(factors: list[tuple[int, Ball]], values: Balls) -> Ball:
     """What a head's values write in a direction."""
-    return total(a * values[k] for k, a in factors)
+    return sum_balls(a * values[k] for k, a in factors)
 
 
-def _times(terms: Terms, by: Ball, p: int, v: int) -> Ball:
+def _scaled_term(terms: TermTables, by: Ball, p: int, v: int) -> Ball:
     return terms[p][v] * by
 
 
-def _any_times(terms: Balls, by: Ball, p: int) -> Ball:
+def _scaled_union(terms: Balls, by: Ball, p: int) -> Ball:
     return terms[p] * by
 
 
-def bits(heads: list[Balls]) -> Any:
+def exact_key(heads: list[Balls]) -> Any:
     """What is the same for equal balls and no others."""
     return tuple((b.mid().man_exp(), b.rad().man_exp()) for head in heads for b in head)
 
 
-def mean(term: dict[int, Ball]) -> Ball:
-    return total(term.values()) / len(term)
+def mean_ball(term: dict[int, Ball]) -> Ball:
+    return sum_balls(term.values()) / len(term)
 
 
-def directions(net: BallModel) -> list[tuple[Balls, Parts]]:
+def output_directions(net: BallModel) -> list[tuple[Balls, HeadFactors]]:
     """The directions in which heads write, and which parts of them do.
 
     Rows of W_O that are multiples of one another are one direction. Where that leaves more than the
@@ -415,7 +487,7 @@ def directions(net: BallModel) -> list[tuple[Balls, Parts]]:
             lines[unit] = [(at, line[i]) for at, line in enumerate(W) if line[i]]
     out = []
     for way, parts in lines.items():
-        heads: Parts = {}
+        heads: HeadFactors = {}
         for at, factor in parts:
             heads.setdefault(at // net.c.d_head, []).append((at % net.c.d_head, arb(factor)))
         out.append(([arb(x.numerator) / arb(x.denominator) for x in way], heads))

@@ -13,23 +13,25 @@ import numpy as np
 from ...tasks.base import Task
 from .ball_arithmetic import Ball, NotCovered, NotProvable, arb
 
-GRID = 300  # bits of the largest term of a sum, as a whole number
-SHORT = 12  # digits of numbers that are probed at every corner
-LONGEST = 10**4_000  # numbers below this Python can write
-MANY = 10**6  # digits of the rows that are looked at together
-FAR = 10_000  # bits: no product of a few floats is so large or so small
-Cell = int | tuple[int, int]  # what is known of a column: a + b, or (a, b)
-Case = tuple[range, tuple[Cell, ...], int]  # columns, what is known of each, the carry into them
-Terms = list[dict[int, Ball]]  # for each position, by token
+GRID_BITS = 300  # bits of the largest term of a sum, as a whole number
+MAX_CORNER_PROBED_DIGITS = 12  # digits of numbers that are probed at every corner
+MAX_RADIX = 10**4_000  # numbers below this Python can write
+MAX_PROBED_DIGITS = 10**6  # digits of the rows that are looked at together
+MAX_EXPONENT = 10_000  # bits: no product of a few floats is so large or so small
+ColumnValue = int | tuple[int, int]  # what is known of a column: a + b, or (a, b)
+ColumnCase = tuple[
+    range, tuple[ColumnValue, ...], int
+]  # columns, what is known of each, the carry into them
+TermTables = list[dict[int, Ball]]  # for each position, by token
 
 
 # ── where the digits stand ─────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Spots:
+class DigitLayout:
     digits: int
     # "a1", "b0", "s2": a digit of the numbers or the sum; "=10": always that token
     names: tuple[str, ...]
-    rows: range  # positions whose next token is to be produced
+    query_positions: range  # positions whose next token is to be produced
 
     def tokens(self, position: int) -> range:
         kind, number = self.names[position][0], int(self.names[position][1:])
@@ -37,24 +39,24 @@ class Spots:
             return range(number, number + 1)
         return range(2 if kind == "s" and number == self.digits else 10)
 
-    def named(self, row: int) -> list[int]:
+    def requested_columns(self, row: int) -> list[int]:
         """The columns of the sum's digits at a position and the next."""
         return [int(name[1:]) for name in self.names[row : row + 2] if name[0] == "s"]
 
 
-def spots_of(task: Task) -> Spots:
+def find_digit_layout(task: Task) -> DigitLayout:
     """Every position holds one digit of a, b or a + b, or one token: all edges agree, and random
     rows, and these with any one digit replaced.
     """
     refused = f"{task.ref} — not covered: the sum of two numbers at fixed places is"
-    if max(task.radix, default=1) > LONGEST:
+    if max(task.radix, default=1) > MAX_RADIX:
         raise NotCovered(f"{refused}, of at most 4,000 digits")
     n = len(str(task.radix[0])) - 1 if task.radix else 0
     if n < 1 or tuple(task.radix) != (10**n, 10**n):
         raise NotCovered(f"{refused}, got numbers below {', '.join(map(str, task.radix))}")
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
         raise NotCovered(f"{refused}, with the digits as the first ten tokens")
-    if not task.says("format"):  # somebody else's texts may be sums; nobody said so of these
+    if not task.declares("layout"):  # somebody else's texts may be sums; nobody said so of these
         raise NotCovered(f"{refused}, said of the texts that it writes")
     rng, top, kind = np.random.default_rng(9), 10**n - 1, task.row_type
     corners = np.array([[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]], kind)
@@ -69,8 +71,8 @@ def spots_of(task: Task) -> Spots:
         if not task.defined(probes).all() or not at_the_end.all() or first < 1:
             raise NotProvable(f"{refused}, with an answer to every pair at the end")
         numbers = {"a": probes[:, 0], "b": probes[:, 1], "s": probes.sum(1)}
-        digits = {k: written(x, n + (k == "s")) for k, x in numbers.items()}
-        known = known or (first, names_of(tokens, digits))
+        digits = {k: decimal_digits(x, n + (k == "s")) for k, x in numbers.items()}
+        known = known or (first, name_positions(tokens, digits))
         for p, name in enumerate(known[1]):
             here = int(name[1:])
             holds = digits[name[0]][:, here] if name[0] in digits else here
@@ -81,16 +83,16 @@ def spots_of(task: Task) -> Spots:
                 raise NotProvable(f"{refused}; position {p} holds something else")
     assert known
     first, names = known
-    return Spots(n, tuple(names), range(first - 1, len(names) - 1))
+    return DigitLayout(n, tuple(names), range(first - 1, len(names) - 1))
 
 
-def written(numbers: Any, n: int) -> Any:
+def decimal_digits(numbers: Any, n: int) -> Any:
     """The digits of numbers, [B,n], the ones first."""
     text = "".join(str(x).zfill(n) for x in numbers.tolist())
     return (np.frombuffer(text.encode(), np.uint8).reshape(-1, n)[:, ::-1] - 48).astype(np.int64)
 
 
-def names_of(tokens: Any, digits: dict[str, Any]) -> list[str]:
+def name_positions(tokens: Any, digits: dict[str, Any]) -> list[str]:
     """What each position holds, where it is one thing: "?0" where it is none, or two."""
     columns: dict[bytes, list[str]] = {}
     for kind, table in digits.items():
@@ -108,13 +110,13 @@ def one_digit_changed(task: Task, n: int, corners: Any, rng: np.random.Generator
     """Rows with each digit of each number replaced by each other, some at a time. Of long numbers
     fewer rows: there are more digits.
     """
-    some = task.sample(40 if n <= SHORT else max(1, 400 // n), rng)
-    some = np.concatenate([some, corners]) if n <= SHORT else some
+    some = task.sample(40 if n <= MAX_CORNER_PROBED_DIGITS else max(1, 400 // n), rng)
+    some = np.concatenate([some, corners]) if n <= MAX_CORNER_PROBED_DIGITS else some
     changed = []
     for side, c, d in itertools.product(range(2), range(n), range(10)):
         changed.append(some.copy())
         changed[-1][:, side] += (d - some[:, side] // 10**c % 10) * 10**c
-        if len(changed) * len(some) * n > MANY:
+        if len(changed) * len(some) * n > MAX_PROBED_DIGITS:
             yield np.concatenate(changed)
             changed = []
     if changed:
@@ -122,51 +124,51 @@ def one_digit_changed(task: Task, n: int, corners: Any, rng: np.random.Generator
 
 
 # ── cases, and sums over columns ───────────────────────────────────────────────────────────────
-def columns_of(spots: Spots, row: int, split: list[str]) -> range:
+def split_columns(spots: DigitLayout, row: int, split: list[str]) -> range:
     """The columns that a row's cases tell apart: down from the highest named, by the split."""
-    top = max(spots.named(row), default=-1)
+    top = max(spots.requested_columns(row), default=-1)
     return range(top + 1 - len(split), top + 1)
 
 
-def digits_of(spots: Spots, column: int) -> range:
+def column_digits(spots: DigitLayout, column: int) -> range:
     """What a number can have there."""
     return range(10 if column < spots.digits else 1)
 
 
-def cells_of(spots: Spots, row: int, split: list[str]) -> list[list[Cell]]:
-    out: list[list[Cell]] = []
-    for c, kind in zip(columns_of(spots, row, split), split, strict=True):
-        d = digits_of(spots, c)
+def column_values(spots: DigitLayout, row: int, split: list[str]) -> list[list[ColumnValue]]:
+    out: list[list[ColumnValue]] = []
+    for c, kind in zip(split_columns(spots, row, split), split, strict=True):
+        d = column_digits(spots, c)
         out.append(list(itertools.product(d, d)) if kind == "pair" else list(range(2 * len(d) - 1)))
     return out
 
 
-def carries(columns: range) -> range:
+def incoming_carries(columns: range) -> range:
     """What can come into columns from below."""
     return range(2 if len(columns) and columns[0] else 1)
 
 
-def count(spots: Spots, row: int, split: list[str]) -> int:
-    cells = math.prod(map(len, cells_of(spots, row, split)))
-    return cells * len(carries(columns_of(spots, row, split)))
+def count_cases(spots: DigitLayout, row: int, split: list[str]) -> int:
+    cells = math.prod(map(len, column_values(spots, row, split)))
+    return cells * len(incoming_carries(split_columns(spots, row, split)))
 
 
-def cases_of(spots: Spots, row: int, split: list[str]) -> Iterator[Case]:
+def iter_cases(spots: DigitLayout, row: int, split: list[str]) -> Iterator[ColumnCase]:
     """Every pair of numbers is in one of them."""
-    columns = columns_of(spots, row, split)
-    for carry in carries(columns):
-        for cells in itertools.product(*cells_of(spots, row, split)):
+    columns = split_columns(spots, row, split)
+    for carry in incoming_carries(columns):
+        for cells in itertools.product(*column_values(spots, row, split)):
             yield columns, cells, carry
 
 
-def sum_of(cell: Cell) -> int:
+def column_sum(cell: ColumnValue) -> int:
     return cell if isinstance(cell, int) else sum(cell)
 
 
-class Chain:
+class MaxSum:
     """The largest sum of one whole term a position, over all pairs of numbers in a case."""
 
-    def __init__(self, spots: Spots, terms: list[dict[int, int]]) -> None:
+    def __init__(self, spots: DigitLayout, terms: list[dict[int, int]]) -> None:
         n, self.fixed = spots.digits, 0
         tables = {f"{kind}{c}": [0] * 10 for kind in "abs" for c in range(n + 1)}
         for name, term in zip(spots.names, terms, strict=False):  # terms end where the reader is
@@ -175,65 +177,76 @@ class Chain:
             for d, x in term.items() if name[0] != "=" else ():
                 tables[name][d] += x
         self.a, self.b, self.s = ([tables[f"{kind}{c}"] for c in range(n + 1)] for kind in "abs")
-        self.both: list[list[int]] = []  # the best of all pairs with a sum
+        self.best_by_sum: list[list[int]] = []  # the best of all pairs with a sum
         for c in range(n + 1):
-            a, b, every = self.a[c], self.b[c], digits_of(spots, c)
+            a, b, every = self.a[c], self.b[c], column_digits(spots, c)
             sums = range(2 * len(every) - 1)
-            self.both.append([max(a[x] + b[t - x] for x in every if t - x in every) for t in sums])
-        self.below: list[dict[int, int]] = [{0: 0}]  # the best of all below, by the carry they give
-        self.above: list[dict[int, int]] = [{0: 0}]  # … of those from here on, by the one they get
+            self.best_by_sum.append(
+                [max(a[x] + b[t - x] for x in every if t - x in every) for t in sums]
+            )
+        self.best_below: list[dict[int, int]] = [
+            {0: 0}
+        ]  # the best of all below, by the carry they give
+        self.best_above: list[dict[int, int]] = [
+            {0: 0}
+        ]  # … of those from here on, by the one they get
         for c in range(n + 1):
-            self.below.append({})
-            for carry, t in itertools.product(self.below[c], range(len(self.both[c]))):
-                x, out = self.below[c][carry] + self.cell(c, t, carry), (t + carry) // 10
-                self.below[c + 1][out] = max(x, self.below[c + 1].get(out, x))
+            self.best_below.append({})
+            for carry, t in itertools.product(self.best_below[c], range(len(self.best_by_sum[c]))):
+                x, out = (
+                    self.best_below[c][carry] + self.column_term(c, t, carry),
+                    (t + carry) // 10,
+                )
+                self.best_below[c + 1][out] = max(x, self.best_below[c + 1].get(out, x))
         for c in reversed(range(n + 1)):
-            rest, sums, best = self.above[0], range(len(self.both[c])), {}
-            for carry in self.below[c]:
-                best[carry] = max(self.cell(c, t, carry) + rest[(t + carry) // 10] for t in sums)
-            self.above.insert(0, best)
+            rest, sums, best = self.best_above[0], range(len(self.best_by_sum[c])), {}
+            for carry in self.best_below[c]:
+                best[carry] = max(
+                    self.column_term(c, t, carry) + rest[(t + carry) // 10] for t in sums
+                )
+            self.best_above.insert(0, best)
 
-    def cell(self, c: int, cell: Cell, carry: int) -> int:
+    def column_term(self, c: int, cell: ColumnValue, carry: int) -> int:
         """What a column adds."""
         if isinstance(cell, int):
-            both = self.both[c][cell]
+            both = self.best_by_sum[c][cell]
         else:
             both = self.a[c][cell[0]] + self.b[c][cell[1]]
-        return both + self.s[c][(sum_of(cell) + carry) % 10]
+        return both + self.s[c][(column_sum(cell) + carry) % 10]
 
-    def most(self, case: Case) -> int:
+    def maximum(self, case: ColumnCase) -> int:
         columns, cells, carry = case
-        x = self.fixed + (self.below[columns[0]][carry] if len(columns) else 0)
+        x = self.fixed + (self.best_below[columns[0]][carry] if len(columns) else 0)
         for c, cell in zip(columns, cells, strict=True):
-            x, carry = x + self.cell(c, cell, carry), (sum_of(cell) + carry) // 10
-        return x + self.above[columns.stop][carry]
+            x, carry = x + self.column_term(c, cell, carry), (column_sum(cell) + carry) // 10
+        return x + self.best_above[columns.stop][carry]
 
 
-class Range:
+class SumRange:
     """The ends of a sum of balls, one a position, in a case: finer than a ball's radius is."""
 
-    def __init__(self, spots: Spots, terms: Terms) -> None:
+    def __init__(self, spots: DigitLayout, terms: TermTables) -> None:
         balls = [b for t in terms for b in t.values() if not b.is_zero()]
         if not all(b.is_finite() for b in balls):
             raise NotProvable("what attention reads may be without bound")
         tops = [b.abs_upper().man_exp() for b in balls]
         top = max((int(exp) + int(man).bit_length() for man, exp in tops), default=0)
-        if abs(top) > FAR:  # FLINT ends the process over a whole number that is too large
+        if abs(top) > MAX_EXPONENT:  # FLINT ends the process over a whole number that is too large
             raise NotProvable("what attention reads may be larger or smaller than any float")
-        shift = GRID - top
+        shift = GRID_BITS - top
         self.unit, by = arb(2) ** -shift, arb(2) ** shift
-        high = [{v: upwards(b * by) for v, b in t.items()} for t in terms]
-        low = [{v: upwards(b * -by) for v, b in t.items()} for t in terms]
-        self.high, self.low = Chain(spots, high), Chain(spots, low)
+        high = [{v: round_up_to_int(b * by) for v, b in t.items()} for t in terms]
+        low = [{v: round_up_to_int(b * -by) for v, b in t.items()} for t in terms]
+        self.high, self.low = MaxSum(spots, high), MaxSum(spots, low)
 
-    def ends(self, case: Case) -> tuple[Ball, Ball]:
-        return arb(-self.low.most(case)) * self.unit, arb(self.high.most(case)) * self.unit
+    def ends(self, case: ColumnCase) -> tuple[Ball, Ball]:
+        return arb(-self.low.maximum(case)) * self.unit, arb(self.high.maximum(case)) * self.unit
 
-    def ball(self, case: Case) -> Ball:
+    def ball(self, case: ColumnCase) -> Ball:
         low, high = self.ends(case)
         return low.union(high)
 
 
-def upwards(x: Ball) -> int:
+def round_up_to_int(x: Ball) -> int:
     """The least whole number that is not below any of a ball."""
     return int(x.upper().ceil().unique_fmpz())

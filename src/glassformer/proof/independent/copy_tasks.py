@@ -11,26 +11,26 @@ from typing import Any
 import numpy as np
 
 from ...tasks.base import Task
-from ...tasks.token_layout import ROW, TOKEN, Format
+from ...tasks.token_layout import ROW, TOKEN, TokenLayout
 from .ball_arithmetic import NotCovered, NotProvable
-from .hard_attention import output, score_ends, shares
+from .hard_attention import bound_output, max_shares, score_bounds
 from .interval_model import IntervalModel
-from .intervals import CaseLeads, Interval, Reals
+from .intervals import CaseMargins, Interval, Reals
 
-SAMPLE = 3_000  # rows that what the task declares is compared with
+COMPARED_ROWS = 3_000  # rows that what the task declares is compared with
 
 
 def covers(task: Task) -> bool:
-    return task.says("copies") and task.copies() is not None
+    return task.declares("copy_layout") and task.copy_layout() is not None
 
 
-def spots_of(task: Task) -> Format:
+def checked_format(task: Task) -> TokenLayout:
     """What the task declares, compared with its own texts: edge cases, a sample, and rows with one
     number changed.
     """
-    form, kinds = task.copies(), task.radix
+    form, kinds = task.copy_layout(), task.radix
     known = {ROW: len(kinds), TOKEN: len(task.vocabulary)}
-    if not isinstance(form, Format) or not 0 < form.first < len(form.spots):
+    if not isinstance(form, TokenLayout) or not 0 < form.first < len(form.spots):
         raise NotProvable("copies() is not a Format with an answer")
     if any(not 0 <= number < known.get(name, 0) for name, number in form.spots):
         raise NotProvable("copies() has a spot that is no number of the row and no token")
@@ -39,7 +39,7 @@ def spots_of(task: Task) -> Format:
     if max(kinds) > len(task.vocabulary):
         raise NotProvable("a number of the row is no token")
     rng = np.random.default_rng(17)
-    rows = np.concatenate([task.edges(), task.sample(SAMPLE, rng)])
+    rows = np.concatenate([task.edges(), task.sample(COMPARED_ROWS, rng)])
     changed = rows[-len(kinds) :].copy()
     for i in range(len(changed)):
         changed[i, i] = (changed[i, i] + 1) % kinds[i]
@@ -54,9 +54,9 @@ def spots_of(task: Task) -> Format:
     return form
 
 
-def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
+def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
     """The least lead in every case: of one position and one token there at a time."""
-    form, c = spots_of(task), net.c
+    form, c = checked_format(task), net.c
     T = len(form.spots) - 1
     if c.n_ctx < T:
         raise NotProvable(f"texts of {T} tokens; the model's block has {c.n_ctx}")
@@ -64,13 +64,15 @@ def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
         raise NotCovered(f"copies: needs at most one layer, got {c.n_layers}")
     V = c.d_vocab
     at = np.broadcast_to(np.arange(T)[:, None], (T, V))
-    x = net.embedded(np.broadcast_to(np.arange(V), (T, V)), at)  # T V D
+    x = net.embed(np.broadcast_to(np.arange(V), (T, V)), at)  # T V D
     if c.n_layers:
-        read = net.reads(x, 0)
-        q, k, v = (net.projected(read, 0, kind, at) for kind in "QKV")  # T V H K
+        read = net.attention_input(x, 0)
+        q, k, v = (net.project(read, 0, kind, at) for kind in "QKV")  # T V H K
     for row in range(form.first - 1, T):
         for asks in tokens_at(form, task, row):
-            rights = [t for t in tokens_at(form, task, row + 1) if fixed(form, row, asks, t)]
+            rights = [
+                t for t in tokens_at(form, task, row + 1) if fixed_numbers(form, row, asks, t)
+            ]
             if not rights:
                 continue
             right = np.array(rights)
@@ -80,43 +82,45 @@ def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
                 distance = (row - np.arange(S))[:, None]
                 net.scores(q[row, asks], k, (row - np.arange(T))[:, None])  # all must be finite
                 score = net.scores(q[row, asks], k[:S, :], distance)  # S V H
-                z = written(net, form, task, row, asks, right, score, v[:S, :],
+                z = bound_head_outputs(net, form, task, row, asks, right, score, v[:S, :],
                             net.largest_score(q[row, asks]))  # fmt: skip
-                here = net.finished(net.written(z, here, 0), 0)
+                here = net.stream_after_mlp(net.add_attention_output(z, here, 0), 0)
 
             def inputs(i: int, row: int = row, asks: int = asks, rights: Any = rights) -> int:
                 """Rows with the numbers that the case fixes."""
-                known = fixed(form, row, asks, rights[i]) or {}
+                known = fixed_numbers(form, row, asks, rights[i]) or {}
                 return math.prod(int(k) for n, k in enumerate(task.radix) if n not in known)
 
-            yield CaseLeads(net.leads(here, right), inputs)
+            yield CaseMargins(net.token_margins(here, right), inputs)
 
 
-def tokens_at(form: Format, task: Task, position: int) -> range:
+def tokens_at(form: TokenLayout, task: Task, position: int) -> range:
     name, number = form.spots[position]
     return range(number, number + 1) if name == TOKEN else range(int(task.radix[number]))
 
 
-def fixed(form: Format, row: int, asks: int, right: int) -> dict[int, int] | None:
+def fixed_numbers(
+    form: TokenLayout, row: int, query_token: int, correct_token: int
+) -> dict[int, int] | None:
     """The numbers of the row that a case fixes; None if no row is in the case."""
     out: dict[int, int] = {}
-    for position, token in ((row, asks), (row + 1, right)):
+    for position, token in ((row, query_token), (row + 1, correct_token)):
         name, number = form.spots[position]
         if name == ROW and out.setdefault(number, token) != token:
             return None
     return out
 
 
-def written(
-    net: IntervalModel, form: Format, task: Task, row: int, asks: int, right: Reals,
+def bound_head_outputs(
+    net: IntervalModel, form: TokenLayout, task: Task, row: int, asks: int, right: Reals,
     score: Interval, v: Interval, top: Reals,
 ) -> Interval:  # fmt: skip
     """What heads write in the cases of the right tokens, [C,H,K]."""
     S, V, H = score.mid.shape
-    low, high = score_ends(net, score, top)
+    low, high = score_bounds(net, score, top)
     possible = np.zeros((len(right), S, V), bool)
     for i, token in enumerate(right.tolist()):
-        known = fixed(form, row, asks, token)
+        known = fixed_numbers(form, row, asks, token)
         assert known is not None
         for p in range(S):
             name, number = form.spots[p]
@@ -128,10 +132,10 @@ def written(
     flat = low.reshape(S * V, H)
     best = np.where(certain.reshape(len(right), S * V, 1), flat, -np.inf).argmax(1)  # C H
     star = np.take_along_axis(flat, best, 0)  # C H
-    share = shares(net, high.reshape(S * V, H).T, star[..., None])  # C H S·V
+    share = max_shares(net, high.reshape(S * V, H).T, star[..., None])  # C H S·V
     values = Interval(*(part.reshape(S * V, H, -1).swapaxes(0, 1) for part in v))  # H S·V K
     heads = np.arange(H)
     here = Interval(*(part[heads, best] for part in values))  # C H K
     there = possible.reshape(len(right), 1, S * V)
     # of the tokens that a position may hold one is there: the sum over all of them is no smaller
-    return output(net, here, share, values, there, S, 1.0)
+    return bound_output(net, here, share, values, there, S, 1.0)

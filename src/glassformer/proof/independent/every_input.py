@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 
 from ...tasks.base import Task
-from ...utils.limits import many
+from ...utils.limits import format_count
 from .ball_arithmetic import NotCovered, NotProvable
 from .interval_model import IntervalModel
-from .intervals import CaseLeads, Interval, Reals
+from .intervals import CaseMargins, Interval, Reals
 
 MAX_INPUTS = 5_000_000
 MAX_ARRAY_ENTRIES = 2**19  # of the arrays of one chunk
 
 
-def leads_of_rows(
+def margins_of_rows(
     net: IntervalModel, task: Task, max_inputs: int = MAX_INPUTS
-) -> Iterator[CaseLeads]:
+) -> Iterator[CaseMargins]:
     """The least lead of each defined row of the domain, some rows at a time."""
     if task.inputs > max_inputs or task.size > MAX_INPUTS:
-        raise NotCovered(f"{many(task.inputs)} inputs are too many to enclose one by one")
+        raise NotCovered(f"{format_count(task.inputs)} inputs are too many to enclose one by one")
     c = net.c
     T = task.batch(task.rows(0, 1))[0].shape[1]
     step = max(1, MAX_ARRAY_ENTRIES // max(c.d_vocab, T * (c.d_model + c.d_mlp),
@@ -34,12 +34,12 @@ def leads_of_rows(
         rows = rows[task.defined(rows)]
         if len(rows):
             tokens, answer = task.batch(rows)
-            yield CaseLeads(
-                leads_of_texts(net, np.asarray(tokens), np.asarray(answer)), lambda i: 1
+            yield CaseMargins(
+                margins_of_texts(net, np.asarray(tokens), np.asarray(answer)), lambda i: 1
             )
 
 
-def leads_of_texts(net: IntervalModel, tokens: Any, answer: Any) -> Reals:
+def margins_of_texts(net: IntervalModel, tokens: Any, answer: Any) -> Reals:
     """The least lead in each text [B,T] over the tokens of its answer, True in `answer` [B,T]."""
     if not answer.any(1).all() or answer[:, 0].any():
         raise NotProvable("a text has no answer, or begins with it")
@@ -47,31 +47,31 @@ def leads_of_texts(net: IntervalModel, tokens: Any, answer: Any) -> Reals:
     first = int(answer.any(0).argmax()) - 1
     if end > net.c.n_ctx:
         raise NotProvable(f"texts of {end} tokens; the model's block has {net.c.n_ctx}")
-    x = streams(net, tokens[:, :end], first)
+    x = final_stream(net, tokens[:, :end], first)
     rows, places = np.nonzero(answer[:, first + 1 : end + 1])
     lead = np.full(len(tokens), np.inf)
-    np.minimum.at(lead, rows, net.leads(x[rows, places], tokens[rows, first + 1 + places]))
+    np.minimum.at(lead, rows, net.token_margins(x[rows, places], tokens[rows, first + 1 + places]))
     return lead
 
 
-def streams(net: IntervalModel, tokens: Any, first: int) -> Interval:
+def final_stream(net: IntervalModel, tokens: Any, first: int) -> Interval:
     """The stream after the last layer at positions `first` and later, [B,T−first,D]."""
     c, (B, T) = net.c, tokens.shape
     positions = np.broadcast_to(np.arange(T), (B, T))
-    x = net.embedded(tokens, positions)
+    x = net.embed(tokens, positions)
     for layer in range(c.n_layers):
         start = first if layer == c.n_layers - 1 else 0
         here = np.arange(start, T)
-        read = net.reads(x, layer)
-        k, v = (net.projected(read, layer, kind, positions) for kind in "KV")  # B T H K
-        q = net.projected(read[:, start:], layer, "Q", positions[:, start:])
+        read = net.attention_input(x, layer)
+        k, v = (net.project(read, layer, kind, positions) for kind in "KV")  # B T H K
+        q = net.project(read[:, start:], layer, "Q", positions[:, start:])
         distance = here[:, None] - np.arange(T)  # Q T
         score = net.scores(q[:, :, None], k[:, None], distance)  # B Q T H
         score = Interval(*(part.swapaxes(2, 3) for part in score))  # B Q H T
         visible = (distance >= 0)[None, :, None]
         top = net.largest_score(q) if not layer else np.full(q.mid.shape[:3], -np.inf)
-        low, high = net.weights_of(score, visible, top)
+        low, high = net.exponential_bounds(score, visible, top)
         values = Interval(*(part.transpose(0, 2, 1, 3)[:, None] for part in v))  # B 1 H T K
-        z = net.mixed(low, high, values)  # B Q H K
-        x = net.finished(net.written(z, x[:, start:], layer), layer)
+        z = net.weighted_mean(low, high, values)  # B Q H K
+        x = net.stream_after_mlp(net.add_attention_output(z, x[:, start:], layer), layer)
     return x if c.n_layers else x[:, first:]

@@ -8,33 +8,33 @@ above v_* by at most the largest v − v_* of the keys with a large r, and Σ r�
 import numpy as np
 
 from .interval_model import IntervalModel
-from .intervals import Interval, Reals, U, above, between
+from .intervals import Interval, Reals, U, between, round_up
 
 NEGLIGIBLE_SHARE = 1e-4  # keys with a smaller weight, as a part of that of *, are added up
 
 
-def score_ends(net: IntervalModel, score: Interval, top: Reals) -> tuple[Reals, Reals]:
+def score_bounds(net: IntervalModel, score: Interval, top: Reals) -> tuple[Reals, Reals]:
     """The ends of what exp is taken of, [...,H], up to a number that all keys share: scores less a
     maximum that is at most `top` [H].
     """
-    top = net.subtracted(score.high.max(tuple(range(score.mid.ndim - 1))), top)
-    off = above(net.f.u * above(top - score.low, 2) + net.f.tiny, 2)
-    wide = score.widened(off)
+    top = net.max_subtracted_score(score.high.max(tuple(range(score.mid.ndim - 1))), top)
+    off = round_up(net.f.u * round_up(top - score.low, 2) + net.f.tiny, 2)
+    wide = score.widen(off)
     return wide.low, wide.high
 
 
-def shares(net: IntervalModel, high: Reals, star: Reals) -> Reals:
+def max_shares(net: IntervalModel, high: Reals, star: Reals) -> Reals:
     """No key's share is larger, for the highest score of the key and the lowest of *.
 
     A weight is within 8u of its exponential, and off by `tiny` where it underflows, while the
     largest of all is 1. If * itself is that small, so is every key with a smaller score.
     """
-    return 1.01 * np.exp(high - star + above(4 * U * (np.abs(high) + np.abs(star)), 4)) + (
+    return 1.01 * np.exp(high - star + round_up(4 * U * (np.abs(high) + np.abs(star)), 4)) + (
         4096 * net.f.tiny
     )
 
 
-def output(
+def bound_output(
     net: IntervalModel, star: Interval, share: Reals, v: Interval, possible: Reals, S: int,
     copies: float | None,
 ) -> Interval:  # fmt: skip
@@ -53,9 +53,9 @@ def output(
         rest = np.where(far[..., None], share[..., None] * above_star, 0)
         n = rest.shape[-2]
         small = rest.max(-2) * S if copies is None else rest.sum(-2) * copies
-        bounds.append(above(near + above(small, n + 4), 4))
+        bounds.append(round_up(near + round_up(small, n + 4), 4))
     z = between(star.low - bounds[1] * (1 + 4 * U) - 4 * U * star.size,
                 star.high + bounds[0] * (1 + 4 * U) + 4 * U * star.size)  # fmt: skip
     most = np.maximum(np.where(possible[..., None], v.size, 0).max(-2), star.size)
-    f.fit(most, "a head's output")
-    return z.widened(above(f.gamma(2 * S + 4) * most + 4 * (S + 1) * f.tiny * (2 + most), 4))
+    f.check_overflow(most, "a head's output")
+    return z.widen(round_up(f.gamma(2 * S + 4) * most + 4 * (S + 1) * f.tiny * (2 + most), 4))

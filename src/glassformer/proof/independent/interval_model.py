@@ -17,16 +17,22 @@ import numpy as np
 
 from ...core import backend
 from ...core.model import Model
-from .ball_arithmetic import COVERED, READ, NotCovered, NotProvable, TooWide
+from .ball_arithmetic import (
+    COMPUTED_FIELDS,
+    COVERED_CONFIG,
+    InconclusiveBound,
+    NotCovered,
+    NotProvable,
+)
 from .intervals import (
     Interval,
     Reals,
     U,
-    above,
-    below,
     between,
     exponentials,
     interval,
+    round_down,
+    round_up,
     square_root,
 )  # fmt: skip
 
@@ -42,42 +48,44 @@ class FloatType:
     def __init__(self, dtype: str) -> None:
         info = np.finfo(dtype)
         self.dtype, self.u, self.tiny = dtype, 2.0 ** -(info.nmant + 1), float(info.tiny)
-        self.most = float(info.max) / 4  # with room for what rounding adds
-        self.max_shared_fall = {"float64": 355.0, "float32": 44.0}[dtype]  # −ln(tiny)/2, rounded up
+        self.max_value = float(info.max) / 4  # with room for what rounding adds
+        self.max_shared_difference = {"float64": 355.0, "float32": 44.0}[
+            dtype
+        ]  # −ln(tiny)/2, rounded up
 
     def gamma(self, n: Reals) -> Reals:
         """n roundings one after the other are off by at most this part of the result; not a number
         where there are too many for a bound.
         """
         n = np.where(n * self.u < 0.25, n, np.nan)
-        return above(n * self.u / (1 - n * self.u), 4)
+        return round_up(n * self.u / (1 - n * self.u), 4)
 
-    def fit(self, size: Reals, what: str) -> None:
-        if not np.all(size < self.most):
-            raise TooWide(f"{what} may overflow {self.dtype}")
+    def check_overflow(self, size: Reals, label: str) -> None:
+        if not np.all(size < self.max_value):
+            raise InconclusiveBound(f"{label} may overflow {self.dtype}")
 
-    def rounded(self, x: Interval, what: str, n: int = 1) -> Interval:
+    def rounded(self, x: Interval, label: str, n: int = 1) -> Interval:
         """The result of n operations, as the model rounds it."""
-        self.fit(x.size, what)
-        return x.widened(above(self.gamma(n) * x.size + n * self.tiny, 4))
+        self.check_overflow(x.size, label)
+        return x.widen(round_up(self.gamma(n) * x.size + n * self.tiny, 4))
 
-    def constant(self, value: float, what: str) -> Interval:
+    def config_value(self, value: float, label: str) -> Interval:
         """A number of the config, as it is and as the type has it."""
         with np.errstate(all="ignore"):
             near = float(np.dtype(self.dtype).type(value))
-        small = (value and abs(near) < self.tiny) or backend.subnormal(float(value))
+        small = (value and abs(near) < self.tiny) or backend.is_subnormal(float(value))
         if not math.isfinite(near) or small:
-            raise NotProvable(f"{what} is not a normal number of {self.dtype}")
+            raise NotProvable(f"{label} is not a normal number of {self.dtype}")
         return between(np.asarray(min(value, near)), np.asarray(max(value, near)))
 
 
-class Normed(NamedTuple):
+class UndividedNorm(NamedTuple):
     """A norm's result without its division: (top + by·plus)/by for one number `by` of each row."""
 
-    top: Interval  # [..., D]
-    low: Reals  # [...]: `by` is at least this, more than 0
-    high: Reals
-    plus: Reals | None  # [D]: the norm's bias
+    numerator: Interval  # [..., D]
+    divisor_low: Reals  # [...]: `by` is at least this, more than 0
+    divisor_high: Reals
+    bias: Reals | None  # [D]: the norm's bias
 
 
 class IntervalModel:
@@ -87,8 +95,8 @@ class IntervalModel:
         self.c = c = model.config
         for field in fields(c):
             value = getattr(c, field.name)
-            known = field.name in READ or field.name == "n_layers"
-            if not known and value not in COVERED.get(field.name, (field.default,)):
+            known = field.name in COMPUTED_FIELDS or field.name == "n_layers"
+            if not known and value not in COVERED_CONFIG.get(field.name, (field.default,)):
                 raise NotCovered(f"the second checker does not cover {field.name}={value}")
         if c.d_vocab < 2:
             raise NotCovered("a vocabulary of one token is not covered")
@@ -97,42 +105,42 @@ class IntervalModel:
         self.f = FloatType(model.dtype)
         self.weights: dict[str, Any] = {}
         for name, weight in model.weights.items():
-            w = backend.numpy(weight)
+            w = backend.to_numpy(weight)
             if str(w.dtype) != model.dtype:
                 raise NotProvable(f"{name} is {w.dtype}, others {model.dtype}")
             if not np.isfinite(w).all():
                 raise NotProvable(f"{name} is not finite")
-            if backend.subnormal(w).any():
+            if backend.is_subnormal(w).any():
                 small = "numbers below the smallest normal one"
                 raise NotProvable(f"{name} has {small}, which some machines take for 0")
             self.weights[name] = w.astype(np.float64)
         unknown = self.weights.keys() - set(known_arrays(c.n_layers))
         if unknown:
             raise NotCovered(f"{', '.join(sorted(unknown))}: not covered")
-        self.eps = self.f.constant(c.eps, "eps")
-        self.scale = self.f.constant(c.scale or c.d_head**-0.5, "scale")
+        self.eps = self.f.config_value(c.eps, "eps")
+        self.scale = self.f.config_value(c.scale or c.d_head**-0.5, "scale")
         E = self.weights["embed.W_E"]
         self.head = E.T if c.tied else self.weights["unembed.W_U"]  # D V
         self.b_U = self.weights.get("unembed.b_U", np.zeros(c.d_vocab))
         # rivals whose leads are bounded by differences of columns of the head
-        self.rivals = c.d_vocab - 1 if c.d_vocab <= FEW_TOKENS else NEAREST_RIVALS
-        self.keys_of_tokens: Reals | None = None  # H K: of layer 0, no key of any text is larger
+        self.n_close_rivals = c.d_vocab - 1 if c.d_vocab <= FEW_TOKENS else NEAREST_RIVALS
+        self.max_key_sizes: Reals | None = None  # H K: of layer 0, no key of any text is larger
 
     # ── steps ──────────────────────────────────────────────────────────────────────────────────
-    def linear(self, x: Interval, W: Reals, b: Reals | None, what: str) -> Interval:
+    def linear(self, x: Interval, W: Reals, b: Reals | None, label: str) -> Interval:
         """x W + b for W [in,out]. A product with 0 is exact, and so is its sum."""
         size = x.size @ np.abs(W)
-        size = above(size if b is None else size + np.abs(b), 2 * len(W) + 2)
-        self.f.fit(size, what)
+        size = round_up(size if b is None else size + np.abs(b), 2 * len(W) + 2)
+        self.f.check_overflow(size, label)
         n = np.count_nonzero(W, 0) + (b is not None)  # roundings of each term
         y: Interval = x @ W
         y = y if b is None else y + b
-        return y.widened(above(self.f.gamma(n) * size + 2 * (len(W) + 1) * self.f.tiny, 4))
+        return y.widen(round_up(self.f.gamma(n) * size + 2 * (len(W) + 1) * self.f.tiny, 4))
 
     def add(self, x: Interval, y: Interval) -> Interval:
         return self.f.rounded(x + y, "the stream")
 
-    def centred(self, x: Interval, what: str) -> Interval:
+    def subtract_mean(self, x: Interval, label: str) -> Interval:
         """x less its mean, for layer norm; x itself for RMS norm.
 
         A mean in one pass (Welford) is off by at most u·(√n + 4)·|x|, and a fused norm multiplies x
@@ -141,16 +149,16 @@ class IntervalModel:
         if self.c.norm != "layer":
             return x
         f, n = self.f, x.mid.shape[-1]
-        size = above(x.size.sum(-1, keepdims=True), n)
-        f.fit(size, f"{what}'s mean")
+        size = round_up(x.size.sum(-1, keepdims=True), n)
+        f.check_overflow(size, f"{label}'s mean")
         total = x.sum(-1)
         mean = Interval(total.mid[..., None], total.rad[..., None]) / interval(float(n))
-        one_pass = f.gamma(n**0.5 + 4) * length(x.size)
-        mean = mean.widened(above(f.gamma(n + 1) * size / n + one_pass + 2 * n * f.tiny, 6))
-        y = f.rounded(x - mean, what)
-        return y.widened(above(f.gamma(4) * (x.size + mean.size) + 4 * f.tiny, 4))
+        one_pass = f.gamma(n**0.5 + 4) * max_length(x.size)
+        mean = mean.widen(round_up(f.gamma(n + 1) * size / n + one_pass + 2 * n * f.tiny, 6))
+        y = f.rounded(x - mean, label)
+        return y.widen(round_up(f.gamma(4) * (x.size + mean.size) + 4 * f.tiny, 4))
 
-    def divisor(self, x: Interval, what: str, before: Reals) -> tuple[Reals, Reals]:
+    def norm_divisor(self, x: Interval, label: str, length_before: Reals) -> tuple[Reals, Reals]:
         """The ends of sqrt(mean(x²) + eps) as computed, for rows of the length `before` [...,1]
         before their mean was taken.
 
@@ -159,71 +167,73 @@ class IntervalModel:
         """
         n, size = x.mid.shape[-1], x.size
         least = np.maximum(np.abs(x.mid) - x.rad, 0) * (1 - 8 * U)
-        high = above((size * size).sum(-1), n + 2)
-        low = np.maximum(below((least * least).sum(-1), high, n + 2), 0)
-        self.f.fit(above(before * before, n + 4), f"{what}'s sum of squares")
-        low, high = low / n + self.eps.low, above(above(high / n, 2) + self.eps.high, 2)
-        self.f.fit(high, f"{what}'s variance")
-        off = above(self.f.gamma(n + 3) * high + 4 * n * self.f.tiny, 4)
-        low = np.maximum(below(low - off, high, 4), 0)
-        low, high = square_root(low, above(high + off, 2))
-        low, high = low * (1 - 4 * self.f.u), above(high * (1 + 4 * self.f.u), 2)
+        high = round_up((size * size).sum(-1), n + 2)
+        low = np.maximum(round_down((least * least).sum(-1), high, n + 2), 0)
+        self.f.check_overflow(
+            round_up(length_before * length_before, n + 4), f"{label}'s sum of squares"
+        )
+        low, high = low / n + self.eps.low, round_up(round_up(high / n, 2) + self.eps.high, 2)
+        self.f.check_overflow(high, f"{label}'s variance")
+        off = round_up(self.f.gamma(n + 3) * high + 4 * n * self.f.tiny, 4)
+        low = np.maximum(round_down(low - off, high, 4), 0)
+        low, high = square_root(low, round_up(high + off, 2))
+        low, high = low * (1 - 4 * self.f.u), round_up(high * (1 + 4 * self.f.u), 2)
         if self.c.norm == "layer":
-            kappa = above(before[..., 0] / (low * n**0.5), 8)
+            kappa = round_up(length_before[..., 0] / (low * n**0.5), 8)
             relative = self.f.gamma((1.1 * n + 35) * kappa)
-            low, high = low * (1 - relative) * (1 - 4 * U), above(high * (1 + relative), 2)
+            low, high = low * (1 - relative) * (1 - 4 * U), round_up(high * (1 + relative), 2)
         return low, high
 
-    def norm(self, x: Interval, name: str) -> Normed:
+    def norm(self, x: Interval, name: str) -> UndividedNorm:
         """A norm, its division left to be done. Errors are those of the quotient, times `by`."""
         f, one = self.f, np.ones(x.mid.shape[:-1])
         if self.c.norm == "none":
-            return Normed(x, one, one, None)
-        before = length(x.size)
-        x = self.centred(x, name)
-        low, high = self.divisor(x, name, before)
+            return UndividedNorm(x, one, one, None)
+        before = max_length(x.size)
+        x = self.subtract_mean(x, name)
+        low, high = self.norm_divisor(x, name, before)
         if not np.all(low > 0):
-            raise TooWide(f"{name} may divide by 0")
+            raise InconclusiveBound(f"{name} may divide by 0")
         w, b = self.weights.get(f"{name}.w"), self.weights.get(f"{name}.b")
-        self.f.fit(x.size / low[..., None], f"{name}, divided")
+        self.f.check_overflow(x.size / low[..., None], f"{name}, divided")
         by, lost = high[..., None], f.tiny * high[..., None]
         top = x if w is None else x * w
         off = f.gamma(2) * top.size + 2 * lost * (1 + (0 if w is None else np.abs(w)))
         size = top.size if b is None else top.size + np.abs(b) * by
         off = off if b is None else off + f.gamma(2) * size + 2 * lost
-        f.fit(above(size, 4) / low[..., None] * 2, f"{name}, with its gain and bias")
-        return Normed(top.widened(above(off, 8)), low, high, b)
+        f.check_overflow(round_up(size, 4) / low[..., None] * 2, f"{name}, with its gain and bias")
+        return UndividedNorm(top.widen(round_up(off, 8)), low, high, b)
 
-    def settled(self, x: Normed) -> Interval:
+    def divide(self, x: UndividedNorm) -> Interval:
         """The same, divided."""
         if self.c.norm == "none":
-            return x.top
-        y = x.top / between(x.low[..., None], x.high[..., None])
-        return y if x.plus is None else y + x.plus
+            return x.numerator
+        y = x.numerator / between(x.divisor_low[..., None], x.divisor_high[..., None])
+        return y if x.bias is None else y + x.bias
 
-    def activated(self, x: Interval) -> Interval:
+    def activate(self, x: Interval) -> Interval:
         kind, f = self.c.activation, self.f
         if kind == "relu":
             return between(np.maximum(x.low, 0), np.maximum(x.high, 0))
-        f.fit(x.size**3 if kind == "gelu_new" else 2.0**24 * x.size, "the activation")
-        mid = curve(kind, x.mid)
-        size = above(64 * (f.u + U) * x.size + 8 * f.tiny, 4)
-        return Interval(mid, above(SLOPES[kind] * x.rad + size, 4))
+        f.check_overflow(x.size**3 if kind == "gelu_new" else 2.0**24 * x.size, "the activation")
+        mid = activation_values(kind, x.mid)
+        size = round_up(64 * (f.u + U) * x.size + 8 * f.tiny, 4)
+        return Interval(mid, round_up(SLOPES[kind] * x.rad + size, 4))
 
     # ── the model ──────────────────────────────────────────────────────────────────────────────
-    def embedded(self, tokens: Any, positions: Any) -> Interval:
+    def embed(self, tokens: Any, positions: Any) -> Interval:
         """The stream before the first layer, of tokens and their positions, [...,D]."""
         x = interval(self.weights["embed.W_E"][tokens])
         if self.c.positions == "learned":
             x = self.add(x, interval(self.weights["pos_embed.W_pos"][positions]))
         elif self.c.positions == "sinusoidal":
-            sin, cos = self.turns(np.asarray(positions), self.c.d_model // 2)
+            sin, cos = self.sines_and_cosines(np.asarray(positions), self.c.d_model // 2)
             table = [np.stack([s, c], -1) for s, c in zip(sin, cos, strict=True)]
             shape = (*np.shape(positions), self.c.d_model)
             x = self.add(x, Interval(*(t.reshape(shape) for t in table)))
         return x
 
-    def turns(self, positions: Any, n: int) -> tuple[Interval, Interval]:
+    def sines_and_cosines(self, positions: Any, n: int) -> tuple[Interval, Interval]:
         """Sines and cosines of angles as NumPy rounds them, [...,n]."""
         with np.errstate(all="ignore"):
             angles = positions[..., None] * self.c.base ** (-np.arange(n) / max(n, 1))
@@ -232,7 +242,7 @@ class IntervalModel:
         off = np.full(angles.shape, 2.0**-49 + 2 * self.f.u)  # ours and the model's, and its type's
         return Interval(np.sin(angles), off), Interval(np.cos(angles), off)
 
-    def projected(self, x: Interval, layer: int, kind: str, positions: Any) -> Interval:
+    def project(self, x: Interval, layer: int, kind: str, positions: Any) -> Interval:
         """Q, K or V, [...,H,K], of what attention reads at positions."""
         c, at = self.c, f"blocks.{layer}.attn."
         W, b = self.weights[f"{at}W_{kind}"], self.weights.get(f"{at}b_{kind}")
@@ -240,23 +250,23 @@ class IntervalModel:
         y = self.linear(x, W, None if b is None else b.reshape(-1), f"W_{kind}")
         y = Interval(*(part.reshape(*part.shape[:-1], c.n_heads, c.d_head) for part in y))
         if kind != "V" and c.qk_norm:
-            y = self.settled(self.norm(y, f"{at}{kind.lower()}_norm"))
+            y = self.divide(self.norm(y, f"{at}{kind.lower()}_norm"))
         if kind != "V" and c.positions == "rotary":
-            y = self.turned(y, positions)
+            y = self.rotate(y, positions)
         return y
 
-    def turned(self, x: Interval, positions: Any) -> Interval:
+    def rotate(self, x: Interval, positions: Any) -> Interval:
         n = self.c.d_head // 2
-        sin, cos = (t[..., None, :] for t in self.turns(np.asarray(positions), n))
+        sin, cos = (t[..., None, :] for t in self.sines_and_cosines(np.asarray(positions), n))
         p, q, odd = x[..., :n], x[..., n : 2 * n], x[..., 2 * n :]
-        size = above(2 * (p.size + q.size), 2)
-        self.f.fit(size, "a query or key, turned")
-        off = above(self.f.gamma(3) * size + 4 * self.f.tiny, 4)
-        parts = (p * cos - q * sin).widened(off), (q * cos + p * sin).widened(off), odd
+        size = round_up(2 * (p.size + q.size), 2)
+        self.f.check_overflow(size, "a query or key, turned")
+        off = round_up(self.f.gamma(3) * size + 4 * self.f.tiny, 4)
+        parts = (p * cos - q * sin).widen(off), (q * cos + p * sin).widen(off), odd
         return Interval(*(np.concatenate(part, -1) for part in zip(*parts, strict=True)))
 
-    def reads(self, x: Interval, layer: int) -> Interval:
-        return self.settled(self.norm(x, f"blocks.{layer}.ln1")) if self.c.norm_first else x
+    def attention_input(self, x: Interval, layer: int) -> Interval:
+        return self.divide(self.norm(x, f"blocks.{layer}.ln1")) if self.c.norm_first else x
 
     def scores(self, q: Interval, k: Interval, distance: Any) -> Interval:
         """q [...,H,K] times k [...,H,K] (alike but for axes of 1), scaled, with ALiBi's bias for
@@ -264,20 +274,22 @@ class IntervalModel:
         """
         f, c = self.f, self.c
         products = q * k
-        size = above((q.size * k.size).sum(-1), c.d_head + 2)
-        f.fit(above(size * (1 + self.scale.high)), "a score")
-        score = products.sum(-1).widened(above(f.gamma(c.d_head) * size + 2 * c.d_head * f.tiny, 4))
+        size = round_up((q.size * k.size).sum(-1), c.d_head + 2)
+        f.check_overflow(round_up(size * (1 + self.scale.high)), "a score")
+        score = products.sum(-1).widen(
+            round_up(f.gamma(c.d_head) * size + 2 * c.d_head * f.tiny, 4)
+        )
         score = f.rounded(score * self.scale, "a score")
         if c.positions == "alibi":
             slopes = c.slope * 2.0 ** (-8 * np.arange(1, c.n_heads + 1) / c.n_heads)
             bias = -slopes * np.abs(distance)[..., None]
-            off = above((2.0**-48 + 2 * f.u) * np.abs(bias) + f.tiny, 4)
+            off = round_up((2.0**-48 + 2 * f.u) * np.abs(bias) + f.tiny, 4)
             score = f.rounded(score + Interval(bias, off), "a score")
         return score
 
     def largest_score(self, q: Interval) -> Reals:
         """No score of a query [...,H,K] in the first layer is larger, whatever text: [...,H]."""
-        if self.keys_of_tokens is None:
+        if self.max_key_sizes is None:
             V, T = self.c.d_vocab, self.c.n_ctx
             T = T if self.c.positions in ("learned", "sinusoidal", "rotary") else 1
             most = np.zeros((self.c.n_heads, self.c.d_head))
@@ -285,21 +297,21 @@ class IntervalModel:
             for start in range(0, T, step):
                 at = np.arange(start, min(T, start + step))
                 places = np.broadcast_to(at, (V, len(at)))
-                x = self.embedded(np.broadcast_to(np.arange(V)[:, None], places.shape), places)
-                k = self.projected(self.reads(x, 0), 0, "K", places)
+                x = self.embed(np.broadcast_to(np.arange(V)[:, None], places.shape), places)
+                k = self.project(self.attention_input(x, 0), 0, "K", places)
                 most = np.maximum(most, k.size.max((0, 1)))
-            self.keys_of_tokens = most
-        size = above((q.size * self.keys_of_tokens).sum(-1), self.c.d_head + 2)
-        return above(size * self.scale.high * (1 + 4 * self.f.u), 4)
+            self.max_key_sizes = most
+        size = round_up((q.size * self.max_key_sizes).sum(-1), self.c.d_head + 2)
+        return round_up(size * self.scale.high * (1 + 4 * self.f.u), 4)
 
-    def subtracted(self, own: Reals, largest: Reals) -> Reals:
+    def max_subtracted_score(self, own: Reals, largest: Reals) -> Reals:
         """No number that softmax subtracts is larger: the row's own maximum `own`, or, where rows
         share a table, `largest`, if all differences are above ln(tiny)/2.
         """
-        limit = own + self.f.max_shared_fall + above(4 * U * np.abs(own))
+        limit = own + self.f.max_shared_difference + round_up(4 * U * np.abs(own))
         return np.where(largest <= limit, np.maximum(own, largest), limit)
 
-    def weights_of(self, score: Interval, visible: Any, top: Reals) -> tuple[Reals, Reals]:
+    def exponential_bounds(self, score: Interval, visible: Any, top: Reals) -> tuple[Reals, Reals]:
         """The ends of softmax's exponentials over the last axis, up to a factor that all share.
 
         The model subtracts a number M that is at least the largest score of the row, and at most
@@ -309,17 +321,17 @@ class IntervalModel:
         mid = np.where(visible, score.mid, -np.inf)
         reference = mid.max(-1, keepdims=True)
         own = np.where(visible, score.high, -np.inf).max(-1)
-        top = self.subtracted(own, top)[..., None]
-        fall = above(top - score.low, 2)
+        top = self.max_subtracted_score(own, top)[..., None]
+        fall = round_up(top - score.low, 2)
         apart = score - reference
-        off = above(apart.rad + above(f.u * fall + f.tiny, 2), 2)
-        lower = below(apart.mid - off, np.abs(apart.mid) + off, 2)
-        upper = above(np.abs(apart.mid) * 4 * U, 2) + above(off, 2) + apart.mid
+        off = round_up(apart.rad + round_up(f.u * fall + f.tiny, 2), 2)
+        lower = round_down(apart.mid - off, np.abs(apart.mid) + off, 2)
+        upper = round_up(np.abs(apart.mid) * 4 * U, 2) + round_up(off, 2) + apart.mid
         low, high = exponentials(lower, upper)
         low, high = low * (1 - 8 * f.u) * (1 - 8 * U), high * (1 + 8 * f.u) * (1 + 8 * U)
         return np.where(visible, low, 0.0), np.where(visible, high, 0.0)
 
-    def mixed(self, low: Reals, high: Reals, v: Interval) -> Interval:
+    def weighted_mean(self, low: Reals, high: Reals, v: Interval) -> Interval:
         """Σ weight·v / Σ weight for weights [...,S] from low to high and v [...,S,K], as computed.
 
         z − z₀ = Σ weight·(v − z₀) / Σ weight for any z₀: here the usual mean. What rounds: the sum
@@ -327,44 +339,48 @@ class IntervalModel:
         where Σ weight is at least 1 or all weights are above sqrt(tiny); the products and sums.
         """
         f, S = self.f, v.mid.shape[-2]
-        w, rad = low / 2 + high / 2, above(high - low)
-        total = np.maximum(below(low.sum(-1), low.sum(-1), S), 0)[..., None]
+        w, rad = low / 2 + high / 2, round_up(high - low)
+        total = np.maximum(round_down(low.sum(-1), low.sum(-1), S), 0)[..., None]
         if not np.all(total > 0):
-            raise TooWide("the sum of a softmax has no lower bound above 0")
+            raise InconclusiveBound("the sum of a softmax has no lower bound above 0")
         usual = (w[..., None] * v.mid).sum(-2) / w.sum(-1)[..., None]
         apart = v - usual[..., None, :]
         inexact = rad[..., None] * apart.size + w[..., None] * apart.rad
-        middle = Interval(w[..., None] * apart.mid, above(U * w[..., None] * apart.size, 2)).sum(-2)
-        off = above(above(inexact.sum(-2), S + 4) + np.abs(middle.mid) + middle.rad, 4) / total
-        most = above((high[..., None] * v.size).sum(-2), S + 2) / total
-        f.fit(above(most, 4), "a head's output")
+        middle = Interval(w[..., None] * apart.mid, round_up(U * w[..., None] * apart.size, 2)).sum(
+            -2
+        )
+        off = (
+            round_up(round_up(inexact.sum(-2), S + 4) + np.abs(middle.mid) + middle.rad, 4) / total
+        )
+        most = round_up((high[..., None] * v.size).sum(-2), S + 2) / total
+        f.check_overflow(round_up(most, 4), "a head's output")
         lost = 4 * (S + 1) * f.tiny * (2 + v.size.max(-2))
-        return interval(usual).widened(above(off + f.gamma(2 * S + 4) * most + lost, 8))
+        return interval(usual).widen(round_up(off + f.gamma(2 * S + 4) * most + lost, 8))
 
-    def written(self, z: Interval, x: Interval, layer: int) -> Interval:
+    def add_attention_output(self, z: Interval, x: Interval, layer: int) -> Interval:
         """The stream after attention and its sum, from heads' outputs [...,H,K]."""
         at = f"blocks.{layer}.attn."
         W = self.weights[f"{at}W_O"].reshape(-1, self.c.d_model)
         flat = Interval(*(part.reshape(*part.shape[:-2], -1) for part in z))
         return self.add(x, self.linear(flat, W, self.weights.get(f"{at}b_O"), "W_O"))
 
-    def finished(self, x: Interval, layer: int) -> Interval:
+    def stream_after_mlp(self, x: Interval, layer: int) -> Interval:
         """The stream after the layer, from that after attention."""
         at, first = f"blocks.{layer}.", self.c.norm_first
-        x = x if first else self.settled(self.norm(x, f"{at}ln1"))
+        x = x if first else self.divide(self.norm(x, f"{at}ln1"))
         if f"{at}mlp.W_out" in self.weights:
-            y = self.settled(self.norm(x, f"{at}ln2")) if first else x
-            W = {name: self.weights.get(f"{at}mlp.{name}") for name in MLP}
-            post = self.activated(self.linear(y, W["W_in"], W["b_in"], "W_in"))
+            y = self.divide(self.norm(x, f"{at}ln2")) if first else x
+            W = {name: self.weights.get(f"{at}mlp.{name}") for name in MLP_ARRAYS}
+            post = self.activate(self.linear(y, W["W_in"], W["b_in"], "W_in"))
             if W["W_gate"] is not None:
                 gate = self.linear(y, W["W_gate"], W["b_gate"], "W_gate")
                 post = self.f.rounded(post * gate, "the gate's product")
             x = self.add(x, self.linear(post, W["W_out"], W["b_out"], "W_out"))
-            x = x if first else self.settled(self.norm(x, f"{at}ln2"))
+            x = x if first else self.divide(self.norm(x, f"{at}ln2"))
         return x
 
     # ── leads ──────────────────────────────────────────────────────────────────────────────────
-    def leads(self, x: Interval, right: Any) -> Reals:
+    def token_margins(self, x: Interval, correct: Any) -> Reals:
         """The least lead of the right token [B] over any other, from the last stream [B,D]; where
         no positive lead can be shown, some number that is not above 0, or not a number.
 
@@ -372,71 +388,75 @@ class IntervalModel:
         Where these do not lead to a positive bound, the nearest rivals are looked at again.
         """
         one = np.ones(len(x.mid))
-        y = self.norm(x, "ln_final") if self.c.norm_first else Normed(x, one, one, None)
-        rows, D, W = np.arange(len(right)), len(self.head), np.abs(self.head)
-        plus = np.zeros(D) if y.plus is None else y.plus
+        y = self.norm(x, "ln_final") if self.c.norm_first else UndividedNorm(x, one, one, None)
+        rows, D, W = np.arange(len(correct)), len(self.head), np.abs(self.head)
+        plus = np.zeros(D) if y.bias is None else y.bias
         bias = plus @ self.head + self.b_U  # V
-        weight = above(np.abs(plus) @ W + np.abs(self.b_U), D + 2)
+        weight = round_up(np.abs(plus) @ W + np.abs(self.b_U), D + 2)
         n = np.count_nonzero(self.head, 0).max() + 1
         gamma, own = self.f.gamma(n), (2 * D + 16) * 4 * U  # the model's rounding, and ours
-        self.f.fit(above((y.top.size / y.low[:, None]) @ W + weight, 2 * D + 8), "a logit")
-        logit = above(gamma * y.top.size, 2)
-        wide = above((y.top.rad + logit) * (1 + own) + own * np.abs(y.top.mid), 8)
-        by = between(y.low, y.high)
-        lost = above(2 * (D + 2) * self.f.tiny * y.high, 4)
-        rest = above(by.rad + (gamma + own) * y.high, 4)
-        left = np.concatenate([y.top.mid, wide, by.mid[:, None], rest[:, None]], 1)
+        self.f.check_overflow(
+            round_up((y.numerator.size / y.divisor_low[:, None]) @ W + weight, 2 * D + 8), "a logit"
+        )
+        logit = round_up(gamma * y.numerator.size, 2)
+        wide = round_up((y.numerator.rad + logit) * (1 + own) + own * np.abs(y.numerator.mid), 8)
+        by = between(y.divisor_low, y.divisor_high)
+        lost = round_up(2 * (D + 2) * self.f.tiny * y.divisor_high, 4)
+        rest = round_up(by.rad + (gamma + own) * y.divisor_high, 4)
+        left = np.concatenate([y.numerator.mid, wide, by.mid[:, None], rest[:, None]], 1)
         table = np.concatenate([self.head, W, bias[None], weight[None]])
         upper = left @ table  # B V
-        upper[rows, right] = -np.inf
+        upper[rows, correct] = -np.inf
         sign = np.concatenate([np.ones(D), -np.ones(D), [1.0, -1.0]])
-        lower = (left * sign * table[:, right].T).sum(1)
-        lead = self._lead(lower, upper.max(1), lost, y)
+        lower = (left * sign * table[:, correct].T).sum(1)
+        lead = self._margin(lower, upper.max(1), lost, y)
         again = np.flatnonzero(~(lead > 0))
-        step = max(1, 2**21 // (self.rivals * D))
+        step = max(1, 2**21 // (self.n_close_rivals * D))
         for start in range(0, len(again), step):
             some = again[start : start + step]
-            lead[some] = self._closer(y, some, right[some], upper[some], lower[some], lost, logit)
+            lead[some] = self._refined_margin(
+                y, some, correct[some], upper[some], lower[some], lost, logit
+            )
         return lead
 
-    def _lead(self, lower: Reals, upper: Reals, lost: Reals, y: Normed) -> Reals:
-        lead = below(lower - upper - 2 * lost, np.abs(lower) + np.abs(upper) + lost, 4)
-        return np.where(lead > 0, lead / y.high * (1 - 8 * U), lead)
+    def _margin(self, lower: Reals, upper: Reals, lost: Reals, y: UndividedNorm) -> Reals:
+        lead = round_down(lower - upper - 2 * lost, np.abs(lower) + np.abs(upper) + lost, 4)
+        return np.where(lead > 0, lead / y.divisor_high * (1 - 8 * U), lead)
 
-    def _closer(
-        self, y: Normed, some: Any, right: Any, upper: Reals, lower: Reals, lost: Reals,
+    def _refined_margin(
+        self, y: UndividedNorm, some: Any, right: Any, upper: Reals, lower: Reals, lost: Reals,
         logit: Reals,
     ) -> Reals:  # fmt: skip
         """The same for some rows, with what both logits share counted once for the nearest rivals:
         what the stream is off by counts times the difference of two columns of the head.
         """
         D, V = self.head.shape
-        k = self.rivals
+        k = self.n_close_rivals
         order = np.argpartition(-np.nan_to_num(upper, nan=np.inf), k - 1, axis=1)[:, :k]  # B k
         beyond = upper.copy()
         np.put_along_axis(beyond, order, -np.inf, 1)
-        part = Normed(y.top[some], y.low[some], y.high[some], y.plus)
+        part = UndividedNorm(y.numerator[some], y.divisor_low[some], y.divisor_high[some], y.bias)
         far = np.full(len(some), np.inf)
         if k < V - 1:
-            far = self._lead(lower, beyond.max(1), lost[some], part)
+            far = self._margin(lower, beyond.max(1), lost[some], part)
         mine, theirs = self.head.T[right][:, None], self.head.T[order]  # B 1 D, B k D
         apart = interval(mine) - interval(theirs)
-        value = (part.top[:, None] * apart).sum(-1)  # B k
-        plus = np.zeros(D) if y.plus is None else y.plus
+        value = (part.numerator[:, None] * apart).sum(-1)  # B k
+        plus = np.zeros(D) if y.bias is None else y.bias
         more = (apart * plus).sum(-1) + (interval(self.b_U[right][:, None]) - self.b_U[order])
-        value = value + more * between(part.low[:, None], part.high[:, None])
+        value = value + more * between(part.divisor_low[:, None], part.divisor_high[:, None])
         n = np.count_nonzero(self.head, 0).max() + 1
-        rounding = (logit[some][:, None] * above(np.abs(mine) + np.abs(theirs))).sum(-1)
+        rounding = (logit[some][:, None] * round_up(np.abs(mine) + np.abs(theirs))).sum(-1)
         biases = np.abs(self.b_U[right])[:, None] + np.abs(self.b_U[order])
         biases = biases + (np.abs(plus) * (np.abs(mine) + np.abs(theirs))).sum(-1)
-        rounding = rounding + self.f.gamma(n) * biases * part.high[:, None]
-        off = above(rounding + 2 * lost[some][:, None], 2 * D + 12)
-        least = below(value.low - off, np.abs(value.low) + off, 2).min(1)
-        near = np.where(least > 0, least / part.high * (1 - 8 * U), least)
+        rounding = rounding + self.f.gamma(n) * biases * part.divisor_high[:, None]
+        off = round_up(rounding + 2 * lost[some][:, None], 2 * D + 12)
+        least = round_down(value.low - off, np.abs(value.low) + off, 2).min(1)
+        near = np.where(least > 0, least / part.divisor_high * (1 - 8 * U), least)
         return np.minimum(near, far)
 
 
-MLP = ("W_in", "b_in", "W_gate", "b_gate", "W_out", "b_out")
+MLP_ARRAYS = ("W_in", "b_in", "W_gate", "b_gate", "W_out", "b_out")
 
 
 def known_arrays(layers: int) -> list[str]:
@@ -454,16 +474,16 @@ def known_arrays(layers: int) -> list[str]:
         names += [f"{at}{norm}.{part}" for norm in ("ln1", "ln2") for part in "wb"]
         names += [f"{at}attn.{norm}.{part}" for norm in ("q_norm", "k_norm") for part in "wb"]
         names += [f"{at}attn.{kind}_{part}" for kind in "Wb" for part in "QKVO"]
-        names += [f"{at}mlp.{name}" for name in MLP]
+        names += [f"{at}mlp.{name}" for name in MLP_ARRAYS]
     return names
 
 
-def length(size: Reals) -> Reals:
+def max_length(size: Reals) -> Reals:
     """No row of numbers of these sizes [...,D] is longer, [...,1]."""
-    return above(np.sqrt(above((size * size).sum(-1, keepdims=True), size.shape[-1] + 2)), 4)
+    return round_up(np.sqrt(round_up((size * size).sum(-1, keepdims=True), size.shape[-1] + 2)), 4)
 
 
-def curve(kind: str, x: Reals) -> Reals:
+def activation_values(kind: str, x: Reals) -> Reals:
     """An activation as NumPy computes it in float64: within 64·u·|x|, as of the model's own."""
     if kind == "gelu":
         return 0.5 * x * (1 + backend.erf(np.asarray(x * 0.5**0.5)))

@@ -16,7 +16,7 @@ U = 2.0**-53  # one operation is off by at most this part of its result
 ETA = 2.0**-1000  # and by less than this where it underflows, however many are added up
 
 
-def above(x: Reals, roundings: int = 1) -> Reals:
+def round_up(x: Reals, roundings: int = 1) -> Reals:
     """An upper bound on the exact value of x ≥ 0, which was computed with so many roundings."""
     return x * (1 + (roundings + 4) * 2 * U) + ETA
 
@@ -30,7 +30,7 @@ class Interval(NamedTuple):
     @property
     def size(self) -> Reals:
         """No member is larger in absolute value."""
-        return above(np.abs(self.mid) + self.rad)
+        return round_up(np.abs(self.mid) + self.rad)
 
     @property
     def low(self) -> Reals:
@@ -46,7 +46,7 @@ class Interval(NamedTuple):
     def __add__(self, other: Any) -> "Interval":
         other = interval(other)
         mid = self.mid + other.mid
-        return Interval(mid, above(self.rad + other.rad + U * np.abs(mid), 4))
+        return Interval(mid, round_up(self.rad + other.rad + U * np.abs(mid), 4))
 
     def __neg__(self) -> "Interval":
         return Interval(-self.mid, self.rad)
@@ -58,38 +58,38 @@ class Interval(NamedTuple):
         other = interval(other)
         mid, size = self.mid * other.mid, np.abs(other.mid) + other.rad
         rad = np.abs(self.mid) * other.rad + self.rad * size + U * np.abs(mid)
-        return Interval(mid, above(rad, 8))
+        return Interval(mid, round_up(rad, 8))
 
     def __truediv__(self, other: "Interval") -> "Interval":
         """a/s − a'/s' = (a − a')/s + (a'/s')·(s' − s)/s. NaN where s may be 0 or less."""
         least = np.where(other.low > 0, other.low, np.nan)
         mid = self.mid / other.mid
-        rad = (self.rad + above(np.abs(mid), 2) * other.rad) / least
-        return Interval(mid, above(rad + U * np.abs(mid), 8))
+        rad = (self.rad + round_up(np.abs(mid), 2) * other.rad) / least
+        return Interval(mid, round_up(rad + U * np.abs(mid), 8))
 
     def __matmul__(self, other: Any) -> "Interval":
         other = interval(other)
         n, W = np.shape(other.mid)[0], np.abs(other.mid)
         size = np.abs(self.mid)
-        rad = self.rad @ above(W + other.rad) + (n + 4) * 2 * U * (size @ W)
+        rad = self.rad @ round_up(W + other.rad) + (n + 4) * 2 * U * (size @ W)
         if np.any(other.rad):
             rad = rad + size @ other.rad
-        return Interval(self.mid @ other.mid, above(rad, 3 * n + 8))
+        return Interval(self.mid @ other.mid, round_up(rad, 3 * n + 8))
 
-    def widened(self, by: Reals) -> "Interval":
+    def widen(self, by: Reals) -> "Interval":
         """Numbers that are off by at most `by` ≥ 0."""
-        return Interval(self.mid, above(self.rad + by))
+        return Interval(self.mid, round_up(self.rad + by))
 
     def sum(self, axis: int) -> "Interval":
         mid, n = self.mid.sum(axis), self.mid.shape[axis]
         rad = self.rad.sum(axis) + (n + 2) * 2 * U * np.abs(self.mid).sum(axis)
-        return Interval(mid, above(rad, 2 * n + 4))
+        return Interval(mid, round_up(rad, 2 * n + 4))
 
 
-class CaseLeads(NamedTuple):
+class CaseMargins(NamedTuple):
     """Lower bounds on the leads of cases, and a function that counts the inputs of case i."""
 
-    lead: Reals  # [cases]
+    margin: Reals  # [cases]
     inputs: Callable[[int], int]
 
 
@@ -104,7 +104,7 @@ def interval(x: Any) -> Interval:
 def between(low: Reals, high: Reals) -> Interval:
     """All numbers from low to high."""
     mid = low / 2 + high / 2
-    return Interval(mid, above(np.maximum(high - mid, mid - low)))
+    return Interval(mid, round_up(np.maximum(high - mid, mid - low)))
 
 
 def square_root(low: Reals, high: Reals) -> tuple[Reals, Reals]:
@@ -118,6 +118,6 @@ def exponentials(low: Reals, high: Reals) -> tuple[Reals, Reals]:
     return np.maximum(np.exp(low) * (1 - 32 * U) - ETA, 0), np.exp(high) * (1 + 32 * U) + ETA
 
 
-def below(x: Reals, size: Reals, roundings: int = 1) -> Reals:
+def round_down(x: Reals, size: Reals, roundings: int = 1) -> Reals:
     """A lower bound on the exact value of x, a sum of terms whose sizes add up to `size`."""
-    return x - above(size * (roundings + 4) * 2 * U, 2)
+    return x - round_up(size * (roundings + 4) * 2 * U, 2)

@@ -12,26 +12,26 @@ from ...tasks.base import Task
 from ...tasks.extremes import Max, Min
 from ...tasks.sort import Sort
 from .ball_arithmetic import NotCovered, NotProvable
-from .hard_attention import output, score_ends, shares
+from .hard_attention import bound_output, max_shares, score_bounds
 from .interval_model import IntervalModel
-from .intervals import CaseLeads, Interval, Reals, above, between
+from .intervals import CaseMargins, Interval, Reals, between, round_up
 
-SAMPLE = 3_000  # rows that the order is compared with
+COMPARED_ROWS = 3_000  # rows that the order is compared with
 MAX_ARRAY_ENTRIES = 2**21  # of the largest array at a time
-SURE = 1e-30  # shares below this need no closer look
+MAX_HARD_ATTENTION_SHARE = 1e-30  # shares below this need no closer look
 MAX_SORT_TOKENS = 300  # of larger vocabularies its bounds do not close, after minutes
 
 
 def covers(task: Task) -> bool:
     """Subclasses are not covered: they may define other correct answers."""
     if isinstance(task, Sort):
-        return task.is_just(Sort) and not task.repeats
-    return task.is_just(Min, Max)
+        return task.is_exactly(Sort) and not task.repeats
+    return task.is_exactly(Min, Max)
 
 
-def compare(task: Task) -> None:
+def check_texts(task: Task) -> None:
     """The task's texts are those that the cases are made of."""
-    rows = np.concatenate([task.edges(), task.sample(SAMPLE, np.random.default_rng(17))])
+    rows = np.concatenate([task.edges(), task.sample(COMPARED_ROWS, np.random.default_rng(17))])
     for row in rows.tolist():
         numbers = [x for x in row if x] if isinstance(task, Sort) else row
         if isinstance(task, Sort):
@@ -48,9 +48,9 @@ def compare(task: Task) -> None:
             )
 
 
-def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
+def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
     """The least lead in every case, of one token that asks at a time."""
-    compare(task)
+    check_texts(task)
     c, V = net.c, net.c.d_vocab
     sorts = isinstance(task, Sort)
     T = 2 * task.length if sorts else task.length  # type: ignore[attr-defined]
@@ -65,16 +65,16 @@ def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
         raise NotCovered("sort: keys and values depend on their position")
     P = 1 if free else T
     at = np.broadcast_to(np.arange(P)[:, None], (P, V))
-    x = net.embedded(np.broadcast_to(np.arange(V), (P, V)), at)  # P V D
-    read = net.reads(x, 0)
-    q, k, v = (net.projected(read, 0, kind, at) for kind in "QKV")  # P V H K
+    x = net.embed(np.broadcast_to(np.arange(V), (P, V)), at)  # P V D
+    read = net.attention_input(x, 0)
+    q, k, v = (net.project(read, 0, kind, at) for kind in "QKV")  # P V H K
     value = between(v.low.min(0), v.high.max(0))
     value = Interval(*(part.swapaxes(0, 1) for part in value))  # H V K
     order = np.arange(V)[::-1] if isinstance(task, Max) else np.arange(V)
     for place in range(V - 1 if sorts else V):
         asks = int(order[place])
         score = net.scores(q[P - 1, asks], k, np.zeros((P, 1)))  # P V H
-        low, high = score_ends(net, score, net.largest_score(q[P - 1, asks]))
+        low, high = score_bounds(net, score, net.largest_score(q[P - 1, asks]))
         low, high = low.min(0).T, high.max(0).T  # H V
         if sorts:  # what is not above the token that asks, and what is not below the answer
             places = np.arange(place + 1, V)
@@ -83,15 +83,17 @@ def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
         else:
             places = np.arange(place + 1)
         step = max(1, MAX_ARRAY_ENTRIES // (V * c.n_heads * c.d_head))
-        simple, z = crude(net, low, high, value, order, places, place, T, sorts)
+        simple, z = bound_by_answer_key(net, low, high, value, order, places, place, T, sorts)
         rough = np.flatnonzero(~simple)
         for start in range(0, len(rough), step):
             some = rough[start : start + step]
-            some_z = detailed(net, low, high, value, order, places[some], place, T, sorts)
+            some_z = bound_by_best_key(net, low, high, value, order, places[some], place, T, sorts)
             for part, new in zip(z, some_z, strict=True):
                 part[some] = new
         here = Interval(*(np.repeat(part[P - 1, asks][None], len(places), 0) for part in x))
-        lead = net.leads(net.finished(net.written(z, here, 0), 0), order[places])
+        lead = net.token_margins(
+            net.stream_after_mlp(net.add_attention_output(z, here, 0), 0), order[places]
+        )
 
         def inputs(i: int, place: int = place, places: Reals = places) -> int:
             """Lists of T numbers: the last has the rank `place`, the answer is `places[i]`, and no
@@ -103,10 +105,10 @@ def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
             without = 0 if places[i] == place else (kinds - 1) ** (T - 1)
             return int(kinds ** (T - 1) - without)
 
-        yield CaseLeads(lead, inputs)
+        yield CaseMargins(lead, inputs)
 
 
-def crude(
+def bound_by_answer_key(
     net: IntervalModel, low: Reals, high: Reals, value: Interval, order: Reals, places: Reals,
     asks: int, T: int, sorts: bool,
 ) -> tuple[Reals, Interval]:  # fmt: skip
@@ -117,19 +119,19 @@ def crude(
     if sorts:
         others = np.maximum(others, ordered[:, : asks + 1].max(1)[:, None])
     star = low[:, order[places]]
-    share = shares(net, others, star)  # H C
+    share = max_shares(net, others, star)  # H C
     share = np.where(np.isneginf(others), 0, share)
-    most = above(value.size.max(1))[:, None]  # H 1 K
+    most = round_up(value.size.max(1))[:, None]  # H 1 K
     answer = value[:, order[places]]
-    z = answer.widened(above(2 * T * share[..., None] * most, 4))
-    lost = above(net.f.gamma(2 * T + 4) * most + 4 * (T + 1) * net.f.tiny * (2 + most), 4)
-    net.f.fit(most, "a head's output")
-    z = z.widened(lost)
+    z = answer.widen(round_up(2 * T * share[..., None] * most, 4))
+    lost = round_up(net.f.gamma(2 * T + 4) * most + 4 * (T + 1) * net.f.tiny * (2 + most), 4)
+    net.f.check_overflow(most, "a head's output")
+    z = z.widen(lost)
     out = Interval(*(np.array(part.swapaxes(0, 1)) for part in z))
-    return (share < SURE).all(0), out
+    return (share < MAX_HARD_ATTENTION_SHARE).all(0), out
 
 
-def detailed(
+def bound_by_best_key(
     net: IntervalModel, low: Reals, high: Reals, value: Interval, order: Reals, places: Reals,
     asks: int, T: int, sorts: bool,
 ) -> Interval:  # fmt: skip
@@ -146,7 +148,7 @@ def detailed(
         certain[:, 0] = True
     best = np.where(certain[:, None], low, -np.inf).argmax(2)  # C H
     heads = np.arange(len(low))
-    share = shares(net, high, low[heads, best][..., None])  # C H V
-    return output(
+    share = max_shares(net, high, low[heads, best][..., None])  # C H V
+    return bound_output(
         net, value[heads, best], share, value, possible[:, None], T, 2.0 if sorts else None
     )

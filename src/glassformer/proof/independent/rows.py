@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .ball_arithmetic import ZERO, Ball, NotProvable
-from .columns import Spots, Terms
+from .columns import DigitLayout, TermTables
 
-MOST_NEAR = 20
-MOST_CUTS = 8  # that a certificate may ask for
+MAX_NEARBY_COLUMNS = 20
+MAX_BISECTIONS = 8  # that a certificate may ask for
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,30 +24,30 @@ class RowView:
     rows: range
     split: list[str]
     cuts: int
-    spots: Spots
+    spots: DigitLayout
     row: int  # that asks, in the text of its own
     places: list[list[int]]  # [rows][positions there]: where in the whole text; -1: nowhere
 
     @property
-    def whole(self) -> bool:
+    def sees_whole_text(self) -> bool:
         return self.places == [list(range(self.row + 1))]
 
-    def shortened(
+    def terms_of_row(
         self, i: int, near: Callable[[int, int], Ball], far: Callable[[int], Ball]
-    ) -> Terms:
+    ) -> TermTables:
         """The terms of the i-th row: near(position, token), and far(position) for any token."""
         places, out = self.places[i], list[dict[int, Ball]]()
         for own, p in enumerate(places):
             tokens = self.spots.tokens(own)
             out.append({v: near(p, v) if p >= 0 else ZERO for v in tokens})
-        if not self.whole:
+        if not self.sees_whole_text:
             seen = set(places)
             rest = (far(p) for p in range(self.rows[i] + 1) if p not in seen)
             out[0] = {0: sum(rest, ZERO)}
         return out
 
 
-def union(balls: Iterable[Ball]) -> Ball:
+def union_of(balls: Iterable[Ball]) -> Ball:
     """A ball that holds all of these."""
     out = None
     for b in balls:
@@ -58,7 +58,7 @@ def union(balls: Iterable[Ball]) -> Ball:
     return out
 
 
-def joined(before: Terms | None, terms: Terms) -> Terms:
+def union_of_terms(before: TermTables | None, terms: TermTables) -> TermTables:
     """Terms that hold both."""
     if before is None:
         return terms
@@ -66,10 +66,10 @@ def joined(before: Terms | None, terms: Terms) -> Terms:
     return [{v: s[v].union(t[v]) for v in t} for s, t in both]
 
 
-def part_of(spots: Spots, given: Mapping[str, Any]) -> RowView:
+def parse_row(spots: DigitLayout, entry: Mapping[str, Any]) -> RowView:
     """What a certificate says of a row or some; what is not as it must be raises NotProvable."""
-    row, split, cuts = given.get("row"), given.get("split"), given.get("cuts", 0)
-    through, near = given.get("through", row), given.get("near", 0)
+    row, split, cuts = entry.get("row"), entry.get("split"), entry.get("cuts", 0)
+    through, near = entry.get("through", row), entry.get("near", 0)
     if not all(type(x) is int for x in (row, through, near)):
         raise NotProvable("the certificate's rows are not a list of rows")
     assert isinstance(row, int) and isinstance(through, int)
@@ -79,27 +79,29 @@ def part_of(spots: Spots, given: Mapping[str, Any]) -> RowView:
         raise NotProvable(f"row {row}'s split is not a list of digit and pair")
     if not set(split) <= {"digit", "pair"}:
         raise NotProvable(f"row {row}'s split is not a list of digit and pair")
-    if type(cuts) is not int or not 0 <= cuts <= MOST_CUTS:
-        raise NotProvable(f"row {row}'s cuts are not a number from 0 to {MOST_CUTS}")
+    if type(cuts) is not int or not 0 <= cuts <= MAX_BISECTIONS:
+        raise NotProvable(f"row {row}'s cuts are not a number from 0 to {MAX_BISECTIONS}")
     rows = range(row, through + 1)
     if near:
-        part = RowView(rows, split, cuts, *near_text(spots, rows, near))
+        part = RowView(rows, split, cuts, *nearby_layout(spots, rows, near))
     elif len(rows) == 1:
         part = RowView(rows, split, cuts, spots, row, [list(range(row + 1))])
     else:
         raise NotProvable(f"rows {row} to {through} look at all columns, and so not alike")
-    named = part.spots.named(part.row)
+    named = part.spots.requested_columns(part.row)
     if not (max(named) - min(named) < len(split) <= max(named) + 1 if named else split == []):
         raise NotProvable(f"row {row} cannot be split by {len(split)} columns")
     return part
 
 
-def near_text(spots: Spots, rows: range, near: int) -> tuple[Spots, int, list[list[int]]]:
+def nearby_layout(
+    spots: DigitLayout, rows: range, near: int
+) -> tuple[DigitLayout, int, list[list[int]]]:
     """The text that rows see who look `near` columns far: the rest first, themselves last, and then
     what is asked for; and where its positions are, row by row.
     """
-    if not 1 <= near <= MOST_NEAR:
-        raise NotProvable(f"near is not a number from 0 to {MOST_NEAR}")
+    if not 1 <= near <= MAX_NEARBY_COLUMNS:
+        raise NotProvable(f"near is not a number from 0 to {MAX_NEARBY_COLUMNS}")
     texts, places = set[tuple[int, tuple[str, ...]]](), []
     for row in rows:
         asked = spots.names[row + 1]
@@ -132,4 +134,4 @@ def near_text(spots: Spots, rows: range, near: int) -> tuple[Spots, int, list[li
         raise NotProvable(f"rows {rows[0]} to {rows[-1]} do not look alike")
     n, text = texts.pop()
     end = len(text) - 1
-    return Spots(n, text, range(end - 1, end)), end - 1, places
+    return DigitLayout(n, text, range(end - 1, end)), end - 1, places

@@ -8,10 +8,10 @@ import numpy as np
 from ...core.model import Model
 from ...tasks.base import Task
 from . import copy_tasks, every_input, ordering_tasks
-from .ball_arithmetic import NotCovered, NotProvable, TooWide
+from .ball_arithmetic import InconclusiveBound, NotCovered, NotProvable
 from .checker import IndependentResult
 from .interval_model import IntervalModel
-from .intervals import CaseLeads
+from .intervals import CaseMargins
 
 MAX_DEFAULT_INPUTS = 20_000  # up to this number they are enclosed one by one, whatever the task
 
@@ -43,15 +43,15 @@ def check_task(
     cases, margin = 0, math.inf
     with np.errstate(all="ignore"):
         try:
-            for lead, _ in _leads(model, task, max_inputs):
+            for lead, _ in _case_margins(model, task, max_inputs):
                 if not np.all(lead > 0):
                     least = float(np.nan_to_num(lead, nan=-np.inf).min())
-                    raise TooWide(f"the lower bound on a lead is {least:.3g}")
+                    raise InconclusiveBound(f"the lower bound on a lead is {least:.3g}")
                 cases, margin = cases + len(lead), min(margin, float(lead.min()))
         except NotProvable as why:
             kind = {
                 "covered": not isinstance(why, NotCovered),
-                "too_wide": isinstance(why, TooWide),
+                "too_wide": isinstance(why, InconclusiveBound),
             }
             return IndependentResult(False, 0, -math.inf, str(why), **kind)
     if not cases or not margin < math.inf:
@@ -75,7 +75,7 @@ def count_open(model: Model, task: Task) -> int | None:
     open_ = 0
     with np.errstate(all="ignore"):
         try:
-            for lead, inputs in _leads(model, task, every_input.MAX_INPUTS):
+            for lead, inputs in _case_margins(model, task, every_input.MAX_INPUTS):
                 open_ += sum(inputs(int(i)) for i in np.flatnonzero(~(lead > 0)))
         except NotCovered:
             return None
@@ -84,10 +84,10 @@ def count_open(model: Model, task: Task) -> int | None:
     return min(open_, task.inputs)
 
 
-def _leads(model: Model, task: Task, max_inputs: int) -> Iterator[CaseLeads]:
+def _case_margins(model: Model, task: Task, max_inputs: int) -> Iterator[CaseMargins]:
     net = IntervalModel(model)
     if task.size > MAX_DEFAULT_INPUTS and ordering_tasks.covers(task):
-        return ordering_tasks.leads(net, task)
+        return ordering_tasks.case_margins(net, task)
     if task.size > MAX_DEFAULT_INPUTS and copy_tasks.covers(task):
-        return copy_tasks.leads(net, task)
-    return every_input.leads_of_rows(net, task, max_inputs)
+        return copy_tasks.case_margins(net, task)
+    return every_input.margins_of_rows(net, task, max_inputs)

@@ -9,23 +9,29 @@ from statistics import fmean
 from typing import Any
 
 from ...tasks.base import Task
-from ...utils.fileio import alone, check_writable, make_folder
-from ...utils.limits import MEMBERS, within
-from ...utils.results import Finding
+from ...utils.fileio import check_writable, exclusive_lock, make_folder
+from ...utils.limits import MAX_MEMBERS, check_int_range
+from ...utils.results import Result
 from ..events import percent
 from ..recipe import Recipe
-from .ablations import News, Result, Skipped, plan, train_each
+from .ablations import (
+    AblationProgress,
+    AblationResult,
+    SkippedAblation,
+    plan_ablations,
+    train_ablations,
+)
 
 
 @dataclass(frozen=True)
-class Ablations(Finding):
+class AblationStudy(Result):
     """What breaks: a recipe, trained with one thing taken away at a time."""
 
     task: str
     recipe: Recipe
     seeds: list[int]
-    results: list[Result]
-    skipped: list[Skipped]
+    results: list[AblationResult]
+    skipped: list[SkippedAblation]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -42,48 +48,51 @@ class Ablations(Finding):
     def __str__(self) -> str:
         lines = [f"{self.title}, at most {self.recipe.steps:,} steps; test rows right:"]
         for result in self.results:
-            for label, values in result.lines():
+            for label, values in result.summary_lines():
                 spread = f"{percent(min(values))} … {percent(max(values))}"
                 lines += [f"{label}: {percent(fmean(values))} ({spread})"]
         return "\n".join([*lines, *(f"skipped {s.name}: {s.why}" for s in self.skipped)])
 
 
-def ablations(
+def run_ablation_study(
     task: Task, recipe: Recipe, *, seeds: Sequence[int] = (0, 1, 2),
     only: str | Sequence[str] = (), out: str | Path | None = None, threads: int = 1,
-    watch: Callable[[News], object] | None = None,
-) -> Ablations:  # fmt: skip
+    progress: Callable[[AblationProgress], object] | None = None,
+) -> AblationStudy:  # fmt: skip
     """Trains a recipe with one thing taken away at a time: what breaks?
 
     `only`: names of ablations, beside the baseline. `out`: a folder with a file for each result;
     what is there is not done again. `watch` is told all that happens.
     """
     names = [only] if isinstance(only, str) and only else list(only)
-    within("ablations — the number of seeds", len(seeds), 1, MEMBERS)
+    check_int_range("ablations — the number of seeds", len(seeds), 1, MAX_MEMBERS)
     # what is learned without the whole domain: of a last phase nobody could say what it mended
-    recipe = replace(recipe, exact=0)
-    _, skipped = plan(task, recipe, names)
+    recipe = replace(recipe, full_domain_steps=0)
+    _, skipped = plan_ablations(task, recipe, names)
     folder = Path(out) if out else None
     if folder:
         check_writable(make_folder(folder) / "baseline.json")
     results = []
-    with alone(folder and folder / "ablations"):
-        for news in train_each(task, recipe, seeds, names, folder, threads):
+    with exclusive_lock(folder and folder / "ablations"):
+        for news in train_ablations(task, recipe, seeds, names, folder, threads):
             if news.result:
                 results.append(news.result)
-            if watch:
-                watch(news)
-    return Ablations(task.ref, recipe, list(seeds), results, skipped)
+            if progress:
+                progress(news)
+    return AblationStudy(task.ref, recipe, list(seeds), results, skipped)
 
 
-def _row(result: Result) -> dict[str, Any]:
+def _row(result: AblationResult) -> dict[str, Any]:
     def summary(values: list[float]) -> dict[str, float] | None:
         return {"mean": fmean(values), "min": min(values), "max": max(values)} if values else None
 
     found = result.to_json()
     return {
-        "name": found["name"], "expected": result.case.ablation.help, "task": found["task"],
-        "changed": {**result.case.ablation.change, **result.case.ablation.options},
-        "accuracy": summary(result.accuracy), "forced": summary(result.forced),
+        "name": found["name"],
+        "expected": result.case.ablation.expected_effect,
+        "task": found["task"],
+        "changed": {**result.case.ablation.recipe_changes, **result.case.ablation.task_options},
+        "accuracy": summary(result.accuracy),
+        "forced": summary(result.forced),
         "runs": found["runs"],
-    }  # fmt: skip
+    }

@@ -18,20 +18,20 @@ from msgspec import Meta, to_builtins
 
 from ... import registry
 from ...tasks.base import Rows, Task
-from ...utils.errors import GlassformerError, no_such
+from ...utils.errors import GlassformerError, unknown_name_error
 from ...utils.fileio import write_atomically
-from ...utils.limits import MEMBERS
-from ...utils.typed_json import Record, Ref, Seed, Settings, convert, read_json
-from ...verification.evaluation import right
-from ..data import first_length
+from ...utils.limits import MAX_MEMBERS
+from ...utils.typed_json import JsonObject, Ref, Seed, Settings, convert, read_json
+from ...verification.evaluation import correct_tokens
+from ..data import example_length
 from ..events import Event
 from ..loop import Trainer
 from ..recipe import Recipe
 from ..result import Training
-from ..train_hooks import TAPS
+from ..train_hooks import TRAIN_HOOKS
 
 BASELINE = "baseline"
-OF_LAYERS = {"tap", "mask", "n_layers", "d_mlp", "n_heads"}  # a model without layers has none
+LAYER_FIELDS = {"tap", "mask", "n_layers", "d_mlp", "n_heads"}  # a model without layers has none
 Word = Annotated[str, Meta(max_length=100)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -41,9 +41,9 @@ class Ablation:
     """A named change, and in one line what one expects it to break."""
 
     name: str
-    help: str
-    change: Mapping[str, Any] = field(default_factory=dict)  # fields of the recipe
-    options: Mapping[str, str] = field(default_factory=dict)  # options of the task
+    expected_effect: str
+    recipe_changes: Mapping[str, Any] = field(default_factory=dict)  # fields of the recipe
+    task_options: Mapping[str, str] = field(default_factory=dict)  # options of the task
 
 
 def _heads(n: int, help: str) -> Ablation:
@@ -56,33 +56,49 @@ def _width(n: int, help: str) -> Ablation:
     return Ablation(f"d-model-{n}", help, {"d_model": n, "d_head": 0})
 
 
-ABLATIONS = {a.name: a for a in (
-    Ablation(BASELINE, "nothing: the recipe as it is"),
-    Ablation("no-positions", "order; but a causal mask lets it count what it sees",
-             {"positions": "none"}),
-    Ablation("no-mask", "honesty: in training it reads the token it is to say", {"mask": "none"}),
-    Ablation("one-layer", "what takes two looks: find digits, then use them", {"n_layers": 1}),
-    Ablation("no-mlp", "whatever is not a weighted mean: tables, carries", {"d_mlp": 0}),
-    Ablation("no-attention", "all: each position knows its own token only",
-             {"tap": "no-attention"}),
-    Ablation("no-residual", "memory: a block must hand on all that later ones need",
-             {"tap": "no-residual"}),
-    Ablation("no-layer-norm", "steadiness: the stream may grow as it likes", {"norm": "none"}),
-    Ablation("no-weight-decay", "little, unless training rows are few", {"weight_decay": 0.0}),
-    Ablation("most-first", "the first digit: it depends on all carries", options={"order": "most"}),
-    _heads(1, "looking at two places at once"),
-    _heads(2, "little: two heads of half the size"),
-    _heads(4, "little: four heads of a quarter of the size"),
-    _width(4, "nearly all: four numbers for digit, place and carry"),
-    _width(8, "much: digits crowd each other"),
-    _width(16, "little, but it takes longer"),
-    _width(32, "nothing, for tasks of a dozen tokens"),
-)}  # fmt: skip
+ABLATIONS = {
+    a.name: a
+    for a in (
+        Ablation(BASELINE, "nothing: the recipe as it is"),
+        Ablation(
+            "no-positions",
+            "order; but a causal mask lets it count what it sees",
+            {"positions": "none"},
+        ),
+        Ablation(
+            "no-mask", "honesty: in training it reads the token it is to say", {"mask": "none"}
+        ),
+        Ablation("one-layer", "what takes two looks: find digits, then use them", {"n_layers": 1}),
+        Ablation("no-mlp", "whatever is not a weighted mean: tables, carries", {"d_mlp": 0}),
+        Ablation(
+            "no-attention", "all: each position knows its own token only", {"tap": "no-attention"}
+        ),
+        Ablation(
+            "no-residual",
+            "memory: a block must hand on all that later ones need",
+            {"tap": "no-residual"},
+        ),
+        Ablation("no-layer-norm", "steadiness: the stream may grow as it likes", {"norm": "none"}),
+        Ablation("no-weight-decay", "little, unless training rows are few", {"weight_decay": 0.0}),
+        Ablation(
+            "most-first",
+            "the first digit: it depends on all carries",
+            task_options={"order": "most"},
+        ),
+        _heads(1, "looking at two places at once"),
+        _heads(2, "little: two heads of half the size"),
+        _heads(4, "little: four heads of a quarter of the size"),
+        _width(4, "nearly all: four numbers for digit, place and carry"),
+        _width(8, "much: digits crowd each other"),
+        _width(16, "little, but it takes longer"),
+        _width(32, "nothing, for tasks of a dozen tokens"),
+    )
+}
 
 
 # ── what is to be done ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Case:
+class AblationCase:
     """An ablation of a certain baseline, ready to be trained."""
 
     ablation: Ablation
@@ -95,40 +111,54 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedAblation:
     """An ablation that this baseline cannot have."""
 
     name: str
     why: str
 
 
-def plan(task: Task, recipe: Recipe, names: Sequence[str] = ()) -> tuple[list[Case], list[Skipped]]:
+def plan_ablations(
+    task: Task, recipe: Recipe, names: Sequence[str] = ()
+) -> tuple[list[AblationCase], list[SkippedAblation]]:
     """The baseline and the ablations of these names (none: all), and those that do not apply."""
     if unknown := [n for n in names if n not in ABLATIONS]:
-        raise no_such("ablation", unknown[0], ABLATIONS, most=3)
+        raise unknown_name_error("ablation", unknown[0], ABLATIONS, max_matches=3)
     _check(task, recipe)
     wanted = [a for a in ABLATIONS.values() if not names or a.name in (BASELINE, *names)]
-    found = [_case(ablation, task, recipe) for ablation in wanted]
-    return [c for c in found if isinstance(c, Case)], [s for s in found if isinstance(s, Skipped)]
+    found = [_apply_ablation(ablation, task, recipe) for ablation in wanted]
+    return [c for c in found if isinstance(c, AblationCase)], [
+        s for s in found if isinstance(s, SkippedAblation)
+    ]
 
 
-def _case(ablation: Ablation, task: Task, recipe: Recipe) -> Case | Skipped:
+def _apply_ablation(
+    ablation: Ablation, task: Task, recipe: Recipe
+) -> AblationCase | SkippedAblation:
     """The baseline with the change, or why there is no such thing."""
     if ablation.name == BASELINE:
-        return Case(ablation, task, recipe)
-    if "tap" in ablation.change and recipe.tap not in ("", ablation.change["tap"]):
-        return Skipped(ablation.name, f"the baseline has tap={recipe.tap}, and a model has one tap")
-    if not recipe.n_layers and ablation.change.keys() & OF_LAYERS:
-        return Skipped(ablation.name, "the baseline has no layers")
+        return AblationCase(ablation, task, recipe)
+    if "tap" in ablation.recipe_changes and recipe.train_hook not in (
+        "",
+        ablation.recipe_changes["tap"],
+    ):
+        return SkippedAblation(
+            ablation.name, f"the baseline has tap={recipe.train_hook}, and a model has one tap"
+        )
+    if not recipe.n_layers and ablation.recipe_changes.keys() & LAYER_FIELDS:
+        return SkippedAblation(ablation.name, "the baseline has no layers")
     try:
-        goal = _with_options(task, ablation.options)
-        changed = Case(ablation, goal, replace(recipe, **ablation.change))
+        goal = _with_options(task, ablation.task_options)
+        changed = AblationCase(ablation, goal, replace(recipe, **ablation.recipe_changes))
         _check(changed.task, changed.recipe)
     except GlassformerError as e:
-        return Skipped(ablation.name, str(e))
-    same_heads = ablation.change.get("n_heads") == recipe.n_heads
-    if same_heads or (changed.task.ref, _plain(changed.recipe)) == (task.ref, _plain(recipe)):
-        return Skipped(ablation.name, "is the baseline")
+        return SkippedAblation(ablation.name, str(e))
+    same_heads = ablation.recipe_changes.get("n_heads") == recipe.n_heads
+    if same_heads or (changed.task.ref, _with_explicit_head_size(changed.recipe)) == (
+        task.ref,
+        _with_explicit_head_size(recipe),
+    ):
+        return SkippedAblation(ablation.name, "is the baseline")
     return changed
 
 
@@ -136,28 +166,28 @@ def _with_options(task: Task, options: Mapping[str, str]) -> Task:
     """The task with other options, where it has them."""
     if not options:
         return task
-    name = registry.head(task.ref)
+    name = registry.ref_head(task.ref)
     entry = registry.find("task", name)
     for option, value in options.items():
         if option not in entry.options or value not in entry.options[option].choices:
             raise GlassformerError(f"{name} has no {option}={value}")
-    texts = registry.split(task.ref, entry.options)[1] | dict(options)
+    texts = registry.split_ref(task.ref, entry.options)[1] | dict(options)
     changed: Task = entry.build(**entry.parse(texts))
     return changed
 
 
 def _check(task: Task, recipe: Recipe) -> None:
     """An error if no model can be made of a recipe."""
-    recipe.config(len(task.vocabulary), first_length(task))
+    recipe.config(len(task.vocabulary), example_length(task))
 
 
-def _plain(recipe: Recipe) -> Recipe:
+def _with_explicit_head_size(recipe: Recipe) -> Recipe:
     """The recipe with its heads' size said."""
     return replace(recipe, d_head=recipe.d_head or recipe.d_model // recipe.n_heads)
 
 
 # ── doing it ───────────────────────────────────────────────────────────────────────────────────
-class Outcome(Record):
+class SeedOutcome(JsonObject):
     """What became of one seed."""
 
     seed: Seed
@@ -169,21 +199,21 @@ class Outcome(Record):
     status: Word  # status of its Training
 
 
-class SavedAblation(Record):
+class SavedAblation(JsonObject):
     """Schema of an ablation file."""
 
     name: Word
     task: Ref
     recipe: Settings
-    runs: Annotated[list[Outcome], Meta(max_length=MEMBERS)]
+    runs: Annotated[list[SeedOutcome], Meta(max_length=MAX_MEMBERS)]
 
 
 @dataclass(frozen=True)
-class Result:
+class AblationResult:
     """An ablation, trained."""
 
-    case: Case
-    outcomes: tuple[Outcome, ...]
+    case: AblationCase
+    outcomes: tuple[SeedOutcome, ...]
 
     @property
     def accuracy(self) -> list[float]:
@@ -195,7 +225,7 @@ class Result:
         """One a seed; empty for causal models."""
         return [o.forced for o in self.outcomes if o.forced is not None]
 
-    def lines(self) -> list[tuple[str, list[float]]]:
+    def summary_lines(self) -> list[tuple[str, list[float]]]:
         """What is shown: a label and a share a seed; two lines for a model that can cheat."""
         name = self.case.name
         if not self.forced:
@@ -213,35 +243,39 @@ class Result:
 
 
 @dataclass(frozen=True)
-class News:
+class AblationProgress:
     """An ablation began, its training had an event, or it is done and has a result."""
 
     name: str
     event: Event | None = None
-    result: Result | None = None
+    result: AblationResult | None = None
 
 
-def train_each(
+def train_ablations(
     task: Task, recipe: Recipe, seeds: Sequence[int] = (0, 1, 2), names: Sequence[str] = (),
     folder: str | Path | None = None, threads: int = 1,
-) -> Iterator[News]:  # fmt: skip
+) -> Iterator[AblationProgress]:  # fmt: skip
     """Trains the baseline and ablations, all seeds of each at once; yields what happens."""
-    cases, _ = plan(task, recipe, names)
+    cases, _ = plan_ablations(task, recipe, names)
     # a folder of something else is refused now
-    found = {case.name: _finished(case, folder) for case in cases}
+    found = {case.name: _read_outcomes(case, folder) for case in cases}
     for case in cases:
-        yield News(case.name)
+        yield AblationProgress(case.name)
         outcomes = found[case.name]
         if left := [s for s in seeds if s not in outcomes]:
-            yield from _train(case, left, outcomes, threads)
+            yield from _train_case(case, left, outcomes, threads)
             if folder:
-                whole = Result(case, tuple(outcomes[s] for s in sorted(outcomes)))
+                whole = AblationResult(case, tuple(outcomes[s] for s in sorted(outcomes)))
                 text = json.dumps(whole.to_json(), indent=1) + "\n"
                 write_atomically(_path(folder, case), text.encode())
-        yield News(case.name, result=Result(case, tuple(outcomes[s] for s in seeds)))
+        yield AblationProgress(
+            case.name, result=AblationResult(case, tuple(outcomes[s] for s in seeds))
+        )
 
 
-def _train(case: Case, seeds: list[int], found: dict[int, Outcome], threads: int) -> Iterator[News]:
+def _train_case(
+    case: AblationCase, seeds: list[int], found: dict[int, SeedOutcome], threads: int
+) -> Iterator[AblationProgress]:
     """Trains a case with these seeds, and puts what became of them into `found`."""
     trainer = Trainer(case.task, case.recipe, seeds, threads=threads)
     try:
@@ -249,27 +283,33 @@ def _train(case: Case, seeds: list[int], found: dict[int, Outcome], threads: int
             if event.kind == "done":
                 training = event.data["training"]
                 found[training.seed] = _outcome(case, training, trainer.data.test_rows)
-            yield News(case.name, event)
+            yield AblationProgress(case.name, event)
     except GlassformerError:
         # else the last one left has diverged, which is a result
         if not found.keys() >= set(seeds):
             raise
 
 
-def _outcome(case: Case, t: Training, test_rows: Rows) -> Outcome:
+def _outcome(case: AblationCase, t: Training, test_rows: Rows) -> SeedOutcome:
     forced = None
     if t.model.config.mask != "causal":
-        good = right(t.model.torch(), case.task, test_rows, TAPS[case.recipe.tap](), forced=True)
+        good = correct_tokens(
+            t.model.torch(),
+            case.task,
+            test_rows,
+            TRAIN_HOOKS[case.recipe.train_hook](),
+            teacher_forced=True,
+        )
         forced = float(good.all(1).mean())
-    return Outcome(t.seed, t.accuracy, forced, t.steps, t.seconds, t.status)
+    return SeedOutcome(t.seed, t.accuracy, forced, t.steps, t.seconds, t.status)
 
 
 # ── on disk ────────────────────────────────────────────────────────────────────────────────────
-def _path(folder: str | Path, case: Case) -> Path:
+def _path(folder: str | Path, case: AblationCase) -> Path:
     return Path(folder, f"{case.name}.json")
 
 
-def _finished(case: Case, folder: str | Path | None) -> dict[int, Outcome]:
+def _read_outcomes(case: AblationCase, folder: str | Path | None) -> dict[int, SeedOutcome]:
     """What is known, by seed. A file that is something else is not ours to overwrite: an error."""
     if not folder or not (path := _path(folder, case)).exists():
         return {}

@@ -6,13 +6,15 @@ Both yield the results of one job after the other. A job whose process was kille
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 
-from ...utils.workers import MAX_ATTEMPTS, spread
-from .sweep import Finished, Job, LoadTask, work
+from ...utils.workers import MAX_ATTEMPTS, map_pieces
+from .sweep import FinishedRun, LoadTask, SweepJob, train_job
 
 
-def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[Finished]]:
+def train_locally(
+    jobs: list[SweepJob], load_task: LoadTask, workers: int
+) -> Iterator[list[FinishedRun]]:
     """Train jobs in local processes, one job per worker at a time."""
-    for job, result in spread(jobs, _train, load_task, workers=min(workers, len(jobs))):
+    for job, result in map_pieces(jobs, _train, load_task, workers=min(workers, len(jobs))):
         if isinstance(result, BrokenProcessPool):
             yield job.lost(f"its process was killed, {MAX_ATTEMPTS} times")
         elif isinstance(result, Exception):
@@ -21,14 +23,16 @@ def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[F
             yield result
 
 
-def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list[Finished]]:
+def train_on_cluster(
+    jobs: list[SweepJob], load_task: LoadTask, address: str
+) -> Iterator[list[FinishedRun]]:
     """Train jobs on a Dask cluster; jobs of a dead worker are retried on another."""
-    for job, result in spread(jobs, _train, load_task, cluster=address):
+    for job, result in map_pieces(jobs, _train, load_task, cluster=address):
         if isinstance(result, Exception):
             yield job.lost(f"{type(result).__name__}: {result}")
         else:
             yield result
 
 
-def _train(load_task: LoadTask, job: Job) -> list[Finished]:
-    return work(job, load_task)
+def _train(load_task: LoadTask, job: SweepJob) -> list[FinishedRun]:
+    return train_job(job, load_task)

@@ -7,10 +7,10 @@ from typing import Any
 
 from ...tasks.base import Task
 from ...utils import limits
-from ...utils.fileio import alone, make_folder
-from ...utils.limits import PROCESSES, RUNS, within
+from ...utils.fileio import exclusive_lock, make_folder
+from ...utils.limits import MAX_PROCESSES, MAX_SWEEP_RUNS, check_int_range
 from ...utils.progress import Progress, ProgressCallback
-from ...utils.results import Finding
+from ...utils.results import Result
 from ...utils.workers import check_workers
 from . import executors
 from . import sweep as sweeps
@@ -18,7 +18,7 @@ from . import sweep_spec as specs
 
 
 @dataclass(frozen=True)
-class Swept(Finding):
+class SweepResult(Result):
     """A sweep: what was trained, and where it is."""
 
     out: Path
@@ -35,7 +35,7 @@ class Swept(Finding):
         return not self.problem
 
     @property
-    def counted(self) -> str:
+    def counts_text(self) -> str:
         counts = ("runs", "skipped", "failed", "lost")
         return ", ".join(f"{getattr(self, name)} {name}" for name in counts)
 
@@ -46,43 +46,43 @@ class Swept(Finding):
 
     def __str__(self) -> str:
         lines = [" ".join("–" if x is None else str(x) for x in row) for row in self.rows]
-        said = f"{self.counted}; in {self.out / 'results.csv'}"
+        said = f"{self.counts_text}; in {self.out / 'results.csv'}"
         return "\n".join([said, " ".join(self.columns), *lines, *filter(None, [self.problem])])
 
 
-def sweep(
+def run_sweep(
     spec: Path, out: Path | None, load_task: Callable[[str], Task], *, cluster: str,
     workers: int | None, limit: int, progress: ProgressCallback | None,
-) -> Swept:  # fmt: skip
+) -> SweepResult:  # fmt: skip
     """Train what a spec describes and `out` does not have yet. `load_task`: of a ref, in any
     process.
     """
     check_workers("sweep", cluster, workers or 1)
-    within("sweep — limit", limit, 1, RUNS)
-    within("sweep — workers", 1 if workers is None else workers, 1, PROCESSES)
+    check_int_range("sweep — limit", limit, 1, MAX_SWEEP_RUNS)
+    check_int_range("sweep — workers", 1 if workers is None else workers, 1, MAX_PROCESSES)
     read = specs.read_spec(spec, load_task, limit)
-    folder = make_folder(out or _beside(spec))
-    with alone(folder / "results.csv"):
+    folder = make_folder(out or _default_folder(spec))
+    with exclusive_lock(folder / "results.csv"):
         todo = sweeps.Sweep(read, folder)
         skipped = len(todo.rows)
         if todo.left:
             if cluster:
-                done = executors.cluster(todo.left, load_task, cluster)
+                done = executors.train_on_cluster(todo.left, load_task, cluster)
             else:
-                done = executors.local(todo.left, load_task, workers or limits.cores())
+                done = executors.train_locally(todo.left, load_task, workers or limits.cores())
             for _ in todo.collect(done):
                 if progress:
                     progress(Progress(len(todo.rows), len(todo.order)))
     rows = list(todo.rows.values())
     failed = sum(r["status"] in sweeps.FAILED for r in rows)
     lost = sum(r["status"] == sweeps.LOST for r in rows)
-    problem = f"{lost} runs are lost; {sweeps.GO_ON}" if lost else ""
+    problem = f"{lost} runs are lost; {sweeps.RESUME_HINT}" if lost else ""
     if not lost and (given_up := [r for r in rows if r["status"] == sweeps.GIVEN_UP]):
-        said = f"{len(given_up)} runs are given up after {sweeps.TRIES} tries"
+        said = f"{len(given_up)} runs are given up after {sweeps.MAX_TRIES} tries"
         again = f"to try it again, remove {todo.runs / given_up[0]['id']}.json"
         problem = f"{said}; the first: {given_up[0]['error']}; {again}"
-    return Swept(todo.out, len(todo.order), skipped, failed, lost, *todo.table(), problem)
+    return SweepResult(todo.out, len(todo.order), skipped, failed, lost, *todo.table(), problem)
 
 
-def _beside(spec: Path) -> Path:
+def _default_folder(spec: Path) -> Path:
     return spec.with_name(f"{spec.stem}-sweep")

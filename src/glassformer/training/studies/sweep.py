@@ -19,23 +19,34 @@ from msgspec import Meta
 
 from ...core.checkpoint import to_bytes
 from ...tasks.base import Task
-from ...utils.dask_pool import GO_ON as GO_ON
+from ...utils.dask_pool import RESUME_HINT as RESUME_HINT
 from ...utils.errors import GlassformerError
 from ...utils.fileio import make_folder, write_atomically
-from ...utils.typed_json import Name, Record, Ref, Seed, Settings, check_small, convert, read_json
+from ...utils.typed_json import (
+    JsonObject,
+    Name,
+    Ref,
+    Seed,
+    Settings,
+    check_small,
+    convert,
+    read_json,
+)
 from ..api import train
 from ..recipe import Recipe
 
 LOST = "lost"  # the status of a run that is not finished, through no fault of its settings
 GIVEN_UP = "given up"  # of one that was lost TRIES times
-TRIES = 3
+MAX_TRIES = 3
 FAILED = ("diverged", "refused", GIVEN_UP)
-Row = dict[str, Any]
-Finished = tuple[Row, bytes]  # a run's row and its model as a file, empty if it is not wanted
+ResultRow = dict[str, Any]
+FinishedRun = tuple[
+    ResultRow, bytes
+]  # a run's row and its model as a file, empty if it is not wanted
 LoadTask = Callable[[str], Task]
 
 
-class SavedRun(Record):
+class SavedRun(JsonObject):
     """Schema of the file of a run: a Row."""
 
     id: Annotated[str, Meta(max_length=12)]
@@ -51,7 +62,7 @@ class SavedRun(Record):
     events: Any = None  # events, history and exact are not read back
     history: Any = None
     exact: Any = None
-    tries: Annotated[int, Meta(ge=0, le=TRIES)] = 0
+    tries: Annotated[int, Meta(ge=0, le=MAX_TRIES)] = 0
 
     def __post_init__(self) -> None:
         for name, most in {"events": 10**8, "history": 10**9, "exact": 1_000}.items():
@@ -59,7 +70,7 @@ class SavedRun(Record):
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepJob:
     """What one process does at a time: a setting with one seed, or with several as an ensemble."""
 
     task: str
@@ -67,7 +78,7 @@ class Job:
     seeds: tuple[int, ...]
     models: bool = False
 
-    def settings(self, seed: int) -> Row:
+    def settings(self, seed: int) -> ResultRow:
         return {"task": self.task, "recipe": self.recipe.to_json(), "seed": seed}
 
     def id(self, seed: int) -> str:
@@ -75,28 +86,28 @@ class Job:
         text = json.dumps(self.settings(seed), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
-    def row(self, seed: int, **result: Any) -> Row:
+    def row(self, seed: int, **result: Any) -> ResultRow:
         """A line of the table; what the result does not say is as for a run that is lost."""
         lost = {"status": LOST, "accuracy": None, "steps": None, "seconds": None}
         lost |= {"error": "", "worker": ""}
         return {"id": self.id(seed)} | self.settings(seed) | lost | result
 
-    def lost(self, why: str) -> list[Finished]:
+    def lost(self, error: str) -> list[FinishedRun]:
         """What there is to say of runs that were not finished."""
-        return [(self.row(s, error=why), b"") for s in self.seeds]
+        return [(self.row(s, error=error), b"") for s in self.seeds]
 
 
 @dataclass(frozen=True)
-class Spec:
+class SweepSpec:
     """What a sweep is to do, and the fields that vary."""
 
-    jobs: tuple[Job, ...]
-    varied: tuple[str, ...]
+    jobs: tuple[SweepJob, ...]
+    varied_fields: tuple[str, ...]
 
 
-def work(job: Job, load_task: LoadTask) -> list[Finished]:
+def train_job(job: SweepJob, load_task: LoadTask) -> list[FinishedRun]:
     """Trains a job's runs. One that fails has its error in its row."""
-    results: dict[int, Finished] = {}
+    results: dict[int, FinishedRun] = {}
     where = f"{socket.gethostname()}:{os.getpid()}"
     status, error = LOST, ""
     try:
@@ -118,13 +129,13 @@ def work(job: Job, load_task: LoadTask) -> list[Finished]:
 class Sweep:
     """A sweep and its folder: `rows` are the results so far by id, `left` the jobs to do."""
 
-    def __init__(self, spec: Spec, out: str | Path) -> None:
+    def __init__(self, spec: SweepSpec, out: str | Path) -> None:
         self.spec, self.out, self.runs = spec, Path(out), Path(out, "runs")
         make_folder(self.runs)
         self.order = [job.id(s) for job in spec.jobs for s in job.seeds]
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, ResultRow] = {}
         self.tries: dict[str, int] = {}  # how often a run was lost before
-        self.left: list[Job] = []
+        self.left: list[SweepJob] = []
         for job in spec.jobs:
             found = {s: row for s in job.seeds if (row := self._done_before(job, s))}
             self.rows |= {row["id"]: row for row in found.values()}
@@ -132,7 +143,7 @@ class Sweep:
                 self.left.append(replace(job, seeds=seeds))
         self._write_table()
 
-    def collect(self, results: Iterable[list[Finished]]) -> Iterator[Row]:
+    def collect(self, results: Iterable[list[FinishedRun]]) -> Iterator[ResultRow]:
         """Takes what `local` or `cluster` give, writes it down and hands on the rows."""
         for result in results:
             for row, model in result:
@@ -140,7 +151,7 @@ class Sweep:
                     write_atomically(self.runs / f"{row['id']}.safetensors", model)
                 if row["status"] == LOST:  # tried again by the next start, but not for ever
                     tries = self.tries.get(row["id"], 0) + 1
-                    row = row | {"tries": tries, "status": GIVEN_UP if tries >= TRIES else LOST}
+                    row = row | {"tries": tries, "status": GIVEN_UP if tries >= MAX_TRIES else LOST}
                 write_atomically(self.runs / f"{row['id']}.json", json.dumps(row).encode())
                 self.rows[row["id"]] = row
                 self._write_table()
@@ -149,10 +160,10 @@ class Sweep:
     def table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Columns, and a row for each run, in the spec's order."""
         result_columns = ("seed", "status", "accuracy", "last_step", "seconds", "error")
-        columns = ("id", "task", "recipe", *self.spec.varied, *result_columns)
+        columns = ("id", "task", "recipe", *self.spec.varied_fields, *result_columns)
         rows = []
         for r in (self.rows[i] for i in self.order if i in self.rows):
-            varied = [r["recipe"][name] for name in self.spec.varied]
+            varied = [r["recipe"][name] for name in self.spec.varied_fields]
             result = (r["seed"], r["status"], r["accuracy"], r["steps"], r["seconds"], r["error"])
             rows.append((r["id"], r["task"], r["recipe"]["name"], *varied, *result))
         return columns, rows
@@ -163,11 +174,11 @@ class Sweep:
         csv.writer(text, lineterminator="\n").writerows([columns, *rows])
         write_atomically(self.out / "results.csv", text.getvalue().encode())
 
-    def _done_before(self, job: Job, seed: int) -> Row | None:
+    def _done_before(self, job: SweepJob, seed: int) -> ResultRow | None:
         """The row of a run that is done; None if it, or the model that is wanted, is not whole."""
         path = self.runs / f"{job.id(seed)}.json"
         try:
-            row: Row = read_json(path, finite=False)
+            row: ResultRow = read_json(path, finite=False)
             convert(row, SavedRun)
         except GlassformerError:
             return None

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...tasks.base import Task
-from ...utils.errors import GlassformerError, no_such, shown
-from ...utils.limits import SEED
-from ..auto_recipe import suited
-from ..data import first_length
-from ..recipe import FIELDS, Recipe, option
-from ..recipes import read_toml, recipe
-from .sweep import Job, LoadTask, Spec
+from ...utils.errors import GlassformerError, short_repr, unknown_name_error
+from ...utils.limits import MAX_SEED
+from ..auto_recipe import recipe_for_task
+from ..data import example_length
+from ..recipe import RECIPE_FIELDS, Recipe, recipe_option
+from ..recipes import find_recipe, read_toml
+from .sweep import LoadTask, SweepJob, SweepSpec
 
 Given = TypeVar("Given")
 Built = TypeVar("Built")
 Problems = list[str]
 
-LIMIT = 1_000  # runs; more are more often a slip than a wish
-SHOWN = 10  # problems in one line
+DEFAULT_MAX_RUNS = 1_000  # runs; more are more often a slip than a wish
+MAX_SHOWN_PROBLEMS = 10  # problems in one line
 # What each holds, said in words, and what it is if left out.
-KEYS: dict[str, tuple[type, str, Any]] = {
+SPEC_KEYS: dict[str, tuple[type, str, Any]] = {
     "task": (str, "a task, or a list of different ones", []),
     "recipe": (str, "a recipe, or a list of different ones", []),
     "seeds": (int, "a list of different whole numbers from 0 on", [0]),
@@ -36,17 +36,17 @@ KEYS: dict[str, tuple[type, str, Any]] = {
 }
 
 
-def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec:
+def read_spec(path: str | Path, load_task: LoadTask, limit: int = DEFAULT_MAX_RUNS) -> SweepSpec:
     """The sweep in a TOML file. One error names all that is wrong with it."""
     problems: Problems = []
-    asked = _shape(read_toml(path), problems)
-    tasks = _each(load_task, asked["task"], problems)
-    bases = _each(_base, asked["recipe"], problems)
+    asked = _check_keys(read_toml(path), problems)
+    tasks = _map_collecting(load_task, asked["task"], problems)
+    bases = _map_collecting(_recipe_factory, asked["recipe"], problems)
     if min(seeds := asked["seeds"], default=0) < 0:
-        problems.append(f"seeds must not be negative, got {shown(min(seeds))}")
-    if max(seeds, default=0) > SEED:
-        problems.append(f"seeds must be at most {SEED:,}, got {shown(max(seeds))}")
-    choices = _choices(asked["set"], asked["grid"], problems)
+        problems.append(f"seeds must not be negative, got {short_repr(min(seeds))}")
+    if max(seeds, default=0) > MAX_SEED:
+        problems.append(f"seeds must be at most {MAX_SEED:,}, got {short_repr(max(seeds))}")
+    choices = _field_values(asked["set"], asked["grid"], problems)
     runs = math.prod(map(len, [tasks, bases, seeds, *choices.values()]))
     if runs > limit:
         problems.append(
@@ -54,32 +54,40 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
         )
     groups = [tuple(seeds)] if asked["ensemble"] else [(seed,) for seed in seeds]
 
-    def jobs_of(setting: tuple[Any, ...]) -> list[Job]:
+    def jobs_of(setting: tuple[Any, ...]) -> list[SweepJob]:
         task, base, *values = setting
         # as --set does: a number of rows or another kind of data takes the place of a share
         made = base(task).override(dict(zip(choices, values, strict=True)))
-        made.config(len(task.vocabulary), first_length(task))  # an error if it makes no model
-        return [Job(task.ref, made, group, asked["models"]) for group in groups]
+        made.config(len(task.vocabulary), example_length(task))  # an error if it makes no model
+        return [SweepJob(task.ref, made, group, asked["models"]) for group in groups]
 
     settings = () if problems else itertools.product(tasks, bases, *choices.values())
-    jobs = [job for some in _each(jobs_of, settings, problems) for job in some]
+    jobs = [job for some in _map_collecting(jobs_of, settings, problems) for job in some]
     if problems := list(dict.fromkeys(problems)):
-        more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-        raise GlassformerError(f"{path} — " + "; ".join(problems[:SHOWN] + more))
-    return Spec(tuple(jobs), tuple(asked["grid"]))
+        more = (
+            [f"and {len(problems) - MAX_SHOWN_PROBLEMS} more"]
+            if len(problems) > MAX_SHOWN_PROBLEMS
+            else []
+        )
+        raise GlassformerError(f"{path} — " + "; ".join(problems[:MAX_SHOWN_PROBLEMS] + more))
+    return SweepSpec(tuple(jobs), tuple(asked["grid"]))
 
 
 # ── what it looks like ─────────────────────────────────────────────────────────────────────────
-def _shape(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
+def _check_keys(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
     """The value of each key; an empty one where it is not what it must be."""
-    problems += [str(no_such("key", key, KEYS, alike=0.6)) for key in data if key not in KEYS]
+    problems += [
+        str(unknown_name_error("key", key, SPEC_KEYS, cutoff=0.6))
+        for key in data
+        if key not in SPEC_KEYS
+    ]
     asked: dict[str, Any] = {}
-    for key, (kind, expected, default) in KEYS.items():
+    for key, (kind, expected, default) in SPEC_KEYS.items():
         found, several = data.get(key, default), isinstance(default, list)
         values = found if several and isinstance(found, list) else [found]
-        good = bool(values) and all(type(v) is kind for v in values) and not _twice(values)
+        good = bool(values) and all(type(v) is kind for v in values) and not _has_duplicates(values)
         if not good:
-            got = f", got {shown(data[key])}" if key in data else ""
+            got = f", got {short_repr(data[key])}" if key in data else ""
             problems.append(f"{key} must be {expected}{got}")
         asked[key] = (values if good else []) if several else (found if good else kind())
     if "grid" in data and not asked["grid"]:
@@ -87,47 +95,47 @@ def _shape(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
     return asked
 
 
-def _twice(values: list[Any]) -> bool:
+def _has_duplicates(values: list[Any]) -> bool:
     looks = (hex(v) if isinstance(v, int) else repr(v) for v in values)  # a number may be huge
     return len(set(looks)) < len(values)  # of one type: what is the same looks the same
 
 
 # ── what it means ──────────────────────────────────────────────────────────────────────────────
-def _base(name: str) -> Callable[[Task], Recipe]:
+def _recipe_factory(name: str) -> Callable[[Task], Recipe]:
     """The recipe of a name: of "suited", the one that suits the task."""
     if name == "suited":
-        return suited
-    found = recipe(name)
+        return recipe_for_task
+    found = find_recipe(name)
     return lambda task: found
 
 
-def _choices(
+def _field_values(
     fixed: dict[str, Any], grid: dict[str, Any], problems: Problems
 ) -> dict[str, list[Any]]:
     """Field -> the values that it takes: one of [set], several of [grid]."""
     choices: dict[str, list[Any]] = {}
     for name, given in [(n, [v]) for n, v in fixed.items()] + list(grid.items()):
-        if name not in FIELDS:
-            problems.append(str(no_such("field", name, FIELDS, alike=0.6)))
+        if name not in RECIPE_FIELDS:
+            problems.append(str(unknown_name_error("field", name, RECIPE_FIELDS, cutoff=0.6)))
         elif not isinstance(given, list) or not given:
-            problems.append(f"{name} in [grid] must be a list of values, got {shown(given)}")
+            problems.append(f"{name} in [grid] must be a list of values, got {short_repr(given)}")
         elif name in choices:
             problems.append(f"{name} is in [set] and in [grid]")
         else:
-            choices[name] = _each(partial(_value, name), given, problems)
-            if _twice(choices[name]):
-                problems.append(f"{name} has a value twice: {shown(given)}")
+            choices[name] = _map_collecting(partial(_value, name), given, problems)
+            if _has_duplicates(choices[name]):
+                problems.append(f"{name} has a value twice: {short_repr(given)}")
     return choices
 
 
 def _value(name: str, given: Any) -> Any:
-    value = option(name).check(given)
+    value = recipe_option(name).check(given)
     if isinstance(value, float) and not math.isfinite(value):
         raise GlassformerError(f"{name} must be finite, got {value}")
     return value
 
 
-def _each(
+def _map_collecting(
     build: Callable[[Given], Built], given: Iterable[Given], problems: Problems
 ) -> list[Built]:
     """What is built of each that is given; of one that is refused, one more problem."""

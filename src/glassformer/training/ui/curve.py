@@ -9,18 +9,18 @@ from html import escape
 from ..events import Event
 
 WIDTH, HEIGHT = 60, 8  # characters
-MARKS = {"train_accuracy": "·", "accuracy": "●"}  # the last one drawn is on top
-NAMES = {"accuracy": "test rows right", "train_accuracy": "training rows right"}
-COLOURS = {"train_accuracy": "#888", "accuracy": "#0072b2"}
-ACROSS, DOWN = 360, 90  # pixels
+SERIES_MARKS = {"train_accuracy": "·", "accuracy": "●"}  # the last one drawn is on top
+SERIES_LABELS = {"accuracy": "test rows right", "train_accuracy": "training rows right"}
+SERIES_COLORS = {"train_accuracy": "#888", "accuracy": "#0072b2"}
+SVG_WIDTH, SVG_HEIGHT = 360, 90  # pixels
 
 
-class Curve:
+class AccuracyCurve:
     """Takes evaluations, and draws what it has seen so far."""
 
     def __init__(self) -> None:
         self.member: int | None = None
-        self.points: dict[str, list[tuple[int, float]]] = {name: [] for name in MARKS}
+        self.points: dict[str, list[tuple[int, float]]] = {name: [] for name in SERIES_MARKS}
 
     def __call__(self, event: Event) -> None:
         if event.kind != "evaluation":
@@ -32,7 +32,7 @@ class Curve:
                     points.append((event.step, event.data[name]))
 
     @property
-    def last(self) -> int:
+    def last_step(self) -> int:
         """The step at the right end: the last so far, since most runs end before their budget."""
         return max([1, *(s for points in self.points.values() for s, _ in points)])
 
@@ -41,13 +41,15 @@ class Curve:
         if not any(self.points.values()):
             return []
         grid = [[" "] * width for _ in range(height)]
-        for name, mark in MARKS.items():
-            for x, y in self._spots(name, width - 1, height - 1):
+        for name, mark in SERIES_MARKS.items():
+            for x, y in self._scaled_points(name, width - 1, height - 1):
                 grid[height - 1 - round(y)][round(x)] = mark
         labels = {0: "100 %", height - 1: "0 %"}
         plot = [f"{labels.get(i, ''):>5} │{''.join(row).rstrip()}" for i, row in enumerate(grid)]
-        said = [f"{MARKS[n]} {NAMES[n]}" for n, points in self.points.items() if points]
-        end = f"step {self.last:,}"
+        said = [
+            f"{SERIES_MARKS[n]} {SERIES_LABELS[n]}" for n, points in self.points.items() if points
+        ]
+        end = f"step {self.last_step:,}"
         below = f"       {'  '.join(said):<{width - len(end) - 1}} {end}"
         return [*plot, f"      └{'─' * width}", below]
 
@@ -57,18 +59,18 @@ class Curve:
         for name, points in self.points.items():
             if len(points) < 2:
                 continue
-            spots = self._spots(name, ACROSS, DOWN)
-            path = " ".join(f"{x:.1f},{DOWN - y:.1f}" for x, y in spots)
-            drawn += f'<polyline points="{path}" fill="none" stroke="{COLOURS[name]}"/>'
-            said.append(f"{NAMES[name]}: {points[-1][1]:.1%}")
+            spots = self._scaled_points(name, SVG_WIDTH, SVG_HEIGHT)
+            path = " ".join(f"{x:.1f},{SVG_HEIGHT - y:.1f}" for x, y in spots)
+            drawn += f'<polyline points="{path}" fill="none" stroke="{SERIES_COLORS[name]}"/>'
+            said.append(f"{SERIES_LABELS[name]}: {points[-1][1]:.1%}")
         if not drawn:
             return ""
-        box = f'<rect width="{ACROSS}" height="{DOWN}" fill="none" stroke="#ccc"/>'
-        label = escape(f"0 to {self.last:,} steps, 0 to 100 %; {', '.join(said)}")
-        frame = f'viewBox="-1 -1 {ACROSS + 2} {DOWN + 2}" width="{ACROSS}" height="{DOWN}"'
+        box = f'<rect width="{SVG_WIDTH}" height="{SVG_HEIGHT}" fill="none" stroke="#ccc"/>'
+        label = escape(f"0 to {self.last_step:,} steps, 0 to 100 %; {', '.join(said)}")
+        frame = f'viewBox="-1 -1 {SVG_WIDTH + 2} {SVG_HEIGHT + 2}" width="{SVG_WIDTH}" height="{SVG_HEIGHT}"'
         return f'<svg {frame} role="img" aria-label="{label}">{box}{drawn}</svg>'
 
-    def _spots(self, name: str, across: float, up: float) -> Iterator[tuple[float, float]]:
+    def _scaled_points(self, name: str, across: float, up: float) -> Iterator[tuple[float, float]]:
         """Where each point is, in a field so wide and so high."""
         for step, share in self.points[name]:
-            yield across * step / self.last, up * share
+            yield across * step / self.last_step, up * share

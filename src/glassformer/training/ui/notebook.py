@@ -10,10 +10,10 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from ..events import ROUTINE, Event, in_words, percent
-from .curve import Curve
+from ..events import ROUTINE, Event, describe_event, percent
+from .curve import AccuracyCurve
 
-LATEST = 4  # turning points that stay in sight
+MAX_SHOWN_MILESTONES = 4  # turning points that stay in sight
 
 
 def in_notebook() -> bool:
@@ -22,15 +22,15 @@ def in_notebook() -> bool:
     return hasattr(shell, "kernel")
 
 
-class Bar:
+class NotebookBar:
     """Consumes events; what it shows is always the same output, made anew."""
 
     def __init__(self, steps: int, names: Sequence[str] = ()) -> None:
         self.steps, self.names, self.step = steps, names, 0
         self.figures: dict[str, float] = {}
-        self.curve = Curve()
+        self.curve = AccuracyCurve()
         self.status = ""
-        self.latest: deque[str] = deque(maxlen=LATEST)
+        self.latest: deque[str] = deque(maxlen=MAX_SHOWN_MILESTONES)
         self.output: Any = import_module("IPython.display").display(self, display_id=True)
 
     def __call__(self, event: Event) -> None:
@@ -44,7 +44,7 @@ class Bar:
         elif event.kind == "done":
             self.step, self.status = event.step, event.data["training"].status
         elif event.kind not in ROUTINE:
-            self.latest.append(f"step {event.step:,}: {in_words(event, self.names)}")
+            self.latest.append(f"step {event.step:,}: {describe_event(event, self.names)}")
         self.output.update(self)
 
     def close(self) -> None:

@@ -12,25 +12,36 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..events import LEARNED, ROUTINE, Event, in_words, percent
-from .curve import WIDTH, Curve
+from ..events import LEARNED, ROUTINE, Event, describe_event, percent
+from .curve import WIDTH, AccuracyCurve
 
-ASKED_TO_END = "finishing the step, then saving; once more to end at once"
+STOP_MESSAGE = "finishing the step, then saving; once more to end at once"
 
 
-class Lines:
+class LogView:
     """A line for each turning point: for logs and pipes. If one `watches`, for evaluations too."""
 
     def __init__(
-        self, console: Console, names: Sequence[str], many: bool = False, watch: bool = False
+        self,
+        console: Console,
+        names: Sequence[str],
+        several_seeds: bool = False,
+        show_evaluations: bool = False,
     ) -> None:
-        self.console, self.names, self.many, self.watch = console, names, many, watch
+        self.console, self.names, self.several_seeds, self.show_evaluations = (
+            console,
+            names,
+            several_seeds,
+            show_evaluations,
+        )
 
     def __call__(self, event: Event) -> None:
         if event.kind not in ROUTINE:
-            self.console.print(_sentence(event, self.names, self.many), soft_wrap=True)
-        elif self.watch and event.kind == "evaluation":
-            self.console.print(_evaluation(event, self.many), soft_wrap=True)
+            self.console.print(
+                _milestone_line(event, self.names, self.several_seeds), soft_wrap=True
+            )
+        elif self.show_evaluations and event.kind == "evaluation":
+            self.console.print(_evaluation_line(event, self.several_seeds), soft_wrap=True)
 
     def close(self) -> None:
         pass
@@ -44,9 +55,9 @@ class LiveView:
     steps: int
     names: Sequence[str]
     floor: float | None = None
-    past: Iterable[Event] = ()  # what was before a run was resumed
-    watch: bool = False
-    ending: Callable[[], int] = lambda: 0  # whether somebody asked the run to end
+    past_events: Iterable[Event] = ()  # what was before a run was resumed
+    show_curve: bool = False
+    stop_requested: Callable[[], int] = lambda: 0  # whether somebody asked the run to end
     members: dict[int, dict[str, Any]] = field(default_factory=dict)
     latest: deque[str] = field(default_factory=lambda: deque(maxlen=6))
 
@@ -56,11 +67,11 @@ class LiveView:
             progress.MofNCompleteColumn(), progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(), console=self.console,
         )  # fmt: skip
-        self.curve = Curve()
+        self.curve = AccuracyCurve()
         self.line = self.bar.add_task("training", total=self.steps)
         # drawn when something happens, and not by a thread that would take time from a tiny model
         self.live = Live(self, console=self.console, auto_refresh=False, transient=True)
-        for event in self.past:
+        for event in self.past_events:
             self(event)
         self.live.start()
 
@@ -80,7 +91,9 @@ class LiveView:
         elif event.kind == "done":
             self.members.setdefault(event.member, {})["status"] = event.data["training"].status
         elif event.kind not in ROUTINE:
-            self.latest.append(_sentence(event, self.names, many=len(self.members) > 1))
+            self.latest.append(
+                _milestone_line(event, self.names, several_seeds=len(self.members) > 1)
+            )
         self.live.refresh()
 
     def close(self) -> None:
@@ -91,7 +104,7 @@ class LiveView:
     def _plot(self) -> list[Text]:
         """The curve, in what a narrow terminal leaves beside the labels."""
         room = max(10, min(WIDTH, self.console.width - 8))
-        return [Text(line) for line in self.curve.lines(room)] if self.watch else []
+        return [Text(line) for line in self.curve.lines(room)] if self.show_curve else []
 
     def __rich__(self) -> Group:
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -102,28 +115,32 @@ class LiveView:
         floor = "" if self.floor is None else f"{self.floor:.4f}"
         for seed, m in self.members.items():
             loss = f"{m['loss']:.4f}" if "loss" in m else ""
-            whole = [_share(m.get("accuracy"))] + [_share(m.get("train_accuracy"))] * trained
-            parts = [_share(x, short=True) for x in m.get("digits", [None] * len(self.names))]
+            whole = [_percent_text(m.get("accuracy"))] + [
+                _percent_text(m.get("train_accuracy"))
+            ] * trained
+            parts = [
+                _percent_text(x, short=True) for x in m.get("digits", [None] * len(self.names))
+            ]
             table.add_row(str(seed), loss, floor, *whole, *parts, m.get("status", ""))
         said = [Text(line, style="dim") for line in self.latest]
-        said += [Text(ASKED_TO_END, style="bold")] if self.ending() else []
+        said += [Text(STOP_MESSAGE, style="bold")] if self.stop_requested() else []
         return Group(self.bar, table, *self._plot(), *said)
 
 
-def _sentence(event: Event, names: Sequence[str], many: bool) -> str:
-    whose = f"seed {event.member}, " if many else ""
-    return f"{whose}step {event.step:,}: {in_words(event, names)}"
+def _milestone_line(event: Event, names: Sequence[str], several_seeds: bool) -> str:
+    whose = f"seed {event.member}, " if several_seeds else ""
+    return f"{whose}step {event.step:,}: {describe_event(event, names)}"
 
 
-def _evaluation(event: Event, many: bool) -> str:
-    d, whose = event.data, f"seed {event.member}, " if many else ""
+def _evaluation_line(event: Event, several_seeds: bool) -> str:
+    d, whose = event.data, f"seed {event.member}, " if several_seeds else ""
     said = f"{whose}step {event.step:,}: loss {d['loss']:.4f}, {percent(d['accuracy'])}"
     said += " of test rows" + (", which are trained on now" if "phase" in d else "")
     trained = d.get("train_accuracy")
     return said + (f", {percent(trained)} of training rows" if trained is not None else "")
 
 
-def _share(x: float | None, short: bool = False) -> Text | str:
+def _percent_text(x: float | None, short: bool = False) -> Text | str:
     if x is None:
         return ""
     text = f"{math.floor(x * 100)}%" if short else percent(x)

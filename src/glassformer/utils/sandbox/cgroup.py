@@ -14,17 +14,17 @@ import time
 PREFIX = "glassformer-"
 CONTROLLERS = {"memory", "pids"}
 V1_LIMIT = "memory.limit_in_bytes"
-PATIENCE = 5.0  # seconds to wait for the processes of a group to end
+REMOVE_TIMEOUT_S = 5.0  # seconds to wait for the processes of a group to end
 
 
-class Group:
+class ControlGroup:
     """A new control group. OSError if this process may not make one."""
 
     def __init__(self, memory: int, processes: int) -> None:
         name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         self.folders: list[str] = []
         try:
-            for choices in parents():
+            for choices in parent_folders():
                 self.folders.append(make_folder(choices, name))
             # Version 1 limits memory plus swap, version 2 limits swap separately.
             limited = [self._set("pids.max", processes)]
@@ -61,7 +61,7 @@ class Group:
 
     def remove(self) -> None:
         """End all processes of the group, then remove it."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + REMOVE_TIMEOUT_S
         while self.folders and time.monotonic() < until:
             with contextlib.suppress(OSError):
                 self._kill()
@@ -111,7 +111,7 @@ def remove_abandoned(parent: str) -> None:
                 os.rmdir(f"{parent}/{name}")
 
 
-def parents() -> list[list[str]]:
+def parent_folders() -> list[list[str]]:
     """Return, for each group to create, its candidate parent folders, best first."""
     with open("/proc/self/cgroup") as f:
         own = {line.split(":")[1]: line.rstrip("\n").split(":", 2)[2] for line in f}
@@ -123,7 +123,7 @@ def parents() -> list[list[str]]:
         kind, _, options = fields[fields.index("-") + 1 :]
         controllers = CONTROLLERS & {*options.split(",")} if kind == "cgroup" else set()
         path = next((p for names, p in own.items() if controllers & {*names.split(",")}), "")
-        if controllers & missing and (folder := below(fields[4], fields[3], path)):
+        if controllers & missing and (folder := group_folder(fields[4], fields[3], path)):
             groups.append([folder])
             missing -= controllers
     if not missing:
@@ -131,7 +131,7 @@ def parents() -> list[list[str]]:
     for fields in mounts:
         if fields[fields.index("-") + 1] == "cgroup2":
             mount = fields[4]
-            folder = below(mount, fields[3], own.get("", ""))
+            folder = group_folder(mount, fields[3], own.get("", ""))
             choices = []
             while folder.startswith(mount):
                 with open(f"{folder}/cgroup.subtree_control") as f:
@@ -142,7 +142,7 @@ def parents() -> list[list[str]]:
     raise OSError("no control groups are mounted")
 
 
-def below(mount: str, root: str, path: str) -> str:
+def group_folder(mount: str, root: str, path: str) -> str:
     """Return the folder of the group `path`, where the group `root` is mounted; "" if none is."""
     inside = path == root or path.startswith(root.rstrip("/") + "/")
     return mount + path[len(root.rstrip("/")) :].rstrip("/") if path and inside else ""

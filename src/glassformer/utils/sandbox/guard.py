@@ -38,22 +38,24 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .cgroup import Group
+from .cgroup import ControlGroup
 from .child import set_limits
 
 NEW_MOUNTS, NEW_CGROUPS = 0x20000, 0x2000000  # flags of unshare
-NEW_OTHERS = 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000  # UTS IPC USER PID NET
+NAMESPACE_FLAGS = (
+    0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
+)  # UTS IPC USER PID NET
 DEATH_SIGNAL, SECCOMP, DROP_CAPABILITY, SUBREAPER, NO_NEW_PRIVILEGES = 1, 22, 24, 36, 38  # of prctl
 NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000  # of mount
 MOUNT_SETATTR = 442  # a system call, the same number on every machine
 NOBODY = 65534
-TICK = 0.2  # seconds between two samples of processes and memory
-PATIENCE = 5.0  # seconds until processes that do not end are left
-GONE = "the checker is gone"
+POLL_SECONDS = 0.2  # seconds between two samples of processes and memory
+EXIT_TIMEOUT_S = 5.0  # seconds until processes that do not end are left
+CHECKER_GONE = "the checker is gone"
 # limits of each process, and what the system calls them
-KINDS = {"cpu": "CPU", "memory": "AS", "disk": "FSIZE", "files": "NOFILE"}
+LIMIT_NAMES = {"cpu": "CPU", "memory": "AS", "disk": "FSIZE", "files": "NOFILE"}
 # Besides Python's own folders, the parts of the system that the submission can read.
-SYSTEM = (
+SYSTEM_FOLDERS = (
     "/usr", "/bin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
     "/etc/alternatives", "/dev/null", "/dev/random", "/dev/urandom",
 )  # fmt: skip
@@ -61,7 +63,7 @@ SYSTEM = (
 # that are refused: memfd_create, shmget, msgget, semget, unshare, setns, add_key, request_key,
 # keyctl, userfaultfd, bpf, perf_event_open, ptrace, mount; and, the same on every machine,
 # io_uring_setup and memfd_secret.
-CALLS = {
+FILTERED_CALLS = {
     "x86_64": (0xC000003E, 155, 41, 56,
                (319, 29, 68, 64, 272, 308, 248, 249, 250, 323, 321, 298, 101, 165, 425, 447)),
     "aarch64": (0xC00000B7, 41, 198, 220,
@@ -85,7 +87,7 @@ def main(settings: dict[str, Any]) -> int:
     group = None
     if limits["cgroup"]:
         with contextlib.suppress(OSError):
-            group = Group(limits["memory"], limits["processes"])
+            group = ControlGroup(limits["memory"], limits["processes"])
     if sandbox:
         try:
             enter_namespaces()
@@ -93,7 +95,7 @@ def main(settings: dict[str, Any]) -> int:
             if group:
                 group.remove()
             return refuse(e)
-        pid = fork(lambda: first(settings, group, mine, its))
+        pid = fork(lambda: sandbox_init(settings, group, mine, its))
     else:
         with contextlib.suppress(OSError):
             control(SUBREAPER, 1)
@@ -103,12 +105,12 @@ def main(settings: dict[str, Any]) -> int:
     why, status = watch(wake, pid, settings, group)
     running = pid if why else 0
     if group:
-        if group.out_of_memory() and why != GONE:
+        if group.out_of_memory() and why != CHECKER_GONE:
             limit = f"{limits['memory'] / 2**20:,.0f} MiB"
             why = f"its processes together held more than {limit} of memory"
         group.remove()
-    end(running, sandbox)
-    if why == GONE:
+    end_submission(running, sandbox)
+    if why == CHECKER_GONE:
         with contextlib.suppress(RecursionError):
             shutil.rmtree(settings["folder"], ignore_errors=True)
     if why:
@@ -117,18 +119,20 @@ def main(settings: dict[str, Any]) -> int:
     return int(mine.recv(20) or 1) if sandbox else status
 
 
-def watch(wake: int, pid: int, settings: dict[str, Any], group: Group | None) -> tuple[str, int]:
+def watch(
+    wake: int, pid: int, settings: dict[str, Any], group: ControlGroup | None
+) -> tuple[str, int]:
     """Wait until the submission ends or has to be ended; return the reason and its status."""
     checker = select.poll()
     checker.register(0, 0)  # reports only that the other end is closed
     limits, own = settings["limits"], int(settings["sandbox"])
     while True:
-        ready = select.select([wake], [], [], TICK)[0]
+        ready = select.select([wake], [], [], POLL_SECONDS)[0]
         if checker.poll(0) or os.getppid() != settings["checker"]:
-            return GONE, 1
+            return CHECKER_GONE, 1
         if ready and signal.SIGTERM in os.read(wake, 1000):
             return "SIGTERM", 1
-        if (status := reap().get(pid)) is not None:
+        if (status := reap_children().get(pid)) is not None:
             return "", status
         if group:
             if group.out_of_memory():
@@ -166,7 +170,7 @@ def refuse(error: BaseException) -> int:
     return 1
 
 
-def without_sandbox(settings: dict[str, Any], group: Group | None, guard: int) -> None:
+def without_sandbox(settings: dict[str, Any], group: ControlGroup | None, guard: int) -> None:
     with contextlib.suppress(OSError):
         control(DEATH_SIGNAL, signal.SIGKILL)
         control(NO_NEW_PRIVILEGES, 1)
@@ -181,7 +185,7 @@ def without_sandbox(settings: dict[str, Any], group: Group | None, guard: int) -
         run_child(settings["child"], submission, f"{folder}/tmp", group)
 
 
-def run_child(script: str, submission: str, folder: str, group: Group | None) -> None:
+def run_child(script: str, submission: str, folder: str, group: ControlGroup | None) -> None:
     """Become the submission's process."""
     names = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "OMP_NUM_THREADS": "1"}
     os.chdir(folder)
@@ -189,15 +193,18 @@ def run_child(script: str, submission: str, folder: str, group: Group | None) ->
     os.execve(sys.executable, [*python, script, submission, str(bool(group))], names)
 
 
-def first(
-    settings: dict[str, Any], group: Group | None, mine: socket.socket, its: socket.socket
+def sandbox_init(
+    settings: dict[str, Any],
+    group: ControlGroup | None,
+    own_pipe: socket.socket,
+    other_pipe: socket.socket,
 ) -> None:
     """The first process of the sandbox: starts the submission, and waits for orphans too."""
     control(DEATH_SIGNAL, signal.SIGKILL)
-    mine.close()
-    its.setblocking(False)
+    own_pipe.close()
+    other_pipe.setblocking(False)
     with contextlib.suppress(BlockingIOError):
-        its.recv(1)
+        other_pipe.recv(1)
         return  # the guard died before DEATH_SIGNAL was set
     with open("/proc/self/oom_score_adj", "w") as f:
         f.write("1000")  # if memory runs out, this goes before anything else
@@ -210,7 +217,7 @@ def first(
     while True:
         ended, status = os.wait()
         if ended == pid:
-            its.send(str(os.waitstatus_to_exitcode(status)).encode())
+            other_pipe.send(str(os.waitstatus_to_exitcode(status)).encode())
             return
 
 
@@ -226,7 +233,7 @@ def read_settings() -> dict[str, Any]:
     line = b""
     while not line.endswith(b"\n"):
         if not (new := os.read(0, 2**16)):
-            raise OSError(GONE)
+            raise OSError(CHECKER_GONE)
         line += new
     return dict(json.loads(line))
 
@@ -238,8 +245,8 @@ def release_pipes(which: tuple[int, ...]) -> None:
 
 def enter_namespaces() -> None:
     """Move into new namespaces, with a map of the users that the sandbox has."""
-    if os.uname().machine not in CALLS:
-        raise OSError(f"expected one of {', '.join(CALLS)}, got {os.uname().machine}")
+    if os.uname().machine not in FILTERED_CALLS:
+        raise OSError(f"expected one of {', '.join(FILTERED_CALLS)}, got {os.uname().machine}")
     guard, root = os.getpid(), os.getuid() == 0
     unshared, tell = os.pipe()
 
@@ -255,7 +262,7 @@ def enter_namespaces() -> None:
 
     helper = fork(write_maps)
     try:
-        call("unshare", NEW_OTHERS)
+        libc_call("unshare", NAMESPACE_FLAGS)
         os.write(tell, b"x")
     finally:
         os.close(tell)
@@ -266,10 +273,10 @@ def enter_namespaces() -> None:
 
 def new_root(settings: dict[str, Any]) -> None:
     """Replace the file system by one with Python, the submission and an empty folder."""
-    pivot_root = CALLS[os.uname().machine][1]
+    pivot_root = FILTERED_CALLS[os.uname().machine][1]
     root, user = f"{settings['folder']}/tmp", NOBODY if os.getuid() == 0 else os.getuid()
-    call("unshare", NEW_MOUNTS)
-    call("mount", None, b"/", None, RECURSIVE | PRIVATE, None)
+    libc_call("unshare", NEW_MOUNTS)
+    libc_call("mount", None, b"/", None, RECURSIVE | PRIVATE, None)
     texts = {}
     for name, path in (
         ("runner/child.py", settings["child"]),
@@ -277,12 +284,12 @@ def new_root(settings: dict[str, Any]) -> None:
     ):
         with open(path, "rb") as f:
             texts[name] = f.read()
-    call("mount", b"tmpfs", root.encode(), b"tmpfs", NOSUID | NODEV, b"mode=755")
+    libc_call("mount", b"tmpfs", root.encode(), b"tmpfs", NOSUID | NODEV, b"mode=755")
     for path in readable_paths(settings["home"]):
         target = root + path
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.mkdir(target) if os.path.isdir(path) else open(target, "x").close()
-        call("mount", os.fsencode(path), os.fsencode(target), None, BIND | RECURSIVE, None)
+        libc_call("mount", os.fsencode(path), os.fsencode(target), None, BIND | RECURSIVE, None)
     os.chdir(root)
     for folder in ("scratch", "proc", "runner", "submission"):
         os.mkdir(folder)
@@ -291,14 +298,14 @@ def new_root(settings: dict[str, Any]) -> None:
         with open(name, "wb") as f:
             f.write(text)
     with contextlib.suppress(OSError):  # some containers forbid it: then there is none
-        call("mount", b"proc", b"proc", b"proc", NOSUID | NODEV | NOEXEC, None)
-    call("syscall", pivot_root, b".", b".")
-    call("umount2", b".", 2)  # the old root, which lies on top of the new one
+        libc_call("mount", b"proc", b"proc", b"proc", NOSUID | NODEV | NOEXEC, None)
+    libc_call("syscall", pivot_root, b".", b".")
+    libc_call("umount2", b".", 2)  # the old root, which lies on top of the new one
     os.chdir("/")
     read_only = struct.pack("4Q", 1 | NOSUID, 0, 0, 0)
-    call("syscall", MOUNT_SETATTR, -100, b"/", 0x8000, read_only, len(read_only))
+    libc_call("syscall", MOUNT_SETATTR, -100, b"/", 0x8000, read_only, len(read_only))
     size = f"mode=700,nr_inodes=16384,size={settings['limits']['disk']},uid={user}"
-    call("mount", b"tmpfs", b"/scratch", b"tmpfs", NOSUID | NODEV, size.encode())
+    libc_call("mount", b"tmpfs", b"/scratch", b"tmpfs", NOSUID | NODEV, size.encode())
 
 
 def readable_paths(home: str) -> list[str]:
@@ -307,7 +314,7 @@ def readable_paths(home: str) -> list[str]:
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *packages]
     home, found = os.path.realpath(home), list[str]()
     python += [os.path.realpath(path) for path in python]
-    for path in sorted({*SYSTEM, *python}, key=len):
+    for path in sorted({*SYSTEM_FOLDERS, *python}, key=len):
         if path in python and f"{home}/".startswith(path.rstrip("/") + "/"):
             raise OSError(f"Python is installed in {path}, which contains your home folder")
         if os.path.exists(path) and not any(f"{path}/".startswith(f"{p}/") for p in found):
@@ -315,12 +322,12 @@ def readable_paths(home: str) -> list[str]:
     return found
 
 
-def submission(settings: dict[str, Any], group: Group | None) -> None:
+def submission(settings: dict[str, Any], group: ControlGroup | None) -> None:
     """Give up all rights, then become the submission's process."""
     os.setsid()
     if group:
         group.enter()
-        call("unshare", NEW_CGROUPS)  # hides the host's paths in /proc/self/cgroup
+        libc_call("unshare", NEW_CGROUPS)  # hides the host's paths in /proc/self/cgroup
     for capability in range(64):
         try:
             control(DROP_CAPABILITY, capability)
@@ -334,7 +341,7 @@ def submission(settings: dict[str, Any], group: Group | None) -> None:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
-    call("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
+    libc_call("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
     control(NO_NEW_PRIVILEGES, 1)
     set_limits(resource_limits(settings["limits"], extra), required=True)
     filter_calls()
@@ -343,13 +350,13 @@ def submission(settings: dict[str, Any], group: Group | None) -> None:
 
 def resource_limits(limits: dict[str, int], extra: int) -> dict[str, int]:
     """Return the limits of each process. `extra`: other processes and threads of that user."""
-    amounts = {kind: limits[name] for name, kind in KINDS.items()}
+    amounts = {kind: limits[name] for name, kind in LIMIT_NAMES.items()}
     return amounts | {"NPROC": limits["processes"] + extra}
 
 
 def filter_calls() -> None:
     """Install the seccomp filter: (operation, jump if true, jump if false, operand) each."""
-    machine, _, open_socket, clone, refused = CALLS[os.uname().machine]
+    machine, _, open_socket, clone, refused = FILTERED_CALLS[os.uname().machine]
     load, equal, at_least, any_bit, bit_and, give = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
     allow, error = 0x7FFF0000, 0x50000
     code = [(load, 0, 0, 4), (equal, 1, 0, machine), (give, 0, 0, 0x80000000), (load, 0, 0, 0)]
@@ -361,7 +368,7 @@ def filter_calls() -> None:
     code += [(give, 0, 0, error | 1), (load, 0, 0, 0)]
     # without clone3, whose flags a filter cannot see, the C library uses clone
     code += [(equal, 0, 1, CLONE3), (give, 0, 0, error | 38)]
-    new = NEW_MOUNTS | NEW_OTHERS | NEW_CGROUPS
+    new = NEW_MOUNTS | NAMESPACE_FLAGS | NEW_CGROUPS
     code += [(equal, 0, 4, clone), (load, 0, 0, 16), (any_bit, 0, 1, new), (give, 0, 0, error | 1)]
     code += [(give, 0, 0, allow), (equal, 1, 0, open_socket), (give, 0, 0, allow)]
     code += [(load, 0, 0, 16)]  # of sockets only those that a network namespace confines
@@ -369,14 +376,14 @@ def filter_calls() -> None:
         code += [(equal, 0, 1, family), (give, 0, 0, allow)]
     code += [(give, 0, 0, error | 97)]
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
-    call("prctl", SECCOMP, 2, struct.pack("HP", len(code), ctypes.addressof(program)), 0, 0)
+    libc_call("prctl", SECCOMP, 2, struct.pack("HP", len(code), ctypes.addressof(program)), 0, 0)
 
 
 def control(option: int, value: int) -> None:
-    call("prctl", option, value, 0, 0, 0)
+    libc_call("prctl", option, value, 0, 0, 0)
 
 
-def call(name: str, *arguments: int | bytes | None) -> None:
+def libc_call(name: str, *arguments: int | bytes | None) -> None:
     """Call a function of the C library; raise OSError if it fails."""
     if sys.platform != "linux":
         raise OSError(f"{name}: not on {sys.platform}")
@@ -387,7 +394,7 @@ def call(name: str, *arguments: int | bytes | None) -> None:
 
 
 # ── ending ─────────────────────────────────────────────────────────────────────────────────────
-def end(pid: int, sandbox: bool) -> None:
+def end_submission(pid: int, sandbox: bool) -> None:
     """End the submission and what it started. `pid`: its first process, if it still runs."""
     if pid and sandbox:
         kill(pid)
@@ -395,14 +402,14 @@ def end(pid: int, sandbox: bool) -> None:
     elif pid:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + EXIT_TIMEOUT_S
     while not sandbox and time.monotonic() < until and (left := descendants(processes())):
         for each in left:
             kill(each)
-        reap()
+        reap_children()
 
 
-def reap() -> dict[int, int]:
+def reap_children() -> dict[int, int]:
     """Children that have ended, with their statuses."""
     found = {}
     with contextlib.suppress(ChildProcessError):

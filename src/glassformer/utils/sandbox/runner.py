@@ -18,16 +18,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import GlassformerError
-from ..fileio import why
-from ..workers import Child
+from ..fileio import os_error_text
+from ..workers import ChildProcess
 from . import guard
 
 MAX_LINE_BYTES = 100_000
 GUARD = "import sys; sys.path.insert(0, sys.argv[1]); " \
         "from glassformer.utils.sandbox.guard import run; " \
         "sys.path.pop(0); run()"  # fmt: skip
-PACKAGES = Path(__file__).parents[3]
-PATIENCE = 15.0  # seconds for the guard to end all processes
+PACKAGE_FOLDER = Path(__file__).parents[3]
+EXIT_TIMEOUT_S = 15.0  # seconds for the guard to end all processes
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Limits:
         if cgroup:
             totals = f"{memory} of memory and {processes} (kept by a control group)"
         else:
-            sampled = f"sampled {1 / guard.TICK:g} times a second"
+            sampled = f"sampled {1 / guard.POLL_SECONDS:g} times a second"
             totals = f"{memory} of resident memory and {processes} ({sampled})"
         if sandbox:
             return (
@@ -71,7 +71,9 @@ class Limits:
 
 
 @contextmanager
-def running(path: Path, code: bytes, child: str, limits: Limits, sandbox: bool) -> Iterator[Child]:
+def run_in_sandbox(
+    path: Path, code: bytes, child: str, limits: Limits, sandbox: bool
+) -> Iterator[ChildProcess]:
     """Run `child` under the guard within the block, and yield its process.
 
     Args:
@@ -88,11 +90,13 @@ def running(path: Path, code: bytes, child: str, limits: Limits, sandbox: bool) 
             "limits": asdict(limits), "sandbox": sandbox, "checker": os.getpid(), "folder": folder,
             "name": path.name, "child": child, "home": os.path.expanduser("~"),
         }  # fmt: skip
-        python = [sys.executable, "-I", "-B", "-X", "utf8", "-c", GUARD, str(PACKAGES)]
+        python = [sys.executable, "-I", "-B", "-X", "utf8", "-c", GUARD, str(PACKAGE_FOLDER)]
         try:
-            started = Child(python, MAX_LINE_BYTES, cwd="/", env={})
+            started = ChildProcess(python, MAX_LINE_BYTES, cwd="/", env={})
         except OSError as e:
-            raise GlassformerError(f"{path} — was not run: {sys.executable}: {why(e)}") from None
+            raise GlassformerError(
+                f"{path} — was not run: {sys.executable}: {os_error_text(e)}"
+            ) from None
         started.send(json.dumps(settings).encode())
         process = started.process
         try:
@@ -101,11 +105,13 @@ def running(path: Path, code: bytes, child: str, limits: Limits, sandbox: bool) 
             process.send_signal(signal.SIGCONT)  # without a sandbox, the guard can be stopped
             process.terminate()
             try:
-                process.wait(PATIENCE)
+                process.wait(EXIT_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-                problem = f"did not end within {PATIENCE:g} s; some of its processes may still run"
+                problem = (
+                    f"did not end within {EXIT_TIMEOUT_S:g} s; some of its processes may still run"
+                )
                 raise GlassformerError(f"{path} — {problem}") from None
             finally:
                 started.close()
