@@ -1,6 +1,4 @@
-"""The text language: what it reads, what it refuses and how, and that any model can be written
-in it.
-"""
+"""The text language: what it reads and refuses, and that every model can be written in it."""
 
 import json
 from dataclasses import asdict, replace
@@ -17,13 +15,13 @@ from glassformer.core.model import ACTIVATIONS, NORMS, POSITIONS
 from glassformer.taotp import EXAMPLES, examples, parse, read, write
 from glassformer.taotp.syntax import TextParser
 from glassformer.taotp.values import to_array
-from helpers import random_model
+from helpers import raises, random_model
 
 BASE = "block_size: 4\ntok_emb: [[1 -1 0] [0 1 -1]]\n"  # V = 2, D = 3
 
 
 def same(a: Model, b: Model) -> None:
-    """Everything but who made it, and the float64s bit for bit (so -0.0 is not 0.0)."""
+    """Compare all but the provenance, and floats bit for bit (so -0.0 is not 0.0)."""
     assert asdict(a.config) == asdict(b.config)
     assert (a.vocabulary, a.task, asdict(a.labels)) == (b.vocabulary, b.task, asdict(b.labels))
     assert a.weights.keys() == b.weights.keys()
@@ -33,7 +31,7 @@ def same(a: Model, b: Model) -> None:
 
 
 def booklet_dict(model: Model) -> dict[str, Any]:
-    """A model in the booklet's form, as Python values."""
+    """Return a model in the booklet's form, as Python values."""
     w, norm = model.weights, {"gamma": 1.0, "beta": 0.0}
     layers = []
     for i in range(model.config.n_layers):
@@ -46,7 +44,7 @@ def booklet_dict(model: Model) -> dict[str, Any]:
     return embeddings | {"layers": layers, "lnf": norm}
 
 
-# ── what it reads ──────────────────────────────────────────────────────────────────────────────
+# ── reading ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(
     "spell", [repr, json.dumps, lambda d: "# a comment\n" + json.dumps(d, indent=1)]
 )
@@ -73,7 +71,7 @@ def test_an_untied_head_and_gains() -> None:
     assert not {"blocks.0.ln1.w", "blocks.0.ln1.b", "blocks.0.ln2.w"} & model.weights.keys()
 
 
-def test_what_is_left_out_is_zero_and_does_nothing() -> None:
+def test_missing_entries_are_zero() -> None:
     bare, layered = parse(BASE), parse(BASE + "layers: [{} {b1: [1 2]}]")
     assert layered.config.n_layers == 2 and layered.config.d_mlp == 2 and bare.config.n_layers == 0
     assert not bare.weights["pos_embed.W_pos"].any() and bare.weights["pos_embed.W_pos"].shape == (
@@ -84,7 +82,7 @@ def test_what_is_left_out_is_zero_and_does_nothing() -> None:
 
 
 def test_defaults_are_the_booklets() -> None:
-    """ReLU, and a norm that brings even the tiniest vectors to size 1 (and leaves zero at zero)."""
+    """ReLU, and a norm that scales even the smallest vectors to size 1, except zero."""
     model = parse("block_size: 1  tok_emb: [[1e-6 -1e-6 0] [0 0 0]]  out_emb: [[1 0 0] [0 1 0]]")
     np.testing.assert_allclose(model([0])[0], [1.5**0.5, -(1.5**0.5)], rtol=1e-6)
     np.testing.assert_array_equal(model([1])[0], [0, 0])
@@ -122,7 +120,7 @@ def test_tokens_have_names() -> None:
     assert parse(BASE + "first: -5").vocabulary.encode("-4 -5") == [1, 0]
 
 
-def test_any_file_name_and_a_byte_order_mark(tmp_path: Path) -> None:
+def test_a_byte_order_mark_and_line_endings(tmp_path: Path) -> None:
     (tmp_path / "a.taotp").write_bytes(b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode())
     same(read(tmp_path / "a.taotp"), parse(BASE))
 
@@ -140,7 +138,7 @@ def test_examples_are_in_the_package() -> None:
         same(parse(write(model)), model)
 
 
-# ── what is not written out ────────────────────────────────────────────────────────────────────
+# ── functions and variables ────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("n,of", [(1, 1), (5, 5), (7, 14), (12, 100)])
 def test_rings_are_those_of_craft(n: int, of: int) -> None:
     np.testing.assert_allclose(
@@ -153,8 +151,8 @@ def test_rings_are_those_of_craft(n: int, of: int) -> None:
 
 
 @pytest.mark.parametrize("width", [2, 3])
-def test_points_of_a_ring_go_where_they_should(width: int) -> None:
-    """And their norm is what layer norm (of three numbers) or RMS norm (of both) leaves alone."""
+def test_shifted_and_mirrored_points_of_a_ring(width: int) -> None:
+    """Their norm is the one that layer norm (of 3 numbers) or RMS norm (of 2 or 3) keeps."""
     ring, n = value(f"ring(9 9 {width})"), np.arange(9)
     np.testing.assert_allclose((ring**2).mean(1), 1)
     np.testing.assert_allclose(ring.sum(0), 0, atol=1e-12)
@@ -166,7 +164,7 @@ def test_points_of_a_ring_go_where_they_should(width: int) -> None:
 
 
 A, B = np.array([[1.0, 2], [3, 4]]), np.array([[5.0, 6]])
-WORTH = {  # with let a = [[1 2] [3 4]], let b = [[5 6]], let n = 3, let x_1 = 0.5
+RESULTS = {  # with let a = [[1 2] [3 4]], let b = [[5 6]], let n = 3, let x_1 = 0.5
     "n": 3, "-n": -3, "+n": 3, "n - 1": 2, "n + -1": 2, "(n - 1)": 2, "2 * n - 1": 5, "n*n": 9,
     "2 * (n - 1)": 4, "n / 2 / x_1": 3, "-(n + 1) * 2": -8, "1 - 2 - 3": -4,
     "[n -n n - 1]": [3, -3, 2], "a": A, "-a": -A, "a * 2": 2 * A, "2 * a": 2 * A,
@@ -184,7 +182,7 @@ WORTH = {  # with let a = [[1 2] [3 4]], let b = [[5 6]], let n = 3, let x_1 = 0
 
 
 def value(text: str) -> Any:
-    """What a text is worth, among some variables."""
+    """Evaluate a text, with some variables."""
     variables = "let a = [[1 2] [3 4]] let b = [[5 6]]\nlet n = 3, let x_1 = 0.5\n"
     parser = TextParser(f"{variables} value: {text}", "p")
     entries = parser.program().value
@@ -192,9 +190,9 @@ def value(text: str) -> Any:
     return to_array(parser.source, entries["value"])
 
 
-@pytest.mark.parametrize("text", WORTH)
+@pytest.mark.parametrize("text", RESULTS)
 def test_variables_and_arithmetic(text: str) -> None:
-    np.testing.assert_array_equal(value(text), WORTH[text])
+    np.testing.assert_array_equal(value(text), RESULTS[text])
 
 
 def test_variables_may_be_anything() -> None:
@@ -206,8 +204,8 @@ def test_variables_may_be_anything() -> None:
     same(parse("{let n = 4, " + BASE.replace("4", "n").replace("\n", ",") + "}"), parse(BASE))
 
 
-def test_words_that_texts_of_old_may_have() -> None:
-    """What is new is a word still, where no bracket, name or = follows it."""
+def test_new_keywords_remain_words() -> None:
+    """A keyword that no bracket, name or = follows is a plain word."""
     model = parse(BASE + "tokens: [let ring]  labels: {heads: {let: shift block: n-1}}")
     assert list(model.vocabulary.tokens) == ["let", "ring"]
     assert model.labels.heads == {"let": "shift", "block": "n-1"}
@@ -240,7 +238,7 @@ def test_arrays_by_slots(text: str) -> None:
 
 
 def test_heads_and_neurons_with_names() -> None:
-    """They stand side by side; what is narrower or fewer is filled up with zeros."""
+    """Narrower heads, and layers with fewer heads or neurons, are padded with zeros."""
     text = """tok_emb: {a: eye(2)}  layers: [
       {heads: {one: {Q: {b: [[1 2 3]]} bK: [4]}  two: {V: {a: eye(2)} P: {b: [[5 6]]}}}
        neurons: {up: {in: {a: [1 2]} bias: 7 out: {b: 8}}}  b2: {b: 9}}
@@ -266,153 +264,112 @@ def test_heads_and_neurons_with_names() -> None:
     same(parse(write(model)), model)
 
 
-def test_labels_may_add_to_names_written_elsewhere() -> None:
+def test_labels_add_to_named_slots_and_heads() -> None:
     text = 'tok_emb: {a: eye(2)}  labels: {slots: {"all of it": [0 3]} heads: {"0.0": second}}'
     model = parse(SLOTS + text + "layers: [{heads: {first: {}}}]")
     assert model.labels.slots == {"a": (0, 2), "b": (2, 3), "all of it": (0, 3)}
     assert model.labels.heads == {"0.0": "second"}
 
 
-# ── what it refuses ────────────────────────────────────────────────────────────────────────────
-BAD = {
-    "p:3:9 — expected a value, got ']'": BASE + "layers: ]",
-    "p:1:9 — expected ':' after 'tok_emb', got '['": "tok_emb [",
-    "p:2:17 — expected a value or ']', got the end of the text": "\ntok_emb: [1 2 3 ",
-    "p:1:1 — expected a key, got '['": "[" * 10_000,
-    "p:1:35 — brackets may be nested at most 32 deep": "a: " + "[" * 10_000,
-    "p:1:161 — brackets may be nested at most 32 deep": '{"a":' * 10_000,
-    "p:1:12 — expected a finite number, got nan": "tok_emb: [[nan]]",
-    "p:1:12 — expected a finite number, got '-inf'": "tok_emb: [[-inf]]",
-    "p:1:14 — expected a finite number, got '1e999'": "tok_emb: [[1 1e999]]",
-    "p:1:12 — expected a number, got '3-1'": "tok_emb: [[3-1]]",
-    "p:1:12 — a number has at most 64 characters, got 10,000": "tok_emb: [[" + "1" * 10_000,
-    "p — a program has at most 8,000,000 characters, got 10,000,020": "tok_emb: [["
-    + "1 " * 5_000_000
-    + "] ] # end",
-    "p:1:10 — a program has at most 1,000,000 numbers": "tok_emb: [" + "1 " * 1_100_000 + "]",
-    "p:1:500009 — a program has at most": "tok_emb: [" + "[]" * 300_000 + "]",
-    "p:1:10 — the product must be finite": "tok_emb: [1e300] * 1e300",
-    "p:1:10 — expected one to three whole numbers from 0 to "
-    "4,000,000": "tok_emb: zeros(1000000000000 2)",
-    "p:1:36 — the arrays of a program have at most "
-    "4,000,000": "tok_emb: zeros(2000 2000) pos_emb: zeros(2000 2000)",
-    "p:3:1 — pos_emb is positions x d_model: expected positions = 4 as in block_size, got 5 x 3": (
-        BASE + "pos_emb: zeros(5 3)"
-    ),
-    "p:1:1 — block_size must be a whole number from 1 to 4,000,000, got "
-    "1e+12": "block_size: 1000000000000",
-    "p:1:1 — the arrays of a program have at most 4,000,000 entries, this one needs 8,000,000": (
-        "block_size: 4000000 tok_emb: [[1 2]]"
-    ),
-    'p:1:6 — expected a string that ends with " on the same line': 'sep: "abc\n"',
-    "p:1:8 — expected an escape such as": r'sep: "a\q"',
-    "p:1:1 — expected a value, a key or a bracket, got '@'": "@",
-    "p:1:6 — expected one of zeros(…), ones(…), eye(…), sparse(…), ring(…), shift(…), mirror(…), "
-    "block(…), rows(…), transpose(…), got exec(…)": 'sep: exec("1")',
-    "p:3:1 — expected every key once, got 'tok_emb' again": BASE.replace("block_size: 4", "")
-    + "tok_emb: 1",
-    "p:1:3 — expected nothing after the closing '}', got '}'": "{}}",
-    "p:3:1 — expected one of tok_emb, pos_emb,": BASE + "emb: 3",
-    "got 'block_sise'; did you mean block_size?": "tok_emb: [[1]] block_sise: 4",
-    "got 'gama'; did you mean gamma?": BASE + "lnf: {gama: 2}",
-    "p:3:1 — norm must be one of layer, rms, none, got 'batch'": BASE + "norm: batch",
-    "p:3:1 — eps must be a finite number from 0, got -1.0": BASE + "eps: -1",
-    "p:3:1 — tokens — expected 2, as tok_emb has, got 3": BASE + "tokens: abc",
-    "p:3:1 — vocabulary — tokens must be different": BASE + "tokens: aa",
-    "p:3:1 — expected numbers that float16 can hold": BASE.replace("1", "1e5") + "dtype: float16",
-    "p:1:1 — expected an entry tok_emb, got none": "",
-    "p:1:1 — expected an entry pos_emb or block_size, got neither": "tok_emb: [[1]]",
-    "p:3:30 — expected every entry once, got [0, 0] again": BASE
-    + "pos_emb: sparse([4 3] [0 0 1][0 0 2])",
-    "p:3:25 — expected whole indices from 0, inside 4 x 3": BASE
-    + "pos_emb: sparse([4 3]   [4 0 1])",
-    "p:3:1 — expected numbers or rows in a list, got both": BASE + "pos_emb: [1 [2 3]]",
-    "p:3:18 — slot 'a' must be [start stop], two whole numbers from 0": BASE
-    + "labels: {slots: {a: [1]}}",
-    "p:1:10 — a ring has a whole number of points from 1 to 4,000,000, got 1e+09": (
-        "tok_emb: ring(1000000000)"
-    ),
-    "got 1.5": "tok_emb: ring(1.5)",
-    "p:1:10 — the arrays of a program have at most 4,000,000 entries": "tok_emb: ring(4000000)",
-    "p:1:10 — expected ring(n), ring(n of) or ring(n of 2)": "tok_emb: ring()",
-    "p:1:9 — a point of a ring has 2 or 3 numbers, got 4": "let a = ring(3 3 4)",
-    "p:1:9 — a ring has a whole number of points from 1 to 4,000,000, got 0": "let a = shift(1 0)",
-    "got rin(…); did you mean ring?": "let a = rin(3)",
-    "p:2:1 — expected numbers, got the word 'cod'; did you mean code?": "let code = ring(3)\n"
-    "tok_emb: cod",
-    "p:1:14 — expected a number, got the word 'm', no variable": "let a = ring(m)",
-    "p:1:26 — expected a number, got the word 'n-1'; a minus between values has a space": (
-        "let n = 3  let a = zeros(n-1 3)"
-    ),
-    "p:1:11 — expected a key (a sign between values has a space on both sides), got '-1'": (
-        "let n = 3 -1"
-    ),
-    "p:1:15 — let n — it has a value already; take another name": "let n = 3 let n = 4",
-    "p:1:5 — let relu — the language uses it": "let relu = 3",
-    "p:1:5 — expected a name of letters, digits and _ after let, got 'a-b'": "let a-b = 3",
-    "p:1:6 — expected '=' after let n, got ':'": "let n: 3",
-    "p:1:11 — let stands at the top of a program, not in brackets": "layers: [{let n = 3}]",
-    "p:1:14 — expected a number other than 0 after '/', got 0": "tok_emb: 1 / 0",
-    "p:1:13 — expected a number other than 0 after '/', got an array": "let a = 1 / eye(3)",
-    "p:1:9 — the quotient must be finite": "let a = 1e300 / 1e-300",
-    "p:1:18 — expected after '+' 2 x 2 as before it, got 3 x 3": "let a = eye(2) + eye(3)",
-    "p:1:18 — expected a matrix with 2 rows after '*', got 3 x 3": "let a = eye(2) * eye(3)",
-    "p:1:9 — rows(A [i …]) — expected rows by whole numbers from 0 to 1": (
-        "let a = rows(eye(2) [0 2])"
-    ),
-    "p:1:27 — block([[A 0] [0 B]]) — piece 1 of row 2: expected 3 x 2, got 3 x 3": (
-        "let a = block([[eye(2)] [ eye(3)]])"
-    ),
-    "a row or column of nothing but 0 has no size": "let a = block([[eye(2) 0]])",
-    "p:1:228 — a program has at most 1,000,000 numbers": (
+# ── errors ─────────────────────────────────────────────────────────────────────────────────────
+BAD = {  # the location and mentions of the error, and the text
+    "p:3:9 | ']'": BASE + "layers: ]",
+    "p:1:9 | ':' | 'tok_emb' | '['": "tok_emb [",
+    "p:2:17 | ']'": "\ntok_emb: [1 2 3 ",
+    "p:1:1 | '['": "[" * 10_000,
+    "p:1:35 | 32": "a: " + "[" * 10_000,
+    "p:1:161 | 32": '{"a":' * 10_000,
+    "p:1:12": "tok_emb: [[nan]]",
+    "p:1:12 | '-inf'": "tok_emb: [[-inf]]",
+    "p:1:14 | '1e999'": "tok_emb: [[1 1e999]]",
+    "p:1:12 | '3-1'": "tok_emb: [[3-1]]",
+    "p:1:12 | 64 | 10,000": "tok_emb: [[" + "1" * 10_000,
+    "8,000,000 | 10,000,020": "tok_emb: [[" + "1 " * 5_000_000 + "] ] # end",
+    "p:1:10 | 1,000,000": "tok_emb: [" + "1 " * 1_100_000 + "]",
+    "p:1:500009": "tok_emb: [" + "[]" * 300_000 + "]",
+    "p:1:10": "tok_emb: [1e300] * 1e300",
+    "p:1:10 | 4,000,000": "tok_emb: zeros(1000000000000 2)",
+    "p:1:36 | 4,000,000": "tok_emb: zeros(2000 2000) pos_emb: zeros(2000 2000)",
+    "p:3:1 | pos_emb | d_model | 4 | block_size": (BASE + "pos_emb: zeros(5 3)"),
+    "p:1:1 | block_size | 4,000,000 | 1e+12": "block_size: 1000000000000",
+    "p:1:1 | 4,000,000 | 8,000,000": ("block_size: 4000000 tok_emb: [[1 2]]"),
+    "p:1:6": 'sep: "abc\n"',
+    "p:1:8": r'sep: "a\q"',
+    "p:1:1 | '@'": "@",
+    "p:1:6 | exec(…)": 'sep: exec("1")',
+    "p:3:1 | 'tok_emb'": BASE.replace("block_size: 4", "") + "tok_emb: 1",
+    "p:1:3 | '}'": "{}}",
+    "p:3:1 | tok_emb | pos_emb": BASE + "emb: 3",
+    "p:1:16 | 'block_sise' | block_size": "tok_emb: [[1]] block_sise: 4",
+    "p:3:7 | 'gama'": BASE + "lnf: {gama: 2}",
+    "p:3:1 | 'batch'": BASE + "norm: batch",
+    "p:3:1 | 1.0": BASE + "eps: -1",
+    "p:3:1 | 2 | tok_emb | 3": BASE + "tokens: abc",
+    "p:3:1": BASE + "tokens: aa",
+    "p:3:1 | float16": BASE.replace("1", "1e5") + "dtype: float16",
+    "p:1:1 | tok_emb": "",
+    "p:1:1 | pos_emb | block_size": "tok_emb: [[1]]",
+    "p:3:30 | 0": BASE + "pos_emb: sparse([4 3] [0 0 1][0 0 2])",
+    "p:3:25 | 0 | 4 x 3": BASE + "pos_emb: sparse([4 3]   [4 0 1])",
+    "p:3:1 | numbers | rows": BASE + "pos_emb: [1 [2 3]]",
+    "p:3:18 | 'a' | [start stop]": BASE + "labels: {slots: {a: [1]}}",
+    "p:1:10 | 4,000,000 | 1e+09": ("tok_emb: ring(1000000000)"),
+    "p:1:10 | 1.5": "tok_emb: ring(1.5)",
+    "p:1:10 | 4,000,000 | arrays": "tok_emb: ring(4000000)",
+    "p:1:10 | 2": "tok_emb: ring()",
+    "p:1:9 | 2 | 3 | 4": "let a = ring(3 3 4)",
+    "p:1:9 | 1 | 4,000,000": "let a = shift(1 0)",
+    "p:1:9 | rin(…) | ring": "let a = rin(3)",
+    "p:2:1 | 'cod'": "let code = ring(3)\ntok_emb: cod",
+    "p:1:14 | 'm'": "let a = ring(m)",
+    "p:1:26 | 'n-1'": ("let n = 3  let a = zeros(n-1 3)"),
+    "p:1:11 | '-1'": ("let n = 3 -1"),
+    "p:1:15": "let n = 3 let n = 4",
+    "p:1:5": "let relu = 3",
+    "p:1:5 | 'a-b'": "let a-b = 3",
+    "p:1:6 | '=' | ':'": "let n: 3",
+    "p:1:11": "layers: [{let n = 3}]",
+    "p:1:14 | 0 | '/'": "tok_emb: 1 / 0",
+    "p:1:13 | 0 | '/'": "let a = 1 / eye(3)",
+    "p:1:9 | quotient": "let a = 1e300 / 1e-300",
+    "p:1:18 | '+' | 2 x 2 | 3 x 3": "let a = eye(2) + eye(3)",
+    "p:1:18 | 2 | '*' | 3 x 3": "let a = eye(2) * eye(3)",
+    "p:1:9 | 0 | 1": ("let a = rows(eye(2) [0 2])"),
+    "p:1:27 | 0 | 1 | 3 x 2 | 3 x 3": ("let a = block([[eye(2)] [ eye(3)]])"),
+    "p:1:9 | 0": "let a = block([[eye(2) 0]])",
+    "p:1:228 | 1,000,000": (
         "".join(f"let a{i} = [{f'a{i - 1} ' * 10 if i else '1'}]" for i in range(10))
     ),
-    "brackets may be nested at most 32 deep": "let a0 = [1] "
-    + " ".join(f"let a{i} = [a{i - 1}]" for i in range(1, 999)),
-    "an array has at most 32 levels": "let a0 = [1] "
-    + " ".join(f"let a{i} = [a{i - 1}] * 1" for i in range(1, 999)),
-    "p:2:1 — tok_emb names slots, but there is no entry slots; write slots: {token: 3": (
-        "block_size: 3\ntok_emb: {a: eye(3)}"
-    ),
-    "p:2:11 — tok_emb — no such slot 'tokne'; did you mean token?": "slots: {token: 3}\n"
-    "tok_emb: {tokne: eye(3)}",
-    "p:2:11 — tok_emb.a — expected tokens x 2, the width of the slot, got 3 x 3": SLOTS
-    + "tok_emb: {a: eye(3)}",
-    "p:2:21 — tok_emb.b — expected tokens = 2 as in tok_emb.a, got 3 x 1": SLOTS
-    + "tok_emb: {a: eye(2) b: ones(3 1)}",
-    "p:2:1 — tok_emb is tokens x d_model: expected d_model = 3 as in slots, got 2 x 2": SLOTS
-    + "tok_emb: eye(2)",
-    "p:1:9 — the width of slot 'a' must be a whole number from 1 to 4,000,000, got 0": (
-        "slots: {a: 0}"
-    ),
-    "p:1:1 — a stream has at most 1,000 slots": "slots: {"
-    + " ".join(f"s{i}: 1" for i in range(1_001))
-    + "}",
-    "p:1001:5 — a program has at most 1,000 variables": "\n".join(
-        f"let v{i} = {i}" for i in range(1_002)
-    ),
-    "layers[0].Q stands beside heads: a layer has either heads or Q, K, V, P, bQ": SLOTS
-    + "tok_emb: {a: eye(2)} layers: [{Q: eye(3) heads: {x: {}}}]",
-    "expected heads = 1 as in n_heads, got 2": SLOTS
+    "p:1:486 | 32": "let a0 = [1] " + " ".join(f"let a{i} = [a{i - 1}]" for i in range(1, 999)),
+    "p:1:626 | 32": "let a0 = [1] " + " ".join(f"let a{i} = [a{i - 1}] * 1" for i in range(1, 999)),
+    "p:2:1 | tok_emb | 3": ("block_size: 3\ntok_emb: {a: eye(3)}"),
+    "p:2:11 | tok_emb | 'tokne'": "slots: {token: 3}\ntok_emb: {tokne: eye(3)}",
+    "p:2:11 | tok_emb.a | 2 | 3 x 3": SLOTS + "tok_emb: {a: eye(3)}",
+    "p:2:21 | tok_emb.b | 2 | tok_emb.a | 3 x 1": SLOTS + "tok_emb: {a: eye(2) b: ones(3 1)}",
+    "p:2:1 | tok_emb | d_model | 3 | 2 x 2": SLOTS + "tok_emb: eye(2)",
+    "p:1:9 | 'a' | 1 | 4,000,000": ("slots: {a: 0}"),
+    "p:1:1 | 1,000": "slots: {" + " ".join(f"s{i}: 1" for i in range(1_001)) + "}",
+    "p:1001:5 | 1,000": "\n".join(f"let v{i} = {i}" for i in range(1_002)),
+    "p:2:32 | layers[0].Q": SLOTS + "tok_emb: {a: eye(2)} layers: [{Q: eye(3) heads: {x: {}}}]",
+    "p:2:33 | 1 | n_heads | 2": SLOTS
     + "tok_emb: {a: eye(2)} n_heads: 1 layers: [{heads: {x: {} y: {}}}]",
-    "got 'inn'; did you mean in?": SLOTS + "layers: [{neurons: {x: {inn: [1 2 3]}}}]",
-    "layers[0].neurons.x.bias is a number, got 1": SLOTS + "layers: [{neurons: {x: {bias: [1]}}}]",
-    "slot 'a' stands in the entry slots already": SLOTS + "labels: {slots: {a: [0 2]}}",
-    "p:3:1 — layers must be a list of at most 1,000": BASE + "layers: [" + "{}" * 1_001 + "]",
+    "p:1:1 | 'inn'": SLOTS + "layers: [{neurons: {x: {inn: [1 2 3]}}}]",
+    "p:1:1 | layers[0].neurons.x.bias | 1": SLOTS + "layers: [{neurons: {x: {bias: [1]}}}]",
+    "p:1:1 | 'a'": SLOTS + "labels: {slots: {a: [0 2]}}",
+    "p:3:1 | 1,000": BASE + "layers: [" + "{}" * 1_001 + "]",
 }
 
 
 @pytest.mark.parametrize(
-    "message", [pytest.param(m, marks=[pytest.mark.slow] * ("500009" in m)) for m in BAD]
+    "mentions", [pytest.param(m, marks=[pytest.mark.slow] * ("500009" in m)) for m in BAD]
 )
-def test_says_where_and_what(message: str) -> None:
-    with pytest.raises(GlassformerError) as caught:
-        parse(BAD[message], "p")
-    assert message in str(caught.value)
+def test_errors_name_the_location_and_the_value(mentions: str) -> None:
+    with raises("bad_source", *mentions.split(" | ")):
+        parse(BAD[mentions], "p")
 
 
 @pytest.mark.parametrize("old,new", [("{ place: shift", "{ plase: shift"), ("ring(T)", "ring(TT)")])
-def test_the_errors_that_the_document_shows(old: str, new: str) -> None:
+def test_the_document_shows_the_errors(old: str, new: str) -> None:
     document = (Path(__file__).parents[1] / "docs/taotp.md").read_text("utf-8")
     text = document[document.index("# back.taotp") :].partition("```")[0]
     assert text.count(old) == 1
@@ -421,8 +378,8 @@ def test_the_errors_that_the_document_shows(old: str, new: str) -> None:
     assert f"\n{caught.value}\n" in document
 
 
-def test_all_shapes_that_do_not_fit_are_reported_at_once() -> None:
-    with pytest.raises(GlassformerError) as caught:
+def test_all_wrong_shapes_are_reported_at_once() -> None:
+    with raises("bad_source") as caught:
         parse(
             "tok_emb: [[1 -1 0] [0 1 -1]]\n"
             "pos_emb: [[1 2]]\n"
@@ -434,38 +391,38 @@ def test_all_shapes_that_do_not_fit_are_reported_at_once() -> None:
             "}]\n",
             "p",
         )
-    assert str(caught.value).split("\n") == [
-        "p:2:1 — pos_emb is positions x d_model: expected d_model = 3 as in tok_emb, got 1 x 2",
-        "p:4:3 — layers[0].Q is heads x d_model x d_head: expected d_model = 3 as in tok_emb, got "
-        "1 x 2 x 1",
-        "p:5:3 — layers[0].K is heads x d_model x d_head: expected d_head = 1 as in layers[0].Q, "
-        "got 1 x 3 x 2",
-        "p:6:11 — rows of one list must be alike: expected 1 as in the first, got 2",
-        "p:7:3 — layers[0].b2 is d_model: expected 1 level of brackets, got 2",
+    mentions = [
+        ("p:2:1", "pos_emb", "d_model = 3", "tok_emb", "1 x 2"),
+        ("p:4:3", "layers[0].Q", "d_model = 3", "tok_emb", "1 x 2 x 1"),
+        ("p:5:3", "layers[0].K", "d_head = 1", "layers[0].Q", "1 x 3 x 2"),
+        ("p:6:11", "1", "2"),
+        ("p:7:3", "layers[0].b2", "d_model", "1", "2"),
     ]
+    for line, parts in zip(str(caught.value).split("\n"), mentions, strict=True):
+        assert all(part in line for part in parts), line
 
 
-def test_many_problems_are_cut_short() -> None:
-    with pytest.raises(GlassformerError) as caught:
+def test_at_most_20_problems_are_listed() -> None:
+    with raises("bad_source") as caught:
         parse("\n".join(f"k{i}: 1" for i in range(1_000)))
     assert len(str(caught.value).split("\n")) == 21
 
 
-def test_files_that_are_no_programs(tmp_path: Path) -> None:
+def test_files_without_a_program(tmp_path: Path) -> None:
     (tmp_path / "a.taotp").write_bytes(b"tok_emb: [\n\xff]")
     (tmp_path / "b.taotp").write_bytes(b"#" * 40_000_000)
-    for path, message in {
-        tmp_path / "a.taotp": r"a.taotp:2 — expected UTF-8 text, got the byte 0xff",
-        tmp_path / "b.taotp": "at most 8,000,000 characters",
-        tmp_path: "cannot be read: it is a folder",
-        Path("nope.taotp"): "No such file or directory; figure-8.2.taotp, .* come with the package",
-        Path("nu\0l"): "cannot be read",
-    }.items():
-        with pytest.raises(GlassformerError, match=message):
+    for path, code, mentions in [
+        (tmp_path / "a.taotp", "bad_source", ["a.taotp:2", "0xff"]),
+        (tmp_path / "b.taotp", "bad_source", ["b.taotp", "8,000,000"]),
+        (tmp_path, "file_error", [tmp_path]),
+        (Path("nope.taotp"), "not_found", ["nope.taotp", "figure-8.2.taotp"]),
+        (Path("nu\0l"), "bad_argument", ["nu"]),
+    ]:
+        with raises(code, *mentions):
             read(path)
 
 
-# ── any model can be written ───────────────────────────────────────────────────────────────────
+# ── writing ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("extras", [True, False])
 @pytest.mark.parametrize(
     "choices",
@@ -514,12 +471,12 @@ def test_round_trip_of_names_and_odd_numbers() -> None:
 
 @pytest.mark.parametrize("ref", sorted(registry.entries("program")))
 @pytest.mark.some(4)
-def test_every_program_made_by_hand_comes_back(ref: str) -> None:
+def test_round_trip_of_programs(ref: str) -> None:
     model = load(ref)
     same(parse(write(model)), model)
 
 
-def test_names_are_written_where_they_belong() -> None:
+def test_names_are_written_with_slots_and_heads() -> None:
     text = write(load("reverse:length=3,alphabet=4"))
     assert "slots: {token: 3  position: 3}" in text and "labels" not in text
     assert '"reads the mirrored position": {' in text and "P: {token: eye(3) * 100}" in text
@@ -532,7 +489,7 @@ def test_names_are_written_where_they_belong() -> None:
 @pytest.mark.parametrize("scale", [1, 0.1, -2])
 @pytest.mark.some(5)
 def test_round_trip_of_names(slots: Any, names: list[str], scale: float) -> None:
-    """Also of -0.0, of numbers times the identity, and of names of what is not there."""
+    """With -0.0, multiples of the identity, and labels of missing heads."""
     model = random_model(n_heads=3, d_head=3, extras=True)
     weights = {n: w.copy() for n, w in model.weights.items()}
     for name in ("W_Q", "W_O"):
@@ -546,8 +503,8 @@ def test_round_trip_of_names(slots: Any, names: list[str], scale: float) -> None
     same(parse(write(labelled)), labelled)
 
 
-def test_a_large_model_with_names_comes_back() -> None:
-    """Pieces cost, and what they are put together to costs: near the limit none are written."""
+def test_round_trip_of_a_large_model_with_names() -> None:
+    """Near the size limit no pieces are written, as pieces and the whole array both count."""
     model = random_model(extras=False, n_layers=0, d_vocab=30_000, d_model=100, tied=True)
     weights = {n: np.zeros_like(w) for n, w in model.weights.items()}
     weights["embed.W_E"][::100, 7] = 3.0
@@ -556,29 +513,24 @@ def test_a_large_model_with_names_comes_back() -> None:
     same(parse(write(large)), large)
 
 
-def test_an_mlp_without_neurons_comes_back() -> None:
+def test_round_trip_of_an_mlp_without_neurons() -> None:
     model = read("figure-8.3.taotp")
     assert model.weights["blocks.0.mlp.W_out"].shape == (0, 3)
     same(parse(write(model)), model)
 
 
-def test_what_cannot_be_written_is_refused() -> None:
+def test_models_that_cannot_be_written() -> None:
     model = random_model(n_layers=1)
-    for change, message in [
-        (lambda w: w * np.nan, "finite numbers, got others in embed.W_E"),
-        (lambda w: w.astype("float16") if w.ndim == 3 else w, "one type"),
-    ]:
-        with pytest.raises(GlassformerError, match=message):
-            write(model.map(change))
-    with pytest.raises(
-        GlassformerError, match=r"at most 4,000,000 numbers; save it as \.safetensors"
-    ):
-        write(random_model(extras=False, n_layers=0, d_vocab=1_000_001))
-    with pytest.raises(GlassformerError, match="a text of at most 8,000,000 characters"):
-        write(random_model(extras=False, n_layers=0, d_vocab=110_000))
+    with raises("unsupported", "embed.W_E"):
+        write(model.map(lambda w: w * np.nan))
+    with raises("bad_argument", "float16"):
+        write(model.map(lambda w: w.astype("float16") if w.ndim == 3 else w))
+    for d_vocab, limit in ((1_000_001, "4,000,000"), (110_000, "8,000,000")):
+        with raises("unsupported", limit, ".safetensors"):
+            write(random_model(extras=False, n_layers=0, d_vocab=d_vocab))
 
 
-# ── whatever it is fed, it runs or says what is wrong ──────────────────────────────────────────
+# ── any text is read or refused ────────────────────────────────────────────────────────────────
 WORDS = (
     "tok_emb pos_emb layers Q P M1 b1 M2 b2 ln1 lnf gamma zeros ones eye sparse tokens labels "
     "slots heads first sep "
@@ -597,12 +549,12 @@ PROGRAMS = [(EXAMPLES / name).read_text("utf-8") for name in examples()] + [
 ]  # fmt: skip
 
 
-def test_what_is_mutated_is_right_before() -> None:
+def test_programs_before_mutation() -> None:
     for text in PROGRAMS:
         parse(text)
 
 
-def runs_or_says_why(text: str) -> None:
+def is_read_or_refused(text: str) -> None:
     try:
         model = parse(text)
     except GlassformerError:
@@ -617,12 +569,12 @@ def runs_or_says_why(text: str) -> None:
 )
 @settings(max_examples=120, deadline=None)
 def test_random_text(text: str) -> None:
-    runs_or_says_why(text)
+    is_read_or_refused(text)
 
 
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
-    """A good program with a few pieces cut out, doubled, exchanged or put in."""
+    """A valid program with a few pieces deleted, doubled, replaced or inserted."""
     text = draw(st.sampled_from(PROGRAMS))
     for _ in range(draw(st.integers(1, 4))):
         a = draw(st.integers(0, len(text)))
@@ -639,4 +591,4 @@ def mutated(draw: st.DrawFn) -> str:
 @given(mutated())
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_mutated_programs(text: str) -> None:
-    runs_or_says_why(text)
+    is_read_or_refused(text)

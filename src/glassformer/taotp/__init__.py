@@ -1,14 +1,14 @@
-"""The booklet's text language (chapter 8): a transformer program as a text of numbers.
+"""The text language of the booklet "The Art of Transformer Programming", chapter 8.
 
     >>> from glassformer import taotp
     >>> model = taotp.parse('tokens: "ab"  block_size: 4  tok_emb: [[1 -1] [-1 1]]')
     >>> print(model.vocabulary.decode(model([0, 1]).argmax(-1)))
     ab
 
-The booklet's dicts are programs as they stand. Beyond them: keys without quotes, comments, commas
-as you like, defaults for whatever is left out, `eye(3) * 1e6`, `sparse(…)`, `ring(8)` and
-`shift(-1 8)`, variables, blocks, and names for tokens, slots, heads and neurons: enough to write a
-head that looks back by hand. `write` says any Model in it. docs/taotp.md is the reference.
+A program lists the numbers of a transformer. The booklet's dicts are programs. Extensions: keys
+without quotes, comments, optional commas, defaults for missing entries, `eye(3) * 1e6`,
+`sparse(…)`, `ring(8)`, `shift(-1 8)`, variables, blocks, and names for tokens, slots, heads and
+neurons. `write` converts any Model to this language; docs/taotp.md is the reference.
 """
 
 import codecs
@@ -19,7 +19,7 @@ from ..utils.errors import GlassformerError
 from ..utils.fileio import os_error_text, read_bytes
 from .build import ModelBuilder
 from .syntax import TextParser
-from .values import MAX_TEXT
+from .values import BAD_SOURCE, MAX_TEXT
 from .write import write
 
 __all__ = ["examples", "parse", "read", "write"]
@@ -28,33 +28,49 @@ EXAMPLES = Path(__file__).parents[1] / "programs" / "text"
 
 
 def parse(text: str, name: str = "program.taotp") -> Model:
-    """The Model that a text describes; `name` stands before the line number in errors."""
+    """Return the Model that a text describes.
+
+    Args:
+        text: The program.
+        name: The name in errors, before line and column.
+
+    Raises:
+        GlassformerError: With code `bad_source` and one line for each error.
+    """
     parser = TextParser(text, name)
     return ModelBuilder(parser.source, parser.program()).model()
 
 
 def read(path: str | Path) -> Model:
-    """The Model in a file. A bare name may be one of the programs of the package."""
+    """Return the Model in a file, or in an example of the package with that name.
+
+    Args:
+        path: The file.
+
+    Raises:
+        GlassformerError: If the file cannot be read, or its program has errors.
+    """
     file = Path(path)
     try:
         if not file.exists() and file.name == str(path) and (EXAMPLES / file.name).is_file():
             file = EXAMPLES / file.name
         data = read_bytes(file)
     except (GlassformerError, OSError, ValueError) as error:
-        said = os_error_text(error).removeprefix(f"{path} — cannot be read: ")
-        others = f"{', '.join(examples())} come with the package"
-        raise GlassformerError(f"{path} — cannot be read: {said}; {others}") from None
-    if len(data) > 4 * MAX_TEXT:  # UTF-8 has at most four bytes a character
-        raise GlassformerError(f"{path} — a program has at most {MAX_TEXT:,} characters")
+        reason = os_error_text(error).removeprefix(f"{path} — cannot be read: ")
+        hint = f"{', '.join(examples())} come with the package"
+        raise GlassformerError(f"{path} — cannot be read: {reason}; {hint}") from None
+    if len(data) > 4 * MAX_TEXT:  # UTF-8 takes at most 4 bytes for a character
+        expected = f"expected at most {MAX_TEXT:,} characters"
+        raise GlassformerError(f"{path} — {expected}, got more", code=BAD_SOURCE)
     try:
         text = data.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
-        what = f"expected UTF-8 text, got the byte 0x{byte:02x}"
-        raise GlassformerError(f"{path}:{line} — {what}") from None
+        message = f"{path}:{line} — expected UTF-8 text, got the byte 0x{byte:02x}"
+        raise GlassformerError(message, code=BAD_SOURCE) from None
     return parse(text, str(path))
 
 
 def examples() -> list[str]:
-    """The text programs that come with the package; `read` takes their names."""
+    """Return the names of the programs in the package, for `read`."""
     return sorted(file.name for file in EXAMPLES.glob("*.taotp"))

@@ -1,14 +1,12 @@
-"""What a text program calls instead of writing numbers out, and what `+ - * /` do.
+"""Functions and operators of the text language. Nothing else can be called or executed.
 
-    zeros(n …) ones(n …) eye(n)    sparse([n …] [i … value] …)
-    ring(n)                        points around (1 1 1), which layer norm leaves where they are
-    ring(n of) ring(n of 2)        n of so many to a turn; on a flat circle, for RMS norm
-    shift(k n) mirror(k n)         the matrix that takes point i of ring(n) to i + k, or to k − i
-    block([[A 0] [0 B]])           pieces side by side and below each other, 0 where there is none
-    rows(A [i …]) rows(A i)        some rows of A, in any order, or one of them
-    transpose(A)
-
-Nothing else can be called, and nothing is executed.
+zeros(n …) ones(n …) eye(n)    sparse([n …] [i … value] …)
+ring(n)                        points around (1 1 1), which layer norm does not change
+ring(n of) ring(n of 2)        n points of a ring of `of`; on a flat circle, for RMS norm
+shift(k n) mirror(k n)         the matrix that takes point i of ring(n) to i + k, or to k − i
+block([[A 0] [0 B]])           a block matrix; 0 stands for a block of zeros
+rows(A [i …]) rows(A i)        some rows of A, in any order, or one of them
+transpose(A)
 """
 
 import math
@@ -42,7 +40,7 @@ OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 
 
 def combine(source: SourceText, sign: str, left: TextNode, right: TextNode) -> Value:
-    """a + b, a - b, a * b or a / b of numbers and arrays; two arrays are multiplied as matrices."""
+    """Return a + b, a - b, a * b or a / b; two arrays are multiplied as matrices."""
     a, b = _operand(source, left), _operand(source, right)
     if sign == "/" and not (isinstance(b, float) and b):
         got = "0" if isinstance(b, float) else source.describe(b)
@@ -84,27 +82,27 @@ def _product(source: SourceText, a: Numbers, b: Numbers, at: int) -> Numbers:
 
 # ── functions ──────────────────────────────────────────────────────────────────────────────────
 def call(source: SourceText, function: str, arguments: Arguments, at: int) -> Value:
-    """What a function gives."""
+    """Call a function."""
     if function not in FUNCTIONS:
-        listed = ", ".join(f"{name}(…)" for name in FUNCTIONS)
+        expected = ", ".join(f"{name}(…)" for name in FUNCTIONS)
         near = did_you_mean(function, FUNCTIONS, 1, 0.6, "")
         hint = f"; {near}" if near.startswith("did") else ""
-        source.fail(at, f"expected one of {listed}, got {function[:40]}(…){hint}")
+        source.fail(at, f"expected one of {expected}, got {function[:40]}(…){hint}")
     return FUNCTIONS[function](source, arguments, at)
 
 
 def _shape(source: SourceText, sizes: Arguments, at: int) -> tuple[int, ...]:
     shape = whole_numbers(sizes)
     if not 1 <= len(shape) == len(sizes) <= 3:
-        what = f"one to three whole numbers from 0 to {MAX_CELLS:,}"
+        expected = f"one to three whole numbers from 0 to {MAX_CELLS:,}"
         _reject_words(source, sizes)
-        source.fail(at, f"expected {what} as sizes")
+        source.fail(at, f"expected {expected} as sizes")
     source.spend(at, cells=math.prod(shape))
     return shape
 
 
 def _reject_words(source: SourceText, arguments: Arguments) -> None:
-    """A word among numbers is named: it may be a misspelt variable."""
+    """Fail at a word among numbers, which may be a misspelled variable."""
     for x in arguments:
         if isinstance(x, TextNode) and isinstance(x.value, str):
             source.fail(x.offset, f"expected a number, got {source.describe(x.value)}")
@@ -156,7 +154,7 @@ def _mirror(source: SourceText, arguments: Arguments, at: int) -> Numbers:
 
 
 def _ring_arguments(source: SourceText, arguments: Arguments, at: int, usage: str) -> list[float]:
-    """The numbers of a call: two (of ring(n), one will do), and how many numbers a point has."""
+    """Return the two numbers of a call and the width of a point. ring(n) is ring(n n)."""
     numbers, counting = [x for x in arguments if isinstance(x, float)], usage.startswith("ring")
     if len(numbers) == 1 and counting:
         numbers *= 2
@@ -166,8 +164,8 @@ def _ring_arguments(source: SourceText, arguments: Arguments, at: int, usage: st
     k, n, width = [*numbers, 3.0][:3]
     for points in (k, n) if counting else (n,):
         if not 1 <= points <= MAX_CELLS or points != int(points):
-            what = f"a ring has a whole number of points from 1 to {MAX_CELLS:,}"
-            source.fail(at, f"{what}, got {points:g}")
+            expected = f"a ring has a whole number of points from 1 to {MAX_CELLS:,}"
+            source.fail(at, f"{expected}, got {points:g}")
     if width not in (2, 3):
         source.fail(at, f"a point of a ring has 2 or 3 numbers, got {width:g}")
     return [k, n, width]
@@ -184,19 +182,20 @@ def _transpose(source: SourceText, arguments: Arguments, at: int) -> Numbers:
 def _rows(source: SourceText, arguments: Arguments, at: int) -> Numbers:
     usage = "rows(A [i …])"
     array = _array(source, arguments, at, usage, 2)
-    which = _array(source, arguments[1:], at, usage, 1)
+    indices = _array(source, arguments[1:], at, usage, 1)
     if array.ndim < 2:
         source.fail(at, f"{usage} — expected a matrix, got {format_shape(array.shape)}")
     last = len(array) - 1
-    if which.ndim > 1 or not ((which >= 0) & (which <= last) & (which == np.floor(which))).all():
+    inside = (indices >= 0) & (indices <= last) & (indices == np.floor(indices))
+    if indices.ndim > 1 or not inside.all():
         source.fail(at, f"{usage} — expected rows by whole numbers from 0 to {last}")
-    source.spend(at, cells=which.size * math.prod(array.shape[1:]))
-    chosen: Numbers = array[which.astype(np.int64)]
+    source.spend(at, cells=indices.size * math.prod(array.shape[1:]))
+    chosen: Numbers = array[indices.astype(np.int64)]
     return chosen
 
 
 def _array(source: SourceText, arguments: Arguments, at: int, usage: str, n: int) -> Numbers:
-    """The first of n arguments as an array."""
+    """Return the first of n arguments as an array."""
     if len(arguments) != n:
         source.fail(at, f"expected {usage}, got {len(arguments)} values")
     first = arguments[0]
@@ -209,34 +208,35 @@ def _block(source: SourceText, arguments: Arguments, at: int) -> Numbers:
     bands = outer.value if isinstance(outer, TextNode) and isinstance(outer.value, list) else []
     grid = [x.value for x in bands if isinstance(x, TextNode) and isinstance(x.value, list)]
     if not grid or len(grid) != len(bands) or len({len(band) for band in grid}) != 1 or not grid[0]:
-        source.fail(at, f"expected {usage}, rows of as many pieces each")
+        source.fail(at, f"expected {usage}, rows with equally many pieces")
     heights: dict[int, int] = {}
     widths: dict[int, int] = {}
     pieces: dict[tuple[int, int], Numbers] = {}
     for i, band in enumerate(grid):
         for j, piece in enumerate(band):
             if piece == 0.0:
-                continue  # as many zeros as there is room for
+                continue
             where = piece.offset if isinstance(piece, TextNode) else at
             array = to_array(source, piece) if isinstance(piece, TextNode) else np.array(piece)
             if array.ndim > 2:
-                source.fail(where, f"{usage} — expected matrices, got {format_shape(array.shape)}")
+                got = format_shape(array.shape)
+                source.fail(where, f"{usage} — expected matrices, got {got}")
             array = np.atleast_2d(array)
-            wanted = heights.setdefault(i, array.shape[0]), widths.setdefault(j, array.shape[1])
-            if wanted != array.shape:
-                sizes = f"expected {format_shape(wanted)}, got {format_shape(array.shape)}"
+            expected = heights.setdefault(i, array.shape[0]), widths.setdefault(j, array.shape[1])
+            if expected != array.shape:
+                sizes = f"expected {format_shape(expected)}, got {format_shape(array.shape)}"
                 source.fail(where, f"{usage} — piece {j + 1} of row {i + 1}: {sizes}")
             pieces[i, j] = array
     if len(heights) < len(grid) or len(widths) < len(grid[0]):
-        only = "a row or column of nothing but 0 has no size; write zeros(n m) once"
-        source.fail(at, f"{usage} — {only}")
+        problem = "a row or column of zeros has no size; write zeros(n m) once"
+        source.fail(at, f"{usage} — {problem}")
     source.spend(at, cells=sum(heights.values()) * sum(widths.values()))
     rows = [
         [pieces.get((i, j), np.zeros((heights[i], widths[j]))) for j in range(len(widths))]
         for i in range(len(heights))
     ]
-    made: Numbers = np.block(rows)
-    return made
+    block: Numbers = np.block(rows)
+    return block
 
 
 FUNCTIONS: dict[str, Callable[[SourceText, Arguments, int], Numbers]] = {

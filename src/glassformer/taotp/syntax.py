@@ -19,8 +19,9 @@ from typing import NoReturn
 from ..core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS
 from ..utils.errors import GlassformerError
 from .functions import FUNCTIONS, call, combine
-from .names import DTYPES
+from .keys import DTYPES
 from .values import (
+    BAD_SOURCE,
     MAX_DEPTH,
     MAX_NAMES,
     MAX_NUMBERS,
@@ -33,50 +34,49 @@ from .values import (
     Variable,
 )
 
-MAX_NUMBER_CHARS = 64  # characters of one number
+MAX_NUMBER_CHARS = 64
 
 SPACE_PATTERN = re.compile(r"(?:[ \t\r\n,\ufeff]+|#[^\n]*)")
 TOKEN_PATTERN = re.compile(
     r"(?P<number>[-+.0-9][-+.\w]*)|(?P<word>[A-Za-z_][-.\w]*)|(?P<mark>[][{}():*/=\"'])", re.ASCII
 )
 STRING_PATTERN = re.compile(r"""(["'])((?:(?!\1)[^\\\n]|\\.)*)\1""")
-NUMBER_ROW_PATTERN = re.compile(r"[-+.0-9eE \t\r\n,]*")  # numbers and nothing else, up to a bracket
+NUMBER_ROW_PATTERN = re.compile(r"[-+.0-9eE \t\r\n,]*")  # numbers only
 ESCAPE_PATTERN = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
 ESCAPES |= {c: c for c in "\\\"'/"}
 NOT_FINITE = {"nan", "inf", "infinity"}
 END_OF_TEXT = "the end"
-SIGNED_NAME_PATTERN = re.compile(r"[-+](?=[A-Za-z_])")  # a sign before a name or a function
+SIGNED_NAME_PATTERN = re.compile(r"[-+](?=[A-Za-z_])")  # before a variable or a function
 VARIABLE_PATTERN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-# what `let` may not name: these words mean something where a value stands
+# words that `let` cannot name, as they have a meaning
 RESERVED_WORDS = {*FUNCTIONS, *ACTIVATIONS, *MASKS, *NORMS, *POSITIONS, *DTYPES, *NOT_FINITE}
 RESERVED_WORDS |= {"true", "false", "True", "False", "let"}
 
 
 class TextParser:
-    """Recursive descent with one token of look-ahead."""
+    """A recursive descent parser with one token of look-ahead."""
 
     def __init__(self, text: str, name: str) -> None:
         self.source, self.text = SourceText(text, name), text
         if len(text) > MAX_TEXT:
-            raise GlassformerError(
-                f"{name} — a program has at most {MAX_TEXT:,} characters, got {len(text):,}; "
-                "keep large weights in a .safetensors checkpoint"
-            )
+            limit = f"a program has at most {MAX_TEXT:,} characters, got {len(text):,}"
+            hint = "keep large weights in a .safetensors checkpoint"
+            raise GlassformerError(f"{name} — {limit}; {hint}", code=BAD_SOURCE)
         self.end = self.max_depth = 0
         self.advance()
 
     # ── tokens ─────────────────────────────────────────────────────────────────────────────────
     def advance(self) -> None:
-        """Moves on to the next token: its kind, text and place."""
+        """Move to the next token; set its kind, text and offset."""
         at = self.end
         while space := SPACE_PATTERN.match(self.text, at):
             at = space.end()
         self.offset = at
         if at == len(self.text):
             self.kind, self.token = "end", END_OF_TEXT
-        elif found := TOKEN_PATTERN.match(self.text, at):
-            self.kind, self.token, self.end = str(found.lastgroup), found.group(), found.end()
+        elif match := TOKEN_PATTERN.match(self.text, at):
+            self.kind, self.token, self.end = str(match.lastgroup), match.group(), match.end()
             if self.token in ('"', "'"):
                 self.kind, self.token = "string", self.read_string()
             elif self.token in ("+", "-"):
@@ -87,32 +87,32 @@ class TextParser:
             self.source.fail(at, f"expected a value, a key or a bracket, got {self.text[at]!r}")
 
     def read_string(self) -> str:
-        """The text of the string that begins at self.at; moves behind its closing quote."""
-        found = STRING_PATTERN.match(self.text, self.offset)
-        if not found:
-            end = f"ends with {self.token} on the same line"
-            self.source.fail(self.offset, f"expected a string that {end}")
-        self.end = found.end()
+        """Read the string that begins at self.offset."""
+        match = STRING_PATTERN.match(self.text, self.offset)
+        if not match:
+            expected = f"expected a string that ends with {self.token} on the same line"
+            self.source.fail(self.offset, expected)
+        self.end = match.end()
 
-        def unescaped(escape: re.Match[str]) -> str:
+        def unescape(escape: re.Match[str]) -> str:
             if code := escape[1] or escape[2]:
                 return chr(int(code, 16))
             if escape[3] not in ESCAPES:
-                such = "such as \\n, \\\\ or \\u0041"
+                expected = "expected an escape such as \\n, \\\\ or \\u0041"
                 at = self.offset + 1 + escape.start()
-                self.source.fail(at, f"expected an escape {such}, got \\{escape[3]}")
+                self.source.fail(at, f"{expected}, got \\{escape[3]}")
             return ESCAPES[escape[3]]
 
-        text = ESCAPE_PATTERN.sub(unescaped, found[2])
+        text = ESCAPE_PATTERN.sub(unescape, match[2])
         if len(text) > MAX_STRING:
-            most = f"at most {MAX_STRING:,} characters"
-            self.source.fail(self.offset, f"expected a string of {most}, got {len(text):,}")
+            limit = f"at most {MAX_STRING:,} characters"
+            self.source.fail(self.offset, f"expected a string of {limit}, got {len(text):,}")
         return text
 
     def fail_expected(self, expectation: str) -> NoReturn:
-        shown = repr(self.token if len(self.token) <= 40 else self.token[:39] + "…")
-        shown = "the end of the text" if self.kind == "end" else shown
-        self.source.fail(self.offset, f"expected {expectation}, got {shown}")
+        got = repr(self.token if len(self.token) <= 40 else self.token[:39] + "…")
+        got = "the end of the text" if self.kind == "end" else got
+        self.source.fail(self.offset, f"expected {expectation}, got {got}")
 
     def expect(self, mark: str, expectation: str) -> None:
         if self.kind != "mark" or self.token != mark:
@@ -123,13 +123,15 @@ class TextParser:
         return self.kind == "mark" and self.token == mark
 
     def is_sign(self, between: bool) -> bool:
-        """A + or - between two values, with a space after it, or else before a single one."""
+        """Whether the token is a + or - between two values, with a space after it, or else a sign
+        of one value.
+        """
         spaced = SPACE_PATTERN.match(self.text, self.end) is not None
         return self.kind == "mark" and self.token in ("+", "-") and spaced is between
 
     # ── values ─────────────────────────────────────────────────────────────────────────────────
     def program(self) -> TextNode:
-        """The whole text, with or without the outermost braces."""
+        """Parse the whole text, with or without the outermost braces."""
         at = self.offset
         if self.is_mark("{"):
             top = TextNode(at, self.braces(1))
@@ -139,7 +141,7 @@ class TextParser:
         return TextNode(at, self.entries(END_OF_TEXT, 1))
 
     def entries(self, close: str, depth: int) -> dict[str, TextNode]:
-        found: dict[str, TextNode] = {}
+        nodes: dict[str, TextNode] = {}
         while not (self.is_mark(close) or (self.kind == "end" and close is END_OF_TEXT)):
             if self.kind not in ("word", "string"):
                 self.fail_missing_key(close)
@@ -147,44 +149,46 @@ class TextParser:
             self.advance()
             if key == "let" and bare and not self.is_mark(":"):
                 if depth > 1:
-                    self.source.fail(at, "let stands at the top of a program, not in brackets")
+                    self.source.fail(
+                        at, "let cannot stand in brackets, only at the top of a program"
+                    )
                 self.let()
                 continue
-            if key in found:
+            if key in nodes:
                 self.source.fail(at, f"expected every key once, got {key!r} again")
             self.expect(":", f"':' after {key!r}")
-            found[key] = TextNode(at, self.value(depth + 1).value)
-        return found
+            nodes[key] = TextNode(at, self.value(depth + 1).value)
+        return nodes
 
     def fail_missing_key(self, close: str) -> NoReturn:
-        what = "a key" if close is END_OF_TEXT else f"a key or '{close}'"
-        if self.kind == "number" or self.is_sign(False):  # n -1 are two values
-            what += " (a sign between values has a space on both sides)"
-        self.fail_expected(what)
+        expectation = "a key" if close is END_OF_TEXT else f"a key or '{close}'"
+        if self.kind == "number" or self.is_sign(False):  # `n -1` is two values
+            expectation += " (a sign between values has a space on both sides)"
+        self.fail_expected(expectation)
 
     def let(self) -> None:
-        """A name for a value, for all that follows."""
+        """Parse a variable."""
         name, at, source = self.token, self.offset, self.source
         if self.kind != "word" or not VARIABLE_PATTERN.fullmatch(name):
             self.fail_expected("a name of letters, digits and _ after let")
         if name in RESERVED_WORDS or name in source.variables:
-            why = "it has a value already" if name in source.variables else "the language uses it"
-            source.fail(at, f"let {name[:40]} — {why}; take another name")
+            reason = "is already defined" if name in source.variables else "is a reserved word"
+            source.fail(at, f"let {name[:40]} — {name[:40]} {reason}; use another name")
         if len(source.variables) == MAX_NAMES:
             source.fail(at, f"a program has at most {MAX_NAMES:,} variables")
         self.advance()
         self.expect("=", f"'=' after let {name[:40]}")
         before, self.max_depth = source.costs(), 0
         value = self.value(2).value
-        cost = [now - then for now, then in zip(source.costs(), before, strict=True)]
+        numbers, nodes, cells = (a - b for a, b in zip(source.costs(), before, strict=True))
         depth = self.max_depth - 2 if isinstance(value, (list, dict)) else 0
-        source.variables[name] = Variable(value, (cost[0], cost[1], cost[2]), depth)
+        source.variables[name] = Variable(value, (numbers, nodes, cells), depth)
 
     def braces(self, depth: int) -> dict[str, TextNode]:
         self.advance()
-        found = self.entries("}", depth)
+        nodes = self.entries("}", depth)
         self.advance()
-        return found
+        return nodes
 
     def value(self, depth: int) -> TextNode:
         self.check_depth(depth, self.offset)
@@ -268,28 +272,28 @@ class TextParser:
         return number
 
     def items(self, close: str, depth: int) -> list[float | TextNode]:
-        """The values up to a closing bracket."""
+        """Parse the values up to a closing bracket."""
         if (row := self.number_row(close)) is not None:
             return row
         self.advance()
-        found: list[float | TextNode] = []
+        items: list[float | TextNode] = []
         while not self.is_mark(close):
             if self.kind == "end":
                 self.fail_expected(f"a value or '{close}'")
             node = self.value(depth + 1)
-            found.append(node.value if isinstance(node.value, float) else node)
+            items.append(node.value if isinstance(node.value, float) else node)
         self.advance()
-        return found
+        return items
 
     def number_row(self, close: str) -> list[float | TextNode] | None:
-        """The same, fast, for a list of plain numbers; None if it is none, or has a mistake."""
-        found = NUMBER_ROW_PATTERN.match(self.text, self.end)
-        assert found is not None  # it may be empty
-        if self.text[found.end() : found.end() + 1] != close:
+        """Parse a list of plain numbers quickly; None for any other list."""
+        match = NUMBER_ROW_PATTERN.match(self.text, self.end)
+        assert match is not None  # it matches an empty text
+        if self.text[match.end() : match.end() + 1] != close:
             return None
-        words = found.group().replace(",", " ").split()
+        words = match.group().replace(",", " ").split()
         if self.source.numbers + len(words) > MAX_NUMBERS:
-            self.source.spend(self.offset, numbers=len(words))  # it fails
+            self.source.spend(self.offset, numbers=len(words))  # fails
         if max(map(len, words), default=0) > MAX_NUMBER_CHARS:
             return None
         try:
@@ -299,6 +303,6 @@ class TextParser:
         if not all(map(math.isfinite, row)):  # type: ignore[arg-type]
             return None
         self.source.numbers += len(row)
-        self.end = found.end() + 1
+        self.end = match.end() + 1
         self.advance()
         return row
