@@ -1,4 +1,4 @@
-"""What tests of compiled models share: sources, texts, and whether a model says what it should."""
+"""Helpers for tests of compiled models: sources, texts, and comparison with the interpreter."""
 
 import itertools
 from dataclasses import replace
@@ -10,7 +10,7 @@ from glassformer import GlassformerError
 from glassformer.compiler import compile, emitted, library, recheck
 from glassformer.compiler.driver import PROVENANCE_KEY
 
-SMALL = {  # sources with few texts: all of them can be tried
+SMALL = {  # sources with few texts, so that tests can run all of them
     "reverse": (
         'tokens = ["a", "b", "|"]\nlength = 5\nbar = latest(position, token == "|")\n'
         'emit = only(token, position == 2 * here.bar - here.position - 1, default="|")'
@@ -53,21 +53,21 @@ def built(name, dtype="float64", target="", **options):
 
 
 def texts(program, many, rng):
-    """Texts of full length: random ones, of few tokens, of one, in turns, in order, ends only."""
+    """Return texts of full length: random, constant, alternating, sorted, and of two tokens."""
     V, T = len(program.tokens), program.length
-    found = rng.integers(V, size=(max(many, 1), T))
+    rows = rng.integers(V, size=(max(many, 1), T))
     part = max(1, many // 12)
     a, b = rng.integers(V, size=(2, part, 1))
-    found[:part] = a
-    found[part : 2 * part] = np.where(np.arange(T) % 2, a, b)[: len(found[part : 2 * part])]
-    found[2 * part : 3 * part].sort(1)
-    found[3 * part : 4 * part] = -np.sort(-found[3 * part : 4 * part], 1)
+    rows[:part] = a
+    rows[part : 2 * part] = np.where(np.arange(T) % 2, a, b)[: len(rows[part : 2 * part])]
+    rows[2 * part : 3 * part].sort(1)
+    rows[3 * part : 4 * part] = -np.sort(-rows[3 * part : 4 * part], 1)
     ends = np.where((np.arange(T) == 0) | (np.arange(T) == T - 1), a, b)
-    found[4 * part : 5 * part] = ends[: len(found[4 * part : 5 * part])]
-    found[5 * part : 7 * part] %= 2
-    for row in found[7 * part : 9 * part]:  # a list, a token that occurs once, a list
+    rows[4 * part : 5 * part] = ends[: len(rows[4 * part : 5 * part])]
+    rows[5 * part : 7 * part] %= 2
+    for row in rows[7 * part : 9 * part]:  # a token that occurs once
         row[rng.integers(T)] = rng.choice([V - 1, V - 2]) if V > 1 else 0
-    return found
+    return rows
 
 
 @cache
@@ -76,9 +76,7 @@ def every(V, T):
 
 
 def said(model, tokens):
-    """What a model says at each position, as numbers of the program's tokens, -1 where it is not
-    sure: a tie or no number.
-    """
+    """Return the index of the token that a model predicts at each position; -2 for ties and NaN."""
     with np.errstate(all="ignore"):
         logits = model.logits(np.insert(tokens + 1, 0, 0, axis=1))[:, 1:]
     best = logits.argmax(-1)
@@ -91,7 +89,7 @@ def right(model, program, tokens):
 
 
 def changed(model, weights=None, told=None, **config):
-    """A model with other weights, another declaration, another config."""
+    """Return a model with other weights, another declaration or config."""
     provenance = {
         **model.provenance,
         PROVENANCE_KEY: {**model.provenance[PROVENANCE_KEY], **(told or {})},
@@ -103,7 +101,7 @@ def changed(model, weights=None, told=None, **config):
 
 
 def proved(model):
-    """Whether a model's certificate holds when all is checked again."""
+    """Whether the certificate of a model can be rechecked."""
     try:
         recheck(model)
     except GlassformerError:

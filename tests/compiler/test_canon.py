@@ -1,6 +1,4 @@
-"""The canon: every source of the library, at its defaults, proved in float64; most in float32."""
-
-import re
+"""Every source of the library is proved in float64 with default options, and most in float32."""
 
 import pytest
 
@@ -10,9 +8,9 @@ from glassformer.compiler import library
 
 NAMES = list(library.source_paths())
 
-# What is not proved, and what the refusal names: the value at whose head or logits rounding has
-# used up what there was, or the cases that are too many. Shorter lists go in both types.
-OPEN = {
+# Sources without a proof, and a mention of the error: the value whose head or logits have too large
+# a rounding error, or too many cases. Shorter lists are proved in both types.
+UNPROVED = {
     "float64": {},
     "float32": {
         "addition": "carry", "by-frequency": "roundings", "mark-last": "logits",
@@ -21,18 +19,19 @@ OPEN = {
         "sort-words": "emit", "subleq": "old", "swap-halves": "item",
     },
 }  # fmt: skip
-LONG = {"subleq", "scan", "by-frequency", "sort-by-frequency", "counter-machine"}  # seconds each
+SLOW = {"subleq", "scan", "by-frequency", "sort-by-frequency", "counter-machine"}  # seconds each
 
 
 def check(name, dtype):
-    if name in OPEN[dtype]:
-        with pytest.raises(GlassformerError, match=re.escape(OPEN[dtype][name])):
+    if name in UNPROVED[dtype]:
+        with pytest.raises(GlassformerError) as caught:
             built(name, dtype)
+        assert UNPROVED[dtype][name] in str(caught.value)
     else:
         assert built(name, dtype).certificate.margin > 0
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in LONG][::8])
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in SLOW][::8])
 @pytest.mark.some(4)
 def test_some_of_the_canon(name):
     check(name, "float64")
@@ -45,7 +44,7 @@ def test_canon(name, dtype):
     check(name, dtype)
 
 
-def test_at_least_a_hundred():
-    for left in OPEN.values():
-        assert set(left) <= set(NAMES) and all(left.values())
-        assert len(NAMES) - len(left) >= 150
+def test_at_least_150_are_proved():
+    for unproved in UNPROVED.values():
+        assert set(unproved) <= set(NAMES) and all(unproved.values())
+        assert len(NAMES) - len(unproved) >= 150

@@ -1,4 +1,4 @@
-"""Expressions, computed: what they give, what they refuse, and what they count."""
+"""Evaluation of constant expressions: results, errors and steps."""
 
 import ast
 from fractions import Fraction
@@ -40,46 +40,46 @@ EXACT = {
 
 
 @pytest.mark.parametrize("text", EXACT)
-def test_what_expressions_give(text):
-    found = of(text, nothing=None)
-    assert found == EXACT[text]
-    if isinstance(EXACT[text], (bool, int, str, Fraction)) and not isinstance(found, float):
-        assert type(found) is type(EXACT[text])
+def test_results(text):
+    result = of(text, nothing=None)
+    assert result == EXACT[text]
+    if isinstance(EXACT[text], (bool, int, str, Fraction)) and not isinstance(result, float):
+        assert type(result) is type(EXACT[text])
 
 
 REFUSED = {
-    "1 / 0": "divides by 0", "1 // 0": "divides by 0", "1 % 0": "divides by 0",
-    "0 ** -1": "divides by 0", "'a' + 1": "'a' + 1 means nothing", "'%d' % 1": "`%` is for numbers",
-    "1 < 'a'": "1 < 'a' means nothing", "-'a'": "expected a number, got 'a'", "'a' ** 2": "power",
-    "2 ** 65": "a power from -64 to 64", "2 ** 0.5": "a power from -64 to 64", "[1][2]": "2 is not",
-    "{1: 2}[3]": "3 is not in it", "{[1]: 2}": "cannot be worked out", "5[0]": "5 has no part 0",
-    "[*5]": "expected a list, got 5", "[x for x in 5]": "expected a list", "len(5)": "cannot",
-    "[a for a, b in [(1, 2, 3)]]": "expected 2 items, got 3", "sqrt(-1)": "`sqrt` cannot take -1",
-    "str(sqrt(2))": "1.41421 is a real number; round it first", "str([1])": "expected",
-    "int('x')": "`int` cannot take 'x'", "int('9' * 21)": "it is too long", "exp(1000)": "cannot",
-    "factorial(21)": "a whole number from 0 to 20", "factorial(1/2)": "a whole number from 0 to 20",
-    "round(1, 99)": "at most 20 digits", "2**64 * 2**64 * 2**64 * 2**64": "more than 200 bits",
+    "1 / 0": "0", "1 // 0": "0", "1 % 0": "0",
+    "0 ** -1": "0", "'a' + 1": "'a' | 1", "'%d' % 1": "%",
+    "1 < 'a'": "1 | 'a'", "-'a'": "'a'", "'a' ** 2": "",
+    "2 ** 65": "64", "2 ** 0.5": "64", "[1][2]": "2",
+    "{1: 2}[3]": "3", "{[1]: 2}": "", "5[0]": "5 | 0",
+    "[*5]": "5", "[x for x in 5]": "", "len(5)": "",
+    "[a for a, b in [(1, 2, 3)]]": "2 | 3", "sqrt(-1)": "sqrt | 1",
+    "str(sqrt(2))": "1.41421", "str([1])": "",
+    "int('x')": "int | 'x'", "int('9' * 21)": "", "exp(1000)": "",
+    "factorial(21)": "20", "factorial(1/2)": "20",
+    "round(1, 99)": "20", "2**64 * 2**64 * 2**64 * 2**64": "200",
     "sum([2**64 * 2**64 * 2**64, 2**64 * 2**64 * 2**64 * 2**7, 2**64 * 2**64 * 2**64 * 2**7])":
-        "more than 200 bits", "1e400": "inf is no value", "1e300": "more than 200 bits",
-    "1j": "is no value", "b'a'": "is no value", "min(nothing, 1)": "`min` cannot take nothing, 1",
-    "max()": "cannot take", "f(1)": "`f` is no function", "max(1, key=2)": "no named arguments",
-    "x": "`x` is not known", "x.y": "nothing has attributes", "lambda: 1": "a lambda is not part",
-    "f'{1}'": "an f-string is not part", "(y := 1)": "`:=` is not part", "1 & 2": "its operator is",
-    "~1": "its operator is", "{**{}}": "`**` is not part", "(1)(2)": "only functions by name",
-    "[(yield)]": "yield is not part", "[x async for x in [1]]": "`async` is not part",
-    "[0] * 60000": f"has more than {MAX_ITEMS:,} items", "range(10**6)": "more than",
-    "[[0] * 300] * 300": "more than", "zip(range(3), 5)": "`zip` cannot take",
+        "200", "1e400": "", "1e300": "200",
+    "1j": "", "b'a'": "", "min(nothing, 1)": "min | 1",
+    "max()": "", "f(1)": "f", "max(1, key=2)": "",
+    "x": "x", "x.y": "", "lambda: 1": "",
+    "f'{1}'": "", "(y := 1)": ":=", "1 & 2": "",
+    "~1": "", "{**{}}": "**", "(1)(2)": "",
+    "[(yield)]": "", "[x async for x in [1]]": "async",
+    "[0] * 60000": "50,000", "range(10**6)": "",
+    "[[0] * 300] * 300": "", "zip(range(3), 5)": "zip",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_expressions_refuse(text):
+def test_errors_mention_the_values(text):
     with pytest.raises(SourceError) as caught:
         of(text, nothing=None)
-    assert REFUSED[text] in str(caught.value)
+    assert all(mention in str(caught.value) for mention in REFUSED[text].split(" | "))
 
 
-def test_what_fails_for_a_value_is_told_from_what_is_no_expression():
+def test_errors_of_values_differ_from_errors_of_expressions():
     for text, kind in {
         "1 // 0": EvalError,
         "[1][2]": EvalError,
@@ -91,7 +91,7 @@ def test_what_fails_for_a_value_is_told_from_what_is_no_expression():
         assert type(caught.value) is kind
 
 
-def test_steps_are_counted_by_what_they_cost():
+def test_steps_grow_with_sizes():
     def spent(text, **scope):
         budget = Budget()
         of(text, budget, **scope)
@@ -106,11 +106,12 @@ def test_steps_are_counted_by_what_they_cost():
     assert spent("len(x)", x=many) > 10_000
     assert spent("5 in x", x=dict.fromkeys(range(10_000))) < 10
     assert spent("x + x", x=many) > 4_000
-    with pytest.raises(SourceError, match="more than 1,000,000 steps"):
+    with pytest.raises(SourceError) as caught:
         of("[5 in x for y in range(1000)]", x=many)
+    assert "1,000,000" in str(caught.value)
 
 
-def test_weight_is_all_that_is_in_a_thing():
+def test_total_size_counts_nested_items():
     assert [total_size(x) for x in (1, "abc", [1, 2], [[1, 2], "abc"], {"ab": (1,)}, None)] == [
         0, 3, 2, 7, 4, 0
     ]  # fmt: skip
@@ -120,6 +121,6 @@ def test_weight_is_all_that_is_in_a_thing():
     assert MAX_ITEMS < total_size(shared) < 3 * MAX_ITEMS
 
 
-def test_words_are_short():
+def test_expression_text_is_short():
     assert expression_text(ast.parse("a  +  b", mode="eval").body) == "a + b"
     assert len(expression_text(ast.parse("+".join("a" * 50), mode="eval").body)) == 40

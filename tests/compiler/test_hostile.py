@@ -1,4 +1,4 @@
-"""Sources from anywhere: one clear line, nothing executed, and an end soon."""
+"""Untrusted sources: one-line errors, no execution, bounded time and memory."""
 
 import builtins
 import tracemalloc
@@ -8,68 +8,68 @@ import pytest
 from glassformer import GlassformerError, compiler
 from glassformer.compiler.frontend import budget
 from glassformer.compiler.frontend.parser import MAX_CHARACTERS, MAX_DEPTH, MAX_SYNTAX_NODES
+from helpers import raises
 
 HEAD = 'tokens = [0, 1, "a", "|"]\nlength = 6\n'
 N = 10_000
 
 
-def refused(text, said=""):
-    """The one line that is said, within a few megabytes."""
+def refused(text, *mentions):
+    """Return the one-line error, raised within a few megabytes."""
     tracemalloc.start()
     try:
-        with pytest.raises(GlassformerError) as caught:
+        with raises("bad_source", *mentions) as caught:
             compiler.read(HEAD + text + "\nemit = 0\n", "s")
         assert tracemalloc.get_traced_memory()[1] < 60_000_000
     finally:
         tracemalloc.stop()
     line = str(caught.value)
     assert "\n" not in line and line.isprintable() and len(line) < 600, line[:1000]
-    assert said in line
     return line
 
 
 LARGE = {
-    "x = 1\n" * 1_700_000: f"characters, the most is {MAX_CHARACTERS:,}",
-    "x = '" + "a" * 10_000_000 + "'": "too long",
-    "x = " + "(" * N + "1" + ")" * N: "nested parentheses",
-    "x = " + "[" * N + "]" * N: "nested parentheses",
-    "x = " + "-" * N + "1": "nested too deeply",
-    "x = " + "not " * N + "1": "nested too deeply",
-    "x = a" + ".b" * N: "nested too deeply",
-    "x = a" + "()" * N: "nested too deeply",
-    "x = a" + "[0]" * N: "nested too deeply",
-    "x = " + "lambda:" * N + "1": "nested too deeply",
-    "x = 1" + "+1" * N: "nested too deeply",
-    "x = 1" + "+1" * (MAX_DEPTH + 5): f"nested more than {MAX_DEPTH} deep",
-    "x = 1" + " < 1" * N: f"the most is {MAX_SYNTAX_NODES:,}",
-    "".join(" " * i + "def f():\n" for i in range(80)) + " " * 80 + "return 1": "nested more than",
-    "".join(f"a{i} = {i}\n" for i in range(5_000)): "parts, the most is",
-    "x = 0x" + "f" * 90_000: "more than 200 bits",
-    "x = " + "9" * 90_000: "a number has too many digits",
-    "x = position * 10**9 + count()": "different numbers",
-    "x = [y for y in range(10**9)]": "more than 50,000 items",
-    "x = range(10**12)": "more than 50,000 items",
-    "x = len(range(-10**40, 10**40))": "more than 50,000 items",
-    "x = 10**10**10": "expected a power from -64 to 64",
-    "x = 'a'*10**9": "more than 50,000 items",
-    "x = [0]*10**9": "more than 50,000 items",
-    "x = 'a'*40000*40000": "more than 50,000 items",
-    "x = '%999999999d' % 1": "`%` is for numbers",
-    "x = [a for a in range(50000) for b in range(50000) for c in range(50000)]": "50,000 items",
-    "a = [0]*50000\nb = [a]*50000\nc = [b]*50000\nx = str(c)": "more than 50,000 items",
-    "a = (0,)*200\nb = (a,)*200\nc = (b,)*200\nx = {c: 1}": "more than 50,000 items",
-    "a = range(40000)\nx = zip(" + ", ".join("a" * 500) + ")": "more than 50,000 items",
-    "x = sum([1/(2*n+1) for n in range(2000)])": "more than 200 bits",
-    "def f(n):\n    return f(n)\nx = f(1)": "more than 120 deep",
-    "def f(n):\n    return g(n)\ndef g(n):\n    return f(n)\nx = f(position)": "more than 120 deep",
-    "def f(n):\n    return " + "1+(-(" * 15 + "f(n)" + "))" * 15 + "\nx = f(1)": "120 deep",
-    "x = 1e400": "`1e400` is no number of the language",
+    "x = 1\n" * 1_700_000: f"{MAX_CHARACTERS:,}",
+    "x = '" + "a" * 10_000_000 + "'": "10,000,0",
+    "x = " + "(" * N + "1" + ")" * N: "s:3",
+    "x = " + "[" * N + "]" * N: "s:3",
+    "x = " + "-" * N + "1": "s",
+    "x = " + "not " * N + "1": "s",
+    "x = a" + ".b" * N: "s",
+    "x = a" + "()" * N: "s",
+    "x = a" + "[0]" * N: "s",
+    "x = " + "lambda:" * N + "1": "s",
+    "x = 1" + "+1" * N: "s",
+    "x = 1" + "+1" * (MAX_DEPTH + 5): f"{MAX_DEPTH}",
+    "x = 1" + " < 1" * N: f"{MAX_SYNTAX_NODES:,}",
+    "".join(" " * i + "def f():\n" for i in range(80)) + " " * 80 + "return 1": f"{MAX_DEPTH}",
+    "".join(f"a{i} = {i}\n" for i in range(5_000)): f"{MAX_SYNTAX_NODES:,}",
+    "x = 0x" + "f" * 90_000: "200",
+    "x = " + "9" * 90_000: "s:3",
+    "x = position * 10**9 + count()": "5,000,000,007",
+    "x = [y for y in range(10**9)]": "50,000",
+    "x = range(10**12)": "50,000",
+    "x = len(range(-10**40, 10**40))": "50,000",
+    "x = 10**10**10": "64",
+    "x = 'a'*10**9": "50,000",
+    "x = [0]*10**9": "50,000",
+    "x = 'a'*40000*40000": "50,000",
+    "x = '%999999999d' % 1": "`%`",
+    "x = [a for a in range(50000) for b in range(50000) for c in range(50000)]": "50,000",
+    "a = [0]*50000\nb = [a]*50000\nc = [b]*50000\nx = str(c)": "50,000",
+    "a = (0,)*200\nb = (a,)*200\nc = (b,)*200\nx = {c: 1}": "50,000",
+    "a = range(40000)\nx = zip(" + ", ".join("a" * 500) + ")": "50,000",
+    "x = sum([1/(2*n+1) for n in range(2000)])": "200",
+    "def f(n):\n    return f(n)\nx = f(1)": "120",
+    "def f(n):\n    return g(n)\ndef g(n):\n    return f(n)\nx = f(position)": "120",
+    "def f(n):\n    return " + "1+(-(" * 15 + "f(n)" + "))" * 15 + "\nx = f(1)": "120",
+    "x = 1e400": "`1e400`",
 }
 
 
 @pytest.mark.parametrize("text", LARGE, ids=lambda t: t[:20])
 @pytest.mark.some(3)
-def test_what_is_too_large_is_refused_before_it_is_made(text):
+def test_large_sources_are_refused_before_evaluation(text):
     refused(text, LARGE[text])
 
 
@@ -86,18 +86,18 @@ ENDLESS = [
 
 
 @pytest.mark.parametrize("text", ENDLESS)
-def test_what_takes_too_long_is_ended(text, fewer_steps):
-    refused(text, "takes more than 1,000,000 steps to work out")
+def test_the_number_of_steps_is_limited(text, fewer_steps):
+    refused(text, "1,000,000")
 
 
 @pytest.fixture
 def fewer_steps(monkeypatch):
-    """The same end, sooner."""
+    """Reach the limit sooner."""
     fewer = {"steps_left": 20_000, "depth": 0}
     monkeypatch.setattr(budget.Budget, "__init__", lambda self: vars(self).update(fewer))
 
 
-def test_the_rest_of_a_source_is_not_begun_when_the_steps_are_used_up(fewer_steps):
+def test_evaluation_stops_at_the_limit(fewer_steps):
     line = refused("def f(n):\n    return f(n-1)+f(n-1) if n else 1\nx = f(20)\ny = f(20)\nz = q")
     assert line.startswith("s:4:")
 
@@ -187,7 +187,7 @@ def f(x):\\n    x[0] = 1\\nz = f([1])
 
 
 @pytest.mark.parametrize("text", [f"x = {x}" for x in PYTHON] + STATEMENTS)
-def test_nothing_reaches_python(text, monkeypatch, tmp_path):
+def test_nothing_is_executed(text, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for name in ("exec", "eval", "open", "print", "input", "breakpoint"):
         monkeypatch.setattr(builtins, name, lambda *a, **k: pytest.fail("executed"))
@@ -199,22 +199,22 @@ def test_nothing_reaches_python(text, monkeypatch, tmp_path):
 
 
 CHARACTERS_IN = {
-    "x = 1\0": "s:3:6 — holds a null byte", "x = '\ud800'": "s:3:6 — holds half a character",
-    "x = \ufeff1": "s:3:5 — invalid non-printable character U+FEFF",
-    "x = \x1b": "s:3:5 — invalid non-printable character U+001B",
-    "def f(x):\n\tif x:\n        return 1": "s:5:",
-    "x = '\u202e' + z": "s:3:11 — `z` is not known", "x = '\x1b[31m' + 1": "s:3:5 — ",
-    "x = ‘a’": "s:3:5 — invalid character", "x = 1 +": "s:3:8 — invalid syntax", "  x = 1": "s:3:",
-    "x = 'abc": "s:3:5 — unterminated string", "x = '\\ud800' + z": "s:3:16 — `z` is not known",
-    "x = \N{FULLWIDTH LATIN SMALL LETTER Q}": "`q` is not known",
-    "naïve = 1\nx = naive": "did you mean naïve", "\x0cx = y": "s:3:6 — `y` is not known",
-    "x = '''\n\n''' + y": "s:5:7 — `y` is not known", "# coding: utf-7\nx = +AGE-": "s:4:",
+    "x = 1\0": "s:3:6", "x = '\ud800'": "s:3:6",
+    "x = \ufeff1": "s:3:5 | U+FEFF",
+    "x = \x1b": "s:3:5 | U+001B",
+    "def f(x):\n\tif x:\n        return 1": "s:5:1",
+    "x = '\u202e' + z": "s:3:11 | z", "x = '\x1b[31m' + 1": "s:3:5",
+    "x = ‘a’": "s:3:5", "x = 1 +": "s:3:8", "  x = 1": "s:3:2",
+    "x = 'abc": "s:3:5", "x = '\\ud800' + z": "s:3:16 | z",
+    "x = \N{FULLWIDTH LATIN SMALL LETTER Q}": "s:3:5 | q",
+    "naïve = 1\nx = naive": "s:4:5 | naïve", "\x0cx = y": "s:3:6 | y",
+    "x = '''\n\n''' + y": "s:5:7 | y", "# coding: utf-7\nx = +AGE-": "s:4:10",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("text", CHARACTERS_IN, ids=ascii)
 def test_odd_characters(text):
-    refused(text, CHARACTERS_IN[text])
+    refused(text, *CHARACTERS_IN[text].split(" | "))
 
 
 @pytest.mark.parametrize("text", [
@@ -225,11 +225,11 @@ def test_odd_characters(text):
     "a0 = position > 2\na1 = token == 0\n"
     + "\n".join(f"a{i} = a{i - 1} and not a{i - 2} or a{i - 1} == a{i - 2}" for i in range(2, 99)),
 ], ids=ascii)  # fmt: skip
-def test_odd_sources_that_are_well_read(text):
+def test_odd_valid_sources(text):
     compiler.read(HEAD + text + "\nemit = 0\n")
 
 
-def test_errors_are_told_up_to_a_number():
+def test_at_most_20_errors_are_reported():
     text = "\n".join(f"a{i} = b{i}" for i in range(1000))
     with pytest.raises(GlassformerError) as caught:
         compiler.read(HEAD + text + "\nemit = 0\n", "s")

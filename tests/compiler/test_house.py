@@ -1,4 +1,4 @@
-"""Compiled models in the house: run, verified, proved, saved, explained, exported like others."""
+"""Compiled models in all commands: run, verify, prove, save, explain, export."""
 
 import json
 from dataclasses import replace
@@ -14,6 +14,7 @@ from glassformer.compiler import interpreter
 from glassformer.compiler.certify import Unproved
 from glassformer.compiler.driver import recheck
 from glassformer.interop import export_checked
+from helpers import raises
 
 TINY = ["lang/reverse:vocab=2,length=2", "lang/sort:vocab=2,length=2", "lang/dyck-1:length=6",
         "lang/most-frequent:vocab=3,length=4"]  # fmt: skip
@@ -33,7 +34,7 @@ def vote(tmp_path):
 
 
 # ── refs ───────────────────────────────────────────────────────────────────────────────────────
-def test_a_ref_says_all_and_the_task_what_is_right(vote):
+def test_the_ref_has_all_options_and_the_task_those_of_the_source(vote):
     model = gf.load(f"{vote}:length=3,dtype=float32,target=gpt2")
     assert model.provenance["ref"] == f"{vote}:length=3,dtype=float32,target=gpt2"
     assert model.task == f"{vote}:length=3" == gf.load_task(model).ref
@@ -42,36 +43,36 @@ def test_a_ref_says_all_and_the_task_what_is_right(vote):
     assert gf.load_task(f"{vote}:length=3,dtype=float32").ref == model.task
 
 
-@pytest.mark.parametrize("ref,match", [
-    ("lang/srot", "no such source of the library; did you mean .*lang/sort"),
-    ("lang/sort:vocb=3", "has no option vocb; did you mean vocab"),
-    ("lang/sort:vocab=x", "vocab must be a whole number, got 'x'"),
-    ("lang/sort:dtype=float16", "lang/sort:dtype=float16 — dtype must be one of"),
-    ("lang/sort:target=gpt3", "lang/sort:target=gpt3 — target must be one of"),
-    ("sort.glass", "cannot be read: .*; lang/sort comes with the package"),
-    ("nowhere.glass", "nowhere.glass — cannot be read: No such file"),
+@pytest.mark.parametrize("ref,code,mentions", [
+    ("lang/srot", "not_found", ["lang/srot", "lang/sort"]),
+    ("lang/sort:vocb=3", "bad_source", ["vocb", "vocab"]),
+    ("lang/sort:vocab=x", "bad_source", ["vocab", "'x'"]),
+    ("lang/sort:dtype=float16", "bad_argument", ["lang/sort:dtype=float16", "dtype"]),
+    ("lang/sort:target=gpt3", "bad_argument", ["lang/sort:target=gpt3", "target"]),
+    ("sort.glass", "not_found", ["sort.glass", "lang/sort"]),
+    ("nowhere.glass", "not_found", ["nowhere.glass"]),
 ])  # fmt: skip
-def test_what_cannot_be(ref, match):
-    with pytest.raises(GlassformerError, match=match):
+def test_wrong_refs(ref, code, mentions):
+    with raises(code, *mentions):
         gf.load(ref)
 
 
-def test_a_file_is_bounded_and_nothing_in_it_is_executed(tmp_path):
+def test_a_file_is_limited_and_not_executed(tmp_path):
     huge, evil = tmp_path / "huge.glass", tmp_path / "evil.glass"
     huge.write_text("#" * 10_000_000)
-    with pytest.raises(GlassformerError, match="10,000,000 bytes or more, where at most 400,000"):
+    with raises("bad_argument", huge, "10,000,000", "400,000"):
         gf.load(huge)
     evil.write_text(f"tokens = [*'ab']\nlength = 2\nemit = open({str(tmp_path / 'x')!r}, 'w')\n")
-    with pytest.raises(GlassformerError, match=r"evil\.glass:3"):
+    with raises("bad_source", "evil.glass:3"):
         gf.load(evil)
     assert not (tmp_path / "x").exists()
 
 
-# ── right, and proved ──────────────────────────────────────────────────────────────────────────
+# ── verified and proved ────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("ref", TINY)
 @pytest.mark.parametrize("how", ["dtype=float64", "dtype=float32", "dtype=float32,target=gpt2"])
 @pytest.mark.some(4)
-def test_every_text_is_right_and_proved_to_be(ref, how):
+def test_compiled_models_are_verified_and_proved(ref, how):
     model = gf.load(f"{ref},{how}")
     verdict = gf.verify(model)
     assert verdict.holds and verdict.exhaustive and verdict.checked > 50
@@ -82,11 +83,11 @@ def test_every_text_is_right_and_proved_to_be(ref, how):
     assert "tightest at " in proof.reason and proof.cases > 0
 
 
-def test_a_checkpoint_carries_its_program(tmp_path, vote):
+def test_a_checkpoint_has_its_program(tmp_path, vote):
     model = gf.load(vote)
     file = tmp_path / "vote.safetensors"
     gf.save(model, file)
-    (tmp_path / "vote.glass").write_text(VOTE.replace("most=", "least="))  # others come later
+    (tmp_path / "vote.glass").write_text(VOTE.replace("most=", "least="))  # the file changes later
     back = gf.load(file)
     assert gf.load_task(back).program.source == VOTE
     assert gf.run(back, "a b b a b").output == "b" and gf.verify(back).holds
@@ -97,73 +98,74 @@ def test_a_checkpoint_carries_its_program(tmp_path, vote):
     "lang/sort:vocab=3,length=2", "lang/reverse:vocab=2,length=2", "lang/nowhere", "reverse",
 ])  # fmt: skip
 @pytest.mark.some(3)
-def test_a_ref_that_names_another_program_does_not_matter(task, call, tmp_path):
+def test_the_name_of_another_program_has_no_effect(task, call, tmp_path):
     model = gf.load("lang/reverse:vocab=3,length=2")
     assert gf.load_task(model).ref == model.task == "lang/reverse:vocab=3,length=2"
     other = replace(model, task=task, provenance={**model.provenance, "ref": task})
     file = str(tmp_path / "x.safetensors")
     gf.save(other, file)
+    label = f"the embedded source (named {task!r})"
     for m in (other, gf.load(file)):
-        assert gf.load_task(m).ref == f"the source it carries (calls itself {task!r})"
+        assert gf.load_task(m).ref == label
         assert gf.prove(m).task == gf.verify(m).task == gf.load_task(m).ref
         assert gf.load_task(m).program.source == model.provenance["compiled"]["source"]
         assert gf.prove(m).holds and gf.verify(m).holds
         assert gf.run(m, "1 2 |").output == gf.run(model, "1 2 |").output
         assert str(gf.explain(m, "1 2 |")).count("as the interpreter says") > 3
-    assert f"on the source it carries (calls itself {task!r}): proved" in call("prove", file)[1]
-    assert f"on the source it carries (calls itself {task!r}): " in call("verify", file)[1]
+    assert f"on {label}: proved" in call("prove", file)[1]
+    assert f"on {label}: " in call("verify", file)[1]
 
 
-def test_what_is_damaged_is_not_proved():
+def test_a_damaged_model_is_not_proved():
     model = gf.load("lang/reverse:vocab=3,length=2")
     wrong = replace(model, weights={**model.weights, "unembed.W_U": -model.weights["unembed.W_U"]})
-    found = gf.prove(wrong)
-    assert found.result == "refuted" and found.counterexample["input"].startswith("<bos>")
-    for what in ({"values": [[0, 0, 0, 7]]}, {"format": 99}):  # and no declaration to go by
+    proof = gf.prove(wrong)
+    assert proof.result == "refuted" and proof.counterexample["input"].startswith("<bos>")
+    for entry in ({"values": [[0, 0, 0, 7]]}, {"format": 99}):  # without a valid declaration
         with pytest.raises(GlassformerError):
-            recheck(changed(wrong, told=what))
-        assert gf.prove(changed(wrong, told=what)).result == "refuted"
+            recheck(changed(wrong, told=entry))
+        assert gf.prove(changed(wrong, told=entry)).result == "refuted"
     for name in ("ln_final.b", "blocks.0.ln1.b"):
         shifted = {**model.weights, name: np.full(model.config.d_model, 1.0)}
-        with pytest.raises(Unproved, match="expected no biases"):
+        with pytest.raises(Unproved):
             recheck(replace(model, weights=shifted))
     noisy = model.weights["blocks.1.attn.W_V"] + 1e-3
-    found = gf.prove(replace(model, weights={**model.weights, "blocks.1.attn.W_V": noisy}))
-    assert found.result == "unknown" and found.margin is None and "emit" in found.reason
+    proof = gf.prove(replace(model, weights={**model.weights, "blocks.1.attn.W_V": noisy}))
+    assert proof.result == "unknown" and proof.margin is None and "emit" in proof.reason
 
 
-def test_another_task_is_not_what_was_compiled():
+def test_another_task_is_not_proved_by_the_certificate():
     model = gf.load("lang/sort:vocab=2,length=2")
     other = gf.prove(model, task="lang/reverse:vocab=2,length=2")  # the same tokens
     assert other.method == "enumeration" and other.result == "refuted"
     assert gf.prove(model, method="enumeration").method == "enumeration"
 
 
-def test_a_text_is_compiled_from_python(vote):
+def test_compile_in_python(vote):
     made = gf.compile(VOTE, options={"length": 3}, dtype="float32")
     assert made.program.length == 3 and made.model.dtype == "float32"
     assert gf.run(made.model, "a b b").output == "b" and gf.prove(made.model).holds
     assert gf.verify(made.model).checked == 2 + 4 + 8
     assert gf.compile(vote).program.length == 5
     assert gf.compile("lang/dyck-1:length=3").program.length == 3
-    with pytest.raises(GlassformerError, match="source:1:10 — "):
+    with raises("bad_source", "source:1:10", "`foo`"):
         gf.compile("tokens = foo(1)")
     assert {"lang/sort", "lang/dyck-1"} <= set(gf.list("lang"))
 
 
-def test_two_of_one_program_are_compared():
+def test_models_of_one_program_are_compared():
     a, b = gf.load("lang/dyck-1:length=4"), gf.load("lang/dyck-1:length=4,dtype=float32")
     assert gf.compare(a, b).differ == 0
-    with pytest.raises(GlassformerError, match="expected two models of one task"):
+    with raises("bad_argument"):
         gf.compare(a, gf.load("lang/dyck-1:length=5"))
 
 
-# ── explained ──────────────────────────────────────────────────────────────────────────────────
+# ── explain ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("ref", [
     "lang/reverse", "lang/sort", "lang/dyck-1", "lang/most-frequent",
-    "lang/split-left:dtype=float32",  # it has a copy of the position, to be compared with
+    "lang/split-left:dtype=float32",  # has a copy of the position
 ])  # fmt: skip
-def test_every_value_is_what_the_interpreter_says(ref):
+def test_every_slot_agrees_with_the_interpreter(ref):
     model = gf.load(ref)
     for text in gf.load_task(model).example_inputs:
         story = gf.explain(model, text)
@@ -172,7 +174,7 @@ def test_every_value_is_what_the_interpreter_says(ref):
         assert "as the interpreter says" in str(story) and "NOT" not in str(story)
 
 
-def test_a_value_that_is_wrong_is_seen():
+def test_a_wrong_slot_is_shown():
     model = gf.load("lang/most-frequent")
     silent = {**model.weights, "blocks.0.mlp.W_out": 0 * model.weights["blocks.0.mlp.W_out"]}
     story = gf.explain(replace(model, weights=silent), "3 1 3 3")
@@ -189,14 +191,14 @@ def test_compile(call, vote, tmp_path):
     assert "tightest at" in out and " parameters" in out and f"wrote {file}" in out
     assert "\n  2 layers, " in out and "\n  1 layer, " in call("compile", "lang/length")[1]
     status, out, _ = call("compile", vote, "--target", "gpt2", "--json")
-    told = json.loads(out)
-    assert status == 0 and told["ref"] == f"{vote}:target=gpt2" and told["margin"] > 0
-    assert told["heads"] * told["head_width"] == told["width"]
+    result = json.loads(out)
+    assert status == 0 and result["ref"] == f"{vote}:target=gpt2" and result["margin"] > 0
+    assert result["heads"] * result["head_width"] == result["width"]
     status, out, _ = call("prove", str(file), "--json")
     assert status == 0 and json.loads(out)["method"] == "compiled"
 
 
-def test_all_that_is_wrong_is_told_a_line_each(call, tmp_path):
+def test_each_error_of_a_source_is_one_line(call, tmp_path):
     file = tmp_path / "bad.glass"
     file.write_text("tokens = [*'ab']\nlength = 5\nx = foo(token)\nemit = bar\n")
     for words in (["compile"], ["run"], ["prove"], ["verify"], ["explain"], ["count"]):
@@ -209,26 +211,24 @@ def test_all_that_is_wrong_is_told_a_line_each(call, tmp_path):
     assert call("compile", "sort")[0] == 2
 
 
-@pytest.mark.parametrize("words,said", [
-    (["prove", "lang/dyck-1", "--check", "x.json"], "leave out check"),
-    (["run", "lang/dyck-1", "( x"], "not in the vocabulary"),
-    (["run", "lang/dyck-1"], "reads texts of 1 to 10 tokens, got 0"),
-    (["list", "language"], "lang"),
+@pytest.mark.parametrize("words,mention", [
+    (["prove", "lang/dyck-1", "--check", "x.json"], "check"), (["run", "lang/dyck-1", "( x"], "x"),
+    (["run", "lang/dyck-1"], "1 to 10 tokens"), (["list", "language"], "lang"),
 ])  # fmt: skip
-def test_refusals(call, words, said):
+def test_wrong_commands(call, words, mention):
     status, _, err = call(*words)
-    assert status == 2 and said in err and len(err.strip().split("\n")) == 1
+    assert status == 2 and mention in err and len(err.strip().split("\n")) == 1
 
 
 def test_independent_is_refused(call):
     pytest.importorskip("flint")
     status, _, err = call("prove", "lang/dyck-1", "--independent-check")
-    assert status == 2 and "expected an independent check" in err
+    assert status == 2 and "independent" in err
 
 
 def test_list_lang(call):
-    told = json.loads(call("list", "lang", "--json")[1])["lang"]
-    assert len(told) > 150 and all(each["help"] for each in told)
+    entries = json.loads(call("list", "lang", "--json")[1])["lang"]
+    assert len(entries) > 150 and all(entry["help"] for entry in entries)
     assert "lang/reverse  The list backwards" in call("list", "lang")[1]
 
 
@@ -246,7 +246,7 @@ def test_commands(call, words):
 
 # ── GPT-2 ──────────────────────────────────────────────────────────────────────────────────────
 def generated(folder, task, prompts):
-    """What `generate` of transformers adds to each prompt, those of one length at a time."""
+    """Return what `generate` of transformers adds to each prompt, in batches of equal length."""
     torch, lib = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from glassformer.interop.gpt2 import silence_transformers
 
@@ -254,17 +254,19 @@ def generated(folder, task, prompts):
         net = lib.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True).eval()
     out = {}
     for length in sorted({len(p) for p in prompts}):
-        some = torch.tensor([p for p in prompts if len(p) == length])
+        batch = torch.tensor([p for p in prompts if len(p) == length])
         with silence_transformers():
             whole = net.generate(
-                some, attention_mask=torch.ones_like(some), max_new_tokens=task.steps([0] * length)
+                batch,
+                attention_mask=torch.ones_like(batch),
+                max_new_tokens=task.steps([0] * length),
             )
         out |= {tuple(w[:length]): w[length:] for w in whole.tolist()}
     return out
 
 
 def agrees(ref, folder, n):
-    """Exports a source, proves the folder, and holds `generate` to the interpreter on n texts."""
+    """Export a source, prove the folder, and compare `generate` with the interpreter on n texts."""
     model = gf.load(f"{ref}{',' if ':' in ref else ':'}target=gpt2,dtype=float32")
     export_checked(model, "gpt2", folder)
     back = gf.load(folder)
@@ -274,16 +276,16 @@ def agrees(ref, folder, n):
     assert task.ref == ref and task.program.source == gf.load_task(ref).program.source
     rows = np.concatenate([task.edges()[:10], task.sample(n, np.random.default_rng(3))])
     texts = [row[1 : row[0] + 2] for row in rows.tolist()]
-    said = generated(folder, task, [[0, *(t + 1 for t in text)] for text in texts])
+    outputs = generated(folder, task, [[0, *(t + 1 for t in text)] for text in texts])
     for text in texts:
-        wrote = [t + 1 for t in interpreter.run(task.program, text)]
-        got = said[(0, *(t + 1 for t in text))]
-        assert got[: len(wrote)] == wrote, (ref, text)
-        assert set(got[len(wrote) :]) <= {task.stop}, "after the end, padding alone"
+        expected = [t + 1 for t in interpreter.run(task.program, text)]
+        output = outputs[(0, *(t + 1 for t in text))]
+        assert output[: len(expected)] == expected, (ref, text)
+        assert set(output[len(expected) :]) <= {task.stop}, "only padding after the end"
 
 
 @pytest.mark.slow
-def test_transformers_says_what_the_interpreter_does(tmp_path):
+def test_transformers_agrees_with_the_interpreter(tmp_path):
     pytest.importorskip("transformers")
     agrees("lang/sort:vocab=4,length=3", tmp_path / "gpt2", 20)
 
@@ -293,7 +295,7 @@ def test_transformers_says_what_the_interpreter_does(tmp_path):
     "reverse", "sort", "sort-unique", "histogram", "length", "most-frequent",
     "second-most-frequent", "dyck-1", "dyck-2", "induction",
 ])  # fmt: skip
-def test_transformers_says_so_of_ten_programs_on_many_texts(name, tmp_path):
+def test_transformers_agrees_on_ten_programs(name, tmp_path):
     agrees(f"lang/{name}", tmp_path / "gpt2", drawn(1_000))
 
 
@@ -308,8 +310,8 @@ emit = "a" if some_a and some_b else "b"
 
 @pytest.mark.parametrize("target", ["", "gpt2"])
 @pytest.mark.some(2)
-def test_a_stream_that_is_repeated_is_not_proved_and_said_to_be_so(target, tmp_path):
-    """Two heads do not divide this stream as it is; of copies nothing was declared."""
+def test_a_stream_with_copies_is_not_proved(target, tmp_path):
+    """GPT-2's head count does not divide this stream, so it is copied, without declaration."""
     pytest.importorskip("transformers")
     model = gf.compile(BOTH, target=target).model
     done = export_checked(model, "gpt2", tmp_path / "x")
@@ -318,8 +320,8 @@ def test_a_stream_that_is_repeated_is_not_proved_and_said_to_be_so(target, tmp_p
     assert any("compile with target=gpt2" in note for note in done.notes) == (not target)
 
 
-# ── what a new user meets ──────────────────────────────────────────────────────────────────────
-FOLLOWS = """# follows.glass: what followed the last time that this token was there
+# ── first steps of a user ──────────────────────────────────────────────────────────────────────
+FOLLOWS = """# follows.glass: the token after the last occurrence of this one
 tokens = [*"abc"]
 length = 5
 before = only(token, position == here.position - 1)
@@ -334,17 +336,17 @@ def follows(tmp_path):
     return str(file)
 
 
-def test_a_text_with_lines_is_a_source_whatever_its_first_says():
+def test_a_text_of_several_lines_is_a_source():
     made = gf.compile(FOLLOWS)
     assert gf.run(made, "a b c a").output == "b" and str(made).startswith(
         "source: 2 layers, 1 head"
     )
     assert gf.explain(made, "a b c a").winner == "b" and gf.count(made).total > 0
-    with pytest.raises(GlassformerError, match=r"^source:3:8 — `tokn` is not known"):
+    with raises("bad_source", "source:3:8", "`tokn`"):
         gf.compile("# x.glass: y\ntokens = [1]; length = 1\nemit = tokn")
 
 
-def test_a_compiled_model_reads_a_text_after_bos_wherever_it_is_given():
+def test_a_compiled_model_adds_bos_to_texts():
     for made in (gf.compile(FOLLOWS).model, gf.compiler.compile(FOLLOWS).model):
         logits = made("a b c a")
         assert (logits == made([0, 1, 2, 3, 1])).all() and (logits == made("<bos> a b c a")).all()
@@ -352,22 +354,20 @@ def test_a_compiled_model_reads_a_text_after_bos_wherever_it_is_given():
         assert gf.run(made, "a b c a").tokens == [0, 1, 2, 3, 1, 2]
 
 
-def test_nothing_is_said_beyond_what_is_proved(call, follows):
-    found = gf.run(follows, "a b", steps=10)
-    assert len(found.tokens) == 7 and "nothing is proved" in found.stopped
+def test_generation_stops_at_the_proved_length(call, follows):
+    result = gf.run(follows, "a b", steps=10)
+    assert len(result.tokens) == 7 and result.stopped
     status, out, err = call("run", follows, "a b", "--steps", "10")
-    assert (status, out) == (0, found.output + "\n")
-    assert err == "stopped after 5 tokens, beyond which nothing is proved\n"
+    assert (status, out) == (0, result.output + "\n")
+    assert "5 tokens" in err
     for steps in (None, 1, 4):
         assert not gf.run(follows, "a b", steps=steps).stopped
     status, out, err = call("run", "lang/sort:vocab=2,length=2", "1 1 1 1", "--json")
-    assert json.loads(out)["output"] and err.startswith(
-        "the answer is cut off: stopped after 5 tok"
-    )
+    assert json.loads(out)["output"] and "5 tok" in err
     assert call("run", "lang/sort:vocab=2,length=2", "1 1 |")[2] == ""
 
 
-def test_what_a_source_means_is_shown_without_compiling(call, tmp_path, monkeypatch):
+def test_values_are_shown_without_compiling(call, tmp_path, monkeypatch):
     file = tmp_path / "s.glass"
     file.write_text(FOLLOWS)
     monkeypatch.setattr("glassformer.compiler.driver.compile", None)
@@ -379,7 +379,7 @@ def test_what_a_source_means_is_shown_without_compiling(call, tmp_path, monkeypa
     got = json.loads(call("run", file, "a b", "a", "--meaning", "--json")[1])["runs"]
     assert got[0]["values"]["before"] == ["–", "a"] and got[1]["output"] == "a"
     status, out, err = call("run", "addition:digits=1", "1+2", "--meaning")
-    assert status == 2 and "has no source: only .glass" in err
+    assert status == 2 and "addition" in err
 
 
 def test_a_source_is_shown_with_its_options(call, vote):
@@ -392,7 +392,7 @@ def test_a_source_is_shown_with_its_options(call, vote):
     assert call("list", "lang", "srot")[0] == 2
 
 
-def test_inputs_are_texts(call, follows):
+def test_inputs_count_texts(call, follows):
     task = gf.load_task(follows)
     assert task.inputs == sum(3**n for n in range(1, 6)) == 363 and "363 inputs" in repr(task)
     assert "0 wrong of 363, every input of 363; worst" in call("verify", follows)[1]
@@ -405,7 +405,6 @@ def test_positions_are_counted_as_in_the_source(call, follows):
     assert "before: c at 2 (100%)" in call("run", follows, "a b c a", "--trace")[1]
 
 
-def test_tokens_are_parted_by_blanks(call, follows):
-    err = call("run", follows, "abca")[2]
-    assert err.rstrip().endswith("; tokens are parted by blanks: a b c a")
-    assert "parted" not in call("run", follows, "abxa")[2]
+def test_tokens_are_separated_by_spaces(call, follows):
+    assert "a b c a" in call("run", follows, "abca")[2]
+    assert "a b x a" not in call("run", follows, "abxa")[2]

@@ -193,7 +193,7 @@ BAD = {
     "cut off": ("traffic-light", "tok_emb: [[1", "traffic-light.taotp:1:13 — "),
     "other tokens": ("traffic-light", "tok_emb: ring(3)  block_size: 4", "vocabulary has"),
     "a short block": ("traffic-light", f"{LIGHT} tok_emb: ring(3) block_size: 2", "than the block"),
-    "not the language": ("squares", "import os", "a source has assignments and functions"),
+    "not the language": ("squares", "import os", "import"),
     "another length": ("squares", f"{SQUARES}emit = token".replace("3", "4"), "expected length"),
     "more tokens": ("squares", f"{SQUARES}emit = token".replace("10", "11"), "expected tokens"),
     "no end": ("copy", level("copy").stub.replace('end = "."\n', ""), "expected end"),

@@ -31,7 +31,7 @@ def test_a_message_says_where():
 def test_a_name_assigned_twice_is_no_defect_of_the_server(served, name):
     source = f"tokens = [0, 1]\nlength = 5\n{name} = 3\nemit = count(token == 1) % 2\n"
     wrong = served.model(source=source)["errors"]
-    assert [each["line"] for each in wrong] == [3] and "assigned already" in wrong[0]["message"]
+    assert [each["line"] for each in wrong] == [3] and f"`{name}`" in wrong[0]["message"]
 
 
 def test_mutants_of_sources_are_no_defect_of_the_server(served):
@@ -46,7 +46,7 @@ def test_a_checkpoint_does_not_choose_what_it_is_proved_on(served):
     model = gf.compile(GLASS).model
     for claim in ("lang/reverse", "parity.glass", "additi\u043en", "/etc/x.glass"):
         data = base64.b64encode(to_bytes(replace(model, task=claim))).decode()
-        expected = f"the source it carries (calls itself {claim!a})"
+        expected = f"the embedded source (named {claim!a})"
         assert served.model(checkpoint=data)["task"]["ref"] == expected
         for kind in ("prove", "verify"):
             told = served.job(kind, checkpoint=data)["result"]

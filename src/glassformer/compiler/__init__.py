@@ -1,6 +1,4 @@
-"""The sequence language: a few lines say what comes next, and are compiled into a transformer that
-is proved to do it.
-"""
+"""The compiler: from a source of a few lines to a transformer, with a proof that it is right."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,13 +11,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Compiled", "Program", "compile", "emitted", "read", "recheck", "run", "trace"]
 _MODULES = {
-    "Compiled": "driver", "compile": "driver", "recheck": "driver", "emitted": "interpreter",
-    "run": "interpreter", "trace": "interpreter", "read": "frontend.parser", "Program": "ir",
+    "Compiled": "driver", "Program": "ir", "compile": "driver", "emitted": "interpreter",
+    "read": "frontend.parser", "recheck": "driver", "run": "interpreter", "trace": "interpreter",
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first used: who looks for the name of a source needs no compiler."""
+    """Import on first use: finding a source by name needs no compiler."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return globals().setdefault(name, getattr(import_module(f".{_MODULES[name]}", __name__), name))

@@ -1,4 +1,4 @@
-"""From a source to a proved model: the passes in their order, and what came of them."""
+"""The compiler's passes in order: from a source to a model with a certificate."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.model import Model
-from ..utils.errors import GlassformerError, short_repr
+from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
 from ..utils.limits import check_int_range
 from ..utils.results import Displayable
 from ..utils.typed_json import convert
@@ -30,7 +30,7 @@ TARGETS = ("", "gpt2")
 
 @dataclass(frozen=True)
 class Compiled(Displayable):
-    """A program, the model that does what it says, and why that is certain."""
+    """A program, its model, and the certificate that they agree on every text."""
 
     program: Program
     model: Model
@@ -38,19 +38,19 @@ class Compiled(Displayable):
 
     @property
     def shape(self) -> str:
-        """How large the model is, in words."""
-        c, size = self.model.config, sum(w.size for w in self.model.weights.values())
-        many = ((c.n_layers, "layer", ""), (c.n_heads, "head", f" of {c.d_head}"))
-        parts = [f"{n} {word}{'s' * (n != 1)}{more}" for n, word, more in many]
+        """The size of the model: layers, heads, width, neurons and parameters."""
+        c, parameters = self.model.config, sum(w.size for w in self.model.weights.values())
+        counts = [(c.n_layers, "layer", ""), (c.n_heads, "head", f" of {c.d_head}")]
+        parts = [f"{n} {noun}{'s' * (n != 1)}{suffix}" for n, noun, suffix in counts]
         neurons = f"{c.d_mlp:,} neuron{'s' * (c.d_mlp != 1)}"
-        return ", ".join([*parts, f"width {c.d_model}", neurons, f"{size:,} parameters"])
+        return ", ".join([*parts, f"width {c.d_model}", neurons, f"{parameters:,} parameters"])
 
     def __str__(self) -> str:
-        found = self.certificate
+        certificate = self.certificate
         return (
-            f"{self.program.name}: {self.shape}; proved in {found.dtype} for every text of up to "
-            f"{self.program.length} tokens, {found.cases:,} cases; the right token leads by "
-            f"{found.margin:.3g}; tightest at {found.tightest}"
+            f"{self.program.name}: {self.shape}; proved in {certificate.dtype} for every text of "
+            f"up to {self.program.length} tokens, {certificate.cases:,} cases; the right token "
+            f"leads by {certificate.margin:.3g}; tightest at {certificate.tightest}"
         )
 
 
@@ -58,79 +58,88 @@ def compile(
     source: str, name: str = "source", *, options: Mapping[str, Any] | None = None,
     dtype: str = "float64", target: str = "", ref: str = "",
 ) -> Compiled:  # fmt: skip
-    """The model of a source, proved in the float type it is in.
+    """Compile a source to a model and prove that they agree.
 
-    `target`: "gpt2" for a model whose heads together are as wide as its stream.
+    Args:
+        source: The text of the source.
+        name: The name in errors, before line and column.
+        options: Options of the source.
+        dtype: float64 or float32: the type of the weights and of the proof.
+        target: "gpt2" for a model whose heads are together as wide as its stream.
+        ref: The ref that the model records. The default is `name`.
+
+    Returns:
+        The program, the model and its certificate.
+
+    Raises:
+        GlassformerError: For a wrong argument, a wrong source (`bad_source`), or a program that
+            needs too large a model.
+        Unproved: If the proof fails.
     """
-    for what, given, allowed in (("dtype", dtype, DTYPES), ("target", target, TARGETS)):
-        if given not in allowed:
-            names = ", ".join(repr(x) for x in allowed)
-            raise GlassformerError(f"{what} must be one of {names}, got {short_repr(given)}")
+    for argument, value, choices in (("dtype", dtype, DTYPES), ("target", target, TARGETS)):
+        if value not in choices:
+            expected = ", ".join(map(repr, choices))
+            raise GlassformerError(
+                f"{argument} — expected one of {expected}, got {short_repr(value)}"
+            )
     program = read(source, name, options)
     simple, became = simplified_program(program)
     check_equivalent(program, simple, became)
     model, certificate, made = calibrate(simple, dtype, target)
-    told = {
-        "format": DECLARATION_FORMAT,
-        "name": name,
-        "source": source,
-        "options": dict(options or {}),
-    }
-    told |= declaration_to_json(simple, made.declaration, made.copies)
-    provenance = {"maker": "compiler", "ref": ref or name, PROVENANCE_KEY: told}
+    entry = {"format": DECLARATION_FORMAT, "name": name, "source": source}
+    entry |= {"options": dict(options or {})}
+    entry |= declaration_to_json(simple, made.declaration, made.copies)
+    provenance = {"maker": "compiler", "ref": ref or name, PROVENANCE_KEY: entry}
     return Compiled(program, replace(model, provenance=provenance, task=ref or name), certificate)
 
 
 def simplified_program(program: Program) -> tuple[Program, Replacements]:
-    """What is compiled for a program, and which of its values stands for which."""
-    made, became = simplify(program)
-    made, later = tabulate(made)
-    return made, {v: later.get(w, w) for v, w in became.items()}
+    """Return the program that is compiled, and the value in it for each original value."""
+    simple, became = simplify(program)
+    tabulated, later = tabulate(simple)
+    return tabulated, {v: later.get(w, w) for v, w in became.items()}
 
 
-def declaration_to_json(program: Program, said: Declaration, twins: ValueCopies) -> dict[str, Any]:
-    """A declaration as JSON; values are told by their number in the program, i, and copies of them
-    by -1 - i.
-    """
+def declaration_to_json(
+    program: Program, declaration: Declaration, copies: ValueCopies
+) -> dict[str, Any]:
+    """Encode a declaration. A value is its number in the program, i; its copy is -1 - i."""
     number = {v: i for i, v in enumerate(program.values)}
-    number |= {twin: -1 - number[v] for (_, v), twin in twins.items()}
+    number |= {copied: -1 - number[v] for (_, v), copied in copies.items()}
     values = [
-        [number[v], said.sublayers[v], s.start, np.asarray(said.codes[v]).tolist()]
-        for v, s in said.slots.items()
+        [number[v], declaration.sublayers[v], s.start, np.asarray(declaration.codes[v]).tolist()]
+        for v, s in declaration.slots.items()
     ]
-    return {
-        "values": values,
-        "room": [[number[v], s.start, s.stop] for v, s in said.average_slots.items()],
-    }
+    room = [[number[v], s.start, s.stop] for v, s in declaration.average_slots.items()]
+    return {"values": values, "room": room}
 
 
-def load_declaration(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
-    """The program and the declaration that a compiled model carries. Neither is believed."""
-    entry = convert(told, EmbeddedSource, PROVENANCE_KEY)
-    if entry.format != DECLARATION_FORMAT:
+def load_declaration(entry: Mapping[str, Any]) -> tuple[Program, Declaration]:
+    """Read the program and the declaration of a compiled model. Neither is trusted."""
+    record = convert(entry, EmbeddedSource, PROVENANCE_KEY)
+    if record.format != DECLARATION_FORMAT:
         raise GlassformerError(
-            f"{entry.name} — carries a declaration of format {entry.format}, and this version "
-            f"reads {DECLARATION_FORMAT}; compile its source again"
+            f"{record.name} — expected a declaration of format {DECLARATION_FORMAT}, got "
+            f"{record.format}. Compile its source again",
+            code=DAMAGED_FILE,
         )
-    program = read(entry.source, entry.name, entry.options)
+    program = read(record.source, record.name, record.options)
     simple, became = simplified_program(program)
     values = simple.values
     codes, times, slots = {}, {}, {}
     room: dict[ThresholdCount, slice] = {}
-    for i, time, start, code in convert(entry.values, EmbeddedValues, f"{PROVENANCE_KEY}.values"):
+    for i, time, start, code in convert(record.values, EmbeddedValues, f"{PROVENANCE_KEY}.values"):
         v = _value_by_number(values, i)
         widths = {len(row) for row in code}
         if len(code) != len(v) or len(widths) != 1:
-            raise GlassformerError(
-                f"{v.name} — its code must have a row for each of {len(v)} values"
-            )
+            raise GlassformerError(f"{v.name} — expected a code of {len(v)} equally long rows")
         codes[v], times[v] = np.array(code, float).reshape(len(v), widths.pop()), time
         slots[v] = slice(start, start + codes[v].shape[1])
     make_names_unique([*values, *(v for v in slots if v not in values)])
-    for i, start, stop in entry.room:
+    for i, start, stop in record.room:
         v = _value_by_number(values, i)
         if not isinstance(v, ThresholdCount):
-            raise GlassformerError(f"{v.name} — has room declared, and is no tally")
+            raise GlassformerError(f"{v.name} — expected a threshold count, as it has room")
         room[v] = slice(start, stop)
     return program, Declaration(simple, became, codes, times, slots, room)
 
@@ -141,12 +150,23 @@ def _value_by_number(values: list[Value], i: int) -> Value:
 
 
 def recheck(model: Model, progress: Callable[[int, int], object] | None = None) -> Compiled:
-    """The certificate of a model that carries its source, found anew: the source is read, and the
-    weights are checked against what it means. The declaration that comes with it is not believed.
-    `watch` is told how far it is: values that are known to hold, of all.
+    """Prove again that a compiled model agrees with its embedded source.
+
+    The source is read and the weights are checked; the embedded declaration is not trusted.
+
+    Args:
+        model: A model with an embedded source.
+        progress: Called with the number of proved values and their total.
+
+    Returns:
+        The program, the model and a new certificate.
+
+    Raises:
+        GlassformerError: If the model has no source.
+        Unproved: If the proof fails.
     """
     entry = embedded_entry(model)
     if entry is None:
-        raise GlassformerError(f"{model.name} — was not compiled: it carries no program")
-    program, said = load_declaration(entry)
-    return Compiled(program, model, certify(model, program, said, progress))
+        raise GlassformerError(f"{model.name} — expected a compiled model, got one without source")
+    program, declaration = load_declaration(entry)
+    return Compiled(program, model, certify(model, program, declaration, progress))

@@ -1,4 +1,4 @@
-"""Schema of a compiled model's provenance entry with its source and its declaration."""
+"""Schema of a compiled model's provenance entry: its source and declaration."""
 
 from typing import Annotated, Any
 
@@ -9,20 +9,20 @@ from ..utils.typed_json import Finite, JsonObject, Name, check_small
 Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Code = Annotated[
     list[Annotated[list[Finite], Meta(max_length=10_000)]], Meta(max_length=20_000)
-]  # a row for each member of a value
+]  # a row for each element of the domain
 # value number, time, start of the slot, code
 EmbeddedValues = list[tuple[int, Index, Index, Code]]
 
 
 class EmbeddedSource(JsonObject):
-    """Record stored by the compiler. driver.declared checks all of it again."""
+    """The entry that the compiler stores. driver.load_declaration checks it again."""
 
     name: Name
     source: Annotated[str, Meta(max_length=100_000)]
     options: Annotated[dict[Name, Any], Meta(max_length=100)]
-    # Converted to Values once the format is checked: other formats may differ
+    # Converted to EmbeddedValues after the format is checked: other formats may differ
     values: Annotated[list[tuple[Any, Any, Any, Any]], Meta(max_length=10_000)]
-    # tally number, start and stop of its range
+    # number of the threshold count, start and stop of its slot
     room: Annotated[list[tuple[Index, Index, Index]], Meta(max_length=10_000)]
     format: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 0  # 0: written before formats were numbered
 

@@ -1,4 +1,4 @@
-"""The examples of a source, held against what it means."""
+"""Check the examples of a source against its program."""
 
 from collections.abc import Iterator
 
@@ -9,41 +9,41 @@ from .interpreter import emitted, run
 from .ir import Program
 from .literals import format_element
 
-MAX_EXAMPLE_WORK = 2 * 10**9  # the most: values times positions by positions, of all examples
+MAX_EXAMPLE_WORK = 2 * 10**9  # values · positions², over all examples
 
 
 def failing_examples(program: Program) -> Iterator[tuple[str, str]]:
-    """(text, what is wrong with it) of each example that does not come out."""
+    """Yield the text and the error of each example that the program does not reproduce."""
     number = {str(t): i for i, t in enumerate(program.tokens)}
-    left = MAX_EXAMPLE_WORK / len(program.values)
+    remaining = MAX_EXAMPLE_WORK / len(program.values)
     for text, answer in program.examples.items():
-        words, told = text.split(), answer.split()
-        left -= (len(words) + len(told)) ** 2
-        if left < 0:
-            yield text, "cannot be checked: these are too many examples, or too long"
+        words, answer_words = text.split(), answer.split()
+        remaining -= (len(words) + len(answer_words)) ** 2
+        if remaining < 0:
+            yield text, "cannot be checked: the examples are too many or too long"
             return
-        if odd := [w for w in (*words, *told) if w not in number]:
-            yield text, f"has {format_element(odd[0])}, which is no token"
+        if unknown := [w for w in (*words, *answer_words) if w not in number]:
+            yield text, f"has {format_element(unknown[0])}, which is not a token"
         elif not 1 <= len(words) <= program.length:
-            yield text, f"has {len(words)} tokens, and a text has from 1 to {program.length}"
+            yield text, f"has {len(words)} tokens; expected 1 to {program.length}"
         else:
+            prompt, expected = ([number[w] for w in ws] for ws in (words, answer_words))
             try:
-                if not _produces(program, [number[w] for w in words], [number[w] for w in told]):
-                    said = run(program, [number[w] for w in words])
-                    gives = " ".join(str(program.tokens[t]) for t in said)
-                    yield text, f"gives {gives}, not {answer or 'nothing'}"
+                if not _produces(program, prompt, expected):
+                    output = " ".join(str(program.tokens[t]) for t in run(program, prompt))
+                    yield text, f"gives {output}, not {answer or 'nothing'}"
             except GlassformerError as e:
                 yield text, str(e)
 
 
 def _produces(program: Program, text: list[int], answer: list[int]) -> bool:
-    """Whether a program writes an answer, and no more, in one go."""
+    """Whether the program writes exactly this answer, checked in one interpretation."""
     whole = [*text, *answer[:-1]]
     if not answer or len(whole) > program.length:
         return False
-    said = emitted(program, np.array([whole]))[0, len(text) - 1 :].tolist()
-    one = program.end is None and len(answer) == 1
-    ended = program.end is not None and program.tokens[answer[-1]] == program.end
-    full = program.end is not None and len(whole) == program.length
-    before = program.end is None or all(program.tokens[t] != program.end for t in answer[:-1])
-    return said == answer and before and (one or ended or full)
+    if emitted(program, np.array([whole]))[0, len(text) - 1 :].tolist() != answer:
+        return False
+    if program.end is None:
+        return len(answer) == 1
+    is_end = [program.tokens[t] == program.end for t in answer]
+    return not any(is_end[:-1]) and (is_end[-1] or len(whole) == program.length)

@@ -1,8 +1,7 @@
-"""Which members of several values can stand at one position together.
+"""Which elements of several values can occur together at one position.
 
-Every combination that can occur is among those given here; as few others as is easily said. A value
-follows from the token, from the position, or from other values; and a look that brings something of
-a position brings that of no later one.
+The result contains every combination that occurs and as few others as is cheap to tell. A value
+follows from the token, the position or other values; a selected position is never a later one.
 """
 
 import math
@@ -14,25 +13,27 @@ import numpy as np
 from ..utils.errors import GlassformerError
 from .ir import Ints, Map, Position, Program, Select, Sum, Token, Value, member_indices
 
-MAX_CASES = 3_000_000  # combinations
-JointCases = dict[Any, Ints]  # of each value (and "token", "position" where asked for), [n]
+MAX_CASES = 3_000_000
+JointCases = dict[Any, Ints]  # element indices [n] of each value, and of "token" and "position"
 
 
 def joint_cases(
     program: Program, values: Sequence[Value], extra_roots: Sequence[str] = ()
 ) -> JointCases:
-    """Every combination of members of the values, and of `also`: "token", "position"."""
+    """Return every combination of elements of the values and of the extra roots, which are "token"
+    and "position".
+    """
     values = list(dict.fromkeys(values))
     sizes = {"token": len(program.tokens), "position": program.length}
-    roots: dict[Any, int] = {name: sizes[name] for name in extra_roots}
-    below: dict[Value, dict[Any, int]] = {}  # of each value, what it follows from
+    extra_sizes: dict[Any, int] = {name: sizes[name] for name in extra_roots}
+    roots, cache = dict(extra_sizes), dict[Value, dict[Any, int]]()
     for v in values:
-        roots |= _root_sizes(v, sizes, below)
+        roots |= _root_sizes(v, sizes, cache)
     if math.prod(roots.values()) > MAX_CASES:
-        roots = {v: len(v) for v in values} | {name: sizes[name] for name in extra_roots}
+        roots = {v: len(v) for v in values} | extra_sizes
     if math.prod(roots.values()) > MAX_CASES:
-        among = " · ".join(f"{n} ({getattr(r, 'name', r)})" for r, n in roots.items())
-        raise GlassformerError(f"{among} combinations are more than {MAX_CASES:,}")
+        factors = " · ".join(f"{n} ({getattr(r, 'name', r)})" for r, n in roots.items())
+        raise GlassformerError(f"expected at most {MAX_CASES:,} combinations, got {factors}")
     known: JointCases = {}
     if roots:
         grid = np.indices(tuple(roots.values())).reshape(len(roots), -1)
@@ -42,12 +43,12 @@ def joint_cases(
     columns = [member_indices(v, known) for v in values] + [known[name] for name in extra_roots]
     if not columns:
         return {}
-    rows = unique_rows(columns, [*map(len, values), *(sizes[name] for name in extra_roots)])
+    rows = unique_rows(columns, [*map(len, values), *extra_sizes.values()])
     return dict(zip([*values, *extra_roots], rows, strict=True))
 
 
 def unique_rows(columns: Sequence[Ints], sizes: Sequence[int]) -> list[Ints]:
-    """Every row once, in order; in each column numbers from -1 up to its size."""
+    """Return the columns without repeated rows, sorted. Entries are from -1 to size - 1."""
     columns, shape = np.broadcast_arrays(*columns), tuple(n + 1 for n in sizes)
     if math.prod(shape) > 2**62:
         return list(np.unique(np.stack(columns, 1), axis=0).T)
@@ -55,42 +56,41 @@ def unique_rows(columns: Sequence[Ints], sizes: Sequence[int]) -> list[Ints]:
     return [c - 1 for c in np.unravel_index(numbers, shape)]
 
 
-def case_count(found: JointCases) -> int:
-    return len(next(iter(found.values()))) if found else 1
+def case_count(cases: JointCases) -> int:
+    return len(next(iter(cases.values()))) if cases else 1
 
 
 def _root_sizes(
-    v: Value, sizes: Mapping[str, int], below: dict[Value, dict[Any, int]]
+    v: Value, sizes: Mapping[str, int], cache: dict[Value, dict[Any, int]]
 ) -> dict[Any, int]:
-    """What a value at one position follows from; `below` has it for those that were asked for."""
-    left = [v]
-    while left:
-        value = left[-1]
-        here = isinstance(value, (Map, Sum))  # a look is no function of what stands here
-        if missing := [a for a in value.args if here and a not in below]:
-            left += missing
+    """Return the sizes of the roots that a value at one position is a function of."""
+    stack = [v]
+    while stack:
+        value = stack[-1]
+        is_local = isinstance(value, (Map, Sum))  # a selector is no function of this position
+        if missing := [a for a in value.args if is_local and a not in cache]:
+            stack += missing
             continue
-        found: dict[Any, int] = {value: len(value)}
+        cache[value] = {value: len(value)}
         if isinstance(value, (Token, Position)):
             root = "token" if isinstance(value, Token) else "position"
-            found = {root: sizes[root]}
-        elif here:
-            deeper = {r: n for a in value.args for r, n in below[a].items()}
-            if math.prod(deeper.values()) <= 200 * len(value):
-                found = deeper
-        below[value] = found
-        left.pop()
-    return below[v]
+            cache[value] = {root: sizes[root]}
+        elif is_local:
+            roots = {r: n for a in value.args for r, n in cache[a].items()}
+            if math.prod(roots.values()) <= 200 * len(value):
+                cache[value] = roots
+        stack.pop()
+    return cache[v]
 
 
 def _drop_future_cases(known: JointCases, program: Program) -> JointCases:
-    """Without the cases in which a look has brought something of a position yet to come."""
+    """Drop the cases in which a selector returns a later position."""
     keep: Any = np.ones(case_count(known), bool)
     for v in known:
         if isinstance(v, Select) and isinstance(v.value, Position):
-            seen = np.zeros((program.length, len(v)), bool)
-            for p, member in enumerate(v.value.table):
-                seen[p:, v.index[v.value.domain[member]]] = True
-            seen[:, v.index[v.default]] = True
-            keep &= seen[known["position"], known[v]]
+            allowed = np.zeros((program.length, len(v)), bool)
+            for position, i in enumerate(v.value.table):
+                allowed[position:, v.index[v.value.domain[i]]] = True
+            allowed[:, v.index[v.default]] = True
+            keep &= allowed[known["position"], known[v]]
     return {key: column[keep] for key, column in known.items()}

@@ -1,4 +1,4 @@
-"""What a value can be: whole numbers, fractions, texts, True, False, `nothing`, tuples of these."""
+"""The elements of a domain: integers, fractions, texts, True, False, `nothing`, and tuples."""
 
 from fractions import Fraction
 from typing import Any
@@ -10,19 +10,19 @@ from ..utils.errors import short_repr
 Element = Any  # int, Fraction, str, bool, None or a tuple of these
 
 
-def is_number(thing: Element) -> bool:
-    return isinstance(thing, (int, Fraction, np.integer)) and not isinstance(thing, bool)
+def is_number(element: Element) -> bool:
+    return isinstance(element, (int, Fraction, np.integer)) and not isinstance(element, bool)
 
 
-def type_exact_key(thing: Element) -> Any:
-    """A key that tells True from 1, which Python holds to be equal."""
-    return (
-        tuple(map(type_exact_key, thing))
-        if isinstance(thing, tuple)
-        else (type(thing) is bool, thing)
-    )
+def type_exact_key(element: Element) -> Any:
+    """Return a key that distinguishes True from 1, which are equal in Python."""
+    if isinstance(element, tuple):
+        return tuple(map(type_exact_key, element))
+    return type(element) is bool, element
 
 
-def format_element(thing: Element) -> str:
-    """A thing as a message shows it, in the language's own words."""
-    return "nothing" if thing is None else str(thing) if is_number(thing) else short_repr(thing)
+def format_element(element: Element) -> str:
+    """Write an element as the language does."""
+    if element is None:
+        return "nothing"
+    return str(element) if is_number(element) else short_repr(element)

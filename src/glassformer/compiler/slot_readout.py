@@ -1,4 +1,4 @@
-"""What a compiled model holds, value by value, beside what the interpreter says."""
+"""Read every value of a compiled model from its slots, next to the interpreter's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,65 +19,66 @@ class ValueReading:
     """One value at one position."""
 
     name: str
-    place: str  # the part after which it is there: "embed", "attention 0", "mlp 0"
-    holds: str  # by the code that is nearest to what its slot holds
-    means: str  # the interpreter's
-    off: float  # by how much the slot differs from that code, of the distance to the next code
+    place: str  # the component that writes it: "embed", "attention 0", "mlp 0"
+    holds: str  # the element whose code is nearest to the slot
+    means: str  # the interpreter's element
+    off: float  # distance from the slot to that code; 1 is halfway to the next code
 
     def __str__(self) -> str:
-        same = "as the interpreter says" if self.holds == self.means else f"NOT {self.means}"
-        return f"  {self.place:<12}  {self.name} = {self.holds}, {same}"
+        check = "as the interpreter says" if self.holds == self.means else f"NOT {self.means}"
+        return f"  {self.place:<12}  {self.name} = {self.holds}, {check}"
 
 
 def text_start(model: Model, tokens: Any) -> int:
-    """Where the text begins that a source counts from 0: of a compiled model after <bos>."""
+    """Return the index of position 0 of the source: 1 for a compiled model, after <bos>."""
     return int(PROVENANCE_KEY in model.provenance and len(tokens) > 0 and tokens[0] == 0)
 
 
 def read_slots(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[ValueReading]:
-    """Every value that has a slot, at the last of `tokens` [T], in the order in which they come.
+    """Read the values that have a slot at the last position, in the order they are computed.
 
-    `stream(t)`: the stream there, [D], after the embedding (0), the heads (2l+1) or the neurons
-    (2l+2) of layer l. Nothing is found of a model that was not compiled, or of a text that does not
-    begin with <bos>.
+    Args:
+        model: The model. One that was not compiled has no values.
+        tokens: The text [T]. Without <bos> at the start there are no values.
+        stream: Returns the stream [D] after the embedding (0), the heads (2l+1) or the neurons
+            (2l+2) of layer l.
+
+    Returns:
+        One reading for each slot.
+
+    Raises:
+        GlassformerError: If the embedded declaration does not fit the model.
     """
     text = np.asarray(tokens)
     entry = embedded_entry(model)
     if entry is None or len(text) < 2 or text[0] != 0 or (text[1:] == 0).any():
         return []
-    program, said = load_declaration(entry)
+    program, declaration = load_declaration(entry)
     if len(text) - 1 > program.length or len(program.tokens) + 1 != model.config.d_vocab:
         return []
-    meant = trace(said.program, text[None, 1:] - 1)
-    out = []
-    for v in sorted(said.slots, key=lambda v: said.sublayers[v]):
-        slot, time = said.slots[v], said.sublayers[v]
+    source_tokens = text[None, 1:] - 1
+    values = trace(declaration.program, source_tokens)
+    readings = []
+    for v, time in sorted(declaration.sublayers.items(), key=lambda item: item[1]):
+        slot = declaration.slots[v]
         if slot.stop == slot.start or time > 2 * model.config.n_layers:
             continue
         if slot.stop > model.config.d_model:
-            raise GlassformerError(f"{v.name} — is declared to stand beyond the stream")
-        i, off = _nearest(stream(time)[slot], said.codes[v])
-        # A copy of a value that has a slot of its own is no value of the program.
-        known = meant[v] if v in meant else evaluate_value(v, text[None, 1:] - 1, meant)
-        means = v.domain[int(known[0, -1])]
-        out.append(
-            ValueReading(
-                v.name,
-                _component_name(time),
-                format_element(v.domain[i]),
-                format_element(means),
-                off,
-            )
-        )
-    return out
+            raise GlassformerError(f"{v.name} — its declared slot is outside the stream")
+        i, off = _nearest(stream(time)[slot], declaration.codes[v])
+        # A copy with its own slot is not a value of the program
+        indices = values[v] if v in values else evaluate_value(v, source_tokens, values)
+        holds, means = (format_element(v.domain[j]) for j in (i, int(indices[0, -1])))
+        readings.append(ValueReading(v.name, _component_name(time), holds, means, off))
+    return readings
 
 
 def _nearest(x: Any, code: Any) -> tuple[int, float]:
-    """The member whose code is nearest, and how far off it is: 1 is halfway to the next."""
-    far = np.sqrt(((np.asarray(x, float) - code) ** 2).sum(1))
-    i = int(far.argmin())
+    """Return the index of the nearest code, and the distance; 1 is halfway to the next code."""
+    distance = np.sqrt(((np.asarray(x, float) - code) ** 2).sum(1))
+    i = int(distance.argmin())
     others = np.sqrt(((code - code[i]) ** 2).sum(1))
-    return i, float(2 * far[i] / np.delete(others, i).min(initial=np.inf))
+    return i, float(2 * distance[i] / np.delete(others, i).min(initial=np.inf))
 
 
 def _component_name(time: int) -> str:

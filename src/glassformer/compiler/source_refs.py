@@ -1,7 +1,6 @@
-"""Sources by their names: `lang/sort:vocab=20,dtype=float32` of the library, or `mine.glass`.
+"""Sources by ref: `lang/sort:vocab=20,dtype=float32` from the library, or the file `mine.glass`.
 
-The options of a source are those of its ref; `dtype` and `target` every source has. A file is read,
-never executed, and no more of it than a source may have.
+The options of a ref are those of the source, plus `dtype` and `target`. A file is never executed.
 """
 
 import os
@@ -17,35 +16,36 @@ from .library import LIBRARY_PREFIX as LIBRARY_PREFIX
 from .library import SOURCE_SUFFIX
 from .task import SequenceTask, cached_task
 
-if TYPE_CHECKING:  # finding a name takes no compiler
+if TYPE_CHECKING:  # finding a source needs no compiler
     from .driver import Compiled
+
+DEFAULTS = {"dtype": "float64", "target": ""}
 
 
 @dataclass(frozen=True)
 class SourceRef:
-    """A source, and how it is to be compiled."""
+    """A source with its options and those of the compiler."""
 
     name: str  # without options
     text: str
     options: dict[str, Any]
-    dtype: str = "float64"
-    target: str = ""
+    dtype: str = DEFAULTS["dtype"]
+    target: str = DEFAULTS["target"]
 
     @property
     def task_ref(self) -> str:
-        """The ref of what is right: for whatever float type."""
+        """The ref of the task, which is independent of dtype and target."""
         return registry.format_ref(self.name, self.options)
 
     @property
     def ref(self) -> str:
-        how = {"dtype": self.dtype, "target": self.target}
-        usual = {"dtype": "float64", "target": ""}
-        more = {name: value for name, value in how.items() if value != usual[name]}
-        return registry.format_ref(self.name, self.options | more)
+        settings = {key: getattr(self, key) for key in DEFAULTS}
+        changed = {key: value for key, value in settings.items() if value != DEFAULTS[key]}
+        return registry.format_ref(self.name, self.options | changed)
 
 
 def library_refs() -> list[str]:
-    """The refs of all sources that come with the package."""
+    """Return the refs of the sources in the package."""
     return [LIBRARY_PREFIX + name for name in library.source_paths()]
 
 
@@ -56,10 +56,10 @@ def is_source_ref(ref: str) -> bool:
 
 
 def resolve_source(ref: str) -> SourceRef:
-    """The source of a ref, and its options."""
+    """Read the source of a ref."""
     name, options = registry.split_ref(ref)
-    how = {key: options.pop(key) for key in ("dtype", "target") if key in options}
-    return SourceRef(name, library.source_text(name), dict(options), **how)
+    settings = {key: options.pop(key) for key in DEFAULTS if key in options}
+    return SourceRef(name, library.source_text(name), dict(options), **settings)
 
 
 def compile_source(
@@ -68,24 +68,24 @@ def compile_source(
     """Compile a text, the path of a .glass file, or a ref."""
     text = as_text(source, "source")
     is_ref = isinstance(source, os.PathLike) or is_source_ref(text)
-    named = resolve_source(text) if is_ref else SourceRef("source", text, {})
-    how = {name: value for name, value in (("dtype", dtype), ("target", target)) if value}
-    return compile_ref(replace(named, options={**named.options, **(options or {})}, **how))
+    ref = resolve_source(text) if is_ref else SourceRef("source", text, {})
+    settings = {key: value for key, value in (("dtype", dtype), ("target", target)) if value}
+    return compile_ref(replace(ref, options={**ref.options, **(options or {})}, **settings))
 
 
 def source_options(source: SourceRef) -> dict[str, dict[str, Any]]:
-    """The options of a source: what each is unless told otherwise, and from where to where."""
+    """Return the default and the range of each option of a source."""
     from .frontend.parser import SourceReader
 
     return SourceReader(source.name, source.text, source.options).available_options()
 
 
 def compile_ref(source: SourceRef) -> "Compiled":
-    """The model of a source, which knows its refs, and its proof."""
+    """Compile a source to a model that records its refs."""
     from .driver import compile
 
     try:
-        made = compile(
+        compiled = compile(
             source.text, source.name, options=source.options, dtype=source.dtype,
             target=source.target, ref=source.ref,
         )  # fmt: skip
@@ -93,10 +93,10 @@ def compile_ref(source: SourceRef) -> "Compiled":
         if str(e).startswith(source.name):
             raise
         raise GlassformerError(f"{source.ref} — {e}") from None
-    return replace(made, model=replace(made.model, task=source.task_ref))
+    return replace(compiled, model=replace(compiled.model, task=source.task_ref))
 
 
 def load_task(ref: str) -> SequenceTask:
-    """The task of a source: what its program writes, on any text."""
+    """Return the task of a source: after any text, the tokens that its program writes."""
     source = resolve_source(ref)
     return cached_task(source.text, source.name, source.options, source.task_ref)

@@ -18,20 +18,18 @@ from .embedded_source import BOS, PROVENANCE_KEY
 from .library import LIBRARY_PREFIX, SOURCE_SUFFIX
 from .literals import is_number
 
-if TYPE_CHECKING:  # what reads and runs sources is imported when one is
+if TYPE_CHECKING:  # the interpreter is imported on first use
     from .ir import Ints, Program
 
-EMBEDDED_SOURCE_LABEL = "the source it carries"
-MAX_BATCH_CELLS = (
-    2**21
-)  # entries of a table of all positions by all positions, for all texts at once
+EMBEDDED_SOURCE_LABEL = "the embedded source"
+MAX_BATCH_CELLS = 2**21  # entries of an attention pattern, over all texts interpreted at once
 
 
 class SequenceTask(Task):
-    """After any text of up to `length` tokens comes what the program writes.
+    """The program's output after any text of up to `length` tokens.
 
-    A row is the length of the text less 1, and its tokens, 0 where there are none. Examples are
-    padded to one width: a text may be as long as the program allows, and one token more is written.
+    A row is the length of the text - 1 and its tokens, padded with 0. A batch is as wide as the
+    longest text with <bos> and one more token.
     """
 
     default_sample_size = 10_000
@@ -44,7 +42,7 @@ class SequenceTask(Task):
         self.stop = None if program.end is None else self.vocabulary.index(str(program.end))
 
     def __reduce__(self) -> Any:
-        """To another process goes the text; values are made of one another, however deep."""
+        """Pickle the text of the source: the graph of values may be too deep for pickle."""
         p = self.program
         if not p.source:
             return super().__reduce__()
@@ -52,161 +50,163 @@ class SequenceTask(Task):
 
     # ── the domain ─────────────────────────────────────────────────────────────────────────────
     def defined(self, rows: Rows) -> Any:
-        unused = np.arange(self.program.length) > rows[:, :1]
-        return ~(unused & (rows[:, 1:] > 0)).any(1)
+        padding = np.arange(self.program.length) > rows[:, :1]
+        return ~(padding & (rows[:, 1:] > 0)).any(1)
 
     @property
     def inputs(self) -> int:
-        """Texts: most rows have tokens where none are used, and are none."""
+        """The number of texts. Most rows are not defined: they have tokens in the padding."""
         return sum(len(self.program.tokens) ** n for n in range(1, self.program.length + 1))
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """Half of them any texts, every length as often; half in the manner of the examples: of
-        their tokens (and all numbers, if there are numbers), with their last token last.
+        """Draw texts: half uniform, all lengths equally likely; half made like the examples, from
+        their tokens (plus all numbers, if they have numbers) and ending with one of their last
+        tokens.
         """
         p, V = self.program, len(self.program.tokens)
         lengths = rng.integers(1, p.length + 1, n)
         tokens = rng.integers(0, V, (n, p.length))
-        like = np.flatnonzero(rng.random(n) < 0.5)
+        like_examples = np.flatnonzero(rng.random(n) < 0.5)
         body, last = self._example_token_pools()
-        if len(body) and len(like):
-            most = p.length if p.end is None else (p.length + 1) // 2  # what is written needs room
-            lengths[like] = rng.integers(1, most + 1, len(like))
-            tokens[like] = body[rng.integers(0, len(body), (len(like), p.length))]
-            tokens[like, lengths[like] - 1] = last[rng.integers(0, len(last), len(like))]
+        if len(body) and (m := len(like_examples)):
+            longest = p.length if p.end is None else (p.length + 1) // 2  # room for the output
+            lengths[like_examples] = rng.integers(1, longest + 1, m)
+            tokens[like_examples] = body[rng.integers(0, len(body), (m, p.length))]
+            ends = lengths[like_examples] - 1
+            tokens[like_examples, ends] = last[rng.integers(0, len(last), m)]
         return self._make_rows(lengths, tokens)
 
     def edges(self) -> Rows:
-        """The examples; texts of one token again and again: short, as long as can be, and with the
-        last token of an example last.
+        """The examples, and texts of one repeated token: short, long, and half as long with the
+        last token of an example at the end.
         """
         p, V = self.program, len(self.program.tokens)
-        rows = [self.row(text) for text in self._example_texts()]
-        same = np.repeat(np.arange(V)[:, None], p.length, 1)
+        examples = [self.row(text) for text in self._example_texts()]
+        repeated = np.repeat(np.arange(V)[:, None], p.length, 1)
         half = (p.length + 1) // 2
-        out = [self._make_rows(np.full(V, n), same) for n in sorted({1, half, p.length})]
+        parts = [self._make_rows(np.full(V, n), repeated) for n in sorted({1, half, p.length})]
         for token in self._example_token_pools()[1].tolist():
-            ended = same.copy()
+            ended = repeated.copy()
             ended[:, half - 1] = token
-            out.append(self._make_rows(np.full(V, half), ended))
-        first = np.array(rows, np.int64).reshape(len(rows), 1 + p.length)
-        return np.concatenate([first, *out])
+            parts.append(self._make_rows(np.full(V, half), ended))
+        return np.concatenate([np.array(examples, np.int64).reshape(-1, 1 + p.length), *parts])
 
     def classes(self, rows: Rows) -> Any:
         return np.array([f"{n} token{'s' * (n > 1)}" for n in (rows[:, 0] + 1).tolist()], object)
 
     def row(self, tokens: Sequence[int]) -> list[int]:
-        """The row of a text, as numbers of the program's tokens."""
+        """Return the row of a text, given the indices of its tokens in the program."""
         return [len(tokens) - 1, *tokens, *[0] * (self.program.length - len(tokens))]
 
     def _make_rows(self, lengths: Any, tokens: Any) -> Rows:
-        unused = np.arange(self.program.length) >= lengths[:, None]
-        return np.concatenate([lengths[:, None] - 1, np.where(unused, 0, tokens)], 1)
+        padding = np.arange(self.program.length) >= lengths[:, None]
+        return np.concatenate([lengths[:, None] - 1, np.where(padding, 0, tokens)], 1)
 
     def _example_texts(self) -> list[list[int]]:
-        """The texts of the author's examples; what cannot be read is passed over."""
+        """The tokens of the source's examples, without examples that are not valid."""
         number = {str(t): i for i, t in enumerate(self.program.tokens)}
-        split = [text.split() for text in self.program.examples]
-        known = [words for words in split if words and all(w in number for w in words)]
-        return [[number[w] for w in words] for words in known if len(words) <= self.program.length]
+        texts = (text.split() for text in self.program.examples)
+        return [
+            [number[w] for w in words] for words in texts
+            if 1 <= len(words) <= self.program.length and all(w in number for w in words)
+        ]  # fmt: skip
 
     def _example_token_pools(self) -> tuple["Ints", "Ints"]:
-        """The tokens that examples are made of, and those that they end with."""
+        """The tokens inside the examples, and those at their end."""
         tokens, texts = self.program.tokens, self._example_texts()
         body = {t for text in texts for t in text[:-1]}
         if any(is_number(tokens[t]) for t in body):
             body |= {i for i, t in enumerate(tokens) if is_number(t)}
         return np.array(sorted(body), int), np.array(sorted({t[-1] for t in texts}), int)
 
-    # ── what is right ──────────────────────────────────────────────────────────────────────────
+    # ── the answers ────────────────────────────────────────────────────────────────────────────
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         rows, p = np.asarray(rows), self.program
         tokens = np.zeros((len(rows), p.length + 2), np.int64)
         answer = np.zeros(tokens.shape, bool)
         step = max(1, MAX_BATCH_CELLS // p.length**2)
         for start in range(0, len(rows), step):
-            part = rows[start : start + step]
-            self._fill_answers(part, tokens[start : start + step], answer[start : start + step])
+            part = slice(start, start + step)
+            self._fill_answers(rows[part], tokens[part], answer[part])
         return tokens, answer
 
     def _fill_answers(self, rows: Any, tokens: Any, answer: Any) -> None:
-        """Fills in some rows: <bos>, the text, and what the program says until it ends."""
+        """Write <bos>, the text and the program's output into `tokens`."""
         from .interpreter import emitted
 
         p, at = self.program, rows[:, 0] + 1
         used = np.arange(p.length) < at[:, None]
         tokens[:, 1 : p.length + 1] = np.where(used, rows[:, 1:] + 1, 0)
-        going = np.arange(len(rows))  # rows that are not at their end
-        while len(going):
-            now = at[going]
-            text = np.maximum(tokens[going, 1 : int(now.max()) + 1] - 1, 0)
-            said = emitted(p, text)[np.arange(len(going)), now - 1] + 1
-            tokens[going, now + 1], answer[going, now + 1] = said, True
-            at[going] += 1
+        active = np.arange(len(rows))
+        while len(active):
+            last = at[active]
+            text = np.maximum(tokens[active, 1 : int(last.max()) + 1] - 1, 0)
+            output = emitted(p, text)[np.arange(len(active)), last - 1] + 1
+            tokens[active, last + 1], answer[active, last + 1] = output, True
+            at[active] += 1
             if self.stop is None:
                 return
-            going = going[(said != self.stop) & (now < p.length)]
+            active = active[(output != self.stop) & (last < p.length)]
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
-        """<bos> first, whether it was typed or not."""
+        """Encode a text after <bos>, which the text may include."""
         words = self.vocabulary
-        commas = any("," in str(t) for t in self.program.tokens)  # which else stand between tokens
+        has_commas = any("," in str(t) for t in self.program.tokens)  # else commas separate tokens
         try:
-            tokens = [words.index(w) for w in text.split()] if commas else words.encode(text)
+            tokens = [words.index(w) for w in text.split()] if has_commas else words.encode(text)
         except GlassformerError as e:
             if len(text.split()) == 1 and all(c in words.tokens for c in text.strip()):
-                said = f"tokens are parted by blanks: {' '.join(text.strip()[:40])}"
-                raise GlassformerError(f"{e}; {said}") from None
+                hint = f"separate tokens by spaces: {' '.join(text.strip()[:40])}"
+                raise GlassformerError(f"{e}; {hint}") from None
             raise
         tokens = tokens[1:] if tokens[:1] == [0] else tokens
-        most = self.program.length
+        longest = self.program.length
         if 0 in tokens:
-            raise GlassformerError(f"input — {BOS} stands at the beginning and nowhere else")
-        if not 1 <= len(tokens) <= most:
+            raise GlassformerError(f"input — expected {BOS} only as the first token")
+        if not 1 <= len(tokens) <= longest:
             raise GlassformerError(
-                f"input — {self.ref} reads texts of 1 to {most:,} tokens, got {len(tokens):,}"
+                f"input — {self.ref} takes 1 to {longest:,} tokens, got {len(tokens):,}"
             )
         return [0, *tokens]
 
     def interpret(self, text: str) -> tuple[dict[str, list[str]], str]:
-        """What every value is at every position of a text, by name, and what is written then."""
+        """Return the element of every value at every position of a text, by the value's name, and
+        the program's output.
+        """
         from .interpreter import run, trace
 
         tokens = [t - 1 for t in self.prompt(text)[1:]]
-        out: dict[str, list[str]] = {"token": [str(self.program.tokens[t]) for t in tokens]}
-        for value, members in trace(self.program, np.array([tokens])).items():
-            # What a look brings, where it is not what was written, is nobody's name.
-            if " there" not in value.name[-12:]:
-                things = [value.domain[i] for i in members[0].tolist()]
-                column, name = ["–" if d is None else str(d) for d in things], value.name
-                while out.get(name, column) != column:
-                    name += "′"
-                out[name] = column
-        said = self.answer([t + 1 for t in run(self.program, tokens)])
-        return out, said
+        columns: dict[str, list[str]] = {"token": [str(self.program.tokens[t]) for t in tokens]}
+        for value, indices in trace(self.program, np.array([tokens])).items():
+            if " there" in value.name[-12:]:  # an intermediate value of map_value
+                continue
+            elements = [value.domain[i] for i in indices[0].tolist()]
+            column, name = ["–" if d is None else str(d) for d in elements], value.name
+            while columns.get(name, column) != column:
+                name += "′"
+            columns[name] = column
+        return columns, self.answer([t + 1 for t in run(self.program, tokens)])
 
     def steps(self, prompt: Sequence[int]) -> int:
-        return 1 if self.stop is None else max(1, self.room(prompt))
+        return 1 if self.stop is None else max(1, self.max_new_tokens(prompt))
 
-    def room(self, prompt: Sequence[int]) -> int:
-        """As many as a text may have, and what is said after all of them."""
+    def max_new_tokens(self, prompt: Sequence[int]) -> int:
+        """The rest of the longest text, and one token after it."""
         return self.program.length + 2 - len(prompt)
 
 
-# ── the program that a model carries ───────────────────────────────────────────────────────────
+# ── the source embedded in a model ─────────────────────────────────────────────────────────────
 def embedded_task(model: Model) -> SequenceTask | None:
-    """The task of a compiled model, made from the program that it carries, whatever has become of
-    the file; None if it was not compiled.
-    """
+    """Return the task of a compiled model, from its embedded source; None for other models."""
     if (entry := embedded_entry(model)) is None:
         return None
     return cached_task(entry["source"], entry["name"], entry["options"], entry["name"])
 
 
 def embedded_entry(model: Model) -> dict[str, Any] | None:
-    """What the compiler stored in a model, with its name as `source_name` shows it; None if it was
-    not compiled.
+    """Return the compiler's provenance entry of a model, with its name as `source_name` shows it;
+    None for models that were not compiled.
     """
     if PROVENANCE_KEY not in model.provenance:
         return None
@@ -219,43 +219,39 @@ def embedded_entry(model: Model) -> dict[str, Any] | None:
 
 
 def task_name(model: Model) -> str:
-    """How the task of a model is named to the user; "" if it has none."""
+    """Return the name of a model's task for the user; "" if it has none."""
     entry = embedded_entry(model)
     return entry["name"] if entry else ascii_name(model.task)
 
 
 def source_name(claimed: str, entry: Mapping[str, Any]) -> str:
-    """How the source that a checkpoint carries is named to the user.
+    """Return the name of an embedded source for the user.
 
-    The checkpoint chose the name that it claims. That name is used alone only if it resolves to the
-    same text with the same options, so that `--task NAME` gives the same result.
+    The checkpoint claims a name. It is shown alone only if it resolves to the same text with the
+    same options, so that `--task NAME` gives the same result.
     """
     with suppress(GlassformerError):
         name, options = registry.split_ref(claimed)
         same_options = options == registry.split_ref(registry.format_ref(name, entry["options"]))[1]
         is_source = name.startswith(LIBRARY_PREFIX) or name.endswith(SOURCE_SUFFIX)
-        plain = is_source and same_options and ascii_name(claimed) == claimed
-        plain = plain and not name.startswith(("//", "\\\\"))  # another machine's, on Windows
-        if plain and library.source_text(name) == entry["source"]:
+        is_safe = is_source and same_options and ascii_name(claimed) == claimed
+        is_remote = name.startswith(("//", "\\\\"))  # a network path on Windows
+        if is_safe and not is_remote and library.source_text(name) == entry["source"]:
             return claimed
-    return f"{EMBEDDED_SOURCE_LABEL} (calls itself {claimed[:100]!a})"
+    return f"{EMBEDDED_SOURCE_LABEL} (named {claimed[:100]!a})"
 
 
 def same_program(a: Task, b: Task) -> bool:
-    """Whether two tasks are of one source with the same options."""
-    if not (
-        isinstance(a, SequenceTask)
-        and isinstance(b, SequenceTask)
-        and a.is_exactly(SequenceTask)
-        and b.is_exactly(SequenceTask)
-    ):
+    """Whether two tasks have the same source with the same options."""
+    if not all(isinstance(t, SequenceTask) and t.is_exactly(SequenceTask) for t in (a, b)):
         return False
+    assert isinstance(a, SequenceTask) and isinstance(b, SequenceTask)
     p, q = a.program, b.program
     return p is q or bool(p.source and (p.source, p.options) == (q.source, q.options))
 
 
 def cached_task(source: str, name: str, options: Mapping[str, Any], ref: str) -> SequenceTask:
-    """The task of a source. (Programs are kept: one question may ask for a task several times.)"""
+    """Return the task of a source. Programs are cached: a call may need one several times."""
     return SequenceTask(_cached_program(source, name, json.dumps(options, sort_keys=True)), ref)
 
 

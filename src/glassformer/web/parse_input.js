@@ -126,15 +126,15 @@ const PROMPTS = {
     } catch (e) {
       const one = split(text), chars = Array.from(strip(text));
       if (one.length === 1 && chars.every((char) => v.places.has(char))) {
-        refuse(`${e.message}; tokens are parted by blanks: ${chars.slice(0, 40).join(" ")}`);
+        refuse(`${e.message}; separate tokens by spaces: ${chars.slice(0, 40).join(" ")}`);
       }
       throw e;
     }
     if (tokens[0] === 0) tokens = tokens.slice(1);
-    if (tokens.includes(0)) refuse("input — <bos> stands at the beginning and nowhere else");
+    if (tokens.includes(0)) refuse("input — expected <bos> only as the first token");
     if (tokens.length < 1 || tokens.length > r.length) {
       const most = r.length.toLocaleString("en"), got = tokens.length.toLocaleString("en");
-      refuse(`input — ${task.ref} reads texts of 1 to ${most} tokens, got ${got}`);
+      refuse(`input — ${task.ref} takes 1 to ${most} tokens, got ${got}`);
     }
     return [0, ...tokens];
   },

@@ -1,4 +1,4 @@
-"""What working out a source may cost: steps, depth, and the weight of things."""
+"""Limits on the evaluation of a source: steps, nesting, and the size of results."""
 
 import ast
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from .diagnostics import SourceError
 from .functions import MAX_ITEMS
 
-MAX_STEPS = 1_000_000  # of one source
-MAX_NESTING = 120  # expressions within expressions, functions that call one another included
+MAX_STEPS = 1_000_000  # per source
+MAX_NESTING = 120  # of expressions, including those in called functions
 
 
 class Budget:
-    """How many steps are left, and how deep we are."""
+    """The remaining steps and the current depth of an evaluation."""
 
-    call_depth = 0  # functions of the source that are being worked out
+    call_depth = 0  # of functions that the source defines
 
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self.steps_left, self.depth = steps, 0
@@ -21,20 +21,19 @@ class Budget:
     def spend(self, node: ast.AST, steps: int = 1) -> None:
         self.steps_left -= steps
         if self.steps_left < 0:
-            raise SourceError(
-                node, f"takes more than {MAX_STEPS:,} steps to work out; make its domains smaller"
-            )
+            limit = f"needs more than {MAX_STEPS:,} steps to evaluate"
+            raise SourceError(node, f"{limit}; make its domains smaller")
 
 
-def total_size(thing: Any) -> int:
-    """How many items and characters there are in a thing, all told, or more than ITEMS."""
-    if not hasattr(thing, "__len__"):
+def total_size(x: Any) -> int:
+    """Return the number of items and characters in a nested object, or more than MAX_ITEMS."""
+    if not hasattr(x, "__len__"):
         return 0
-    total, left = 0, [thing]
-    while left and total <= MAX_ITEMS:
-        x = left.pop()
-        if isinstance(x, (list, tuple, frozenset, dict, str, range)):
-            total += len(x)
-            if not isinstance(x, (str, range)):
-                left += [*x, *(x.values() if isinstance(x, dict) else ())]
+    total, stack = 0, [x]
+    while stack and total <= MAX_ITEMS:
+        item = stack.pop()
+        if isinstance(item, (list, tuple, frozenset, dict, str, range)):
+            total += len(item)
+            if not isinstance(item, (str, range)):
+                stack += [*item, *(item.values() if isinstance(item, dict) else ())]
     return total

@@ -1,7 +1,7 @@
-"""The conditions of looks: what must hold between a position and those that it looks at.
+"""The conditions of selectors: which earlier positions match the current one.
 
-A condition is split at its `and`s. Each part is a test of what is there, of what is here, or a
-comparison of something here with something there.
+A condition is split at its `and`s. Each part depends on the selected position (the key), on the
+current one (the query), or compares a value of one with a value of the other.
 """
 
 import ast
@@ -21,34 +21,35 @@ from .sums import is_small_integer
 from .tables import MutableScope
 
 FLIPPED_COMPARISON = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
-MAX_PREDICATE_CELLS = 200 * MAX_DOMAIN_SIZE  # of a test: members here times members there
-QueryNames = Mapping[str, Value]  # the names that stand for values here
+MAX_PREDICATE_CELLS = 200 * MAX_DOMAIN_SIZE  # query elements · key elements
+QueryNames = Mapping[str, Value]  # names that stand for values at the current position
 
 
 class PredicateLowering(ExpressionLowering):
-    """Makes tests of conditions whose looks are values already."""
+    """Lowers conditions without selectors to predicates."""
 
-    def predicates(self, where: ast.expr, scope: MutableScope, here: QueryNames) -> list[Predicate]:
-        """The condition of a look, one test for each part that must hold."""
+    def predicates(
+        self, where: ast.expr, scope: MutableScope, query_names: QueryNames
+    ) -> list[Predicate]:
+        """Return the predicates that must all hold for a condition."""
         if isinstance(where, ast.BoolOp) and isinstance(where.op, ast.And):
-            return [t for part in where.values for t in self.predicates(part, scope, here)]
-        names = self.atoms(where, scope)
-        mine = [n for n in names if n in here]
+            return [p for part in where.values for p in self.predicates(part, scope, query_names)]
+        names = self.value_names(where, scope)
         if not names:
-            holds = truth_of(where, self.plain(where, scope))
+            holds = truth_of(where, self.evaluate_constant(where, scope))
             return [] if holds else [Predicate(None, None, np.zeros((1, 1), bool))]
-        if mine and len(mine) < len(names):
-            return [self.two_sided_predicate(where, scope, here)]
+        count = sum(n in query_names for n in names)
+        if 0 < count < len(names):
+            return [self.two_sided_predicate(where, scope, query_names)]
         value = self.boolean_value(where, scope)
         table = np.array(value.domain)
         if table.all():
             return []
-        return [
-            Predicate(value, None, table[:, None]) if mine else Predicate(None, value, table[None])
-        ]
+        return [Predicate(value, None, table[:, None]) if count
+                else Predicate(None, value, table[None])]  # fmt: skip
 
     def boolean_value(self, where: ast.expr, scope: MutableScope) -> Value:
-        """Whether a condition holds, as a value: what is there and not nothing, 0 or empty."""
+        """Return a condition as a value; nothing, 0 and empty texts do not hold."""
         if isinstance(where, ast.List):
             truth_of(where, [])
         if not isinstance(where, (ast.Name, ast.Compare)):
@@ -56,111 +57,112 @@ class PredicateLowering(ExpressionLowering):
             where = ast.copy_location(ast.Call(name, [where], []), where)
         value = self.side_value(where, scope)
         if len(value) == 1 and isinstance(where, ast.Compare) and len(where.ops) == 1:
-            left, right = (self.atoms(x, scope) for x in (where.left, where.comparators[0]))
+            left, right = (self.value_names(x, scope) for x in (where.left, where.comparators[0]))
             if left == right != []:
-                holds = "everywhere" if value.domain[0] else "nowhere"
-                raise SourceError(
-                    where,
-                    f"`{expression_text(where)}` holds {holds}: within a look both sides are there; "
-                    f"`here.{left[0].removeprefix('here.')}` is the value here",
-                )
+                scope_text = "at every position" if value.domain[0] else "at no position"
+                hint = f"compare with the current position: `here.{left[0].removeprefix('here.')}`"
+                raise SourceError(where, f"`{expression_text(where)}` holds {scope_text}; {hint}")
         if all(type(d) is bool for d in value.domain):
             return value
-        return map_value(value, [truth_of(where, d) for d in value.domain], expression_text(where))
+        column = [truth_of(where, d) for d in value.domain]
+        return map_value(value, column, expression_text(where))
 
     def two_sided_predicate(
-        self, node: ast.expr, scope: MutableScope, here: QueryNames
+        self, node: ast.expr, scope: MutableScope, query_names: QueryNames
     ) -> Predicate:
-        """A test that depends on both sides: a comparison of something here with something there,
-        or any function of two such things.
+        """Return a predicate on both sides: a comparison of a query with a key, or any function of
+        the two.
         """
-        if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            found = self.separate_sides(node, scope, here)
-            if found:
-                mine, op, theirs = found
-                self.check_predicate_size(node, mine, theirs)
-                return Predicate(mine, theirs, self.comparison_table(node, op, mine, theirs))
-        names = self.atoms(node, scope)
-        sides = [[n for n in names if (n in here) is side] for side in (True, False)]
+        split = self.separate_sides(node, scope, query_names)
+        if split:
+            query, op, key = split
+            self.check_predicate_size(node, query, key)
+            return Predicate(query, key, self.comparison_table(node, op, query, key))
+        names = self.value_names(node, scope)
+        sides = [[n for n in names if (n in query_names) is side] for side in (True, False)]
         joint = [self.joint_value([scope[n] for n in side], node) for side in sides]
         self.check_predicate_size(node, *joint)
-        occur = [np.unique(self.joint_members(node, [v])[:, 0]).tolist() for v in joint]
+        occurring = [np.unique(self.joint_members(node, [v])[:, 0]).tolist() for v in joint]
         table = np.zeros((len(joint[0]), len(joint[1])), bool)
         inner = dict(scope)
-        for i in occur[0]:
-            for j in occur[1]:
-                for side, v, at in zip(sides, joint, (i, j), strict=True):
-                    d = v.domain[at]
+        for i in occurring[0]:
+            for j in occurring[1]:
+                for side, v, index in zip(sides, joint, (i, j), strict=True):
+                    d = v.domain[index]
                     inner.update(zip(side, d if len(side) > 1 else (d,), strict=True))
-                table[i, j] = truth_of(node, self.plain(node, inner))
+                table[i, j] = truth_of(node, self.evaluate_constant(node, inner))
         return Predicate(joint[0], joint[1], table)
 
-    def check_predicate_size(self, node: ast.expr, mine: Value, theirs: Value) -> None:
-        if len(mine) * len(theirs) > MAX_PREDICATE_CELLS:
-            raise SourceError(
-                node,
-                f"`{expression_text(node)}` has {len(mine)} ({mine.name} here) × {len(theirs)} "
-                f"({theirs.name} there) combinations, the most is {MAX_PREDICATE_CELLS:,}; write it in steps",
-            )
-        self.charge_cells(node, len(mine) * len(theirs) // 4)
+    def check_predicate_size(self, node: ast.expr, query: Value, key: Value) -> None:
+        cells = len(query) * len(key)
+        if cells > MAX_PREDICATE_CELLS:
+            sizes = f"{len(query)} ({query.name} here) × {len(key)} ({key.name} there)"
+            limit = f"combinations; the limit is {MAX_PREDICATE_CELLS:,}. Write it in steps"
+            raise SourceError(node, f"`{expression_text(node)}` has {sizes} {limit}")
+        self.charge_cells(node, cells // 4)
 
-    def comparison_table(self, node: ast.expr, op: ast.cmpop, mine: Value, theirs: Value) -> Any:
-        """Whether `there op here` holds, for each member here and each there."""
+    def comparison_table(self, node: ast.expr, op: ast.cmpop, query: Value, key: Value) -> Any:
+        """Return whether `key op query` holds, for each element of each."""
         if isinstance(op, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
-            same = np.zeros((len(mine), len(theirs)), bool)
-            for i, d in enumerate(mine.domain):
-                if d in theirs.index:
-                    same[i, theirs.index[d]] = True
-            twins = {str(d): d for d in mine.domain}
-            odd = [d for d in theirs.domain if str(d) in twins]
-            if odd and not same.any():
-                pair = f"{format_element(twins[str(odd[0])])} is not {format_element(odd[0])}"
-                raise SourceError(
-                    node, f"`{expression_text(node)}` compares numbers with texts: {pair}"
-                )
-            return same if isinstance(op, (ast.Eq, ast.Is)) else ~same
-        a, b = mine.numeric_domain, theirs.numeric_domain
-        if all(is_small_integer(d) for d in (*mine.domain, *theirs.domain)):
+            equal = np.zeros((len(query), len(key)), bool)
+            for i, d in enumerate(query.domain):
+                if d in key.index:
+                    equal[i, key.index[d]] = True
+            by_text = {str(d): d for d in query.domain}
+            alike = [d for d in key.domain if str(d) in by_text]
+            if alike and not equal.any():
+                pair = f"{format_element(by_text[str(alike[0])])} is not {format_element(alike[0])}"
+                text = expression_text(node)
+                raise SourceError(node, f"`{text}` compares numbers with texts: {pair}")
+            return equal if isinstance(op, (ast.Eq, ast.Is)) else ~equal
+        a, b = query.numeric_domain, key.numeric_domain
+        if all(is_small_integer(d) for d in (*query.domain, *key.domain)):
             less, more = b[None] < a[:, None], b[None] > a[:, None]
             table = {ast.Lt: less, ast.Gt: more, ast.LtE: ~more, ast.GtE: ~less}
             return table[type(op)]
-        self.budget.spend(node, len(mine) * len(theirs))
+        self.budget.spend(node, len(query) * len(key))
         return np.array(
-            [[compare_values(node, op, y, x) for y in theirs.domain] for x in mine.domain]
+            [[compare_values(node, op, y, x) for y in key.domain] for x in query.domain]
         )
 
     def separate_sides(
-        self, node: ast.Compare, scope: MutableScope, here: QueryNames
+        self, node: ast.expr, scope: MutableScope, query_names: QueryNames
     ) -> tuple[Value, ast.cmpop, Value] | None:
-        """(value here, comparison, value there) of a comparison whose sides can be told apart."""
+        """Return (query, comparison, key) of a comparison whose sides can be separated."""
+        if not isinstance(node, ast.Compare) or len(node.ops) > 1:
+            return None
         left, right, op = node.left, node.comparators[0], node.ops[0]
         if isinstance(op, (ast.In, ast.NotIn)):
             return None
-        all_ = [self.atoms(x, scope) for x in (left, right)]
-        mine = [[n for n in names if n in here] for names in all_]
-        if not mine[0] and mine[1] == all_[1]:
+        left_names, right_names = (self.value_names(x, scope) for x in (left, right))
+        left_here, right_here = (
+            [n for n in names if n in query_names] for names in (left_names, right_names)
+        )
+        if not left_here and right_here == right_names:
             return self.side_value(right, scope), op, self.side_value(left, scope)
-        if not mine[1] and mine[0] == all_[0]:
+        if not right_here and left_here == left_names:
             flipped = FLIPPED_COMPARISON.get(type(op), type(op))()
             return self.side_value(left, scope), flipped, self.side_value(right, scope)
-        # A sum over both sides: what is here goes to one side. Values are told apart by where
-        # they stand, so `position` there and `here.position` are made two things for a moment.
-        twins = {n: map_value(v, v.domain, n) for n, v in here.items()}
-        both = ast.copy_location(ast.BinOp(left, ast.Sub(), right), left)
-        found = self.linear_form(both, {**scope, **twins})
-        if not found:
+        # A sum over both sides: move the query terms to one side. Values are identified by object,
+        # so query values are copied to distinguish `here.position` from `position`.
+        copies = {n: map_value(v, v.domain, n) for n, v in query_names.items()}
+        difference = ast.copy_location(ast.BinOp(left, ast.Sub(), right), left)
+        form = self.linear_form(difference, {**scope, **copies})
+        if not form:
             return None
-        back = {id(t): here[n] for n, t in twins.items()}
-        ours = {back[id(v)]: -c for v, c in found[0].items() if id(v) in back}
-        others = {v: c for v, c in found[0].items() if id(v) not in back}
-        empty = sum(None in v.domain for v in (*ours, *others))
-        if not ours or not others or (empty > 1 and not isinstance(op, ORDER_COMPARISONS)):
-            return None  # nothing on one side must not meet nothing on the other
-        return self.make_sum(right, ours, -found[1]), op, self.make_sum(left, others, 0)
+        original = {id(copy): query_names[n] for n, copy in copies.items()}
+        query_terms = {original[id(v)]: -c for v, c in form[0].items() if id(v) in original}
+        key_terms = {v: c for v, c in form[0].items() if id(v) not in original}
+        with_nothing = sum(None in v.domain for v in (*query_terms, *key_terms))
+        is_order = isinstance(op, ORDER_COMPARISONS)
+        if not query_terms or not key_terms or (with_nothing > 1 and not is_order):
+            return None  # nothing on one side would equal nothing on the other
+        query = self.make_sum(right, query_terms, -form[1])
+        return query, op, self.make_sum(left, key_terms, 0)
 
     def side_value(self, node: ast.expr, scope: MutableScope) -> Value:
         try:
-            found = self.value(node, scope)
+            result = self.lower_value(node, scope)
         except GlassformerError as e:
             raise SourceError(node, str(e)) from None
-        return found if isinstance(found, Value) else self.constant_value(found)
+        return result if isinstance(result, Value) else self.constant_value(result)

@@ -1,4 +1,4 @@
-"""What is wrong with a source, in plain words, and the names it may have meant."""
+"""The errors of a source, with suggestions for misspelled names."""
 
 import ast
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from ...utils.errors import did_you_mean
 from .functions import CONSTANTS, FUNCTIONS, SELECTORS
 
 Scope = Mapping[str, Any]
-INVALID = object()  # stands for a name whose assignment was wrong
-# What Python has and a source has not, in plain words.
+INVALID = object()  # the value of a name whose assignment has an error
+# Python syntax that the language does not have
 SYNTAX_NAMES = {
     "expr": "bare expression", "augassign": "`+=`", "annassign": "annotation", "classdef": "class",
     "asyncfunctiondef": "async function", "functiondef": "function", "importfrom": "import",
@@ -19,15 +19,16 @@ SYNTAX_NAMES = {
     "Yield": "yield", "YieldFrom": "yield", "Starred": "`*` here", "Slice": "a slice here",
     "TemplateStr": "a t-string",
 }  # fmt: skip
-
 MEAN_MESSAGE = (
-    "`{}` is a mean, which is no value by itself; compare it with something, or round it: "
-    "`share(…) > 1/2`, `round(10 * mean(…))`"
+    "`{}` is a mean, which cannot be a value; compare or round it: `share(…) > 1/2`, "
+    "`round(10 * mean(…))`"
 )
 
 
 class SourceError(Exception):
-    """What is wrong, and where."""
+    """An error in a source, at a node of its syntax tree."""
+
+    code = "bad_source"
 
     def __init__(self, node: ast.AST, message: str) -> None:
         super().__init__(message)
@@ -35,16 +36,16 @@ class SourceError(Exception):
 
 
 class EvalError(SourceError):
-    """It is written well, but cannot be worked out for what its values are."""
+    """A valid expression that fails for the elements it is evaluated on."""
 
 
 class DependsOnError(Exception):
-    """It depends on what is wrong already: nothing more is to be said."""
+    """An expression uses a name whose assignment has an error, which is reported already."""
 
 
 @dataclass(frozen=True)
 class SourceFunction:
-    """A function that the source defines. `scope` has the source's names, not its caller's."""
+    """A function that the source defines. Its body is evaluated in the names of the source."""
 
     name: str
     parameters: tuple[str, ...]
@@ -53,19 +54,19 @@ class SourceFunction:
 
 
 class ValueList(list[Any]):
-    """Several values as a list: no value, but its members are."""
+    """A list of values, which is not a value itself."""
 
 
 @dataclass(frozen=True)
 class NamedCondition:
-    """A condition between two positions that has a name: it stands for what it says."""
+    """A condition between two positions that the source assigned to a name."""
 
     name: str
     node: ast.expr
 
 
 def expression_text(node: ast.AST, max_chars: int = 40) -> str:
-    """The expression as it was written, or its beginning."""
+    """Return the source of an expression, cut to `max_chars`."""
     try:
         text = " ".join(ast.unparse(node).split())
     except (RecursionError, ValueError):
@@ -74,76 +75,67 @@ def expression_text(node: ast.AST, max_chars: int = 40) -> str:
 
 
 def undefined_name_error(node: ast.AST, name: str, scope: Scope) -> SourceError:
-    """The error for a name that stands for nothing."""
     if name == "here":
-        return SourceError(node, "`here` is written before a name, within a look: `here.token`")
+        return SourceError(
+            node, "`here` stands before a name, inside a selector, as in `here.token`"
+        )
     if name in SELECTORS or name in FUNCTIONS:
-        return SourceError(node, f"`{name}` is a function of the language: call it, `{name}(…)`")
+        return SourceError(node, f"`{name}` is a function of the language; call it: `{name}(…)`")
     known = [n for n in (*scope, *CONSTANTS, "token", "position") if n.isidentifier()]
-    return SourceError(node, f"`{name[:60]}` is not known; {_suggestion(name, known, 'known are')}")
+    return SourceError(
+        node, f"`{name[:60]}` is not defined; {_suggestion(name, known, 'expected one of')}"
+    )
 
 
 def undefined_function_error(node: ast.AST, name: str, scope: Scope) -> SourceError:
-    """The error for a call of what is no function."""
     if name in SELECTORS:
-        return SourceError(
-            node, f"`{name}` looks at other positions and cannot stand in a function"
-        )
+        return SourceError(node, f"`{name}` is a selector and cannot be used in this function")
     if name == "option":
-        return SourceError(node, "`option(…)` stands alone behind the = of an assignment")
+        return SourceError(node, "`option(…)` must be the whole right side of an assignment")
     if name in ("prev", "previous", "before", "shift", "lag"):
-        look = "only(token, position == here.position - 1)"
-        return SourceError(node, f"`{name}`: what stands one position before is `{look}`")
+        hint = "`only(token, position == here.position - 1)`"
+        return SourceError(node, f"`{name}` is not defined; for the token before, use {hint}")
     if name in ("next", "after", "following"):
-        return SourceError(
-            node, f"`{name}`: a value knows only the past; nothing sees what is to come"
-        )
+        return SourceError(node, f"`{name}` is not defined; values cannot depend on later tokens")
     own = [n for n, x in scope.items() if isinstance(x, SourceFunction)]
-    near = _suggestion(name, [*own, *FUNCTIONS, *SELECTORS], "there are")
-    return SourceError(node, f"`{name[:60]}` is no function of the language; {near}")
+    hint = _suggestion(name, [*own, *FUNCTIONS, *SELECTORS], "expected one of")
+    return SourceError(node, f"`{name[:60]}` is not a function of the language; {hint}")
 
 
 def _suggestion(name: str, known: list[str], prefix: str) -> str:
-    some = list(dict.fromkeys(known))
-    hint = did_you_mean(name, some[:500], 2, 0.6, prefix)
+    hint = did_you_mean(name, list(dict.fromkeys(known))[:500], 2, 0.6, prefix)
     return hint if len(hint) < 300 else hint[:300].rsplit(", ", 1)[0] + " …"
 
 
 def unsupported_syntax_error(node: ast.AST) -> SourceError:
-    """The error for what Python has and a source has not."""
+    """The error for Python syntax that the language does not have."""
     if isinstance(node, ast.stmt):
-        return SourceError(
-            node, f"a function has if, for, return and assignments, no {syntax_name(node)}"
-        )
+        expected = "if, for, return or an assignment in a function"
+        return SourceError(node, f"expected {expected}, got {syntax_name(node)}")
+    text = expression_text(node)
     if isinstance(node, ast.Attribute):
-        text = f"`{expression_text(node)}`: nothing has attributes, but for `here` within a look"
-        return SourceError(node, text)
-    return SourceError(
-        node, f"`{expression_text(node)}`: {syntax_name(node)} is not part of the language"
-    )
+        return SourceError(node, f"`{text}`: the only attributes are `here.` in a selector")
+    return SourceError(node, f"`{text}`: {syntax_name(node)} is not part of the language")
 
 
 def method_call_error(node: ast.AST) -> SourceError:
-    """The error for `x.index(…)`."""
-    return SourceError(
-        node,
-        f"`{expression_text(node)}`: there are no methods; use a dict, `{{…}}[x]`, or a function of "
-        "your own",
-    )
+    hint = "use a dict, `{…}[x]`, or define a function"
+    return SourceError(node, f"`{expression_text(node)}`: the language has no methods; {hint}")
 
 
 def syntax_name(node: ast.AST) -> str:
-    """What Python calls a part of a source, in plain words."""
+    """Return the name of a kind of syntax for the user."""
     name = type(node).__name__
     name = name.lower() if isinstance(node, ast.stmt) else name
     return SYNTAX_NAMES.get(name, name)
 
 
 def format_location(name: str, node: ast.AST | tuple[int, int], text: str) -> str:
-    """Where something stands, name:line:column: Python counts columns in bytes, people do not."""
-    line, offset = node if isinstance(node, tuple) else (
-        getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-    )  # fmt: skip
+    """Return name:line:column. Columns count characters; Python's count bytes."""
+    if isinstance(node, tuple):
+        line, offset = node
+    else:
+        line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     before = lines[line - 1].encode()[:offset] if line <= len(lines) else b""
     return f"{name}:{line}:{len(before.decode(errors='replace')) + 1}"

@@ -1,14 +1,14 @@
-"""The expressions of a source, computed: Python's syntax, read as data and never executed.
+"""Evaluation of constant expressions: Python's syntax, read as data and never executed.
 
-What is here is all there is: numbers, texts, tuples, lists and dicts of these, `nothing`;
-arithmetic, comparisons, conditions, comprehensions, a table of functions and those that the source
-defines. No attributes, no imports, no names but the source's own. Sizes and steps are counted, so
-that a source from anywhere ends soon and stays small.
+The language has numbers, texts, tuples, lists, dicts and `nothing`; arithmetic, comparisons,
+conditions, comprehensions, a table of functions and those that the source defines. It has no
+attributes or imports, and only the names of the source. Sizes and steps are limited, so that the
+evaluation of any source ends soon.
 """
 
 import ast
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +16,7 @@ from ...utils.errors import short_repr
 from ..ir import Value
 from ..literals import format_element
 from .budget import MAX_NESTING, Budget, total_size
-from .diagnostics import (  # fmt: skip
+from .diagnostics import (
     INVALID,
     DependsOnError,
     EvalError,
@@ -44,82 +44,75 @@ from .functions import (
     simplify_fraction,
 )  # fmt: skip
 
-SMALL_INT = 2**31
-ExpressionEvaluator = Callable[
-    [ast.expr, dict[str, Any]], Any
-]  # what an expression is, with these names
+SMALL_INT = 2**31  # smaller numbers skip the size check
+NO_RETURN = object()  # result of a body that ends without `return`
+ExpressionEvaluator = Callable[[ast.expr, dict[str, Any]], Any]  # (expression, names) -> result
 
 
 def evaluate(node: ast.expr, scope: Scope, budget: Budget) -> Any:
-    """What an expression is, names being as `scope` has them."""
+    """Return the constant that an expression is, with the names in `scope`."""
     budget.spend(node)
     budget.depth += 1
     try:
         if budget.depth > MAX_NESTING:
-            raise SourceError(
-                node, f"nested, or functions calling one another, more than {MAX_NESTING} deep"
-            )
+            raise SourceError(node, f"expressions or calls nested more than {MAX_NESTING} deep")
         if type(node) not in EVALUATORS:
             raise unsupported_syntax_error(node)
         return check_result_size(node, EVALUATORS[type(node)](node, scope, budget), budget)
     except OperationError as e:
         raise EvalError(node, f"`{expression_text(node)}`: {e}") from None
     except (ArithmeticError, ValueError, TypeError, LookupError):
-        raise EvalError(node, f"`{expression_text(node)}` cannot be worked out") from None
+        raise EvalError(node, f"`{expression_text(node)}` cannot be evaluated") from None
     finally:
         budget.depth -= 1
 
 
-def check_result_size(node: ast.expr, found: Any, budget: Budget) -> Any:
-    """What was found, unless it is too large."""
-    if (
-        found is None
-        or type(found) is bool
-        or (type(found) is int and -SMALL_INT < found < SMALL_INT)
-    ):
-        return found
-    if isinstance(found, float) and not math.isfinite(found):
-        raise SourceError(node, f"`{expression_text(node)}` is not a finite number")
-    if isinstance(found, (int, Fraction)):
-        if bit_length(found) > MAX_BITS:
-            raise SourceError(
-                node, f"`{expression_text(node)}` is a number of more than {MAX_BITS} bits"
-            )
+def check_result_size(node: ast.expr, result: Any, budget: Budget) -> Any:
+    """Return a result unless it is too large."""
+    if result is None or type(result) is bool:
+        return result
+    if type(result) is int and -SMALL_INT < result < SMALL_INT:
+        return result
+    problem = ""
+    if isinstance(result, float) and not math.isfinite(result):
+        problem = "is not a finite number"
+    elif isinstance(result, (int, Fraction)):
+        if bit_length(result) > MAX_BITS:
+            problem = f"is a number of more than {MAX_BITS} bits"
     elif isinstance(node, _COLLECTION_NODES):
-        size = total_size(found)
+        size = total_size(result)
         budget.spend(node, size // 4)
         if size > MAX_ITEMS:
-            raise SourceError(node, f"`{expression_text(node)}` has more than {MAX_ITEMS:,} items")
-    return simplify_fraction(found)
+            problem = f"has more than {MAX_ITEMS:,} items"
+    if problem:
+        raise SourceError(node, f"`{expression_text(node)}` {problem}")
+    return simplify_fraction(result)
 
 
-# ── one function a kind of expression ──────────────────────────────────────────────────────────
+# ── one function for each kind of expression ───────────────────────────────────────────────────
 def _constant(node: ast.Constant, scope: Scope, budget: Budget) -> Any:
     value = node.value
     if isinstance(value, float) and math.isfinite(value):
         return Fraction(repr(value))
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    raise SourceError(node, f"{short_repr(value)} is no value of this language")
+    raise SourceError(node, f"{short_repr(value)} is not a value of the language")
 
 
 def _name(node: ast.Name, scope: Scope, budget: Budget) -> Any:
-    if node.id in scope:
-        found = scope[node.id]
-        if found is INVALID:
-            raise DependsOnError
-        if isinstance(found, Value):
-            raise SourceError(
-                node, f"`{node.id}` is a value at positions: hand it to the function as an argument"
-            )
-        if isinstance(found, (ValueList, NamedCondition)):
-            raise SourceError(
-                node, f"`{node.id[:60]}` has two meanings here; let one have another name"
-            )
-        return found
-    if node.id in CONSTANTS:
-        return CONSTANTS[node.id]
-    raise undefined_name_error(node, node.id, scope)
+    if node.id not in scope:
+        if node.id in CONSTANTS:
+            return CONSTANTS[node.id]
+        raise undefined_name_error(node, node.id, scope)
+    binding = scope[node.id]
+    if binding is INVALID:
+        raise DependsOnError
+    if isinstance(binding, Value):
+        hint = "pass it to the function as an argument"
+        raise SourceError(node, f"`{node.id}` is not a constant; {hint}")
+    if isinstance(binding, (ValueList, NamedCondition)):
+        raise SourceError(node, f"`{node.id[:60]}` has two meanings here; rename one of them")
+    return binding
 
 
 def _sequence(node: Any, scope: Scope, budget: Budget) -> Any:
@@ -139,26 +132,24 @@ def _set(node: ast.Set, scope: Scope, budget: Budget) -> Any:
 
 
 def _dict(node: ast.Dict, scope: Scope, budget: Budget) -> Any:
-    keys = [k for k in node.keys if k is not None]
-    if len(keys) < len(node.keys):
+    if None in node.keys:
         raise SourceError(node, "`**` is not part of the language")
-    both = zip(keys, node.values, strict=True)
-    return {evaluate(k, scope, budget): evaluate(v, scope, budget) for k, v in both}
+    items = zip(node.keys, node.values, strict=True)
+    return {evaluate(k, scope, budget): evaluate(v, scope, budget) for k, v in items if k}
 
 
 def _binary(node: ast.BinOp, scope: Scope, budget: Budget) -> Any:
     if type(node.op) not in ARITHMETIC:
         raise unsupported_syntax_error(node)
     a, b = evaluate(node.left, scope, budget), evaluate(node.right, scope, budget)
-    if a is None or b is None:  # nothing plus one is nothing
+    if a is None or b is None:
         return None
     sign, f = ARITHMETIC[type(node.op)]
     try:
         return f(a, b)
     except TypeError:
-        raise OperationError(
-            f"{format_element(a)} {sign} {format_element(b)} means nothing"
-        ) from None
+        operation = f"{format_element(a)} {sign} {format_element(b)}"
+        raise OperationError(f"{operation} is not defined") from None
     except ZeroDivisionError:
         raise OperationError("divides by 0") from None
 
@@ -177,10 +168,10 @@ def _unary(node: ast.UnaryOp, scope: Scope, budget: Budget) -> Any:
 def _boolean(node: ast.BoolOp, scope: Scope, budget: Budget) -> Any:
     stop = isinstance(node.op, ast.Or)
     for part in node.values:
-        found = evaluate(part, scope, budget)
-        if truth_of(part, found) is stop:
+        result = evaluate(part, scope, budget)
+        if truth_of(part, result) is stop:
             break
-    return found
+    return result
 
 
 def _compare(node: ast.Compare, scope: Scope, budget: Budget) -> Any:
@@ -199,14 +190,14 @@ def _compare(node: ast.Compare, scope: Scope, budget: Budget) -> Any:
 def compare_values(node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> bool:
     sign, f = COMPARISONS[type(op)]
     if isinstance(op, ORDER_COMPARISONS) and (left is None or right is None):
-        return False  # nothing is neither less nor more
+        return False
     try:
         return bool(f(left, right))
     except TypeError:
         mixed = isinstance(left, str) != isinstance(right, str)
-        ask = f"ask first which kind it is, `x in [1, 2] and x {sign} 1`: " if mixed else ""
-        said = f"{ask}{format_element(left)} {sign} {format_element(right)} means nothing"
-        raise EvalError(node, f"`{expression_text(node)}`: {said}") from None
+        hint = f"; check the type first: `x in [1, 2] and x {sign} 1`" if mixed else ""
+        comparison = f"{format_element(left)} {sign} {format_element(right)} is not defined"
+        raise EvalError(node, f"`{expression_text(node)}`: {comparison}{hint}") from None
 
 
 def _conditional(node: ast.IfExp, scope: Scope, budget: Budget) -> Any:
@@ -214,14 +205,15 @@ def _conditional(node: ast.IfExp, scope: Scope, budget: Budget) -> Any:
     return evaluate(node.body if truth_of(node.test, test) else node.orelse, scope, budget)
 
 
-def truth_of(node: ast.expr, found: Any) -> bool:
-    """Whether something holds; of a tuple, which always would, nobody knows what is meant."""
+def truth_of(node: ast.expr, result: Any) -> bool:
+    """Return whether a result holds as a condition. A tuple or list would always hold, so it is
+    refused.
+    """
     if isinstance(node, (ast.List, ast.Set, ast.Dict)):
-        raise SourceError(
-            node, f"`{expression_text(node)}`: a list is no condition; any(…) or all(…) of it is"
-        )
+        expected = "expected a condition, got a list; use any(…) or all(…)"
+        raise SourceError(node, f"`{expression_text(node)}`: {expected}")
     try:
-        return bool(FUNCTIONS["bool"](found))
+        return bool(FUNCTIONS["bool"](result))
     except OperationError as e:
         raise EvalError(node, f"`{expression_text(node)}`: {e}") from None
 
@@ -236,9 +228,10 @@ def _subscript(node: ast.Subscript, scope: Scope, budget: Budget) -> Any:
     try:
         return whole[at]
     except LookupError:
-        raise OperationError(f"{format_element(at)} is not in it") from None
+        raise OperationError(f"{format_element(at)} is not a valid index or key") from None
     except TypeError:
-        raise OperationError(f"{format_element(whole)} has no part {format_element(at)}") from None
+        item = format_element(at)
+        raise OperationError(f"{format_element(whole)} has no item {item}") from None
 
 
 def _comprehension(node: Any, scope: Scope, budget: Budget) -> Any:
@@ -249,8 +242,8 @@ def _comprehension(node: Any, scope: Scope, budget: Budget) -> Any:
     def go(i: int) -> None:
         if i == len(node.generators):
             parts = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
-            found = [evaluate(x, inner, budget) for x in parts]
-            out.append(tuple(found) if len(found) > 1 else found[0])
+            item = tuple(evaluate(x, inner, budget) for x in parts)
+            out.append(item if len(item) > 1 else item[0])
             if len(out) > MAX_ITEMS:
                 raise OperationError(f"has more than {MAX_ITEMS:,} items")
             return
@@ -269,35 +262,34 @@ def _comprehension(node: Any, scope: Scope, budget: Budget) -> Any:
     return frozenset(out) if isinstance(node, ast.SetComp) else out
 
 
-def as_list(found: Any) -> list[Any]:
-    if not isinstance(found, (list, tuple, str, range, dict, frozenset)):
-        raise OperationError(f"expected a list, got {format_element(found)}")
-    return list(found)
+def as_list(x: Any) -> list[Any]:
+    if not isinstance(x, (list, tuple, str, range, dict, frozenset)):
+        raise OperationError(f"expected a list, got {format_element(x)}")
+    return list(x)
 
 
 def bind_target(target: ast.expr, item: Any) -> dict[str, Any]:
-    """The names of a `for`, bound to what it goes through."""
+    """Bind the names on the left of an assignment or in a `for` to an item."""
     if isinstance(target, ast.Name):
         return {target.id: item}
-    if isinstance(target, ast.Tuple) and isinstance(item, (tuple, list, str)):
-        if len(target.elts) != len(item):
-            raise EvalError(target, f"expected {len(target.elts)} items, got {len(item)}")
-        return {
-            k: v
-            for t, x in zip(target.elts, item, strict=True)
-            for k, v in bind_target(t, x).items()
-        }
-    raise SourceError(target, "expected a name, or names in brackets")
+    if not isinstance(target, ast.Tuple) or not isinstance(item, (tuple, list, str)):
+        raise SourceError(target, "expected a name, or names in parentheses")
+    if len(target.elts) != len(item):
+        raise EvalError(target, f"expected {len(target.elts)} items, got {len(item)}")
+    names: dict[str, Any] = {}
+    for t, x in zip(target.elts, item, strict=True):
+        names |= bind_target(t, x)
+    return names
 
 
 def _call(node: ast.Call, scope: Scope, budget: Budget) -> Any:
     if not isinstance(node.func, ast.Name):
-        raise SourceError(node, "only functions by name can be called")
-    name, found = node.func.id, scope.get(node.func.id)
+        raise SourceError(node, "expected the name of a function before the parenthesis")
+    name, own = node.func.id, scope.get(node.func.id)
     f = FUNCTIONS.get(name) or AGGREGATES.get(name)
-    if found is INVALID:
+    if own is INVALID:
         raise DependsOnError
-    if f is None and not isinstance(found, SourceFunction):
+    if f is None and not isinstance(own, SourceFunction):
         raise undefined_function_error(node, name, scope)
     if node.keywords:
         raise SourceError(node, f"`{name}` takes no named arguments")
@@ -305,82 +297,68 @@ def _call(node: ast.Call, scope: Scope, budget: Budget) -> Any:
     budget.spend(node, size := total_size(args))
     if size > MAX_ITEMS:
         raise OperationError(f"takes more than {MAX_ITEMS:,} items")
-    if isinstance(found, SourceFunction):
-        return call_function(node, found, args, budget)
+    if isinstance(own, SourceFunction):
+        return call_function(node, own, args, budget)
     assert f is not None
     if name in ("any", "all") and budget.call_depth and [type(a) for a in args] == [bool]:
-        raise SourceError(
-            node,
-            f"`{expression_text(node)}`: in a function, `{name}` is of a list; of a condition it looks "
-            "at positions, and that is written out: `any(x == 1)`",
-        )
+        hint = "write a condition on positions out, as in `any(x == 1)`"
+        text = expression_text(node)
+        raise SourceError(node, f"`{text}`: in a function, `{name}` takes a list; {hint}")
     try:
         return f(*args)
-    except (TypeError, ValueError, ArithmeticError) as e:
-        if isinstance(e, OperationError):
-            raise
-        raise OperationError(
-            f"`{name}` cannot take {', '.join(map(format_element, args)) or 'nothing'}"
-        ) from None
+    except OperationError:
+        raise
+    except (TypeError, ValueError, ArithmeticError):
+        got = ", ".join(map(format_element, args)) or "nothing"
+        raise OperationError(f"`{name}` cannot take {got}") from None
 
 
 def call_function(
-    node: ast.AST,
-    f: SourceFunction,
-    args: list[Any],
-    budget: Budget,
+    node: ast.AST, f: SourceFunction, args: list[Any], budget: Budget,
     evaluate_expression: ExpressionEvaluator | None = None,
-) -> Any:
-    """A function of the source, called with these arguments; `work` works out what is in it."""
+) -> Any:  # fmt: skip
+    """Call a function of the source. `evaluate_expression` replaces `evaluate` in its body."""
     if len(args) != len(f.parameters):
-        many = f"{len(f.parameters)} argument{'s' * (len(f.parameters) != 1)}"
-        raise SourceError(node, f"`{f.name[:60]}` takes {many}, got {len(args)}")
+        expected = f"{len(f.parameters)} argument{'s' * (len(f.parameters) != 1)}"
+        raise SourceError(node, f"`{f.name[:60]}` takes {expected}, got {len(args)}")
     budget.spend(node, len(f.scope) // 64)
     inner = {**f.scope, **dict(zip(f.parameters, args, strict=True))}
-    evaluate_expression = evaluate_expression or (lambda x, names: evaluate(x, names, budget))
+    work = evaluate_expression or (lambda x, names: evaluate(x, names, budget))
     budget.call_depth += 1
     try:
-        # A function that ends without a return gives nothing.
-        return next(_run_body(f.body, inner, budget, evaluate_expression), None)
+        result = _run_body(f.body, inner, budget, work)
+        return None if result is NO_RETURN else result
     finally:
         budget.call_depth -= 1
 
 
 def _run_body(
-    body: tuple[ast.stmt, ...],
-    scope: dict[str, Any],
-    budget: Budget,
-    evaluate_expression: ExpressionEvaluator,
-) -> Iterator[Any]:
-    """Yields what is returned, if anything is."""
+    body: Iterable[ast.stmt], scope: dict[str, Any], budget: Budget, work: ExpressionEvaluator
+) -> Any:
+    """Return the result of a body, or NO_RETURN."""
     for statement in body:
         budget.spend(statement)
         if isinstance(statement, ast.Return):
-            yield None if statement.value is None else evaluate_expression(statement.value, scope)
-            return
+            return None if statement.value is None else work(statement.value, scope)
         if isinstance(statement, ast.If):
-            test = evaluate_expression(statement.test, scope)
+            test = work(statement.test, scope)
             if isinstance(test, Value):
-                raise SourceError(
-                    statement.test,
-                    f"`{expression_text(statement.test)}`: in a function that looks, an `if` "
-                    "goes by constants; write `… if … else …`",
-                )
+                text = expression_text(statement.test)
+                expected = "an `if` with a selector needs a constant; write `… if … else …`"
+                raise SourceError(statement.test, f"`{text}`: {expected}")
             branch = statement.body if truth_of(statement.test, test) else statement.orelse
-            for found in _run_body(tuple(branch), scope, budget, evaluate_expression):
-                yield found
-                return
+            if (result := _run_body(branch, scope, budget, work)) is not NO_RETURN:
+                return result
         elif isinstance(statement, ast.For) and not statement.orelse:
-            for item in as_list(evaluate_expression(statement.iter, scope)):
+            for item in as_list(work(statement.iter, scope)):
                 scope.update(bind_target(statement.target, item))
-                for found in _run_body(tuple(statement.body), scope, budget, evaluate_expression):
-                    yield found
-                    return
+                if (result := _run_body(statement.body, scope, budget, work)) is not NO_RETURN:
+                    return result
         elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            item = evaluate_expression(statement.value, scope)
-            scope.update(bind_target(statement.targets[0], item))
+            scope.update(bind_target(statement.targets[0], work(statement.value, scope)))
         elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
             raise unsupported_syntax_error(statement)
+    return NO_RETURN
 
 
 _COLLECTION_NODES = (

@@ -1,7 +1,7 @@
-"""The operators and functions that a source may use: all there is, with what each refuses.
+"""The operators and functions of the language, with the arguments each refuses.
 
-Numbers are exact: whole ones and fractions (0.5 is one half). Only roots, exponentials and the like
-give real numbers, which must be rounded or compared before they are a value.
+Numbers are exact integers and fractions: 0.5 is one half. Only roots, exponentials and the like
+return floats, which must be rounded or compared before they can be an element of a domain.
 """
 
 import ast
@@ -13,13 +13,13 @@ from typing import Any
 
 from ...utils.errors import short_repr
 
-MAX_ITEMS = 50_000  # and characters, of a list or a text with all that is in it
+MAX_ITEMS = 50_000  # items and characters of a nested list or text
 MAX_BITS = 200  # of a number
-MAX_DIGITS = 20  # that a number may be rounded to
+MAX_DIGITS = 20  # of round()
 
 
 class OperationError(ValueError):
-    """What a function or an operator does not do, in plain words."""
+    """An operator or a function cannot take these arguments."""
 
 
 def _divide(a: Any, b: Any) -> Any:
@@ -61,7 +61,7 @@ ORDER_COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def simplify_fraction(x: Any) -> Any:
-    """A fraction that is a whole number as one; True and False stay what they are."""
+    """Return a whole fraction as an int, anything else unchanged."""
     return x.numerator if isinstance(x, Fraction) and x.denominator == 1 else x
 
 
@@ -73,49 +73,48 @@ def _round(x: Any, digits: int = 0) -> Any:
 
 
 def _to_text(x: Any) -> str:
-    """A number as people write it, a text as it is."""
     if isinstance(x, Fraction):
         digits = f"{float(x):.10f}".rstrip("0").rstrip(".")
         return digits if Fraction(digits) == x else str(x)
     if isinstance(x, float):
         raise OperationError(f"{x:.6g} is a real number; round it first")
     if x is not None and not isinstance(x, (int, str)):
-        raise OperationError(f"cannot take {short_repr(x)}: expected a number or a text")
+        raise OperationError(f"expected a number or a text, got {short_repr(x)}")
     return "nothing" if x is None else str(x)
 
 
 def _to_int(x: Any) -> int:
     if isinstance(x, str) and len(x) > MAX_DIGITS:
-        raise OperationError(f"cannot take {short_repr(x)}: it is too long")
+        raise OperationError(f"expected at most {MAX_DIGITS} digits, got {short_repr(x)}")
     return int(x)
 
 
 def _factorial(x: Any) -> int:
     if not isinstance(x, int) or not 0 <= x <= 20:
-        raise OperationError(f"cannot take {short_repr(x)}: expected a whole number from 0 to 20")
+        raise OperationError(f"expected a whole number from 0 to 20, got {short_repr(x)}")
     return math.factorial(x)
 
 
 def _to_bool(x: Any) -> bool:
     if isinstance(x, tuple):
-        raise OperationError("a tuple is no condition; any(…) or all(…) of it is")
+        raise OperationError("expected a condition, got a tuple; use any(…) or all(…)")
     return bool(x)
 
 
-def _first_of(*things: Any) -> Any:
-    return next((x for x in things if x is not None), None)
+def _first_of(*candidates: Any) -> Any:
+    return next((x for x in candidates if x is not None), None)
 
 
 def _range(*ends: Any) -> range:
-    found = range(*(operator.index(e) for e in ends))
-    if found[MAX_ITEMS:]:
+    numbers = range(*(operator.index(e) for e in ends))
+    if numbers[MAX_ITEMS:]:
         raise OperationError(f"has more than {MAX_ITEMS:,} items")
-    return found
+    return numbers
 
 
-def _sum(things: Any) -> Any:
+def _sum(numbers: Any) -> Any:
     total: Any = 0
-    for x in things:
+    for x in numbers:
         total += x
         if isinstance(total, (int, Fraction)) and bit_length(total) > MAX_BITS:
             raise OperationError(f"is a number of more than {MAX_BITS} bits")
@@ -127,7 +126,7 @@ def bit_length(x: int | Fraction) -> int:
 
 
 def _pass_nothing(f: Callable[..., Any]) -> Callable[..., Any]:
-    """What is done to nothing gives nothing, as nothing + 1 does."""
+    """Make a function return nothing for nothing, like the operators."""
     return lambda x, *more: None if x is None else f(x, *more)
 
 
@@ -145,14 +144,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "first_of": _first_of, "zip": lambda *x: list(zip(*x, strict=False)),
     "enumerate": lambda x: list(enumerate(x)), "reversed": lambda x: list(x)[::-1],
 }  # fmt: skip
-# Of lists these are functions; of conditions they are looks.
+# Functions of a list; selectors of a condition
 AGGREGATES: dict[str, Callable[..., Any]] = {
     "sum": _sum,
-    "any": lambda x: x if type(x) is bool else any(x),  # a condition that is a constant
+    "any": lambda x: x if type(x) is bool else any(x),  # a constant condition
     "all": lambda x: x if type(x) is bool else all(x),
 }
 CONSTANTS = {"nothing": None, "pi": math.pi}
-# The looks, and what each takes; `=` marks what may be left out.
+# The selectors with their arguments; `=` marks optional ones
 SELECTORS = {
     "latest": ("value", "where=", "default="), "first": ("value", "where=", "default="),
     "only": ("value", "where=", "default="),

@@ -1,8 +1,8 @@
-"""Expressions of values, made values: sums stay sums, the rest is tabulated over its domains.
+"""Lowering of expressions to values: sums stay sums, the rest is tabulated over its domains.
 
-An expression without values is a constant. One of a single value is a value of the same kind, at no
-cost. Of one that has several, first the sums of whole numbers are taken out, then the parts that
-depend on one value and have fewer members than it; what is left is one table.
+An expression without values is a constant. An expression of one value is a value of the same kind,
+at no cost. In one of several values, sums of integers become values first, then the parts that
+depend on one value and have a smaller domain; the rest is one table.
 """
 
 import ast
@@ -11,7 +11,7 @@ from typing import Any
 
 from ...utils.errors import GlassformerError
 from ..ir import Value
-from .diagnostics import (  # fmt: skip
+from .diagnostics import (
     INVALID,
     DependsOnError,
     NamedCondition,
@@ -33,6 +33,7 @@ from .inlining import (
     add_here_prefix,
     assigned_names,
     copy_tree,
+    has_starred,
     is_here_attribute,
     returns_condition,
     uses_positions,
@@ -40,151 +41,141 @@ from .inlining import (
 from .sums import SumLowering
 from .tables import MutableScope
 
-CONTEXT_NODES = (ast.Attribute, ast.Starred, ast.Slice)  # that have a meaning in some places
+CONTEXT_NODES = (ast.Attribute, ast.Starred, ast.Slice)  # valid in some contexts only
 
 
 class ExpressionLowering(SumLowering):
-    """Makes values of expressions."""
+    """Lowers expressions to values."""
 
-    def look(self, call: ast.Call, outer: MutableScope) -> Value:
-        """What is seen at other positions: see looks."""
+    def lower_selector(self, call: ast.Call, outer: MutableScope) -> Value:
+        """Return the value of a selector (see selectors.py)."""
         raise NotImplementedError
 
-    def lift(self, node: ast.expr, scope: MutableScope, name: str = "") -> Any:
-        """A constant, or the value that an expression of values is."""
+    def lower(self, node: ast.expr, scope: MutableScope, name: str = "") -> Any:
+        """Return the constant, the value or the ValueList of an expression."""
         scope = dict(scope)
-        return self.several(self.extract_selectors(node, scope), scope, name)
+        return self.lower_list_or_value(self.extract_selectors(node, scope), scope, name)
 
-    def several(self, node: ast.expr, scope: MutableScope, name: str = "") -> Any:
-        """The same of an expression without looks; a list of values is a Row of them."""
-        plain = isinstance(node, ast.List) and not any(
-            isinstance(x, ast.Starred) for x in node.elts
-        )
-        if isinstance(node, ast.List) and plain and self.atoms(node, scope):
-            return ValueList(self.several(x, scope) for x in node.elts)
-        return self.value(node, scope, name)
+    def lower_list_or_value(self, node: ast.expr, scope: MutableScope, name: str = "") -> Any:
+        """Like `lower`, for an expression without selectors."""
+        if isinstance(node, ast.List) and not has_starred(node) and self.value_names(node, scope):
+            return ValueList(self.lower_list_or_value(x, scope) for x in node.elts)
+        return self.lower_value(node, scope, name)
 
-    def value(self, node: ast.expr, scope: MutableScope, name: str = "") -> Any:
-        """The constant, or the value, of an expression without looks."""
+    def lower_value(self, node: ast.expr, scope: MutableScope, name: str = "") -> Any:
+        """Return the constant or the value of an expression without selectors."""
         if isinstance(node, ast.Name) and isinstance(value := scope.get(node.id), Value):
             if name and not node.id.isidentifier():
-                value.name = name  # a look that is assigned has the name it is given
+                value.name = name  # an assigned selector takes the assigned name
             return value
-        if not self.atoms(node, scope):
-            return self.plain(node, scope)
+        if not self.value_names(node, scope):
+            return self.evaluate_constant(node, scope)
         node = self.extract_sums(self.extract_constants(copy_tree(node), scope), scope)
-        if len(self.atoms(node, scope)) > 1:
+        if len(self.value_names(node, scope)) > 1:
             node = self.extract_parts(node, scope)
         if isinstance(node, ast.Name):
             value = scope[node.id]
             value.name = name or value.name
             return value
-        values = {n: scope[n] for n in self.atoms(node, scope)}
+        values = {n: scope[n] for n in self.value_names(node, scope)}
         return self.tabulate(node, scope, values, name or expression_text(node))
 
     # ── names ──────────────────────────────────────────────────────────────────────────────────
     def extract_selectors(
-        self, node: ast.expr, scope: MutableScope, here: dict[str, Value] | None = None
+        self, node: ast.expr, scope: MutableScope, query_names: dict[str, Value] | None = None
     ) -> ast.expr:
-        """The expression with its looks made values, each under a name of its own. Within a look,
-        `here.name` becomes one name and is entered in `here`.
+        """Replace selectors by new names of their values. Inside a selector, `here.x` becomes one
+        name, which is added to `query_names`.
         """
-        out, whole = _SelectorExtractor(self, node, scope, here), copy_tree(node)
-        out.root = whole if here is None and isinstance(whole, ast.ListComp) else None
-        return out.visit(whole)  # type: ignore[no-any-return]
+        extractor, root = _SelectorExtractor(self, node, scope, query_names), copy_tree(node)
+        extractor.root = root if query_names is None and isinstance(root, ast.ListComp) else None
+        return extractor.visit(root)  # type: ignore[no-any-return]
 
-    def known(self, node: ast.Name, scope: MutableScope) -> None:
-        """Refuses a name that stands for nothing, or for nothing yet."""
+    def check_name(self, node: ast.Name, scope: MutableScope) -> None:
+        """Refuse a name that is not defined."""
         if scope.get(node.id) is INVALID:
             raise DependsOnError
-        if node.id in ("token", "position") and node.id not in scope:
+        if node.id in scope or node.id in CONSTANTS:
+            return
+        if node.id in ("token", "position"):
             for needed in ("tokens", self.length_name):
                 if needed in self.missing_names or self.scope.get(needed) is INVALID:
                     raise DependsOnError
                 if needed not in self.scope:
-                    raise SourceError(
-                        node, f"`{needed}` must be assigned before `{node.id}` is used"
-                    )
-        if node.id == self.current_name and node.id not in scope:
-            raise SourceError(
-                node, f"`{node.id[:60]}`: a value cannot use itself, not even one position before; "
-                "write it into the text, as a token, and look at that",
-            )  # fmt: skip
-        if node.id not in scope and node.id not in CONSTANTS:
-            raise undefined_name_error(node, node.id, scope)
+                    raise SourceError(node, f"assign `{needed}` before `{node.id}` is used")
+        if node.id == self.current_name:
+            hint = "emit it as a token, and select that token"
+            raise SourceError(node, f"`{node.id[:60]}`: a value cannot depend on itself; {hint}")
+        raise undefined_name_error(node, node.id, scope)
 
     # ── parts ──────────────────────────────────────────────────────────────────────────────────
     def extract_sums(self, node: ast.expr, scope: MutableScope) -> ast.expr:
-        """The expression with sums of several numbers made values."""
-        found = self.linear_form(node, scope)
-        if found and len(found[0]) > 1:
-            return self.under_name(self.make_sum(node, *found), node, scope)
+        """Replace sums of several values by new names."""
+        form = self.linear_form(node, scope)
+        if form and len(form[0]) > 1:
+            return self.bind_expression(self.make_sum(node, *form), node, scope)
         return self.map_children(node, lambda child: self.extract_sums(child, scope))
 
     def extract_constants(self, node: ast.expr, scope: MutableScope) -> ast.expr:
-        """The expression with its parts without values computed, once for all."""
+        """Replace the parts without values by new names of their results."""
 
-        def part(child: ast.expr) -> ast.expr:
-            if self.atoms(child, scope):
+        def extract(child: ast.expr) -> ast.expr:
+            if self.value_names(child, scope):
                 return self.extract_constants(child, scope)
             if isinstance(child, (ast.Name, ast.Constant, ast.Starred, ast.Slice)):
                 return child
             try:
-                found = self.plain(child, scope)
-            except SourceError:  # a condition may keep it from being asked for
+                constant = self.evaluate_constant(child, scope)
+            except SourceError:  # a condition may exclude it
                 return child
-            return self.under_name(found, child, scope)
+            return self.bind_expression(constant, child, scope)
 
-        return self.map_children(node, part)
+        return self.map_children(node, extract)
 
     def extract_parts(self, node: ast.expr, scope: MutableScope) -> ast.expr:
-        """The expression with parts that depend on one value made values, where all of them have
-        fewer members than it has: a table of `depth == 0` and `opens` is smaller than of depths.
+        """Replace the parts that depend on one value by new names, if all its parts together have
+        fewer combinations than its domain: `depth == 0` has two elements, `depth` many.
         """
-        whole: set[str] = set()  # values that had better not be taken apart
+        kept: set[str] = set()  # values whose parts are not replaced
         while True:
             inner, parts = dict(scope), dict[str, tuple[str, str]]()
-            found = self.split_parts(copy_tree(node), inner, whole, parts)
-            left = self.atoms(found, inner)
-            sizes = {n: len(scope[n]) if n in left else 1 for n, _ in parts.values()}
+            result = self.split_parts(copy_tree(node), inner, kept, parts)
+            remaining = self.value_names(result, inner)
+            sizes = {n: len(scope[n]) if n in remaining else 1 for n, _ in parts.values()}
             for name, part in parts.values():
                 sizes[name] *= len(inner[part])
-            more = {n for n, size in sizes.items() if size > len(scope[n])}
-            if not more:
+            too_large = {n for n, size in sizes.items() if size > len(scope[n])}
+            if not too_large:
                 scope.update(inner)
-                return found
-            whole |= more
+                return result
+            kept |= too_large
 
     def split_parts(
-        self,
-        node: ast.expr,
-        scope: MutableScope,
-        whole: set[str],
-        parts: dict[str, tuple[str, str]],
+        self, node: ast.expr, scope: MutableScope, kept: set[str], parts: dict[str, tuple[str, str]]
     ) -> ast.expr:
-        """The expression with parts of one value under names of their own; `parts` has for each
-        part the name of its value and its own.
+        """Replace the parts that depend on one value by new names. `parts` collects the name of
+        the value and the new name by the text of the part.
         """
 
-        def part(child: ast.expr) -> ast.expr:
-            names = self.atoms(child, scope)
-            if len(names) != 1 or isinstance(child, ast.Name) or names[0] in whole:
-                return self.split_parts(child, scope, whole, parts) if len(names) > 1 else child
-            before, text = scope[names[0]], ast.unparse(child)
+        def split(child: ast.expr) -> ast.expr:
+            names = self.value_names(child, scope)
+            if len(names) != 1 or isinstance(child, ast.Name) or names[0] in kept:
+                return self.split_parts(child, scope, kept, parts) if len(names) > 1 else child
+            whole, text = scope[names[0]], ast.unparse(child)
             if text not in parts:
                 try:
-                    value = self.tabulate(child, scope, {names[0]: before}, expression_text(child))
-                except (SourceError, GlassformerError):  # not for all: a condition keeps some away
+                    value = self.tabulate(child, scope, {names[0]: whole}, expression_text(child))
+                except (SourceError, GlassformerError):  # a condition may exclude some elements
                     return child
-                if len(value) >= len(before):
+                if len(value) >= len(whole):
                     return child
-                parts[text] = names[0], self.under_name(value, child, scope).id
+                parts[text] = names[0], self.bind_expression(value, child, scope).id
             return ast.copy_location(ast.Name(parts[text][1], ast.Load()), child)
 
-        return self.map_children(node, part)
+        return self.map_children(node, split)
 
     def map_children(self, node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> ast.expr:
-        """The expression with its parts changed, but for those with names of their own."""
+        """Change the children of an expression, except in comprehensions, which bind names."""
         if isinstance(node, (*COMPREHENSIONS, ast.Name)):
             return node
         for field, old in ast.iter_fields(node):
@@ -196,16 +187,13 @@ class ExpressionLowering(SumLowering):
 
 
 class _SelectorExtractor(SourceInliner):
-    """Replaces looks and `here.name` by names, and refuses names that are not known."""
+    """Replaces selectors and `here.name` by names, and refuses names that are not defined."""
 
     def __init__(
-        self,
-        lifter: ExpressionLowering,
-        node: ast.expr,
-        scope: MutableScope,
-        here: dict[str, Value] | None,
-    ) -> None:
-        super().__init__(lifter, scope, here)
+        self, lowering: ExpressionLowering, node: ast.expr, scope: MutableScope,
+        query_names: dict[str, Value] | None,
+    ) -> None:  # fmt: skip
+        super().__init__(lowering, scope, query_names)
         self.bound_names = assigned_names(node)
 
     def visit(self, node: ast.AST) -> Any:
@@ -218,138 +206,126 @@ class _SelectorExtractor(SourceInliner):
         if isinstance(call.func, ast.Attribute):
             raise method_call_error(call)
         if self.is_selector(call, name):
-            found: Value = self.lowering.look(call, self.scope)
-            return self.lowering.under_name(found, call, self.scope)  # type: ignore[no-any-return]
+            value = self.lowering.lower_selector(call, self.scope)
+            return self.lowering.bind_expression(value, call, self.scope)
         if name and not (name in FUNCTIONS or name in AGGREGATES):
-            if self.scope.get(name) is INVALID:
+            f = self.scope.get(name)
+            if f is INVALID:
                 raise DependsOnError
-            if not isinstance(self.scope.get(name), SourceFunction):
+            if not isinstance(f, SourceFunction):
                 raise undefined_function_error(call, name, self.scope)
-            if uses_positions(self.scope[name]):
-                return self.inline_call(call, self.scope[name])
+            if uses_positions(f):
+                return self.inline_call(call, f)
         call.args = [self.visit(a) for a in call.args]
-        if (
-            name in FOLDED_FUNCTIONS
-            and len(call.args) == 1
-            and any(r is call.args[0] for r in self.written_lists)
-        ):
-            return self.fold_list(call, name)
-        if name in ("min", "max") and len(call.args) == 1:
-            self.check_aggregate(call, name)
+        if len(call.args) == 1:
+            if name in FOLDED_FUNCTIONS and any(x is call.args[0] for x in self.written_lists):
+                return self.fold_list(call, name)
+            if name in ("min", "max"):
+                self.check_aggregate(call, name)
         return call
 
     def check_aggregate(self, call: ast.Call, name: str) -> None:
-        """Refuses `max(x)`, where x is one thing and positions were meant."""
-        (one,) = call.args
-        value = self.scope.get(one.id) if isinstance(one, ast.Name) else None
+        """Refuse `max(x)` of one element, which probably means the maximum over positions."""
+        (arg,) = call.args
+        value = self.scope.get(arg.id) if isinstance(arg, ast.Name) else None
         if isinstance(value, Value) and not any(type(d) is tuple for d in value.domain):
-            order, x = "most" if name == "max" else "least", expression_text(one)
-            raise SourceError(
-                call, f"`{expression_text(call)}`: here {x} is one thing; over positions it is "
-                f"`best({x}, {order}={x})`",
-            )  # fmt: skip
+            order, x = "most" if name == "max" else "least", expression_text(arg)
+            hint = f"over positions, use `best({x}, {order}={x})`"
+            raise SourceError(call, f"`{expression_text(call)}`: {x} is a single element; {hint}")
 
     def is_selector(self, call: ast.Call, name: str) -> bool:
-        """`any(…)` of a list or a comprehension is Python's; of a condition it is a look."""
+        """`any(…)` of a list or a comprehension is a function; of a condition it is a selector."""
         if name not in AGGREGATES or len(call.args) != 1 or call.keywords:
             return name in SELECTORS
-        if isinstance(call.args[0], (ast.List, ast.Tuple, ast.Set, *COMPREHENSIONS)):
+        arg = call.args[0]
+        if isinstance(arg, (ast.List, ast.Tuple, ast.Set, *COMPREHENSIONS)):
             return False
-        whole = call.args[0]
-        found = self.scope.get(whole.id) if isinstance(whole, ast.Name) else None
-        if isinstance(found, ValueList):
+        binding = self.scope.get(arg.id) if isinstance(arg, ast.Name) else None
+        if isinstance(binding, ValueList) or is_tuple_value(binding):
             return False
-        if isinstance(found, Value) and all(type(d) is tuple for d in found.domain):
-            return False  # a tuple that has a name is what it is without
-        names = [n.id for n in ast.walk(whole) if isinstance(n, ast.Name)]
-        own = [
-            f
-            for n in names
-            if isinstance(f := self.scope.get(n), SourceFunction) and uses_positions(f)
-        ]
+        names = [n.id for n in ast.walk(arg) if isinstance(n, ast.Name)]
+        bindings = [self.scope.get(n) for n in names]
+        own = [f for f in bindings if isinstance(f, SourceFunction) and uses_positions(f)]
         if own and not any(n in self.bound_names for n in names):
-            return any(map(returns_condition, own)) or not self.is_collection(whole)
-        for n in ast.walk(whole):
-            if isinstance(n, ast.Name) and n.id not in self.bound_names:
-                found = self.scope.get(n.id)
-                if n.id in SELECTORS or n.id in ("here", "token", "position"):
+            return any(map(returns_condition, own)) or not self.is_collection(arg)
+        for n, x in zip(names, bindings, strict=True):
+            if n not in self.bound_names:
+                if n in SELECTORS or n in ("here", "token", "position"):
                     return True
-                if isinstance(found, (Value, NamedCondition)) or found is INVALID:
+                if isinstance(x, (Value, NamedCondition)) or x is INVALID:
                     return True
         return False
 
     def is_collection(self, node: ast.expr) -> bool:
-        """Whether what functions give here is a list or a tuple."""
-        found = self.visit(copy_tree(node))
-        value = self.scope.get(found.id) if isinstance(found, ast.Name) else None
-        tuples = isinstance(value, Value) and all(type(d) is tuple for d in value.domain)
-        return tuples or isinstance(found, (ast.List, ast.Tuple, ast.Set, *COMPREHENSIONS))
+        """Whether the functions in an expression return a list or a tuple."""
+        result = self.visit(copy_tree(node))
+        if isinstance(result, ast.Name):
+            return is_tuple_value(self.scope.get(result.id))
+        return isinstance(result, (ast.List, ast.Tuple, ast.Set, *COMPREHENSIONS))
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self.bound_names:
             return node
-        self.lowering.known(node, self.scope)
-        found = self.scope.get(node.id)
-        if isinstance(found, NamedCondition):
-            return self.inline_named_condition(node, found)
-        return self.to_expression(found, node) if isinstance(found, ValueList) else node
+        self.lowering.check_name(node, self.scope)
+        binding = self.scope.get(node.id)
+        if isinstance(binding, NamedCondition):
+            return self.inline_named_condition(node, binding)
+        return self.to_expression(binding, node) if isinstance(binding, ValueList) else node
 
     def inline_named_condition(self, node: ast.Name, condition: NamedCondition) -> ast.expr:
-        """What a named condition says, here."""
         if self.query_names is None:
-            raise SourceError(
-                node, f"`{node.id[:60]}` is a condition between two positions, as it has `here` in "
-                "it: it stands within a look",
-            )  # fmt: skip
+            problem = "is a condition, as it uses `here`; it can only be used inside a selector"
+            raise SourceError(node, f"`{node.id[:60]}` {problem}")
         self.check_same_bindings(node, condition.node, node.id, assigned_names(condition.node))
         return self.visit(copy_tree(condition.node))  # type: ignore[no-any-return]
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         base = node.value
-        value = isinstance(base, ast.Name) and (
+        is_value = isinstance(base, ast.Name) and (
             base.id == "token" or isinstance(self.scope.get(base.id), Value)
         )
-        at = [n.id for n in ast.walk(node.slice) if isinstance(n, ast.Name)]
-        if value and ("position" in at or self.is_negative_index(node)):
-            raise SourceError(
-                node,
-                f"`{expression_text(node)}`: a value is no list of positions; `only(…, position == "
-                "here.position - 1)` looks at the one before, and nothing sees what is to come",
-            )
+        index_names = [n.id for n in ast.walk(node.slice) if isinstance(n, ast.Name)]
+        if is_value and ("position" in index_names or self.is_negative_index(node)):
+            hint = "for the one before, use `only(…, position == here.position - 1)`"
+            text = expression_text(node)
+            raise SourceError(node, f"`{text}`: a value cannot be indexed by position; {hint}")
         self.generic_visit(node)
         whole = node.value
-        if not isinstance(whole, ast.List) or self.lowering.atoms(node.slice, self.scope):
+        if not isinstance(whole, ast.List) or self.lowering.value_names(node.slice, self.scope):
             return node
-        if not self.lowering.atoms(whole, self.scope):
+        if not self.lowering.value_names(whole, self.scope):
             return node
         taken = ast.copy_location(ast.Subscript(ast.Name("list", ast.Load()), node.slice), node)
-        found = self.lowering.plain(taken, {**self.scope, "list": whole.elts})
-        return self.make_list(found, node) if isinstance(found, list) else found
+        item = self.lowering.evaluate_constant(taken, {**self.scope, "list": whole.elts})
+        return self.make_list(item, node) if isinstance(item, list) else item
 
     def is_negative_index(self, node: ast.Subscript) -> bool:
-        """Whether it is x[-1], of what has no parts."""
-        found = self.scope.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        """Whether a node is x[-1] for a value x without items."""
+        value = self.scope.get(node.value.id) if isinstance(node.value, ast.Name) else None
         minus = isinstance(node.slice, ast.UnaryOp) and isinstance(node.slice.op, ast.USub)
-        many = (hasattr(d, "__len__") and len(d) > 1 for d in getattr(found, "domain", ()))
-        return minus and not any(many)
+        domain = getattr(value, "domain", ())
+        return minus and not any(hasattr(d, "__len__") and len(d) > 1 for d in domain)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         if not is_here_attribute(node):
             raise unsupported_syntax_error(node)
-        inner = ast.copy_location(ast.Name(node.attr, ast.Load()), node)
+        name = ast.copy_location(ast.Name(node.attr, ast.Load()), node)
         if self.query_names is None:
-            raise SourceError(
-                node, f"`here` is for looks; outside of one `{node.attr[:60]}` is the value here"
-            )
-        self.lowering.known(inner, self.scope)
-        value = self.scope.get(node.attr)
-        if isinstance(value, NamedCondition):
-            raise SourceError(node, f"`{node.attr[:60]}` is a condition: write it without `here.`")
-        if isinstance(value, ValueList):
-            whole = self.visit(copy_tree(self.to_expression(value, node), add_here_prefix))
+            hint = f"write `{node.attr[:60]}` for the value at the current position"
+            raise SourceError(node, f"`here` can only be used inside a selector; {hint}")
+        self.lowering.check_name(name, self.scope)
+        binding = self.scope.get(node.attr)
+        if isinstance(binding, NamedCondition):
+            raise SourceError(node, f"`{node.attr[:60]}` is a condition; write it without `here.`")
+        if isinstance(binding, ValueList):
+            whole = self.visit(copy_tree(self.to_expression(binding, node), add_here_prefix))
             self.written_lists.append(whole)
             return whole  # type: ignore[no-any-return]
-        if isinstance(value, Value):
-            inner.id = f"here.{node.attr}"
-            self.scope[inner.id] = self.query_names[inner.id] = value
-        return inner
+        if isinstance(binding, Value):
+            name.id = f"here.{node.attr}"
+            self.scope[name.id] = self.query_names[name.id] = binding
+        return name
+
+
+def is_tuple_value(x: Any) -> bool:
+    return isinstance(x, Value) and all(type(d) is tuple for d in x.domain)

@@ -1,12 +1,13 @@
-"""A source, read: a text in Python's syntax becomes a Program, and nothing in it is executed.
+"""The parser: a text in Python's syntax becomes a Program. Nothing in it is executed.
 
-    tokens = [*"abc", "|"]                                  # what a text is made of
-    length = 20                                             # how many a text may have
+    tokens = [*"abc", "|"]                                  # the vocabulary
+    length = 20                                             # maximum number of tokens of a text
     often  = count(token == here.token)                     # a value at every position
-    emit   = best(token, token != "|", most=(often, position), default="|")   # what comes next
+    emit   = best(token, token != "|", most=(often, position), default="|")   # the next token
 
-Within a look (`count`, `best`, …) a bare name is the value *there* and `here.name` the value here.
-Where `length` counts something else, as the items of a list, `block` says how long a text may be.
+Inside a selector (`count`, `best`, …) a bare name is the value at the selected position and
+`here.name` the value at the current one. If `length` has another meaning in a source, such as the
+length of a list, `block` is the maximum length of a text.
 """
 
 import ast
@@ -22,7 +23,7 @@ from ...utils.errors import ErrorList, GlassformerError, did_you_mean, short_rep
 from ..examples import failing_examples
 from ..ir import Position, Program, Token, Value, may_be_mean
 from ..literals import format_element, type_exact_key
-from .diagnostics import (  # fmt: skip
+from .diagnostics import (
     INVALID,
     MEAN_MESSAGE,
     DependsOnError,
@@ -43,26 +44,36 @@ from .selectors import SelectorLowering
 from .tables import check_element
 
 MAX_CHARACTERS, MAX_DEPTH, MAX_SYNTAX_NODES = 100_000, 60, 10_000  # of a source
-MAX_LENGTH, MAX_TOKENS = 1_000, 2_000  # the most
-MAX_ERRORS = 20  # that are told at once
+MAX_LENGTH, MAX_TOKENS = 1_000, 2_000
+MAX_ERRORS = 20  # reported at once
 BODY_NODES = (ast.Return, ast.If, ast.For, ast.Assign, ast.Expr, ast.Starred, ast.Slice)
-DECLARATIONS = ("tokens", "length", "block", "end", "examples", "emit")  # names that have a meaning
+DECLARATIONS = ("tokens", "length", "block", "end", "examples", "emit")
 KEYWORDS = ("token", "position", "here", "nothing", "option", "pi")
 
 
 def read(text: str, name: str = "source", options: Mapping[str, Any] | None = None) -> Program:
-    """The program that a source describes, or an error that lists all that is wrong with it."""
-    from ..passes.check import check_selectors  # passes may read sources themselves
+    """Read a source.
+
+    Args:
+        text: The text of the source.
+        name: The name in errors, before line and column.
+        options: Options of the source.
+
+    Returns:
+        The program, whose examples hold.
+
+    Raises:
+        GlassformerError: With code `bad_source` and one line for each error in the source.
+    """
+    from ..passes.check import check_selectors  # passes may read sources
 
     if not isinstance(text, str):
         raise GlassformerError(f"source — expected a text, got {short_repr(text)}")
     if not isinstance(name, str):
-        raise GlassformerError(f"source — expected a name that is a text, got {short_repr(name)}")
+        raise GlassformerError(f"source — expected the name as a text, got {short_repr(name)}")
     options = {} if options is None else options
     if not isinstance(options, Mapping) or not all(isinstance(o, str) for o in options):
-        raise GlassformerError(
-            f"{name} — expected options by their names, got {short_repr(options)}"
-        )
+        raise GlassformerError(f"{name} — expected options by name, got {short_repr(options)}")
     reader = SourceReader(name, text, dict(options))
     program = reader.read()
     check_selectors(program)
@@ -70,79 +81,76 @@ def read(text: str, name: str = "source", options: Mapping[str, Any] | None = No
     return program
 
 
+def bad_source(location: str, message: str) -> GlassformerError:
+    return GlassformerError(f"{location} — {message}", code=SourceError.code)
+
+
 def parse(text: str, name: str) -> ast.Module:
-    """The text as a tree, unless it is too long, too deep, or no Python."""
+    """Return the syntax tree of a source, unless it is too long or too deep."""
     if len(text) > MAX_CHARACTERS:
-        many = f"{len(text):,} characters, the most is {MAX_CHARACTERS:,}"
-        raise GlassformerError(f"{name} — too long: {many}")
+        raise bad_source(name, f"expected at most {MAX_CHARACTERS:,} characters, got {len(text):,}")
     if odd := re.search("[\0\ud800-\udfff]", text):
-        what = "a null byte" if odd[0] == "\0" else "half a character"
+        problem = "a null byte" if odd[0] == "\0" else "an unpaired surrogate"
         line, start = text.count("\n", 0, odd.start()) + 1, text.rfind("\n", 0, odd.start()) + 1
-        raise GlassformerError(f"{name}:{line}:{odd.start() - start + 1} — holds {what}")
+        raise bad_source(f"{name}:{line}:{odd.start() - start + 1}", f"contains {problem}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's, on code that it would run
+            warnings.simplefilter("ignore")  # about code that would run
             tree = ast.parse(text.removeprefix("\ufeff"))
     except SyntaxError as e:
-        said = " ".join((e.msg or "cannot be read").split())
-        said = "a number has too many digits" if said.startswith("Exceeds the limit") else said
-        raise GlassformerError(f"{name}:{e.lineno or 1}:{e.offset or 1} — {said}") from None
+        message = " ".join((e.msg or "cannot be parsed").split())
+        if message.startswith("Exceeds the limit"):
+            message = "a number has too many digits"
+        raise bad_source(f"{name}:{e.lineno or 1}:{e.offset or 1}", message) from None
     except (RecursionError, MemoryError):
-        raise GlassformerError(f"{name} — nested too deeply") from None
+        raise bad_source(name, "nested too deeply") from None
     except ValueError as e:
-        raise GlassformerError(f"{name} — {' '.join(str(e).split())}") from None
-    left: list[tuple[ast.AST, int]] = [(tree, 0)]
+        raise bad_source(name, " ".join(str(e).split())) from None
+    stack: list[tuple[ast.AST, int]] = [(tree, 0)]
     nodes, lines = 0, text.removeprefix("\ufeff").encode().splitlines()
-    while left:
-        node, depth = left.pop()
+    while stack:
+        node, depth = stack.pop()
         nodes += 1
         if depth > MAX_DEPTH:
-            raise GlassformerError(
-                f"{format_location(name, node, text)} — nested more than {MAX_DEPTH} deep"
-            )
+            location = format_location(name, node, text)
+            raise bad_source(location, f"nested more than {MAX_DEPTH} deep")
         if isinstance(node, ast.Constant) and type(node.value) is float:
             check_decimal(node, node.value, lines, format_location(name, node, text))
-        left += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
+        stack += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
     if nodes > MAX_SYNTAX_NODES:
-        raise GlassformerError(
-            f"{name} — too long: {nodes:,} parts, the most is {MAX_SYNTAX_NODES:,}"
-        )
+        raise bad_source(name, f"expected at most {MAX_SYNTAX_NODES:,} syntax nodes, got {nodes:,}")
     return tree
 
 
-def check_decimal(node: ast.Constant, value: float, lines: list[bytes], where: str) -> None:
-    """A decimal is the fraction that is written. Python reads it by way of a float, which keeps
-    about 16 digits: more of them, or numbers beyond all floats, would be others than was said.
-    """
-    there = lines[node.lineno - 1] if node.lineno <= len(lines) else b""
-    said = there[node.col_offset : node.end_col_offset].decode(errors="replace").replace("_", "")
-    short = len(said) <= 40 and 1e-300 < abs(value) < 1e300
-    zero = not value and not re.search("[1-9]", said.lower().partition("e")[0])
+def check_decimal(node: ast.Constant, value: float, lines: list[bytes], location: str) -> None:
+    """Refuse a decimal that Python's parser rounds: the language reads decimals as fractions."""
+    line = lines[node.lineno - 1] if node.lineno <= len(lines) else b""
+    text = line[node.col_offset : node.end_col_offset].decode(errors="replace").replace("_", "")
+    is_short = len(text) <= 40 and 1e-300 < abs(value) < 1e300
+    is_zero = not value and not re.search("[1-9]", text.lower().partition("e")[0])
     with suppress(ValueError):
-        if zero or (short and Fraction(said) == Fraction(repr(value))):
+        if is_zero or (is_short and Fraction(text) == Fraction(repr(value))):
             return
-    raise GlassformerError(
-        f"{where} — `{said[:40]}` is no number of the language: decimals have up to 15 digits; "
-        "write a fraction, as 1/3"
-    )
+    hint = "use at most 15 digits, or a fraction such as 1/3"
+    raise bad_source(location, f"`{text[:40]}` cannot be represented exactly; {hint}")
 
 
 class SourceReader(SelectorLowering):
-    """Goes through the statements; what is wrong is collected and told at the end."""
+    """Reads the statements of a source and collects their errors."""
 
     def __init__(self, name: str, text: str, options: dict[str, Any]) -> None:
         super().__init__()
         self.name, self.text, self.options = name, text, options
-        self.chosen_options: dict[str, Any] = {}  # the options of the source, and what they are
-        self.option_ranges: dict[str, dict[str, Any]] = {}  # what they are unless told, and may be
+        self.chosen_options: dict[str, Any] = {}  # the values of the source's options
+        self.option_ranges: dict[str, dict[str, Any]] = {}  # their defaults and ranges
         self.errors: list[str] = []
-        self.has_default_options = True  # all options are what they are unless told otherwise
-        self.examples_node: ast.expr | None = None  # the examples
+        self.has_default_options = True
+        self.examples_node: ast.expr | None = None
 
     def read(self) -> Program:
         tree = parse(self.text, self.name)
-        assigned = [t for s in tree.body if isinstance(s, ast.Assign) for t in s.targets]
-        names = {t.id for t in assigned if isinstance(t, ast.Name)}
+        targets = [t for s in tree.body if isinstance(s, ast.Assign) for t in s.targets]
+        names = {t.id for t in targets if isinstance(t, ast.Name)}
         self.length_name = "block" if "block" in names else "length"
         self.missing_names = {"tokens", self.length_name, "emit"} - names
         for statement in tree.body:
@@ -159,32 +167,22 @@ class SourceReader(SelectorLowering):
             if len(self.errors) >= MAX_ERRORS or self.budget.steps_left < 0:
                 break
         else:
-            for o in self.options:
-                if o not in self.chosen_options:
-                    near = (
-                        did_you_mean(o, self.chosen_options)
-                        if self.chosen_options
-                        else "there are none"
-                    )
-                    self.errors.append(f"{self.name} — has no option {o[:60]}; {near}")
+            known = self.chosen_options
+            for option in [o for o in self.options if o not in known]:
+                hint = did_you_mean(option, known) if known else "it has no options"
+                self.errors.append(f"{self.name} — has no option {option[:60]}; {hint}")
             for needed in sorted(self.missing_names):
-                self.errors.append(f"{self.name} — says no `{needed}`")
+                self.errors.append(f"{self.name} — does not assign `{needed}`")
         if self.errors:
-            raise ErrorList("\n".join(self.errors))
+            raise ErrorList("\n".join(self.errors), code=SourceError.code)
         return Program(
-            tuple(self.scope["tokens"]),
-            self.scope[self.length_name],
-            self.scope["emit"],
-            self.name,
-            self.scope.get("end"),
-            ast.get_docstring(tree) or "",
-            self.scope.get("examples", {}),
-            self.text.removeprefix("\ufeff"),
-            self.chosen_options,
-        )
+            tuple(self.scope["tokens"]), self.scope[self.length_name], self.scope["emit"],
+            self.name, self.scope.get("end"), ast.get_docstring(tree) or "",
+            self.scope.get("examples", {}), self.text.removeprefix("\ufeff"), self.chosen_options,
+        )  # fmt: skip
 
     def available_options(self) -> dict[str, dict[str, Any]]:
-        """The options of a source, be it right or wrong otherwise."""
+        """Return the default and the range of each option, even if the source has errors."""
         for statement in parse(self.text, self.name).body:
             with suppress(SourceError, DependsOnError, GlassformerError, RecursionError):
                 self.read_statement(statement)
@@ -196,7 +194,7 @@ class SourceReader(SelectorLowering):
     # ── statements ─────────────────────────────────────────────────────────────────────────────
     def read_statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            return  # a text that explains
+            return  # a docstring
         if isinstance(node, ast.FunctionDef):
             self.check_shadowing(node)
             self.define_function(node)
@@ -204,7 +202,7 @@ class SourceReader(SelectorLowering):
             target = node.targets[0]
             if not isinstance(target, ast.Name):
                 raise SourceError(target, "expected one name before the =")
-            self.check_new(target, target.id)  # a name that is assigned again keeps its first value
+            self.check_new(target, target.id)
             try:
                 self.check_shadowing(node)
                 self.current_name = target.id
@@ -216,203 +214,184 @@ class SourceReader(SelectorLowering):
                 self.current_name = ""
         else:
             raise SourceError(
-                node, f"a source has assignments and functions, no {syntax_name(node)}"
+                node, f"expected an assignment or a function, got {syntax_name(node)}"
             )
 
     def check_shadowing(self, node: ast.stmt) -> None:
-        """The name of a comprehension must not be that of a value: which is meant would have to be
-        guessed.
-        """
+        """Refuse names in comprehensions that are names of values."""
         for part in ast.walk(node):
-            if isinstance(part, ast.comprehension):
-                for name in [n for n in ast.walk(part.target) if isinstance(n, ast.Name)]:
-                    known = isinstance(self.scope.get(name.id), (Value, ValueList, NamedCondition))
-                    if known or name.id in KEYWORDS:
-                        raise SourceError(
-                            name, f"`{name.id}` is a value already; what a comprehension goes "
-                            "through needs a name of its own",
-                        )  # fmt: skip
+            if not isinstance(part, ast.comprehension):
+                continue
+            for name in [n for n in ast.walk(part.target) if isinstance(n, ast.Name)]:
+                binding = self.scope.get(name.id)
+                if isinstance(binding, (Value, ValueList, NamedCondition)) or name.id in KEYWORDS:
+                    hint = "use another name in the comprehension"
+                    raise SourceError(name, f"`{name.id}` is the name of a value; {hint}")
 
     def check_new(self, node: ast.AST, name: str) -> None:
         if name in KEYWORDS:
-            raise SourceError(node, f"`{name}` is a word of the language and cannot be assigned")
+            raise SourceError(node, f"`{name}` is a keyword and cannot be assigned")
         if name in self.scope:
-            raise SourceError(
-                node, f"`{name[:60]}` is assigned already; a name stands for one thing"
-            )
+            raise SourceError(node, f"`{name[:60]}` is already assigned; use another name")
 
     def read_assignment(self, name: str, node: ast.expr) -> Any:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(node, ast.Call) and isinstance(called, ast.Name) and called.id == "option":
-            found = self.read_option(name, node)
+            result = self.read_option(name, node)
         elif name not in DECLARATIONS and self.is_condition(node):
-            self.extract_selectors(node, dict(self.scope), {})  # its names are known
+            self.extract_selectors(node, dict(self.scope), {})  # checks its names
             return NamedCondition(name, node)
         else:
-            found = self.lift(node, self.scope, name)
+            result = self.lower(node, self.scope, name)
         if name in DECLARATIONS:
-            if isinstance(found, Value) and name != "emit":
-                raise SourceError(node, f"{name} must be a constant, not a value at positions")
-            found = getattr(self, f"check_{name}")(node, found)
-        if isinstance(found, Value) and found.source_position is None:
-            found.source_position = (node.lineno, node.col_offset)
+            if isinstance(result, Value) and name != "emit":
+                raise SourceError(node, f"{name} must be constant, got a value at positions")
+            result = getattr(self, f"check_{name}")(node, result)
+        if isinstance(result, Value) and result.source_position is None:
+            result.source_position = (node.lineno, node.col_offset)
         if name in ("tokens", self.length_name):
-            self.scope[name] = found
-            if all(self.scope.get(n, INVALID) is not INVALID for n in ("tokens", self.length_name)):
-                self.scope["token"] = Token("token", self.scope["tokens"])
-                self.scope["position"] = Position("position", range(self.scope[self.length_name]))
-        return found
+            self.scope[name] = result
+            tokens, length = (self.scope.get(n, INVALID) for n in ("tokens", self.length_name))
+            if tokens is not INVALID and length is not INVALID:
+                self.scope["token"] = Token("token", tokens)
+                self.scope["position"] = Position("position", range(length))
+        return result
 
     def is_condition(self, node: ast.expr) -> bool:
-        """Whether an expression has, outside of looks, both `here` and a value there."""
-        here = there = False
+        """Whether an expression compares `here` with a value, outside of selectors."""
+        has_query = has_key = False
         for part in nodes_outside_selectors(node):
-            found = self.scope.get(part.id) if isinstance(part, ast.Name) else None
-            here |= is_here_attribute(part) or isinstance(found, NamedCondition)
-            there |= isinstance(found, (Value, NamedCondition, ValueList))
-        return here and there
+            binding = self.scope.get(part.id) if isinstance(part, ast.Name) else None
+            has_query |= is_here_attribute(part) or isinstance(binding, NamedCondition)
+            has_key |= isinstance(binding, (Value, NamedCondition, ValueList))
+        return has_query and has_key
 
-    def check_length(self, node: ast.expr, found: Any, name: str = "length") -> int:
-        if type(found) is not int or not 1 <= found <= MAX_LENGTH:
-            raise SourceError(
-                node,
-                f"{name} must be a whole number from 1 to {MAX_LENGTH:,}, got {format_element(found)}",
-            )
-        return found
+    def check_length(self, node: ast.expr, length: Any, name: str = "length") -> int:
+        if type(length) is not int or not 1 <= length <= MAX_LENGTH:
+            expected = f"a whole number from 1 to {MAX_LENGTH:,}"
+            raise SourceError(node, f"{name} must be {expected}, got {format_element(length)}")
+        return length
 
-    def check_block(self, node: ast.expr, found: Any) -> int:
-        return self.check_length(node, found, "block")
+    def check_block(self, node: ast.expr, length: Any) -> int:
+        return self.check_length(node, length, "block")
 
-    def check_tokens(self, node: ast.expr, found: Any) -> list[Any]:
-        many = found if isinstance(found, (list, tuple, range)) else []
-        if not 1 <= len(many) <= MAX_TOKENS:
-            raise SourceError(
-                node,
-                f"tokens must be a list of 1 to {MAX_TOKENS:,} tokens, got {format_element(found)}",
-            )
+    def check_tokens(self, node: ast.expr, tokens: Any) -> list[Any]:
+        if not isinstance(tokens, (list, tuple, range)) or not 1 <= len(tokens) <= MAX_TOKENS:
+            expected = f"a list of 1 to {MAX_TOKENS:,} tokens"
+            raise SourceError(node, f"tokens must be {expected}, got {format_element(tokens)}")
         texts: set[str] = set()
-        for t in many:
+        for t in tokens:
             if type(t) not in (int, str):
-                raise SourceError(
-                    node, f"a token must be a whole number or a text, got {format_element(t)}"
-                )
+                expected = "a whole number or a text"
+                raise SourceError(node, f"a token must be {expected}, got {format_element(t)}")
             if not str(t).isprintable() or len(str(t).split()) != 1 or " " in str(t):
-                raise SourceError(
-                    node, f"a token must be one word of characters that can be printed, got "
-                    f"{ascii(t)[:60]}",
-                )  # fmt: skip
+                expected = "one word of printable characters"
+                raise SourceError(node, f"a token must be {expected}, got {ascii(t)[:60]}")
             if str(t) in texts:
-                raise SourceError(node, f"the token {format_element(t)} is there twice")
+                raise SourceError(node, f"the token {format_element(t)} occurs twice")
             texts.add(str(t))
-        return list(many)
+        return list(tokens)
 
-    def check_end(self, node: ast.expr, found: Any) -> Any:
+    def check_end(self, node: ast.expr, end: Any) -> Any:
         if self.scope.get("tokens", INVALID) is INVALID:
             if "tokens" in self.missing_names or "tokens" in self.scope:
                 raise DependsOnError
-            raise SourceError(node, "`tokens` must be assigned before `end`")
-        if not any(type_exact_key(found) == type_exact_key(t) for t in self.scope["tokens"]):
-            raise SourceError(node, f"end must be one of the tokens, got {format_element(found)}")
-        return found
+            raise SourceError(node, "assign `tokens` before `end`")
+        if not any(type_exact_key(end) == type_exact_key(t) for t in self.scope["tokens"]):
+            raise SourceError(node, f"end must be one of the tokens, got {format_element(end)}")
+        return end
 
-    def check_examples(self, node: ast.expr, found: Any) -> Any:
-        if not isinstance(found, dict) or not all(
-            isinstance(x, str) for pair in found.items() for x in pair
-        ):
+    def check_examples(self, node: ast.expr, examples: Any) -> Any:
+        is_dict = isinstance(examples, dict)
+        if not is_dict or not all(isinstance(x, str) for pair in examples.items() for x in pair):
             raise SourceError(node, "examples must be a dict of texts, {'a b |': 'b a'}")
         self.examples_node = node
-        return found
+        return examples
 
     def check_examples_hold(self, program: Program) -> None:
-        """Examples are of the source as it is: with other options others may be right."""
-        if self.examples_node is None or not self.has_default_options:
+        """Check the examples if all options have their defaults."""
+        node = self.examples_node
+        if node is None or not self.has_default_options:
             return
-        keys = self.examples_node.keys if isinstance(self.examples_node, ast.Dict) else []
-        at = {k.value: k for k in keys if isinstance(k, ast.Constant)}
+        keys = node.keys if isinstance(node, ast.Dict) else []
+        nodes = {k.value: k for k in keys if isinstance(k, ast.Constant)}
         for text, reason in failing_examples(program):
-            self.report_error(
-                at.get(text, self.examples_node),
-                f"example {json.dumps(text, ensure_ascii=False)} {reason}",
-            )
+            example = json.dumps(text, ensure_ascii=False)
+            self.report_error(nodes.get(text, node), f"example {example} {reason}")
         if self.errors:
-            raise GlassformerError("\n".join(self.errors[:MAX_ERRORS]))
+            raise GlassformerError("\n".join(self.errors[:MAX_ERRORS]), code=SourceError.code)
 
-    def check_emit(self, node: ast.expr, found: Any) -> Any:
-        self.known(ast.copy_location(ast.Name("token", ast.Load()), node), self.scope)
-        if isinstance(found, ValueList):
-            raise SourceError(
-                node, f"`{expression_text(node)}` is a list of values; emit one of them, `…[0]`"
-            )
-        if not isinstance(found, Value):
-            found = Token("emit", [check_element(node, found)] * len(self.scope["tokens"]))
-        if may_be_mean(found):
-            raise SourceError(node, MEAN_MESSAGE.format(expression_text(node)))
+    def check_emit(self, node: ast.expr, emit: Any) -> Any:
+        self.check_name(ast.copy_location(ast.Name("token", ast.Load()), node), self.scope)
+        tokens, text = self.scope["tokens"], expression_text(node)
+        if isinstance(emit, ValueList):
+            raise SourceError(node, f"`{text}` is a list of values; emit one of them: `…[0]`")
+        if not isinstance(emit, Value):
+            emit = Token("emit", [check_element(node, emit)] * len(tokens))
+        if may_be_mean(emit):
+            raise SourceError(node, MEAN_MESSAGE.format(text))
         try:
-            Program(tuple(self.scope["tokens"]), self.scope[self.length_name], found)
+            Program(tuple(tokens), self.scope[self.length_name], emit)
         except GlassformerError as e:
-            # Domains are worked out one value at a time: what no text brings may still be in one.
+            # Domains are computed value by value, so they may have elements that never occur
             hint = ""
             if "emits nothing" in str(e):
-                hint = "; say what comes then, with `default=` or first_of(…, …)"
-            elif any(type(d) is bool for d in found.domain):
-                hint = "; `… if … else …` makes a token of it"
-            elif any(type(d) is int and d not in self.scope["tokens"] for d in found.domain):
-                hint = "; if it never is that, say so with min or max"
+                hint = "; add `default=` or first_of(…, …)"
+            elif any(type(d) is bool for d in emit.domain):
+                hint = "; `… if … else …` turns it into a token"
+            elif any(type(d) is int and d not in tokens for d in emit.domain):
+                hint = "; if that cannot occur, exclude it with min or max"
             raise SourceError(node, f"{e}{hint}") from None
-        return found
+        return emit
 
     def read_option(self, name: str, node: ast.Call) -> Any:
-        """`vocab = option(10, 2, 100)`: 10 unless the reader of the source is told otherwise."""
+        """Read `vocab = option(10, 2, 100)`: 10 by default, from 2 to 100."""
         args = [evaluate(a, self.scope, self.budget) for a in node.args]
-        numbers = len(args) == 1 or all(type(a) is int for a in args)
-        if not 1 <= len(args) <= 3 or node.keywords or not numbers:
-            raise SourceError(
-                node, "option takes a default and, for a number, the least and the most"
-            )
+        are_numbers = len(args) == 1 or all(type(a) is int for a in args)
+        if not 1 <= len(args) <= 3 or node.keywords or not are_numbers:
+            expected = "a default and, for a number, the smallest and the largest value"
+            raise SourceError(node, f"option takes {expected}")
         default = args[0]
         kinds: dict[type, str] = {int: "a whole number", str: "a text", bool: "True or False"}
         if type(default) not in kinds:
             raise SourceError(node, "an option is a whole number, a text, or True or False")
-        found = self.options.get(name, default)
-        self.chosen_options[name], self.option_ranges[name] = found, {"default": default}
-        if type(default) is int and isinstance(found, str) and len(found) < 20:
-            found = int(found) if found.removeprefix("-").isdecimal() else found
-        if type(default) is bool and isinstance(found, str):
-            found = {"true": True, "false": False}.get(found.lower(), found)
-        if type(found) is not type(default):
-            raise SourceError(
-                node, f"{name} must be {kinds[type(default)]}, got {format_element(found)}"
-            )
+        value = self.options.get(name, default)
+        self.chosen_options[name], self.option_ranges[name] = value, {"default": default}
+        if type(default) is int and isinstance(value, str) and len(value) < 20:
+            value = int(value) if value.removeprefix("-").isdecimal() else value
+        if type(default) is bool and isinstance(value, str):
+            value = {"true": True, "false": False}.get(value.lower(), value)
+        if type(value) is not type(default):
+            expected = kinds[type(default)]
+            raise SourceError(node, f"{name} must be {expected}, got {format_element(value)}")
         if type(default) is int:
             ends = [min(1, default), max(MAX_LENGTH, default)]
-            least, most = args[1:] + ends[len(args) - 1 :]
-            self.option_ranges[name] |= {"least": least, "most": most}
-            if not least <= found <= most:
-                raise SourceError(node, f"{name} must be from {least} to {most}, got {found}")
-        self.chosen_options[name] = found
-        self.has_default_options &= found == default
-        return found
+            smallest, largest = args[1:] + ends[len(args) - 1 :]
+            self.option_ranges[name] |= {"least": smallest, "most": largest}
+            if not smallest <= value <= largest:
+                expected = f"from {smallest} to {largest}"
+                raise SourceError(node, f"{name} must be {expected}, got {value}")
+        self.chosen_options[name] = value
+        self.has_default_options &= value == default
+        return value
 
     def define_function(self, node: ast.FunctionDef) -> None:
         a = node.args
-        more = (a.defaults, a.vararg, a.kwonlyargs, a.kwarg, a.posonlyargs, node.decorator_list)
+        others = (a.defaults, a.vararg, a.kwonlyargs, a.kwarg, a.posonlyargs, node.decorator_list)
         names = tuple(x.arg for x in a.args)
         self.check_new(node, node.name)
         try:
             if node.name in DECLARATIONS:
-                raise SourceError(node, f"`{node.name}` must be assigned, it cannot be a function")
+                raise SourceError(node, f"`{node.name}` must be assigned, not defined by def")
             if node.name in SELECTORS or node.name in FUNCTIONS or node.name in AGGREGATES:
-                raise SourceError(node, f"`{node.name}` is a function of the language already")
-            if any(more):
-                raise SourceError(node, "a function has plain arguments and no decorators")
+                raise SourceError(node, f"`{node.name}` is a function of the language")
+            if any(others):
+                raise SourceError(node, "a function takes plain arguments and no decorators")
             for part in ast.walk(ast.Module(node.body, [])):
                 if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
                     raise method_call_error(part)
-                known = (
-                    (*EVALUATORS, *BODY_NODES)
-                    if isinstance(part, (ast.expr, ast.stmt))
-                    else (ast.AST,)
-                )
+                is_code = isinstance(part, (ast.expr, ast.stmt))
+                known = (*EVALUATORS, *BODY_NODES) if is_code else (ast.AST,)
                 if not isinstance(part, known) and not is_here_attribute(part):
                     raise unsupported_syntax_error(part)
         except SourceError:

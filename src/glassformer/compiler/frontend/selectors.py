@@ -1,11 +1,10 @@
-"""The looks, one method each: what a position sees at itself and those before it.
+"""The selectors, one method each: what a position reads from itself and earlier positions.
 
-latest first only      the value at the last, the first, the only position that matches
-best                   … at the one where something is most or least
-any all count sum      whether, and how many, positions match; a sum over them
-share mean             count and sum divided by how many positions there are
-nth                    the n-th smallest of the numbers, from 1 (of none below it, the default;
-                       for an n below 1 the least that there could be)
+latest first only      the value at the last, the first, the only matching position
+best                   the value at the matching position with the largest or smallest keys
+any all count sum      whether and how many positions match; a sum over them
+share mean             count and sum, divided by the number of positions
+nth                    the n-th smallest of the numbers, from 1; the default if there are fewer
 """
 
 import ast
@@ -25,7 +24,7 @@ from .inlining import copy_tree
 from .sums import is_plain_count, is_small_integer
 from .tables import MutableScope, check_element
 
-# What people call the arguments of looks.
+# Names from other languages for the arguments of selectors
 ARGUMENT_ALIASES = {
     "otherwise": "default", "fallback": "default", "initial": "default", "none": "default",
     "when": "where", "condition": "where", "filter": "where", "key": "most", "by": "most",
@@ -35,7 +34,7 @@ ARGUMENT_ALIASES = {
 
 @dataclass
 class SelectorCall:
-    """A look as it is written: what it is given, the names in it, and those of values here."""
+    """A call of a selector with its arguments and the names in them."""
 
     call: ast.Call
     arguments: dict[str, ast.expr]
@@ -48,269 +47,247 @@ class SelectorCall:
 
 
 class SelectorLowering(PredicateLowering):
-    """Makes values of looks."""
+    """Lowers selectors to values."""
 
-    def look(self, call: ast.Call, outer: MutableScope) -> Value:
+    def lower_selector(self, call: ast.Call, outer: MutableScope) -> Value:
         assert isinstance(call.func, ast.Name)
         kind, scope = call.func.id, dict(outer)
-        here: dict[str, Value] = {}
-        given = {
-            key: self.extract_selectors(node, scope, here)
+        query_names: dict[str, Value] = {}
+        arguments = {
+            key: self.extract_selectors(node, scope, query_names)
             for key, node in selector_arguments(call, kind, scope).items()
         }
-        self.known(ast.copy_location(ast.Name("position", ast.Load()), call), self.scope)
+        self.check_name(ast.copy_location(ast.Name("position", ast.Load()), call), self.scope)
         try:
-            value: Value = getattr(self, f"_{kind}")(SelectorCall(call, given, scope, here))
+            lower = getattr(self, f"_{kind}")
+            value: Value = lower(SelectorCall(call, arguments, scope, query_names))
         except GlassformerError as e:
             raise SourceError(call, str(e)) from None
-        if isinstance(value, (Select, ThresholdCount)) and any(
-            not t.table.any() for t in value.predicates
-        ):
+        predicates = getattr(value, "predicates", ())
+        if any(not p.table.any() for p in predicates):  # no position ever matches
             value = self.constant_value(value.default if isinstance(value, Select) else 0)
         self.charge_cells(call, 0, len(value))
         value.name, value.source_position = expression_text(call), (call.lineno, call.col_offset)
         return value
 
-    # ── what looks are given ───────────────────────────────────────────────────────────────────
-    def where_predicates(self, asked: SelectorCall) -> list[Predicate]:
-        where = asked.arguments.get("where")
-        return [] if where is None else self.predicates(where, asked.scope, asked.query_names)
+    # ── arguments ──────────────────────────────────────────────────────────────────────────────
+    def where_predicates(self, selector: SelectorCall) -> list[Predicate]:
+        where = selector.arguments.get("where")
+        if where is None:
+            return []
+        return self.predicates(where, selector.scope, selector.query_names)
 
-    def condition_value(self, asked: SelectorCall) -> Value | None:
-        """The condition as a value, if it is one of there alone."""
-        where = asked.arguments.get("where")
-        names = [] if where is None else self.atoms(where, asked.scope)
-        if where is None or not names or any(n in asked.query_names for n in names):
+    def condition_value(self, selector: SelectorCall) -> Value | None:
+        """Return the condition as a value, if it depends on the selected position alone."""
+        where = selector.arguments.get("where")
+        names = [] if where is None else self.value_names(where, selector.scope)
+        if where is None or not names or any(n in selector.query_names for n in names):
             return None
-        return self.boolean_value(where, asked.scope)
+        return self.boolean_value(where, selector.scope)
 
-    def key_value(self, asked: SelectorCall, node: ast.expr, context: str) -> Value:
-        """A value at the position that is looked at."""
-        for n in self.atoms(node, asked.scope):
-            if n in asked.query_names:
-                raise SourceError(node, f"{context} is taken there, so `{n}` cannot stand in it")
-        found = self.value(node, asked.scope)
-        return (
-            found if isinstance(found, Value) else self.constant_value(check_element(node, found))
-        )
+    def required_condition_value(self, selector: SelectorCall, kind: str) -> Value:
+        """Like `condition_value`, for selectors over all positions."""
+        value = self.condition_value(selector)
+        if value is None:
+            expected = "its condition must depend on the selected position alone, without `here`"
+            raise SourceError(selector.call, f"`{kind}` is over all positions: {expected}")
+        return value
 
-    def selected_value(self, asked: SelectorCall) -> Value:
-        return self.key_value(asked, asked.arguments["value"], "what a look brings")
+    def key_value(self, selector: SelectorCall, node: ast.expr, context: str) -> Value:
+        """Return a value at the selected position."""
+        for n in self.value_names(node, selector.scope):
+            if n in selector.query_names:
+                raise SourceError(node, f"{context} is at the selected position: remove `{n}`")
+        result = self.lower_value(node, selector.scope)
+        if isinstance(result, Value):
+            return result
+        return self.constant_value(check_element(node, result))
 
-    def default_element(self, asked: SelectorCall) -> Element:
-        node = asked.arguments.get("default")
+    def selected_value(self, selector: SelectorCall) -> Value:
+        return self.key_value(selector, selector.arguments["value"], "the value of a selector")
+
+    def default_element(self, selector: SelectorCall) -> Element:
+        node = selector.arguments.get("default")
         if node is None:
             return None
-        found = self.value(node, asked.scope)
-        if isinstance(found, Value):
-            raise SourceError(
-                node, "a default is a constant; leave it out, and use first_of(…, …) on what is "
-                "found",
-            )  # fmt: skip
-        return check_element(node, found)
+        result = self.lower_value(node, selector.scope)
+        if isinstance(result, Value):
+            hint = "leave it out, and use first_of(…, …) on the result"
+            raise SourceError(node, f"expected a constant default, got a value; {hint}")
+        return check_element(node, result)
 
     def integer_domain(
-        self, asked: SelectorCall, value: Value, nothing_as_zero: bool = False
+        self, selector: SelectorCall, value: Value, nothing_as_zero: bool = False
     ) -> Any:
-        """The numbers of a domain; True is 1, and where `nothing` may be, it is 0."""
+        """Return the elements of a domain as integers; True is 1."""
         numbers = [0 if nothing_as_zero and d is None else int(d) if type(d) is bool else d
                    for d in value.domain]  # fmt: skip
-        if odd := [d for d in numbers if not is_small_integer(d)]:
-            raise SourceError(
-                asked.call, f"`{asked.name}` adds {format_element(odd[0])}: expected whole numbers"
-            )
+        if others := [d for d in numbers if not is_small_integer(d)]:
+            got = f"expected whole numbers, got {format_element(others[0])}"
+            raise SourceError(selector.call, f"`{selector.name}`: {got}")
         return np.array([int(d) for d in numbers])
 
-    # ── one position ───────────────────────────────────────────────────────────────────────────
-    def _latest(self, asked: SelectorCall, sign: int = 1) -> Value:
-        order = [(sign, self.scope["position"])]
-        tests, value = self.where_predicates(asked), self.selected_value(asked)
-        return Select(asked.name, tests, value, self.default_element(asked), order)
+    # ── the value at one position ──────────────────────────────────────────────────────────────
+    def _select(self, selector: SelectorCall, sort_keys: Any = ()) -> Value:
+        predicates, value = self.where_predicates(selector), self.selected_value(selector)
+        default = self.default_element(selector)
+        return Select(selector.name, predicates, value, default, sort_keys)
 
-    def _first(self, asked: SelectorCall) -> Value:
-        return self._latest(asked, -1)
+    def _latest(self, selector: SelectorCall) -> Value:
+        return self._select(selector, [(1, self.scope["position"])])
 
-    def _only(self, asked: SelectorCall) -> Value:
-        return Select(
-            asked.name,
-            self.where_predicates(asked),
-            self.selected_value(asked),
-            self.default_element(asked),
-        )
+    def _first(self, selector: SelectorCall) -> Value:
+        return self._select(selector, [(-1, self.scope["position"])])
 
-    def _best(self, asked: SelectorCall) -> Value:
-        given = asked.arguments
-        if ("most" in given) == ("least" in given):
-            raise SourceError(
-                asked.call, "`best` needs `most` or `least`, one of them: what makes one position "
-                "better than another",
-            )  # fmt: skip
-        whole, sign = (given["most"], 1) if "most" in given else (given["least"], -1)
-        order: list[tuple[int, Value]] = []
+    _only = _select
+
+    def _best(self, selector: SelectorCall) -> Value:
+        arguments = selector.arguments
+        if ("most" in arguments) == ("least" in arguments):
+            raise SourceError(selector.call, "`best` needs either `most` or `least`")
+        whole, sign = (arguments["most"], 1) if "most" in arguments else (arguments["least"], -1)
+        sort_keys: list[tuple[int, Value]] = []
         for node in whole.elts if isinstance(whole, ast.Tuple) else [whole]:
             minus = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
             inner = node.operand if isinstance(node, ast.UnaryOp) and minus else node
-            value = self.key_value(asked, inner, "what is compared")
+            value = self.key_value(selector, inner, "a sort key")
             if len(value) > 1 or not is_number(value.domain[0]):
-                order.append((-sign if minus else sign, value))
-        tests, value = self.where_predicates(asked), self.selected_value(asked)
-        return Select(asked.name, tests, value, self.default_element(asked), order)
+                sort_keys.append((-sign if minus else sign, value))
+        return self._select(selector, sort_keys)
 
-    def _any(self, asked: SelectorCall) -> Value:
-        tests = self.where_predicates(asked)
-        return (
-            Select(asked.name, tests, self.constant_value(True), False)
-            if tests
-            else self.constant_value(True)
-        )
+    def _any(self, selector: SelectorCall) -> Value:
+        predicates, true = self.where_predicates(selector), self.constant_value(True)
+        return Select(selector.name, predicates, true, False) if predicates else true
 
-    def _all(self, asked: SelectorCall) -> Value:
-        tests = self.where_predicates(asked)
-        if len(tests) == 1:
-            (t,) = tests
-            tests = [Predicate(t.query, t.key, ~t.table)]
-        elif tests:
-            where = asked.arguments["where"]
+    def _all(self, selector: SelectorCall) -> Value:
+        predicates = self.where_predicates(selector)
+        if len(predicates) == 1:
+            (p,) = predicates
+            predicates = [Predicate(p.query, p.key, ~p.table)]
+        elif predicates:
+            where = selector.arguments["where"]
             node = ast.copy_location(ast.UnaryOp(ast.Not(), where), where)
-            tests = self.predicates(node, asked.scope, asked.query_names)
+            predicates = self.predicates(node, selector.scope, selector.query_names)
         else:
-            tests = [Predicate(None, None, np.zeros((1, 1), bool))]
-        return Select(asked.name, tests, self.constant_value(False), True)
+            predicates = [Predicate(None, None, np.zeros((1, 1), bool))]
+        return Select(selector.name, predicates, self.constant_value(False), True)
 
-    # ── all of them ────────────────────────────────────────────────────────────────────────────
-    def _count(self, asked: SelectorCall) -> Value:
-        flag = self.condition_value(asked)
-        if flag:
-            return self.make_count(asked.call, [], [(flag, self.integer_domain(asked, flag))], 0)
-        return self.make_count(asked.call, self.where_predicates(asked), [], 1)
+    # ── sums over positions ────────────────────────────────────────────────────────────────────
+    def _count(self, selector: SelectorCall) -> Value:
+        if flag := self.condition_value(selector):
+            terms = [(flag, self.integer_domain(selector, flag))]
+            return self.make_count(selector.call, [], terms, 0)
+        return self.make_count(selector.call, self.where_predicates(selector), [], 1)
 
-    def _sum(self, asked: SelectorCall) -> Value:
-        value = self.selected_value(asked)
-        numbers = self.integer_domain(asked, value, nothing_as_zero=True)
-        return self.make_count(asked.call, self.where_predicates(asked), [(value, numbers)], 0)
+    def _sum(self, selector: SelectorCall) -> Value:
+        value = self.selected_value(selector)
+        numbers = self.integer_domain(selector, value, nothing_as_zero=True)
+        predicates = self.where_predicates(selector)
+        return self.make_count(selector.call, predicates, [(value, numbers)], 0)
 
-    def _share(self, asked: SelectorCall) -> Value:
-        flag = self.condition_value(asked)
-        if flag is None:
-            raise SourceError(
-                asked.call, "`share` is over all positions: its condition must be one of there, "
-                "without `here`",
-            )  # fmt: skip
-        return self.average(asked, flag)
+    def _share(self, selector: SelectorCall) -> Value:
+        return self.average(selector, self.required_condition_value(selector, "share"))
 
-    def _mean(self, asked: SelectorCall) -> Value:
-        return self.average(asked, self.selected_value(asked))
+    def _mean(self, selector: SelectorCall) -> Value:
+        return self.average(selector, self.selected_value(selector))
 
-    def average(self, asked: SelectorCall, value: Value) -> Value:
-        """A sum divided by how many there are: every fraction that it can be."""
-        n, weights = self.scope[self.length_name], self.integer_domain(asked, value)
+    def average(self, selector: SelectorCall, value: Value) -> Value:
+        """Return a sum divided by the number of positions, with one output for each fraction."""
+        n, weights = self.scope[self.length_name], self.integer_domain(selector, value)
         low, high = int(weights.min()), int(weights.max())
-        if n * n * (high - low) > 3 * MAX_DOMAIN_SIZE:
-            raise SourceError(
-                asked.call, f"`{asked.name}` can be too many different fractions: about "
-                f"{n * n * (high - low) // 3:,}, the most is {MAX_DOMAIN_SIZE:,}",
-            )  # fmt: skip
-        self.charge_cells(asked.call, 0, n * n * (high - low))
+        cells = n * n * (high - low)
+        if cells > 3 * MAX_DOMAIN_SIZE:
+            limit = f"about {cells // 3:,} different fractions; the limit is {MAX_DOMAIN_SIZE:,}"
+            raise SourceError(selector.call, f"`{selector.name}` can be {limit}")
+        self.charge_cells(selector.call, 0, cells)
         sums = ((p, q) for q in range(1, n + 1) for p in range(low * q, high * q + 1))
-        found = sorted({Fraction(p, q) for p, q in sums})
-        over = np.array([f.denominator for f in found[1:]], int)
-        each = -np.array([f.numerator for f in found[1:]], int)
-        terms = [(value, over[:, None] * weights[None])]
-        cut = np.full(len(each), -0.5)
-        tally = ThresholdCount(
-            asked.name, (), terms, each, cut, [simplify_fraction(f) for f in found]
-        )
-        tally.is_average = True
-        return tally
+        fractions = sorted({Fraction(p, q) for p, q in sums})
+        denominators = np.array([f.denominator for f in fractions[1:]], int)
+        position_weights = -np.array([f.numerator for f in fractions[1:]], int)
+        terms = [(value, denominators[:, None] * weights[None])]
+        thresholds = np.full(len(position_weights), -0.5)
+        outputs = [simplify_fraction(f) for f in fractions]
+        mean = ThresholdCount(selector.name, (), terms, position_weights, thresholds, outputs)
+        mean.is_average = True
+        return mean
 
-    def _nth(self, asked: SelectorCall) -> Value:
-        value, call = self.selected_value(asked), asked.call
+    def _nth(self, selector: SelectorCall) -> Value:
+        value, call = self.selected_value(selector), selector.call
         numbers = sorted({d for d in value.domain if is_number(d)})[::-1]
         if not numbers:
-            raise SourceError(
-                call, f"`{asked.name}`: expected numbers, got {format_element(value.domain[0])}"
-            )
-        n_terms, constant, over = self.parse_rank(asked)
-        if "where" in asked.arguments:
-            flag = self.condition_value(asked)
-            if flag is None:
-                raise SourceError(
-                    call, "`nth` is over all positions: its condition must be one of there, "
-                    "without `here`",
-                )  # fmt: skip
-            both = self.joint_value([value, flag], call)
-            kept = [d if f else None for d, f in both.domain]
-            value = map_value(both, kept, f"{value.name} that counts")
+            got = format_element(value.domain[0])
+            raise SourceError(call, f"`{selector.name}`: expected numbers, got {got}")
+        counts, constant, divisor = self.parse_rank(selector)
+        if "where" in selector.arguments:
+            flag = self.required_condition_value(selector, "nth")
+            joint = self.joint_value([value, flag], call)
+            column = [d if f else None for d, f in joint.domain]
+            value = map_value(joint, column, f"{value.name} that counts")
             if not any(map(is_number, value.domain)):
-                return self.constant_value(self.default_element(asked))
+                return self.constant_value(self.default_element(selector))
         rank = {d: i for i, d in enumerate(numbers)}
-        place = np.array([rank.get(d, -1) if is_number(d) else -1 for d in value.domain])
+        ranks = np.array([rank.get(d, -1) if is_number(d) else -1 for d in value.domain])
         J = len(numbers)
         if J * len(value) > 100 * MAX_DOMAIN_SIZE:
-            raise SourceError(call, f"`{asked.name}` has {J:,} numbers, too many to put in order")
+            raise SourceError(call, f"`{selector.name}` has {J:,} numbers, too many to sort")
         self.charge_cells(call, 5 * J * len(value))
-        below = over * (place[None] >= np.arange(J)[:, None]).astype(int)
+        below = divisor * (ranks[None] >= np.arange(J)[:, None]).astype(int)
         terms: list[tuple[Value, Any]] = [(value, below)]
-        each = np.zeros(J, int)
-        for tally, factor in n_terms.items():
-            terms += [(v, -factor * np.tile(w[0], (J, 1))) for v, w in tally.terms]
-            each = each - factor * tally.position_weights[0]
-        cut = np.full(J, constant - 0.5)
-        return ThresholdCount(
-            asked.name, (), terms, each, cut, [self.default_element(asked), *numbers]
-        )
+        position_weights = np.zeros(J, int)
+        for count, factor in counts.items():
+            terms += [(v, -factor * np.tile(w[0], (J, 1))) for v, w in count.terms]
+            position_weights = position_weights - factor * count.position_weights[0]
+        thresholds = np.full(J, constant - 0.5)
+        outputs = [self.default_element(selector), *numbers]
+        return ThresholdCount(selector.name, (), terms, position_weights, thresholds, outputs)
 
-    def parse_rank(self, asked: SelectorCall) -> tuple[dict[ThresholdCount, int], int, int]:
-        """The n of an nth: counts of what is there, plus or minus constants, and what all this is
-        divided by: count() / 2 is the middle. It is a number here, so `here.` may be left out.
+    def parse_rank(self, selector: SelectorCall) -> tuple[dict[ThresholdCount, int], int, int]:
+        """Return (counts, constant, divisor) of the `n` of an `nth`: count() / 2 is the median.
+
+        n is at the current position, where `here.` may be left out.
         """
-        n = copy_tree(asked.arguments["n"])
+        whole = n = copy_tree(selector.arguments["n"])
         for node in ast.walk(n):
             if isinstance(node, ast.Name):
                 node.id = node.id.removeprefix("here.")
-        over = 1
+        divisor = 1
         if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div):
-            below, n = n.right, n.left
-            over = 0 if self.atoms(below, asked.scope) else self.plain(below, asked.scope)
-            if type(over) is not int or not 1 <= over <= 1000:
-                raise SourceError(below, "`nth` can be divided by a whole number from 1 to 1,000")
-        found = self.linear_form(n, asked.scope)
-        length = self.scope[self.length_name]
-        counts = {v: c for v, c in (found[0] if found else {}).items()
-                  if isinstance(v, ThresholdCount) and is_plain_count(v, length)}  # fmt: skip
-        if found is None or len(counts) < len(found[0]):
-            raise SourceError(
-                asked.arguments["n"], "`nth` needs a number that is counted: count(…) of what is "
-                "there, plus or minus constants",
-            )  # fmt: skip
-        if not counts and found[1] < 1:
-            least = format_element(simplify_fraction(Fraction(found[1], over)))
-            raise SourceError(
-                asked.arguments["n"], f"`nth` counts from 1, the smallest; got {least}"
-            )
-        return counts, found[1], over
+            right, n = n.right, n.left
+            is_constant = not self.value_names(right, selector.scope)
+            divisor = self.evaluate_constant(right, selector.scope) if is_constant else 0
+            if type(divisor) is not int or not 1 <= divisor <= 1000:
+                raise SourceError(right, "`nth` can be divided by a whole number from 1 to 1,000")
+        form, length = self.linear_form(n, selector.scope), self.scope[self.length_name]
+        counts = {v: c for v, c in form[0].items() if is_plain_count(v, length)} if form else {}
+        if form is None or len(counts) < len(form[0]):
+            expected = "expected count(…) of the selected position, plus or minus constants"
+            raise SourceError(whole, f"the n of `nth`: {expected}")
+        if not counts and form[1] < 1:
+            got = format_element(simplify_fraction(Fraction(form[1], divisor)))
+            raise SourceError(whole, f"the n of `nth`: expected a number from 1, got {got}")
+        return counts, form[1], divisor
 
 
 def selector_arguments(call: ast.Call, kind: str, scope: MutableScope) -> dict[str, ast.expr]:
-    """What is given to a look, by name."""
+    """Return the arguments of a selector by name."""
     allowed = [p.rstrip("=") for p in SELECTORS[kind]]
     if len(call.args) > len(allowed) or any(isinstance(a, ast.Starred) for a in call.args):
-        raise SourceError(
-            call, f"`{kind}` takes {', '.join(allowed)}; got {len(call.args)} arguments"
-        )
-    given = dict(zip(allowed, call.args, strict=False))
+        takes = f"{', '.join(allowed)}; got {len(call.args)} arguments"
+        raise SourceError(call, f"`{kind}` takes {takes}")
+    arguments = dict(zip(allowed, call.args, strict=False))
     for k in call.keywords:
-        if k.arg not in allowed:
-            near = did_you_mean(k.arg or "**", allowed)
-            if k.arg in scope:
-                near = f"did you mean `{k.arg} == {expression_text(k.value)}`?"
-            elif ARGUMENT_ALIASES.get(k.arg or "") in allowed:
-                near = f"did you mean {ARGUMENT_ALIASES[k.arg or '']}?"
-            raise SourceError(call, f"`{kind}` has no `{(k.arg or '**')[:60]}`; {near}")
-        if k.arg in given:
-            raise SourceError(call, f"`{kind}` got `{k.arg}` twice")
-        given[k.arg] = k.value
+        name = k.arg or "**"
+        if name not in allowed:
+            hint = did_you_mean(name, allowed)
+            if name in scope:
+                hint = f"did you mean `{name} == {expression_text(k.value)}`?"
+            elif ARGUMENT_ALIASES.get(name) in allowed:
+                hint = f"did you mean {ARGUMENT_ALIASES[name]}?"
+            raise SourceError(call, f"`{kind}` has no argument `{name[:60]}`; {hint}")
+        if name in arguments:
+            raise SourceError(call, f"`{kind}` got `{name}` twice")
+        arguments[name] = k.value
     for p in SELECTORS[kind]:
-        if not p.endswith("=") and p not in given:
+        if not p.endswith("=") and p not in arguments:
             raise SourceError(call, f"`{kind}` needs `{p}`")
-    return given
+    return arguments

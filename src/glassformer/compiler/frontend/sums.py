@@ -1,8 +1,8 @@
-"""Sums of whole numbers: no table of their terms is needed, and counts added up are one count."""
+"""Sums of integers, which need no table of their terms; a sum of counts is one count."""
 
 import ast
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -11,25 +11,25 @@ from ..literals import is_number
 from .diagnostics import SourceError, expression_text
 from .tables import MutableScope, TableLowering
 
-MAX_COEFFICIENT = 2**40  # of a number that is added up, and of what it is multiplied by
+MAX_COEFFICIENT = 2**40  # also of the numbers that are added
 
 
 class SumLowering(TableLowering):
-    """Finds sums in expressions and makes values of them."""
+    """Lowers the sums in expressions to values."""
 
     def linear_form(
         self, node: ast.expr, scope: MutableScope
     ) -> tuple[dict[Value, int], int] | None:
-        """(coefficients, constant) of an expression that is a sum of multiples of numbers."""
+        """Return (coefficients, constant) of a sum of multiples of values; None for others."""
         if isinstance(node, ast.Name) and isinstance(v := scope.get(node.id), Value):
-            whole = [is_small_integer(d) or d is None for d in v.domain]
-            return ({v: 1}, 0) if all(whole) and any(map(is_number, v.domain)) else None
-        if not self.atoms(node, scope):
+            is_integer = all(is_small_integer(d) or d is None for d in v.domain)
+            return ({v: 1}, 0) if is_integer and any(map(is_number, v.domain)) else None
+        if not self.value_names(node, scope):
             try:
-                found = self.plain(node, scope)
+                constant = self.evaluate_constant(node, scope)
             except SourceError:
                 return None
-            return ({}, found) if is_small_integer(found) else None
+            return ({}, constant) if is_small_integer(constant) else None
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             inner = self.linear_form(node.operand, scope)
             return inner and (scale_terms(inner[0], -1), -inner[1])
@@ -50,98 +50,101 @@ class SumLowering(TableLowering):
         if any(not c and None in v.domain for v, c in terms.items()):
             return None  # x - x is 0, unless x is nothing
         terms = {v: c for v, c in terms.items() if c}
-        small = all(abs(c) < MAX_COEFFICIENT for c in (*terms.values(), constant))
-        return (terms, constant) if small else None
+        is_small = all(abs(c) < MAX_COEFFICIENT for c in (*terms.values(), constant))
+        return (terms, constant) if is_small else None
 
     def make_sum(self, node: ast.expr, terms: Mapping[Value, int], constant: int) -> Value:
-        """The value of a sum."""
+        """Return the value of a sum."""
         name = expression_text(node)
         if len(terms) == 1:
             ((value, factor),) = terms.items()
             if (factor, constant) == (1, 0):
                 return value
-            moved = [None if d is None else factor * d + constant for d in value.domain]
-            return map_value(value, moved, name)
-        if found := self.merge_counts(node, terms, constant):
-            return found
-        if (most := Sum.max_magnitude(terms, constant)) >= EXACT_INT_LIMIT:
+            column = [None if d is None else factor * d + constant for d in value.domain]
+            return map_value(value, column, name)
+        if count := self.merge_counts(node, terms, constant):
+            return count
+        if (largest := Sum.max_magnitude(terms, constant)) >= EXACT_INT_LIMIT:
+            limit = f"the limit is {EXACT_INT_LIMIT - 1:,}"
+            raise SourceError(node, f"`{name}` may add up to {largest:,}; {limit}")
+        sums = Sum.range(terms, constant)
+        if len(sums) > MAX_DOMAIN_SIZE:
+            factors = ", ".join(v.name for v in terms)
+            limit = f"the limit is {MAX_DOMAIN_SIZE:,}"
             raise SourceError(
-                node, f"`{name}` may add up {most:,}: the most is {EXACT_INT_LIMIT - 1:,}"
+                node, f"`{name}` can be {len(sums):,} different numbers (of {factors}); {limit}"
             )
-        reach = Sum.range(terms, constant)
-        if len(reach) > MAX_DOMAIN_SIZE:
-            of = ", ".join(v.name for v in terms)
-            raise SourceError(
-                node, f"`{name}` can be {len(reach):,} different numbers (of {of}), the most is "
-                f"{MAX_DOMAIN_SIZE:,}",
-            )  # fmt: skip
-        self.charge_cells(node, 0, len(reach))
-        return Sum(name, terms, constant, {s: s for s in reach})
+        self.charge_cells(node, 0, len(sums))
+        return Sum(name, terms, constant, {s: s for s in sums})
 
     def merge_counts(
         self, node: ast.expr, terms: Mapping[Value, int], constant: int
     ) -> Value | None:
-        """Counts over all positions, added up, are one count: of ones and minus ones."""
-        counts = [
-            v
-            for v in terms
-            if isinstance(v, ThresholdCount) and is_plain_count(v, self.scope[self.length_name])
-        ]
+        """Merge counts over all positions into one; None if a term is no such count."""
+        length = self.scope[self.length_name]
+        counts = {v: c for v, c in terms.items() if is_plain_count(v, length)}
         if len(counts) < len(terms):
             return None
-        weights = [(v, terms[t] * w[0]) for t in counts for v, w in t.terms]
-        each = sum(terms[t] * int(t.position_weights[0]) for t in counts)
+        weights = [(v, c * w[0]) for t, c in counts.items() for v, w in t.terms]
+        position_weight = sum(c * int(t.position_weights[0]) for t, c in counts.items())
         sources = list(dict.fromkeys(v for v, _ in weights))
-        if not sources:
-            total = self.make_count(node, (), [], each)
-            return map_value(total, [d + constant for d in total.domain], expression_text(node))
-        both = self.joint_value(sources, node)
-        at = [d if len(sources) > 1 else (d,) for d in both.domain]
-        added = [sum(int(w[v.index[d[sources.index(v)]]]) for v, w in weights) for d in at]
-        if all(isinstance(v, Token) for v in sources):
+        addends: list[tuple[Value, Any]] = []
+        if sources:
+            joint = self.joint_value(sources, node)
+            cases = [d if len(sources) > 1 else (d,) for d in joint.domain]
+            steps = [
+                sum(int(w[v.index[case[sources.index(v)]]]) for v, w in weights) for case in cases
+            ]
+            name = f"step of {expression_text(node)}"
             tables = [v.table for v in sources if isinstance(v, Token)]
-            place = {tuple(v.index[x] for v, x in zip(sources, d, strict=True)): a
-                     for d, a in zip(at, added, strict=True)}  # fmt: skip
-            tokens = [place[tuple(c)] for c in np.stack(tables, 1).tolist()]
-            one: Value = Token(f"step of {expression_text(node)}", tokens)
-        else:
-            one = map_value(both, added, f"step of {expression_text(node)}")
-        total = self.make_count(node, (), [(one, np.array(one.domain))], each)
+            if len(tables) == len(sources):
+                indices = (
+                    tuple(v.index[x] for v, x in zip(sources, case, strict=True)) for case in cases
+                )
+                step_of = dict(zip(indices, steps, strict=True))
+                tokens = [step_of[tuple(c)] for c in np.stack(tables, 1).tolist()]
+                step: Value = Token(name, tokens)
+            else:
+                step = map_value(joint, steps, name)
+            addends = [(step, np.array(step.domain))]
+        total = self.make_count(node, (), addends, position_weight)
         return map_value(total, [d + constant for d in total.domain], expression_text(node))
 
-    def make_count(self, node: ast.expr, tests: Any, terms: Any, each: int) -> ThresholdCount:
-        """A sum over positions, as a whole number."""
-        low, high = sum_range(terms, each, self.scope[self.length_name])
-        J = high - low
-        if J >= MAX_DOMAIN_SIZE or J * sum(len(v) for v, _ in terms) > 100 * MAX_DOMAIN_SIZE:
-            raise SourceError(
-                node,
-                f"`{expression_text(node)}` can be {J + 1:,} different numbers, the most is "
-                f"{MAX_DOMAIN_SIZE:,}, or fewer if there are many to add",
-            )
-        self.charge_cells(node, 5 * J * sum(len(v) for v, _ in terms), J)
+    def make_count(
+        self, node: ast.expr, predicates: Any, terms: Any, position_weight: int
+    ) -> ThresholdCount:
+        """Return a sum over positions, as an integer."""
+        low, high = sum_range(terms, position_weight, self.scope[self.length_name])
+        J, name = high - low, expression_text(node)
+        members = sum(len(v) for v, _ in terms)
+        if J >= MAX_DOMAIN_SIZE or J * members > 100 * MAX_DOMAIN_SIZE:
+            limit = f"the limit is {MAX_DOMAIN_SIZE:,}, or fewer if many elements are added"
+            raise SourceError(node, f"`{name}` can be {J + 1:,} different numbers; {limit}")
+        self.charge_cells(node, 5 * J * members, J)
         rows = [(v, np.tile(w, (J, 1))) for v, w in terms]
-        cut = low + np.arange(J) + 0.5
-        return ThresholdCount(
-            expression_text(node), tests, rows, np.full(J, each), cut, range(low, high + 1)
-        )
+        thresholds, outputs = low + np.arange(J) + 0.5, range(low, high + 1)
+        position_weights = np.full(J, position_weight)
+        return ThresholdCount(name, predicates, rows, position_weights, thresholds, outputs)
 
 
-def sum_range(terms: Any, each: int, length: int) -> tuple[int, int]:
-    """The least and the most that a sum over up to `length` positions can be."""
-    ends = [each + sum(int(f(w)) for _, w in terms) for f in (np.min, np.max)]
+def sum_range(terms: Any, position_weight: int, length: int) -> tuple[int, int]:
+    """Bound a sum over up to `length` positions, from below and above."""
+    ends = [position_weight + sum(int(f(w)) for _, w in terms) for f in (np.min, np.max)]
     return min(0, length * ends[0]), max(0, length * ends[1])
 
 
-def is_plain_count(v: ThresholdCount, length: int) -> bool:
-    """Whether a tally is the plain sum over all positions, not a function of it."""
-    if v.predicates or not len(v.thresholds) or not all((w == w[:1]).all() for _, w in v.terms):
+def is_plain_count(v: Value, length: int) -> TypeGuard[ThresholdCount]:
+    """Whether a value is an integer sum over all positions, not a function of one."""
+    if not isinstance(v, ThresholdCount) or v.predicates or not len(v.thresholds):
+        return False
+    if not all((w == w[:1]).all() for _, w in v.terms):
         return False
     low, high = sum_range([(t, w[0]) for t, w in v.terms], int(v.position_weights[0]), length)
-    same = (v.position_weights == v.position_weights[0]).all() and v.outputs == tuple(
-        range(low, high + 1)
+    is_integer = v.outputs == tuple(range(low, high + 1))
+    uniform = (v.position_weights == v.position_weights[0]).all()
+    return bool(
+        is_integer and uniform and (v.thresholds == low + np.arange(high - low) + 0.5).all()
     )
-    return bool(same and (v.thresholds == low + np.arange(high - low) + 0.5).all())
 
 
 def is_small_integer(x: Any) -> bool:

@@ -1,7 +1,7 @@
-"""The library: the programs that RASP-like compilers are measured by, as sources of a few lines.
+"""The library of sources: the programs in the literature on RASP-like compilers.
 
-One file a program. It begins with a sentence and an example, and the line `canon:` says where the
-program comes from; what could not be had is in REFUSALS, with the reason.
+Each file starts with a sentence and an example; its line `canon:` names the origin of the program.
+REFUSALS lists the programs that cannot be expressed, with the reason.
 """
 
 import ast
@@ -17,45 +17,42 @@ if TYPE_CHECKING:
     from ..ir import Program
 
 LIBRARY_DIR = Path(__file__).parent
-LIBRARY_PREFIX, SOURCE_SUFFIX = "lang/", ".glass"  # how the names of sources begin, or end
-MAX_SOURCE_BYTES = (
-    400_000  # of a file: UTF-8 has at most four for each character that a source may have
-)
+LIBRARY_PREFIX, SOURCE_SUFFIX = "lang/", ".glass"
+MAX_SOURCE_BYTES = 400_000  # UTF-8 takes at most 4 bytes for each of 100,000 characters
 
 
 def source_paths() -> dict[str, Path]:
-    """The sources by name."""
+    """Return the files of the library by name."""
     return dict(sorted((path.stem, path) for path in LIBRARY_DIR.glob("*.glass")))
 
 
 def source_text(name: str) -> str:
-    """The text of a source by its name without options: lang/sort, or the path of a .glass file."""
-    known = source_paths()
+    """Read a source by its name without options: lang/sort, or the path of a .glass file."""
+    paths = source_paths()
     if name.startswith(LIBRARY_PREFIX) and not name.endswith(SOURCE_SUFFIX):
-        if (own := name.removeprefix(LIBRARY_PREFIX)) not in known:
-            raise unknown_name_error(
-                "source of the library", name, [LIBRARY_PREFIX + n for n in known], 3
-            )
-        return known[own].read_text("utf-8")
+        if (stem := name.removeprefix(LIBRARY_PREFIX)) not in paths:
+            known = [LIBRARY_PREFIX + n for n in paths]
+            raise unknown_name_error("source of the library", name, known, 3)
+        return paths[stem].read_text("utf-8")
     try:
         return read_text(name, MAX_SOURCE_BYTES)
     except GlassformerError as e:
-        own = os.path.basename(name).removesuffix(SOURCE_SUFFIX)
-        hint = f"; {LIBRARY_PREFIX}{own} comes with the package" if own in known else ""
+        stem = os.path.basename(name).removesuffix(SOURCE_SUFFIX)
+        hint = f"; {LIBRARY_PREFIX}{stem} comes with the package" if stem in paths else ""
         raise GlassformerError(f"{e}{hint}") from None
 
 
 def load(name: str, options: Mapping[str, Any] | None = None) -> "Program":
-    """The program that a source of the library describes."""
+    """Read the program of a source in the library."""
     from ..frontend.parser import read
 
-    known = source_paths()
-    if name not in known:
-        raise unknown_name_error("source of the library", name, known)
-    return read(known[name].read_text("utf-8"), name, options)
+    paths = source_paths()
+    if name not in paths:
+        raise unknown_name_error("source of the library", name, paths)
+    return read(paths[name].read_text("utf-8"), name, options)
 
 
 def describe(name: str) -> str:
-    """What a source does, in a sentence with an example."""
+    """Return the first sentence of a source, with its example."""
     text = ast.get_docstring(ast.parse(source_paths()[name].read_text("utf-8"))) or ""
     return " ".join(text.split("canon:")[0].split())

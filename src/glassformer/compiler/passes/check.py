@@ -47,7 +47,7 @@ def check_selectors(program: Program) -> None:
             )
             found[f"{where} — {reason}"] = value.source_position or (0, 0)
     if found:
-        raise ErrorList("\n".join(sorted(found, key=lambda line: found[line])))
+        raise ErrorList("\n".join(sorted(found, key=lambda line: found[line])), code="bad_source")
 
 
 def find_problems(program: Program, value: Value, budget: Budget) -> Iterator[str]:
