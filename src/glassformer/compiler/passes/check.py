@@ -66,7 +66,8 @@ def find_problems(program: Program, value: Value, budget: Budget) -> Iterator[st
         )
         yield (
             f"`{value.name}`: two positions may be equally good and hold different values, "
-            f"{' and '.join(map(format_element, two))}; {hint}, or let its condition hold at one only"
+            f"{' and '.join(map(format_element, two))}; {hint}, or let its condition hold at one "
+            "only"
         )
 
 
