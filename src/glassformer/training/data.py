@@ -168,7 +168,9 @@ class TrainingData:
             held = np.concatenate(parts)[:n]
         if not len(held):
             none = f"none of {format_count(task.size)} rows is held out"
-            raise GlassformerError(f"{task.ref} — {none}; use data=all, or a larger holdout_fraction")
+            raise GlassformerError(
+                f"{task.ref} — {none}; use data=all, or a larger holdout_fraction"
+            )
         return held
 
     def _all_rows(self, purpose: str) -> Rows:

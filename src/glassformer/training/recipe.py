@@ -277,7 +277,7 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
             what = "a curriculum" if levels else f"schedule={self.schedule}"
             wrong = f"again does not go with {what}, which is of the whole run: again=0"
         elif self.full_domain_steps and self.train_hook:
-            wrong = f"exact speaks of the model that is kept, which has no tap={self.train_hook}: exact=0"
+            wrong = f"full_domain_steps cannot be combined with train_hook={self.train_hook}"
         elif levels and self.data != "fresh":
             wrong = f"a curriculum goes with data=fresh only, got data={self.data}"
         if wrong:
@@ -302,7 +302,15 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
                 raise GlassformerError(f"{name}: {what}. Leave out {name}, or train without start")
         if values.get("data", self.data) != self.data:  # shares are of the way that they were for
             rows = self.test_rows or RECIPE_FIELDS["test_rows"].default
-            shares = dict.fromkeys(("holdout_fraction", "near_tie_fraction", "train_fraction", "train_rows_per_symbol"), 0.0)
+            shares = dict.fromkeys(
+                (
+                    "holdout_fraction",
+                    "near_tie_fraction",
+                    "train_fraction",
+                    "train_rows_per_symbol",
+                ),
+                0.0,
+            )
             values = {**shares, "curriculum": "", "test_rows": rows} | values
         if "train_rows" in values:  # who says how many does not mean a share of the recipe's
             values = {"train_fraction": 0.0, "train_rows_per_symbol": 0.0} | values
