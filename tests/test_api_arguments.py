@@ -260,10 +260,10 @@ REFUSED = [
     (lambda m: gf.record(m, "4+8", last=0), "last must be a whole number from 1 to 4, got 0"),
     (lambda m: gf.record(m, "4+8", last=99), "last must be a whole number from 1 to 4, got 99"),
     (lambda m: m("4+8=", last=0), "last must be a whole number from 1 to 4, got 0"),
-    (lambda m: m("4+8=", hook=3), "tap — expected a function"),
-    (lambda m: m("4+8=", hook=lambda name: 3), r"tap — expected a function \(name, value"),
-    (lambda m: gf.verify(m, hook=lambda n, v: None), "tap — hook_embed must keep its shape"),
-    (lambda m: gf.verify(m, hook=lambda name: 3), "tap — expected a function"),
+    (lambda m: m("4+8=", hook=3), "hook — expected a function"),
+    (lambda m: m("4+8=", hook=lambda name: 3), r"hook — expected a function \(name, value"),
+    (lambda m: gf.verify(m, hook=lambda n, v: None), "hook — hook_embed must keep its shape"),
+    (lambda m: gf.verify(m, hook=lambda name: 3), "hook — expected a function"),
     (lambda m: gf.on(m, {"hook_embed": lambda: 3}), "a function of 1 argument each, got {'hook_e"),
     (lambda m: gf.compare(m, m, progress=lambda: 3), "progress must be a function of 1 argument"),
     (lambda m: gf.fit(REF, "fast", stop=abs), "stop must be a function of 0 arguments"),
@@ -390,7 +390,7 @@ def test_what_is_taken(model, tmp_path):
         {"steps": 5, "lr": 1, "tied": False, "norm": "rms", "batch": "7"}
     )
     assert (changed.steps, changed.lr, changed.tied, changed.batch) == (5, 1.0, False, 7)
-    tokens = model.read("4+8=")[None]
+    tokens = model.to_tokens("4+8=")[None]
     logits = gf.forward(model.config, model.weights, tokens)
     assert np.array_equal(logits, model(tokens)) and logits.shape == (1, 4, 12)
 

@@ -222,7 +222,7 @@ def test_a_tap_keeps_shapes():
     ]
     for wrong in bad:
         with pytest.raises(
-            GlassformerError, match=r"tap — blocks.0.hook_attn_out must keep its shape \[1, 2, 4\]"
+            GlassformerError, match=r"hook — blocks.0.hook_attn_out must keep its shape \[1, 2, 4\]"
         ):
             model([1, 2], hook=on(model, {"blocks.0.hook_attn_out": wrong}))
 

@@ -80,7 +80,7 @@ def printed(model, task):
         "truth": [*known.parts, *(x["part"] for x in known.heads + known.neurons)],
         "flow": [x[end] for x in known.flow for end in ("from", "to")],
         "edges": [part for e in known.edges for part in (e.writer, e.reader)],
-        "keys": [key.part(part) for part in component_names(copy, embeddings=True)],
+        "keys": [key.original_part(part) for part in component_names(copy, embeddings=True)],
     }
     return {view: [name for name in found if " bias" not in name] for view, found in views.items()}
 

@@ -308,7 +308,7 @@ def decode(
 
 @public_api
 def forward(
-    c: Config, weights: Mapping[str, Any], tokens: Any, tap: Hook | None = None, start: int = 0,
+    c: Config, weights: Mapping[str, Any], tokens: Any, hook: Hook | None = None, start: int = 0,
     last: int | None = None,
 ) -> Array:  # fmt: skip
     """Return logits [B,T,V] of tokens [B,T], for a config and weights.
@@ -317,7 +317,7 @@ def forward(
         c: The config.
         weights: All arrays by their names.
         tokens: Numbers [B,T].
-        tap: A hook (name, value) -> value that sees every activation and may replace it.
+        hook: A function (name, value) -> value that sees every activation and may replace it.
         start: Position of the first token.
         last: Return logits of this number of last positions only.
     """
@@ -330,8 +330,8 @@ def forward(
     if tokens.ndim != 2:
         raise GlassformerError(f"tokens — expected shape [B,T], got {[*tokens.shape]}")
     model_.check_last(last, tokens)
-    tap = None if tap is None else shape_checked_hook(tap)
-    return model_.forward(c, check_shapes(c, weights), tokens, tap, start, last)
+    hook = None if hook is None else shape_checked_hook(hook)
+    return model_.forward(c, check_shapes(c, weights), tokens, hook, start, last)
 
 
 @public_api
@@ -351,10 +351,10 @@ def record(
         >>> cache["pattern", 0].shape
         (1, 1, 3, 3)
     """
-    from .core import hooks as tap
+    from .core import hooks
 
     made = as_model(model)
-    return tap.record(made, as_tokens(tokens, made), last)
+    return hooks.record(made, as_tokens(tokens, made), last)
 
 
 @public_api
@@ -364,17 +364,17 @@ def on(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Hook:
     Raises:
         GlassformerError: The model has no activation of such a name.
     """
-    from .core import hooks as tap
+    from .core import hooks
 
-    return tap.replace_activations(as_model(model), table)
+    return hooks.replace_activations(as_model(model), table)
 
 
 @public_api
 def hook_names(model: ModelLike | Config) -> list[str]:
     """Return the names of all activations of a model, as in TransformerLens."""
-    from .core import hooks as tap
+    from .core import hooks
 
-    return tap.hook_names(model if isinstance(model, Config) else as_model(model))
+    return hooks.hook_names(model if isinstance(model, Config) else as_model(model))
 
 
 # ── checking ───────────────────────────────────────────────────────────────────────────────────
@@ -396,7 +396,7 @@ def count(model: ModelLike) -> ParameterCount:
 def verify(
     model: ModelLike, task: TaskLike | None = None, *, rows: Rows | None = None,
     sample: int | None = None, seed: int = 0, keep: int = 10, chunk: int = 0,
-    tap: Hook | None = None, exhaustive: bool = False, dtype: str = "", workers: int = 1,
+    hook: Hook | None = None, exhaustive: bool = False, dtype: str = "", workers: int = 1,
     search: int = 0, out: str | PathLike[str] | None = None,
     journal: str | PathLike[str] | None = None, cluster: str = "",
     progress: ProgressCallback | None = None,
@@ -413,7 +413,7 @@ def verify(
         seed: Seed of the sample.
         keep: Largest number of counterexamples to return.
         chunk: Rows to run at a time; 0 chooses.
-        tap: A hook that changes the model.
+        hook: A hook that changes the model.
         exhaustive: Run the whole domain, however large.
         dtype: Float type to run in.
         workers: Number of processes. (A script then needs `if __name__ == "__main__"`.)
@@ -435,7 +435,7 @@ def verify(
     path = as_output(out, ".json", model, task)
     made = as_model(model)
     goal = as_task(task, made)
-    with _resumable(path, journal, rows is None and tap is None) as log:
+    with _resumable(path, journal, rows is None and hook is None) as log:
         verdict = verification.verify(
             made,
             goal,
@@ -444,7 +444,7 @@ def verify(
             seed=seed,
             keep=keep,
             chunk=chunk,
-            tap=None if tap is None else shape_checked_hook(tap),
+            hook=None if hook is None else shape_checked_hook(hook),
             exhaustive=exhaustive,
             dtype=dtype,
             workers=workers,

@@ -48,7 +48,7 @@ TYPED = {
 def in_python(model, text):
     try:
         question, start = read_prompt(model, text)
-        model.read(question + start)
+        model.to_tokens(question + start)
         return question + start
     except GlassformerError as e:
         return str(e)

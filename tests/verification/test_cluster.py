@@ -266,7 +266,7 @@ def test_a_worker_of_another_kind_is_refused(pretended, monkeypatch):
 
 def test_what_cannot_be_sent_is_said(pretended):
     pretended(Client())
-    with pytest.raises(GlassformerError, match="tap — works in one process"):
+    with pytest.raises(GlassformerError, match="hook — works in one process"):
         verify(load(REF), load_task(REF), cluster="tcp://x", hook=lambda name, value: value)
     with pytest.raises(GlassformerError, match="verify — workers are processes here; a cluster"):
         verify(load(REF), load_task(REF), cluster="tcp://x", workers=2)

@@ -39,7 +39,7 @@ def test_what_is_not_the_same_is_not_shared(asked):
     near = np.where(np.arange(4_000).reshape(2_000, 2) == 2_001, 5, rows)  # where print leaves out
     calls = [
         (model, task, {}), (model, other, {}), (bare, task, {}), (model, task, {"seed": 1}),
-        (model, task, {"tap": lambda name, x: x}), (model, task, {"tap": lambda name, x: -x}),
+        (model, task, {"hook": lambda name, x: x}), (model, task, {"hook": lambda name, x: -x}),
         (model, task, {"rows": rows}), (model, task, {"rows": near}),
     ]  # fmt: skip
     assert [asked(m, t, **o) for m, t, o in calls] == list(range(1, len(calls) + 1))

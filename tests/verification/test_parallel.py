@@ -85,7 +85,7 @@ def test_what_cannot_be_sent_is_said(task):
 
     with pytest.raises(GlassformerError, match="cannot be sent to another process"):
         verify(load(REF), Local(2), chunk=100, workers=2)
-    with pytest.raises(GlassformerError, match="tap — works in one process"):
+    with pytest.raises(GlassformerError, match="hook — works in one process"):
         verify(load(REF), task, chunk=100, workers=2, hook=lambda name, value: value)
 
 
@@ -154,7 +154,7 @@ def test_numbers_beyond_int64_are_resumed(tmp_path):
 def test_what_a_journal_writes_it_reads(tmp_path, row):
     """The largest number of a row, and the longest row: both within what a verdict can name."""
     task = type("T", (), {"radix": tuple(x + 2 for x in row)})
-    work = type("W", (), {"chunks": 1, "task": task, "rows_in": lambda done: {"sample": 1}})
+    work = type("W", (), {"n_chunks": 1, "task": task, "rows_by_part": lambda done: {"sample": 1}})
     worst = (-1.0, 0, row)
     state = journals.JournalState((range(1),), {
         "sample": RowCounts(1, 1, 1, worst, (worst,), {"": (1, 1, -1.0)}, ((worst,), ()))
@@ -189,7 +189,7 @@ def test_the_order_in_which_chunks_end_does_not_matter(task):
 
 def test_what_is_in_flight_is_not_lost_or_counted_twice(task):
     state = journals.JournalState()
-    work = type("W", (), {"keep": 1, "low": 0, "parts": {}})
+    work = type("W", (), {"keep": 1, "n_closest": 0, "parts": {}})
     for r in (range(4, 6), range(0, 2), range(2, 4), range(9, 10)):
         state = state.with_chunks(r, {}, work)
     assert state.done == (range(0, 6), range(9, 10))
@@ -235,7 +235,7 @@ def test_a_damaged_journal_is_refused(task, tmp_path, damage):
 
 
 def test_a_journal_is_only_for_what_it_can_name(task, tmp_path):
-    for other in ({"rows": np.array([[1, 2]])}, {"tap": lambda name, value: value}):
+    for other in ({"rows": np.array([[1, 2]])}, {"hook": lambda name, value: value}):
         with pytest.raises(GlassformerError, match="journal"):
             verify(load(REF), task, journal=tmp_path / "j", **other)
 

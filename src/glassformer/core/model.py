@@ -513,14 +513,14 @@ def check_last(last: int | None, tokens: Array) -> None:
 
 def shape_checked_hook(hook: Hook) -> Hook:
     """The tap, held to its word: it keeps shapes, but for more positions (see decoding)."""
-    check_function("tap", hook, "(name, value) -> value")
+    check_function("hook", hook, "(name, value) -> value")
 
     def look(name: str, value: Array) -> Array:
         got, had = hook(name, value), tuple(value.shape)
         has = tuple(getattr(got, "shape", ()))
         if has != had and (has[:1] + has[2:] != had[:1] + had[2:] or has[1:2] < had[1:2]):
             what = list(has) if hasattr(got, "shape") else short_repr(got)
-            raise GlassformerError(f"tap — {name} must keep its shape {list(had)}, got {what}")
+            raise GlassformerError(f"hook — {name} must keep its shape {list(had)}, got {what}")
         return got
 
     return look

@@ -111,7 +111,7 @@ class ChunkedEvaluation:
     # ── sent to another process ────────────────────────────────────────────────────────────────
     def __getstate__(self) -> dict[str, Any]:
         if self.hook is not None:
-            raise GlassformerError("tap — works in one process only; leave out workers")
+            raise GlassformerError("hook — works in one process only; leave out workers")
         m = self.model
         here = m.weights["embed.W_E"]
         device = "" if isinstance(here, np.ndarray) else str(here.device)

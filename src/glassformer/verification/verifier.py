@@ -76,7 +76,7 @@ def verify(
 
 def verify_events(
     model: Model, task: Task, *, rows: Any = None, sample: int | None = None, seed: int = 0,
-    keep: int = 10, chunk: int = 0, tap: Hook | None = None, exhaustive: bool = False,
+    keep: int = 10, chunk: int = 0, hook: Hook | None = None, exhaustive: bool = False,
     dtype: str = "", workers: int = 1, search: int = 0, journal: str | Path | None = None,
     cluster: str = "",
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
@@ -114,7 +114,7 @@ def verify_events(
     parts = {"domain": task.size} if every else {"given": len(rows)} if rows is not None else {}
     if sample:
         parts = {"edges": len(task.edges()), "sample": sample}
-    if journal and (rows is not None or tap is not None):
+    if journal and (rows is not None or hook is not None):
         what = "only for a domain or a sample, without a tap: it could not tell others apart"
         raise GlassformerError(f"journal — {what}")
     named, judged = digest(model), in_dtype(model, dtype)
@@ -123,7 +123,7 @@ def verify_events(
     )
     work = ChunkedEvaluation(
         judged, task, parts, chunk=chunk or chunk_size(judged, task), keep=keep,
-        n_closest=BEAM_WIDTH if rounds else 0, seed=seed, given=rows, hook=tap,
+        n_closest=BEAM_WIDTH if rounds else 0, seed=seed, given=rows, hook=hook,
     )  # fmt: skip
     how = {
         "model": named,
@@ -143,7 +143,7 @@ def verify_events(
     found = dict(state.counts)
     if rounds:
         found["search"] = yield from _search_neighbors(work, state, rounds, seed)
-    if rows is None and tap is None and (apart := _evaluate_one_by_one(work, found, seed)).wrong:
+    if rows is None and hook is None and (apart := _evaluate_one_by_one(work, found, seed)).wrong:
         found["alone"] = apart
     yield _build_verdict(work, found, how)
 
