@@ -1,7 +1,7 @@
-"""What NumPy and PyTorch spell differently. All else that `model.py` uses, they spell alike.
+"""The operations whose names or kernels differ between NumPy and PyTorch.
 
-`of(x)` is the namespace for x. A namespace has the names of `Numpy`; an operation that PyTorch
-has as one fused kernel belongs here, so that both can be fast at it.
+`backend_for(x)` returns the namespace for x, with the methods of `NumpyNamespace`. Operations that
+PyTorch has as one fused kernel belong here too.
 """
 
 import math
@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-Array: TypeAlias = Any  # np.ndarray or torch.Tensor (or whatever a namespace is registered for)
+Array: TypeAlias = Any  # np.ndarray or torch.Tensor (or a type in NAMESPACES)
 
-# numbers of an axis: fewer than a processor has side by side, which PyTorch then does one by one
+# PyTorch's softmax is not vectorized on shorter axes
 FUSED_SOFTMAX_WIDTH = 16
-BLOCK_ENTRIES = 2**16  # numbers at once of what passes over them many times: they stay in the cache
+BLOCK_ENTRIES = 2**16  # entries that stay in the processor's cache
 
 
 class NumpyNamespace:
@@ -24,51 +24,52 @@ class NumpyNamespace:
     fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
 
     def like(self, x: Array, table: Array) -> Array:
-        """A table, made in float64, as x's kind of array."""
+        """Convert a float64 table to x's array type and dtype."""
         return table.astype(x.dtype, copy=False)
 
     def quietly(self, alone: bool) -> AbstractContextManager[Any]:
-        """Without warnings and gradients: what is not finite is for whoever asked to see to.
-        `alone`: nobody looks on, who might want gradients of what he keeps.
+        """Disable floating-point warnings and gradients; callers check for non-finite values.
+
+        `inference`: no hook is attached, so no activation can be used in a gradient later.
         """
         return np.errstate(all="ignore")
 
     def beside(self, W: Array, tokens: Array) -> Array:
-        """Tokens as an array of W's kind, where W is; of 64 bits, as they are multiplied."""
+        """Convert tokens to 64-bit integers of W's array type, on W's device."""
         return to_numpy(tokens).astype(np.int64, copy=False)
 
     def compiling(self) -> bool:
-        """Whether this call is traced, to be compiled."""
+        """Whether torch.compile is tracing this call."""
         return False
 
     def take(self, W: Array, tokens: Array) -> Array:
         return W[tokens]
 
     def along(self, x: Array, order: Array, axis: int) -> Array:
-        """x with what stands along an axis in another order."""
+        """Reorder x along an axis."""
         return np.take(x, order, axis)
 
     def spread(self, W: Array, n: int) -> Array:
-        """W [V,D] -> [V,n,D]: every token at n positions."""
+        """Repeat W [V,D] for n positions: [V,n,D]."""
         return np.broadcast_to(W[:, None], (W.shape[0], n, W.shape[1]))
 
     def pick(self, tokens: Array, table: Array) -> Array:
-        """table [V,n,*] -> [B,n,*]: what it has for each text's last n tokens, at their places."""
+        """Look up the last n tokens of each text in table [V,n,*], by position: [B,n,*]."""
         n = table.shape[1]
         at = tokens[:, -n:] * n + np.arange(n)
         return table.reshape(-1, *table.shape[2:]).take(at, axis=0)
 
     def sums_picked(self, table: Array) -> bool:
-        """Whether rows that are picked from a table can be added up without being copied."""
+        """Whether rows of a table can be summed without copying them first."""
         return False
 
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
-        """x [B,T,*in] times W [*in,*out] plus b [*out] -> [B,T,*out], summed over *in."""
+        """Return x [B,T,*in] times W [*in,*out] plus b [*out]: [B,T,*out]."""
         n = x.ndim - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
         y = x.reshape(x.shape[0] * x.shape[1], inner) @ W.reshape(inner, outer)
         if b is not None:
-            y += b.reshape(outer)  # y is new: nobody else sees it
+            y += b.reshape(outer)
         return y.reshape(*x.shape[:2], *W.shape[n:])
 
     def scores(self, q: Array, k: Array) -> Array:
@@ -95,12 +96,12 @@ class NumpyNamespace:
         return out
 
     def mean(self, x: Array) -> Array:
-        """Over the last axis, which stays. einsum: np.mean is four times slower on short axes."""
+        # np.mean is four times slower on short axes
         return np.einsum("...d->...", x)[..., None] / x.shape[-1]
 
     def softmax(self, x: Array) -> Array:
         e = x - max_last_axis(x)[..., None]
-        out = -746 if e.dtype == np.float64 else -104  # so far out, exp is 0 and slow
+        out = -746 if e.dtype == np.float64 else -104  # below this exp is 0, and slow
         np.copyto(e, -np.inf, where=e < out)
         np.exp(e, out=e)
         e /= np.einsum("...s->...", e)[..., None]
@@ -149,10 +150,7 @@ class TorchNamespace:
         return rows.reshape(*at.shape, *table.shape[2:])
 
     def sums_picked(self, table: Array) -> bool:
-        """embedding_bag does. It has no gradients that we would want, and whether a table is good
-        for it depends on its numbers, which cannot be mapped over: so only where PyTorch was told
-        that neither is wanted.
-        """
+        # embedding_bag sums rows, but without gradients and not under torch.func transforms
         precise = table.dtype in (self.torch.float32, self.torch.float64)
         quiet = self.torch.is_inference_mode_enabled()
         return precise and quiet and table.device.type == "cpu"
@@ -180,7 +178,7 @@ class TorchNamespace:
     def softmax(self, x: Array) -> Array:
         if x.shape[-1] >= FUSED_SOFTMAX_WIDTH:
             return x.softmax(-1)
-        columns = x.reshape(-1, x.shape[-1]).T  # beside each other, they are done many at a time
+        columns = x.reshape(-1, x.shape[-1]).T  # vectorized over rows
         return columns.softmax(0).T.reshape(x.shape)
 
 
@@ -188,16 +186,16 @@ NAMESPACES: dict[type, Any] = {np.ndarray: NumpyNamespace()}
 
 
 def backend_for(x: Array) -> Any:
-    """The namespace for arrays like x."""
-    if own := getattr(type(x), "namespace", None):  # what stands for an array: token_tables.py
+    """Return the namespace for arrays like x."""
+    if own := getattr(type(x), "namespace", None):  # array stand-ins: token_tables.py
         return own(x)
-    if type(x) not in NAMESPACES:  # PyTorch is there already, or x would not be
+    if type(x) not in NAMESPACES:  # x is a tensor, so PyTorch is imported
         NAMESPACES[type(x)] = TorchNamespace(sys.modules["torch"])
     return NAMESPACES[type(x)]
 
 
 def to_numpy(x: Array) -> Any:
-    """x as a NumPy array. NumPy has no bfloat16: that becomes float32, which holds it exactly."""
+    """Convert x to a NumPy array; bfloat16 becomes float32, which represents it exactly."""
     if isinstance(x, np.ndarray):
         return x
     x = x.detach().cpu()
@@ -205,7 +203,7 @@ def to_numpy(x: Array) -> Any:
 
 
 def dtype_name(x: Array) -> str:
-    """The type of its numbers: "float64", "bfloat16", …"""
+    """Return the name of x's dtype: "float64", "bfloat16", …"""
     return str(x.dtype).removeprefix("torch.")
 
 
@@ -220,7 +218,7 @@ def is_subnormal(x: Any) -> Any:
 
 
 def max_last_axis(x: Any) -> Any:
-    """The maximum over the last axis of a NumPy array."""
+    """Return the maximum over the last axis of a NumPy array."""
     if not 0 < x.shape[-1] <= 64:  # on a short axis, np.max is four times slower than this loop
         return x.max(axis=-1)
     m = x[..., 0].copy()
@@ -230,9 +228,9 @@ def max_last_axis(x: Any) -> Any:
 
 
 def erf(x: Array) -> Array:
-    """erf to 2 ulp after W. J. Cody (1969). NumPy has none; SciPy is larger than all the rest.
+    """Compute erf to 2 ulp after W. J. Cody (1969), as NumPy has no erf.
 
-    In float32 to 5e-7 by one quotient for all x, as XLA and Eigen do it: five times faster.
+    In float32 to 5e-7 by one rational function, as XLA and Eigen do it: five times faster.
     """
     if x.dtype == np.float32:
         y = np.clip(x, -4, 4)
@@ -256,7 +254,7 @@ def erf(x: Array) -> Array:
 
 
 def _horner(coefficients: tuple[float, ...], x: Array) -> Array:
-    """In place: new arrays for every coefficient would cost more than the arithmetic."""
+    """Evaluate a polynomial in place: temporaries would cost more than the arithmetic."""
     y = np.full_like(x, coefficients[0])
     for a in coefficients[1:]:
         y *= x

@@ -1,7 +1,7 @@
-"""A Model on disk: one .safetensors file with everything inside. Loading never executes code.
+"""Save and load models: one .safetensors file each. Loading never executes code.
 
-The header holds config, vocabulary, labels, task and provenance as JSON, and the SHA-256 of all of
-these and of the tensors: a flipped bit is an error. Other safetensors readers can read the arrays.
+The header holds config, vocabulary, labels, task and provenance as JSON, and a SHA-256 of these and
+the tensors, so a flipped bit is an error. Other safetensors readers can read the arrays.
 """
 
 import json
@@ -31,15 +31,22 @@ __all__ = ["digest", "from_bytes", "load", "save", "to_bytes"]
 
 
 def save(model: Model, path: str | Path) -> Path:
-    """Writes the model in a file that ends in .safetensors: by that, `load` knows it again."""
+    """Write the model to a .safetensors file and return its path.
+
+    Raises:
+        GlassformerError: The path has another ending or cannot be written, or the model's theta
+            does not make its weights.
+    """
     if Path(path).suffix != ".safetensors":
         raise GlassformerError(f"{path} — a model is saved in a file that ends in .safetensors")
-    check_writable(path, *split_ref(model.blueprint)[1].values())  # not over what it is made from
+    check_writable(
+        path, *split_ref(model.blueprint)[1].values()
+    )  # its parametrization may read a file
     return write_atomically(path, to_bytes(model))
 
 
 def to_bytes(model: Model) -> bytes:
-    """What `save` writes."""
+    """Return the contents of the file that `save` writes."""
     from safetensors.numpy import save as with_header
 
     check_theta("model", model)
@@ -58,7 +65,7 @@ def to_bytes(model: Model) -> bytes:
         )
         json.dumps(header)
     except (TypeError, ValueError, RecursionError) as e:
-        raise GlassformerError(f"model — its provenance cannot be saved as JSON: {e}") from None
+        raise GlassformerError(f"model — provenance cannot be saved as JSON: {e}") from None
     sealed = {
         "header": header,
         "model": digest(model),
@@ -70,41 +77,39 @@ def to_bytes(model: Model) -> bytes:
 
 
 def load(path: str | Path) -> Model:
-    """Reads a model; anything that is not exactly what was saved is an error."""
+    """Read a model. A file that is damaged or was not written by `save` is an error."""
     return _checked(Path(path), read_model(path))
 
 
 def from_bytes(data: bytes, name: str) -> Model:
-    """The model in what `to_bytes` made; errors call it by this name."""
+    """Return the model from the output of `to_bytes`. Errors call it `name`."""
     return _checked(Path(name), model_from_bytes(Path(name), data))
 
 
 def _checked(path: Path, model: Model) -> Model:
     if FILE_REF.match(model.blueprint) and not is_registered("blueprint", model.blueprint):
-        # nobody typed that file, and nothing runs it: the weights stand without their theta
+        # a file named by a checkpoint is not executed: keep the weights, drop theta
         return replace(model, theta={}, blueprint="")
     check_theta(path, model)
     return model
 
 
 def check_theta(where: str | Path, model: Model) -> None:
-    """Refuse a model whose theta does not make its weights: a count of theta would be false.
-
-    `dataclasses.replace(model, weights=…)` makes such a model, as it keeps theta.
-    """
+    """Raise an error if theta does not make the weights, as after replace(model, weights=…)."""
     recompute_from_theta(model, where)
 
 
 def recompute_from_theta(model: Model, where: str | Path = "model") -> Model:
-    """Return the model with exactly the weights that its theta makes here.
+    """Return the model with the weights that its theta makes on this machine.
 
-    Its own weights may differ from them by rounding, as another machine has other sines and sums:
-    an error if they differ by more. A model without a parametrization is returned as it is.
+    Stored weights may differ from them by rounding; a larger difference is an error. A model
+    without a parametrization is returned unchanged.
     """
     model = model.numpy()
     if not model.blueprint:
         if model.theta:
-            raise GlassformerError(f"{where} — expected no theta without a blueprint, got some")
+            theta = f"{len(model.theta)} arrays"
+            raise GlassformerError(f"{where} — expected no theta without a blueprint, got {theta}")
         return model
     from ..parametrizations import build_parametrization
 
@@ -114,7 +119,7 @@ def recompute_from_theta(model: Model, where: str | Path = "model") -> Model:
         parts = blueprint.theta_shapes(shapes)
         if wrong := sorted({*parts} ^ {*model.theta}):
             raise GlassformerError(f"theta {'has no' if wrong[0] in parts else 'has'} {wrong[0]}")
-        # Before it is expanded: two thin arrays can make a huge one.
+        # check shapes first: two thin arrays can expand to a huge one
         for name, t in sorted(model.theta.items()):
             if tuple(t.shape) != tuple(parts[name]):
                 must = f"must have shape {list(parts[name])}, got {list(t.shape)}"

@@ -1,6 +1,6 @@
-"""What is in a checkpoint's file: arrays and a header, each field checked before anything is built.
+"""The checkpoint format: arrays and a header whose fields are checked before a Model is built.
 
-checkpoint.py saves and loads; this half of loading needs no blueprint, so a blueprint can use it.
+Reading here expands no theta, so parametrizations can use it too; see checkpoint.py.
 """
 
 import hashlib
@@ -22,19 +22,17 @@ from .model import Config, Labels, Model
 from .vocabulary import Vocabulary
 
 HEADER_KEY = "glassformer"
-RUN_STATE_KEY = "glassformer-run"  # the header of a run that can go on, training/run_file.py
-THETA_PREFIX = "theta:"  # names of theta's parts on disk start so
+RUN_STATE_KEY = "glassformer-run"  # header of a training run's state: training/run_file.py
+THETA_PREFIX = "theta:"  # prefix of theta's arrays in the file
 FORMAT_VERSION: Final = 1
-MAX_PROVENANCE_CHARS = (
-    10**7
-)  # characters of an entry of the provenance: a compiled model carries its codes
+MAX_PROVENANCE_CHARS = 10**7  # of one entry; compiled models store their source
 CONFIG_DEFAULTS = {f.name: f.default for f in fields(Config)}
 
 Position = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class LabelTables(JsonObject):
-    """Labels."""
+    """Saved form of Labels."""
 
     slots: Annotated[dict[Name, tuple[Position, Position]], Meta(max_length=100_000)]
     heads: Annotated[dict[Name, Name], Meta(max_length=100_000)]
@@ -55,14 +53,14 @@ class Header(JsonObject):
     def __post_init__(self) -> None:
         for name, value in self.provenance.items():
             check_small(value, f"provenance.{short_repr(name)}", MAX_PROVENANCE_CHARS)
-        for name, kind in {"maker": Name, "ref": Ref}.items():  # read by other modules
+        for name, kind in {"maker": Name, "ref": Ref}.items():  # used by other modules
             convert(self.provenance.get(name, ""), kind, f"provenance.{name}")
         if unknown := sorted(self.config.keys() - CONFIG_DEFAULTS):
             raise GlassformerError(f"unknown field config.{short_repr(unknown[0])}")
 
 
 class SealedHeader(JsonObject):
-    """The metadata entry KEY of a file."""
+    """The metadata entry HEADER_KEY of a file."""
 
     header: Header
     model: Sha256
@@ -70,35 +68,33 @@ class SealedHeader(JsonObject):
 
 
 def digest(model: Model) -> str:
-    """SHA-256 of config, vocabulary, blueprint and tensors: what verdicts cite."""
+    """Return the SHA-256 of config, vocabulary, blueprint and tensors. Verdicts cite it."""
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
-    # A field that is new tomorrow changes no digest
+    # a config field added later must not change digests
     chosen = {n: v for n, v in chosen.items() if v != CONFIG_DEFAULTS[n]}
     words = {"config": chosen, "vocabulary": model.vocabulary.to_json()}
     h = hashlib.sha256(_canonical_json(words | {"blueprint": model.blueprint}))
     parts = dict(model.weights) | {THETA_PREFIX + n: t for n, t in model.theta.items()}
     for name in sorted(parts):
         w = np.ascontiguousarray(backend.to_numpy(parts[name]))
-        kind = backend.dtype_name(
-            parts[name]
-        )  # bfloat16 becomes float32 in NumPy, and is not the same
+        kind = backend.dtype_name(parts[name])  # bfloat16 becomes float32 in NumPy
         h.update(_canonical_json([name, kind, list(w.shape)]))
         h.update(w.tobytes())
     return h.hexdigest()
 
 
 def header_checksum(header: Any, model: str) -> str:
-    """SHA-256 of a header and of the digest of its model."""
+    """Return the SHA-256 of a header and the digest of its model."""
     return hashlib.sha256(_canonical_json([header, model])).hexdigest()
 
 
 def read_model(path: str | Path) -> Model:
-    """The model in a file, exactly as it was saved, or an error. Its theta is not expanded."""
+    """Read a model without expanding its theta. A damaged file is an error."""
     return model_from_bytes(Path(path), read_bytes(path, available_memory()))
 
 
 def model_from_bytes(path: Path, data: bytes) -> Model:
-    """The model in the bytes of a file; `path` is what errors call it."""
+    """Return the model from the bytes of a file. Errors name `path`."""
     tensors, metadata = parse_safetensors(path, data)
     if HEADER_KEY not in metadata:
         what = f"a safetensors file, but not of glassformer: it has no {HEADER_KEY!r} header"
@@ -123,7 +119,7 @@ def model_from_bytes(path: Path, data: bytes) -> Model:
 
 
 def check_finite(path: Path, weights: dict[str, Any]) -> None:
-    """Refuses arrays with a NaN or an infinity, by name and place."""
+    """Raise an error that names the first array and index with a NaN or an infinity."""
     for name, w in weights.items():
         if not (good := np.isfinite(w)).all():
             at = [int(i) for i in np.argwhere(~good)[0]]
@@ -132,7 +128,7 @@ def check_finite(path: Path, weights: dict[str, Any]) -> None:
 
 
 def parse_labels(value: Any, c: Config) -> Labels:
-    """Names as a header has them, for a model of this config."""
+    """Return the Labels of a header, checked against the config."""
     tables = convert(value, LabelTables, "labels")
     for name, (start, stop) in tables.slots.items():
         if not start <= stop <= c.d_model:
@@ -159,7 +155,7 @@ def _build_model(sealed: Any, tensors: dict[str, Any]) -> Model:
 
 
 def parse_safetensors(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """Arrays by name, in the order of their names whatever the file has, and the metadata."""
+    """Return a file's arrays, sorted by name, and its metadata."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 

@@ -1,17 +1,17 @@
-"""What the parts of a model are called: a name which one view prints, another takes.
+"""Names of a model's components. Every view prints and accepts the same names.
 
-    embed, pos_embed  what tokens and positions write to the stream before the first layer
-    head 0.1          what head 1 of layer 0 read (hook_z)
-    attention 0       all that layer 0's attention wrote, its bias among it
-    mlp 0             all that layer 0's MLP wrote
-    neuron 0.17       neuron 17 of layer 0's MLP, after the activation
-    position 3        what others read at position 3, in every layer
-    slot carry        a named slot of the stream, wherever it is written or read
-    dims 4:8          the same by numbers: dimensions 4, 5, 6, 7
-    unembed           the way from the stream to the logits
+    embed, pos_embed  token and position embeddings
+    head 0.1          head 1 of layer 0, its output before W_O (hook_z)
+    attention 0       the output of layer 0's attention, with its bias
+    mlp 0             the output of layer 0's MLP
+    neuron 0.17       neuron 17 of layer 0's MLP, after the activation function
+    position 3        keys and values at position 3, in every layer
+    slot carry        a named slot of the residual stream
+    dims 4:8          dimensions 4 to 7 of the residual stream
+    unembed           the map from the residual stream to the logits
 
-`find` knows them all, the name that people gave to a head or neuron, and spellings of old:
-head:0.1, MLP 0. Biases are constants and no parts.
+`find_component` also accepts the labels of heads and neurons and the older spellings head:0.1 and
+MLP 0. Biases are not components.
 """
 
 import re
@@ -22,15 +22,15 @@ from typing import Any
 from ..utils.errors import GlassformerError
 from .model import POSITIONS, Model
 
-# Kind -> the activation that it is seen in. {} is the layer; a second number indexes after B and T.
+# Kind -> activation. {} is the layer; a second number indexes the axis after B and T.
 HOOK_OF_KIND = {
     "embed": "hook_embed", "pos_embed": "hook_pos_embed", "head": "blocks.{}.attn.hook_z",
     "attention": "blocks.{}.hook_attn_out", "mlp": "blocks.{}.hook_mlp_out",
     "neuron": "blocks.{}.mlp.hook_post",
 }  # fmt: skip
-WHOLE_STREAM = "stream"  # the one slot of a model whose slots have no names
+WHOLE_STREAM = "stream"  # the only slot of a model without named slots
 NUMBER_PATTERN = "([0-9]{1,9})"
-# ground_truth's word for what no slot has
+# ground_truth names dimensions outside all slots "rest [4:8]"
 SPAN_PATTERNS = {
     "dims": f"{NUMBER_PATTERN}:{NUMBER_PATTERN}",
     "slot": rf"rest \[{NUMBER_PATTERN}:{NUMBER_PATTERN}\]",
@@ -39,20 +39,20 @@ SPAN_PATTERNS = {
 
 @dataclass(frozen=True)
 class Component:
-    """A part of a model: the activations that it is seen in, and where in them."""
+    """A component: its activations, and its index in them."""
 
     name: str
     kind: str
     hooks: tuple[str, ...] = ()
     index: tuple[Any, ...] = ()  # in the axes after B and T
-    position: int | None = None  # on the axis T; None: everywhere
+    position: int | None = None  # None: all positions
 
     def index_in_activation(self) -> tuple[Any, ...]:
-        """Where the part is in an activation [B,T,…]."""
+        """Return the component's index in an activation [B,T,…]."""
         return (slice(None), slice(None) if self.position is None else self.position, *self.index)
 
 
-# ── how they are spelled ───────────────────────────────────────────────────────────────────────
+# ── names ──────────────────────────────────────────────────────────────────────────────────────
 def head_name(layer: int, index: int) -> str:
     return f"head {layer}.{index}"
 
@@ -74,28 +74,28 @@ def slot_name(name: str) -> str:
 
 
 def normalize_name(name: str) -> str:
-    """A name as it is spelled today: "head:0.1" is "head 0.1", "MLP 0" is "mlp 0"."""
+    """Convert older spellings: "head:0.1" to "head 0.1", "MLP 0" to "mlp 0"."""
     kind, place = re.fullmatch(r"\s*([^\s:]*)[\s:]*(.*?)\s*", name, re.DOTALL).groups()  # type: ignore[union-attr]
     return f"{kind.lower()} {place}".strip()
 
 
 def parse_name(name: str) -> tuple[str, tuple[int, ...]]:
-    """The kind and the numbers of a name, if it has any: "head 0.1" -> ("head", (0, 1))."""
+    """Split a name into kind and numbers: "head 0.1" -> ("head", (0, 1))."""
     kind, _, place = normalize_name(name).partition(" ")
     numbers = re.fullmatch(rf"{NUMBER_PATTERN}(?:\.{NUMBER_PATTERN})?", place)
     return kind, tuple(int(n) for n in numbers.groups() if n) if numbers else ()
 
 
-# ── which there are ────────────────────────────────────────────────────────────────────────────
+# ── the components of a model ──────────────────────────────────────────────────────────────────
 def head_names(model: Model) -> list[str]:
-    """All heads, from the first layer to the last."""
+    """Return the names of all heads, first layer first."""
     return [
         head_name(i, h) for i in range(model.config.n_layers) for h in range(model.config.n_heads)
     ]
 
 
 def component_names(model: Model, embeddings: bool = False) -> list[str]:
-    """All heads and MLPs in the order in which they write; `embeddings`: and both ends."""
+    """Return the names of all heads and MLPs in order; optionally with embeddings and unembed."""
     c, found = model.config, list[str]()
     for i in range(c.n_layers):
         found += [head_name(i, h) for h in range(c.n_heads)]
@@ -104,23 +104,23 @@ def component_names(model: Model, embeddings: bool = False) -> list[str]:
 
 
 def slots_or_stream(model: Model) -> dict[str, tuple[int, int]]:
-    """The named slots of the stream, or the whole stream as one."""
+    """Return the named slots of the stream, or the whole stream as one slot."""
     return dict(model.labels.slots) or {WHOLE_STREAM: (0, model.config.d_model)}
 
 
 def label_of(model: Model, name: str) -> str:
-    """The name that people gave to a head or neuron, or ""."""
+    """Return the label of a head or neuron, or ""."""
     kind, _, place = name.partition(" ")
     return _labels_by_kind(model).get(kind, {}).get(place, "")
 
 
 def display_name(model: Model, name: str) -> str:
-    """The name that people gave to a part, or else its own."""
+    """Return the label of a component, or else its name."""
     return label_of(model, name) or name
 
 
 def find_component(model: Model, name: str) -> Component:
-    """The part that a name stands for; what cannot be found is answered with what there is."""
+    """Return the component of a name or label. The error for an unknown name lists all."""
     if found := _parse_component(model, normalize_name(name)):
         return found
     named = []
@@ -130,11 +130,12 @@ def find_component(model: Model, name: str) -> Component:
         return found
     if len(named) > 1:
         raise GlassformerError(f"{name!r} — the name of several parts: {', '.join(named)}")
-    raise GlassformerError(f"{name!r} — no such part; this model has {describe_components(model)}")
+    hint = f"no such part; this model has {describe_components(model)}"
+    raise GlassformerError(f"{name!r} — {hint}", code="not_found")
 
 
 def describe_components(model: Model) -> str:
-    """The names of a model's parts in a line."""
+    """Return the names of all components as one line."""
     c, with_mlp = model.config, model.mlp_layers
     if not c.n_layers:
         return f"no layers, but {', '.join(_embeddings(model))} and unembed"
@@ -165,7 +166,7 @@ def _parse_component(model: Model, name: str) -> Component | None:
         return Component(name, kind, tuple(hooks), (slice(*span),))
     sizes = _index_limits(model).get(kind)
     if numbers:
-        name = f"{kind} {'.'.join(map(str, numbers))}"  # head 0.1, were it written head 00.1
+        name = f"{kind} {'.'.join(map(str, numbers))}"  # drops leading zeros
     if sizes is None or len(sizes) != len(numbers) or (not numbers and name != kind):
         return None
     if not all(n < size for n, size in zip(numbers, sizes, strict=True)):
@@ -181,7 +182,7 @@ def _parse_component(model: Model, name: str) -> Component | None:
 
 
 def _index_limits(model: Model) -> dict[str, tuple[int, ...]]:
-    """Kind -> below what each number of its name must be."""
+    """Return, for each kind, the exclusive limits of the numbers in its names."""
     c, L = model.config, model.config.n_layers
     heads, neurons = (L, c.n_heads), (L, c.d_mlp)
     places = {"head": heads, "attention": (L,), "mlp": (L,), "neuron": neurons, "unembed": ()}

@@ -1,7 +1,4 @@
-"""Decoding: greedy or sampled, batched, with a key-value cache, past the end of the block.
-
-The key-value cache is a tap: it puts what it remembers before k and v.
-"""
+"""Decoding: greedy or sampled, batched, with a key-value cache, beyond the context length."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +14,7 @@ from .model import Hook, Model
 
 
 class KeyValueCache(dict[str, Array]):
-    """A tap that remembers keys and values, so that only new tokens need be fed."""
+    """A hook that prepends the stored keys and values, so only new tokens are run."""
 
     def __call__(self, name: str, value: Array) -> Array:
         if name.endswith((".hook_k", ".hook_v")):
@@ -31,7 +28,7 @@ class KeyValueCache(dict[str, Array]):
 class DecodingStep:
     """One step of decoding a batch."""
 
-    tokens: Any  # [B, T] what was read
+    tokens: Any  # [B, T] input
     logits: Any  # [B, V] of the next token
     chosen: Any  # [B] the next token
 
@@ -40,16 +37,17 @@ def decode_steps(
     model: Model, tokens: Any, steps: int, *, temperature: float = 0.0, top_k: int | None = None,
     rng: np.random.Generator | None = None, cached: bool = True, hook: Hook | None = None,
 ) -> Iterator[DecodingStep]:  # fmt: skip
-    """Decodes step by step, tokens [B,T] or [T]. Past the block a window slides: positions anew.
+    """Decode tokens [B,T] or [T] step by step.
 
-    A `tap` sees all tokens at every step: nothing is cached then.
+    Beyond n_ctx the context window slides and positions restart at 0. With a `hook` nothing is
+    cached, so it sees all tokens at every step.
     """
     check_finite("decoding — temperature", temperature)
     check_int_range("decoding — top_k", 1 if top_k is None else top_k, 1, 2**63 - 1)
     check_int_range("decoding — steps", steps, 0, MAX_DECODED_TOKENS)
     block = model.config.n_ctx
     tokens = np.atleast_2d(backend.to_numpy(model.to_tokens(tokens)))
-    # Without the mask, what is past depends on what is to come.
+    # without a causal mask, earlier keys and values change with later tokens
     cached = cached and hook is None and model.config.mask == "causal"
     cache, fed = KeyValueCache(), 0
     for _ in range(steps):
@@ -69,9 +67,17 @@ def decode(
     model: Model, tokens: Any, steps: int, *, stop: int | None = None, temperature: float = 0.0,
     top_k: int | None = None, rng: np.random.Generator | None = None, cached: bool = True,
 ) -> Any:  # fmt: skip
-    """The tokens and at most `steps` that the model adds, [B,T] -> [B,T+n] or [T] -> [T+n].
+    """Return tokens [B,T] or [T] followed by up to `steps` decoded tokens.
 
-    A row that has produced `stop` is filled with it until all rows have.
+    Args:
+        model: The model.
+        tokens: The prompts.
+        steps: Maximum number of tokens to add.
+        stop: Token that ends a row; the row is then filled with it.
+        temperature: 0 decodes greedily.
+        top_k: Sample from this number of most likely tokens.
+        rng: Random generator, needed to sample.
+        cached: Use a key-value cache.
     """
     if stop is not None:
         check_int_range("decoding — stop", stop, 0, model.config.d_vocab - 1)
@@ -100,10 +106,10 @@ def _choose_tokens(
     if rng is None:
         needed = "needs a random generator: rng=np.random.default_rng(seed)"
         raise GlassformerError(f"sampling — {needed}")
-    with np.errstate(over="ignore"):  # at a temperature of next to nothing the best alone is left
+    with np.errstate(over="ignore"):  # at tiny temperatures all but the best become -inf
         x = (logits - logits.max(-1, keepdims=True)).astype(np.float64) / temperature
     if top_k is not None and top_k < x.shape[-1]:
         least = np.partition(x, -top_k, axis=-1)[:, -top_k, None]
         x = np.where(x >= least, x, -np.inf)
     gumbel = -np.log(-np.log(rng.random(x.shape)))
-    return (x + gumbel).argmax(-1)  # the largest of x + Gumbel noise is a sample of softmax(x)
+    return (x + gumbel).argmax(-1)  # Gumbel-max: a sample of softmax(x)

@@ -1,7 +1,6 @@
-"""Looking inside: which activations have names, and taps that read or replace them.
+"""Hooks: functions (name, value) -> value that read or replace activations.
 
-A tap is a function (name, value) -> value. `on` makes one from a table and knows a typo when it
-sees one; `record` keeps every named activation of a run.
+`replace_activations` makes one from a dict of functions; `record` keeps all activations of a run.
 """
 
 import difflib
@@ -20,20 +19,20 @@ from .weight_shapes import array_shapes, required_shapes
 
 
 def hook_names(model: Model | Config) -> list[str]:
-    """The names of all activations that a tap sees, in order: a tiny twin of the model is run."""
+    """Return the names of all activations in order, from a run of a tiny model of the same kind."""
     config = model if isinstance(model, Config) else model.config
     present = set(required_shapes(config)) if isinstance(model, Config) else set(model.weights)
     small: dict[str, Any] = {"d_vocab": 1, "n_ctx": 1, "d_model": 2, "n_heads": 1, "d_head": 2}
     tiny = replace(config, **small, d_mlp=min(config.d_mlp, 1))
     weights = {n: np.ones(array_shapes(tiny)[n]) for n in present}
     seen = ActivationCache()
-    with np.errstate(all="ignore"):  # a tiny row of equal numbers has no variance
+    with np.errstate(all="ignore"):  # a norm of equal numbers divides by 0
         forward(tiny, weights, np.zeros((1, 1), dtype=int), seen)
     return list(seen)
 
 
 def replace_activations(model: Model, functions: Mapping[str, Callable[[Array], Array]]) -> Hook:
-    """A tap that replaces each named activation by a function of it. Unknown names are errors."""
+    """Return a hook that applies functions to the activations they are named for."""
     if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
         raise GlassformerError(
             f"on — expected a table of names and functions, got {short_repr(functions)}"
@@ -43,32 +42,32 @@ def replace_activations(model: Model, functions: Mapping[str, Callable[[Array], 
 
 
 def check_hook_names(model: Model, names: Iterable[str]) -> None:
-    """Raises if a name is not an activation of the model, and says which names come near."""
+    """Raise an error with similar names if a name is not an activation of the model."""
     known = hook_names(model)
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 3, 0.4) or known[:3]
             none = f"no such activation in this model; near: {', '.join(near)}"
-            raise GlassformerError(f"hook {name!r} — {none}")
+            raise GlassformerError(f"hook {name!r} — {none}", code="not_found")
 
 
 class ActivationCache(Displayable, dict[str, Array]):
-    """A tap that keeps every activation it sees.
+    """A hook that keeps all activations.
 
-    `cache["blocks.0.attn.hook_pattern"]`, or in short `cache["pattern", 0]` and, where that could
-    be several, `cache["scale", 0, "ln1"]`; `cache["embed"]` is of no layer. Of a known model also
-    by the names of components.py: `cache["head 0.1"]` is [B,T,K].
+    Keys are full names (`cache["blocks.0.attn.hook_pattern"]`) or short ones: `cache["embed"]`,
+    `cache["pattern", 0]`, `cache["scale", 0, "ln1"]`. With a model, names of components work too:
+    `cache["head 0.1"]` is [B,T,K].
     """
 
     def __init__(self, model: Model | None = None) -> None:
         super().__init__()
         self.model = model
-        self.tokens: Any = None  # that were read, if known
+        self.tokens: Any = None  # the input, if known
 
     def __getitem__(self, key: Any) -> Array:
         try:
             return super().__getitem__(key)
-        except TypeError:  # a list, which names nothing
+        except TypeError:  # unhashable
             wanted = "expected a name, or a name and a layer"
             raise GlassformerError(f"activation {short_repr(key)} — {wanted}") from None
 
@@ -102,7 +101,7 @@ class ActivationCache(Displayable, dict[str, Array]):
 
 
 def record(model: Model, tokens: Array, last: int | None = None) -> tuple[Array, ActivationCache]:
-    """Logits, and every named activation of the run."""
+    """Return the logits and all activations of a run."""
     cache = ActivationCache(model)
     cache.tokens = tokens
     return model(tokens, hook=cache, last=last), cache

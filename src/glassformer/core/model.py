@@ -1,4 +1,4 @@
-"""The one transformer: plain data in (a Config and named arrays), logits out. Read this first.
+"""The transformer: a Config and named arrays in, logits out. Read this first.
 
 Shapes: B batch, T positions, S keys, D d_model, H heads, K d_head, F d_mlp, V vocabulary.
 """
@@ -26,14 +26,14 @@ from .weight_shapes import zeros as zeros
 Weights = Mapping[str, Array]
 Hook = Callable[[str, Array], Array]
 
-MAX_FINITE = {  # the largest number of each float type
+MAX_FINITE = {  # the largest finite number of each float type
     "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
     "float16": float(np.finfo(np.float16).max), "bfloat16": 2.0**127 * (2 - 2**-7),
 }  # fmt: skip
 MAX_CONFIG_VALUES = {
     "n_layers": 10_000,
     "n_ctx": 2**24,
-}  # the other sizes: what an array's axis can be
+}  # other sizes: at most 2**31 - 1
 
 
 @validate_init(check_kinds=False)
@@ -46,19 +46,19 @@ class Config(Displayable):
     d_model: int
     n_layers: int = 1
     n_heads: int = 1
-    d_head: int = 0  # 0: d_model // n_heads. Hand-made heads are of any size
+    d_head: int = 0  # 0: d_model // n_heads. Any size is allowed
     d_mlp: int = 0
     norm: str = "layer"  # a name in NORMS
-    norm_first: bool = True  # pre-LN; False: the order of 2017, after the residual sum
+    norm_first: bool = True  # pre-LN; False: post-LN, after the residual sum
     eps: float = 1e-5  # added to the variance
-    activation: str = "gelu"  # a name in ACTIVATIONS; a W_gate among the weights gates it
+    activation: str = "gelu"  # a name in ACTIVATIONS; gated if the weights have W_gate
     positions: str = "learned"  # a name in POSITIONS
-    base: float = 10_000.0  # of rotary and sinusoidal frequencies
-    slope: float = 1.0  # of ALiBi: times the usual slopes 2^(-8h/H)
+    base: float = 10_000.0  # base of rotary and sinusoidal frequencies
+    slope: float = 1.0  # factor of ALiBi's slopes 2^(-8h/H)
     mask: str = "causal"  # a name in MASKS
-    scale: float = 0.0  # of q·k; 0: 1/sqrt(d_head)
-    qk_norm: bool = False  # the norm, also on every head's q and k
-    tied: bool = False  # the head is the token embedding
+    scale: float = 0.0  # factor of q·k; 0: 1/sqrt(d_head)
+    qk_norm: bool = False  # normalize every head's q and k
+    tied: bool = False  # the unembedding is the token embedding, transposed
 
     def __post_init__(self) -> None:
         if type(self.d_head) is type(self.d_model) is type(self.n_heads) is int and not self.d_head:
@@ -91,7 +91,9 @@ class Config(Displayable):
             raise GlassformerError("config — " + "; ".join(wrong))
         for f in fields(self):
             if f.type is float and type(value := getattr(self, f.name)) is int and value > 2**53:
-                object.__setattr__(self, f.name, float(value))  # libraries take 64 bits only
+                object.__setattr__(
+                    self, f.name, float(value)
+                )  # NumPy and PyTorch take 64 bits only
 
     def __str__(self) -> str:
         parts = [f"{self.n_layers} layer{'s' * (self.n_layers != 1)}", f"d_model {self.d_model}"]
@@ -107,7 +109,7 @@ class Config(Displayable):
 
 
 class Scope:
-    """A place like blocks.0.attn: place["W_Q"] is a weight, place("hook_q", q) shows q to a tap."""
+    """Weights and hook below a path: scope["W_Q"] is a weight, scope("hook_q", q) the hook's q."""
 
     def __init__(self, weights: Weights, hook: Hook | None, path: str = "") -> None:
         self.weights, self.hook, self.path = weights, hook, path
@@ -130,9 +132,9 @@ def forward(
     c: Config, weights: Weights, tokens: Array, hook: Hook | None = None, start: int = 0,
     last: int | None = None,
 ) -> Array:
-    """tokens [B,T] -> logits [B,T,V], or [B,last,V]: the last block skips what nobody asked for.
+    """Return logits [B,T,V] of tokens [B,T], or [B,last,V] of the last positions only.
 
-    `start` is the position of tokens[:, 0], for those who feed a text bit by bit (decoding.Cache).
+    `start` is the position of tokens[:, 0]; a key-value cache (decoding.py) runs texts in pieces.
     """
     at = Scope(weights, hook)
     W_E = at["embed.W_E"]
@@ -171,7 +173,7 @@ def attention(c: Config, at: Scope, x: Array, last: int | None) -> Array:
     v = at("hook_v", affine(x, at["W_V"].swapaxes(0, 1), at.get("b_V")))       # B S H K
     if c.qk_norm:
         q, k = norm(c, at / "q_norm", q), norm(c, at / "k_norm", k)
-    T, S = q.shape[1], k.shape[1]  # S > T: fewer ask than are there, or a cache is before k and v
+    T, S = q.shape[1], k.shape[1]  # S > T with `last` or a key-value cache
     here, there = np.arange(S - T, S), np.arange(S)
     if rotate := positions.rotate:
         q, k = at("hook_rot_q", rotate(c, q, here)), at("hook_rot_k", rotate(c, k, there))
@@ -206,7 +208,7 @@ def rms_norm(c: Config, at: Scope, x: Array) -> Array:
 
 
 def apply_gain_and_bias(at: Scope, x: Array) -> Array:
-    """What was normalised, with the norm's gain and bias, where it has them."""
+    """Multiply by the norm's gain and add its bias, if it has them."""
     w, b = at.get("w"), at.get("b")
     x = x if w is None else x * w
     return x if b is None else x + b
@@ -215,7 +217,7 @@ def apply_gain_and_bias(at: Scope, x: Array) -> Array:
 def layer_norm(c: Config, at: Scope, x: Array) -> Array:
     if at.hook is None and (
         fused := backend.backend_for(x).fused_norms.get("layer")
-    ):  # nobody looks inside
+    ):  # without hook_scale
         return fused(x, at.get("w"), at.get("b"), c.eps)
     return rms_norm(c, at, x - backend.backend_for(x).mean(x))
 
@@ -237,7 +239,7 @@ ACTIVATIONS: dict[str, Callable[[Any, Array], Array]] = {
 }
 
 
-# ── positions: added to the stream, turning q and k, or added to the scores ────────────────────
+# ── positions: added to the stream, rotating q and k, or added to the scores ───────────────────
 @dataclass(frozen=True)
 class Positions:
     embed: Callable[[Config, Scope, Array, int], Array] | None = None
@@ -280,18 +282,18 @@ POSITIONS = {
     "alibi": Positions(bias=alibi),
 }
 
-# ── masks: what is added to the score of a key so far behind the query ─────────────────────────
+# ── masks: added to a score, by the distance from query to key ─────────────────────────────────
 MASKS: dict[str, Callable[[Array], Array]] = {
     "causal": lambda distance: np.where(distance >= 0, 0.0, -math.inf),
     "none": lambda distance: np.zeros_like(distance, dtype=float),
 }
 
 
-# ── the model as a thing: config, weights, vocabulary, names ───────────────────────────────────
+# ── the Model: config, weights, vocabulary, labels ─────────────────────────────────────────────
 @validate_init()
 @dataclass(frozen=True)
 class Labels(Displayable):
-    """Names that people gave: slots [start, stop), heads "layer.head", neurons "layer.neuron"."""
+    """Names of slots [start, stop), of heads ("layer.head") and of neurons ("layer.neuron")."""
 
     slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     heads: Mapping[str, str] = field(default_factory=dict)
@@ -301,15 +303,15 @@ class Labels(Displayable):
 @validate_init()
 @dataclass(frozen=True, eq=False)
 class Model(Displayable):
-    """A transformer with its weights. Nothing in it can change; `replace` and `map` make others."""
+    """A transformer with its weights. Immutable: `dataclasses.replace` and `map` return copies."""
 
     config: Config
     weights: Weights
     vocabulary: Vocabulary
-    task: str = ""  # the ref of the task it is for
+    task: str = ""  # ref
     labels: Labels = field(default_factory=Labels)
-    provenance: Mapping[str, Any] = field(default_factory=dict)  # who made the weights, and how
-    blueprint: str = ""  # the ref of the map that made the weights from theta; "": there is none
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # how the weights were made
+    blueprint: str = ""  # ref of the parametrization that maps theta to the weights
     theta: Weights = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -331,20 +333,29 @@ class Model(Displayable):
         object.__setattr__(self, "theta", {n: _frozen_copy(n, t) for n, t in self.theta.items()})
 
     def __reduce__(self) -> Any:
-        """For copy and pickle, which cannot see through what cannot be changed."""
+        # copy and pickle cannot handle MappingProxyType
         given = (getattr(self, f.name) for f in fields(self))
         return Model, tuple(dict(x) if isinstance(x, Mapping) else x for x in given)
 
     @property
     def name(self) -> str:
-        """The name that its maker or its file gives it, in ASCII, quoted if it has spaces; "model"
-        if there is none.
-        """
+        """The ref of the model or of its task, in ASCII, quoted if it has spaces; or "model"."""
         name = ascii_name(self.provenance.get("ref") or self.task or "model")
-        return repr(name) if " " in name else name  # a sentence would read as one of ours
+        return repr(name) if " " in name else name
 
     def __call__(self, tokens: Any, hook: Hook | None = None, last: int | None = None) -> Array:
-        """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the tokens' words."""
+        """Return logits [B,T,V] of tokens [B,T], or [T,V] of tokens [T] or of a text.
+
+        Args:
+            tokens: Token numbers, or a text in the model's vocabulary.
+            hook: Function (name, value) -> value, called with every activation.
+            last: Return logits of this number of last positions only.
+
+        Example:
+            >>> import glassformer as gf
+            >>> gf.load("min:vocab=10")([6, 2, 7]).argmax(-1)
+            array([6, 2, 2])
+        """
         tokens, hook = self.to_tokens(tokens), None if hook is None else shape_checked_hook(hook)
         check_last(last, tokens)
         batch = tokens if tokens.ndim == 2 else tokens[None]
@@ -354,8 +365,9 @@ class Model(Displayable):
     def logits(
         self, tokens: Any, hook: Hook | None = None, last: int | None = None, start: int = 0
     ) -> Any:
-        """The same in NumPy of tokens [B,T] known to be good: without warnings and gradients. A
-        list, or what is no array of tokens, is looked at first.
+        """Return logits of tokens [B,T] as a NumPy array, without warnings and gradients.
+
+        An integer array [B,T] is used unchecked; other tokens are checked first.
         """
         if getattr(tokens, "ndim", 0) != 2 or "int" not in backend.dtype_name(tokens):
             tokens = check_tokens(self.config, self.to_tokens(tokens), start)
@@ -369,21 +381,21 @@ class Model(Displayable):
             return backend.to_numpy(forward(self.config, self.weights, tokens, hook, start, last))
 
     def to_tokens(self, tokens: Any) -> Array:
-        """Tokens (or a text) as an array that the model can read; an error if it can not."""
+        """Return tokens or a text as a checked array of the model's array type."""
         if isinstance(tokens, str):
             tokens = self.vocabulary.encode(tokens)
             if "compiled" in self.provenance and tokens[:1] != [0]:
-                tokens = [0, *tokens]  # <bos>, without which nothing is said of a compiled model
+                tokens = [0, *tokens]  # compiled models expect <bos> first
         here = self.weights["embed.W_E"]
         return backend.backend_for(here).beside(here, check_tokens(self.config, tokens))
 
-    # ── asked again and again ──────────────────────────────────────────────────────────────────
+    # ── weights and conversions ────────────────────────────────────────────────────────────────
     @property
     def is_numpy(self) -> bool:
         return isinstance(self.weights["embed.W_E"], np.ndarray)
 
     def numpy(self) -> "Model":
-        """The same model with NumPy arrays for weights."""
+        """Return the model with NumPy weights."""
         return self if self.is_numpy else self.map(backend.to_numpy)
 
     def has_mlp(self, layer: int) -> bool:
@@ -395,11 +407,11 @@ class Model(Displayable):
 
     @property
     def W_U(self) -> Array:
-        """The head [D,V], tied or not."""
+        """The unembedding [D,V], tied or not."""
         return self.weights["embed.W_E"].T if self.config.tied else self.weights["unembed.W_U"]
 
     def __getattr__(self, name: str) -> Array:
-        """`model.W_E`; `model.W_Q` [layers,H,D,K]: the arrays of a name, all layers in one."""
+        """Weights by short names: `model.W_E`, or `model.W_Q` [layers,H,D,K] of all layers."""
         weights = vars(self).get("weights", {}) if name.startswith(("W_", "b_")) else {}
         found = [w for n, w in weights.items() if n.rpartition(".")[2] == name]
         if not found:
@@ -416,23 +428,23 @@ class Model(Displayable):
         return backend.dtype_name(self.weights["embed.W_E"])
 
     def map(self, f: Callable[[Array], Array]) -> "Model":
-        """The same model with f applied to every array: `model.map(torch.from_numpy)`."""
+        """Return the model with f applied to every array, as in `model.map(torch.from_numpy)`."""
         check_function("map", f, "(array) -> array")
         mapped = {name: f(w) for name, w in self.weights.items()}
         return replace(self, weights=mapped, theta={name: f(t) for name, t in self.theta.items()})
 
     def astype(self, dtype: str) -> "Model":
-        """The same model in another float type."""
+        """Return the model in another float type."""
         kind = float_type(dtype)
         if not self.is_numpy:
             return self.map(lambda w: w.to(getattr(sys.modules["torch"], kind)))
         if kind == "bfloat16":
             raise GlassformerError("model — NumPy has no bfloat16; model.torch('bfloat16') has")
-        with np.errstate(over="ignore"):  # what becomes infinite is for whoever asked to see to
+        with np.errstate(over="ignore"):  # callers check for infinities
             return self.map(lambda w: w.astype(kind))
 
     def torch(self, dtype: str = "", device: str = "cpu") -> "Model":
-        """The same model with PyTorch tensors for weights."""
+        """Return the model with PyTorch weights."""
         try:
             import torch
         except ModuleNotFoundError:
@@ -454,7 +466,7 @@ class Model(Displayable):
 
 
 def _frozen_copy(name: str, w: Any) -> Array:
-    """A weight as an array of floats that nobody can change: a copy, unless it is one already."""
+    """Return a weight as a read-only float array: a copy, unless it is read-only already."""
     this = f"weights — {short_repr(name)}: expected"
     if isinstance(w, (list, tuple, int, float)):
         try:
@@ -467,17 +479,17 @@ def _frozen_copy(name: str, w: Any) -> Array:
     if kind not in MAX_FINITE and (isinstance(w, np.ndarray) or hasattr(w, "detach")):
         raise GlassformerError(f"{this} floats ({', '.join(MAX_FINITE)}), got {kind}")
     if isinstance(w, np.ndarray) and (w.flags.writeable or type(w) is not np.ndarray):
-        w = np.array(w)  # nobody else's: not a part of a file that others may write either
+        w = np.array(w)  # also copies views of memory-mapped files
         w.setflags(write=False)
     return w
 
 
 def float_type(dtype: Any) -> str:
-    """The name of a float type that a model can be in; an error if it is none."""
+    """Return the name of a float type of models, given a name or a NumPy or PyTorch dtype."""
     try:
-        known = isinstance(dtype, str) or type(dtype).__name__ == "dtype"  # NumPy's or PyTorch's
+        known = isinstance(dtype, str) or type(dtype).__name__ == "dtype"
         name = str(dtype if known else np.dtype(dtype)).removeprefix("torch.")
-    except Exception:  # whatever it may be, it is none
+    except Exception:  # np.dtype of any object may raise anything
         name = ""
     if name not in MAX_FINITE:
         known_types = ", ".join(MAX_FINITE)
@@ -488,7 +500,7 @@ def float_type(dtype: Any) -> str:
 
 
 def check_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
-    """Tokens as an array [B,T] or [T] that a transformer of this config can read, or an error."""
+    """Return tokens as an array [B,T] or [T]; an error if they do not fit the config."""
     tokens = as_integers("tokens", tokens)
     if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
         expected = "expected shape [B,T] or [T] with T from 1"
@@ -506,13 +518,13 @@ def check_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
 
 
 def check_last(last: int | None, tokens: Array) -> None:
-    """Refuses to show the logits of more positions than there are, or of none."""
+    """Raise an error unless `last` is a number of positions of the tokens, or None."""
     if last is not None:
         check_int_range("last", last, 1, tokens.shape[-1])
 
 
 def shape_checked_hook(hook: Hook) -> Hook:
-    """The tap, held to its word: it keeps shapes, but for more positions (see decoding)."""
+    """Wrap a hook: an error if it changes a shape, except for more positions (as a cache does)."""
     check_function("hook", hook, "(name, value) -> value")
 
     def look(name: str, value: Array) -> Array:

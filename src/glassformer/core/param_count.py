@@ -1,16 +1,14 @@
-"""How many parameters, by each way of counting.
+"""Parameter counts.
 
-A model that a blueprint made from a few numbers (theta) is counted as *made from* theta, the
-constants that the blueprint declares and the floats of the config that it uses (eps, scale, rotary
-base, ALiBi slope). Any other model is made from its weights and these floats. Free are 0 and ±1,
-counting (the number of a token or position), the radix and the digit count. Blueprints say *which*
-formula makes the weights; formulas are not counted, by any of these ways.
+A model with a parametrization is *made from* theta, the constants that the parametrization declares
+and the floats of the config in use (eps, scale, rotary base, ALiBi slope). Any other model is made
+from its weights and these floats. 0 and ±1, token and position numbers, the radix and the digit
+count are free. The formula of a parametrization is not counted.
 
-Bits: what it takes to write down all that the model is made from, number by number, each exactly
-and as briefly as possible as m·2^e or as m·10^e with whole m and e: one bit to say which, one for
-each sign, and the binary digits of |m| and |e|. So 0 takes 3 bits, ±1 4, 0.1 and 22 take 5 and 8,
-and a float64 without a pattern about 60. Exactly means that the float of the model's type nearest
-to what is written is the number.
+Bits: the length of all these numbers, each written exactly and as short as possible as m·2^e or
+m·10^e with integers m and e: one bit for the base, one for each sign, and the binary digits of |m|
+and |e|. So 0 takes 3 bits, ±1 4, 0.1 and 22 take 5 and 8, a random float64 about 60. Exactly means
+that the nearest float of the model's type is the number.
 """
 
 import math
@@ -31,18 +29,18 @@ NORM_NAMES = ("ln1", "ln2", "ln_final", "q_norm", "k_norm")
 
 @dataclass(frozen=True)
 class ParameterCount(Result):
-    """Ways to count the same weights."""
+    """Counts of one model's parameters."""
 
     also = ("non_embedding",)
-    total: int  # entries of all arrays; a tied head counts once
-    nonzero: int  # of these, not 0
-    unique: int  # numbers that the blueprint makes the weights from; without one, all of them
+    total: int  # entries of all arrays; a tied unembedding counts once
+    nonzero: int  # entries that are not 0
+    unique: int  # entries of theta, or of the weights without a parametrization
     distinct: int  # different values among the entries
-    strict: int  # distinct numbers other than 0 and ±1 that it is made from: see above
-    bits: int  # to write down what it is made from: see above
+    strict: int  # distinct numbers other than 0 and ±1 that the model is made from
+    bits: int  # to write down the numbers that the model is made from
     embedding: int  # entries of the token, position and output embeddings
     nonzero_embedding: int
-    booklet: int  # as the booklet counts: gains and biases of norms are left out
+    booklet: int  # the booklet's count: without gains and biases of norms
     arrays: dict[str, int]  # entries by array
     nonzero_arrays: dict[str, int]
 
@@ -52,7 +50,16 @@ class ParameterCount(Result):
 
 
 def count(model: Model) -> ParameterCount:
-    """Count a model's parameters. An error if its theta does not make its weights."""
+    """Count a model's parameters.
+
+    Raises:
+        GlassformerError: The model's theta does not make its weights.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.count("min:vocab=10").total
+        66
+    """
     check_theta("model", model)
     size = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
     used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
@@ -74,13 +81,13 @@ def count(model: Model) -> ParameterCount:
 
 
 def _concatenate(weights: Weights) -> Any:
-    """The numbers of all arrays, one after the other."""
+    """Return the entries of all arrays as one vector."""
     every = [arrays.to_numpy(w).ravel() for w in weights.values()]
     return np.concatenate(every or [np.zeros(0)])
 
 
 def _declared_constants(model: Model) -> set[float]:
-    """The blueprint's constants and those floats of the config that it uses; not 0 and ±1."""
+    """Return the parametrization's constants and the config's floats in use, without 0 and ±1."""
     c = model.config
     used = {c.scale}
     if model.blueprint:
@@ -95,12 +102,12 @@ def _declared_constants(model: Model) -> set[float]:
 
 
 def bits_of(x: Any) -> int:
-    """Bits to write down a float: see the top of this file."""
+    """Return the number of bits to write down a float; see the module docstring."""
     if not math.isfinite(x):
         return 8 * np.dtype(type(x)).itemsize
     m, scale = float(x).as_integer_ratio()
     zeros = (m & -m).bit_length() - 1 if m else 0
-    # The shortest that reads back as x in its type; by hand, as models have millions of numbers.
+    # the shortest repr of x; parsed here, as decimal.Decimal is too slow for millions of numbers
     mantissa, _, exponent = (repr(float(x)) if isinstance(x, float) else str(x)).partition("e")
     whole, _, rest = mantissa.lstrip("-").partition(".")
     digits = (whole + rest).rstrip("0")
@@ -111,7 +118,7 @@ def bits_of(x: Any) -> int:
 
 
 def _total_bits(numbers: Any) -> int:
-    # A sign takes one bit, whichever it is.
+    # both signs take one bit
     values, times = np.unique(np.abs(numbers), return_counts=True)
     as_floats = values.tolist() if values.dtype == np.float64 else values
     return sum(bits_of(x) * k for x, k in zip(as_floats, times.tolist(), strict=True))

@@ -1,10 +1,8 @@
-"""What depends on tokens and their positions alone is computed once, and not for every text.
+"""Tables of activations that depend only on tokens and positions, computed once for all texts.
 
-Before the first attention a position knows its token and nothing else: `Shared` keeps a table of
-what there is for all tokens at all positions, and texts pick from it. What two positions have to do
-with each other in that attention depends on their two tokens alone: `Pairs` is a table of that, for
-many texts of few tokens, of which few positions ask. `forward` does not know; it asks `arrays.of`,
-as for any other array.
+Before the first attention an activation depends on its token and position: `TokenTable` holds it
+for all tokens at all positions. A score of the first attention depends on two tokens:
+`TokenPairScores` holds it for all pairs. `forward` uses both as arrays, through `backend_for`.
 """
 
 import math
@@ -19,20 +17,19 @@ from .backend import Array
 
 
 def embed(W_E: Array, tokens: Array, may_share: bool) -> Array:
-    """W_E [V,D], tokens [B,T] -> [B,T,D]. `alone`: nobody looks, so rows may be shared."""
+    """Return the embedding [B,T,D] of tokens; as a table if `may_share` (no hook is attached)."""
     xp = backend.backend_for(W_E)
-    # sharing pays where texts outnumber tokens; torch.compile cannot trace a Shared
+    # a table pays if texts outnumber tokens; torch.compile cannot trace it
     if not may_share or len(tokens) <= len(W_E) or xp.compiling():
         return xp.take(W_E, tokens)
     return TokenTable(xp.spread(W_E, tokens.shape[1]), tokens)
 
 
 class TokenTable:
-    """x [B,T,…] whose rows depend on their token and position alone, until attention mixes them.
+    """An activation [B,T,…] as a table [V,T,…] of all tokens at all positions.
 
-    So each such pair is computed once: `table` [V,T,…] has it for all V tokens, and what mixes
-    positions picks from it what the B texts need. Arithmetic with numbers and with what is the same
-    for all texts is done on the table.
+    Arithmetic with numbers and with arrays that all texts share is done on the table; operations
+    that mix positions look up the rows of the B texts.
     """
 
     def __init__(self, table: Array, tokens: Array) -> None:
@@ -43,11 +40,11 @@ class TokenTable:
         return TokenTableNamespace(backend.backend_for(self.table))
 
     def expand(self) -> Array:
-        """x itself."""
+        """Return the activation [B,T,…] of the texts."""
         return backend.backend_for(self.table).pick(self.tokens, self.table)
 
     def __getitem__(self, index: Any) -> "TokenTable":
-        """The last positions, x[:, -n:], or some of what is at each, x[..., a:b]; of all texts."""
+        """Index the last positions, x[:, -n:], or the last axis, x[..., a:b]."""
         last = isinstance(index, tuple) and index[0] == slice(None) and index[1].stop is None
         assert index[0] is Ellipsis or last, index
         return TokenTable(self.table[index], self.tokens)
@@ -66,10 +63,9 @@ class TokenTable:
 
 
 class TokenPairScores:
-    """Scores [B,H,T,S] as a table [V,V,H,T,S]: of each token that asks, with each that is there.
+    """Scores [B,H,T,S] as a table [V,V,H,T,S] of all pairs of query token and key token.
 
-    Numbers, and what is the same for all texts, are added to the table. Their softmax is that of a
-    text's keys, so `mix` makes it, of the table if it can.
+    The softmax depends on a text's keys, so `attend` computes it, from the table if possible.
     """
 
     def __init__(self, table: Array, tokens: Array) -> None:
@@ -87,19 +83,18 @@ class TokenPairScores:
         return TokenPairScores(self.table + other, self.tokens)
 
     def expand(self) -> Array:
-        """The scores themselves."""
+        """Return the scores [B,H,T,S] of the texts."""
         xp, (T, S), tokens = backend.backend_for(self.table), self.table.shape[-2:], self.tokens
         picked = self.table[tokens[:, -T:, None], tokens[:, None], :, xp.arange(T)[:, None],
                             xp.arange(S)]  # fmt: skip
         return picked.permute(0, 3, 1, 2)
 
     def attend(self, v: TokenTable) -> Array | None:
-        """What the softmax of these scores makes of v: [B,T,H,K].
+        """Return softmax(scores) @ v [B,T,H,K], or None if the table would lose precision.
 
-        What a key adds to each sum, and to the sum of powers, stands in one row of a table, and
-        rows are picked and added up at once. None: some power, or its product with some v, would
-        be too small or too large to be exact. (Powers are of the largest score that any text could
-        have, and not, as usual, of the largest that this one has.)
+        A row of the table holds exp(score) * v and exp(score) of one key; embedding_bag looks up
+        and sums these rows. The largest score of any text is subtracted before exp, instead of the
+        largest of this text, so small exponentials and products may underflow.
         """
         x, xp, tokens = self.table, backend.backend_for(self.table), self.tokens
         (V, _, H, T, S), K, tiny = x.shape, v.shape[-1], xp.finfo(x.dtype).tiny
@@ -119,7 +114,7 @@ class TokenPairScores:
 
 
 class TokenTableNamespace:
-    """For tables of rows: what mixes positions picks; all else is done to the table."""
+    """Namespace of tables: operations that mix positions look up rows, others use the table."""
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp
@@ -146,7 +141,7 @@ class TokenTableNamespace:
 
     def scores(self, q: TokenTable, k: TokenTable) -> Any:
         (V, T), S = q.table.shape[:2], k.table.shape[1]
-        picked = len(q.tokens) * (T + 2 * S)  # rows of q, k and v; a table of pairs has no more
+        picked = len(q.tokens) * (T + 2 * S)  # rows of q, k and v
         if 2 * T <= S and picked >= V * V * T * S and self.xp.sums_picked(q.table):
             return TokenPairScores.from_queries_and_keys(q, k)
         return self.xp.scores(q.expand(), k.expand())
@@ -154,7 +149,7 @@ class TokenTableNamespace:
     def softmax(self, scores: Any) -> Any:
         return (
             scores if isinstance(scores, TokenPairScores) else self.xp.softmax(scores)
-        )  # Pairs.mix has it
+        )  # see attend
 
     def mix(self, pattern: Any, v: TokenTable) -> Array:
         if isinstance(pattern, TokenPairScores):

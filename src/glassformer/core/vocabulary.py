@@ -1,4 +1,4 @@
-"""Tokens and text. A vocabulary turns text into token numbers and back."""
+"""Vocabularies: text to token numbers and back."""
 
 import itertools
 import operator
@@ -11,14 +11,14 @@ from ..utils.argcheck import validate_init
 from ..utils.errors import GlassformerError, short_repr
 from ..utils.limits import check_int_range
 
-MAX_TOKENS, MAX_FIRST_NUMBER = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
-MAX_TOKEN_CHARS = 1_000  # characters of a token in a file
-MAX_LISTED_TOKENS = 10_000_000  # tokens that are not numbers
+MAX_TOKENS, MAX_FIRST_NUMBER = 2**31 - 1, 10**15
+MAX_TOKEN_CHARS = 1_000  # in a file
+MAX_LISTED_TOKENS = 10_000_000
 
 
 @validate_init(check_kinds=False)
 class Vocabulary:
-    """The texts of the tokens, in order; `sep` stands between them in a text.
+    """The texts of all tokens in order, and the separator between tokens in a text.
 
     >>> v = Vocabulary("0123456789+=")
     >>> v.encode("4+8=")
@@ -43,7 +43,7 @@ class Vocabulary:
 
     @classmethod
     def numbers(cls, n: int, first: int = 0) -> "Vocabulary":
-        """The numbers first, first+1, …: n of them. Nothing of size n is built."""
+        """Return the vocabulary of the n numbers from `first`. Takes constant memory."""
         check_int_range("vocabulary — numbers", n, 1, MAX_TOKENS)
         check_int_range("vocabulary — first", first, -MAX_FIRST_NUMBER, MAX_FIRST_NUMBER)
         v = cls((), sep=" ")
@@ -67,7 +67,7 @@ class Vocabulary:
         return f"{len(self)} tokens: {few[:200]}{' …' if len(self) > 20 or len(few) > 200 else ''}"
 
     def index(self, token: str) -> int:
-        """The number of a token."""
+        """Return the number of a token."""
         if not isinstance(token, str):
             raise GlassformerError(f"token — expected a text, got {short_repr(token)}")
         if isinstance(self.tokens, NumberTokens):
@@ -77,10 +77,10 @@ class Vocabulary:
         return self._number_of_token[token]
 
     def encode(self, text: str) -> list[int]:
-        """The token numbers of a text."""
+        """Return the token numbers of a text."""
         if not isinstance(text, str):
             raise GlassformerError(f"input — expected a text, got {short_repr(text)}")
-        if self.sep.isspace():  # be kind: any white space and commas separate
+        if self.sep.isspace():  # accept commas and any white space
             return [self.index(word) for word in re.split(r"[\s,]+", text.strip()) if word]
         if self.sep:
             return [self.index(word) for word in text.split(self.sep) if word]
@@ -96,7 +96,7 @@ class Vocabulary:
         return tokens
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of token numbers."""
+        """Return the text of token numbers."""
         words, size = [], len(self)
         try:
             for n in map(operator.index, tokens):
@@ -144,7 +144,7 @@ class Vocabulary:
 
 
 class NumberTokens(Sequence[str]):
-    """The texts of n numbers in a row, without storing them."""
+    """The texts of n consecutive numbers, without storing them."""
 
     def __init__(self, n: int, first: int) -> None:
         self.n, self.first = n, first

@@ -1,4 +1,4 @@
-"""Which arrays a config asks for, and of which shapes: to make, to check and to print them."""
+"""Names and shapes of a config's arrays: create, check and print them."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from ..utils.limits import check_memory
 if TYPE_CHECKING:
     from .model import Config, Model, Weights
 
-# Name -> axes (V T D H K F, see model.py), in reading order. A trailing ? marks what may be absent.
+# Name -> axes (V T D H K F, see model.py), in forward's order. A trailing ? marks optional arrays.
 EMBEDDING_AXES = {"embed.W_E": "VD", "pos_embed.W_pos": "TD"}
 BLOCK_AXES = {
     "ln1.w": "D?", "ln1.b": "D?",
@@ -29,9 +29,9 @@ OUTPUT_AXES = {"ln_final.w": "D?", "ln_final.b": "D?", "unembed.W_U": "DV", "une
 OPTIONAL_ARRAYS = {n for n, axes in (BLOCK_AXES | OUTPUT_AXES).items() if axes.endswith("?")}
 
 
-@lru_cache(maxsize=64)  # every Model asks, several times
+@lru_cache(maxsize=64)  # called several times for every Model
 def array_axes(c: "Config") -> Mapping[str, str]:
-    """Name -> axes of every array that a model of this config can have, in reading order."""
+    """Return the axes of all arrays that a model of this config can have, in forward's order."""
     inside = {f"blocks.{i}.{n}": a for i in range(c.n_layers) for n, a in BLOCK_AXES.items()}
     known = EMBEDDING_AXES | inside | OUTPUT_AXES
     if c.positions != "learned":
@@ -43,14 +43,14 @@ def array_axes(c: "Config") -> Mapping[str, str]:
 
 @lru_cache(maxsize=64)
 def array_shapes(c: "Config") -> Mapping[str, tuple[int, ...]]:
-    """Name -> shape of every array that a model of this config can have."""
+    """Return the shapes of all arrays that a model of this config can have."""
     n = {"V": c.d_vocab, "T": c.n_ctx, "D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
     named = array_axes(c).items()
     return MappingProxyType({name: tuple(n[a] for a in ax.rstrip("?")) for name, ax in named})
 
 
 def required_shapes(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of what must be there. mlp: whether blocks have one (default: if d_mlp > 0)."""
+    """Return the shapes of required arrays. `mlp`: whether blocks have an MLP; None: if d_mlp."""
     mlp = bool(c.d_mlp) if mlp is None else mlp
     names = [
         n for n, ax in array_axes(c).items() if not ax.endswith("?") and (mlp or ".mlp." not in n)
@@ -59,14 +59,14 @@ def required_shapes(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int
 
 
 def name_in_block(name: str) -> str:
-    """The name without its block: "blocks.2.attn.b_Q" is "attn.b_Q"."""
+    """Return a name without its block: "blocks.2.attn.b_Q" -> "attn.b_Q"."""
     return name.split(".", 2)[-1]
 
 
 def zeros(c: "Config", *optional: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Required arrays, and optional ones named, as zeros: zeros(c, "mlp.b_in", "blocks.2.ln1.b").
+    """Return zeros for required arrays and named optional ones, as in zeros(c, "mlp.b_in").
 
-    "mlp" asks for the MLP's arrays and biases even if d_mlp is 0 (the booklet counts such a b_out).
+    "mlp" adds the MLP's arrays and biases even if d_mlp is 0 (the booklet counts such a b_out).
     """
     mlp = "mlp" in optional
     names = {n for n in optional if n != "mlp"} | ({"mlp.b_in", "mlp.b_out"} if mlp else set())
@@ -81,14 +81,14 @@ def zeros(c: "Config", *optional: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def check_weights(c: "Config", weights: "Weights") -> dict[str, Any]:
-    """The weights in reading order; one error names all that is missing, unknown or misshapen."""
-    if c.n_layers > len(weights):  # nothing is to be built for layers that cannot be there
+    """Return the weights in forward's order; the error lists all missing and wrong arrays."""
+    if c.n_layers > len(weights):  # before anything of size n_layers is built
         layers = len({n.split(".")[1] for n in weights if n.startswith("blocks.")})
         but = f"there are arrays of {layers:,} layers"
         raise GlassformerError(f"weights — n_layers is {c.n_layers:,}, but {but}")
     known = array_shapes(c)
     blocks = [f"blocks.{i}.mlp." for i in range(c.n_layers)]
-    without = tuple(b for b in blocks if b + "W_out" not in weights)  # some blocks may be
+    without = tuple(b for b in blocks if b + "W_out" not in weights)  # blocks without an MLP
     may_lack = without if len(without) < len(blocks) else ()
     must = [n for n in required_shapes(c) if not n.startswith(may_lack)]
     wrong = [f"{n} is missing" for n in must if n not in weights]
@@ -108,7 +108,7 @@ def check_weights(c: "Config", weights: "Weights") -> dict[str, Any]:
 
 
 def describe_model(model: "Model") -> str:
-    """What print(model) shows: the config in a line, arrays with shapes, the names people gave."""
+    """Return the text of print(model): config, arrays with shapes, and labels."""
     c, labels = model.config, model.labels
     total = sum(math.prod(w.shape) for w in model.weights.values())
     lines = [f"{model.name} · {total:,} parameters · {model.dtype}", str(c)]
