@@ -17,7 +17,7 @@ from glassformer.verification import Progress, Verdict, parallel, verify, verify
 from glassformer.verification.chunks import ChunkedEvaluation
 from glassformer.verification.counts import RowCounts
 from glassformer.verification.resume_log import JournalState
-from helpers import PATIENCE, wait_for
+from helpers import PATIENCE, raises, wait_for
 
 REF = "addition:digits=2"
 
@@ -60,7 +60,7 @@ def test_what_is_counted_cannot_be_counted_again():
     work = ChunkedEvaluation(load(REF), task, {"domain": task.size}, chunk=100, keep=10)
     state = JournalState().with_chunks(range(4, 8), {"domain": RowCounts()}, work)
     for again in (range(4, 8), range(7, 9), range(0, 5)):
-        with pytest.raises(AssertionError, match="would count twice"):
+        with pytest.raises(AssertionError, match="chunks"):
             state.with_chunks(again, {"domain": RowCounts()}, work)
 
 
@@ -154,7 +154,7 @@ def test_a_piece_that_no_worker_survives_ends_it_and_a_journal_has_the_rest(
     events = verify_events(weakened(), task, chunk=100, cluster="tcp://x", journal=path)
     assert isinstance(last := next(events), Progress)
     client.killed = 99
-    with pytest.raises(GlassformerError, match="tcp://x — a worker failed: KilledWorker: a"):
+    with raises("bad_argument", "tcp://x", "KilledWorker: a"):
         for event in events:
             last = event
     assert json.loads(path.read_text())["found"]["domain"]["looked_at"] == last.done < 10_000
@@ -209,8 +209,7 @@ def test_a_scheduler_that_dies_leaves_a_journal(pretended, tmp_path, monkeypatch
     monkeypatch.setattr(parallel, "CHUNKS_PER_CLUSTER_JOB", 32)
     task, path = load_task(REF), tmp_path / "v.journal"
     pretended(Leaving(12))
-    gone = "tcp://x — the cluster went away; with a journal .* the same call does what is left"
-    with pytest.raises(GlassformerError, match=gone):
+    with raises("file_error", "tcp://x", "journal"):
         verify(weakened(), task, chunk=100, cluster="tcp://x", journal=path)
     assert 0 < json.loads(path.read_text())["found"]["domain"]["looked_at"] < 10_000
     again = verify(weakened(), task, chunk=100, journal=path)
@@ -227,7 +226,7 @@ def test_a_piece_that_was_cancelled_has_not_failed(pretended):
             return future
 
     pretended(Cancelling())
-    with pytest.raises(GlassformerError, match="tcp://x — the cluster went away; the same command"):
+    with raises("file_error", "tcp://x"):
         list(map_pieces([1, 2], lambda shared, piece: piece, None, cluster="tcp://x"))
 
 
@@ -250,7 +249,7 @@ def test_a_cluster_without_workers_is_one_line(pretended, monkeypatch):
     pretended(client := Client())
     client.nthreads = dict
     monkeypatch.setattr(far._dask(), "wait", lambda *_: type("", (), {"done": ()}))
-    with pytest.raises(GlassformerError, match="tcp://x — the cluster has no workers any more; x"):
+    with raises("bad_argument", "tcp://x", "workers"):
         list(map_pieces([1], lambda shared, piece: piece, None, cluster="tcp://x", resume_hint="x"))
 
 
@@ -260,15 +259,15 @@ def test_a_worker_of_another_kind_is_refused(pretended, monkeypatch):
     told = iter([mine])  # here; then a worker's
     other = mine | {"numpy": "1.0"}
     monkeypatch.setattr(parallel, "versions", lambda dtype: next(told, other))
-    with pytest.raises(GlassformerError, match=r"needed everywhere: .* has numpy 1\.0"):
+    with raises("bad_argument", "tcp://x", "numpy", "1.0"):
         verify(load(REF), load_task(REF), chunk=100, cluster="tcp://x")
 
 
 def test_what_cannot_be_sent_is_said(pretended):
     pretended(Client())
-    with pytest.raises(GlassformerError, match="hook — works in one process"):
+    with raises("bad_argument", "hook"):
         verify(load(REF), load_task(REF), cluster="tcp://x", hook=lambda name, value: value)
-    with pytest.raises(GlassformerError, match="verify — workers are processes here; a cluster"):
+    with raises("bad_argument", "workers", "cluster"):
         verify(load(REF), load_task(REF), cluster="tcp://x", workers=2)
 
 

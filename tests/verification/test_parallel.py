@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, load, load_task
+from glassformer import load, load_task
 from glassformer.utils import workers
 from glassformer.verification import Progress, Verdict, parallel, verify, verify_events
 from glassformer.verification import chunks as works
 from glassformer.verification import resume_log as journals
 from glassformer.verification.counts import RowCounts
-from helpers import own_children, random_model, wait_for
+from helpers import own_children, raises, random_model, wait_for
 
 REF = "addition:digits=2"
 
@@ -75,7 +75,7 @@ def test_what_no_worker_survives_ends(task, monkeypatch):
     monkeypatch.setattr(workers, "_start_worker", len)
     monkeypatch.setattr(workers, "MAX_ATTEMPTS", 2)
     monkeypatch.setattr(parallel, "MAX_ATTEMPTS", 2)
-    with pytest.raises(GlassformerError, match="died 2 times"):
+    with raises("bad_argument", "workers=2"):
         verify(load(REF), task, chunk=100, workers=2)
 
 
@@ -83,9 +83,9 @@ def test_what_cannot_be_sent_is_said(task):
     class Local(type(task)):
         pass
 
-    with pytest.raises(GlassformerError, match="cannot be sent to another process"):
+    with raises("bad_argument", "workers=2", "Local"):
         verify(load(REF), Local(2), chunk=100, workers=2)
-    with pytest.raises(GlassformerError, match="hook — works in one process"):
+    with raises("bad_argument", "hook"):
         verify(load(REF), task, chunk=100, workers=2, hook=lambda name, value: value)
 
 
@@ -203,21 +203,21 @@ def test_what_is_in_flight_is_not_lost_or_counted_twice(task):
 def test_the_journal_of_another_run_is_refused(task, tmp_path, other, word):
     path = tmp_path / "v.journal"
     next(verify_events(load(REF), task, chunk=100, journal=path))
-    with pytest.raises(GlassformerError, match=f"another run: its {word} is .*, here it is"):
+    with raises("bad_argument", path, f"{word} "):
         verify(load(REF), task, **({"chunk": 100, "journal": path} | other))
 
 
 def test_the_journal_of_another_model_or_task_is_refused(task, tmp_path):
     path = tmp_path / "v.journal"
     next(verify_events(load(REF), task, chunk=100, journal=path))
-    with pytest.raises(GlassformerError, match="its model is"):
+    with raises("bad_argument", path, "model "):
         verify(weakened(), task, chunk=100, journal=path)
     three = load("addition:digits=3")
     path.unlink()
     next(verify_events(load(REF), task, chunk=100, journal=path))
     text = json.loads(path.read_text())
     assert text["run"]["task"] == REF
-    with pytest.raises(GlassformerError, match="another run"):
+    with raises("bad_argument", path):
         next(verify_events(three, load_task(three), chunk=100, journal=path))
 
 
@@ -230,13 +230,13 @@ def test_a_damaged_journal_is_refused(task, tmp_path, damage):
     path = tmp_path / "v.journal"
     next(verify_events(load(REF), task, chunk=100, journal=path))
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(GlassformerError, match=r"damaged|cannot be read"):
+    with raises("damaged_file", path):
         verify(load(REF), task, chunk=100, journal=path)
 
 
 def test_a_journal_is_only_for_what_it_can_name(task, tmp_path):
     for other in ({"rows": np.array([[1, 2]])}, {"hook": lambda name, value: value}):
-        with pytest.raises(GlassformerError, match="journal"):
+        with raises("bad_argument", "journal"):
             verify(load(REF), task, journal=tmp_path / "j", **other)
 
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, load, load_task, save
+from glassformer import load, load_task, save
 from glassformer.core.checkpoint import digest
 from glassformer.verification import Verdict, recheck, verify
 from glassformer.verification import chunks as works
 from glassformer.verification.evaluation import token_margins
-from helpers import PATIENCE
+from helpers import PATIENCE, raises
 
 REF = "addition:digits=2"
 OLD = {
@@ -179,7 +179,7 @@ def test_what_a_search_is_said_to_have_seen_it_can_have_seen(tmp_path):
     assert [d["what"] for d in recheck(model, Verdict.read(path), task).differences] == ["search"]
     for odd in ({}, {"row": ["x"], "input": "", "expected": ""}, {"row": [1], "input": 1}):
         path.write_text(json.dumps(good | {"worst": odd}))
-        with pytest.raises(GlassformerError, match="damaged verdict"):
+        with raises("damaged_file", path):
             Verdict.read(path)
 
 
@@ -191,7 +191,7 @@ def test_margins_may_round_and_nothing_else_may(wrong):
         assert v.differences(replace(v, wrong=v.wrong + 1, versions=versions))
         far = replace(v, worst_margin=v.worst_margin * 1.01, versions=versions)
         assert [d["what"] for d in v.differences(far)] == ["worst_margin"]
-    with pytest.raises(GlassformerError, match="given its rows"):
+    with raises("bad_argument", "verdict", "rows"):
         _ = verify(load(REF), load_task(REF), rows=np.array([[1, 2]])).recheck_options
 
 
@@ -284,8 +284,7 @@ def test_bad_options_are_one_line(call, tmp_path, words, word):
 @pytest.mark.parametrize("words,word", [
     (["{}/none.json"], "cannot be read"), ([], "'verdict'"), (["{}/v.json", "--seed", "1"],
     "No such option: --seed"),
-    (["{}/v.json", "--task", "addition:digits=2"],
-    "is about the task addition:digits=1, not addition:digits=2"),
+    (["{}/v.json", "--task", "addition:digits=2"], "task addition:digits=2"),
     (["{}/v.json", "--out", "{}/v.json"], "is read by this command"),
 ])  # fmt: skip
 def test_bad_rechecks_are_one_line(call, tmp_path, words, word):
@@ -296,7 +295,7 @@ def test_bad_rechecks_are_one_line(call, tmp_path, words, word):
 
 def test_too_many_to_look_at_all(call):
     status, _, err = call("verify", "addition:digits=10", "--all")
-    assert status == 2 and "about 10^20 inputs" in err
+    assert status == 2 and "about 10^20" in err
 
 
 def test_a_folder_that_cannot_be_written_to(call, tmp_path):

@@ -1,4 +1,4 @@
-"""Is it right? Counted over the whole domain, or sampled with a stated confidence."""
+"""Verification: run a model on its whole domain, or on a sample with a stated confidence."""
 
 from .confidence import upper_bound as upper_bound
 from .recheck_verdict import RecheckResult as RecheckResult

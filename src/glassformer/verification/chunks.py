@@ -1,7 +1,6 @@
-"""What is to be looked at, cut into chunks that any process can do, in any order.
+"""The rows of a verification, cut into chunks that any process can evaluate in any order.
 
-A chunk is a number. What it holds depends on nothing else: not on how many work on it, nor on what
-was done before. So a run that was interrupted goes on where it was, and ends as if never stopped.
+A chunk is a number that determines its rows, so an interrupted run resumes with the same result.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,11 +15,11 @@ from ..utils.errors import GlassformerError
 from .counts import RowCounts, add_counts, count_rows
 from .evaluation import token_margins
 
-SAMPLE_BLOCK_ROWS = 2**20  # rows of a sample that are drawn at once
+SAMPLE_BLOCK_ROWS = 2**20  # of a sample, drawn with one seed
 
 
 class ChunkedEvaluation:
-    """A model, a task, and the numbers of rows of "domain", "edges", "sample" or "given"."""
+    """A model, a task and the number of rows of each part: domain, edges, sample or given."""
 
     def __init__(
         self, model: Model, task: Task, parts: Mapping[str, int], *, chunk: int, keep: int,
@@ -29,21 +28,21 @@ class ChunkedEvaluation:
         self.model, self.task, self.parts = model, task, dict(parts)
         self.chunk, self.keep, self.n_closest = chunk, keep, n_closest
         self.seed, self.hook = seed, hook
-        self.given = task.edges() if "edges" in parts else given  # rows that are there already
+        self.given = task.edges() if "edges" in parts else given
         self._drawn: tuple[int, Rows] = (-1, None)
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows of all parts."""
         return sum(self.parts.values())
 
     @property
     def n_chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks of all parts."""
         return sum(-(-n // self.chunk) for n in self.parts.values())
 
     def rows_by_part(self, done: Iterable[range]) -> dict[str, int]:
-        """How many rows of each part are in these chunks."""
+        """Return the number of rows of each part in the given ranges of chunks."""
         found: dict[str, int] = {}
         first, ranges = 0, list(done)
         for part, n in self.parts.items():
@@ -55,7 +54,7 @@ class ChunkedEvaluation:
         return found
 
     def locate_chunk(self, i: int) -> tuple[str, int, int]:
-        """Chunk i: its part, and which rows of it."""
+        """Return the part of chunk i, and the start and stop of its rows."""
         for part, n in self.parts.items():
             chunks = -(-n // self.chunk)
             if i < chunks:
@@ -64,7 +63,7 @@ class ChunkedEvaluation:
         raise IndexError(i)
 
     def count_chunks(self, chunks: range) -> dict[str, RowCounts]:
-        """What is found in these chunks, by part."""
+        """Evaluate chunks; return the counts of each part."""
         found: dict[str, list[RowCounts]] = {}
         for i in chunks:
             part, start, stop = self.locate_chunk(i)
@@ -74,7 +73,7 @@ class ChunkedEvaluation:
         }
 
     def count_rows(self, rows: Rows, start: int = 0) -> RowCounts:
-        """What is found on some rows, the first of which is number `start` of its part."""
+        """Evaluate rows; `start` is the index of the first one in its part."""
         at = np.flatnonzero(self.task.defined(rows))
         held = rows[at]
         gap = (
@@ -99,19 +98,21 @@ class ChunkedEvaluation:
         return np.concatenate(cut)
 
     def _sample_block(self, b: int) -> Rows:
-        """A sample of any size is drawn block by block, each from a seed of its own."""
+        """Draw a block of the sample, from its own seed."""
         at, drawn = self._drawn
         if at != b:
             n = min(SAMPLE_BLOCK_ROWS, self.parts["sample"] - b * SAMPLE_BLOCK_ROWS)
             rng = np.random.default_rng([self.seed, b] if b else self.seed)
             drawn = self.task.sample(n, rng)
-            self._drawn = b, drawn  # another thread may put its own there at any time
+            self._drawn = b, drawn  # one assignment: threads share this cache
         return drawn
 
-    # ── sent to another process ────────────────────────────────────────────────────────────────
+    # ── pickled for other processes ────────────────────────────────────────────────────────────
     def __getstate__(self) -> dict[str, Any]:
         if self.hook is not None:
-            raise GlassformerError("hook — works in one process only; leave out workers")
+            raise GlassformerError(
+                "hook — expected no hook with workers or a cluster, got one; leave it out"
+            )
         m = self.model
         here = m.weights["embed.W_E"]
         device = "" if isinstance(here, np.ndarray) else str(here.device)

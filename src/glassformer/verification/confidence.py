@@ -1,7 +1,7 @@
-"""How sure is a sample? An exact upper bound on the share of wrong answers (Clopper, Pearson 1934).
+"""An exact upper confidence bound on the share of wrong answers (Clopper and Pearson, 1934).
 
-With k of n wrong, the bound at 99 % is the share p at which so few failures (k or less) have a
-chance of 1 %: were p larger, the sample would have been luckier. With none wrong, about 4.6/n.
+With k of n wrong, the bound at 99 % is the share p at which k or fewer failures have a probability
+of 1 %. With none wrong, it is about 4.6/n.
 """
 
 import math
@@ -12,7 +12,7 @@ CONFIDENCE = 0.99
 
 
 def upper_bound(wrong: int, checked: int, confidence: float = CONFIDENCE) -> float:
-    """The largest share of wrong answers that the sample leaves room for.
+    """Return the upper confidence bound on the share of wrong answers.
 
     >>> upper_bound(0, 100_000)
     4.605064...e-05
@@ -32,10 +32,10 @@ def upper_bound(wrong: int, checked: int, confidence: float = CONFIDENCE) -> flo
 
 
 def _log_tail(k: int, n: int, p: float) -> float:
-    """log P(X ≤ k) of a binomial X, for p ≥ k/n: from the term of k downwards they fall."""
+    """Return log P(X ≤ k) of a binomial X for p ≥ k/n, where terms decrease below k."""
     ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     term = ways + k * math.log(p) + (n - k) * math.log1p(-p)
-    # 12 deviations below, nothing is left
+    # terms 12 standard deviations below k are negligible
     i = np.arange(k, max(0, k - 200 - 6 * math.isqrt(n)), -1.0)
     ratios = i * (1 - p) / ((n - i + 1) * p)
     return term + math.log1p(float(np.cumprod(ratios).sum()))

@@ -1,7 +1,7 @@
-"""What was found on some rows: can be added up in any order, sent between processes and saved.
+"""Counts and margins of evaluated rows: of constant size, and added up in any order.
 
-Of what is kept row by row there are only so many: the first failures, and for each answer token the
-rows that came nearest to one. A tally stays as small for 10^8 rows as for ten.
+Only a few rows are kept: the first failures, and the rows of the smallest margins of each answer
+token.
 """
 
 import heapq
@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 INF = float("inf")
-RowMargin = tuple[float, int, tuple[int, ...]]  # a margin, where the row is in its part, the row
+RowMargin = tuple[float, int, tuple[int, ...]]  # margin, index in its part, row
 ClassCounts = tuple[int, int, float]  # checked, wrong, worst margin
 
 
 @dataclass(frozen=True)
 class RowCounts:
-    """Counts, the worst margin, and the rows worth remembering."""
+    """Counts, the worst margin, and a few rows."""
 
     looked_at: int = 0
-    checked: int = 0  # of these, rows on which the task is defined
+    checked: int = 0  # rows on which the task is defined
     wrong: int = 0
     worst: RowMargin = (INF, -1, ())  # the first row of the smallest margin
     failures: tuple[RowMargin, ...] = ()  # the first ones
     classes: Mapping[str, ClassCounts] = field(default_factory=dict)
-    # for each answer token, the last one first: the smallest margins
+    # the smallest margins of each answer token, last token first
     lowest: tuple[tuple[RowMargin, ...], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -36,7 +36,10 @@ class RowCounts:
 def count_rows(
     rows: Any, token_margins: Any, classes: Any, at: Any, looked_at: int, keep: int, n_closest: int
 ) -> RowCounts:
-    """rows [B,*], gap [B,n], classes [B], at [B]. `low`: rows to remember per answer token."""
+    """Count rows [B,*] with token margins [B,n], classes [B] and indices [B] in their part.
+
+    `keep`: number of failures to keep. `n_closest`: number of rows to keep per answer token.
+    """
     if not len(rows):
         return RowCounts(looked_at)
     token_margins = np.where(np.isnan(token_margins), -INF, token_margins)
@@ -55,7 +58,7 @@ def count_rows(
         few = np.argpartition(m, n_closest)[:n_closest] if len(m) > n_closest else np.arange(len(m))
         few = (
             np.flatnonzero(m <= m[few].max()) if len(m) > n_closest else few
-        )  # of equals, the first
+        )  # first of equal margins
         lowest.append(tuple(heapq.nsmallest(n_closest, (found(i, m) for i in few if m[i] < INF))))
     each = zip(names, counts, wrong, worst, strict=True)
     by_class = {str(name): (int(c), int(w), float(m)) for name, c, w, m in each}
@@ -65,7 +68,7 @@ def count_rows(
 
 
 def add_counts(counts: Iterable[RowCounts], keep: int, n_closest: int = 0) -> RowCounts:
-    """The sum. It does not depend on the order, nor on how the rows were divided."""
+    """Add up counts. The result does not depend on their order or on how rows were divided."""
     parts = list(counts)
     classes: dict[str, ClassCounts] = {}
     for t in parts:

@@ -1,11 +1,10 @@
-"""Is it right, and by how much? Training, verification, the lens and the board ask here.
+"""Margins and scores of a model on a task.
 
-For a causal model within its block, greedy decoding is right on an input if and only if the
-teacher-forced argmax is right at every answer position, so one forward pass an input is enough; any
-other model decodes. (But for rounding: of many rows at once a machine may add up in another order.
-`check` decodes some rows one at a time too, and proofs want what is right for sure:
-robust_eval.py.) The margin of an answer token is its logit minus the best other; a margin of 0 or
-less is wrong, and so is a logit that is not finite.
+The margin of an answer token is its logit minus the best other; 0 or less is wrong, and so is a
+logit that is not finite. For a causal model within its context, greedy decoding is right if and
+only if the teacher-forced argmax is right at every answer position, so one forward pass per input
+is enough; other models decode. Rounding may differ between batch sizes: `verify` also decodes some
+rows one at a time, and proofs use robust_eval.py.
 """
 
 import math
@@ -24,58 +23,53 @@ from ..utils.errors import GlassformerError
 from ..utils.results import Result
 
 DTYPES = ("float64", "float32", "bfloat16")
-MAX_EXHAUSTIVE_ROWS = 1_100_000  # domains up to this size are counted through
-MIN_MARGIN_RATIO = (
-    4  # a lead counts that is more than so many times what two orders of its sums differ by
-)
+MAX_EXHAUSTIVE_ROWS = 1_100_000  # larger domains are sampled
+MIN_MARGIN_RATIO = 4  # of a margin to its difference between two orders of summation
 
 
 # ── margins ────────────────────────────────────────────────────────────────────────────────────
 def row_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
-    """The smallest margin over each row's answer tokens, [B]; NaN where a logit is not finite."""
+    """Return each row's smallest answer margin [B]; NaN if a logit is not finite."""
     return token_margins(model, tokens, answer, hook).min(-1)
 
 
 def token_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
-    """The margin of every answer token, [B,n] for the last n positions; inf where no answer is.
+    """Return the margins [B,n] at the last n positions; inf outside the answer, NaN if not finite.
 
-    NaN where a logit is not finite. For a model that decodes, what follows its first wrong token is
-    as wrong.
+    Models that are not causal decode; tokens after a wrong one get its margin.
     """
     causal = model.config.mask == "causal"
     return (teacher_forced_margins if causal else decoded_margins)(model, tokens, answer, hook)
 
 
 def teacher_forced_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
-    """The same with the right tokens given at every position."""
+    """Return token margins with the right tokens as input at every position."""
     _check_length(model, tokens)
     n = answer_span(answer)
     return _margins_of_logits(model.logits(tokens[:, :-1], hook, n), tokens[:, -n:], answer[:, -n:])
 
 
 def decoded_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
-    """The same for a model whose past depends on what is to come: each row is decoded."""
+    """Return token margins of decoding."""
     return decoded_margins_and_ties(model, tokens, answer, hook).margin
 
 
 class Margins(NamedTuple):
-    """The margin of every answer token, and what is a tie there: [B,n] each, as `gaps` has it."""
+    """The margin of every answer token, and the largest margin that counts as a tie: [B,n] each."""
 
     margin: Any
     tie: Any
 
     def clear_in_both(self, other: "Margins") -> Any:
-        """Where a token leads in two orders of the same sums, by more than a tie in both and by
-        more than APART times what they differ by: bool [B,n].
-        """
-        with np.errstate(invalid="ignore"):  # inf - inf, where no answer is
+        """Return where both margins exceed a tie and MIN_MARGIN_RATIO times their difference."""
+        with np.errstate(invalid="ignore"):  # inf - inf, outside the answer
             apart = np.where(self.margin == other.margin, 0, np.abs(self.margin - other.margin))
         clear = (self.margin > self.tie) & (other.margin > other.tie)
         return clear & (np.minimum(self.margin, other.margin) > MIN_MARGIN_RATIO * apart)
 
 
 def margins_and_ties(model: Model, tokens: Any, answer: Any) -> Margins:
-    """As `gaps`, with what is a tie in the model's own float type."""
+    """Return token margins, and ties in the model's float type."""
     if model.config.mask != "causal":
         return decoded_margins_and_ties(model, tokens, answer)
     _check_length(model, tokens)
@@ -88,14 +82,16 @@ def margins_and_ties(model: Model, tokens: Any, answer: Any) -> Margins:
 def decoded_margins_and_ties(
     model: Model, tokens: Any, answer: Any, hook: Hook | None = None
 ) -> Margins:
-    """The same, decoded."""
+    """Return token margins of decoding, and ties."""
     _check_length(model, tokens)
     pieces = (answer[:, 1:] & ~answer[:, :-1]).sum(1)
-    if model.config.mask != "causal" and (pieces > 1).any():  # what follows a gap is never said
-        what = "expected an answer in one piece, got several: the rest is not its to say"
-        raise GlassformerError(f"a model that decodes — {what}")
+    if (
+        model.config.mask != "causal" and (pieces > 1).any()
+    ):  # decoding stops at the end of the first piece
+        what = "expected the answer tokens in one piece, got several"
+        raise GlassformerError(f"mask=none — {what}; use a causal model")
     out, ties = np.full(tokens.shape, np.inf), np.zeros(tokens.shape)
-    failed = np.full(len(tokens), np.inf)  # the margin of the first wrong token
+    failed = np.full(len(tokens), np.inf)  # margin of the first wrong token
     for rows, t, step in decode_answers(model, tokens, answer, hook):
         ties[rows, t] = _tie_sizes(model, step.logits)
         gap = _margins_of_logits(
@@ -113,21 +109,20 @@ def _tie_sizes(model: Model, logits: Any) -> Any:
 
 def _check_length(model: Model, tokens: Any) -> None:
     if (n := tokens.shape[1] - 1) > (block := model.config.n_ctx):
-        way_out = "a task of shorter texts, or a model with a larger block, was expected"
-        what = f"an example of {n} tokens — longer than the block of {block}"
-        raise GlassformerError(f"{what}: {way_out}")
+        expected = f"expected at most {block} (the model's n_ctx)"
+        raise GlassformerError(f"tokens — {expected}, got {n}; use a task with shorter texts")
 
 
 def answer_span(answer: Any) -> int:
-    """How many positions there are from the first answer token of any row on."""
+    """Return the number of positions from the first answer token of any row to the end."""
     return int(answer.shape[1] - answer.any(0).argmax())
 
 
 def _margins_of_logits(logits: Any, wanted: Any, asked: Any) -> Any:
-    """logits [B,T,V], wanted [B,T], asked [B,T] -> [B,T]."""
+    """Return margins [B,T] of logits [B,T,V]; inf where `asked` [B,T] is False."""
     at = wanted[..., None]
     with np.errstate(all="ignore"):
-        # What is not finite makes a sum so; only then is every number looked at.
+        # a finite sum has finite terms; only otherwise is every logit checked
         finite = True if np.isfinite(logits.sum()) else np.isfinite(logits).all(-1)
         right = np.take_along_axis(logits, at, -1)[..., 0]
         others = logits if logits.flags.writeable else logits.copy()
@@ -136,13 +131,13 @@ def _margins_of_logits(logits: Any, wanted: Any, asked: Any) -> Any:
     return np.where(asked, gap, np.inf)
 
 
-# ── what a model says ──────────────────────────────────────────────────────────────────────────
+# ── decoding ───────────────────────────────────────────────────────────────────────────────────
 def decode_answers(
     model: Model, tokens: Any, answer: Any, hook: Hook | None = None, steps: int = 0
 ) -> Iterator[tuple[Any, int, DecodingStep]]:
-    """Decodes all rows, those of one prompt length together: rows, the position written, the step.
+    """Decode all rows, batched by prompt length; yield rows, position and step.
 
-    `steps`: so many tokens of each; by default as many as the right answer has.
+    `steps`: number of tokens; 0: as many as the right answer has.
     """
     first = answer.argmax(1)
     for start in np.unique(first):
@@ -155,14 +150,14 @@ def decode_answers(
 
 
 def greedy_outputs(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
-    """The tokens [B,T], and where the answer is what the model says when it reads its own words."""
+    """Return the tokens [B,T] with the answer replaced by the model's greedy output."""
     out = tokens.copy()
     for rows, t, step in decode_answers(model, tokens, answer, hook):
         out[rows, t] = step.chosen
     return out
 
 
-# ── how much of it is right ────────────────────────────────────────────────────────────────────
+# ── scores ─────────────────────────────────────────────────────────────────────────────────────
 def correct_tokens(
     model: Model,
     task: Task,
@@ -170,11 +165,10 @@ def correct_tokens(
     hook: Hook | None = None,
     teacher_forced: bool | None = None,
 ) -> Any:
-    """Which answer tokens are right, bool [B, longest answer]; beyond the end of an answer, True.
+    """Return which answer tokens are right, bool [B, longest answer]; True after an answer's end.
 
-    `forced`: the right tokens are given and the next one is asked for; else the model reads what it
-    said. For a causal model both are right on the same rows, so the first (which is cheaper) is the
-    default; the others are decoded.
+    `teacher_forced`: the input has the right tokens; otherwise the model decodes. None: only if the
+    model is causal, where both are right on the same rows.
     """
     return margins_by_answer_token(model, task, rows, hook, teacher_forced) > 0
 
@@ -187,8 +181,9 @@ def margins_by_answer_token(
     teacher_forced: bool | None = None,
     chunk: int = 0,
 ) -> Any:
-    """The same as margins, the first token of each answer first; beyond its end, inf. `chunk`: so
-    many rows at a time; 0: as many as fit into a few megabytes.
+    """Return margins [B, longest answer], first answer token first; inf after an answer's end.
+
+    `chunk`: rows in one forward pass; 0: as many as fit into a few megabytes.
     """
     measure = {None: token_margins, True: teacher_forced_margins, False: decoded_margins}[
         teacher_forced
@@ -203,25 +198,25 @@ def margins_by_answer_token(
 
 
 def correct_logits(logits: Any, wanted: Any) -> Any:
-    """The same of logits that were computed already: [...,V], wanted [...] -> bool [...]."""
+    """Return where the argmax of logits [...,V] is the wanted token and no logit ties with it."""
     return _margins_of_logits(np.array(logits), wanted, True) > 0
 
 
 def _align_answers(gap: Any, answer: Any) -> Any:
-    """Margins as `gaps` gives them, the first token of each answer first: [B, longest answer]."""
+    """Align token margins [B,n] at the first token of each answer: [B, longest answer]."""
     order = np.argsort(~answer[:, -gap.shape[1] :], axis=1, kind="stable")
     return np.take_along_axis(gap, order[:, : int(answer.sum(1).max())], 1)
 
 
 @dataclass(frozen=True)
 class Score(Result):
-    """What share of the answers is right."""
+    """The share of right answers."""
 
     also = ("accuracy",)
     checked: int
     wrong: int
     positions: list[float]  # accuracy of each token of the answer
-    classes: dict[str, tuple[int, int]]  # class of input -> checked, wrong
+    classes: dict[str, tuple[int, int]]  # class of inputs -> checked, wrong
 
     @property
     def accuracy(self) -> float:
@@ -232,9 +227,9 @@ class Score(Result):
 
 
 def score(model: Model, task: Task, rows: Any = None, hook: Hook | None = None) -> Score:
-    """Checks rows [B, …], or the whole domain up to about a million rows and a sample beyond.
+    """Score rows [B,*], by default the whole domain, or a sample of more than a million rows.
 
-    >>> score(load("reverse"), load_task("reverse"), tap=ablation(…)).accuracy
+    >>> score(load("reverse"), load_task("reverse"), hook=ablation_hook(…)).accuracy
     """
     if rows is None and task.size > MAX_EXHAUSTIVE_ROWS:
         rows = task.sample(task.default_sample_size, np.random.default_rng(0))
@@ -263,9 +258,9 @@ def score(model: Model, task: Task, rows: Any = None, hook: Hook | None = None) 
     return Score(checked, wrong, positions, classes)
 
 
-# ── so many at a time, in which float type ─────────────────────────────────────────────────────
+# ── chunks and float types ─────────────────────────────────────────────────────────────────────
 def domain_chunks(task: Task, size: int) -> Iterator[Any]:
-    """All rows of a task for which it has an answer, about so many at a time."""
+    """Yield all defined rows of a task, at most `size` at a time."""
     for start in range(0, task.size, size):
         rows = task.rows(start, min(start + size, task.size))
         rows = rows[task.defined(rows)]
@@ -274,22 +269,22 @@ def domain_chunks(task: Task, size: int) -> Iterator[Any]:
 
 
 def chunk_size(model: Model, task: Task) -> int:
-    """So many rows at a time that activations stay within a few megabytes."""
+    """Return the number of rows whose activations take a few megabytes."""
     return int(np.clip(2**20 // peak_activation_size(model, task), 1, 2**14))
 
 
 def peak_activation_size(model: Model, task: Task) -> int:
-    """Numbers of the largest activation of one row."""
+    """Return the number of entries of the largest activation of one row."""
     tokens, answer = task.batch(task.rows(0, 1))
     c, T = model.config, tokens.shape[1]
     asked = int(answer.sum(1).max())
-    rows = T if c.n_layers > 1 else asked  # the last block computes what is asked alone
+    rows = T if c.n_layers > 1 else asked  # the last block computes answer positions only
     heads = c.n_heads * max(rows * T, T * c.d_head)
     return int(max(1, T * c.d_model, rows * c.d_mlp, heads, asked * c.d_vocab))
 
 
 def in_dtype(model: Model, dtype: str) -> Model:
-    """The model in another float type, or "" for its own. Only PyTorch computes in bfloat16."""
+    """Return the model in another float type ("": its own); bfloat16 needs PyTorch."""
     if not dtype or dtype == model.dtype:
         return model
     if dtype not in DTYPES:

@@ -1,9 +1,7 @@
-"""Looking for failures where they are likely: near failures, and near what came nearest to one.
+"""Beam search for failures among the neighbors of failures and of rows with small margins.
 
-A neighbour of a row has one digit of one of its numbers changed. Each answer token is searched for
-on its own, since their margins are of different sizes: in a beam of the lowest rows, whose
-neighbours are tried, and of these the lowest, for a few rounds. It is a search, not a proof: that
-it finds nothing says nothing about what it did not look at.
+A neighbor differs in one digit of one number. Each answer token has its own beam, as its margins
+have their own scale. A search that finds nothing proves nothing.
 """
 
 import heapq
@@ -17,19 +15,19 @@ from ..tasks.bigint_rows import unique_rows
 from .chunks import ChunkedEvaluation
 from .counts import RowCounts, RowMargin
 
-BEAM_WIDTH = 4  # rows per answer token
-MAX_EXPANDED_FAILURES = 16  # failures of a round whose neighbours are tried
+BEAM_WIDTH = 4  # per answer token
+MAX_EXPANDED_FAILURES = 16  # of a round
 MAX_ROWS_PER_ROUND = 20_000  # rows of a round
 
 
 def supports_neighbor_search(task: Task) -> bool:
-    """Whether any digits make a row: not where a row must keep to more than its radix."""
+    """Whether every combination of digits below the radix is a row of the task."""
     plain = type(task).rows is Task.rows and type(task).size is Task.size
     return plain and any(r > 1 for r in task.radix)
 
 
 def one_digit_neighbors(task: Task, rows: Rows) -> Rows:
-    """All rows one digit of one number away from these; [B,*] -> [N,*], sorted, each once."""
+    """Return the distinct rows [N,*], sorted, that differ from a row [B,*] in one digit."""
     out = [rows[:0]]
     for column, radix in enumerate(task.radix):
         place = 1
@@ -46,7 +44,7 @@ def one_digit_neighbors(task: Task, rows: Rows) -> Rows:
 def search_neighbors(
     work: ChunkedEvaluation, counts: RowCounts, rounds: int, max_rows: int, seed: int
 ) -> Iterator[RowCounts]:
-    """Begins with what a sample found; yields what new rows show. Ends when nothing gets worse."""
+    """Search from the counts of a sample; yield the counts of new rows."""
     rng = np.random.default_rng([seed, 1])
     beam, failures = list(counts.lowest), [f[2] for f in counts.failures]
     seen, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()

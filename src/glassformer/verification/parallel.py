@@ -12,9 +12,9 @@ from .chunks import ChunkedEvaluation
 from .counts import RowCounts
 from .verdict import versions
 
-CHUNKS_PER_JOB = 16  # chunks that a worker is given at once: about half a second
-CHUNKS_PER_CLUSTER_JOB = 4 * CHUNKS_PER_JOB  # and one of a cluster, to which each way is longer
-MIN_CHUNKS_PER_WORKER = 32  # chunks a worker must have to be worth its start
+CHUNKS_PER_JOB = 16  # about half a second of work
+CHUNKS_PER_CLUSTER_JOB = 4 * CHUNKS_PER_JOB  # more, as a network adds latency
+MIN_CHUNKS_PER_WORKER = 32  # fewer are not worth a process's start
 ChunkResult = tuple[range, dict[str, RowCounts]]
 
 
@@ -39,14 +39,14 @@ def run_chunks(
 
 
 def split_ranges(ranges: Iterable[range], size: int) -> Iterator[range]:
-    """The same chunks, at most so many at once, in order: there may be billions."""
+    """Split ranges into ranges of at most `size`, lazily: there may be billions."""
     return (chunks[i : i + size] for chunks in ranges for i in range(0, len(chunks), size))
 
 
 def _run_on_workers(
     work: ChunkedEvaluation, ranges: list[range], workers: int, cluster: str
 ) -> Iterator[ChunkResult]:
-    """Run groups of chunks; an error if a worker has other library versions than this process."""
+    """Run groups of chunks; a worker with other library versions than this process is an error."""
     where = cluster or f"workers={workers}"
     try:
         pickle.dumps(work)
@@ -60,15 +60,13 @@ def _run_on_workers(
         work,
         workers=workers,
         cluster=cluster,
-        resume_hint="with a journal (journal=…, --out FILE) the same call does what is left",
+        resume_hint="with a journal (journal=…, --out FILE) the same call resumes",
     )
     with closing(results):  # an error ends the workers at once
         for chunks, result in results:
             if isinstance(result, BrokenProcessPool):
-                died = (
-                    f"a worker died {MAX_ATTEMPTS} times over, maybe for lack of memory; use fewer"
-                )
-                hint = "(and a script that starts workers needs: if __name__ == '__main__')"
+                died = f"a worker died {MAX_ATTEMPTS} times, maybe out of memory; use fewer"
+                hint = "workers. A script that starts workers needs: if __name__ == '__main__'"
                 raise GlassformerError(f"{where} — {died} {hint}")
             if isinstance(result, Exception):
                 if not cluster:
@@ -78,8 +76,8 @@ def _run_on_workers(
             host, its, counts = result
             if other := [name for name in {**mine, **its} if mine.get(name) != its.get(name)]:
                 name = other[0]
-                problem = f"{host} has {name} {its.get(name)}, here it is {mine.get(name)}"
-                raise GlassformerError(f"{where} — the same is needed everywhere: {problem}")
+                problem = f"expected {name} {mine.get(name)} as here, got {its.get(name)}"
+                raise GlassformerError(f"{where} — worker on {host}: {problem}")
             yield chunks, counts
 
 

@@ -1,4 +1,4 @@
-"""Is a saved verdict true? The same rows again, and what is found otherwise."""
+"""Recheck a saved verdict: run the same rows again and list the differences."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,14 @@ from .verifier import verify
 
 @dataclass(frozen=True)
 class RecheckResult(Displayable):
-    """A verdict that was kept, and what the same rows say now."""
+    """A saved verdict, and the verdict of the same rows now."""
 
     saved: Verdict
     rerun: Verdict
 
     @property
     def differences(self) -> list[dict[str, Any]]:
-        """What is found otherwise: [{"what", "saved", "found"}]."""
+        """The figures that differ: [{"what", "saved", "found"}]."""
         return self.saved.differences(self.rerun)
 
     @property
@@ -30,7 +30,7 @@ class RecheckResult(Displayable):
 
     @property
     def holds(self) -> bool:
-        """The verdict is true, and what it says is that nothing is wrong."""
+        """Whether the verdict is confirmed and nothing is wrong."""
         return self.rerun.holds and self.confirmed
 
     def to_json(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class RecheckResult(Displayable):
         lines = [f"{'' if self.confirmed else 'NOT '}confirmed: {self.rerun}"]
         for d in self.differences:
             lines += [
-                f"{d['what']}: it says {short_value(d['saved'])}, found {short_value(d['found'])}"
+                f"{d['what']}: saved {short_value(d['saved'])}, found {short_value(d['found'])}"
             ]
         return "\n".join(lines)
 
@@ -49,24 +49,36 @@ class RecheckResult(Displayable):
 def recheck(
     model: Model, verdict: Verdict, task: Task, *, where: str = "verdict", **options: Any
 ) -> RecheckResult:
-    """Run the rows of a saved verdict again. `where` names it in errors; options as of `verify`.
+    """Run the rows of a saved verdict again.
 
-    Figures may differ by rounding, as other processors compute: see `Verdict.differences`.
+    Args:
+        model: The model of the verdict.
+        verdict: The saved verdict.
+        task: The task of the verdict.
+        where: The verdict's name in errors.
+        options: Options of `verify`.
+
+    Returns:
+        Both verdicts. Figures that differ by rounding are equal; see `Verdict.differences`.
+
+    Raises:
+        GlassformerError: The verdict is for another model or task, or has no rows to run again.
     """
     check_same_subject(verdict, model, task, where)
     return RecheckResult(verdict, verify(model, task, **verdict.recheck_options, **options))
 
 
 def check_same_subject(saved: Verdict, model: Model, task: Task, where: str) -> None:
-    """Refuses a verdict that is about another model or another task."""
+    """Raise an error if a verdict is for another model or task."""
     if saved.model != (this := digest(model)):
-        other = f"{saved.model[:12]}…, but {model.name} is {this[:12]}…"
-        raise GlassformerError(f"{where} — is about another model: {other}")
+        expected = f"expected a verdict of model {this[:12]}… ({model.name})"
+        raise GlassformerError(f"{where} — {expected}, got one of {saved.model[:12]}…")
     if task.ref != saved.task:
-        raise GlassformerError(f"{where} — is about the task {saved.task}, not {task.ref}")
+        expected = f"expected a verdict of task {task.ref}"
+        raise GlassformerError(f"{where} — {expected}, got one of {saved.task}")
 
 
 def short_value(value: object) -> str:
-    """A value of a verdict in a few letters."""
+    """Format a value of a verdict, cut to 60 characters."""
     text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return text if len(text) <= 60 else text[:59] + "…"

@@ -1,7 +1,7 @@
-"""A journal of a long run: which chunks are done, and what was found. It can be interrupted.
+"""The journal of a long verification: which chunks are done, and their counts.
 
-It is written beside the verdict, atomically, every few seconds. What it was written for is in it by
-name, and a run of another model, task, float type or sample does not go on from it.
+It is written atomically every few seconds. It names the model, task, float type and sample of its
+run, and resumes no other run.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from .chunks import ChunkedEvaluation
 from .counts import RowCounts, add_counts
 
 FORMAT: Final = "glassformer journal 1"
-# Found is (margin, index of the row in its part, row); numbers of a row have no size limit.
+# numbers of a row have no size limit
 SavedRow = Annotated[tuple[Count, ...], Meta(max_length=MAX_LISTED_VALUES)]
 SavedRowMargin = tuple[float, Annotated[int, Meta(ge=-1)], SavedRow]
 SavedClosestRows = Annotated[tuple[SavedRowMargin, ...], Meta(max_length=1_000)]
@@ -33,7 +33,7 @@ ChunkRange = tuple[Count, Count]  # start, stop
 
 
 class SavedRowCounts(JsonObject):
-    """Saved form of a Tally."""
+    """Saved form of RowCounts."""
 
     looked_at: Count
     checked: Count
@@ -45,7 +45,7 @@ class SavedRowCounts(JsonObject):
 
 
 class SavedJournal(JsonObject):
-    """Contents of a journal, without its seal."""
+    """Contents of a journal, without its checksum."""
 
     format: Literal["glassformer journal 1"]
     run: Annotated[dict[Name, Any], Meta(max_length=100)]
@@ -53,12 +53,12 @@ class SavedJournal(JsonObject):
     found: Annotated[dict[Name, SavedRowCounts], Meta(max_length=4)]
 
 
-WRITE_INTERVAL_S = 5.0  # seconds
+WRITE_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True)
 class JournalState:
-    """The chunks that are done, as ranges in order, and what was found in them, by part."""
+    """The chunks that are done, as sorted ranges, and their counts by part."""
 
     done: tuple[range, ...] = ()
     counts: Mapping[str, RowCounts] = field(default_factory=dict)
@@ -76,13 +76,13 @@ class JournalState:
         both = dict(self.counts)
         for part, t in found.items():
             both[part] = add_counts([both.get(part, RowCounts()), t], work.keep, work.n_closest)
-        # in order of the work
+        # parts in the evaluation's order
         return JournalState(
             tuple(merged), {part: both[part] for part in work.parts if part in both}
         )
 
     def remaining(self, chunks: int) -> Iterator[range]:
-        """What is not done yet."""
+        """Yield the ranges of chunks that are not done."""
         start = 0
         for r in self.done:
             if start < r.start:
@@ -101,13 +101,13 @@ class JournalState:
 
 
 class Journal:
-    """A file that keeps a State, for one run only: `run` says which."""
+    """A file that stores the JournalState of one run; `run` describes it."""
 
     def __init__(self, path: str | Path, run: Mapping[str, Any]) -> None:
         self.path, self.run, self.written = Path(path), json.loads(json.dumps(run)), 0.0
 
     def read(self, work: ChunkedEvaluation) -> JournalState:
-        """What was done before; nothing if there is no file."""
+        """Return the stored state, or an empty one if there is no file."""
         if not os.path.lexists(self.path):
             return JournalState()
         # a margin may be infinite
@@ -127,8 +127,8 @@ class Journal:
             if run.get(name) != self.run.get(name):
                 was, now = (_short_value(x.get(name)) for x in (run, self.run))
                 which = ascii_name(name)[:60]
-                what = f"the journal of another run: its {which} is {was}, here it is {now}"
-                raise GlassformerError(f"{self.path} — {what}; remove it or choose another place")
+                what = f"expected the journal of a run with {which} {now}, got {was}"
+                raise GlassformerError(f"{self.path} — {what}; remove it or use another path")
         found = {part: RowCounts(**asdict(t)) for part, t in o.found.items()}
         state = JournalState(tuple(range(a, b) for a, b in o.done), found)
         if wrong := _inconsistency(state, work):
@@ -139,7 +139,7 @@ class Journal:
         return state
 
     def write(self, state: JournalState, now: bool = False) -> None:
-        """Saves, unless it did so a moment ago."""
+        """Write the state, at most every WRITE_INTERVAL_S seconds unless `now`."""
         if not now and time.monotonic() - self.written < WRITE_INTERVAL_S:
             return
         done = [(r.start, r.stop) for r in state.done]
@@ -152,18 +152,19 @@ class Journal:
 
 
 def _inconsistency(state: JournalState, work: ChunkedEvaluation) -> str:
-    """What in a state cannot be of this work; "" if nothing."""
+    """Return the first contradiction between a state and its evaluation, or ""."""
     end = 0
     for r in state.done:
         if not end <= r.start < r.stop <= work.n_chunks:
-            return f"chunks {format_count(r.start)} to {format_count(r.stop)} do not fit into {work.n_chunks:,}"
+            start, stop = map(format_count, (r.start, r.stop))
+            return f"chunks {start} to {stop} do not fit into {work.n_chunks:,}"
         end = r.stop
     rows, radix = work.rows_by_part(state.done), work.task.radix
     for part in {**rows, **state.counts}:
         t, n = state.counts.get(part, RowCounts()), rows.get(part, 0)
         if t.looked_at != n or not t.wrong <= t.checked <= n:
-            has = f"{format_count(t.wrong)} wrong of {format_count(t.checked)} of {format_count(t.looked_at)}"
-            return f"{part} has {has}, with {n:,} rows looked at"
+            wrong, checked, looked_at = map(format_count, (t.wrong, t.checked, t.looked_at))
+            return f"{part} has {wrong} wrong of {checked} of {looked_at}, with {n:,} rows run"
         classes = t.classes.values()
         if sum(c for c, _, _ in classes) > t.checked or sum(w for _, w, _ in classes) > t.wrong:
             return f"{part} has more rows in its classes than it has"

@@ -1,8 +1,7 @@
-"""What a model has right for sure, as far as running it can say: for proofs, and the judge.
+"""Robust evaluation, for proofs and the judge: rows are run in two orders of summation.
 
-To be right on a batch is not to be right: a machine adds up many rows in another order than one,
-and a model may make a whole answer of the last bit of a sum. So rows are run in two orders of the
-same sums, and some of them one at a time.
+A model that is right on a batch may be wrong on a single row: sums are computed in another order
+then, and a margin may depend on their last bits. So some rows are also run one at a time.
 """
 
 from collections.abc import Callable
@@ -19,34 +18,32 @@ from ..tasks.base import Rows, Task
 from ..tasks.bigint_rows import unique_rows
 from .evaluation import Margins, answer_span, chunk_size, decoded_margins_and_ties, margins_and_ties
 
-ONE_BY_ONE_ROWS = 100  # rows each, run one at a time: edges, the smallest leads, some at random
-MAX_ONE_BY_ONE_TOKENS = 1_500  # tokens that these may take in all
-MAX_KEPT_FAILURES = 8  # rows that are wrong and kept
-MAX_REMEMBERED_ROWS = 10_000  # rows that are known again
-MAX_POSITION_TABLE_ENTRIES = 2**24  # numbers of a table of positions
+ONE_BY_ONE_ROWS = 100  # of the smallest margins, of edge cases and of random rows each
+MAX_ONE_BY_ONE_TOKENS = 1_500  # of all these rows
+MAX_KEPT_FAILURES = 8
+MAX_REMEMBERED_ROWS = 10_000  # to count repeated rows once
+MAX_POSITION_TABLE_ENTRIES = 2**24
 
 
 class RobustMargins(NamedTuple):
-    """What came of some rows that were run in two ways: [B] each."""
+    """Margins of rows that were run twice, [B] each."""
 
-    margin: Any  # of the right token over the best other, the least over the answer
-    second_margin: Any  # the same, the other way
-    certain: Any  # bool: right both ways, by more than rounding could turn
-    margin_in_ties: Any  # the lead as so many ties
-    doubt: str  # why a row is not sure, the first that is right if there is one; "": all are sure
+    margin: Any  # smallest over the answer tokens
+    second_margin: Any  # of the second run
+    certain: Any  # bool: right in both runs, by more than rounding
+    margin_in_ties: Any  # margin divided by the size of a tie
+    doubt: str  # describes the first uncertain row, preferably a right one; "" if there is none
 
     @property
     def right_but_uncertain(self) -> Any:
-        """Which are right, and not for sure."""
+        """Rows that are right in the first run, but uncertain."""
         return (self.margin > 0) & ~self.certain
 
 
 class RobustEvaluator:
-    """What a model has right for sure, as far as running it can say.
+    """Runs rows in two orders of summation, or in a batch and one at a time.
 
-    Rows are run in two orders of the same sums (`look`), and some of them one at a time, as `run`
-    does (`alone`): one row may be added up in another order than many. That is what this machine
-    does, tried out; it is no bound.
+    This measures the rounding of this machine; it is no bound.
     """
 
     def __init__(self, model: Model) -> None:
@@ -54,14 +51,14 @@ class RobustEvaluator:
         self.reordered_model = reorder_sums(model, self.rng)
 
     def evaluate(self, tokens: Any, answer: Any) -> RobustMargins:
-        """Examples, as `Task.batch` has them, in both orders."""
+        """Run examples of `Task.batch` in both orders of summation."""
         ways = "in one order of the same sums", "in another"
         return self._compare(
             tokens, answer, margins_and_ties(self.reordered_model, tokens, answer), ways
         )
 
     def evaluate_one_by_one(self, tokens: Any, answer: Any) -> RobustMargins:
-        """Examples with others, and one at a time."""
+        """Run examples in a batch and one at a time."""
         found = Margins(np.full(answer.shape, np.inf), np.zeros(answer.shape))
         for i in range(len(tokens)):
             one = decoded_margins_and_ties(self.model, tokens[[i]], answer[[i]])
@@ -76,7 +73,7 @@ class RobustEvaluator:
         one = margins_and_ties(self.model, tokens, answer)
         steady, lead = one.clear_in_both(other), one.margin.min(1)
         sure = steady.all(1)
-        with np.errstate(invalid="ignore", divide="ignore"):  # where no answer is; ties of 0
+        with np.errstate(invalid="ignore", divide="ignore"):  # outside the answer; ties of 0
             room = np.nan_to_num(one.margin / one.tie, nan=-np.inf).min(1)
         found = RobustMargins(lead, other.margin.min(1), sure, room, "")
         if sure.all():
@@ -97,7 +94,7 @@ def _describe_doubt(
 
 
 class ClosestRows:
-    """The rows that were nearest to a tie, and others that are worth running alone."""
+    """Collects the rows closest to a tie, to run them one at a time."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.margin_in_ties = task, np.zeros(0)
@@ -109,7 +106,7 @@ class ClosestRows:
         self.margin_in_ties, self.rows = room[least], rows[least]
 
     def select(self, rng: np.random.Generator) -> Rows:
-        """The nearest, some edges and some at random, each once."""
+        """Return the closest rows, some edge cases and some random rows, without repeats."""
         task, edges = self.task, self.task.edges()
         steps = int(task.batch(task.rows(0, 1))[1].sum(1).max())
         most = min(ONE_BY_ONE_ROWS, max(1, MAX_ONE_BY_ONE_TOKENS // (3 * steps)))
@@ -120,21 +117,22 @@ class ClosestRows:
 
 @dataclass(frozen=True)
 class ExhaustiveResult:
-    """What came of running every row of a task."""
+    """The result of running every row of a task."""
 
     checked: int
     wrong: int
-    uncertain: int  # not right for sure; the wrong ones are among them
-    margin: float  # the least lead, whichever way
-    failures: list[tuple[int, ...]]  # some rows that are wrong
-    doubt: str  # of a row that is right, and not for sure: why not; "" if there is none
+    uncertain: int  # rows that are wrong or uncertain
+    margin: float  # smallest over all runs
+    failures: list[tuple[int, ...]]  # some wrong rows
+    doubt: str  # describes a row that is right but uncertain; "" if there is none
 
 
 def evaluate_domain(
     model: Model, task: Task, on_rows: Callable[[int, Rows, RobustMargins], object] | None = None
 ) -> ExhaustiveResult:
-    """Runs every row in two orders of the same sums, and then some one at a time: which are right
-    for sure? `each` is told what came of some rows when they were run, and how far it is.
+    """Run every row in two orders of summation, then some rows one at a time.
+
+    `on_rows` is called with the number of rows done, the rows and their margins.
     """
     trial, near, step = RobustEvaluator(model), ClosestRows(task), chunk_size(model, task)
     checked, margin, doubt = 0, np.inf, ""
@@ -167,7 +165,7 @@ def evaluate_domain(
 
 
 class DistinctCounter:
-    """Rows that are counted once, though some come again. Of very many the last may count twice."""
+    """Counts distinct rows. Beyond MAX_REMEMBERED_ROWS, repeated rows may count twice."""
 
     def __init__(self) -> None:
         self.count, self._known = 0, dict[tuple[int, ...], None]()
@@ -186,11 +184,10 @@ class DistinctCounter:
 
 
 def reorder_sums(model: Model, rng: np.random.Generator) -> Model:
-    """The same model with its sums in another order: coordinates of the stream, neurons, heads and
-    what is in a head change places, in all arrays alike.
+    """Return an equivalent model with permuted dimensions, neurons and heads: reordered sums.
 
-    Sums over positions stay as they are. So do the heads of ALiBi, whose slopes go by their number,
-    and queries and keys of rotary positions, whose angles go by theirs.
+    Sums over positions keep their order, and so do ALiBi's heads and rotary queries and keys, as
+    slopes and angles depend on the index.
     """
     c, weights, xp = (
         model.config,
@@ -199,7 +196,7 @@ def reorder_sums(model: Model, rng: np.random.Generator) -> Model:
     )
     order = {"D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
     stays = {"alibi": {"H"}, "rotary": {"QK"}}.get(c.positions, set())
-    if c.positions == "sinusoidal":  # waves go by the number of a coordinate: a table need not
+    if c.positions == "sinusoidal":  # depends on the index of a dimension: use a table
         if c.n_ctx * c.d_model > MAX_POSITION_TABLE_ENTRIES:
             stays = {"D"}
         else:
@@ -216,6 +213,6 @@ def reorder_sums(model: Model, rng: np.random.Generator) -> Model:
 
 
 def _random_order(n: int, rng: np.random.Generator) -> Any:
-    """Another order of n things than the one they have."""
+    """Return a random permutation other than the identity."""
     order = rng.permutation(n)
     return order if (order != np.arange(n)).any() else order[::-1].copy()

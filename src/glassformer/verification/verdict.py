@@ -1,8 +1,4 @@
-"""What a check found, to keep: it names the model by its hash, and says what was looked at and how.
-
-A saved verdict can be checked again: the same rows, and figures that are the same but for rounding,
-or it is not true here.
-"""
+"""Verdicts: the result of a verification, the model's hash, and all options to run it again."""
 
 import json
 import platform
@@ -28,9 +24,9 @@ from ..utils.typed_json import Count, JsonObject, Name, convert, read_json
 
 FORMAT = "glassformer verdict 1"
 COUNT_FIELDS = ("looked_at", "checked", "wrong")
-MAX_SEARCH_SIZE_RATIO = 4  # times as many rows as another search: so far it may go elsewhere
-MARGIN_TOLERANCE = 1e-3  # of a margin: what other processors or versions may round it by
-# what a search decides, which follows margins and so may go elsewhere on another processor
+MAX_SEARCH_SIZE_RATIO = 4  # of two searches with the same options
+MARGIN_TOLERANCE = 1e-3  # relative, between processors and library versions
+# a search follows margins, so its result may differ between processors
 SEARCH_DEPENDENT_FIELDS = {"worst_margin", "classes", "counterexamples"}
 
 
@@ -49,7 +45,7 @@ class PartFigures(ClassFigures):
 
 
 class WorstRow(JsonObject):
-    """Row with the worst margin."""
+    """The row with the worst margin."""
 
     row: Annotated[list[int], Meta(max_length=10**6)]
     input: Annotated[str, Meta(max_length=MAX_TEXT_BYTES)]
@@ -65,17 +61,17 @@ NESTED_SCHEMAS: dict[str, Any] = {  # schemas of the nested fields of a Verdict
 @validate_init()
 @dataclass(frozen=True)
 class Verdict(Displayable):
-    """What a check found."""
+    """The result of a verification."""
 
     model: str  # SHA-256 of the weights
     task: str
     dtype: str
     domain: Count  # rows in the domain
-    exhaustive: bool  # every row of the domain was looked at
+    exhaustive: bool  # all rows of the domain were run
     looked_at: Count
-    checked: Count  # rows of these on which the task is defined
+    checked: Count  # rows on which the task is defined
     wrong: Count
-    worst_margin: float  # over all answer tokens of all rows
+    worst_margin: float  # smallest margin of all answer tokens
     counterexamples: Annotated[list[dict[str, Any]], Meta(max_length=MAX_LISTED_VALUES)] = field(
         default_factory=list
     )
@@ -84,14 +80,14 @@ class Verdict(Displayable):
     # domain | sample, edges, search | given
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # a PartFigures each
     classes: dict[str, dict[str, Any]] = field(default_factory=dict)  # a ClassFigures each
-    # sampled: with this confidence no larger share of all inputs is wrong
+    # of a sample: upper bound on the share of wrong inputs, at this confidence
     error_bound: float | None = None
     confidence: float | None = None
-    # options: rows drawn, rounds of search, counterexamples kept
+    # options of verify
     sample: Annotated[int, Meta(ge=0, le=MAX_SAMPLE_ROWS)] | None = None
     search: Annotated[int, Meta(ge=0, le=MAX_SEARCH_ROUNDS)] = 0
     keep: Count = 10
-    # rows at a time: sums may round differently with another
+    # rounding may depend on the number of rows per forward pass
     chunk: Count = field(default=0, compare=False)
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -107,23 +103,23 @@ class Verdict(Displayable):
         worst = f"worst margin {self.worst_margin:.3g}"
         return f"{self.wrong:,} wrong of {self.checked:,} ({how}), {worst}"
 
-    # ── kept, and checked again ────────────────────────────────────────────────────────────────
+    # ── files and comparisons ──────────────────────────────────────────────────────────────────
     def save(self, path: str | Path) -> Path:
-        """Writes a JSON file, atomically. `read` reads it."""
+        """Write a JSON file that `read` reads, atomically; return its path."""
         check_ending(file := as_text(path, "path", "a path"), ".json")
         text = json.dumps({"format": FORMAT, **self.to_json()}, indent=1) + "\n"
         return write_atomically(file, text.encode())
 
     @classmethod
     def read(cls, path: str | Path) -> "Verdict":
-        """A saved verdict; anything that is not one is an error."""
+        """Read a saved verdict. A damaged or inconsistent file is an error."""
         damaged = "damaged verdict, or none"
         # a margin may be infinite
         value = read_json(as_text(path, "path", "a path"), damaged, finite=False)
         try:
             saved = convert(value, dict[str, Any])
             if saved.get("format") != FORMAT:
-                raise GlassformerError("another format")
+                raise GlassformerError(f"expected format {FORMAT!r}")
             v = convert({n: x for n, x in saved.items() if n not in ("format", "holds")}, cls)
             if missing := [n for n in v.to_json() if n not in saved]:
                 raise GlassformerError(f"it has no {missing[0]}")
@@ -143,10 +139,8 @@ class Verdict(Displayable):
         return v
 
     def _inconsistent_figure(self) -> str:
-        """A figure that is not that of all parts together, or not enough for its classes; "": none
-        is.
-        """
-        # what was run alone has been counted before, and is wrong only there
+        """Return the name of a figure that contradicts the parts or classes, or ""."""
+        # rows run one at a time are counted in other parts already
         apart = {"looked_at": {"alone"}, "checked": {"alone"}, "wrong": set[str]()}
         for name in COUNT_FIELDS if self.parts else ():
             each = (p[name] for n, p in self.parts.items() if n not in apart[name])
@@ -160,9 +154,9 @@ class Verdict(Displayable):
 
     @property
     def recheck_options(self) -> dict[str, Any]:
-        """The options of `check` that look at the same rows again."""
+        """The options of `verify` that run the same rows again."""
         if "given" in self.parts or not self.parts:
-            what = "was given its rows, which it does not hold: it cannot be checked again"
+            what = "expected a domain or a sample, got given rows, which a verdict does not store"
             raise GlassformerError(f"verdict — {what}")
         return {
             "exhaustive": self.exhaustive, "sample": self.sample, "seed": self.seed or 0,
@@ -170,11 +164,10 @@ class Verdict(Displayable):
         }  # fmt: skip
 
     def differences(self, other: "Verdict") -> list[dict[str, Any]]:
-        """What another check of the same rows found differently: [{"what", "saved", "found"}].
+        """Compare with another verdict of the same rows: [{"what", "saved", "found"}].
 
-        Other processors round differently, even with the same versions. So margins are the same if
-        they are near, any of equally bad rows may be the worst, and of a search, which may go
-        elsewhere for that, only counts whether it found anything wrong.
+        Processors round differently. So margins are equal within MARGIN_TOLERANCE, the worst row is
+        not compared, and of a search only whether it found failures.
         """
         if not isinstance(other, Verdict):
             raise GlassformerError(f"differences — expected a Verdict, got {short_repr(other)}")
@@ -189,7 +182,7 @@ class Verdict(Displayable):
         return [{"what": n, "saved": a, "found": b} for n, a, b in pairs if not _nearly_equal(a, b)]
 
     def _comparable_figures(self, searched: bool) -> dict[str, Any]:
-        """The figures that are the same on every processor, but for rounding."""
+        """Return the figures that are equal on all processors up to rounding."""
         left_out = {"worst"} | (SEARCH_DEPENDENT_FIELDS if searched else set())
         names = [f.name for f in fields(self) if f.compare and f.name not in left_out]
         found = {name: getattr(self, name) for name in names}
@@ -202,8 +195,8 @@ class Verdict(Displayable):
 
 
 def versions(dtype: str) -> dict[str, str]:
-    """What the arithmetic was done by."""
-    from .. import __version__  # not there yet while the package is being imported
+    """Return the versions of all libraries that affect rounding."""
+    from .. import __version__  # circular import
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     found = {

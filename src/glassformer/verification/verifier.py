@@ -1,9 +1,8 @@
-"""Checks a model against a task: the whole domain, a sample with stated confidence, or given rows.
+"""Verify a model on a task: the whole domain, a sample with a stated confidence, or given rows.
 
-The whole domain is counted through in chunks, by one process or several, in fixed memory, and can
-go on after an interruption. A sample comes with the edge cases of the task and, if asked for, a
-search for failures near its worst rows; each of the three is reported on its own, since only the
-sample says something about all inputs.
+Rows are run in chunks, by one or several processes, in constant memory; interrupted runs resume. A
+sample comes with the task's edge cases and, as an option, a search near its worst rows. These parts
+are reported separately, as only the sample bounds the share of wrong inputs.
 """
 
 from collections.abc import Generator, Mapping
@@ -53,19 +52,26 @@ from .resume_log import Journal, JournalState
 from .verdict import Verdict as Verdict
 from .verdict import versions
 
-# edges, and rows at random, decoded one at a time too: each takes as long as hundreds at once
+# of edge cases and of random rows each; one takes as long as hundreds in a batch
 ONE_BY_ONE_ROWS = 30
-MAX_ONE_BY_ONE_TOKENS = 200  # tokens that these may take in all, each
-MAX_COUNTED_ROWS = 10**15  # beyond this nobody would see the end
+MAX_ONE_BY_ONE_TOKENS = 200  # of each
+MAX_COUNTED_ROWS = 10**15  # larger domains would take years
 
 
 def verify(
     model: Model, task: Task, *, progress: ProgressCallback | None = None, **options: Any
 ) -> Verdict:  # fmt: skip
-    """Check a model and return the verdict. Options as in `check`."""
+    """Verify a model and return the verdict.
+
+    Args:
+        model: The model.
+        task: The task.
+        progress: Called with each Progress.
+        options: Options of `verify_events`.
+    """
     with closing(
         verify_events(model, task, **options)
-    ) as events:  # interrupted, it saves its journal
+    ) as events:  # on interruption, writes the journal
         for event in events:
             if isinstance(event, Verdict):
                 return event
@@ -80,15 +86,29 @@ def verify_events(
     dtype: str = "", workers: int = 1, search: int = 0, journal: str | Path | None = None,
     cluster: str = "",
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
-    """Yields Progress, and a Verdict last. `rows`: just these. `sample`: so many at random, and the
-    edges. `exhaustive`: the whole domain, however large. Without any of these: the whole domain up
-    to about a million rows, beyond it a sample that the task finds worth checking, and the edges.
+    """Verify a model; yield Progress, and the Verdict last.
 
-    `tap`: on the model with this done to it. `dtype`: in this float type. `keep`: so many
-    counterexamples. `search`: so many rounds of search for failures near the worst rows of a
-    sample. `workers`: so many processes (a script then needs `if __name__ == "__main__"`).
-    `journal`: a file to go on from after an interruption. `cluster`: the address of a Dask cluster
-    whose workers do it instead, all with the same versions as here.
+    By default all rows of domains up to about a million are run; of larger ones the edge cases and
+    a sample whose size the task chooses.
+
+    Args:
+        model: The model.
+        task: The task.
+        rows: Run these rows only.
+        sample: Number of random rows to run, with the edge cases.
+        seed: Seed of the sample and the search.
+        keep: Number of counterexamples to keep.
+        chunk: Rows in one forward pass; 0: as many as fit into a few megabytes.
+        hook: Hook that changes the model.
+        exhaustive: Run the whole domain, whatever its size.
+        dtype: Float type of the computation; "": the model's.
+        workers: Number of processes. Scripts then need `if __name__ == "__main__"`.
+        search: Rounds of search for failures near the worst rows of a sample.
+        journal: File to resume from after an interruption.
+        cluster: Address of a Dask cluster to use instead of processes.
+
+    Raises:
+        GlassformerError: An option is out of range, or model and task have different vocabularies.
     """
     for name, value, least, most in (
         ("sample", sample, 1, MAX_SAMPLE_ROWS),
@@ -105,9 +125,8 @@ def verify_events(
     if rows is None:
         check_domain_size(task)
     if exhaustive and (n := task.size) > MAX_COUNTED_ROWS:
-        raise GlassformerError(
-            f"{task.ref} — has {format_count(n)} inputs, too many to look at all"
-        )
+        expected = f"expected at most {format_count(MAX_COUNTED_ROWS)} inputs with exhaustive"
+        raise GlassformerError(f"{task.ref} — {expected}, got {format_count(n)}; use sample")
     every = rows is None and (exhaustive or (sample is None and task.size <= MAX_EXHAUSTIVE_ROWS))
     sample = None if every or rows is not None else sample or task.default_sample_size
     rounds = search if sample and supports_neighbor_search(task) else 0
@@ -115,7 +134,7 @@ def verify_events(
     if sample:
         parts = {"edges": len(task.edges()), "sample": sample}
     if journal and (rows is not None or hook is not None):
-        what = "only for a domain or a sample, without a tap: it could not tell others apart"
+        what = "expected a domain or a sample, without a hook, got given rows or a hook"
         raise GlassformerError(f"journal — {what}")
     named, judged = digest(model), in_dtype(model, dtype)
     check_memory(
@@ -149,28 +168,28 @@ def verify_events(
 
 
 def _task_source_version(task: Task) -> dict[str, str]:
-    """Of a task in somebody's file: which text of the file it was."""
+    """Return the hash of the file that defines the task, if any."""
     source = file_digest(task.ref)
     return {"task": source[:16]} if source else {}
 
 
 def check_domain_size(task: Task) -> None:
-    """Refuses a task of more inputs than a verdict can name."""
+    """Raise an error if a task has more inputs than a verdict can store."""
     if task.size > MAX_DOMAIN_SIZE:
         inputs, most = format_count(task.size), format_count(MAX_DOMAIN_SIZE)
-        raise GlassformerError(f"{task.ref} — has {inputs} inputs; a verdict names up to {most}")
+        raise GlassformerError(f"{task.ref} — expected at most {most} inputs, got {inputs}")
 
 
 def _count_all_chunks(
     work: ChunkedEvaluation, journal: Journal | None, workers: int, cluster: str
 ) -> Generator[Progress, None, JournalState]:
-    """Does all chunks that the journal has not. However it ends, the journal has what was done."""
+    """Run all chunks that are not in the journal. The journal is written however this ends."""
     state = journal.read(work) if journal else JournalState()
     if journal:
-        journal.write(state, now=True)  # if it cannot be written, better now than in an hour
+        journal.write(state, now=True)  # fails now, not in an hour, if it cannot be written
     try:
         for chunks, found in run_chunks(work, state.remaining(work.n_chunks), workers, cluster):
-            # one step: an interruption counts nothing twice
+            # one assignment, so an interruption counts nothing twice
             state = state.with_chunks(chunks, found, work)
             if journal:
                 journal.write(state)
@@ -185,7 +204,7 @@ def _search_neighbors(
     work: ChunkedEvaluation, state: JournalState, rounds: int, seed: int
 ) -> Generator[Progress, None, RowCounts]:
     begin, total = add_counts(state.counts.values(), work.keep, work.n_closest), RowCounts()
-    # about as much again as the sample, in all
+    # all rounds together about as many rows as the sample
     most = min(MAX_ROWS_PER_ROUND, max(MAX_ROWS_PER_ROUND // 10, work.parts["sample"] // 4))
     for near in search_near(work, begin, rounds, most, seed):
         total = add_counts([total, near], work.keep)
@@ -197,10 +216,10 @@ def _search_neighbors(
 def _evaluate_one_by_one(
     work: ChunkedEvaluation, found: Mapping[str, RowCounts], seed: int
 ) -> RowCounts:
-    """Rows (the worst, some edges, some at random) that are right with others and wrong alone.
+    """Count rows that are right in a batch and wrong alone, where sums may have another order.
 
-    That is how `run` decodes. Many rows at once may be summed in another order. All of these have
-    been looked at already: what is wrong alone is counted, and no row is twice.
+    The worst row, some edge cases and some random rows are decoded one at a time. Rows that were
+    counted as wrong already are left out.
     """
     task, edges = work.task, work.task.edges()
     most = min(
@@ -215,11 +234,13 @@ def _evaluate_one_by_one(
     else:
         drawn = task.sample(most, np.random.default_rng(seed))
     rows = np.concatenate([first, spread, drawn])
-    # in a small domain, the same come again and again
+    # small domains repeat rows
     rows = unique_rows(rows[task.defined(rows)])
     known = {row for t in found.values() for _, _, row in t.failures}
     rows = rows[[tuple(row) not in known for row in rows.tolist()]]
-    cut = [rows[i : i + work.chunk] for i in range(0, len(rows), work.chunk)]  # as they were
+    cut = [
+        rows[i : i + work.chunk] for i in range(0, len(rows), work.chunk)
+    ]  # the chunks they were run in
     right = [row_margins(work.model, *task.batch(part)) > 0 for part in cut]
     rows = rows[np.concatenate(right)] if right else rows
     gap = np.array([decoded_margins(work.model, *task.batch(row[None])).min() for row in rows])
@@ -239,7 +260,7 @@ def _build_verdict(
         parts[name] = {c: getattr(t, c) for c in counts} | {"worst_margin": t.worst[0]}
     names = ("checked", "wrong", "worst_margin")
     classes = {n: dict(zip(names, c, strict=True)) for n, c in total.classes.items() if n}
-    # of equals, the first
+    # first of equal margins
     worst = min((t.worst for t in found.values()), key=lambda f: f[0], default=RowCounts().worst)
     shown = [f for t in found.values() for f in t.failures][: work.keep]
     return Verdict(
@@ -269,7 +290,7 @@ def _row_texts(task: Task, row: tuple[int, ...]) -> dict[str, Any]:
 def _describe_failure(
     model: Model, task: Task, row: tuple[int, ...], margin: float
 ) -> dict[str, Any]:
-    """A counterexample in words: what the model really says when it decodes."""
+    """Return a counterexample as text, with the output that the model decodes."""
     tokens, answer = (a[0] for a in task.batch(np.array([row], task.row_type)))
     prompt = tokens[: int(answer.argmax())]
     try:
