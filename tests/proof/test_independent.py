@@ -15,7 +15,7 @@ import pytest
 
 import glassformer
 from cases import drawn
-from glassformer import GlassformerError, load, resolve
+from glassformer import load, resolve
 from glassformer.core.checkpoint import digest
 from glassformer.core.model import ACTIVATIONS, forward
 from glassformer.proof import prove
@@ -40,7 +40,7 @@ from glassformer.proof.independent.rows import parse_row
 from glassformer.tasks.addition import Addition
 from glassformer.tasks.digit_addition import DigitAddition
 from glassformer.verification import verify
-from helpers import prove_once, random_model
+from helpers import prove_once, raises, random_model
 
 flint = pytest.importorskip("flint")
 arb = flint.arb
@@ -96,8 +96,8 @@ def test_it_shares_nothing_with_the_first_checker():
     """Of this package it imports these names and no others, in any way that Python has."""
     own = ("ball_arithmetic", "columns", "rows", "checker", "interval_model", "intervals", None)
     own = (*own, "every_input", "hard_attention", "copy_tasks", "ordering_tasks")
-    shared = {"backend", "Model", "digest", "GlassformerError", "Task", "many"}
-    shared |= {"Min", "Max", "Sort", "Format", "ROW", "TOKEN"}  # which task it is
+    shared = {"backend", "Model", "digest", "GlassformerError", "Task", "format_count"}
+    shared |= {"Min", "Max", "Sort", "TokenLayout", "ROW", "TOKEN"}  # which task it is
     folder = Path(checker.__file__).parent
     for path in sorted(folder.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -136,7 +136,7 @@ def test_a_field_of_the_config_that_it_does_not_know_is_refused(monkeypatch):
     monkeypatch.setattr(
         ball_arithmetic, "COMPUTED_FIELDS", ball_arithmetic.COMPUTED_FIELDS - {"scale"}
     )
-    with pytest.raises(ball_arithmetic.NotProvable, match="scale="):
+    with pytest.raises(ball_arithmetic.NotProvable, match="scale"):
         ball_arithmetic.BallModel(replace(model, config=replace(model.config, scale=3.0)))
 
 
@@ -442,7 +442,7 @@ def test_a_margin_that_is_smaller_than_claimed_is_told(monkeypatch):
     monkeypatch.setattr(checker, "DEFAULT_BISECTIONS", 0)
     model, task, certificate = known("addition:digits=2")
     found = check_independently(model, task, certificate | {"margin": 100.0})
-    assert found.holds and "smaller than the 100" in found.reason and found.margin < 2
+    assert found.holds and "100" in found.reason and found.margin < 2
 
 
 def test_weights_of_pytorch_are_read():
@@ -525,7 +525,7 @@ POISON = [
     ("scale in float32 is not finite", ONES, {"dtype": "float32", "scale": 1e39}),
     ("W_E is not finite", ONES, {"weights": {"embed.W_E": ((12, 0), np.nan)}}),
     ("b_in is not finite", ONES, {"weights": {"blocks.0.mlp.b_in": (0, -np.inf)}}),
-    ("W_V has numbers below the smallest normal", ONES, {"weights": {V: ((0, 0, 0), 1e-310)}}),
+    ("W_V has subnormal numbers", ONES, {"weights": {V: ((0, 0, 0), 1e-310)}}),
     ("embedding is not finite", LAYER, {"weights": {"embed.W_E": (0, 1.7e308),
     "pos_embed.W_pos": (0, 1.7e308)}}),
     ("mean may overflow", LAYER, {"weights": {"embed.W_E": (3, 1e308)}}),
@@ -567,10 +567,8 @@ def test_what_is_only_seen_by_the_checks_of_overflow(monkeypatch):
 
 def test_two_layers_are_refused_by_name():
     model = random_model(d_vocab=14, n_ctx=10)
-    assert (
-        "the second checker does not cover n_layers=2"
-        in again(replace(model, vocabulary=known(ONES)[1].vocabulary), ONES).reason
-    )
+    result = again(replace(model, vocabulary=known(ONES)[1].vocabulary), ONES)
+    assert not result.covered and "n_layers=2" in result.reason
 
 
 # ── certificates that were changed, and calls that are wrong ───────────────────────────────────
@@ -677,10 +675,10 @@ def test_finer_cases_hold_too():
 
 def test_wrong_calls(monkeypatch):
     model, task, good = known(LAYER)
-    with pytest.raises(GlassformerError, match="the model's vocabulary has"):
+    with raises("bad_argument", ONES):
         check_independently(model, known(ONES)[1], good)
     found = check_independently(model, Addition(3), good)
     assert not found.holds and "block has 8" in found.reason
     monkeypatch.setattr(checker, "flint", None)
-    with pytest.raises(GlassformerError, match=r"pip install 'glassformer\[proof\]'"):
+    with raises("needs_extra", "glassformer[proof]"):
         check_independently(model, task, good)

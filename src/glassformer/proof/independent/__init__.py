@@ -1,5 +1,5 @@
-"""A second, independent proof checker: it shares no code with the first but the model and the task.
+"""The independent proof checker. It shares only Model and Task with the first checker.
 
-ball_arithmetic.py encloses what a model computes, in balls of python-flint. checker.py checks the
-certificates of adders; columns.py and rows.py find their cases and sums anew.
+checker.py checks certificates of adders in ball arithmetic; tasks.py checks other tasks in interval
+arithmetic.
 """

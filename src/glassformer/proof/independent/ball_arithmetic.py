@@ -1,9 +1,8 @@
-"""The second checker's arithmetic: what a model may compute in its float type, held in balls.
+"""Ball arithmetic: enclosures of all values that a model may compute in its float type.
 
-A ball (arb of python-flint, 128 bits) has a centre and a radius, and what is done to balls gives a
-ball that holds the result: the checker's own rounding is in the radius. The model's rounding is put
-there by this file, step by step as in model.py, and every number on the way is shown to be finite
-in the model's type. What cannot be shown raises NotProvable.
+A ball (arb of python-flint, 128 bits) is a center and a radius. Operations on balls add their own
+rounding to the radius; this file adds the model's, step by step as in model.py, and checks that
+every intermediate value is finite in the model's type. A failed check raises NotProvable.
 """
 
 import itertools
@@ -19,30 +18,37 @@ import numpy as np
 from ...core import backend
 from ...core.model import Model
 
-# check_independently says so if it is missing
+# require_flint raises an error if it is missing
 flint: Any = import_module("flint") if find_spec("flint") else None
 arb: Any = flint and flint.arb
 Ball: TypeAlias = Any
 Balls: TypeAlias = list[Ball]
-UNIT: Ball = arb and arb(0, 1)  # all numbers from −1 to 1
+UNIT: Ball = arb and arb(0, 1)  # [−1, 1]
 ZERO: Ball = arb and arb(0)
-CURVE_PIECES = 16  # of the range of a curved activation, where it is wide
+CURVE_PIECES = 16  # into which a wide range of a smooth activation is cut
 COVERED_CONFIG = {
-    "n_layers": (1,), "mask": ("causal",), "norm": ("layer", "rms", "none"),
+    "mask": ("causal",), "norm": ("layer", "rms", "none"),
     "activation": ("relu", "gelu", "gelu_new", "silu"),
     "positions": ("learned", "none", "sinusoidal", "rotary", "alibi"),
 }  # fmt: skip
-# Fields of the config that are computed with, or checked elsewhere; others are at their defaults.
+# config fields that the checker uses; all others must have a covered value or their default
 COMPUTED_FIELDS = {
-    "d_vocab", "n_ctx", "d_model", "n_heads", "d_head", "d_mlp", "norm_first", "eps", "base",
-    "slope", "scale", "qk_norm", "tied",
+    "d_vocab", "n_ctx", "d_model", "n_layers", "n_heads", "d_head", "d_mlp", "norm_first", "eps",
+    "base", "slope", "scale", "qk_norm", "tied",
 }  # fmt: skip
-COVERED_ARRAYS = {
-    "": "embed.W_E pos_embed.W_pos ln_final.w ln_final.b unembed.W_U unembed.b_U",
-    "blocks.0.": "ln1.w ln1.b ln2.w ln2.b",
-    "blocks.0.mlp.": "W_in b_in W_gate b_gate W_out b_out",
-    "blocks.0.attn.": "W_Q b_Q W_K b_K W_V b_V W_O b_O q_norm.w q_norm.b k_norm.w k_norm.b",
-}
+COVERED_ARRAYS = (
+    "embed.W_E",
+    "pos_embed.W_pos",
+    "ln_final.w",
+    "ln_final.b",
+    "unembed.W_U",
+    "unembed.b_U",
+)
+COVERED_BLOCK_ARRAYS = [
+    *(f"{norm}.{x}" for norm in ("ln1", "ln2", "attn.q_norm", "attn.k_norm") for x in "wb"),
+    *(f"attn.{x}_{kind}" for x in "Wb" for kind in "QKVO"),
+    *(f"mlp.{x}_{kind}" for x in "Wb" for kind in ("in", "gate", "out")),
+]
 
 
 class NotProvable(Exception):
@@ -50,25 +56,25 @@ class NotProvable(Exception):
 
 
 class NotCovered(NotProvable):
-    """A model or a task that a checker has no method for."""
+    """The checker has no method for the model or the task."""
 
 
 class InconclusiveBound(NotProvable):
-    """A bound that is too wide to decide, of numbers that are all in order."""
+    """A bound is too wide to decide."""
 
 
 class Weight(NamedTuple):
-    input_index: int  # which number of the row it multiplies
+    input_index: int
     ball: Ball
     size: Ball
-    power_of_two: bool  # a power of two: the product does not round
+    power_of_two: bool  # the product is exact
 
 
-Matrix: TypeAlias = list[list[Weight]]  # a list for each output; zeros are left out
+Matrix: TypeAlias = list[list[Weight]]  # a list for each output, without zeros
 
 
 def symmetric_ball(r: Ball) -> Ball:
-    """All numbers from −|r| to |r|."""
+    """Return the ball [−|r|, |r|]."""
     return UNIT * r.abs_upper()
 
 
@@ -78,7 +84,7 @@ def sum_balls(balls: Any) -> Ball:
 
 @dataclass
 class BallRow:
-    """One position: (mid + Σ by·unknown) / over + plus. A row shares unknowns, each within ±1."""
+    """A vector (center + Σ coefficients·e) / divisor + offset with unknowns e in [−1, 1]."""
 
     center: Balls
     coefficients: list[Balls]
@@ -92,7 +98,7 @@ class BallRow:
         return BallRow(out, [], self.divisor, self.offset).divided().center
 
     def divided(self) -> "BallRow":
-        """The same, divided and added."""
+        """Return the row with its divisor and offset applied."""
         mid, *by = self.center, *self.coefficients
         if self.divisor is not None:
             mid, *by = ([m / self.divisor for m in line] for line in (mid, *by))
@@ -102,16 +108,16 @@ class BallRow:
 
 
 class BallFloatType:
-    """The model's float type: what its operations may be off by, and how far it reaches."""
+    """The model's float type: its range, and bounds on the rounding of its operations."""
 
     def __init__(self, dtype: str) -> None:
         info = np.finfo(dtype)
         self.dtype, self.u, self.tiny = dtype, arb(2) ** -(info.nmant + 1), arb(float(info.tiny))
-        self.max_value = arb(float(info.max)) / 2  # with room for what rounding adds
-        self.gamma = cache(lambda n: n * self.u / (1 - n * self.u))  # n roundings, of the result
+        self.max_value = arb(float(info.max)) / 2  # leaves room for rounding
+        self.gamma = cache(lambda n: n * self.u / (1 - n * self.u))  # Higham's γ_n
 
     def from_float(self, x: float, label: str) -> Ball:
-        """A float that is there. One below the smallest normal number may count as 0."""
+        """Return a float as a ball; subnormal numbers may be flushed to 0."""
         if not math.isfinite(x):
             raise NotProvable(f"{label} is not finite")
         if not backend.is_subnormal(x) and (not x or abs(x) >= self.tiny):
@@ -119,7 +125,7 @@ class BallFloatType:
         return symmetric_ball(self.tiny)
 
     def config_value(self, value: float, label: str) -> Ball:
-        """A number of the config, as it is and as the type has it."""
+        """Return a number of the config, exact or rounded to the type."""
         with np.errstate(over="ignore"):
             rounded = float(np.dtype(self.dtype).type(float(value)))
         return self.from_float(rounded, label).union(arb(float(value)))
@@ -129,18 +135,18 @@ class BallFloatType:
             raise NotProvable(f"{label} may overflow {self.dtype}")
 
     def rounding_error(self, size: Ball, n: int = 1) -> Ball:
-        """What n operations on numbers of this size may be off by."""
+        """Return the largest error of n operations whose result has this size."""
         return self.gamma(n) * size.abs_upper() + 4 * n * self.tiny
 
     def scaled_rounding_error(self, size: Ball, s: Ball) -> Ball:
-        """What an operation that gives size/s may be off by, times s. 0/s is exact."""
+        """Return the largest error of an operation with result size/s, times s. 0/s is exact."""
         return ZERO if size.is_zero() else self.rounding_error(size) + 4 * self.tiny * s.upper()
 
     def rounded(self, x: Ball) -> Ball:
         return x + symmetric_ball(self.rounding_error(x))
 
     def sum_error(self, terms: list[Weight], sizes: Balls, bias: Ball, label: str) -> Ball:
-        """What a sum of products and a bias may be off by, added in any order."""
+        """Return the largest error of a sum of products and a bias, in any order."""
         size = sum((t.size * sizes[t.input_index] for t in terms), bias.abs_upper())
         self.check_overflow(size, label)
         if not terms:
@@ -149,7 +155,7 @@ class BallFloatType:
         return self.rounding_error(size, n) + 4 * len(terms) * self.tiny
 
     def dot(self, a: Balls, b: Balls) -> Ball:
-        """A sum of products as computed, in any order."""
+        """Return a sum of products as the model computes it, in any order."""
         live = [(x, y) for x, y in zip(a, b, strict=True) if not (x.is_zero() or y.is_zero())]
         size = sum_balls(x.abs_upper() * y.abs_upper() for x, y in live)
         return sum_balls(x * y for x, y in live) + symmetric_ball(
@@ -157,33 +163,39 @@ class BallFloatType:
         )
 
 
+def checked_weights(model: Model) -> dict[str, Any]:
+    """Return the weights as NumPy arrays; raise NotProvable if they or the config are invalid."""
+    c = model.config
+    for field in fields(c):
+        name, value = field.name, getattr(c, field.name)
+        if name not in COMPUTED_FIELDS and value not in COVERED_CONFIG.get(name, (field.default,)):
+            raise NotCovered(f"the independent checker does not cover {name}={value}")
+    if model.dtype not in ("float64", "float32"):
+        raise NotCovered(f"weights of {model.dtype} are not covered")
+    layers = range(c.n_layers)
+    covered = {f"blocks.{i}.{name}" for i in layers for name in COVERED_BLOCK_ARRAYS}
+    if unknown := sorted(set(model.weights) - covered - set(COVERED_ARRAYS)):
+        raise NotCovered(f"{', '.join(unknown)}: not covered")
+    weights = {name: backend.to_numpy(w) for name, w in model.weights.items()}
+    for name, w in weights.items():
+        if str(w.dtype) != model.dtype:
+            raise NotProvable(f"{name} is {w.dtype}, others {model.dtype}")
+        if not np.isfinite(w).all():
+            raise NotProvable(f"{name} is not finite")
+        if backend.is_subnormal(w).any():
+            raise NotProvable(f"{name} has subnormal numbers, which some machines flush to 0")
+    return weights
+
+
 class BallModel:
-    """A one-layer model as balls. Its methods follow model.py."""
+    """A one-layer model in ball arithmetic. Its methods follow model.py."""
 
     def __init__(self, model: Model) -> None:
         self.c = c = model.config
-        for field in fields(c):
-            value = getattr(c, field.name)
-            if (
-                value not in COVERED_CONFIG.get(field.name, (field.default,))
-                and field.name not in COMPUTED_FIELDS
-            ):
-                raise NotCovered(f"the second checker does not cover {field.name}={value}")
-        if model.dtype not in ("float64", "float32"):
-            raise NotCovered(f"weights of {model.dtype} are not covered")
-        self.weights = weights = {name: backend.to_numpy(w) for name, w in model.weights.items()}
-        known = {at + name for at, names in COVERED_ARRAYS.items() for name in names.split()}
-        if unknown := sorted(set(weights) - known):
-            raise NotCovered(f"{', '.join(unknown)}: not covered")
+        if c.n_layers != 1:
+            raise NotCovered(f"the independent checker does not cover n_layers={c.n_layers}")
+        self.weights = checked_weights(model)
         self.f = f = BallFloatType(model.dtype)
-        for name, w in weights.items():
-            if str(w.dtype) != model.dtype:
-                raise NotProvable(f"{name} is {w.dtype}, others {model.dtype}")
-            if not np.isfinite(w).all():
-                raise NotProvable(f"{name} is not finite")
-            if backend.is_subnormal(w).any():
-                small = "numbers below the smallest normal one"
-                raise NotProvable(f"{name} has {small}, which some machines take for 0")
         self.options = {}
         for name in ("eps", "base", "slope"):
             self.options[name] = f.config_value(getattr(c, name), f"{name} in {f.dtype}")
@@ -192,7 +204,7 @@ class BallModel:
         self.head_difference = cache(self._head_difference)
 
     def _array(self, name: str) -> Any:
-        """A matrix [in, out] or a vector; a final ' is for one that is turned."""
+        """Return a matrix [in, out] or a vector; a final ' in the name transposes it."""
         W: Any = self.weights.get(name.removesuffix("'"))
         if W is not None and W.ndim == 3 and name.endswith("W_O"):  # [H,K,D]
             W = W.reshape(-1, self.c.d_model)
@@ -211,9 +223,9 @@ class BallModel:
         b = self._array(name)
         return None if b is None else [arb(x) for x in b.reshape(-1).tolist()]
 
-    # ── steps ──────────────────────────────────────────────────────────────────────────────────
+    # ── operations ─────────────────────────────────────────────────────────────────────────────
     def linear(self, x: BallRow, name: str, b: Balls | None) -> BallRow:
-        """x W + b. Zeros add nothing and round nothing."""
+        """Return x W + b. Products with 0 are exact."""
         f, seen = self.f, x.enclosures()
         sizes, rows = [s.abs_upper() for s in seen], [[] for _ in range(1 + len(x.coefficients))]  # type: Balls, list[Balls]
         for o, terms in enumerate(self.matrix(name)):
@@ -232,7 +244,7 @@ class BallModel:
                 else bias + sum_balls(t.ball * x.offset[t.input_index] for t in live)
             )
             error = f.sum_error(live, sizes, bias, name)
-            if live and len(live) - bias.is_zero() == 1:  # one addition is off by a part of it
+            if live and len(live) - bias.is_zero() == 1:  # one addition: relative to its result
                 products = sum_balls(
                     f.rounding_error(t.size * sizes[t.input_index], not t.power_of_two)
                     for t in live
@@ -248,8 +260,9 @@ class BallModel:
         return BallRow(rows[0], rows[1:])
 
     def norm(self, x: BallRow, name: str) -> BallRow:
-        """A row over one divisor. Numbers of the row that are equal stay equal, so what rounding
-        does to them is one unknown. Sizes and errors are those of the quotient, times its divisor.
+        """Normalize a row. Sizes and errors are those of the quotient, times its divisor.
+
+        Equal numbers of the row stay equal, so their rounding errors share one unknown.
         """
         f, x = self.f, x.divided()
         if self.c.norm == "none":
@@ -281,7 +294,7 @@ class BallModel:
         return BallRow(mid, by, s, self.vector(f"{name}.b"))
 
     def subtract_mean(self, x: BallRow, seen: Balls, name: str) -> tuple[BallRow, Balls]:
-        """x less its mean, off alike for all, and what a difference is off by. 0 − y is exact."""
+        """Return x less its mean, whose error is one unknown, and the errors of the differences."""
         f, n, size = self.f, len(seen), sum_balls(s.abs_upper() for s in seen)
         f.check_overflow(size, f"{name}'s mean")
         mid, *by = [[m - sum_balls(line) / n for m in line] for line in (x.center, *x.coefficients)]
@@ -291,7 +304,7 @@ class BallModel:
         return y, [ZERO if s.is_zero() else f.rounding_error(z) for s, z in both]
 
     def norm_divisor(self, seen: Balls, name: str) -> Ball:
-        """The root of the mean square and eps."""
+        """Return sqrt(mean(x²) + eps)."""
         f, n = self.f, len(seen)
         least = sum_balls(s.abs_lower() ** 2 for s in seen)
         squares = least.union(sum_balls(s.abs_upper() ** 2 for s in seen))
@@ -305,7 +318,7 @@ class BallModel:
         return s
 
     def gain_and_bias_errors(self, sizes: Balls, s: Ball, name: str) -> Balls:
-        """What a norm's gain and bias round off numbers of these sizes over s."""
+        """Return the errors of a norm's gain and bias on numbers of these sizes, divided by s."""
         f, w, b, out = self.f, self.vector(f"{name}.w"), self.vector(f"{name}.b"), []
         for i, size in enumerate(sizes):
             off = ZERO
@@ -335,7 +348,7 @@ class BallModel:
         return BallRow(mid, by)
 
     def multiply(self, x: BallRow, y: BallRow) -> BallRow:
-        """Number by number."""
+        """Multiply two rows elementwise."""
         many = max(len(x.coefficients), len(y.coefficients))
         out: list[Balls] = [[] for _ in range(1 + many)]
         for i, (m, n) in enumerate(zip(x.center, y.center, strict=True)):
@@ -356,7 +369,7 @@ class BallModel:
         return BallRow(out[0], out[1:])
 
     def activate(self, x: BallRow) -> BallRow:
-        """A slope, and an unknown of its own for what the activation is away from it."""
+        """Apply the activation: a line, and one unknown for the deviation from it."""
         kind, f, n = self.c.activation, self.f, len(x.center)
         slopes, rests = [], []
         for ball in x.enclosures():
@@ -381,14 +394,14 @@ class BallModel:
 
     # ── the model ──────────────────────────────────────────────────────────────────────────────
     def embed(self, token: int, position: int) -> BallRow:
-        """One addition of two floats that are known is a float that is known."""
+        """Return the embedding; the sum of two known floats is a known float."""
         c, E = self.c, self.weights["embed.W_E"][token]
         numbers = [self.f.from_float(x, "the embedding") for x in E.tolist()]
         if c.positions == "learned":
             P = self.weights["pos_embed.W_pos"][position]
             with np.errstate(all="ignore"):
                 total = (E + P).tolist()
-            for i, x in enumerate(total):  # an underflowing value may be 0 here
+            for i, x in enumerate(total):  # subnormal values may be flushed to 0
                 lost = E[i] != -P[i] and abs(x) < self.f.tiny
                 numbers[i] = (
                     symmetric_ball(self.f.tiny) if lost else self.f.from_float(x, "the embedding")
@@ -400,7 +413,7 @@ class BallModel:
         return row
 
     def sines_and_cosines(self, position: int, n: int) -> list[tuple[Ball, Ball]]:
-        """Sines and cosines, of angles as NumPy rounds them."""
+        """Return sines and cosines of a position's angles as NumPy rounds them."""
         with np.errstate(all="ignore"):
             angles = position * self.c.base ** (-np.arange(n) / max(n, 1))
         if not np.isfinite(angles).all():
@@ -412,7 +425,7 @@ class BallModel:
         return [(self.f.rounded(s), self.f.rounded(t)) for s, t in near]
 
     def heads(self, x: BallRow, position: int, kind: str) -> list[Balls]:
-        """Q, K or V of a position, [H][K]. x is what attention reads."""
+        """Return Q, K or V of a position, [H][K]; x is the input of attention."""
         c, f, n, at = self.c, self.f, self.c.d_head // 2, "blocks.0.attn."
         flat = self.linear(x, f"{at}W_{kind}", self.vector(f"{at}b_{kind}")).enclosures()
         out = [flat[h * c.d_head : (h + 1) * c.d_head] for h in range(c.n_heads)]
@@ -428,7 +441,7 @@ class BallModel:
         return out
 
     def margin_after_attention(self, x: BallRow, right: int) -> Ball:
-        """The stream after attention and its sum -> the right token's least lead over any other."""
+        """Return the right token's smallest margin from the residual stream after attention."""
         first, at = self.c.norm_first, "blocks.0.mlp."
         x = x if first else self.norm(x, "blocks.0.ln1").divided()
         if f"{at}W_out" in self.weights:
@@ -443,14 +456,14 @@ class BallModel:
         return self.smallest_margin(self.norm(x, "ln_final") if first else x, right)
 
     def smallest_margin(self, x: BallRow, right: int) -> Ball:
-        """A lead is a difference of logits: what the norm divides, over its divisor, and more."""
+        """Return the smallest margin, computed from differences of the unembedding's columns."""
         sizes, U = [s.abs_upper() for s in x.enclosures()], self.matrix(self.head_name)
         b, leads = self.vector("unembed.b_U") or [ZERO] * len(U), []
         off = [self.f.sum_error(terms, sizes, b[v], "a logit") for v, terms in enumerate(U)]
         for v in (v for v in range(len(U)) if v != right):
             apart = self.head_difference(right, v)
             value = sum_balls(d * x.center[i] for i, d in apart).lower()
-            for line in x.coefficients:  # a radius has 30 bits: too few for what is wide
+            for line in x.coefficients:  # not by radii, which have 30 bits only
                 value -= sum_balls(d * line[i] for i, d in apart).abs_upper()
             value = value.lower() if x.divisor is None else value.lower() / x.divisor
             more = b[right] - b[v]
@@ -486,7 +499,7 @@ def max_ball(balls: Balls) -> Ball:
 
 
 def bound_relu(ball: Ball) -> tuple[Ball, Ball]:
-    """A slope, and a ball that holds relu(x) − slope·x: linear between low, 0 and high."""
+    """Return a slope, and a ball with relu(x) − slope·x for all x of a ball."""
     low, high = ZERO if ball >= 0 else ball.lower(), ZERO if ball <= 0 else ball.upper()
     if high.is_zero():
         slope = ZERO
@@ -496,7 +509,7 @@ def bound_relu(ball: Ball) -> tuple[Ball, Ball]:
 
 
 def bound_activation(kind: str, ball: Ball) -> tuple[Ball, Ball]:
-    """A slope, and a ball that holds f(x) − slope·x on a ball: the mean value theorem on pieces."""
+    """Return a slope, and a ball with f(x) − slope·x, by the mean value theorem on pieces."""
     slope, rests = activation_and_derivative(kind, ball.mid())[1].mid(), []
     n = CURVE_PIECES if ball.rad() > 0.001 else 1
     low, width = ball.lower(), (ball.upper() - ball.lower()) / n
@@ -509,7 +522,7 @@ def bound_activation(kind: str, ball: Ball) -> tuple[Ball, Ball]:
 
 
 def activation_and_derivative(kind: str, x: Ball) -> tuple[Ball, Ball]:
-    """An activation and its derivative, with the constants that model.py has."""
+    """Return an activation and its derivative, with the constants of model.py."""
     if kind == "gelu":
         area = (1 + (x / arb(2).sqrt()).erf()) / 2
         return x * area, area + x * (-x * x / 2).exp() / (2 * arb.pi()).sqrt()

@@ -1,10 +1,9 @@
-"""The second checker: the same theorem (docs/proof.md) from the same certificate, by other means.
+"""The independent checker of adder certificates (docs/proof.md).
 
-It shares nothing with the first but the model, the task and the certificate. All that a model may
-compute is held in balls of python-flint (ball_arithmetic.py); where the digits stand is worked out
-once more, and the largest sum over all pairs of numbers is found in whole numbers, which do not
-round (columns.py). Where a lead is below what is claimed, what attention may write is cut in
-halves.
+It shares only the model, the task and the certificate with the first checker. Values are enclosed
+in balls (ball_arithmetic.py), digit positions are found from the task's texts, and maximal sums
+over all pairs of numbers are computed in exact integers (columns.py). If a margin is below the
+claimed one, the range of attention's output is bisected.
 """
 
 import math  # noqa: I001
@@ -46,35 +45,43 @@ from .columns import (
     column_sum,
 )
 
-PRECISION_BITS = 128  # of a ball's centre
-DEFAULT_BISECTIONS = (
-    4  # how often what attention may write is halved, if the certificate asks for no more
-)
-MAX_CASES = 2_000_000  # and pieces of cases
+PRECISION_BITS = 128  # of a ball's center
+DEFAULT_BISECTIONS = 4  # unless the certificate sets more
+MAX_CASES = 2_000_000  # including bisected parts
 KeyValueTables = list[
     dict[int, tuple[list[Balls], list[Balls]]]
-]  # keys and values by position and token
-HeadFactors = dict[
-    int, list[tuple[int, Ball]]
-]  # head -> what writes in a direction, by what factor
+]  # keys and values, by position and token
+HeadFactors = dict[int, list[tuple[int, Ball]]]  # head -> its dimensions, with factors
 
 
 @dataclass(frozen=True)
 class IndependentResult:
-    """What the second checker found."""
+    """The result of the independent checker."""
 
     holds: bool
     cases: int
-    margin: float  # no lead in any case is smaller
-    reason: str = ""  # why it does not hold; or that the margin is smaller than claimed
-    covered: bool = True  # False: the checker has no method for this model
-    too_wide: bool = False  # True: its bounds do not decide, and it found nothing wrong
+    margin: float  # lower bound on the margins of all cases
+    reason: str = ""  # why it does not hold, or a note that the margin is smaller than claimed
+    covered: bool = True  # False: the checker has no method for the model
+    too_wide: bool = False  # True: bounds are too wide to decide
 
 
 def check_independently(
     model: Model, task: Task, certificate: Mapping[str, Any]
 ) -> IndependentResult:
-    """Whether a certificate proves, in ball arithmetic, the model right on the task's domain."""
+    """Check a certificate in ball arithmetic.
+
+    Args:
+        model: The model.
+        task: The task.
+        certificate: The certificate as JSON.
+
+    Returns:
+        Whether the model is proved right on the task's domain, with cases and margin.
+
+    Raises:
+        GlassformerError: python-flint is missing, or model and task have different vocabularies.
+    """
     require_flint()
     task.require(model.vocabulary)
     cases, margin = 0, math.inf
@@ -87,12 +94,12 @@ def check_independently(
             parts, claimed = parse_certificate(certificate, model, task, spots)
             attention = AttentionBounds(BallModel(model), spots)
             for part in parts:
-                # Other directions than the first checker's: one cut more, to get as far.
+                # the directions differ from the first checker's: allow one more bisection
                 cuts = max(DEFAULT_BISECTIONS, part.cuts + 1)
                 for case in iter_cases(part.spots, part.row, part.split):
                     lead = attention.case_margin(part, case, claimed, cuts)
                     if not lead > 0:
-                        known = f"the lead is only known to be above {lower_float(lead):.3g}"
+                        known = f"the bound on the margin is {lower_float(lead):.3g}"
                         raise NotProvable(
                             f"open: position {part.rows[0]}, {describe_case(case)}: {known}"
                         )
@@ -100,16 +107,16 @@ def check_independently(
         except NotProvable as why:
             covered = not isinstance(why, NotCovered)
             return IndependentResult(False, cases, -math.inf, str(why), covered)
-    more = f"the {claimed:.6g} that the certificate claims"
+    more = f"the certificate's {claimed:.6g}"
     less = f"the margin found, {margin:.6g}, is smaller than {more}"
     return IndependentResult(True, cases, margin, less if margin < claimed else "")
 
 
 def require_flint() -> None:
-    """An error that says what to install, if it cannot run here."""
+    """Raise an error if python-flint is missing."""
     if flint is None:
-        way_out = "pip install 'glassformer[proof]'"
-        raise GlassformerError(f"the second checker — needs python-flint: {way_out}")
+        hint = "needs python-flint: pip install 'glassformer[proof]'"
+        raise GlassformerError(f"independent checker — {hint}", code="needs_extra")
 
 
 def lower_float(x: Ball) -> float:
@@ -127,9 +134,7 @@ def describe_case(case: ColumnCase) -> str:
 def parse_certificate(
     certificate: Any, model: Model, task: Task, spots: DigitLayout
 ) -> tuple[list[RowView], float]:
-    """How each row is split and cut, and the margin claimed. What is not as it must be raises
-    NotProvable.
-    """
+    """Return the certificate's rows and claimed margin; an invalid one raises NotProvable."""
     if not isinstance(certificate, Mapping):
         raise NotProvable("the certificate is not a table of names")
     known = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
@@ -161,40 +166,38 @@ def parse_certificate(
 # ── attention ──────────────────────────────────────────────────────────────────────────────────
 @dataclass
 class DirectionBounds:
-    """What heads write along one direction: t = Σ near + rest/sum of weights, over heads."""
+    """Output of all heads along one direction: Σ center + rest / (sum of weights)."""
 
     centers: dict[int, Ball]
     rests: dict[int, SumRange]
-    joint_rest: SumRange  # of all heads' rests together, each over its usual sum
+    joint_rest: SumRange  # Σ rest / typical sum
 
 
 @dataclass
 class QueryContext:
-    """Attention from where a token asks, whatever its stream."""
+    """Attention at a query position."""
 
     sums: list[SumRange]  # of each head's weights
-    typical_sums: Balls  # a number near them
+    typical_sums: Balls  # numbers close to them
     directions: list[DirectionBounds]
-    sizes: dict[int, SumRange]  # of each part of each head that is used, without signs
-    underflow: dict[int, Ball]  # what underflow may do to it
+    sizes: dict[int, SumRange]  # of absolute weighted values, by dimension of all heads
+    underflow: dict[int, Ball]  # largest effect of underflow on them
 
 
 class AttentionBounds:
-    """Keys and values as tables of positions and tokens; what heads write, bounded by case."""
+    """Keys and values of all positions and tokens, and bounds on the heads' outputs by case."""
 
     def __init__(self, net: BallModel, spots: DigitLayout) -> None:
         self.net, self.spots, self.query_context = net, spots, cache(self._query_context)
         self.kv: KeyValueTables = []
-        self.keys_of_absent_tokens: list[
-            list[list[Balls]]
-        ] = []  # keys of tokens that never stand there
-        self.contexts: dict[Any, QueryContext] = {}  # by who asks, and with which queries
+        self.keys_of_absent_tokens: list[list[list[Balls]]] = []  # at each position
+        self.contexts: dict[Any, QueryContext] = {}  # by rows and queries
         for p in range(len(spots.names) - 1):
             self.kv.append({})
             for v in spots.tokens(p):
                 x = self.attention_input(net.embed(v, p))
                 self.kv[p][v] = net.heads(x, p, "K"), net.heads(x, p, "V")
-            keys = {exact_key(k): k for k, _ in self.kv[p].values()}  # equal ones are one
+            keys = {exact_key(k): k for k, _ in self.kv[p].values()}  # equal keys are shared
             absent = (v for v in range(net.c.d_vocab) if v not in self.kv[p])
             others = (net.heads(self.attention_input(net.embed(v, p)), p, "K") for v in absent)
             self.keys_of_absent_tokens.append(list({exact_key(k): k for k in others}.values()))
@@ -218,7 +221,7 @@ class AttentionBounds:
         claimed_margin: float,
         bisections: int = DEFAULT_BISECTIONS,
     ) -> Ball:
-        """The least lead of the right token in a case."""
+        """Return a lower bound on the right token's margin in a case."""
         columns, cells, carry = case
         digits = {}
         for c, cell in zip(columns, cells, strict=True):
@@ -242,7 +245,7 @@ class AttentionBounds:
         claimed_margin: float,
         bisections: int,
     ) -> Ball:
-        """The least lead whatever attention writes. Where that is not enough, halves are tried."""
+        """Bound the margin over attention's outputs; bisect the widest range if it is too low."""
         mid, by = fixed, []
         for (low, high), (way, _) in zip(wide, self.directions, strict=True):
             mid = [m + d * (low + high) / 2 for m, d in zip(mid, way, strict=True)]
@@ -266,8 +269,9 @@ class AttentionBounds:
     def bound_outputs(
         self, context: QueryContext, case: ColumnCase
     ) -> tuple[Balls, list[tuple[Ball, Ball]]]:
-        """What attention adds whatever it reads: W_O's bias, and what its sums may be off by. And
-        along each direction, the ends of what heads write: the better of two bounds.
+        """Return W_O's bias with its rounding, and the range of the output along each direction.
+
+        Each range is the intersection of two bounds: head by head, and of all heads jointly.
         """
         net, d, sums = self.net, self.net.c.d_head, [s.ball(case) for s in context.sums]
         if not all(s > 0 for s in sums):
@@ -294,10 +298,7 @@ class AttentionBounds:
         return [x + symmetric_ball(net.f.sum_error(w, sizes, x, "W_O")) for w, x in columns], wide
 
     def _query_context(self, part: RowView, last: int) -> tuple[BallRow, QueryContext]:
-        """The stream where a token asks, at any of the rows, and what attention reads from there.
-
-        Which token asks is known from the case, too: if no query depends on it, nothing read does.
-        """
+        """Return the stream of a query token at the view's rows, and its attention."""
         net = self.net
         streams = [net.embed(last, row) for row in part.rows]
         queries = [
@@ -313,7 +314,7 @@ class AttentionBounds:
         ), (self.contexts[key])
 
     def _bound_sums(self, part: RowView, queries: list[list[Balls]]) -> QueryContext:
-        """Sums over positions that hold for all rows: for each, what is near, and what is far."""
+        """Bound the attention sums over positions, for all rows of a view."""
         net, d, tiny = self.net, self.net.c.d_head, self.net.f.tiny
         used = sorted(
             {divmod(t.input_index, d) for c in net.matrix("blocks.0.attn.W_O") for t in c}
@@ -322,7 +323,7 @@ class AttentionBounds:
         usual, middles = [], []  # type: Balls, list[dict[int, Ball]]
         for i, row in enumerate(part.rows):
             weights = [self.exponentials(q, h, row) for h, q in enumerate(queries[i])]
-            if not usual:  # any numbers would do: they are those of the first row
+            if not usual:  # any numbers are valid; take the first row's
                 usual = [sum_balls(map(mean_ball, w)).mid() for w in weights]
                 middles = [self.head_centers(weights, usual, parts) for _, parts in self.directions]
             for name, near, far in self.sum_terms(weights, usual, middles, used, row + 1):
@@ -336,7 +337,7 @@ class AttentionBounds:
         ]
         flushed, sizes = {}, {}
         for h, k in used:
-            # Exponentials are divided by their sum, at least 1: underflow is off by so much.
+            # exponentials are divided by their sum, which is at least 1
             values = [self.any_value(h, k, p).abs_upper() for p in range(n)]
             flushed[h * d + k] = 256 * n * tiny * (max_ball(values) + 2)
             sizes[h * d + k] = ranges["size", h, k]
@@ -344,13 +345,13 @@ class AttentionBounds:
         return QueryContext(sums, usual, along, sizes, flushed)
 
     def _any_value(self, h: int, k: int, p: int) -> Ball:
-        """A number of a head's value at a position, whatever stands there."""
+        """Return a ball with entry k of head h's value for all tokens of a position."""
         return union_of(y[h][k] for _, y in self.kv[p].values())
 
     def head_centers(
         self, weights: list[TermTables], usual: Balls, parts: HeadFactors
     ) -> dict[int, Ball]:
-        """Near what each head writes in a direction: what is left is small."""
+        """Return typical outputs of each head in a direction, so that rests are small."""
         out = {}
         for h, factors in parts.items():
             terms = []
@@ -363,8 +364,9 @@ class AttentionBounds:
         self, weights: list[TermTables], usual: Balls, middles: list[dict[int, Ball]],
         used: list[tuple[int, int]], n: int,
     ) -> Iterator[tuple[Any, Callable[[int, int], Ball], Callable[[int], Ball]]]:  # fmt: skip
-        """All that is added up over n positions, by name: a term of a position and a token, and one
-        of a position with any token. weight·value and Σ weight share the weight's error.
+        """Yield the sums over n positions: name, term(position, token), term(position, any token).
+
+        weight·value and Σ weight share the weight's error.
         """
         summed, mixed = self.rounding_factors(n)
         every = [[union_of(s.values()) for s in w] for w in weights]
@@ -405,14 +407,14 @@ class AttentionBounds:
             yield ("joint", g), joint, joints
 
     def rounding_factors(self, n: int) -> tuple[Ball, Ball]:
-        """Rounding of n terms of a sum: n − 1 additions; and of a product with a quotient."""
+        """Return the rounding factors of a sum of n terms, and of products with a quotient."""
         return 1 + UNIT * self.net.f.gamma(n), 1 + UNIT * self.net.f.gamma(n + 1)
 
     def exponentials(self, q: Balls, h: int, row: int) -> TermTables:
-        """exp(score − the largest), not yet divided by the sum: but for a factor all share."""
+        """Return exp(score − largest score), up to a common factor."""
         net, f, c, seen = self.net, self.net.f, self.net.c, self.kv[: row + 1]
         slope = arb(c.slope * 2.0 ** (-8 * (h + 1) / c.n_heads)) if c.positions == "alibi" else ZERO
-        # the masked must be finite too
+        # masked scores must be finite too
         size = sum_balls(abs(x) * y for x, y in zip(q, self.max_key_sizes[h], strict=True))
         f.check_overflow(size, "a score")
         f.check_overflow(2 * (size * net.scale + slope * len(self.kv)), "a score")
@@ -426,17 +428,17 @@ class AttentionBounds:
 
         scores = []
         for p, s in enumerate(seen):
-            keys = {id(k): k for k, _ in s.values()}  # where no key depends on the token, one
+            keys = {id(k): k for k, _ in s.values()}  # one if no key depends on the token
             scores.append({i: score(p, k) for i, k in keys.items()})
         high = max_ball([x.upper() for s in scores for x in s.values()])
         low = max_ball([min_ball([x.lower() for x in s.values()]) for s in scores])
-        # Many texts may share a table of weights (tokenwise.Pairs). Then the largest score of any
-        # token at any position is subtracted, and no score is further below it than `limit`.
+        # A batch may share a table of exponentials (TokenPairScores), which subtracts the largest
+        # score of any token at any position; no score is then further below it than `limit`.
         never = (score(p, k).upper() for p in range(row + 1) for k in self.keys_of_absent_tokens[p])
         top, limit = max_ball([high, *never]), (1 / f.tiny).log() / 2 + 1
         out: TermTables = []
         for s, by_key in zip(seen, scores, strict=True):
-            exps = {}  # the largest score of a pair of numbers is between low and high
+            exps = {}  # the largest score of an input is between low and high
             for i, x in by_key.items():
                 shared = min_ball([(top - x).abs_upper(), limit]) if top.is_finite() else limit
                 apart = max_ball([(x - high).abs_upper(), (x - low).abs_upper(), shared])
@@ -447,7 +449,7 @@ class AttentionBounds:
 
 
 def project_values(factors: list[tuple[int, Ball]], values: Balls) -> Ball:
-    """What a head's values write in a direction."""
+    """Return a head's value times W_O, along a direction."""
     return sum_balls(a * values[k] for k, a in factors)
 
 
@@ -460,7 +462,7 @@ def _scaled_union(terms: Balls, by: Ball, p: int) -> Ball:
 
 
 def exact_key(heads: list[Balls]) -> Any:
-    """What is the same for equal balls and no others."""
+    """Return a key that is equal for equal balls only."""
     return tuple((b.mid().man_exp(), b.rad().man_exp()) for head in heads for b in head)
 
 
@@ -469,10 +471,10 @@ def mean_ball(term: dict[int, Ball]) -> Ball:
 
 
 def output_directions(net: BallModel) -> list[tuple[Balls, HeadFactors]]:
-    """The directions in which heads write, and which parts of them do.
+    """Return the directions of the heads' outputs, and the heads' dimensions with factors.
 
-    Rows of W_O that are multiples of one another are one direction. Where that leaves more than the
-    stream has numbers, each of these is one.
+    Rows of W_O that are multiples of each other share a direction. If that gives more directions
+    than d_model, the coordinates are used.
     """
     W, n = net.weights["blocks.0.attn.W_O"].reshape(-1, net.c.d_model).tolist(), net.c.d_model
     lines: dict[tuple[Fraction, ...], list[tuple[int, float]]] = {}

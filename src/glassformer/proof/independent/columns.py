@@ -1,6 +1,4 @@
-"""The second checker's sums: where the digits stand, into which cases pairs of numbers fall, and
-the ends of a sum of one term a position in each.
-"""
+"""Digit positions, cases of digit columns, and exact ranges of sums over positions in each case."""
 
 import itertools
 import math
@@ -13,25 +11,23 @@ import numpy as np
 from ...tasks.base import Task
 from .ball_arithmetic import Ball, NotCovered, NotProvable, arb
 
-GRID_BITS = 300  # bits of the largest term of a sum, as a whole number
-MAX_CORNER_PROBED_DIGITS = 12  # digits of numbers that are probed at every corner
-MAX_RADIX = 10**4_000  # numbers below this Python can write
-MAX_PROBED_DIGITS = 10**6  # digits of the rows that are looked at together
-MAX_EXPONENT = 10_000  # bits: no product of a few floats is so large or so small
-ColumnValue = int | tuple[int, int]  # what is known of a column: a + b, or (a, b)
-ColumnCase = tuple[
-    range, tuple[ColumnValue, ...], int
-]  # columns, what is known of each, the carry into them
-TermTables = list[dict[int, Ball]]  # for each position, by token
+GRID_BITS = 300  # of the largest term of a sum, as an integer
+MAX_CORNER_PROBED_DIGITS = 12  # corner cases of longer numbers are not varied
+MAX_RADIX = 10**4_000  # Python prints numbers below this
+MAX_PROBED_DIGITS = 10**6  # in one batch of rows
+MAX_EXPONENT = 10_000  # of two: products of a few floats stay within
+ColumnValue = int | tuple[int, int]  # a + b, or (a, b)
+ColumnCase = tuple[range, tuple[ColumnValue, ...], int]  # columns, their values, incoming carry
+TermTables = list[dict[int, Ball]]  # by position and token
 
 
-# ── where the digits stand ─────────────────────────────────────────────────────────────────────
+# ── digit positions ────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
 class DigitLayout:
     digits: int
-    # "a1", "b0", "s2": a digit of the numbers or the sum; "=10": always that token
+    # of positions: "a1", "b0", "s2": a digit of the numbers or the sum; "=10": that token
     names: tuple[str, ...]
-    query_positions: range  # positions whose next token is to be produced
+    query_positions: range  # positions before answer tokens
 
     def tokens(self, position: int) -> range:
         kind, number = self.names[position][0], int(self.names[position][1:])
@@ -40,13 +36,14 @@ class DigitLayout:
         return range(2 if kind == "s" and number == self.digits else 10)
 
     def requested_columns(self, row: int) -> list[int]:
-        """The columns of the sum's digits at a position and the next."""
+        """Return the columns of sum digits at a position and the next."""
         return [int(name[1:]) for name in self.names[row : row + 2] if name[0] == "s"]
 
 
 def find_digit_layout(task: Task) -> DigitLayout:
-    """Every position holds one digit of a, b or a + b, or one token: all edges agree, and random
-    rows, and these with any one digit replaced.
+    """Find what each position holds: a digit of a, b or a + b, or a fixed token.
+
+    This is checked on edge cases, random rows, and such rows with one digit replaced.
     """
     refused = f"{task.ref} — not covered: the sum of two numbers at fixed places is"
     if max(task.radix, default=1) > MAX_RADIX:
@@ -56,7 +53,7 @@ def find_digit_layout(task: Task) -> DigitLayout:
         raise NotCovered(f"{refused}, got numbers below {', '.join(map(str, task.radix))}")
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
         raise NotCovered(f"{refused}, with the digits as the first ten tokens")
-    if not task.declares("layout"):  # somebody else's texts may be sums; nobody said so of these
+    if not task.declares("layout"):  # texts of other tasks may look like sums
         raise NotCovered(f"{refused}, said of the texts that it writes")
     rng, top, kind = np.random.default_rng(9), 10**n - 1, task.row_type
     corners = np.array([[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]], kind)
@@ -87,13 +84,13 @@ def find_digit_layout(task: Task) -> DigitLayout:
 
 
 def decimal_digits(numbers: Any, n: int) -> Any:
-    """The digits of numbers, [B,n], the ones first."""
+    """Return the decimal digits of numbers [B,n], ones first."""
     text = "".join(str(x).zfill(n) for x in numbers.tolist())
     return (np.frombuffer(text.encode(), np.uint8).reshape(-1, n)[:, ::-1] - 48).astype(np.int64)
 
 
 def name_positions(tokens: Any, digits: dict[str, Any]) -> list[str]:
-    """What each position holds, where it is one thing: "?0" where it is none, or two."""
+    """Return what each position holds; "?0" if nothing or several things match."""
     columns: dict[bytes, list[str]] = {}
     for kind, table in digits.items():
         for c, column in enumerate(np.ascontiguousarray(table.T)):
@@ -107,9 +104,7 @@ def name_positions(tokens: Any, digits: dict[str, Any]) -> list[str]:
 
 
 def one_digit_changed(task: Task, n: int, corners: Any, rng: np.random.Generator) -> Iterator[Any]:
-    """Rows with each digit of each number replaced by each other, some at a time. Of long numbers
-    fewer rows: there are more digits.
-    """
+    """Yield rows in which one digit is replaced, for all digits; fewer rows of longer numbers."""
     some = task.sample(40 if n <= MAX_CORNER_PROBED_DIGITS else max(1, 400 // n), rng)
     some = np.concatenate([some, corners]) if n <= MAX_CORNER_PROBED_DIGITS else some
     changed = []
@@ -125,13 +120,13 @@ def one_digit_changed(task: Task, n: int, corners: Any, rng: np.random.Generator
 
 # ── cases, and sums over columns ───────────────────────────────────────────────────────────────
 def split_columns(spots: DigitLayout, row: int, split: list[str]) -> range:
-    """The columns that a row's cases tell apart: down from the highest named, by the split."""
+    """Return the columns that a row's cases distinguish: len(split) from the highest one down."""
     top = max(spots.requested_columns(row), default=-1)
     return range(top + 1 - len(split), top + 1)
 
 
 def column_digits(spots: DigitLayout, column: int) -> range:
-    """What a number can have there."""
+    """Return the digits that a number can have in a column."""
     return range(10 if column < spots.digits else 1)
 
 
@@ -144,7 +139,7 @@ def column_values(spots: DigitLayout, row: int, split: list[str]) -> list[list[C
 
 
 def incoming_carries(columns: range) -> range:
-    """What can come into columns from below."""
+    """Return the possible carries into columns."""
     return range(2 if len(columns) and columns[0] else 1)
 
 
@@ -154,7 +149,7 @@ def count_cases(spots: DigitLayout, row: int, split: list[str]) -> int:
 
 
 def iter_cases(spots: DigitLayout, row: int, split: list[str]) -> Iterator[ColumnCase]:
-    """Every pair of numbers is in one of them."""
+    """Yield the cases of a row; every pair of numbers is in exactly one."""
     columns = split_columns(spots, row, split)
     for carry in incoming_carries(columns):
         for cells in itertools.product(*column_values(spots, row, split)):
@@ -166,18 +161,18 @@ def column_sum(cell: ColumnValue) -> int:
 
 
 class MaxSum:
-    """The largest sum of one whole term a position, over all pairs of numbers in a case."""
+    """The largest sum of one integer per position over all pairs of numbers in a case."""
 
     def __init__(self, spots: DigitLayout, terms: list[dict[int, int]]) -> None:
         n, self.fixed = spots.digits, 0
         tables = {f"{kind}{c}": [0] * 10 for kind in "abs" for c in range(n + 1)}
-        for name, term in zip(spots.names, terms, strict=False):  # terms end where the reader is
+        for name, term in zip(spots.names, terms, strict=False):  # terms end at the query position
             if name[0] == "=":
                 self.fixed += term[int(name[1:])]
             for d, x in term.items() if name[0] != "=" else ():
                 tables[name][d] += x
         self.a, self.b, self.s = ([tables[f"{kind}{c}"] for c in range(n + 1)] for kind in "abs")
-        self.best_by_sum: list[list[int]] = []  # the best of all pairs with a sum
+        self.best_by_sum: list[list[int]] = []  # largest term of all digit pairs with a sum
         for c in range(n + 1):
             a, b, every = self.a[c], self.b[c], column_digits(spots, c)
             sums = range(2 * len(every) - 1)
@@ -186,10 +181,10 @@ class MaxSum:
             )
         self.best_below: list[dict[int, int]] = [
             {0: 0}
-        ]  # the best of all below, by the carry they give
+        ]  # largest sum of the columns below, by their carry
         self.best_above: list[dict[int, int]] = [
             {0: 0}
-        ]  # … of those from here on, by the one they get
+        ]  # largest sum of the columns from here, by incoming carry
         for c in range(n + 1):
             self.best_below.append({})
             for carry, t in itertools.product(self.best_below[c], range(len(self.best_by_sum[c]))):
@@ -207,7 +202,7 @@ class MaxSum:
             self.best_above.insert(0, best)
 
     def column_term(self, c: int, cell: ColumnValue, carry: int) -> int:
-        """What a column adds."""
+        """Return the sum of a column's terms."""
         if isinstance(cell, int):
             both = self.best_by_sum[c][cell]
         else:
@@ -223,16 +218,16 @@ class MaxSum:
 
 
 class SumRange:
-    """The ends of a sum of balls, one a position, in a case: finer than a ball's radius is."""
+    """The range of a sum of one ball per position in a case, in integers: radii are too coarse."""
 
     def __init__(self, spots: DigitLayout, terms: TermTables) -> None:
         balls = [b for t in terms for b in t.values() if not b.is_zero()]
         if not all(b.is_finite() for b in balls):
-            raise NotProvable("what attention reads may be without bound")
+            raise NotProvable("attention's inputs are not bounded")
         tops = [b.abs_upper().man_exp() for b in balls]
         top = max((int(exp) + int(man).bit_length() for man, exp in tops), default=0)
-        if abs(top) > MAX_EXPONENT:  # FLINT ends the process over a whole number that is too large
-            raise NotProvable("what attention reads may be larger or smaller than any float")
+        if abs(top) > MAX_EXPONENT:  # larger integers make FLINT abort the process
+            raise NotProvable("attention's inputs are outside the float range")
         shift = GRID_BITS - top
         self.unit, by = arb(2) ** -shift, arb(2) ** shift
         high = [{v: round_up_to_int(b * by) for v, b in t.items()} for t in terms]
@@ -248,5 +243,5 @@ class SumRange:
 
 
 def round_up_to_int(x: Ball) -> int:
-    """The least whole number that is not below any of a ball."""
+    """Return the least integer that is not below a ball."""
     return int(x.upper().ceil().unique_fmpz())

@@ -1,7 +1,6 @@
-"""Copy tasks: every position of a text holds one number of the row or a fixed token.
+"""Bounds for copy tasks, where every position holds one number of the row or a fixed token.
 
-A case is the query position, its token and the correct next token. Numbers of the row that a case
-does not fix are free. What heads write is bounded from the keys that are there for certain.
+A case is a query position, its token and the correct next token; all other numbers are free.
 """
 
 import math
@@ -17,7 +16,7 @@ from .hard_attention import bound_output, max_shares, score_bounds
 from .interval_model import IntervalModel
 from .intervals import CaseMargins, Interval, Reals
 
-COMPARED_ROWS = 3_000  # rows that what the task declares is compared with
+COMPARED_ROWS = 3_000  # rows on which copies() is compared with the task's texts
 
 
 def covers(task: Task) -> bool:
@@ -25,9 +24,7 @@ def covers(task: Task) -> bool:
 
 
 def checked_format(task: Task) -> TokenLayout:
-    """What the task declares, compared with its own texts: edge cases, a sample, and rows with one
-    number changed.
-    """
+    """Return task.copies(), checked on edge cases, a sample, and rows with one number changed."""
     form, kinds = task.copy_layout(), task.radix
     known = {ROW: len(kinds), TOKEN: len(task.vocabulary)}
     if not isinstance(form, TokenLayout) or not 0 < form.first < len(form.spots):
@@ -55,7 +52,7 @@ def checked_format(task: Task) -> TokenLayout:
 
 
 def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
-    """The least lead in every case: of one position and one token there at a time."""
+    """Yield the smallest margins of all cases, by query position and query token."""
     form, c = checked_format(task), net.c
     T = len(form.spots) - 1
     if c.n_ctx < T:
@@ -80,14 +77,16 @@ def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
             if c.n_layers:
                 S = row + 1
                 distance = (row - np.arange(S))[:, None]
-                net.scores(q[row, asks], k, (row - np.arange(T))[:, None])  # all must be finite
+                net.scores(
+                    q[row, asks], k, (row - np.arange(T))[:, None]
+                )  # masked scores must be finite too
                 score = net.scores(q[row, asks], k[:S, :], distance)  # S V H
                 z = bound_head_outputs(net, form, task, row, asks, right, score, v[:S, :],
                             net.largest_score(q[row, asks]))  # fmt: skip
                 here = net.stream_after_mlp(net.add_attention_output(z, here, 0), 0)
 
             def inputs(i: int, row: int = row, asks: int = asks, rights: Any = rights) -> int:
-                """Rows with the numbers that the case fixes."""
+                """Count the rows of case i."""
                 known = fixed_numbers(form, row, asks, rights[i]) or {}
                 return math.prod(int(k) for n, k in enumerate(task.radix) if n not in known)
 
@@ -102,7 +101,7 @@ def tokens_at(form: TokenLayout, task: Task, position: int) -> range:
 def fixed_numbers(
     form: TokenLayout, row: int, query_token: int, correct_token: int
 ) -> dict[int, int] | None:
-    """The numbers of the row that a case fixes; None if no row is in the case."""
+    """Return the numbers of the row that a case fixes; None if no row is in the case."""
     out: dict[int, int] = {}
     for position, token in ((row, query_token), (row + 1, correct_token)):
         name, number = form.spots[position]
@@ -115,7 +114,7 @@ def bound_head_outputs(
     net: IntervalModel, form: TokenLayout, task: Task, row: int, asks: int, right: Reals,
     score: Interval, v: Interval, top: Reals,
 ) -> Interval:  # fmt: skip
-    """What heads write in the cases of the right tokens, [C,H,K]."""
+    """Bound the heads' outputs [C,H,K] in the cases of the correct tokens."""
     S, V, H = score.mid.shape
     low, high = score_bounds(net, score, top)
     possible = np.zeros((len(right), S, V), bool)
@@ -137,5 +136,5 @@ def bound_head_outputs(
     heads = np.arange(H)
     here = Interval(*(part[heads, best] for part in values))  # C H K
     there = possible.reshape(len(right), 1, S * V)
-    # of the tokens that a position may hold one is there: the sum over all of them is no smaller
+    # a position holds one of its possible tokens: the sum over all of them is an upper bound
     return bound_output(net, here, share, values, there, S, 1.0)

@@ -1,7 +1,6 @@
-"""Every input of a small domain by itself, enclosed in intervals: modular addition, and others.
+"""Bounds for every input of a small domain, one by one, for any causal model.
 
-What is right comes from the task's own `batch`. Nothing is assumed of the model but a causal mask:
-it may have any number of layers, heads and MLPs.
+The right answers are those of the task's `batch`.
 """
 
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ MAX_ARRAY_ENTRIES = 2**19  # of the arrays of one chunk
 def margins_of_rows(
     net: IntervalModel, task: Task, max_inputs: int = MAX_INPUTS
 ) -> Iterator[CaseMargins]:
-    """The least lead of each defined row of the domain, some rows at a time."""
+    """Yield the smallest margin of each defined row of the domain, in chunks."""
     if task.inputs > max_inputs or task.size > MAX_INPUTS:
         raise NotCovered(f"{format_count(task.inputs)} inputs are too many to enclose one by one")
     c = net.c
@@ -40,10 +39,10 @@ def margins_of_rows(
 
 
 def margins_of_texts(net: IntervalModel, tokens: Any, answer: Any) -> Reals:
-    """The least lead in each text [B,T] over the tokens of its answer, True in `answer` [B,T]."""
+    """Return the smallest margin of each text [B,T] over its answer tokens."""
     if not answer.any(1).all() or answer[:, 0].any():
         raise NotProvable("a text has no answer, or begins with it")
-    end = int(np.flatnonzero(answer.any(0))[-1])  # the last token of an answer is not read
+    end = int(np.flatnonzero(answer.any(0))[-1])  # the last answer token is not an input
     first = int(answer.any(0).argmax()) - 1
     if end > net.c.n_ctx:
         raise NotProvable(f"texts of {end} tokens; the model's block has {net.c.n_ctx}")
@@ -55,7 +54,7 @@ def margins_of_texts(net: IntervalModel, tokens: Any, answer: Any) -> Reals:
 
 
 def final_stream(net: IntervalModel, tokens: Any, first: int) -> Interval:
-    """The stream after the last layer at positions `first` and later, [B,T−first,D]."""
+    """Return the stream after the last layer from position `first` on, [B,T−first,D]."""
     c, (B, T) = net.c, tokens.shape
     positions = np.broadcast_to(np.arange(T), (B, T))
     x = net.embed(tokens, positions)

@@ -1,8 +1,8 @@
-"""Bound a head's output by its distance from the value of a key that is certainly present.
+"""Bounds on a head's output by its distance from the value of a key that is certainly present.
 
-Let * be a key that is there for certain, and r = weight/weight of * for each other key. A head's
-output is v_* + Σ share·(v − v_*): shares add up to at most 1, and none is above its r. So it is
-above v_* by at most the largest v − v_* of the keys with a large r, and Σ r·(v − v_*) of the rest.
+Let * be that key, and r = weight / (weight of *) for each other key. The output is
+v_* + Σ share·(v − v_*), where shares add up to at most 1 and each is at most its r. So it exceeds
+v_* by at most the largest v − v_* of the keys with a large r, plus Σ r·(v − v_*) of the others.
 """
 
 import numpy as np
@@ -10,13 +10,11 @@ import numpy as np
 from .interval_model import IntervalModel
 from .intervals import Interval, Reals, U, between, round_up
 
-NEGLIGIBLE_SHARE = 1e-4  # keys with a smaller weight, as a part of that of *, are added up
+NEGLIGIBLE_SHARE = 1e-4  # keys with a smaller r are summed
 
 
 def score_bounds(net: IntervalModel, score: Interval, top: Reals) -> tuple[Reals, Reals]:
-    """The ends of what exp is taken of, [...,H], up to a number that all keys share: scores less a
-    maximum that is at most `top` [H].
-    """
+    """Bound the arguments of exp [...,H], up to a common term: scores less a maximum ≤ `top`."""
     top = net.max_subtracted_score(score.high.max(tuple(range(score.mid.ndim - 1))), top)
     off = round_up(net.f.u * round_up(top - score.low, 2) + net.f.tiny, 2)
     wide = score.widen(off)
@@ -24,10 +22,10 @@ def score_bounds(net: IntervalModel, score: Interval, top: Reals) -> tuple[Reals
 
 
 def max_shares(net: IntervalModel, high: Reals, star: Reals) -> Reals:
-    """No key's share is larger, for the highest score of the key and the lowest of *.
+    """Bound each key's share from its highest score and the lowest score of *.
 
-    A weight is within 8u of its exponential, and off by `tiny` where it underflows, while the
-    largest of all is 1. If * itself is that small, so is every key with a smaller score.
+    A weight is within 8u of its exponential, plus `tiny` if it underflows, and the largest weight
+    is 1. If * underflows, so does every key with a smaller score.
     """
     return 1.01 * np.exp(high - star + round_up(4 * U * (np.abs(high) + np.abs(star)), 4)) + (
         4096 * net.f.tiny
@@ -38,9 +36,16 @@ def bound_output(
     net: IntervalModel, star: Interval, share: Reals, v: Interval, possible: Reals, S: int,
     copies: float | None,
 ) -> Interval:  # fmt: skip
-    """What heads write, [C,H,K]: for the value of * [C,H,K], other keys' largest shares [C,H,N],
-    their values [1 or C,H,N,K] and which of them may be there [C,1,N]. `copies`: each at most so
-    often; None: any of them at each of S positions. With 2·S roundings, and what underflows.
+    """Bound the heads' outputs [C,H,K], with 2·S roundings and underflow.
+
+    Args:
+        net: The model.
+        star: Value of * [C,H,K].
+        share: Largest shares of the other keys [C,H,N].
+        v: Values of the other keys [1 or C,H,N,K].
+        possible: Which of the other keys may be present [C,1,N].
+        S: Number of positions.
+        copies: How often a key may be present; None: at all S positions.
     """
     f, far = net.f, share < NEGLIGIBLE_SHARE
     bounds = []

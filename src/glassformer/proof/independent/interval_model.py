@@ -1,29 +1,21 @@
-"""What a transformer may compute in its float type, enclosed in intervals for many rows at once.
+"""Interval bounds on all values that a transformer may compute in its float type, in batches.
 
-The steps are those of model.py. After each one the radius gets what the model's own rounding may be
-off by: sums of products in any order, with or without fused multiply-add, with the bias first or
-last; a layer norm in two passes or fused in one, as in PyTorch. Every number on the way must be
-shown to stay below the largest of the type; if that fails, NotProvable is raised or the bound is
-NaN, and the case stays open.
+The steps follow model.py. Each one adds the model's rounding to the radius: sums of products in any
+order, with or without fused multiply-add, bias first or last; layer norm in two passes or fused in
+one, as in PyTorch. Every intermediate value must be shown not to overflow; otherwise NotProvable is
+raised or the bound is NaN, and the case stays open.
 
 Shapes: B rows, T positions, D d_model, H heads, K d_head, F d_mlp, V tokens.
 """
 
 import math
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core import backend
 from ...core.model import Model
-from .ball_arithmetic import (
-    COMPUTED_FIELDS,
-    COVERED_CONFIG,
-    InconclusiveBound,
-    NotCovered,
-    NotProvable,
-)
+from .ball_arithmetic import InconclusiveBound, NotCovered, NotProvable, checked_weights
 from .intervals import (
     Interval,
     Reals,
@@ -36,27 +28,25 @@ from .intervals import (
     square_root,
 )  # fmt: skip
 
-NEAREST_RIVALS = 8  # are bounded a second time if the vocabulary exceeds FEW_TOKENS
-FEW_TOKENS = 256  # up to this vocabulary size, every rival is bounded a second time
-SLOPES = {"gelu": 1.13, "gelu_new": 1.13, "silu": 1.1}  # no activation is steeper: these have
-# derivatives of at most 1.1290, 1.1290 and 1.0999
+NEAREST_RIVALS = 8  # refined if the vocabulary exceeds FEW_TOKENS
+FEW_TOKENS = 256  # up to this vocabulary size, all rivals are refined
+SLOPES = {"gelu": 1.13, "gelu_new": 1.13, "silu": 1.1}  # at least the largest
+# derivatives: 1.1290, 1.1290 and 1.0999
 
 
 class FloatType:
-    """The model's float type: what its operations may be off by, and how far it reaches."""
+    """The model's float type: its range, and bounds on the rounding of its operations."""
 
     def __init__(self, dtype: str) -> None:
         info = np.finfo(dtype)
         self.dtype, self.u, self.tiny = dtype, 2.0 ** -(info.nmant + 1), float(info.tiny)
-        self.max_value = float(info.max) / 4  # with room for what rounding adds
+        self.max_value = float(info.max) / 4  # leaves room for rounding
         self.max_shared_difference = {"float64": 355.0, "float32": 44.0}[
             dtype
         ]  # −ln(tiny)/2, rounded up
 
     def gamma(self, n: Reals) -> Reals:
-        """n roundings one after the other are off by at most this part of the result; not a number
-        where there are too many for a bound.
-        """
+        """Return Higham's γ_n = nu/(1 − nu), the relative error of n roundings; NaN for large n."""
         n = np.where(n * self.u < 0.25, n, np.nan)
         return round_up(n * self.u / (1 - n * self.u), 4)
 
@@ -65,12 +55,12 @@ class FloatType:
             raise InconclusiveBound(f"{label} may overflow {self.dtype}")
 
     def rounded(self, x: Interval, label: str, n: int = 1) -> Interval:
-        """The result of n operations, as the model rounds it."""
+        """Add the model's rounding of n operations."""
         self.check_overflow(x.size, label)
         return x.widen(round_up(self.gamma(n) * x.size + n * self.tiny, 4))
 
     def config_value(self, value: float, label: str) -> Interval:
-        """A number of the config, as it is and as the type has it."""
+        """Return a number of the config, exact or rounded to the type."""
         with np.errstate(all="ignore"):
             near = float(np.dtype(self.dtype).type(value))
         small = (value and abs(near) < self.tiny) or backend.is_subnormal(float(value))
@@ -80,12 +70,12 @@ class FloatType:
 
 
 class UndividedNorm(NamedTuple):
-    """A norm's result without its division: (top + by·plus)/by for one number `by` of each row."""
+    """A norm before its division: (numerator + s·bias)/s for one divisor s per row."""
 
     numerator: Interval  # [..., D]
-    divisor_low: Reals  # [...]: `by` is at least this, more than 0
+    divisor_low: Reals  # [...], more than 0
     divisor_high: Reals
-    bias: Reals | None  # [D]: the norm's bias
+    bias: Reals | None  # [D]
 
 
 class IntervalModel:
@@ -93,42 +83,23 @@ class IntervalModel:
 
     def __init__(self, model: Model) -> None:
         self.c = c = model.config
-        for field in fields(c):
-            value = getattr(c, field.name)
-            known = field.name in COMPUTED_FIELDS or field.name == "n_layers"
-            if not known and value not in COVERED_CONFIG.get(field.name, (field.default,)):
-                raise NotCovered(f"the second checker does not cover {field.name}={value}")
         if c.d_vocab < 2:
             raise NotCovered("a vocabulary of one token is not covered")
-        if model.dtype not in ("float64", "float32"):
-            raise NotCovered(f"weights of {model.dtype} are not covered")
+        weights = checked_weights(model)
         self.f = FloatType(model.dtype)
-        self.weights: dict[str, Any] = {}
-        for name, weight in model.weights.items():
-            w = backend.to_numpy(weight)
-            if str(w.dtype) != model.dtype:
-                raise NotProvable(f"{name} is {w.dtype}, others {model.dtype}")
-            if not np.isfinite(w).all():
-                raise NotProvable(f"{name} is not finite")
-            if backend.is_subnormal(w).any():
-                small = "numbers below the smallest normal one"
-                raise NotProvable(f"{name} has {small}, which some machines take for 0")
-            self.weights[name] = w.astype(np.float64)
-        unknown = self.weights.keys() - set(known_arrays(c.n_layers))
-        if unknown:
-            raise NotCovered(f"{', '.join(sorted(unknown))}: not covered")
+        self.weights = {name: w.astype(np.float64) for name, w in weights.items()}
         self.eps = self.f.config_value(c.eps, "eps")
         self.scale = self.f.config_value(c.scale or c.d_head**-0.5, "scale")
         E = self.weights["embed.W_E"]
         self.head = E.T if c.tied else self.weights["unembed.W_U"]  # D V
         self.b_U = self.weights.get("unembed.b_U", np.zeros(c.d_vocab))
-        # rivals whose leads are bounded by differences of columns of the head
+        # rivals whose margins are refined by differences of the unembedding's columns
         self.n_close_rivals = c.d_vocab - 1 if c.d_vocab <= FEW_TOKENS else NEAREST_RIVALS
-        self.max_key_sizes: Reals | None = None  # H K: of layer 0, no key of any text is larger
+        self.max_key_sizes: Reals | None = None  # H K, in layer 0
 
-    # ── steps ──────────────────────────────────────────────────────────────────────────────────
+    # ── operations ─────────────────────────────────────────────────────────────────────────────
     def linear(self, x: Interval, W: Reals, b: Reals | None, label: str) -> Interval:
-        """x W + b for W [in,out]. A product with 0 is exact, and so is its sum."""
+        """Return x W + b for W [in,out]. Products with 0 are exact, and so are their sums."""
         size = x.size @ np.abs(W)
         size = round_up(size if b is None else size + np.abs(b), 2 * len(W) + 2)
         self.f.check_overflow(size, label)
@@ -141,10 +112,10 @@ class IntervalModel:
         return self.f.rounded(x + y, "the stream")
 
     def subtract_mean(self, x: Interval, label: str) -> Interval:
-        """x less its mean, for layer norm; x itself for RMS norm.
+        """Return x less its mean for layer norm, x itself for RMS norm.
 
-        A mean in one pass (Welford) is off by at most u·(√n + 4)·|x|, and a fused norm multiplies x
-        and the mean by 1/s before it subtracts: both round relative to |x| + |mean|.
+        The error of a mean in one pass (Welford) is at most u·(√n + 4)·|x|, and a fused norm
+        multiplies x and the mean by 1/s before it subtracts: both round relative to |x| + |mean|.
         """
         if self.c.norm != "layer":
             return x
@@ -159,11 +130,10 @@ class IntervalModel:
         return y.widen(round_up(f.gamma(4) * (x.size + mean.size) + 4 * f.tiny, 4))
 
     def norm_divisor(self, x: Interval, label: str, length_before: Reals) -> tuple[Reals, Reals]:
-        """The ends of sqrt(mean(x²) + eps) as computed, for rows of the length `before` [...,1]
-        before their mean was taken.
+        """Bound sqrt(mean(x²) + eps) as computed; `length_before` [...,1]: x's norm with its mean.
 
-        The root of a variance in one pass (Welford) is off by less than (1.1·n + 35)·κ·u, κ the
-        length before by that after: docs/compiler.md has the proof.
+        The relative error of the root of a variance in one pass (Welford) is below
+        (1.1·n + 35)·κ·u, where κ is the norm with the mean over that without (docs/compiler.md).
         """
         n, size = x.mid.shape[-1], x.size
         least = np.maximum(np.abs(x.mid) - x.rad, 0) * (1 - 8 * U)
@@ -185,7 +155,7 @@ class IntervalModel:
         return low, high
 
     def norm(self, x: Interval, name: str) -> UndividedNorm:
-        """A norm, its division left to be done. Errors are those of the quotient, times `by`."""
+        """Return a norm before its division. Errors are the quotient's, times the divisor."""
         f, one = self.f, np.ones(x.mid.shape[:-1])
         if self.c.norm == "none":
             return UndividedNorm(x, one, one, None)
@@ -205,7 +175,7 @@ class IntervalModel:
         return UndividedNorm(top.widen(round_up(off, 8)), low, high, b)
 
     def divide(self, x: UndividedNorm) -> Interval:
-        """The same, divided."""
+        """Return the norm's result."""
         if self.c.norm == "none":
             return x.numerator
         y = x.numerator / between(x.divisor_low[..., None], x.divisor_high[..., None])
@@ -222,7 +192,7 @@ class IntervalModel:
 
     # ── the model ──────────────────────────────────────────────────────────────────────────────
     def embed(self, tokens: Any, positions: Any) -> Interval:
-        """The stream before the first layer, of tokens and their positions, [...,D]."""
+        """Return the stream before the first layer, of tokens and their positions [...,D]."""
         x = interval(self.weights["embed.W_E"][tokens])
         if self.c.positions == "learned":
             x = self.add(x, interval(self.weights["pos_embed.W_pos"][positions]))
@@ -234,16 +204,18 @@ class IntervalModel:
         return x
 
     def sines_and_cosines(self, positions: Any, n: int) -> tuple[Interval, Interval]:
-        """Sines and cosines of angles as NumPy rounds them, [...,n]."""
+        """Return sines and cosines of angles as NumPy rounds them [...,n]."""
         with np.errstate(all="ignore"):
             angles = positions[..., None] * self.c.base ** (-np.arange(n) / max(n, 1))
         if not np.isfinite(angles).all():
             raise NotProvable("the angles of positions are not finite")
-        off = np.full(angles.shape, 2.0**-49 + 2 * self.f.u)  # ours and the model's, and its type's
+        off = np.full(
+            angles.shape, 2.0**-49 + 2 * self.f.u
+        )  # our rounding, the model's and its type's
         return Interval(np.sin(angles), off), Interval(np.cos(angles), off)
 
     def project(self, x: Interval, layer: int, kind: str, positions: Any) -> Interval:
-        """Q, K or V, [...,H,K], of what attention reads at positions."""
+        """Return Q, K or V [...,H,K] of attention's input at positions."""
         c, at = self.c, f"blocks.{layer}.attn."
         W, b = self.weights[f"{at}W_{kind}"], self.weights.get(f"{at}b_{kind}")
         W = W.swapaxes(0, 1).reshape(c.d_model, -1)
@@ -269,9 +241,7 @@ class IntervalModel:
         return self.divide(self.norm(x, f"blocks.{layer}.ln1")) if self.c.norm_first else x
 
     def scores(self, q: Interval, k: Interval, distance: Any) -> Interval:
-        """q [...,H,K] times k [...,H,K] (alike but for axes of 1), scaled, with ALiBi's bias for
-        distances [...]: [...,H].
-        """
+        """Return the scores [...,H] of q and k [...,H,K] (broadcast), with ALiBi's bias."""
         f, c = self.f, self.c
         products = q * k
         size = round_up((q.size * k.size).sum(-1), c.d_head + 2)
@@ -288,7 +258,7 @@ class IntervalModel:
         return score
 
     def largest_score(self, q: Interval) -> Reals:
-        """No score of a query [...,H,K] in the first layer is larger, whatever text: [...,H]."""
+        """Bound the scores [...,H] of a query [...,H,K] with any key in the first layer."""
         if self.max_key_sizes is None:
             V, T = self.c.d_vocab, self.c.n_ctx
             T = T if self.c.positions in ("learned", "sinusoidal", "rotary") else 1
@@ -305,17 +275,18 @@ class IntervalModel:
         return round_up(size * self.scale.high * (1 + 4 * self.f.u), 4)
 
     def max_subtracted_score(self, own: Reals, largest: Reals) -> Reals:
-        """No number that softmax subtracts is larger: the row's own maximum `own`, or, where rows
-        share a table, `largest`, if all differences are above ln(tiny)/2.
+        """Bound the number that softmax subtracts: the row's maximum `own`, or `largest`.
+
+        Rows that share a table subtract `largest`, if all differences are above ln(tiny)/2.
         """
         limit = own + self.f.max_shared_difference + round_up(4 * U * np.abs(own))
         return np.where(largest <= limit, np.maximum(own, largest), limit)
 
     def exponential_bounds(self, score: Interval, visible: Any, top: Reals) -> tuple[Reals, Reals]:
-        """The ends of softmax's exponentials over the last axis, up to a factor that all share.
+        """Bound softmax's exponentials over the last axis, up to a common factor.
 
-        The model subtracts a number M that is at least the largest score of the row, and at most
-        `top` [...]: the difference is off by u·(M − score). The factor is e^(M − reference).
+        The model subtracts a number M between the row's largest score and `top` [...], with an
+        error of u·(M − score). The factor is e^(M − reference).
         """
         f = self.f
         mid = np.where(visible, score.mid, -np.inf)
@@ -332,10 +303,10 @@ class IntervalModel:
         return np.where(visible, low, 0.0), np.where(visible, high, 0.0)
 
     def weighted_mean(self, low: Reals, high: Reals, v: Interval) -> Interval:
-        """Σ weight·v / Σ weight for weights [...,S] from low to high and v [...,S,K], as computed.
+        """Bound Σ weight·v / Σ weight for weights [...,S] from low to high and v [...,S,K].
 
-        z − z₀ = Σ weight·(v − z₀) / Σ weight for any z₀: here the usual mean. What rounds: the sum
-        of S weights, the quotient, S products and their sum. What underflows: exp and the quotient,
+        z − z₀ = Σ weight·(v − z₀) / Σ weight for any z₀; z₀ is the mean at the center. Rounding:
+        the sum of S weights, the quotient, S products, their sum. Underflow: exp and the quotient,
         where Σ weight is at least 1 or all weights are above sqrt(tiny); the products and sums.
         """
         f, S = self.f, v.mid.shape[-2]
@@ -358,14 +329,14 @@ class IntervalModel:
         return interval(usual).widen(round_up(off + f.gamma(2 * S + 4) * most + lost, 8))
 
     def add_attention_output(self, z: Interval, x: Interval, layer: int) -> Interval:
-        """The stream after attention and its sum, from heads' outputs [...,H,K]."""
+        """Return the stream after attention, from the heads' outputs [...,H,K]."""
         at = f"blocks.{layer}.attn."
         W = self.weights[f"{at}W_O"].reshape(-1, self.c.d_model)
         flat = Interval(*(part.reshape(*part.shape[:-2], -1) for part in z))
         return self.add(x, self.linear(flat, W, self.weights.get(f"{at}b_O"), "W_O"))
 
     def stream_after_mlp(self, x: Interval, layer: int) -> Interval:
-        """The stream after the layer, from that after attention."""
+        """Return the stream after the layer, from the stream after attention."""
         at, first = f"blocks.{layer}.", self.c.norm_first
         x = x if first else self.divide(self.norm(x, f"{at}ln1"))
         if f"{at}mlp.W_out" in self.weights:
@@ -379,13 +350,13 @@ class IntervalModel:
             x = x if first else self.divide(self.norm(x, f"{at}ln2"))
         return x
 
-    # ── leads ──────────────────────────────────────────────────────────────────────────────────
+    # ── margins ────────────────────────────────────────────────────────────────────────────────
     def token_margins(self, x: Interval, correct: Any) -> Reals:
-        """The least lead of the right token [B] over any other, from the last stream [B,D]; where
-        no positive lead can be shown, some number that is not above 0, or not a number.
+        """Bound the margins of the correct tokens [B] from the final stream [B,D].
 
-        Of logits times the last norm's divisor, `by`, the upper ends are one product of matrices.
-        Where these do not lead to a positive bound, the nearest rivals are looked at again.
+        If no positive bound is found, the result is 0 or less, or NaN. One matrix product bounds
+        all logits times the last norm's divisor; if that gives no positive margin, the closest
+        rivals are bounded again.
         """
         one = np.ones(len(x.mid))
         y = self.norm(x, "ln_final") if self.c.norm_first else UndividedNorm(x, one, one, None)
@@ -394,7 +365,10 @@ class IntervalModel:
         bias = plus @ self.head + self.b_U  # V
         weight = round_up(np.abs(plus) @ W + np.abs(self.b_U), D + 2)
         n = np.count_nonzero(self.head, 0).max() + 1
-        gamma, own = self.f.gamma(n), (2 * D + 16) * 4 * U  # the model's rounding, and ours
+        gamma, own = (
+            self.f.gamma(n),
+            (2 * D + 16) * 4 * U,
+        )  # relative rounding of the model, and ours
         self.f.check_overflow(
             round_up((y.numerator.size / y.divisor_low[:, None]) @ W + weight, 2 * D + 8), "a logit"
         )
@@ -427,8 +401,9 @@ class IntervalModel:
         self, y: UndividedNorm, some: Any, right: Any, upper: Reals, lower: Reals, lost: Reals,
         logit: Reals,
     ) -> Reals:  # fmt: skip
-        """The same for some rows, with what both logits share counted once for the nearest rivals:
-        what the stream is off by counts times the difference of two columns of the head.
+        """Bound the margins of some rows by differences of the unembedding's columns.
+
+        The stream's error then counts once for both logits; this is done for the closest rivals.
         """
         D, V = self.head.shape
         k = self.n_close_rivals
@@ -459,32 +434,13 @@ class IntervalModel:
 MLP_ARRAYS = ("W_in", "b_in", "W_gate", "b_gate", "W_out", "b_out")
 
 
-def known_arrays(layers: int) -> list[str]:
-    """The names of all arrays that this file computes with."""
-    names = [
-        "embed.W_E",
-        "pos_embed.W_pos",
-        "ln_final.w",
-        "ln_final.b",
-        "unembed.W_U",
-        "unembed.b_U",
-    ]
-    for layer in range(layers):
-        at = f"blocks.{layer}."
-        names += [f"{at}{norm}.{part}" for norm in ("ln1", "ln2") for part in "wb"]
-        names += [f"{at}attn.{norm}.{part}" for norm in ("q_norm", "k_norm") for part in "wb"]
-        names += [f"{at}attn.{kind}_{part}" for kind in "Wb" for part in "QKVO"]
-        names += [f"{at}mlp.{name}" for name in MLP_ARRAYS]
-    return names
-
-
 def max_length(size: Reals) -> Reals:
-    """No row of numbers of these sizes [...,D] is longer, [...,1]."""
+    """Bound the Euclidean norm [...,1] of rows of numbers of these sizes [...,D]."""
     return round_up(np.sqrt(round_up((size * size).sum(-1, keepdims=True), size.shape[-1] + 2)), 4)
 
 
 def activation_values(kind: str, x: Reals) -> Reals:
-    """An activation as NumPy computes it in float64: within 64·u·|x|, as of the model's own."""
+    """Return an activation as NumPy computes it in float64, within 64·u·|x|."""
     if kind == "gelu":
         return 0.5 * x * (1 + backend.erf(np.asarray(x * 0.5**0.5)))
     inner = (2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x) if kind == "gelu_new" else 0.5 * x

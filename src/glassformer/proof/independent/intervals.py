@@ -1,9 +1,8 @@
-"""Interval arithmetic on NumPy arrays of float64: a centre and a radius for every number.
+"""Interval arithmetic on NumPy float64 arrays: a center and a radius for every number.
 
-The result of an operation on intervals holds every result of the operation on their members: the
-radius has the rounding of this arithmetic. Assumed of NumPy: IEEE 754 float64, sums and matrix
-products in any order, and exp within 4 units in the last place. NaN propagates, and every
-comparison with NaN is false, so an undefined bound closes no case.
+The result of an operation contains all results of the operation on members, with the rounding of
+this arithmetic. Assumptions: IEEE 754 float64, sums and matrix products in any order, exp within
+4 ulp. NaN propagates, and comparisons with NaN are false, so an undefined bound closes no case.
 """
 
 from collections.abc import Callable
@@ -12,24 +11,24 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 Reals: TypeAlias = Any  # an array of float64, or a float
-U = 2.0**-53  # one operation is off by at most this part of its result
-ETA = 2.0**-1000  # and by less than this where it underflows, however many are added up
+U = 2.0**-53  # unit roundoff
+ETA = 2.0**-1000  # bounds all underflow errors of one expression
 
 
 def round_up(x: Reals, roundings: int = 1) -> Reals:
-    """An upper bound on the exact value of x ≥ 0, which was computed with so many roundings."""
+    """Return an upper bound on the exact value of x ≥ 0, computed with this number of roundings."""
     return x * (1 + (roundings + 4) * 2 * U) + ETA
 
 
 class Interval(NamedTuple):
-    """All numbers from mid − rad to mid + rad, for every entry of an array."""
+    """Arrays of intervals [mid − rad, mid + rad]."""
 
     mid: Reals
     rad: Reals
 
     @property
     def size(self) -> Reals:
-        """No member is larger in absolute value."""
+        """Upper bound on the absolute values of all members."""
         return round_up(np.abs(self.mid) + self.rad)
 
     @property
@@ -61,7 +60,7 @@ class Interval(NamedTuple):
         return Interval(mid, round_up(rad, 8))
 
     def __truediv__(self, other: "Interval") -> "Interval":
-        """a/s − a'/s' = (a − a')/s + (a'/s')·(s' − s)/s. NaN where s may be 0 or less."""
+        """By a/s − a'/s' = (a − a')/s + (a'/s')·(s' − s)/s. NaN where s may be 0 or less."""
         least = np.where(other.low > 0, other.low, np.nan)
         mid = self.mid / other.mid
         rad = (self.rad + round_up(np.abs(mid), 2) * other.rad) / least
@@ -77,7 +76,7 @@ class Interval(NamedTuple):
         return Interval(self.mid @ other.mid, round_up(rad, 3 * n + 8))
 
     def widen(self, by: Reals) -> "Interval":
-        """Numbers that are off by at most `by` ≥ 0."""
+        """Add `by` ≥ 0 to the radius."""
         return Interval(self.mid, round_up(self.rad + by))
 
     def sum(self, axis: int) -> "Interval":
@@ -87,14 +86,14 @@ class Interval(NamedTuple):
 
 
 class CaseMargins(NamedTuple):
-    """Lower bounds on the leads of cases, and a function that counts the inputs of case i."""
+    """Lower bounds on the margins of cases, and a function that counts the inputs of case i."""
 
     margin: Reals  # [cases]
     inputs: Callable[[int], int]
 
 
 def interval(x: Any) -> Interval:
-    """A number that is known exactly, as an interval."""
+    """Convert exact numbers to intervals."""
     if isinstance(x, Interval):
         return x
     x = np.asarray(x, np.float64)
@@ -102,22 +101,22 @@ def interval(x: Any) -> Interval:
 
 
 def between(low: Reals, high: Reals) -> Interval:
-    """All numbers from low to high."""
+    """Return the intervals [low, high]."""
     mid = low / 2 + high / 2
     return Interval(mid, round_up(np.maximum(high - mid, mid - low)))
 
 
 def square_root(low: Reals, high: Reals) -> tuple[Reals, Reals]:
-    """The ends of the roots of numbers from low ≥ 0 to high."""
+    """Bound the square roots of numbers from low ≥ 0 to high."""
     with np.errstate(invalid="ignore"):
         return np.nextafter(np.sqrt(low), 0), np.nextafter(np.sqrt(high), np.inf)
 
 
 def exponentials(low: Reals, high: Reals) -> tuple[Reals, Reals]:
-    """The ends of the exponentials of numbers from low to high."""
+    """Bound the exponentials of numbers from low to high."""
     return np.maximum(np.exp(low) * (1 - 32 * U) - ETA, 0), np.exp(high) * (1 + 32 * U) + ETA
 
 
 def round_down(x: Reals, size: Reals, roundings: int = 1) -> Reals:
-    """A lower bound on the exact value of x, a sum of terms whose sizes add up to `size`."""
+    """Return a lower bound on the exact value of x, a sum of terms with absolute sum `size`."""
     return x - round_up(size * (roundings + 4) * 2 * U, 2)

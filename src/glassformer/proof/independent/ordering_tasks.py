@@ -1,7 +1,7 @@
-"""min, max and sort of distinct numbers, for models with hard attention.
+"""Bounds for min, max and sort of distinct numbers, for models with hard attention.
 
-A case is the token that asks and the answer. Both are there for certain; what else may be there
-follows from the order. Keys are not told apart by their position.
+A case is the query token and the answer. Both are certainly present; the order limits the other
+tokens. Bounds on keys hold for all positions.
 """
 
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ from .hard_attention import bound_output, max_shares, score_bounds
 from .interval_model import IntervalModel
 from .intervals import CaseMargins, Interval, Reals, between, round_up
 
-COMPARED_ROWS = 3_000  # rows that the order is compared with
-MAX_ARRAY_ENTRIES = 2**21  # of the largest array at a time
-MAX_HARD_ATTENTION_SHARE = 1e-30  # shares below this need no closer look
-MAX_SORT_TOKENS = 300  # of larger vocabularies its bounds do not close, after minutes
+COMPARED_ROWS = 3_000  # rows on which the expected texts are compared with the task's
+MAX_ARRAY_ENTRIES = 2**21  # of the largest array
+MAX_HARD_ATTENTION_SHARE = 1e-30  # larger shares are bounded in detail
+MAX_SORT_TOKENS = 300  # bounds for larger vocabularies take minutes and do not close
 
 
 def covers(task: Task) -> bool:
-    """Subclasses are not covered: they may define other correct answers."""
+    """Whether the checker covers the task. Subclasses may define other answers, so they are not."""
     if isinstance(task, Sort):
         return task.is_exactly(Sort) and not task.repeats
     return task.is_exactly(Min, Max)
 
 
 def check_texts(task: Task) -> None:
-    """The task's texts are those that the cases are made of."""
+    """Compare the task's texts with those that the cases assume."""
     rows = np.concatenate([task.edges(), task.sample(COMPARED_ROWS, np.random.default_rng(17))])
     for row in rows.tolist():
         numbers = [x for x in row if x] if isinstance(task, Sort) else row
@@ -49,7 +49,7 @@ def check_texts(task: Task) -> None:
 
 
 def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
-    """The least lead in every case, of one token that asks at a time."""
+    """Yield the smallest margins of all cases, by query token."""
     check_texts(task)
     c, V = net.c, net.c.d_vocab
     sorts = isinstance(task, Sort)
@@ -76,7 +76,7 @@ def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
         score = net.scores(q[P - 1, asks], k, np.zeros((P, 1)))  # P V H
         low, high = score_bounds(net, score, net.largest_score(q[P - 1, asks]))
         low, high = low.min(0).T, high.max(0).T  # H V
-        if sorts:  # what is not above the token that asks, and what is not below the answer
+        if sorts:  # present: tokens up to the query token, and from the answer on
             places = np.arange(place + 1, V)
         elif T == 1:
             places = np.array([place])
@@ -96,9 +96,7 @@ def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
         )
 
         def inputs(i: int, place: int = place, places: Reals = places) -> int:
-            """Lists of T numbers: the last has the rank `place`, the answer is `places[i]`, and no
-            number has a smaller rank.
-            """
+            """Count the lists whose last number has rank `place` and least `places[i]`."""
             if sorts:
                 raise NotCovered("sort: inputs of a case are not counted")
             kinds = V - int(places[i])
@@ -112,9 +110,9 @@ def bound_by_answer_key(
     net: IntervalModel, low: Reals, high: Reals, value: Interval, order: Reals, places: Reals,
     asks: int, T: int, sorts: bool,
 ) -> tuple[Reals, Interval]:  # fmt: skip
-    """Where all keys but the answer have next to no share in every head: its value, [C,H,K]."""
+    """Return where all heads attend to the answer only, and their outputs [C,H,K] there."""
     ordered = high[:, order]
-    later = np.maximum.accumulate(ordered[:, ::-1], 1)[:, ::-1]  # the best from a place on
+    later = np.maximum.accumulate(ordered[:, ::-1], 1)[:, ::-1]  # largest from a rank on
     others = np.concatenate([later[:, 1:], np.full((len(high), 1), -np.inf)], 1)[:, places]
     if sorts:
         others = np.maximum(others, ordered[:, : asks + 1].max(1)[:, None])
@@ -135,7 +133,7 @@ def bound_by_best_key(
     net: IntervalModel, low: Reals, high: Reals, value: Interval, order: Reals, places: Reals,
     asks: int, T: int, sorts: bool,
 ) -> Interval:  # fmt: skip
-    """What heads write, from the best of the keys that are there for certain in each case."""
+    """Bound the heads' outputs by the best of the keys that are certainly present in each case."""
     V = len(order)
     rank = np.empty(V, int)
     rank[order] = np.arange(V)

@@ -1,9 +1,8 @@
-"""The second checker's rows: each by itself, or many that look alike, at a few columns only.
+"""The rows of a certificate: single ones, or groups of similar rows that use nearby columns only.
 
-A row with `near` = n uses only the n columns on either side of the requested column. All other
-positions are one term, between the least and the most that they can add up to. The columns that are
-left out give a carry or take one, whichever: a column without terms below, and one without digits
-above, stand for them.
+A row with `near` = n uses the n columns on either side of the requested one; the sum over all other
+positions is one term with a range. A column without terms below, and one without digits above,
+stand for the carries from and to the columns that are left out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,19 +13,19 @@ from .ball_arithmetic import ZERO, Ball, NotProvable
 from .columns import DigitLayout, TermTables
 
 MAX_NEARBY_COLUMNS = 20
-MAX_BISECTIONS = 8  # that a certificate may ask for
+MAX_BISECTIONS = 8  # of a certificate
 
 
 @dataclass(frozen=True, eq=False)
 class RowView:
-    """Rows of a text, and what of it they see: a text of its own, for each row at its places."""
+    """Rows with the same view: a short text, and the positions of its tokens for each row."""
 
     rows: range
     split: list[str]
     cuts: int
     spots: DigitLayout
-    row: int  # that asks, in the text of its own
-    places: list[list[int]]  # [rows][positions there]: where in the whole text; -1: nowhere
+    row: int  # query position in the view's text
+    places: list[list[int]]  # [rows][positions of the view]: position in the whole text, or -1
 
     @property
     def sees_whole_text(self) -> bool:
@@ -35,7 +34,7 @@ class RowView:
     def terms_of_row(
         self, i: int, near: Callable[[int, int], Ball], far: Callable[[int], Ball]
     ) -> TermTables:
-        """The terms of the i-th row: near(position, token), and far(position) for any token."""
+        """Return the i-th row's terms: near(position, token), and far(position) for any token."""
         places, out = self.places[i], list[dict[int, Ball]]()
         for own, p in enumerate(places):
             tokens = self.spots.tokens(own)
@@ -48,7 +47,7 @@ class RowView:
 
 
 def union_of(balls: Iterable[Ball]) -> Ball:
-    """A ball that holds all of these."""
+    """Return a ball that contains all balls."""
     out = None
     for b in balls:
         if out is None:
@@ -59,7 +58,7 @@ def union_of(balls: Iterable[Ball]) -> Ball:
 
 
 def union_of_terms(before: TermTables | None, terms: TermTables) -> TermTables:
-    """Terms that hold both."""
+    """Return terms that contain both."""
     if before is None:
         return terms
     both = zip(before, terms, strict=True)
@@ -67,7 +66,7 @@ def union_of_terms(before: TermTables | None, terms: TermTables) -> TermTables:
 
 
 def parse_row(spots: DigitLayout, entry: Mapping[str, Any]) -> RowView:
-    """What a certificate says of a row or some; what is not as it must be raises NotProvable."""
+    """Return a row, or a group of rows, of a certificate; an invalid one raises NotProvable."""
     row, split, cuts = entry.get("row"), entry.get("split"), entry.get("cuts", 0)
     through, near = entry.get("through", row), entry.get("near", 0)
     if not all(type(x) is int for x in (row, through, near)):
@@ -87,7 +86,7 @@ def parse_row(spots: DigitLayout, entry: Mapping[str, Any]) -> RowView:
     elif len(rows) == 1:
         part = RowView(rows, split, cuts, spots, row, [list(range(row + 1))])
     else:
-        raise NotProvable(f"rows {row} to {through} look at all columns, and so not alike")
+        raise NotProvable(f"rows {row} to {through} see all columns, so they differ")
     named = part.spots.requested_columns(part.row)
     if not (max(named) - min(named) < len(split) <= max(named) + 1 if named else split == []):
         raise NotProvable(f"row {row} cannot be split by {len(split)} columns")
@@ -97,8 +96,9 @@ def parse_row(spots: DigitLayout, entry: Mapping[str, Any]) -> RowView:
 def nearby_layout(
     spots: DigitLayout, rows: range, near: int
 ) -> tuple[DigitLayout, int, list[list[int]]]:
-    """The text that rows see who look `near` columns far: the rest first, themselves last, and then
-    what is asked for; and where its positions are, row by row.
+    """Return the layout of rows that see `near` columns, their query position, and all positions.
+
+    The text starts with the sum over all other positions and ends with the query and the answer.
     """
     if not 1 <= near <= MAX_NEARBY_COLUMNS:
         raise NotProvable(f"near is not a number from 0 to {MAX_NEARBY_COLUMNS}")
@@ -106,12 +106,12 @@ def nearby_layout(
     for row in rows:
         asked = spots.names[row + 1]
         if asked[0] != "s":
-            raise NotProvable(f"row {row} asks for no digit of the sum")
+            raise NotProvable(f"row {row} is not before a digit of the sum")
         column = int(asked[1:])
         first, last = max(column - near, 0), min(column + near, spots.digits)
         if len(rows) > 1 and not (first == column - near and last < spots.digits):
-            raise NotProvable(f"row {row} looks beyond the numbers, and others with it do not")
-        shift = int(first > 0) - first  # column 0 stands for those below, if there are any
+            raise NotProvable(f"row {row} sees columns beyond the numbers, and others do not")
+        shift = int(first > 0) - first  # column 0 stands for all columns below
         names, where = ["=0"], [-1]
         if first:
             names, where = [*names, "a0", "b0"], [-1, -1, -1]
@@ -127,11 +127,11 @@ def nearby_layout(
         if len({*digits} | {f"{k}{c}" for k in "ab" for c in operands}) != len(digits):
             raise NotProvable(f"row {row} does not see each digit of its columns once")
         if where[-1] != row:
-            raise NotProvable(f"row {row} is not within the columns that it looks at")
+            raise NotProvable(f"row {row} is not within the columns that it sees")
         texts.add((len(operands), (*names, f"s{column + shift}")))
         places.append(where)
     if len(texts) > 1:
-        raise NotProvable(f"rows {rows[0]} to {rows[-1]} do not look alike")
+        raise NotProvable(f"rows {rows[0]} to {rows[-1]} do not have the same view")
     n, text = texts.pop()
     end = len(text) - 1
     return DigitLayout(n, text, range(end - 1, end)), end - 1, places

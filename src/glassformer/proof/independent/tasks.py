@@ -1,4 +1,4 @@
-"""The independent checker for tasks other than addition: `check_task` and `count_open`."""
+"""The independent checker of tasks other than addition: `check_task` and `count_open`."""
 
 import math
 from collections.abc import Iterator
@@ -13,26 +13,26 @@ from .checker import IndependentResult
 from .interval_model import IntervalModel
 from .intervals import CaseMargins
 
-MAX_DEFAULT_INPUTS = 20_000  # up to this number they are enclosed one by one, whatever the task
+MAX_DEFAULT_INPUTS = 20_000  # smaller domains are bounded input by input
 
 
 def check_task(
     model: Model, task: Task, max_inputs: int = every_input.MAX_INPUTS
 ) -> IndependentResult:
-    """Whether intervals show the model right on all inputs of a task.
+    """Prove a model right on all inputs of a task by interval arithmetic.
 
     Args:
-        model: one layer for min, max, sort and tasks that declare `copies`; any number of layers
-            where every input is enclosed by itself.
-        task: min, max, sort of different numbers, a task that declares `copies`, or any task of up
+        model: One layer for min, max, sort and tasks that declare `copies`; any number of layers
+            where inputs are bounded one by one.
+        task: min, max, sort of distinct numbers, a task that declares `copies`, or any task of up
             to 5,000,000 inputs, such as modular addition or a source with short texts.
-        max_inputs: the largest number of inputs that are enclosed one by one.
+        max_inputs: Largest number of inputs to bound one by one.
 
     Returns:
-        Whether it holds, how many cases were closed, the least lead, and why it does not hold.
+        Whether it holds, the number of closed cases, the smallest margin, or the reason.
 
     Raises:
-        GlassformerError: if the model has other tokens than the task.
+        GlassformerError: Model and task have different vocabularies.
 
     Example:
         >>> import glassformer as gf
@@ -46,7 +46,7 @@ def check_task(
             for lead, _ in _case_margins(model, task, max_inputs):
                 if not np.all(lead > 0):
                     least = float(np.nan_to_num(lead, nan=-np.inf).min())
-                    raise InconclusiveBound(f"the lower bound on a lead is {least:.3g}")
+                    raise InconclusiveBound(f"the lower bound on a margin is {least:.3g}")
                 cases, margin = cases + len(lead), min(margin, float(lead.min()))
         except NotProvable as why:
             kind = {
@@ -60,10 +60,10 @@ def check_task(
 
 
 def count_open(model: Model, task: Task) -> int | None:
-    """Count the inputs that intervals do not show right: all of each case that does not close.
+    """Count the inputs of cases that interval arithmetic does not prove right.
 
     Returns:
-        The count, at most all inputs; None if the second checker does not cover the model.
+        The count; None if the independent checker does not cover the model.
 
     Example:
         >>> import glassformer as gf
