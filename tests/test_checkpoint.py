@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 from glassformer import Config, GlassformerError, Labels, Model, Vocabulary
 from glassformer.core import checkpoint
 from glassformer.core.checkpoint import digest, load, save
-from helpers import random_model, resealed
+from helpers import raises, random_model, resealed
 
 
 def labelled():
@@ -80,30 +80,30 @@ def test_no_flipped_bit_goes_unseen(data, tmp_path_factory):
 def test_truncated(tmp_path, size):
     path = save(labelled(), tmp_path / "m.safetensors")
     path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(GlassformerError, match="truncated or damaged"):
+    with raises("damaged_file", path):
         load(path)
 
 
 def test_missing_foreign_and_future(tmp_path):
-    with pytest.raises(GlassformerError, match="cannot be read: No such file"):
+    with raises("not_found", "nothing.safetensors"):
         load(tmp_path / "nothing.safetensors")
     save_file({"a": np.zeros(3)}, tmp_path / "foreign.safetensors")
-    with pytest.raises(GlassformerError, match="not of glassformer"):
+    with raises("damaged_file", "foreign.safetensors"):
         load(tmp_path / "foreign.safetensors")
     save_file(
         {"a": np.zeros(3)},
         tmp_path / "f.safetensors",
         {"glassformer": json.dumps({"header": {"format": 9}})},
     )
-    with pytest.raises(GlassformerError, match="format 9"):
+    with raises("damaged_file", "f.safetensors", "format 9"):
         load(tmp_path / "f.safetensors")
     save_file({"a": np.zeros(3)}, tmp_path / "f.safetensors", {"glassformer": "{}"})
-    with pytest.raises(GlassformerError, match="damaged"):
+    with raises("damaged_file", "f.safetensors"):
         load(tmp_path / "f.safetensors")
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(GlassformerError, match="cannot be written"):
+    with raises("not_found", tmp_path / "no"):
         save(labelled(), tmp_path / "no" / "m.safetensors")
 
 
@@ -126,12 +126,12 @@ def test_theta_is_kept_and_checked(tmp_path, ref, monkeypatch):
     assert count(back).unique == sum(t.size for t in model.theta.values())
     name = next(iter(model.theta))
     lie = replace(model, theta={**model.theta, name: model.theta[name] + 1})
-    with pytest.raises(GlassformerError, match="theta does not make its weights"):
+    with raises("bad_argument", "theta"):
         save(lie, tmp_path / "lie.safetensors")
     monkeypatch.setattr(checkpoint, "check_theta", lambda *_: None)
     save(lie, tmp_path / "lie.safetensors")
     monkeypatch.undo()
-    with pytest.raises(GlassformerError, match="theta does not make its weights"):
+    with raises("bad_argument", "lie.safetensors", "theta"):
         load(tmp_path / "lie.safetensors")
 
 
@@ -169,9 +169,7 @@ def test_weights_that_are_not_finite_are_named(tmp_path, value):
         replace(model, weights={**model.weights, "blocks.1.mlp.W_in": W}),
         tmp_path / "m.safetensors",
     )
-    with pytest.raises(
-        GlassformerError, match=rf"m.safetensors — blocks.1.mlp.W_in has {value} at \[2, 3\]"
-    ):
+    with raises("damaged_file", path, "blocks.1.mlp.W_in", value, [2, 3]):
         load(path)
 
 
@@ -180,7 +178,7 @@ def test_the_models_own_digest_is_checked(tmp_path):
     whole = path.read_bytes()
     assert whole.count(digest(labelled()).encode()) == 1
     path.write_bytes(whole.replace(digest(labelled()).encode(), b"0" * 64))
-    with pytest.raises(GlassformerError, match="it says its model is 000000000000…, but that is "):
+    with raises("damaged_file", path, "000000000000", digest(labelled())[:12]):
         load(path)
 
 
@@ -192,7 +190,7 @@ def test_sizes_that_no_array_has_build_nothing(tmp_path, field, size):
     def grow(sealed):
         sealed["header"]["config"][field] = size
 
-    with pytest.raises(GlassformerError, match=f"{field}|d_vocab|must have shape"):
+    with raises("damaged_file", "m.safetensors"):
         load(resealed(save(labelled(), tmp_path / "m.safetensors"), grow))
 
 
@@ -200,11 +198,9 @@ def test_the_configs_floats_are_finite_in_the_models_type():
     model = random_model()
     for name in ("eps", "base", "slope", "scale"):
         big = replace(model, config=replace(model.config, **{name: 1e39}))
-        with pytest.raises(
-            GlassformerError, match=f"{name} must be finite in the model's type, got 1e.39; float32"
-        ):
+        with raises("bad_argument", name, "1e+39", "float32"):
             big.astype("float32")
-        with pytest.raises(GlassformerError, match=f"{name} must be a finite number"):
+        with raises("bad_argument", name):
             replace(model.config, **{name: 10**400})
     assert replace(model, config=replace(model.config, eps=1e-46)).astype(
         "float32"
@@ -213,9 +209,7 @@ def test_the_configs_floats_are_finite_in_the_models_type():
 
 def test_arrays_of_two_types_are_no_model():
     model = random_model()
-    with pytest.raises(
-        GlassformerError, match=r"one type, got embed.W_E as float64 and unembed.W_U as float32"
-    ):
+    with raises("bad_argument", "embed.W_E", "float64", "unembed.W_U", "float32"):
         replace(
             model,
             weights={
@@ -236,9 +230,7 @@ def test_two_thin_arrays_make_no_huge_one(tmp_path):
     theta = {**model.theta, **{n.removeprefix("theta:"): a for n, a in thin.items()}}
     lie = digest(replace(model, theta=theta))
     resealed(path, lambda sealed: sealed.update(model=lie), thin)
-    with pytest.raises(
-        GlassformerError, match=r"theta's blocks.0.mlp.W_in.A must have shape \[8, 2\], got"
-    ):
+    with raises("bad_argument", "theta", "blocks.0.mlp.W_in.A", [8, 2]):
         load(path)
 
 
@@ -250,7 +242,5 @@ def test_a_blueprints_base_is_sealed_too(tmp_path):
     whole = bytearray(path.read_bytes())
     whole[-1] ^= 1
     path.write_bytes(whole)
-    with pytest.raises(
-        GlassformerError, match=r"lora:base=.*base.safetensors — damaged checkpoint: its SHA-256"
-    ):
+    with raises("damaged_file", "lora:base=", path):
         build_parametrization(f"lora:base={path}")

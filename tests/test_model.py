@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import Config, GlassformerError, Model, Vocabulary, load, on, record
+from glassformer import Config, Model, Vocabulary, load, on, record
 from glassformer.core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, zeros
-from helpers import largest_difference, random_model
+from helpers import largest_difference, raises, random_model
 
 TOKENS = np.random.default_rng(1).integers(0, 7, (2, 6))
 COMPONENTS = list(itertools.product(NORMS, (True, False), ACTIVATIONS, POSITIONS, MASKS))
@@ -53,7 +53,7 @@ def check_twins(components, choices):
         assert largest_difference(logits, their_logits) < 1e-11
         assert largest_difference(logits, twin(torch.as_tensor(TOKENS))) < 1e-11, "fused, untapped"
         assert largest_difference(logits, model(TOKENS)) == 0, (
-            "a tap that only looks changes nothing"
+            "a hook that only reads changes nothing"
         )
         assert largest_difference(logits[:, -2:], model(TOKENS, last=2)) < 1e-11, "last=2"
 
@@ -70,7 +70,7 @@ def test_a_large_batch_is_computed_by_table_and_equals_its_rows(norm, norm_first
         model = random_model(
             norm=norm, norm_first=norm_first, positions=positions, d_mlp=d_mlp, n_layers=n_layers
         )
-        watched = record(model, tokens)[0]  # with a tap, row by row
+        watched = record(model, tokens)[0]  # hooks disable tables
         assert largest_difference(watched, model(tokens)) < 1e-11
         assert largest_difference(watched[:, -2:], model(tokens, last=2)) < 1e-11
         assert (
@@ -124,23 +124,18 @@ def test_a_model_cannot_be_changed():
         model.weights["embed.W_E"] = 1  # type: ignore[index]
 
 
-@pytest.mark.parametrize("tokens,match", [
-    ([0, 7], "token 7 — expected a number from 0 to 6"),
-    ([-1], "token -1"),
-    ([0] * 10, "input of 10 tokens — longer than the block of 9"),
-    ([], "expected shape"),
+@pytest.mark.parametrize("tokens,mentions", [
+    ([0, 7], ("token 7", 6)), ([-1], ("token -1",)), ([0] * 10, (10, 9)), ([], ("tokens", [0])),
 ])  # fmt: skip
-def test_bad_tokens(tokens, match):
-    with pytest.raises(GlassformerError, match=match):
+def test_bad_tokens(tokens, mentions):
+    with raises("bad_argument", *mentions):
         random_model()(tokens)
 
 
 def test_bad_configs_are_told_everything_at_once():
-    with pytest.raises(
-        GlassformerError, match=r"norm must be one of .* got 'batch'; .*n_heads.*; eps"
-    ):
+    with raises("bad_argument", "norm", "'batch'", "n_heads", "eps"):
         Config(3, 3, 3, norm="batch", n_heads=-1, eps=float("nan"))
-    with pytest.raises(GlassformerError, match="even d_model"):
+    with raises("bad_argument", "d_model", "sinusoidal"):
         Config(3, 3, 3, positions="sinusoidal")
 
 
@@ -150,14 +145,10 @@ def test_bad_weights_are_told_everything_at_once():
     del w["embed.W_E"]
     w["blocks.0.attn.W_Q"] = np.zeros((1, 2, 3))
     w["blocks.7.attn.W_Q"] = np.zeros((1, 2, 3))
-    with pytest.raises(GlassformerError) as e:
-        Model(config, w, Vocabulary("ab"))
-    for part in (
-        "embed.W_E is missing",
-        "W_Q must have shape [1, 4, 4], got [1, 2, 3]",
-        "blocks.7.attn.W_Q is not",
+    with raises(
+        "bad_argument", "embed.W_E", "blocks.0.attn.W_Q", [1, 4, 4], [1, 2, 3], "blocks.7.attn.W_Q"
     ):
-        assert part in str(e.value)
+        Model(config, w, Vocabulary("ab"))
 
 
 def test_zeros_with_an_empty_mlp():
@@ -181,7 +172,7 @@ def test_a_block_may_do_without_an_mlp():
     partly = Model(model.config, one, model.vocabulary)
     assert "blocks.1.hook_mlp_out" not in record(partly, [0, 1])[1]
     for gone in (".mlp.", "blocks.1.mlp.W_in"):
-        with pytest.raises(GlassformerError, match=r"mlp"):
+        with raises("bad_argument", "mlp"):
             Model(
                 model.config,
                 {n: w for n, w in model.weights.items() if gone not in n},
@@ -196,17 +187,14 @@ def test_a_text_is_read_by_the_vocabulary():
     assert model(np.array([[6, 2]], np.int32)).shape == (1, 2, 7)
 
 
-@pytest.mark.parametrize("tokens,why", [
-    ([1.5, 2], r"whole numbers or a text, got \[1.5, 2.0\]"), ([True, False], "whole numbers"),
-    ([["a"]], "whole"),
-    ([[1, 2], [3]], "rows of one length"), ("6 x", "token 'x'"), (7, r"expected shape \[B,T\]"),
-    ([], r"got \[0\]"),
-    (None, "whole numbers"), ([9], "expected a number from 0 to 6"), (np.array([np.nan]),
-    "whole numbers"),
+@pytest.mark.parametrize("tokens,mention", [
+    ([1.5, 2], "[1.5, 2.0]"), ([True, False], "[True, False]"), ([["a"]], "[['a']]"),
+    ([[1, 2], [3]], "[[1, 2], [3]]"), ("6 x", "'x'"), (7, "[B,T]"), ([], "[0]"), (None, "None"),
+    ([9], "token 9"), (np.array([np.nan]), "nan"),
 ])  # fmt: skip
-def test_what_is_no_text_is_refused(tokens, why):
+def test_values_that_are_no_tokens_are_refused(tokens, mention):
     for model in (random_model(), random_model().torch()):
-        with pytest.raises(GlassformerError, match=why):
+        with raises("bad_argument", "token", mention):
             model(tokens)
 
 
@@ -221,9 +209,7 @@ def test_a_tap_keeps_shapes():
         lambda x: x[:, :1],
     ]
     for wrong in bad:
-        with pytest.raises(
-            GlassformerError, match=r"hook — blocks.0.hook_attn_out must keep its shape \[1, 2, 4\]"
-        ):
+        with raises("bad_argument", "blocks.0.hook_attn_out", [1, 2, 4]):
             model([1, 2], hook=on(model, {"blocks.0.hook_attn_out": wrong}))
 
 
@@ -263,17 +249,14 @@ def test_logits_of_a_list(backend):
     tokens = [[1, 2, 3], [4, 5, 6]]
     assert largest_difference(model.logits(np.array(tokens)), model.logits(tokens)) == 0
     assert largest_difference(model.logits(tokens, last=1), model.logits(tokens)[:, -1:]) < 1e-12
-    for bad, said in (
-        ([[1, 7]], "token 7 — expected a number from 0 to 6"), ([[1, -1]], "token -1"),
-        ([1, 2], r"shape \[B,T\]; model\(tokens\) takes \[T\], and a text, too, got \[2\]"),
-        (np.array([1, 2]), r"expected shape \[B,T\]"), ("1 2", r"takes \[T\], and a text"),
-        ([[1, 2], [3]], "expected rows of one length"), ([[1.5]], "expected whole numbers"),
-        (np.array([[1.0]]), "expected whole numbers"), (None, "expected whole numbers"),
-        ([[0] * 10], "longer than the block of 9"), (3, "expected shape"),
+    for bad, mention in (
+        ([[1, 7]], "token 7"), ([[1, -1]], "token -1"), ([1, 2], [2]), (np.array([1, 2]), [2]),
+        ("1 2", [2]), ([[1, 2], [3]], "[[1, 2], [3]]"), ([[1.5]], 1.5), (np.array([[1.0]]), 1.0),
+        (None, None), ([[0] * 10], 10), (3, "[B,T]"),
     ):  # fmt: skip
-        with pytest.raises(GlassformerError, match=said):
+        with raises("bad_argument", mention):
             model.logits(bad)
-    with pytest.raises(GlassformerError, match="from position 8 on — longer than the block of 9"):
+    with raises("bad_argument", "position 8", 9):
         model.logits([[1, 2]], start=8)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glassformer import Config, GlassformerError, Vocabulary, load, load_task, run, verify
+from glassformer import Config, Vocabulary, load, load_task, run, verify
 from glassformer.core.checkpoint import save
 from glassformer.core.decoding import decode
 from glassformer.core.model import zeros
@@ -17,7 +17,7 @@ from glassformer.registry import split_ref
 from glassformer.utils import limits, workers
 from glassformer.verification.chunks import ChunkedEvaluation
 from glassformer.verification.parallel import run_chunks as in_parallel
-from helpers import random_model
+from helpers import raises, random_model
 
 HUGE = 10**17
 
@@ -157,7 +157,7 @@ def test_what_fits_is_not_refused(monkeypatch):
     )  # no more are read at once than there are
     assert [e.kind for e in train(load_task("addition"), few)][-1] == "done"
     monkeypatch.setattr(limits, "available_memory", lambda: 2**17)
-    with pytest.raises(GlassformerError, match="takes at least"):
+    with raises("too_large"):
         next(iter(train(load_task("addition"), tiny)))
 
 
@@ -170,9 +170,7 @@ def test_what_fits_is_not_refused(monkeypatch):
 ], ids=str)  # fmt: skip
 def test_verify(option):
     model = load("addition:digits=1")
-    with pytest.raises(
-        GlassformerError, match=r"verify — (sample|keep|search|workers|seed|chunk) must be a whole"
-    ):
+    with raises("bad_argument", "verify", next(iter(option))):
         verify(model, load_task(model), **option)
 
 
@@ -180,16 +178,14 @@ def test_training():
     from glassformer.training import Recipe, train
 
     task = load_task("addition")
-    with pytest.raises(
-        GlassformerError, match="the number of seeds must be a whole number from 1 to 1,000"
-    ):
+    with raises("bad_argument", "seeds", "1,000"):
         next(iter(train(task, Recipe(), range(10**6))))
-    with pytest.raises(GlassformerError, match="a seed must be"):
+    with raises("bad_argument", "seed", 2**63):
         next(iter(train(task, Recipe(), [2**63])))
-    with pytest.raises(GlassformerError, match="threads must be"):
+    with raises("bad_argument", "threads"):
         next(iter(train(task, Recipe(), threads=10**6)))
     for field in ("train_rows", "lr", "base", "steps"):
-        with pytest.raises(GlassformerError, match=field):
+        with raises("bad_argument", field):
             Recipe(**{field: 10**400})
 
 
@@ -202,7 +198,7 @@ def test_decoding():
         {"top_k": 0},
         {"steps": -1},
     ):
-        with pytest.raises(GlassformerError, match=r"decoding — (steps|temperature|top_k) must be"):
+        with raises("bad_argument", "decoding", *options):
             decode(model, [0, 1], **({"steps": 1} | options), rng=np.random.default_rng(0))
     cold = decode(model, [0, 1], 5, temperature=1e-320, rng=np.random.default_rng(0))
     assert cold.tolist() == decode(model, [0, 1], 5).tolist(), (
@@ -214,14 +210,14 @@ def test_a_model_without_a_task_ends(monkeypatch):
     model = random_model(n_ctx=2**24, positions="rotary", n_layers=1)
     monkeypatch.setattr("glassformer.generate.DEFAULT_NEW_TOKENS", 40)
     assert len(run(model, "0").tokens) == 41
-    with pytest.raises(GlassformerError, match="n_ctx must be at most"):
+    with raises("bad_argument", "n_ctx", 10**18):
         Config(7, 10**18, 4, positions="rotary")
 
 
 def test_arrays_that_do_not_fit():
-    with pytest.raises(GlassformerError, match="weights — takes at least"):
+    with raises("too_large", "weights"):
         zeros(Config(2**30, 4, 2**20))
-    with pytest.raises(GlassformerError, match="numbers must be a whole number from 1 to"):
+    with raises("bad_argument", "numbers", 10**18):
         Vocabulary.numbers(10**18)
 
 
@@ -236,7 +232,7 @@ def test_refs_and_texts_have_an_end(call):
         ("verify", "addition", "--task", 10**6 * "x"),
     ]:
         refused(call(*words))
-    with pytest.raises(GlassformerError, match="at most 40,000 characters"):
+    with raises("bad_argument", "40,000"):
         split_ref("a:b=" + 50_000 * "x")
 
 
@@ -278,7 +274,7 @@ def test_chunks_are_not_listed(monkeypatch):
 
 
 def test_a_wide_stream_is_not_rotated(tmp_path, call):
-    with pytest.raises(GlassformerError, match="at most 8,192 coordinates, got 8,193"):
+    with raises("bad_argument", "8,192", "8,193"):
         rotation_fixing_ones(8_193, np.random.default_rng(0))
     wide = random_model(
         d_model=2_050, n_layers=1, n_heads=1, d_head=1, d_mlp=1, d_vocab=2, n_ctx=2, extras=False
@@ -291,11 +287,7 @@ def test_a_wide_stream_is_not_rotated(tmp_path, call):
 
 def test_tables_of_all_pairs_of_tokens_are_not_made():
     assert len(spectrum(np.ones((10**6, 1))).shares) == 500_000  # one column, no pairs
-    with pytest.raises(
-        GlassformerError, match="wiring — 10,000,000 by 10,000,000 numbers — takes at least"
-    ):
+    with raises("too_large", "10,000,000"):
         edge_sizes(np.zeros((10**7, 1)), np.zeros((1, 10**7)), {"all": (0, 1)}, False)
-    with pytest.raises(
-        GlassformerError, match="truth — the number of heads must be a whole number from 0 to 2,000"
-    ):
+    with raises("bad_argument", "heads", "2,000"):
         measure_ground_truth(random_model(n_layers=1, n_heads=2_001, d_head=1, extras=False))

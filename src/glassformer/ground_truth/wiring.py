@@ -235,7 +235,7 @@ def _norm(x: Array) -> float:
 
 
 class CutEdges:
-    """A tap that takes away, at readers' ports, what comes along edges: model(tokens, hook=CutEdges(…)).
+    """A hook that removes contributions along edges at readers' ports: hook=CutEdges(…).
 
     What a writer adds to the stream is known from the run itself; at a port, its share is
     subtracted at the scale that the norm has there. Biases stay.
