@@ -315,7 +315,8 @@ def test_weights_of_a_query(dtype):
     f, e = BallFloatType(dtype), Exact(dtype)
     c = SimpleNamespace(slope=1.0, n_heads=1, positions="learned")
     one = SimpleNamespace(
-        net=SimpleNamespace(f=f, c=c, scale=arb(1)), max_key_sizes=[[arb(2)]], keys_of_absent_tokens=[[], []],
+        net=SimpleNamespace(f=f, c=c, scale=arb(1)),
+        max_key_sizes=[[arb(2)]], keys_of_absent_tokens=[[], []],
         kv=[{0: ([[arb(2)]], None)}, {1: ([[arb(0.5)]], None)}],
     )  # fmt: skip
     first, other = checker.AttentionBounds.exponentials(one, [arb(3)], 0, 1)
@@ -636,7 +637,8 @@ def test_no_score_may_overflow_before_it_is_scaled(dtype, slope):
         positions = "alibi" if slope else "none"
         c = SimpleNamespace(slope=1.0, n_heads=1, positions=positions)
         one = SimpleNamespace(
-            net=SimpleNamespace(f=f, c=c, scale=arb(scale)), max_key_sizes=[[arb(size)]], keys_of_absent_tokens=[[]],
+            net=SimpleNamespace(f=f, c=c, scale=arb(scale)),
+            max_key_sizes=[[arb(size)]], keys_of_absent_tokens=[[]],
             kv=[{0: ([[arb(0)]], None)}],
         )  # fmt: skip
         return checker.AttentionBounds.exponentials(one, [arb(1)], 0, 0)
@@ -656,7 +658,8 @@ def test_a_weight_far_below_the_largest_score_rounds_by_all_of_the_difference(dt
     f, e = BallFloatType(dtype), Exact(dtype)
     c = SimpleNamespace(slope=1.0, n_heads=1, positions="none")
     one = SimpleNamespace(
-        net=SimpleNamespace(f=f, c=c, scale=arb(1)), max_key_sizes=[[arb(400)]], keys_of_absent_tokens=[[], []],
+        net=SimpleNamespace(f=f, c=c, scale=arb(1)),
+        max_key_sizes=[[arb(400)]], keys_of_absent_tokens=[[], []],
         kv=[{0: ([[arb(0)]], None), 1: ([[arb(400)]], None)}, {2: ([[arb(-200)]], None)}],
     )  # fmt: skip
     low, high = ends(checker.AttentionBounds.exponentials(one, [arb(1)], 0, 1)[1][2])
