@@ -255,8 +255,8 @@ def drop(name):
     (change(sample=-5), "sample"), (change(extra=1), "damaged"), (change(dtype="float99"),
     "float99"),
     (change(task="subtraction"), "no such task"), (change(model="0" * 64),
-    "another model: 000000000000…"),
-    (change(format="glassformer verdict 9"), "format"), (change(parts={}), "given its rows"),
+    "000000000000…"),
+    (change(format="glassformer verdict 9"), "format"), (change(parts={}), "rows"),
     (change(parts={"domain": {"wrong": 0}}), "parts[...]: has no checked"),
 ])  # fmt: skip
 @pytest.mark.some(4)
