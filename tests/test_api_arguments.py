@@ -45,7 +45,7 @@ def test_a_model_a_ref_and_a_path_are_the_same(model, path):
         lambda m: gf.decode(m, "4+8", 2).tolist(),
         lambda m: gf.explain(m, "4+8"),
         lambda m: gf.record(m, "4+8")[0].tolist(),
-        lambda m: gf.ablate(m, what="head 0.0"),
+        lambda m: gf.ablate(m, component="head 0.0"),
         lambda m: gf.compare(m, REF).to_json(),
         lambda m: gf.verify(m, task=gf.load_task(REF), sample=5),
         lambda m: gf.patch(m, "4+8", "1+2", "blocks.0.attn.hook_z").recovered,
@@ -67,7 +67,7 @@ def test_the_table_of_calls(model, tmp_path):
     assert gf.prove(REF).result == "proved" and gf.compare(REF, model).verdicts[0].wrong == 0
     assert gf.load(MIN)("6 2 7").shape == (3, 20)
     assert gf.inspect(REF, only=["heads"]).results
-    assert gf.interchange("addition:digits=1,order=ones", what="head 0.0").moved
+    assert gf.interchange("addition:digits=1,order=ones", component="head 0.0").moved
     assert gf.export(REF, "torch", tmp_path / "m.py").path.exists()
     assert gf.report(REF, tmp_path / "r.html", rows=20).path.stat().st_size > 1000
     assert (
@@ -120,13 +120,14 @@ def test_no_text(given):
     "1 2", 2.5),
     lambda: gf.compare(REF, 7), lambda: gf.compare(None, REF), lambda: gf.compare(REF, MIN),
     lambda: gf.list("x"), lambda: gf.list([]),
-    lambda: gf.on(MIN, {"blocks.0.hook_resid_prex": abs}), lambda: gf.on(MIN, 3),
+    lambda: gf.hook(MIN, {"blocks.0.hook_resid_prex": abs}), lambda: gf.hook(MIN, 3),
     lambda: gf.verify(REF, sample="x"),
     lambda: gf.report([], "x.html"), lambda: gf.report(3, "x.html"), lambda: gf.run(3),
     lambda: gf.run(MIN, "x"),
     lambda: gf.record(MIN, "1 2")[1]["patern", 0], lambda: gf.record(MIN, "1 2")[1]["pattern", 7],
     lambda: gf.export(REF, "png", "x"), lambda: gf.export(REF, 3, "x"),
-    lambda: gf.ablate(REF, what="head 9.9"), lambda: gf.fit(REF, "fastt"), lambda: gf.run(MIN, 3),
+    lambda: gf.ablate(REF, component="head 9.9"), lambda: gf.fit(REF, "fastt"),
+    lambda: gf.run(MIN, 3),
 ])  # fmt: skip
 def test_other_mistakes(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -185,18 +186,19 @@ REFUSED = [
     (lambda m: gf.Config(), "Config — without d_vocab and n_ctx and d_model"),
     (lambda m: gf.Recipe(stepz=3), "did you mean steps"),
     (lambda m: gf.load("addition", digits=2), "load — unexpected keyword 'digits'"),
-    (lambda m: gf.ablate(m), "ablate — without what: it needs model, what"),
-    (lambda m: gf.ablate(m, ["head 0.0"]), r"ablate — what must be a text, got \['head 0.0'\]"),
-    (lambda m: gf.ablate(m, ["head 0.0"], "mean"), "ablate — what must be a text"),
+    (lambda m: gf.ablate(m), "ablate — without component: it needs model, component"),
+    (lambda m: gf.ablate(m, ["head 0.0"]),
+        r"ablate — component must be a text, got \['head 0.0'\]"),
+    (lambda m: gf.ablate(m, ["head 0.0"], "mean"), "ablate — component must be a text"),
     (lambda m: gf.view(), "view — without name"),
     (lambda m: gf.view("a", gits=3), "view — unexpected keyword 'gits'; did you mean gist"),
     (lambda m: gf.view("a", 3), "view — gist must be a function of 1 argument, got 3"),
     # values of another kind
-    (lambda m: gf.ablate(m, what=3), "ablate — what must be a text, got 3"),
+    (lambda m: gf.ablate(m, component=3), "ablate — component must be a text, got 3"),
     (lambda m: gf.patch(m, "4+8", "1+2", 3), "patch — names must be a text or a list of texts"),
     (lambda m: gf.patch(m, "4+8", "1+2", ["head 0.0", 3]), "patch — names must be a text or"),
     (lambda m: gf.decode(m, "1+2", 2, temperature=1, rng=3), "rng must be a generator"),
-    (lambda m: gf.interchange(m, what="head 0.0", n="x"), "interchange — n must be a whole"),
+    (lambda m: gf.interchange(m, component="head 0.0", n="x"), "interchange — n must be a whole"),
     (lambda m: gf.compare(m, m, names=["a"]), "names — expected two, one for each model, got 1"),
     (lambda m: gf.compare(m, m, names=[*"abc"]), "names — expected two, .* got 3"),
     (lambda m: gf.save(m, 3), "save — path must be a text or a path, got 3"),
@@ -209,7 +211,7 @@ REFUSED = [
     (lambda m: gf.report(m, "x.safetensors"), "expected FILE.html, got 'x.safetensors'"),
     (lambda m: gf.export(m, "torch", None), "export — out must be a text or a path"),
     (lambda m: gf.report(m, "x.html", inputs=3), "inputs must be a text or a list of texts"),
-    (lambda m: gf.list(3), "list — what must be a text, got 3"),
+    (lambda m: gf.list(3), "list — kind must be a text, got 3"),
     (lambda m: gf.Vocabulary(3), "vocabulary — expected texts, got 3"),
     (lambda m: gf.Vocabulary(["a", 3]), "vocabulary — expected texts, got 3"),
     (lambda m: gf.Vocabulary(HUGE), "vocabulary — expected texts, got 0"),
@@ -231,7 +233,7 @@ REFUSED = [
     (lambda m: gf.verify(m, rows=[]), r"rows must have shape \[B,2\], B from 1"),
     (lambda m: gf.verify(m, rows=[[1.5, 2]]), "rows — expected whole numbers"),
     (lambda m: gf.verify(m, rows="1+2"), "rows — expected whole numbers"),
-    (lambda m: gf.ablate(m, what="head 0.0", rows=[[1, 99]]), "must be from 0 to 9, got 99"),
+    (lambda m: gf.ablate(m, component="head 0.0", rows=[[1, 99]]), "must be from 0 to 9, got 99"),
     (lambda m: gf.inspect(m, rows=[[1, 99]]), "must be from 0 to 9, got 99"),
     (lambda m: gf.compare(m, m, rows=[[1], [2, 3]]), "rows — expected rows of one length"),
     (lambda m: gf.ablate(m, "head 0.0", task="min"), "min — has .* tokens.*the model's vocab"),
@@ -264,7 +266,8 @@ REFUSED = [
     (lambda m: m("4+8=", hook=lambda name: 3), r"hook — expected a function \(name, value"),
     (lambda m: gf.verify(m, hook=lambda n, v: None), "hook — hook_embed must keep its shape"),
     (lambda m: gf.verify(m, hook=lambda name: 3), "hook — expected a function"),
-    (lambda m: gf.on(m, {"hook_embed": lambda: 3}), "a function of 1 argument each, got {'hook_e"),
+    (lambda m: gf.hook(m, {"hook_embed": lambda: 3}),
+        "a function of 1 argument each, got {'hook_e"),
     (lambda m: gf.compare(m, m, progress=lambda: 3), "progress must be a function of 1 argument"),
     (lambda m: gf.fit(REF, "fast", stop=abs), "stop must be a function of 0 arguments"),
     (lambda m: gf.save(m, "x.txt"), "x.txt — a model is saved in a file that ends in .safetensors"),
@@ -315,13 +318,13 @@ REFUSED = [
     (lambda m: gf.claims("bok"), r"bok — no claim of that name; did you mean book"),
     (lambda m: gf.claims("qq"), "qq — no claim of that name; names start with book"),
     (lambda m: gf.report("min", "sort"), "expected FILE.html, got 'sort'; several models are a li"),
-    (lambda m: gf.check("echo", "no.glass"), "no.glass — echo is solved by a .taotp file"),
-    (lambda m: gf.check("echo", "no.taotp"), "no.taotp — cannot be read"),
-    (lambda m: gf.check("echo", "nofile"), "nofile — echo is solved by a .taotp file"),
+    (lambda m: gf.check_puzzle("echo", "no.glass"), "no.glass — echo is solved by a .taotp file"),
+    (lambda m: gf.check_puzzle("echo", "no.taotp"), "no.taotp — cannot be read"),
+    (lambda m: gf.check_puzzle("echo", "nofile"), "nofile — echo is solved by a .taotp file"),
     (lambda m: gf.verify(m, cluster="tcp://x", workers=2), "verify — workers are processes here"),
     (lambda m: gf.export(m, "torch", path="x.py"), "unexpected keyword 'path'; it takes"),
     (lambda m: gf.ablate(m, recipe="fast"), "ablate — unexpected keyword 'recipe'"),
-    (lambda m: gf.ablations(REF, "head 0.0"), "no such recipe"),
+    (lambda m: gf.ablation_study(REF, "head 0.0"), "no such recipe"),
     (lambda m: gf.program(lambda: m), "program — expected a name, as in @program"),
     (lambda m: gf.task(3), "task — expected a name, as in @task"),
     (lambda m: gf.program("no types")(lambda n=3: m), "program — expected a name"),
@@ -340,7 +343,7 @@ REFUSED = [
         (lambda m, x: gf.inspect(m, only=x), "only must be"),
         (lambda m, x: gf.patch(m, "4+8", "1+2", x), "names must be"),
         (lambda m, x: gf.prove(m, check=x), "check"),
-        (lambda m, x: gf.board(x), "expected"),
+        (lambda m, x: gf.adderboard(x), "expected"),
         (lambda m, x: gf.export(x, "taotp", "x.taotp"), "expected"),
     ]],
     # methods
@@ -381,8 +384,12 @@ def test_what_is_taken(model, tmp_path):
     assert len(gf.inspect(model, rows=np.array(rows), only="heads").subject.rows) == 2
     assert gf.compare(model, REF, rows=rows).verdicts[0].checked == 2
     assert gf.ablate(model, "head 0.0") == gf.ablate(REF, "head 0.0")
-    assert gf.ablate(model, "head 0.0", task=REF) == gf.ablate(model, task=REF, what="head 0.0")
-    assert gf.ablate(model, "head 0.0", "mean") == gf.ablate(model, what="head 0.0", how="mean")
+    assert gf.ablate(model, "head 0.0", task=REF) == gf.ablate(
+        model, task=REF, component="head 0.0"
+    )
+    assert gf.ablate(model, "head 0.0", "mean") == gf.ablate(
+        model, component="head 0.0", method="mean"
+    )
     assert gf.inspect(model, only="heads", prompt="1+2").subject.str_tokens[:4] == [*"1+2="]
     assert gf.report(model, tmp_path / "r.html", inputs="1+2", rows=20).path.exists()
     assert gf.fit(REF, "fast", steps=2, evaluate_every=1, train_rows=9, test_rows=9).steps == 2
@@ -472,9 +479,13 @@ def test_what_fresh_eyes_tried(model):
 
 def test_numbers_of_numpy_are_numbers(model):
     """Also those that are too small for what is computed with them."""
-    same = gf.verify(model, sample=5, seed=3, keep=2, chunk=9)
+    same = gf.verify(model, sample=5, seed=3, max_counterexamples=2, chunk=9)
     assert same == gf.verify(
-        model, sample=np.int8(5), seed=np.uint8(3), keep=np.int16(2), chunk=np.int8(9)
+        model,
+        sample=np.int8(5),
+        seed=np.uint8(3),
+        max_counterexamples=np.int16(2),
+        chunk=np.int8(9),
     )
     assert gf.interchange(model, "head 0.0", n=np.int8(100)) == gf.interchange(
         model, "head 0.0", n=100
@@ -513,7 +524,7 @@ def test_training_takes_refs():
     with pytest.raises(GlassformerError, match="no such blueprint; did you mean dense"):
         gf.fit(task, short, blueprint="dens")
     with pytest.raises(GlassformerError, match="model — expected a ref"):
-        gf.fit(task, short, start=3)
+        gf.fit(task, short, init_from=3)
 
 
 @pytest.mark.parametrize("hint,words", [

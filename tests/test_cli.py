@@ -42,8 +42,9 @@ def test_version_and_help(call):
 
 
 @pytest.mark.parametrize("words", [
-    "truth reverse --out x.txt", "inspect reverse --only ,", "prove reverse --seed 1" + 40 * "0",
-    "ablate no-such-task --figure x.txt",
+    "ground-truth reverse --out x.txt", "inspect reverse --only ,",
+    "prove reverse --seed 1" + 40 * "0",
+    "ablation-study no-such-task --figure x.txt",
 ])  # fmt: skip
 def test_refused_before_any_work(call, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
@@ -66,29 +67,20 @@ def test_options_without_a_command(call):
             assert (status, out, err.count("\n")) == (2, "", 1), (words, err)
 
 
-def test_one_command_a_file_in_an_order_that_is_written_once():
-    for command in load_commands():
-        assert command.callback.__module__ in (
-            f"glassformer.cli.{command.name}",
-            "glassformer.cli.training",
-        )
-    assert tuple(c.name for c in load_commands())[: len(COMMAND_ORDER)] == COMMAND_ORDER
+def test_one_command_per_file_in_order():
+    commands = load_commands()
+    for command in commands:
+        name = command.name.replace("-", "_")
+        assert command.callback.__module__ == f"glassformer.cli.{name}"
+    assert (*(c.name for c in commands), "puzzle") == COMMAND_ORDER
 
 
-@pytest.mark.parametrize("words,now", [
-    (["--recheck", "v.json"], "glassformer recheck REF VERDICT"), (["--recheck=v.json"],
-    "glassformer recheck REF"),
-    (["--protocol", "adderboard"], "glassformer board REF"), (["--trust"],
-    "glassformer board FILE.py --trust"),
+@pytest.mark.parametrize("words", [
+    ["--sample", "5"], ["--all"], ["--seed", "0"], ["--dtype", "float32"], ["--search", "3"],
 ])  # fmt: skip
-def test_what_verify_did_before_has_a_command_of_its_own(call, words, now):
-    status, out, err = call("verify", "add-digit", *words)
-    assert (
-        (status, out) == (2, "")
-        and now in err
-        and err.startswith("error: verify --")
-        and err.count("\n") == 1
-    )
+def test_recheck_refuses_sampling_options(call, words):
+    status, out, err = call("verify", "add-digit", "--recheck", "v.json", *words)
+    assert (status, out, err.count("\n")) == (2, "", 1) and f"leave out {words[0]}" in err
 
 
 def test_run_several_inputs(call):
@@ -262,7 +254,7 @@ def test_completion(call, monkeypatch):
     monkeypatch.setenv("_GLASSFORMER_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "glassformer re")
     monkeypatch.setenv("COMP_CWORD", "1")
-    assert call()[1].split() == ["recheck", "report"]
+    assert call()[1].split() == ["report"]
 
 
 def test_claims(call, monkeypatch):
@@ -379,8 +371,8 @@ def test_bad_files(call, tmp_path):
     [
         ["verify", "reverse", "--out"],
         ["prove", "addition:digits=2", "--method", "certificate", "--out"],
-        ["truth", "reverse", "--out"],
-        ["disguise", "reverse", "--out", "d.safetensors", "--key"],
+        ["ground-truth", "reverse", "--out"],
+        ["obfuscate", "reverse", "--out", "d.safetensors", "--key"],
     ],
 )
 def test_json_is_not_written_over_a_model(words, call, tmp_path, monkeypatch):

@@ -148,7 +148,7 @@ def test_theta_of_another_model_is_not_counted(ref, tmp_path):
     for wrong in (edited, foreign):
         for call in (
             lambda m: gf.count(m),
-            lambda m: gf.board(m, table=True),
+            lambda m: gf.adderboard(m, table=True),
             lambda m: gf.save(m, tmp_path / "x.safetensors"),
             lambda m: gf.export(m, "adderboard", tmp_path / "x.py", tolerance=1.0),
         ):

@@ -86,7 +86,7 @@ def folder(tmp_path, monkeypatch):
     """An empty folder to work in. What documents register is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("glassformer.proof.requests.find_proof", prove_once)
-    monkeypatch.setattr("glassformer.adderboard.table.prove", prove_once)
+    monkeypatch.setattr("glassformer.leaderboard.table.prove", prove_once)
     monkeypatch.setattr("glassformer.verification.verifier.verify_events", check_once)
     for kind in list(
         registry.REGISTRY

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from glassformer import Model, check, count, load, run, verify
+from glassformer import Model, check_puzzle, count, load, run, verify
 from glassformer.puzzles import levels
 from glassformer.taotp import parse
 
@@ -220,7 +220,7 @@ def test_parts_are_known_by_the_names_in_the_text() -> None:
 
 EXERCISES = (ROOT / "docs/exercises.md").read_text("utf-8")
 CHECKED = dict(re.findall(
-    r"^\| T\.(\d) .* `glassformer check ([\w-]+) t\1\.taotp` \|$",
+    r"^\| T\.(\d) .* `glassformer puzzle check ([\w-]+) t\1\.taotp` \|$",
     EXERCISES, re.MULTILINE,
 ))  # fmt: skip
 TEXTS = {
@@ -232,7 +232,7 @@ TEXTS = {
 def test_every_exercise_that_has_a_level_names_it() -> None:
     """T.5 has none: no level goes on for ever."""
     assert CHECKED.keys() == TEXTS.keys()
-    named = set(re.findall(r"glassformer check ([\w-]+) ", EXERCISES)) - {*CHECKED.values()}
+    named = set(re.findall(r"glassformer puzzle check ([\w-]+) ", EXERCISES)) - {*CHECKED.values()}
     assert named == {"echo", "hel-word", "the-largest"} and named <= levels().keys()
 
 
@@ -240,7 +240,7 @@ def test_every_exercise_that_has_a_level_names_it() -> None:
     "n", [pytest.param(n, marks=[pytest.mark.slow] * (n == "9")) for n in TEXTS]
 )
 def test_its_level_takes_the_answer(n: str) -> None:
-    assert check(CHECKED[n], TEXTS[n]).passed
+    assert check_puzzle(CHECKED[n], TEXTS[n]).passed
 
 
 def test_every_exercise_is_solved() -> None:

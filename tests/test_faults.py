@@ -196,7 +196,7 @@ COMMANDS = {
                        {"d/inspection.json": is_json}, ("d",)),
     "sweep": Command(("sweep", "s.toml", "--out", "d"), {"d/results.csv": is_table}, ("d", "d/runs",
     "s.toml")),
-    "disguise": Command(("disguise", "add-digit", "--out", "a.safetensors", "--key", "k.json"),
+    "disguise": Command(("obfuscate", "add-digit", "--out", "a.safetensors", "--key", "k.json"),
                         {"a.safetensors": is_model, "k.json": is_json}),
 }  # fmt: skip
 

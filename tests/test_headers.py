@@ -23,9 +23,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_task, verify
+from glassformer.circuits.disguise import obfuscate, read_key
 from glassformer.core.checkpoint import digest, save
 from glassformer.core.weight_shapes import required_shapes
-from glassformer.ground_truth.disguise import obfuscate, read_key
 from glassformer.verification.verifier import verify_events
 from helpers import raises, resealed, sealed_header, sealed_state
 
@@ -115,13 +115,15 @@ COMMANDS = {
     "prove": ("prove", "{}"),
     "inspect": ("inspect", "{}", "--figures", "none", "--inputs", "20"), "compare": ("compare",
     "{}", REF),
-    "truth": ("truth", "{}"), "disguise": ("disguise", "{}", "--out", "{}-c.safetensors", "--key",
+    "truth": ("ground-truth", "{}"), "disguise": ("obfuscate", "{}", "--out", "{}-c.safetensors",
+        "--key",
     "{}-k.json"),
     "report": ("report", "{}", "--out", "{}.html"),
     "safetensors": ("export", "{}", "--to", "safetensors", "--out", "{}-e"),
     "taotp": ("export", "{}", "--to", "taotp", "--out", "{}.taotp"),
     "torch": ("export", "{}", "--to", "torch", "--out", "{}.py"),
-    "start": ("train", "addition:digits=1", "--start", "{}", "--out", "{}-s.safetensors", "--set",
+    "start": ("train", "addition:digits=1", "--init-from", "{}", "--out", "{}-s.safetensors",
+        "--set",
     "steps=1"),
     "teacher": ("train", "addition:digits=1", "--teacher", "{}", "--out", "{}-t.safetensors",
     "--set", "steps=1"),
@@ -296,7 +298,7 @@ def test_degenerate_shapes_of_small_files(tmp_path, call):
                 ("count", path),
                 ("run", path, "1", "--steps", 2),
                 ("explain", path, "1"),
-                ("truth", path),
+                ("ground-truth", path),
             ):
                 one_line(call(*words))
 
@@ -380,7 +382,7 @@ def test_every_field_of_a_verdict_is_looked_at(call, tmp_path, every):
     for turn, place in enumerate(places(json.loads(whole))):
         for value in some((None, -1, 10**30, [1], "\x1b[31m", True, 10**9), every, turn, 7):
             path.write_text(json.dumps(put(json.loads(whole), place, value)))
-            one_line(call("recheck", small, path))
+            one_line(call("verify", small, "--recheck", path))
 
 
 @EVERY
@@ -631,9 +633,10 @@ def test_what_is_no_file_is_not_read(no_file, tmp_path, call):
         ("run", no_file(tmp_path / "a.safetensors")), ("run", no_file(tmp_path / "a.taotp")),
         (*fast, "--recipe", no_file(tmp_path / "r.json")), (*fast, "--recipe",
         no_file(tmp_path / "r.toml")),
-        ("sweep", no_file(tmp_path / "s.toml")), ("recheck", small, no_file(tmp_path / "v.json")),
+        ("sweep", no_file(tmp_path / "s.toml")),
+        ("verify", small, "--recheck", no_file(tmp_path / "v.json")),
         ("report", small, "--out", tmp_path / "r.html", "--history", no_file(tmp_path / "h.jsonl")),
-        ("run", f"lookup:table={no_file(tmp_path / 't.csv')}", "1"), (*fast, "--start",
+        ("run", f"lookup:table={no_file(tmp_path / 't.csv')}", "1"), (*fast, "--init-from",
         tmp_path / "a.safetensors"),
         ("run", f"lookup:table={no_file(tmp_path / 't.json')}", "1"), (*fast, "--teacher",
         tmp_path / "a.safetensors"),

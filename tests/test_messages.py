@@ -34,7 +34,8 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("words", [
-    ["task", "mine.py"], ["task", "mine.py:"], ["train", "mine.py", "--out", "x.safetensors"],
+    ["check-task", "mine.py"], ["check-task", "mine.py:"],
+    ["train", "mine.py", "--out", "x.safetensors"],
     ["verify", REF, "--task", "mine.py"], ["run", "mine.py"],
 ], ids=" ".join)  # fmt: skip
 def test_a_file_without_a_name_is_read_and_not_run(call, here, words):
@@ -101,7 +102,7 @@ def test_prove_says_what_it_is_doing_while_it_runs(call, monkeypatch):
 
     monkeypatch.setattr(prove, "progress_bar", recorded)
     other = "addition:digits=1,dtype=float64,variant=book"
-    assert call("prove", REF, "--equals", other)[0] in (0, 1)
+    assert call("prove", REF, "--equal-to", other)[0] in (0, 1)
     assert events[0].stage == "running both"
     assert call("prove", REF)[0] == 0 and events[-1] == Progress(100, 100, stage="proving")
 
@@ -135,8 +136,8 @@ def test_so_it_is_in_lists_and_below_0():
 
 
 @pytest.mark.parametrize("words, name", [
-    (["task", "search:vocab=10000,block=1100"], "size"),
-    (["prove", "sort:vocab=65536,length=1000", "--equals", "sort:vocab=65536,length=1000"],
+    (["check-task", "search:vocab=10000,block=1100"], "size"),
+    (["prove", "sort:vocab=65536,length=1000", "--equal-to", "sort:vocab=65536,length=1000"],
      "inputs"),
 ], ids=["task", "prove"])  # fmt: skip
 def test_json_has_such_a_number_in_words(call, words, name):

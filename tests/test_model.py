@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import Config, Model, Vocabulary, load, on, record
+from glassformer import Config, Model, Vocabulary, hook, load, record
 from glassformer.core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, zeros
 from helpers import largest_difference, raises, random_model
 
@@ -210,7 +210,7 @@ def test_a_tap_keeps_shapes():
     ]
     for wrong in bad:
         with raises("bad_argument", "blocks.0.hook_attn_out", [1, 2, 4]):
-            model([1, 2], hook=on(model, {"blocks.0.hook_attn_out": wrong}))
+            model([1, 2], hook=hook(model, {"blocks.0.hook_attn_out": wrong}))
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -160,14 +160,15 @@ def test_a_file_that_is_not_there(mine, call):
     [
         ["run", "x.safetensors", "1 2"], ["explain", "x.safetensors", "1 2"],
         ["verify", "x.safetensors"], ["prove", "x.safetensors"], ["count", "x.safetensors"],
-        ["inspect", "x.safetensors", "--only", "attention"], ["truth", "x.safetensors"],
-        ["compare", "x.safetensors", "x.safetensors"], ["board", "x.safetensors"],
+        ["inspect", "x.safetensors", "--only", "attention"], ["ground-truth", "x.safetensors"],
+        ["compare", "x.safetensors", "x.safetensors"], ["adderboard", "x.safetensors"],
         ["report", "x.safetensors", "--out", "x.html"],
-        ["disguise", "x.safetensors", "--out", "y.safetensors", "--key", "k.json"],
+        ["obfuscate", "x.safetensors", "--out", "y.safetensors", "--key", "k.json"],
         ["export", "x.safetensors", "--to", "torch", "--out", "x.py"],
-        ["train", "min", "--start", "x.safetensors", "--set", "steps=1", "--out", "z.safetensors"],
+        ["train", "min", "--init-from", "x.safetensors", "--set", "steps=1", "--out",
+            "z.safetensors"],
         ["list", "hooks", "x.safetensors"], ["sweep", "sweep.toml"],
-        ["recheck", "x.safetensors", "v.json"],
+        ["verify", "x.safetensors", "--recheck", "v.json"],
     ],
 )  # fmt: skip
 @pytest.mark.some(5)
@@ -231,7 +232,7 @@ def test_tasks_are_in_order(name):
 
 
 def test_the_command_task(mine, call):
-    status, out, _ = call("task", "mine.py:Vote")
+    status, out, _ = call("check-task", "mine.py:Vote")
     assert status == 0 and "32 inputs" in out and "yes yes yes yes yes  ->  yes" in out
     assert "problem" not in out and out.count("ok  ") == 8
 
@@ -251,13 +252,14 @@ def test_the_command_task(mine, call):
         ('["no", "yes"], sep=" "', '["x", "xx"]', "gives other tokens than its row has"),
         (BATCH, "    def steps(self, prompt):\n        return 0\n\n" + BATCH, "says 0 tokens"),
         (BATCH, "    def steps(self, prompt):\n        return 2\n\n" + BATCH, "no `stop` at its"),
-        (BATCH, "    def layout(self):\n        return 3\n\n" + BATCH, "must be a TokenLayout or None"),
+        (BATCH, "    def layout(self):\n        return 3\n\n" + BATCH,
+            "must be a TokenLayout or None"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_task_is_told(mine, call, old, new, says):
     assert old in MINE
     Path("mine.py").write_text(MINE.replace(old, new))
-    status, out, err = call("task", "mine.py:Vote")
+    status, out, err = call("check-task", "mine.py:Vote")
     assert status == 1 and "problem" in out and says in out, out + err
 
 

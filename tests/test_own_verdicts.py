@@ -46,7 +46,7 @@ def test_a_page_judges_by_the_task_that_was_given():
     with pytest.raises(GlassformerError, match="no input with an answer"):
         gf.prove(model, Empty(length=3), accuracy=True)
     other = gf.load("reverse:length=3,dtype=float32")
-    assert gf.prove(model, Empty(length=3), equals=other).result == "unknown"
+    assert gf.prove(model, Empty(length=3), equal_to=other).result == "unknown"
 
 
 def test_models_that_do_not_end_an_answer_are_not_said_to_be_equal():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from glassformer import Labels, load, load_task
+from glassformer.circuits.disguise import obfuscate
+from glassformer.circuits.edges import measure_ground_truth
 from glassformer.core.components import (
     attention_name,
     component_names,
@@ -18,8 +20,6 @@ from glassformer.core.components import (
     slot_name,
     slots_or_stream,
 )
-from glassformer.ground_truth.disguise import obfuscate
-from glassformer.ground_truth.edges import measure_ground_truth
 from glassformer.lens.compare import compare
 from glassformer.lens.explain import explain
 from glassformer.lens.heads import classify_heads

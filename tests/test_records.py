@@ -427,7 +427,8 @@ def test_what_a_command_reads_it_does_not_replace(call, tmp_path, monkeypatch):
     os.link("m.safetensors", "twin.json")
     for words in (
         ["verify", "--out", "twin.json"], ["export", "--to", "torch", "--out", "m.safetensors"],
-        ["prove", "--method", "certificate", "--out", "twin.json"], ["truth", "--out", "twin.json"],
+        ["prove", "--method", "certificate", "--out", "twin.json"],
+        ["ground-truth", "--out", "twin.json"],
     ):  # fmt: skip
         status, out, err = call(words[0], "m.safetensors", *words[1:])
         assert (

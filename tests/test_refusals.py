@@ -45,13 +45,13 @@ TABLE = {
         BAD, lambda: gf.count("addition:digits=2,digits=3"), "count addition:digits=2,digits=3",
         ("model", {"ref": "addition:digits=2,digits=3"})),
     "no model": (BAD, lambda: gf.count(""), ["count", ""], None),
-    "no model of the board": (BAD, lambda: gf.board(""), ["board", ""], None),
+    "no model of the board": (BAD, lambda: gf.adderboard(""), ["adderboard", ""], None),
     "no such file": (
         NONE, lambda: gf.count("none.safetensors"), "count none.safetensors", None),
     "no such source": (NONE, lambda: gf.compile("none.glass"), "compile none.glass", None),
     "a damaged checkpoint": (
         DAMAGED, lambda: gf.count("damaged.safetensors"), "count damaged.safetensors", None),
-    "no such task to try": (NONE, lambda: gf.check_task("additoin"), "task additoin", None),
+    "no such task to try": (NONE, lambda: gf.check_task("additoin"), "check-task additoin", None),
     # verify
     "a sample of none": (
         BAD, lambda: gf.verify(ADDER, sample=0), f"verify {ADDER} --sample 0",
@@ -79,9 +79,11 @@ TABLE = {
     "no process": (BAD, lambda: gf.verify(ADDER, workers=0), f"verify {ADDER} --workers 0", None),
     "a verdict that is no JSON": (
         BAD, lambda: gf.verify(ADDER, out="v.txt"), f"verify {ADDER} --out v.txt", None),
-    "no such verdict": (NONE, lambda: gf.recheck(ADDER, "v.json"), f"recheck {ADDER} v.json", None),
+    "no such verdict": (NONE, lambda: gf.recheck(ADDER, "v.json"),
+        f"verify {ADDER} --recheck v.json", None),
     "a damaged verdict": (
-        DAMAGED, lambda: gf.recheck(ADDER, "damaged.json"), f"recheck {ADDER} damaged.json", None),
+        DAMAGED, lambda: gf.recheck(ADDER, "damaged.json"),
+        f"verify {ADDER} --recheck damaged.json", None),
     # prove
     "no such method": (
         BAD, lambda: gf.prove(ADDER, method="luck"), f"prove {ADDER} --method luck",
@@ -95,8 +97,8 @@ TABLE = {
     "a certificate that is no JSON": (
         BAD, lambda: gf.prove(ADDER, out="c.txt"), f"prove {ADDER} --out c.txt", None),
     "accuracy of two": (
-        BAD, lambda: gf.prove(ADDER, accuracy=True, equals=ADDER),
-        f"prove {ADDER} --accuracy --equals {ADDER}", None),
+        BAD, lambda: gf.prove(ADDER, accuracy=True, equal_to=ADDER),
+        f"prove {ADDER} --accuracy --equal-to {ADDER}", None),
     # train
     "no such task to train on": (
         NONE, lambda: gf.train("additoin"), "train additoin --out m.safetensors",
@@ -122,11 +124,11 @@ TABLE = {
         BAD, lambda: fit(history="h.txt"), train("--history", "h.txt"), None),
     "no such device": (BAD, lambda: fit(device="abacus"), train("--device", "abacus"), None),
     "a folder that is a file": (
-        BAD, lambda: gf.ablations(TINY, "fast", out="x.pt"),
-        f"ablate {TINY} --recipe fast --out x.pt", None),
+        BAD, lambda: gf.ablation_study(TINY, "fast", out="x.pt"),
+        f"ablation-study {TINY} --recipe fast --out x.pt", None),
     "no such ablation": (
-        NONE, lambda: gf.ablations(TINY, "fast", only=["no-head"]),
-        f"ablate {TINY} --recipe fast --only no-head", None),
+        NONE, lambda: gf.ablation_study(TINY, "fast", only=["no-head"]),
+        f"ablation-study {TINY} --recipe fast --only no-head", None),
     "no such sweep": (NONE, lambda: gf.sweep("none.toml"), "sweep none.toml", None),
     "no worker": (
         BAD, lambda: gf.sweep("none.toml", workers=0), "sweep none.toml --workers 0", None),
@@ -151,22 +153,24 @@ TABLE = {
         BAD, lambda: gf.export(ADDER, "torch", "x.py", tolerance=-1.0),
         f"export {ADDER} --to torch --out x.py --tolerance -1", None),
     "ground truth that is no JSON": (
-        BAD, lambda: gf.truth(ADDER, out="t.txt"), f"truth {ADDER} --out t.txt", None),
+        BAD, lambda: gf.ground_truth(ADDER, out="t.txt"), f"ground-truth {ADDER} --out t.txt",
+        None),
     "a key that is no JSON": (
-        BAD, lambda: gf.disguise(ADDER, out="m.safetensors", key="k.txt"),
-        f"disguise {ADDER} --out m.safetensors --key k.txt", None),
+        BAD, lambda: gf.obfuscate(ADDER, out="m.safetensors", key="k.txt"),
+        f"obfuscate {ADDER} --out m.safetensors --key k.txt", None),
     "a model that is none": (
         BAD, lambda: gf.compile("lang/first", out="m.pt"), "compile lang/first --out m.pt", None),
     "no such claim": (BAD, lambda: gf.claims("nonesuch"), "claims nonesuch", None),
     "no such list": (BAD, lambda: gf.list("modles"), "list modles", None),
     "no such level": (
-        NONE, lambda: gf.check("ecko", "a.glass"), "check ecko a.glass",
+        NONE, lambda: gf.check_puzzle("ecko", "a.glass"), "puzzle check ecko a.glass",
         ("check", {"level": "ecko", "text": "x = 1"})),
     "no second": (
-        BAD, lambda: gf.check("echo", "x", seconds=0), "check echo a.taotp --seconds 0", None),
+        BAD, lambda: gf.check_puzzle("echo", "x", seconds=0),
+        "puzzle check echo a.taotp --seconds 0", None),
     "a page that is none": (
         BAD, lambda: gf.report(ADDER, Path("r.txt")), f"report {ADDER} --out r.txt", None),
-    "no minute": (BAD, lambda: gf.open(ADDER, minutes=0.0), f"open {ADDER} --minutes 0", None),
+    "no minute": (BAD, lambda: gf.studio(ADDER, minutes=0.0), f"studio {ADDER} --minutes 0", None),
 }  # fmt: skip
 
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 import glassformer as gf
+from glassformer.circuits import disguise, edges
 from glassformer.core.checkpoint_format import FORMAT_VERSION as CHECKPOINT
-from glassformer.ground_truth import disguise, edges
 from glassformer.verification import resume_log, verdict
 
 if sys.version_info >= (3, 11):

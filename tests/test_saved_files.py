@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.ground_truth.disguise import read_key
+from glassformer.circuits.disguise import read_key
 
 FILES = Path(__file__).parent / "saved_files"
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from glassformer import Config, Vocabulary, load, load_task, run, verify
+from glassformer.circuits.edges import measure_ground_truth
+from glassformer.circuits.wiring import edge_sizes
 from glassformer.core.checkpoint import save
 from glassformer.core.decoding import decode
 from glassformer.core.model import zeros
-from glassformer.ground_truth.edges import measure_ground_truth
-from glassformer.ground_truth.wiring import edge_sizes
 from glassformer.lens.modular.fourier import spectrum
 from glassformer.parametrizations.rotated import rotation_fixing_ones
 from glassformer.registry import split_ref
@@ -39,7 +39,7 @@ VERIFY, RUN = ("verify", "addition:digits=2"), ("run", "hello-world")
 OPTIONS = [
     (*VERIFY, "--sample", 10**12, limits.MAX_SAMPLE_ROWS),
     (*VERIFY, "--sample", HUGE, limits.MAX_SAMPLE_ROWS),
-    (*VERIFY, "--keep", 10**9, limits.MAX_COUNTEREXAMPLES),
+    (*VERIFY, "--max-counterexamples", 10**9, limits.MAX_COUNTEREXAMPLES),
     (*VERIFY, "--search", 10**9, limits.MAX_SEARCH_ROUNDS),
     (*VERIFY, "--workers", 10**6, limits.MAX_PROCESSES),
     (*VERIFY, "--seed", 2**63, limits.MAX_SEED),
@@ -50,7 +50,7 @@ OPTIONS = [
     ("inspect", "addition", "--seed", 2**70, limits.MAX_SEED),
     ("compare", "addition", "addition", "--sample", 10**12, limits.MAX_ROWS),
     ("compare", "addition", "addition", "--seed", 2**64, limits.MAX_SEED),
-    ("truth", "addition", "--seed", 2**64, limits.MAX_SEED),
+    ("ground-truth", "addition", "--seed", 2**64, limits.MAX_SEED),
 ]
 
 
@@ -79,8 +79,8 @@ def test_options_that_write_have_an_end(call, tmp_path):
         ((*disguise, "--noise", "1e300"), "1000"),
         (("sweep", spec, "--workers", 10**6), limits.MAX_PROCESSES),
         (("sweep", spec, "--limit", 10**12), limits.MAX_SWEEP_RUNS),
-        (("ablate", "addition", "--seeds", 10**9), limits.MAX_MEMBERS),
-        (("ablate", "addition", "--threads", 10**6), limits.MAX_PROCESSES),
+        (("ablation-study", "addition", "--seeds", 10**9), limits.MAX_MEMBERS),
+        (("ablation-study", "addition", "--threads", 10**6), limits.MAX_PROCESSES),
     ]:
         assert str(most) in refused(call(*words)).replace(",", "")
     assert [p.name for p in tmp_path.iterdir()] == ["s.toml"], "nothing was written"
@@ -101,7 +101,7 @@ def test_numbers_that_are_none(call, tmp_path, number):
         )
     )
     files = ("--out", tmp_path / "m.safetensors", "--key", tmp_path / "k.json")
-    refused(call("disguise", "hello-world", *files, f"--noise={number}"))
+    refused(call("obfuscate", "hello-world", *files, f"--noise={number}"))
     assert not list(tmp_path.iterdir())
 
 
@@ -281,7 +281,7 @@ def test_a_wide_stream_is_not_rotated(tmp_path, call):
     )
     path = save(wide, tmp_path / "w.safetensors")
     assert "2,048" in refused(
-        call("disguise", path, "--out", tmp_path / "c.safetensors", "--key", tmp_path / "k.json")
+        call("obfuscate", path, "--out", tmp_path / "c.safetensors", "--key", tmp_path / "k.json")
     )
 
 

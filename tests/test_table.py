@@ -13,8 +13,8 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError, guided_tour, published_claims, registry, resolve
-from glassformer.adderboard import boards
-from glassformer.adderboard.protocol import BoardVerdict, GroupScore
+from glassformer.leaderboard import boards
+from glassformer.leaderboard.protocol import BoardVerdict, GroupScore
 from glassformer.lens.inspect import VIEWS
 from glassformer.server import handle
 from glassformer.training.studies import ablation_study, executors

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glassformer import hook_names, on, record
+from glassformer import hook, hook_names, record
 from helpers import largest_difference, raises, random_model
 
 
@@ -38,7 +38,7 @@ def test_the_names_people_type():
 
 def test_on_replaces():
     model = random_model()
-    silent = on(
+    silent = hook(
         model, {"blocks.1.hook_mlp_out": lambda x: x * 0, "blocks.1.hook_attn_out": lambda x: x * 0}
     )
     _, cache = record(model, [0, 1, 2])
@@ -50,4 +50,4 @@ def test_on_replaces():
 
 def test_a_typo_never_silently_does_nothing():
     with raises("not_found", "blocks.0.hook_mlp_ot", "blocks.0.hook_mlp_out"):
-        on(random_model(), {"blocks.0.hook_mlp_ot": lambda x: x})
+        hook(random_model(), {"blocks.0.hook_mlp_ot": lambda x: x})

@@ -99,15 +99,17 @@ def hostile(tmp_path_factory):
     [
         ("run labels 3_4 --trace", 0), ("run labels 3_4 --trace --json", 0), ("explain labels 3_4",
         0),
-        ("explain labels 3_4 --json", 0), ("count labels", 0), ("truth labels", 0),
-        ("truth labels --json", 0),
-        ("truth labels --out OUT/t.json", 0), ("verify labels", 0), ("inspect labels --only heads",
+        ("explain labels 3_4 --json", 0), ("count labels", 0), ("ground-truth labels", 0),
+        ("ground-truth labels --json", 0),
+        ("ground-truth labels --out OUT/t.json", 0), ("verify labels", 0),
+        ("inspect labels --only heads",
         0),
         ("inspect labels --only heads --json", 0),
         ("inspect labels --only heads --figures none --out OUT/d", 0),
         ("compare labels add-digit", 0), ("export labels --to taotp --out OUT/a.taotp", 0),
         ("count tokens", 0),
-        ("run tokens a", 2), ("explain tokens", 2), ("truth tokens --json", 0), ("verify task", 2),
+        ("run tokens a", 2), ("explain tokens", 2), ("ground-truth tokens --json", 0),
+        ("verify task", 2),
         ("prove task", 2),
         ("run BAD", 2), ("run add-digit BAD", 2), ("run add-digit:BAD=1", 2),
         ("run OUT/BAD.safetensors", 2),
@@ -444,7 +446,8 @@ for words in sys.argv[1:]:
 def test_without_torch(tmp_path):
     (tmp_path / "s.toml").write_text('task = "addition:digits=1"\nrecipe = "fast"\n')
     commands = [
-        "train addition:digits=1 --out a.safetensors", "ablate addition:digits=1", "sweep s.toml",
+        "train addition:digits=1 --out a.safetensors", "ablation-study addition:digits=1",
+        "sweep s.toml",
         "verify add-digit --dtype bfloat16", "export add-digit --to torch --out x.py",
         "export addition:digits=10 --to adderboard --out x.py",
     ]  # fmt: skip
@@ -466,7 +469,7 @@ def test_without_torch(tmp_path):
         ("train addition:digits=1,order=ones --out OUT/a.safetensors", "a.safetensors"),
         ("verify add-digit --out OUT/v.json", "v.json"), ("sweep OUT/s.toml --out OUT/d",
         "d/results.csv"),
-        ("ablate addition:digits=1,order=ones --only no-mlp --out OUT/d", "d/ablations"),
+        ("ablation-study addition:digits=1,order=ones --only no-mlp --out OUT/d", "d/ablations"),
     ],
 )  # fmt: skip
 def test_a_second_run_is_refused(call, tmp_path, words, held):

@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
     from . import plotting as show
     from .api import ablate as ablate
-    from .api import ablations as ablations
+    from .api import ablation_study as ablation_study
+    from .api import adderboard as adderboard
     from .api import attribute as attribute
     from .api import blueprint as blueprint
-    from .api import board as board
-    from .api import check as check
+    from .api import check_puzzle as check_puzzle
     from .api import check_task as check_task
     from .api import claims as claims
     from .api import compare as compare
     from .api import compile_ as compile
     from .api import count as count
     from .api import decode as decode
-    from .api import disguise as disguise
     from .api import explain as explain
     from .api import export as export
     from .api import fit as fit
     from .api import forward as forward
+    from .api import ground_truth as ground_truth
+    from .api import hook as hook
     from .api import hook_names as hook_names
     from .api import inspect as inspect
     from .api import interchange as interchange
     from .api import list_ as list
     from .api import load as load
     from .api import load_task as load_task
-    from .api import on as on
-    from .api import open_ as open
+    from .api import obfuscate as obfuscate
     from .api import patch as patch
     from .api import program as program
     from .api import prove as prove
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from .api import report as report
     from .api import run as run
     from .api import save as save
+    from .api import studio as studio
     from .api import sweep as sweep
     from .api import task as task
     from .api import tour as tour
     from .api import train as train
-    from .api import truth as truth
     from .api import verify as verify
     from .api import view as view
     from .core.model import Config as Config
@@ -70,30 +70,30 @@ if TYPE_CHECKING:
     from .verification import Verdict as Verdict
 
     __all__ = [
-        "Config", "GlassformerError", "Labels", "Model", "Recipe", "Task", "Training",
-        "Verdict", "Vocabulary", "ablate", "ablations", "attribute", "blueprint", "board",
-        "check", "check_task", "claims", "compare", "compile", "count", "decode", "disguise",
-        "explain", "export", "fit", "forward", "hook_names", "inspect", "interchange", "list",
-        "load", "load_task", "on", "open", "patch", "program", "prove", "recheck", "record",
-        "report", "run", "save", "show", "sweep", "task", "tour", "train", "truth", "verify",
+        "Config", "GlassformerError", "Labels", "Model", "Recipe", "Task", "Training", "Verdict",
+        "Vocabulary", "ablate", "ablation_study", "adderboard", "attribute", "blueprint",
+        "check_puzzle", "check_task", "claims", "compare", "compile", "count", "decode", "explain",
+        "export", "fit", "forward", "ground_truth", "hook", "hook_names", "inspect", "interchange",
+        "list", "load", "load_task", "obfuscate", "patch", "program", "prove", "recheck", "record",
+        "report", "run", "save", "show", "studio", "sweep", "task", "tour", "train", "verify",
         "view",
     ]  # fmt: skip
 
 __version__ = "0.1.0"
 
 _FUNCTIONS = [
-    "ablate", "ablations", "attribute", "blueprint", "board", "check", "check_task", "claims",
-    "compare", "compile", "count", "decode", "disguise", "explain", "export", "fit", "forward",
-    "hook_names", "inspect", "interchange", "list", "load", "load_task", "on", "open", "patch",
-    "program", "prove", "recheck", "record", "report", "run", "save", "sweep", "task", "tour",
-    "train", "truth", "verify", "view",
+    "ablate", "ablation_study", "adderboard", "attribute", "blueprint", "check_puzzle",
+    "check_task", "claims", "compare", "compile", "count", "decode", "explain", "export", "fit",
+    "forward", "ground_truth", "hook", "hook_names", "inspect", "interchange", "list", "load",
+    "load_task", "obfuscate", "patch", "program", "prove", "recheck", "record", "report", "run",
+    "save", "studio", "sweep", "task", "tour", "train", "verify", "view",
 ]  # fmt: skip
 _CLASSES = {
     "GlassformerError": "utils.errors", "Config": "core.model", "Labels": "core.model",
     "Model": "core.model", "Vocabulary": "core.vocabulary", "Task": "tasks", "Recipe": "training",
     "Training": "training", "Verdict": "verification",
 }  # fmt: skip
-_BUILTINS = {"list", "compile", "open"}  # `import *` leaves these names alone
+_BUILTINS = {"list", "compile"}  # `import *` leaves these names alone
 
 
 def __getattr__(name: str) -> Any:

@@ -52,18 +52,18 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import Unpack
 
-    from .adderboard.protocol import BoardVerdict
-    from .adderboard.table import AdderTable
+    from .circuits.disguise import ObfuscatedModel
+    from .circuits.edges import GroundTruth
     from .compiler.driver import Compiled
     from .core.backend import Array
     from .core.hooks import ActivationCache
     from .core.model import Hook
     from .core.param_count import ParameterCount
     from .generate import Generation
-    from .ground_truth.disguise import ObfuscatedModel
-    from .ground_truth.edges import GroundTruth
     from .guided_tour import TourResult
     from .interop.common import ExportResult, WrittenFile
+    from .leaderboard.protocol import BoardVerdict
+    from .leaderboard.table import AdderTable
     from .lens.compare import Comparison
     from .lens.explain import Explanation
     from .lens.inspect import Inspection, Subject
@@ -80,7 +80,6 @@ if TYPE_CHECKING:
     from .training.api import TrainingRun
     from .training.recipe_fields import RecipeFields
     from .training.studies.ablation_study import AblationStudy
-    from .training.studies.ablations import AblationProgress
     from .training.studies.run_sweep import SweepResult
     from .verification import Verdict
     from .verification.evaluation import Score
@@ -189,12 +188,12 @@ def compile_(
 
 
 @public_api
-def list_(what: str = "programs", ref: str = "") -> Any:
+def list_(kind: str = "programs", ref: str = "") -> Any:
     """List names: programs, tasks, blueprints, bridges, recipes, fields, views, trained, claims,
     lang, levels, or hooks of a model.
 
     Args:
-        what: The kind of names.
+        kind: The kind of names.
         ref: After `hooks`, the model. After recipes, lang or levels, a name: then the Recipe, the
             text of the source or the Level is returned.
 
@@ -224,9 +223,9 @@ def list_(what: str = "programs", ref: str = "") -> Any:
         "fields": lambda: RECIPE_FIELDS,
         "hooks": lambda: hook_names(ref),
     }
-    if what not in kinds:
-        hint = did_you_mean(what, kinds, 1, 0.6, "expected one of")
-        raise GlassformerError(f"list {short_repr(what)} — no such list; {hint}")
+    if kind not in kinds:
+        hint = did_you_mean(kind, kinds, 1, 0.6, "expected one of")
+        raise GlassformerError(f"list {short_repr(kind)} — no such list; {hint}")
     one: dict[str, Callable[[], Any]] = {
         "recipes": lambda: find_recipe(ref),
         "levels": lambda: level(ref),
@@ -234,14 +233,14 @@ def list_(what: str = "programs", ref: str = "") -> Any:
             named.resolve_source(named.LIBRARY_PREFIX + ref.removeprefix(named.LIBRARY_PREFIX)).text
         ),
     }
-    if ref != "" and what in one:
-        return one[what]()
-    if what != "hooks" and ref != "":
-        raise GlassformerError(f"list {what} — takes nothing after it, got {short_repr(ref)}")
-    if what == "hooks" and ref == "":
+    if ref != "" and kind in one:
+        return one[kind]()
+    if kind != "hooks" and ref != "":
+        raise GlassformerError(f"list {kind} — takes nothing after it, got {short_repr(ref)}")
+    if kind == "hooks" and ref == "":
         raise GlassformerError("list hooks — expected a model after it: addition, …")
-    ordered = what in ("hooks", "levels", "fields")
-    return list(kinds[what]()) if ordered else sorted(kinds[what]())
+    ordered = kind in ("hooks", "levels", "fields")
+    return list(kinds[kind]()) if ordered else sorted(kinds[kind]())
 
 
 # ── running ────────────────────────────────────────────────────────────────────────────────────
@@ -249,7 +248,7 @@ def list_(what: str = "programs", ref: str = "") -> Any:
 def run(
     model: ModelLike, text: str = "", *, steps: int | None = None, temperature: float = 0.0,
     top_k: int | None = None, rng: np.random.Generator | None = None, trace: bool = False,
-    meaning: bool = False,
+    interpret: bool = False,
 ) -> Generation:  # fmt: skip
     """Decode what a model writes after a text.
 
@@ -261,7 +260,7 @@ def run(
         top_k: Sample among this number of the best tokens.
         rng: Source of randomness for sampling.
         trace: Also return, for each step, its top tokens and what each head read.
-        meaning: Also return every value of the source of a compiled model.
+        interpret: Also return every value of the source of a compiled model.
 
     Example:
         >>> import glassformer as gf
@@ -271,7 +270,7 @@ def run(
     from . import generate
 
     how = {"temperature": temperature, "top_k": top_k, "rng": rng}
-    return generate.run(as_model(model), text, steps=steps, trace=trace, interpret=meaning, **how)  # type: ignore[arg-type]
+    return generate.run(as_model(model), text, steps=steps, trace=trace, interpret=interpret, **how)  # type: ignore[arg-type]
 
 
 @public_api
@@ -308,16 +307,17 @@ def decode(
 
 @public_api
 def forward(
-    c: Config, weights: Mapping[str, Any], tokens: Any, hook: Hook | None = None, start: int = 0,
+    config: Config, weights: Mapping[str, Any], tokens: Any, hook: Hook | None = None,
+    start: int = 0,
     last: int | None = None,
 ) -> Array:  # fmt: skip
     """Return logits [B,T,V] of tokens [B,T], for a config and weights.
 
     Args:
-        c: The config.
+        config: The config.
         weights: All arrays by their names.
         tokens: Numbers [B,T].
-        hook: A function (name, value) -> value that sees every activation and may replace it.
+        hook: A hook (name, value) -> value that sees every activation and may replace it.
         start: Position of the first token.
         last: Return logits of this number of last positions only.
     """
@@ -326,12 +326,12 @@ def forward(
 
     if not isinstance(weights, Mapping):
         raise GlassformerError(f"forward — weights must be a table, got {short_repr(weights)}")
-    tokens = model_.check_tokens(c, tokens, start)
+    tokens = model_.check_tokens(config, tokens, start)
     if tokens.ndim != 2:
         raise GlassformerError(f"tokens — expected shape [B,T], got {[*tokens.shape]}")
     model_.check_last(last, tokens)
     hook = None if hook is None else shape_checked_hook(hook)
-    return model_.forward(c, check_shapes(c, weights), tokens, hook, start, last)
+    return model_.forward(config, check_shapes(config, weights), tokens, hook, start, last)
 
 
 @public_api
@@ -358,7 +358,7 @@ def record(
 
 
 @public_api
-def on(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Hook:
+def hook(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Hook:
     """Return a hook that applies a function to each activation that `table` names.
 
     Raises:
@@ -395,7 +395,7 @@ def count(model: ModelLike) -> ParameterCount:
 @public_api
 def verify(
     model: ModelLike, task: TaskLike | None = None, *, rows: Rows | None = None,
-    sample: int | None = None, seed: int = 0, keep: int = 10, chunk: int = 0,
+    sample: int | None = None, seed: int = 0, max_counterexamples: int = 10, chunk: int = 0,
     hook: Hook | None = None, exhaustive: bool = False, dtype: str = "", workers: int = 1,
     search: int = 0, out: str | PathLike[str] | None = None,
     journal: str | PathLike[str] | None = None, cluster: str = "",
@@ -411,7 +411,7 @@ def verify(
         rows: Run these rows only.
         sample: Run this number of random rows, and the edge cases.
         seed: Seed of the sample.
-        keep: Largest number of counterexamples to return.
+        max_counterexamples: Largest number of counterexamples to return.
         chunk: Rows to run at a time; 0 chooses.
         hook: A hook that changes the model.
         exhaustive: Run the whole domain, however large.
@@ -442,7 +442,7 @@ def verify(
             rows=as_rows(rows, goal),
             sample=sample,
             seed=seed,
-            keep=keep,
+            max_counterexamples=max_counterexamples,
             chunk=chunk,
             hook=None if hook is None else shape_checked_hook(hook),
             exhaustive=exhaustive,
@@ -512,13 +512,13 @@ def recheck(
 def prove(
     model: ModelLike, task: TaskLike | None = None, *,
     method: Literal["auto", "certificate", "enumeration"] = "auto",
-    independent: bool | None = None, seed: int = 0, out: str | PathLike[str] | None = None,
+    independent_check: bool | None = None, seed: int = 0, out: str | PathLike[str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> Proof: ...  # fmt: skip
 @overload
 def prove(
     model: ModelLike, task: TaskLike | None = None, *,
-    check: str | PathLike[str] | Mapping[str, Any], independent: bool | None = None,
+    check: str | PathLike[str] | Mapping[str, Any], independent_check: bool | None = None,
     seed: int = 0, progress: ProgressCallback | None = None,
 ) -> CertificateCheck: ...  # fmt: skip
 @overload
@@ -528,15 +528,16 @@ def prove(
 ) -> Accuracy: ...  # fmt: skip
 @overload
 def prove(
-    model: ModelLike, task: TaskLike | None = None, *, equals: ModelLike, seed: int = 0,
+    model: ModelLike, task: TaskLike | None = None, *, equal_to: ModelLike, seed: int = 0,
     progress: ProgressCallback | None = None,
 ) -> Equality: ...  # fmt: skip
 @public_api
 def prove(
     model: ModelLike, task: TaskLike | None = None, *,
     method: Literal["auto", "certificate", "enumeration"] = "auto",
-    check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
-    accuracy: bool = False, equals: ModelLike | None = None, seed: int = 0,
+    check: str | PathLike[str] | Mapping[str, Any] | None = None,
+    independent_check: bool | None = None,
+    accuracy: bool = False, equal_to: ModelLike | None = None, seed: int = 0,
     out: str | PathLike[str] | None = None, progress: ProgressCallback | None = None,
 ) -> Proof | CertificateCheck | Accuracy | Equality:  # fmt: skip
     """Decide whether a model is right on all inputs: proved, refuted with one, or unknown.
@@ -546,10 +547,10 @@ def prove(
         task: What is right; by default the model's own task.
         method: enumeration runs every row; certificate bounds all cases (docs/proof.md).
         check: A certificate, or the file of one, to check instead: returns a Certified.
-        independent: Check by a second checker that shares no code with the first. None uses it
-            where it covers the model; True raises an error where it does not.
+        independent_check: Check by a second checker that shares no code with the first. None uses
+            it where it covers the model; True raises an error where it does not.
         accuracy: Bound how many inputs are right instead: returns an Accuracy.
-        equals: A second model: decide whether both give equal answers to every input. Returns an
+        equal_to: A second model: decide whether both give equal answers to every input. Returns an
             Equality.
         seed: Seed of the search for a counterexample.
         out: FILE.json for the certificate; an error for proofs without one.
@@ -562,16 +563,18 @@ def prove(
     """
     from .proof.requests import prove as run_proof
 
-    if out is not None and (check is not None or accuracy or equals is not None):
+    if out is not None and (check is not None or accuracy or equal_to is not None):
         hint = "only a proof that is looked for has a certificate to write"
-        raise GlassformerError(f"prove — out: {hint}; leave out `out`, or check, accuracy, equals")
+        raise GlassformerError(
+            f"prove — out: {hint}; leave out `out`, or check, accuracy, equal_to"
+        )
     path = as_output(out, ".json", model, task)
     if isinstance(check, (str, PathLike)):
         check = as_path(check, "check")
     made = as_model(model)
     found = run_proof(
-        made, as_task(task, made), method=method, check=check, independent=independent,
-        accuracy=accuracy, equals=None if equals is None else as_model(equals), seed=seed,
+        made, as_task(task, made), method=method, check=check, independent=independent_check,
+        accuracy=accuracy, equal_to=None if equal_to is None else as_model(equal_to), seed=seed,
         for_file=path is not None, progress=progress,
     )  # fmt: skip
     if path and (certificate := getattr(found, "certificate", None)):
@@ -594,7 +597,7 @@ def check_task(task: ModelLike | TaskLike) -> Examination:
 
 
 @public_api
-def check(level: str, solution: str | PathLike[str], seconds: int = 120) -> Judgment:
+def check_puzzle(level: str, solution: str | PathLike[str], seconds: int = 120) -> Judgment:
     """Judge a solution of a puzzle, on every question of its level or by proof.
 
     Args:
@@ -625,9 +628,9 @@ def claims(
 
 
 @public_api
-def board(
+def adderboard(
     model: ModelLike | None = None, *, table: bool = False, task: TaskLike | None = None,
-    dtype: str = "", keep: int = 10, trust: bool = False, sandbox: bool = True,
+    dtype: str = "", max_counterexamples: int = 10, trust: bool = False, sandbox: bool = True,
     progress: ProgressCallback | None = None,
 ) -> AdderTable | BoardVerdict:  # fmt: skip
     """Run AdderBoard's test on a model: ten edge cases and 10,000 pairs of ten digits.
@@ -637,13 +640,13 @@ def board(
         table: Return the table of our adders instead, with this one among them. No code is run.
         task: What is right; by default the model's own task.
         dtype: Float type to run in.
-        keep: Largest number of counterexamples to return.
+        max_counterexamples: Largest number of counterexamples to return.
         trust: Run the code of FILE.py, in a sandbox.
         sandbox: False lets a trusted file do all that the user can, where there is no sandbox.
         progress: Called with how far the test is, and with a stage on how a file is run, before it
             runs.
     """
-    from .adderboard import boards
+    from .leaderboard import boards
 
     (ref,) = input_paths([model]) or [""]
     file = ref if ref.endswith(".py") else ""
@@ -664,7 +667,7 @@ def board(
         file=file,
         table=table,
         dtype=dtype,
-        max_counterexamples=keep,
+        max_counterexamples=max_counterexamples,
         trust=trust,
         sandbox=sandbox,
         progress=progress,
@@ -751,15 +754,15 @@ def compare(
 
 @public_api
 def ablate(
-    model: ModelLike, what: str, how: str = "zero", *, task: TaskLike | None = None,
+    model: ModelLike, component: str, method: str = "zero", *, task: TaskLike | None = None,
     rows: Rows | None = None, seed: int = 0,
 ) -> Score:  # fmt: skip
     """Score a model with one component ablated. (To train without a component: `ablations`.)
 
     Args:
         model: The model.
-        what: A component: "head 0.1", "mlp 0", "neuron 0.3", …
-        how: zero, mean or resample.
+        component: A component: "head 0.1", "mlp 0", "neuron 0.3", …
+        method: zero, mean or resample.
         task: What is right; by default the model's own task.
         rows: Rows of the task to use.
         seed: Seed of the rows, and of resampling.
@@ -773,7 +776,7 @@ def ablate(
 
     made = as_model(model)
     goal = as_task(task, made)
-    return ablate_(made, goal, what, how, as_rows(rows, goal), seed)
+    return ablate_(made, goal, component, method, as_rows(rows, goal), seed)
 
 
 @public_api
@@ -827,13 +830,13 @@ def attribute(
 
 @public_api
 def interchange(
-    model: ModelLike, what: str, n: int = 500, *, task: TaskLike | None = None, seed: int = 0
+    model: ModelLike, component: str, n: int = 500, *, task: TaskLike | None = None, seed: int = 0
 ) -> Interchange:
     """Swap a component's activation between pairs of inputs: which digit does it carry?
 
     Args:
         model: The model.
-        what: A component.
+        component: A component.
         n: Number of pairs.
         task: The task of the inputs; by default the model's own.
         seed: Seed of the pairs.
@@ -841,11 +844,11 @@ def interchange(
     from .lens.interventions.patch import interchange as interchange_
 
     made = as_model(model)
-    return interchange_(made, as_task(task, made), what, n, seed)
+    return interchange_(made, as_task(task, made), component, n, seed)
 
 
 @public_api
-def truth(
+def ground_truth(
     model: ModelLike, task: TaskLike | None = None, *, seed: int = 0,
     out: str | PathLike[str] | None = None,
 ) -> GroundTruth:  # fmt: skip
@@ -857,7 +860,7 @@ def truth(
         seed: Seed of the inputs.
         out: FILE.json to write the ground truth.
     """
-    from .ground_truth.edges import measure_ground_truth as truth_
+    from .circuits.edges import measure_ground_truth as truth_
 
     path = as_output(out, ".json", model, task)
     made = as_model(model)
@@ -868,7 +871,7 @@ def truth(
 
 
 @public_api
-def disguise(
+def obfuscate(
     model: ModelLike, seed: int = 0, *, rotate: bool = True, shuffle: bool = True,
     noise: float = 0.0, task: TaskLike | None = None, out: str | PathLike[str] | None = None,
     key: str | PathLike[str] | None = None,
@@ -885,7 +888,7 @@ def disguise(
         out: FILE.safetensors to write the copy.
         key: FILE.json to write the key.
     """
-    from .ground_truth.disguise import obfuscate as disguise_
+    from .circuits.disguise import obfuscate as disguise_
 
     if (out is None) != (key is None):
         raise GlassformerError("disguise — out and key: expected both or neither")
@@ -935,7 +938,7 @@ def report(
 
 
 @public_api
-def open_(
+def studio(
     models: ModelLike | Sequence[ModelLike], *,
     folders: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     inputs: str | Sequence[str] = (), port: int | None = None, minutes: float = 30.0,
@@ -957,7 +960,7 @@ def open_(
     """
     import webbrowser
 
-    server, kept = serving(models, folders, inputs, port, minutes, memory)
+    server, kept = create_server(models, folders, inputs, port, minutes, memory)
     if browser:
         webbrowser.open(server.once)
     from .server.handle import ServerHandle
@@ -965,24 +968,24 @@ def open_(
     return ServerHandle(server, kept)
 
 
-def serving(
+def create_server(
     models: ModelLike | Sequence[ModelLike],
     folders: str | PathLike[str] | Sequence[str | PathLike[str]], inputs: str | Sequence[str],
     port: int | None, minutes: float, memory: float,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return a server that is ready to run, and the folder that it needs until it is closed."""
-    from .server.handle import create_server as serving_
+    from .server import handle
 
     several = [*models] if isinstance(models, (list, tuple)) else [models]
     named = [m if isinstance(m, (str, PathLike)) else as_model(m).numpy() for m in several]
-    return serving_(named, folders, inputs, port, minutes, memory)
+    return handle.create_server(named, folders, inputs, port, minutes, memory)
 
 
 # ── training ───────────────────────────────────────────────────────────────────────────────────
 @public_api
 def fit(
     task: TaskLike, recipe: RecipeLike = "", seed: int = 0, *,
-    blueprint: Blueprint | str | None = None, start: ModelLike | None = None,
+    blueprint: Blueprint | str | None = None, init_from: ModelLike | None = None,
     teacher: ModelLike | None = None, device: str = "cpu", threads: int = 1,
     out: str | PathLike[str] | None = None, resume: bool = False, compile: bool = False,
     history: str | PathLike[str] | None = None, snapshots: str | PathLike[str] | None = None,
@@ -995,7 +998,7 @@ def fit(
         recipe: A Recipe, its name, or a file; by default the one that suits the task.
         seed: Seed of the weights and the data.
         blueprint: A parametrization, or the ref of one.
-        start: A model whose weights and shape the run begins with.
+        init_from: A model whose weights and shape the run begins with.
         teacher: A model whose outputs are learned instead of the task's.
         device: PyTorch device.
         threads: Number of threads.
@@ -1014,7 +1017,8 @@ def fit(
         2
     """
     goal, options = _training_options(
-        task, recipe, fields, seeds=[seed], blueprint=blueprint, start=start, teacher=teacher,
+        task, recipe, fields, seeds=[seed], blueprint=blueprint, init_from=init_from,
+        teacher=teacher,
         out=out, resume=resume, history=history, snapshots=snapshots, stop=stop,
     )  # fmt: skip
     from .training import api
@@ -1025,7 +1029,7 @@ def fit(
 @public_api
 def train(
     task: TaskLike, recipe: RecipeLike = "", seeds: Sequence[int] = (0,), *,
-    blueprint: Blueprint | str | None = None, start: ModelLike | None = None,
+    blueprint: Blueprint | str | None = None, init_from: ModelLike | None = None,
     teacher: ModelLike | None = None, device: str = "cpu", threads: int = 1,
     out: str | PathLike[str] | None = None, resume: bool = False, compile: bool = False,
     history: str | PathLike[str] | None = None, snapshots: str | PathLike[str] | None = None,
@@ -1040,7 +1044,7 @@ def train(
         recipe: A Recipe, its name, or a file; by default the one that suits the task.
         seeds: Seeds of the weights and the data, one for each model.
         blueprint: A parametrization, or the ref of one.
-        start: A model whose weights and shape the run begins with.
+        init_from: A model whose weights and shape the run begins with.
         teacher: A model whose outputs are learned instead of the task's.
         device: PyTorch device.
         threads: Number of threads.
@@ -1059,7 +1063,8 @@ def train(
         'done'
     """
     goal, options = _training_options(
-        task, recipe, fields, seeds=seeds, blueprint=blueprint, start=start, teacher=teacher,
+        task, recipe, fields, seeds=seeds, blueprint=blueprint, init_from=init_from,
+        teacher=teacher,
         out=out, resume=resume, history=history, snapshots=snapshots, stop=stop,
     )  # fmt: skip
     from .training import api
@@ -1068,10 +1073,10 @@ def train(
 
 
 @public_api
-def ablations(
+def ablation_study(
     task: TaskLike, recipe: RecipeLike = "", *, seeds: Sequence[int] = (0, 1, 2),
     only: str | Sequence[str] = (), out: str | PathLike[str] | None = None, threads: int = 1,
-    watch: Callable[[AblationProgress], object] | None = None, **fields: Unpack[RecipeFields],
+    progress: ProgressCallback | None = None, **fields: Unpack[RecipeFields],
 ) -> AblationStudy:  # fmt: skip
     """Train a recipe with one thing taken away at a time. (To ablate a part of a finished model:
     `ablate`.) Needs PyTorch.
@@ -1083,7 +1088,7 @@ def ablations(
         only: Names of ablations to run, beside the baseline.
         out: A folder with a file for each result; results that are there are not computed again.
         threads: Number of threads.
-        watch: Called with all that happens.
+        progress: Called with the training steps done over all cases, and the current case.
         **fields: Any field of the recipe.
     """
     path = None if out is None else as_folder(out)
@@ -1091,28 +1096,34 @@ def ablations(
     from .training.studies.ablation_study import run_ablation_study as ablations_
 
     return ablations_(
-        goal, options["recipe"], seeds=seeds, only=only, out=path, threads=threads, progress=watch
+        goal,
+        options["recipe"],
+        seeds=seeds,
+        only=only,
+        out=path,
+        threads=threads,
+        progress=progress,
     )
 
 
 def _training_options(
     task: TaskLike, recipe: RecipeLike, fields: Mapping[str, Any], *, seeds: Sequence[int] = (),
-    blueprint: Any = None, start: Any = None, teacher: Any = None, out: Any = None,
+    blueprint: Any = None, init_from: Any = None, teacher: Any = None, out: Any = None,
     resume: bool = False, history: Any = None, snapshots: Any = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[Task, dict[str, Any]]:  # fmt: skip
     """Return the task, recipe and options of a run, checked before PyTorch is imported."""
     goal = as_task(task)
     options: dict[str, Any] = {"blueprint": as_blueprint(blueprint), "resume": resume}
-    for name, model in (("start", start), ("teacher", teacher)):
+    for name, model in (("init_from", init_from), ("teacher", teacher)):
         options[name] = None if model is None else as_model(model).numpy()
-    begin = options["start"] or getattr(options["blueprint"], "base", None)
+    begin = options["init_from"] or getattr(options["blueprint"], "base", None)
     options["recipe"] = as_recipe(recipe, goal).override(fields, begin)
     for name, path in (("out", out), ("history", history), ("snapshots", snapshots)):
         options[name] = None if path is None else as_path(path, name)
     if stop is not None:
         options["stop"] = stop
-    read = input_paths([task, recipe, blueprint, start, teacher])
+    read = input_paths([task, recipe, blueprint, init_from, teacher])
     if out is not None or history is not None:
         from .training.run_file import check_outputs
 

@@ -68,7 +68,7 @@ NEXT_COMMANDS = [  # what to type after the tour
     ("glassformer explain addition:order=ones 127+458=5", "why the next digit is an 8"),
     ("glassformer train addition:order=ones --out mine.safetensors", "an adder of your own"),
     ("glassformer inspect mine.safetensors --out inside", "what it has learned, with figures"),
-    ("glassformer task --help", "then a task of your own: docs/guide/08-yours.md"),
+    ("glassformer check-task --help", "then a task of your own: docs/guide/08-yours.md"),
     ("glassformer list programs", "what else there is; the guide: docs/guide/01-start.md"),
 ]
 SHORT_AND_LONG_DIGITS, TRAINED_SEEDS = (

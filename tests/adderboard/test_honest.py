@@ -5,8 +5,9 @@ import math
 import pytest
 
 from glassformer import GlassformerError, load, resolve
-from glassformer.adderboard import table as honest
-from glassformer.adderboard.table import (
+from glassformer.core.param_count import count
+from glassformer.leaderboard import table as honest
+from glassformer.leaderboard.table import (
     OUR_ADDERS,
     SEEDS_TRIED,
     file_entry,
@@ -14,7 +15,6 @@ from glassformer.adderboard.table import (
     model_entry,
     text_bits,
 )
-from glassformer.core.param_count import count
 
 
 def test_bits_of_a_text():

@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, registry, resolve, run
-from glassformer.adderboard import protocol
-from glassformer.adderboard.protocol import (
+from glassformer.core.decoding import decode
+from glassformer.core.param_count import count
+from glassformer.core.weight_shapes import array_shapes, required_shapes
+from glassformer.leaderboard import protocol
+from glassformer.leaderboard.protocol import (
     EDGE_CASES,
     BoardVerdict,
     GroupScore,
@@ -23,9 +26,6 @@ from glassformer.adderboard.protocol import (
     random_pairs,
     run_protocol,
 )
-from glassformer.core.decoding import decode
-from glassformer.core.param_count import count
-from glassformer.core.weight_shapes import array_shapes, required_shapes
 from glassformer.tasks.token_layout import sum_layout
 
 FORMATS = [
@@ -215,7 +215,7 @@ def test_no_layers_is_no_transformer():
 
 # ── the command ────────────────────────────────────────────────────────────────────────────────
 def test_the_command(call):
-    status, out, err = call("board", "adder-least")
+    status, out, err = call("adderboard", "adder-least")
     counted = count(load("adder-least"))
     assert (status, err) == (0, "")
     assert (
@@ -228,7 +228,7 @@ def test_the_command(call):
 
 
 def test_the_command_as_json(call):
-    status, out, _ = call("board", "addition:digits=10", "--json", "--dtype", "float32")
+    status, out, _ = call("adderboard", "addition:digits=10", "--json", "--dtype", "float32")
     got = json.loads(out)
     assert (
         status == 1 and got["holds"] is False and got["dtype"] == "float32"
@@ -262,7 +262,7 @@ BAD = [
 
 @pytest.mark.parametrize("words,part", BAD, ids=str)
 def test_refusals_are_one_line(call, words, part):
-    status, out, err = call("board", *words)
+    status, out, err = call("adderboard", *words)
     assert (
         status == 2
         and out == ""

@@ -12,21 +12,21 @@ import pytest
 
 from cases import drawn
 from glassformer import Config, GlassformerError, Model, load, parametrizations, resolve
-from glassformer.adderboard import submission as adderboard
-from glassformer.adderboard.protocol import (
+from glassformer.core.checkpoint import save
+from glassformer.core.param_count import count
+from glassformer.core.weight_shapes import array_shapes, required_shapes
+from glassformer.interop import export_checked, parity
+from glassformer.interop.inline import formula_source
+from glassformer.leaderboard import submission as adderboard
+from glassformer.leaderboard.protocol import (
     EDGE_CASES,
     GroupScore,
     check_adder,
     decode_answers,
     random_pairs,
 )
-from glassformer.adderboard.submission import Adderboard, submission_source
-from glassformer.adderboard.trust import run_submission
-from glassformer.core.checkpoint import save
-from glassformer.core.param_count import count
-from glassformer.core.weight_shapes import array_shapes, required_shapes
-from glassformer.interop import export_checked, parity
-from glassformer.interop.inline import formula_source
+from glassformer.leaderboard.submission import Adderboard, submission_source
+from glassformer.leaderboard.trust import run_submission
 from helpers import largest_difference
 
 torch = pytest.importorskip("torch")

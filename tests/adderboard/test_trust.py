@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.adderboard import trust, trust_child
-from glassformer.adderboard.protocol import EDGE_CASES, GroupScore
-from glassformer.adderboard.trust import run_submission
+from glassformer.leaderboard import trust, trust_child
+from glassformer.leaderboard.protocol import EDGE_CASES, GroupScore
+from glassformer.leaderboard.trust import run_submission
 from glassformer.utils.sandbox import guard as guard_module
 from glassformer.utils.sandbox import runner
 from glassformer.utils.sandbox.cgroup import PREFIX, ControlGroup, parent_folders
@@ -203,7 +203,7 @@ def add(model, a, b): {add}
 CHECKERS = """
 import os, sys
 from pathlib import Path
-from glassformer.adderboard import trust, trust_child
+from glassformer.leaderboard import trust, trust_child
 for path in map(Path, sys.argv[2:]):
     if not (pid := os.fork()):
         sys.stderr = open(os.devnull, "w")
@@ -616,7 +616,7 @@ def test_what_it_says_of_itself_is_shown_and_not_sent(tmp_path, call):
     assert got[0] == f"ValueError: {SHOWN}" and "a number of more than 30 digits" in got
     strict = json.loads(json.dumps(v.to_json(), allow_nan=False))
     assert strict["submission"]["metadata"] == said
-    status, out, err = call("board", path, "--trust")
+    status, out, err = call("adderboard", path, "--trust")
     assert status == 1 and out.endswith("not all edge cases are right: status 1\n")
     assert all(line.isprintable() for line in (out + err).splitlines())
     assert "  as it says of itself (not checked): 1000" in out
@@ -767,12 +767,12 @@ def test_it_has_no_environment_and_a_folder_of_its_own(tmp_path, monkeypatch, sa
 @needs_sandbox
 def test_the_command(call, tmp_path):
     path = write(tmp_path, BUILD + "def add(model, a, b): return a + b\n")
-    status, out, err = call("board", path)
+    status, out, err = call("adderboard", path)
     why = (
         "is someone's code, and checking it runs it; if you trust it, say so (trust=True, --trust)"
     )
     assert (status, out, err) == (2, "", f"error: {path} — {why}\n")
-    status, out, err = call("board", path, "--trust")
+    status, out, err = call("adderboard", path, "--trust")
     assert (
         status == 0
         and "qualifies, 100.00 % right" in out
@@ -785,7 +785,7 @@ def test_the_command(call, tmp_path):
     assert f"4 GiB {held}" in err and "64 MiB in files" in err
     assert ("(kept by a control group)" in err) is has_cgroup() is ("(sampled" not in err)
     path.write_text(BUILD + "def add(model, a, b): return a + b if a > b else 0\n")
-    status, out, err = call("board", path, "--trust", "--json", "--keep", "1")
+    status, out, err = call("adderboard", path, "--trust", "--json", "--max-counterexamples", "1")
     got = json.loads(out)
     assert status == 1 and not got["qualifies"] and got["submission"]["metadata"]["params"] == 7
     assert (

@@ -237,7 +237,7 @@ def test_list_lang(call):
     ["run", "lang/reverse:length=3", "1 2 |", "--trace"],
     ["explain", "lang/reverse:length=3", "1 2 |"],
     ["verify", "lang/reverse:vocab=2,length=2"],
-    ["truth", "lang/reverse:length=3"],
+    ["ground-truth", "lang/reverse:length=3"],
     ["compare", "lang/reverse:length=3", "lang/reverse:length=3,dtype=float32", "--sample", "50"],
 ])  # fmt: skip
 def test_commands(call, words):
@@ -371,14 +371,14 @@ def test_values_are_shown_without_compiling(call, tmp_path, monkeypatch):
     file = tmp_path / "s.glass"
     file.write_text(FOLLOWS)
     monkeypatch.setattr("glassformer.compiler.driver.compile", None)
-    status, out, err = call("run", file, "a b c a", "--meaning")
+    status, out, err = call("run", file, "a b c a", "--interpret")
     assert (status, err) == (0, "") and [line.split() for line in out.splitlines()] == [
         ["token", *"abca"], ["here.position", "-", "1", "-1", "0", "1", "2"],
         ["position", *"0123"], ["before", *"–abc"], ["emit", *"aaab"], ["b"],
     ]  # fmt: skip
-    got = json.loads(call("run", file, "a b", "a", "--meaning", "--json")[1])["runs"]
+    got = json.loads(call("run", file, "a b", "a", "--interpret", "--json")[1])["runs"]
     assert got[0]["values"]["before"] == ["–", "a"] and got[1]["output"] == "a"
-    status, out, err = call("run", "addition:digits=1", "1+2", "--meaning")
+    status, out, err = call("run", "addition:digits=1", "1+2", "--interpret")
     assert status == 2 and "addition" in err
 
 

@@ -51,7 +51,7 @@ def test_a_forged_name_is_shown_as_a_claim(zero, claim, empty, folder, call):
     expected = LABEL.format(claim)
     assert gf.load_task(model).ref == task_name(model) == recheck(model).program.name == expected
     assert gf.prove(model).task == gf.verify(model).task == expected
-    assert gf.prove(model, accuracy=True).task == gf.prove(model, equals=model).task == expected
+    assert gf.prove(model, accuracy=True).task == gf.prove(model, equal_to=model).task == expected
     assert gf.inspect(model, only="stopping").to_json()["task"] == expected
     for words in (["prove"], ["verify"], ["prove", "--accuracy"]):
         code, out, _ = call(*words, "x.safetensors")
@@ -87,13 +87,13 @@ def test_a_task_option_overrides_the_embedded_source(zero, folder, call):
 def test_a_verdict_on_an_embedded_source_can_be_rechecked(zero, folder, call):
     gf.save(forged(zero, "parity.glass"), "x.safetensors")
     assert call("verify", "x.safetensors", "--out", "v.json")[0] == 0
-    code, out, _ = call("recheck", "x.safetensors", "v.json")
+    code, out, _ = call("verify", "x.safetensors", "--recheck", "v.json")
     assert code == 0 and out.startswith(f"x.safetensors on {LABEL.format('parity.glass')}: 0 wrong")
     assert gf.recheck("x.safetensors", "v.json").confirmed
-    assert call("recheck", "x.safetensors", "v.json", "--task", "parity.glass")[0] != 0
+    assert call("verify", "x.safetensors", "--recheck", "v.json", "--task", "parity.glass")[0] != 0
     saved = Verdict.read("v.json")
     replace(saved, task="parity.glass").save("false.json")  # a verdict that names the real file
-    assert call("recheck", "x.safetensors", "false.json")[0] == 1
+    assert call("verify", "x.safetensors", "--recheck", "false.json")[0] == 1
 
 
 def test_the_name_of_a_task_from_a_file_is_ascii(folder, call):

@@ -8,10 +8,10 @@ import pytest
 
 from cases import CASES
 from glassformer import GlassformerError, Labels, load, load_task, run
+from glassformer.circuits.disguise import ObfuscationKey, compare_logits, obfuscate, read_key
+from glassformer.circuits.edges import measure_ground_truth
+from glassformer.circuits.grading import score_edges, subspace_overlap
 from glassformer.core.checkpoint import digest, save
-from glassformer.ground_truth.disguise import ObfuscationKey, compare_logits, obfuscate, read_key
-from glassformer.ground_truth.edges import measure_ground_truth
-from glassformer.ground_truth.grading import score_edges, subspace_overlap
 from helpers import largest_difference, random_model
 
 # Programs whose numbers are of so different sizes that no float64 holds them mixed: they can be
@@ -79,7 +79,7 @@ def test_random_models(kind, rotate):
 
 def test_gains_after_the_sum_are_refused():
     with pytest.raises(
-        GlassformerError, match=r"disguise — blocks.0.ln1: gains of norms after the sum"
+        GlassformerError, match=r"obfuscate — blocks.0.ln1: gains of norms after the sum"
     ):
         obfuscate(random_model(0, norm_first=False))
 
@@ -203,7 +203,7 @@ def test_a_checkpoint_of_blueprint_rotated(tmp_path):
 # ── the command and its files ──────────────────────────────────────────────────────────────────
 def test_command(call, tmp_path):
     path, key_path = tmp_path / "copy.safetensors", tmp_path / "key.json"
-    status, out, _ = call("disguise", "reverse", "--seed", 3, "--out", path, "--key", key_path)
+    status, out, _ = call("obfuscate", "reverse", "--seed", 3, "--out", path, "--key", key_path)
     assert status == 0 and "0 of 6,096 answer tokens differ from the original's" in out
     key = read_key(key_path)
     assert (
@@ -228,7 +228,7 @@ def test_command(call, tmp_path):
 ])  # fmt: skip
 def test_command_with_bad_input(call, tmp_path, monkeypatch, words, says):
     monkeypatch.chdir(tmp_path)
-    status, out, err = call("disguise", *words)
+    status, out, err = call("obfuscate", *words)
     assert status == 2 and not out and says in err and err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 

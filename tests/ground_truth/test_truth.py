@@ -10,9 +10,9 @@ import pytest
 
 from cases import CASES
 from glassformer import GlassformerError, Labels, Model, load, load_task
-from glassformer.ground_truth import wiring
-from glassformer.ground_truth.edges import measure_ground_truth, named_slots
-from glassformer.ground_truth.grading import score_edges, subspace_overlap
+from glassformer.circuits import wiring
+from glassformer.circuits.edges import measure_ground_truth, named_slots
+from glassformer.circuits.grading import score_edges, subspace_overlap
 from helpers import largest_difference, random_model
 
 REFS = list(dict.fromkeys(ref for ref, _, _ in CASES))
@@ -394,19 +394,20 @@ def test_subspace_overlap():
 # ── the command ────────────────────────────────────────────────────────────────────────────────
 def test_command(call, tmp_path):
     path = tmp_path / "t.json"
-    status, out, _ = call("truth", "reverse", "--out", path)
+    status, out, _ = call("ground-truth", "reverse", "--out", path)
     assert status == 0 and "reads the mirrored position" in out and "position · position" in out
     assert out.endswith(f"wrote {path}\n")
-    status, out, _ = call("truth", "reverse", "--json")
+    status, out, _ = call("ground-truth", "reverse", "--json")
     assert json.loads(out) == json.loads(path.read_text()) and json.loads(out)["version"] == 1
-    status, out, _ = call("truth", "figure-8.2.taotp")  # has no task
+    status, out, _ = call("ground-truth", "figure-8.2.taotp")  # has no task
     assert status == 0 and "random tokens" in out
 
 
 @pytest.mark.parametrize("words,says", [
-    (["truth", "none-such"], "none-such"), (["truth", "reverse", "--out", "/none/such.json"],
+    (["ground-truth", "none-such"], "none-such"),
+    (["ground-truth", "reverse", "--out", "/none/such.json"],
     "cannot be written"),
-    (["truth", "reverse", "--task", "addition"], "vocabulary"),
+    (["ground-truth", "reverse", "--task", "addition"], "vocabulary"),
 ])  # fmt: skip
 def test_command_with_bad_input(call, words, says):
     status, out, err = call(*words)

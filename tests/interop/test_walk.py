@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import glassformer as gf
-from glassformer.ground_truth.edges import measure_ground_truth
-from glassformer.ground_truth.grading import score_edges
+from glassformer.circuits.edges import measure_ground_truth
+from glassformer.circuits.grading import score_edges
 
 REF = "addition:order=ones"
 # In the folder, without this package: what a colleague does who was handed it. Path patching: an

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.ground_truth.disguise import obfuscate
+from glassformer.circuits.disguise import obfuscate
 from glassformer.lens.cka import STREAM_HOOKS, _hsic, cka, similarity
 from glassformer.lens.compare import compare
 from glassformer.resolve import load, load_task

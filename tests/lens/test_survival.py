@@ -162,7 +162,7 @@ def test_the_place_is_chosen_without_the_rows_that_are_counted(
 
 def test_training_that_hardly_moves_keeps_every_slot(model, task):
     still = recipe(steps=5, evaluate_every=5, lr=1e-5, batch=8)
-    kept = fit(task, still, 0, start=model).model
+    kept = fit(task, still, 0, init_from=model).model
     assert all(s.in_place == 1 for s in measure_retention(model, kept, task).slots)
 
 

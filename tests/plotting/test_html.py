@@ -47,10 +47,12 @@ MADE = {
     "Proof by certificate": lambda: gf.prove("addition:digits=4", method="certificate"),
     "Explanation": lambda: gf.explain(ONES, "45+78"),
     "Explanation of many layers": lambda: gf.explain("adder-3.safetensors", "127+458"),
-    "Score": lambda: gf.ablate(ONES, what="head 0.1"),
-    "Ablated": lambda: AblatedScore("head 0.1", "zero", gf.ablate(REF, what="head 0.1"), "reads"),
+    "Score": lambda: gf.ablate(ONES, component="head 0.1"),
+    "Ablated": lambda: AblatedScore(
+        "head 0.1", "zero", gf.ablate(REF, component="head 0.1"), "reads"
+    ),
     "Comparison": lambda: gf.compare("addition:digits=1", "addition:digits=1,variant=book"),
-    "Interchange": lambda: gf.interchange(ONES, what="head 0.0", n=20),
+    "Interchange": lambda: gf.interchange(ONES, component="head 0.0", n=20),
     "Patch": lambda: gf.patch("min:vocab=10", "6 2 7", "6 5 7", "head 0.0"),
     "PatchGrid": lambda: patch_positions(gf.load("min:vocab=10"), [6, 2, 7], [6, 5, 7]),
     "Steps": lambda: head_steps(gf.load("min:vocab=10"), [6, 2, 7], 0, 0),

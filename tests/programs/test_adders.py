@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cases import drawn, every
-from glassformer import GlassformerError, board, load, load_task
+from glassformer import GlassformerError, adderboard, load, load_task
 from glassformer.core import checkpoint
 from glassformer.core.checkpoint import load as load_file
 from glassformer.core.checkpoint import save
@@ -258,4 +258,4 @@ def test_the_board_runs_the_weights_that_theta_makes():
     hidden = replace(model, weights={**model.weights, name: weights})
     same = checkpoint.recompute_from_theta(hidden)
     assert all((same.weights[n] == w).all() for n, w in model.weights.items())
-    assert board(hidden).model == board(model).model
+    assert adderboard(hidden).model == adderboard(model).model

@@ -27,12 +27,12 @@ def test_a_file_asks_for_a_certificate_where_every_row_could_be_run(tmp_path):
 
 def test_an_independent_check_of_a_task_without_certificates():
     pytest.importorskip("flint")
-    proof = gf.prove("reverse:length=3", independent=True)
+    proof = gf.prove("reverse:length=3", independent_check=True)
     assert proof.method == "enumeration" and proof.independent
 
 
 def test_inputs_without_a_defined_answer_are_counted():
     task = gf.load_task("search:prefix=2,vocab=3,block=7")
-    proof = gf.prove("search:prefix=2,vocab=3,block=7", independent=False)
+    proof = gf.prove("search:prefix=2,vocab=3,block=7", independent_check=False)
     assert proof.cases < task.size
     assert f"{task.size - proof.cases:,} inputs have no defined answer" in proof.reason

@@ -74,7 +74,7 @@ def test_the_folder_that_one_is_in_is_not_looked_into(tmp_path, monkeypatch):
 # ── the command ────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.slow
 def test_check(call, tmp_path):
-    status, out, err = call("check", "traffic-light", LIGHT)
+    status, out, err = call("puzzle", "check", "traffic-light", LIGHT)
     assert (status, err) == (0, "")
     assert out.startswith(
         "The traffic light (traffic-light): right: all 120 questions; the right token leads by "
@@ -82,10 +82,10 @@ def test_check(call, tmp_path):
     assert "best known" in out and out.endswith("Next: glassformer list levels echo\n")
     stub = tmp_path / "mine.taotp"
     stub.write_text(level("traffic-light").stub)
-    status, out, err = call("check", "traffic-light", stub)
+    status, out, err = call("puzzle", "check", "traffic-light", stub)
     said = "wrong: 120 of all 120 questions; the smallest: red → red, expected green"
     assert (status, out, err) == (1, f"The traffic light (traffic-light): {said}\n", "")
-    status, out, _ = call("check", "traffic-light", stub, "--json")
+    status, out, _ = call("puzzle", "check", "traffic-light", stub, "--json")
     assert status == 1 and json.loads(out)["counterexample"]["got"] == "red"
 
 
@@ -98,7 +98,7 @@ def test_check(call, tmp_path):
 def test_a_call_that_is_wrong(call, tmp_path, monkeypatch, words, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.taotp").write_text("tok_emb: [[1")
-    status, out, err = call("check", *words)
+    status, out, err = call("puzzle", "check", *words)
     assert (status, out) == (2, "") and said in err and err.count("\n") == 1
 
 
@@ -110,7 +110,7 @@ def test_list_levels(call):
     _, out, err = call("list", "levels", "echo-in-20")
     assert not err
     for part in ("At most: 20 parameters", "Best known, on each axis: 20 parameters", "Hint 3: ",
-                 "Judged by all 1,000 questions: glassformer check echo-in-20 echo-in-20.taotp",
+                 "Judged by all 1,000 questions: glassformer puzzle check echo-in-20 ",
                  level("echo-in-20").stub):  # fmt: skip
         assert part in out
     assert json.loads(call("list", "levels", "add-10", "--json")[1])["task_ref"] == "digit-addition"

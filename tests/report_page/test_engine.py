@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, Model, load, load_task, on, record
+from glassformer import GlassformerError, Model, hook, load, load_task, record
 from glassformer.compiler.slot_readout import read_slots
 from glassformer.core import components
 from glassformer.generate import prompt_tokens
@@ -76,8 +76,8 @@ def test_the_mask_and_norms(engine):
     wanted = replace(model, config=replace(model.config, mask="none"))(text).ravel()
     got = tapped(engine, model, text, {"part": "mask", "how": "zero"})
     assert largest_difference(wanted, got) <= 1e-12
-    hook = "blocks.1.ln2.hook_scale"
-    wanted = model(text, hook=on(model, {hook: np.ones_like})).ravel()
+    ones = hook(model, {"blocks.1.ln2.hook_scale": np.ones_like})
+    wanted = model(text, hook=ones).ravel()
     got = tapped(engine, model, text, {"part": "norm blocks.1.ln2", "how": "zero"})
     assert largest_difference(wanted, got) <= 1e-12
     every = engine("partNames(m)", model)

@@ -183,4 +183,4 @@ def test_a_tap_must_keep_shapes(engine):
     said = engine("""(() => { try {
         forward(m.config, m.weights, [1, 2], (name, a) => name === "hook_embed" ? {...a, shape: [1, 8]} : a);
     } catch (e) { return e.message; } })()""", random_model())  # fmt: skip  # noqa: E501
-    assert said == "tap — hook_embed must keep its shape [2, 4], got [1, 8]"
+    assert said == "hook — hook_embed must keep its shape [2, 4], got [1, 8]"

@@ -151,7 +151,7 @@ def test_no_solution_is_in_the_page(opened, server):
 def test_without_a_server_it_says_what_to_type(opened, file):
     tab = opened(file(shown()))
     assert tab.locator("#check").count() == 0
-    command = "glassformer check traffic-light traffic-light.taotp"
+    command = "glassformer puzzle check traffic-light traffic-light.taotp"
     assert tab.text_content("#judgement code") == command
     tab.fill("#solution", "mine")
     with tab.expect_download() as saved:

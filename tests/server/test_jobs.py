@@ -424,7 +424,7 @@ def test_without_the_extra_it_says_what_to_install(call, monkeypatch, library):
     for name in [n for n in sys.modules if n.startswith("glassformer.server.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
-    status, out, err = call("open", ADDER)
+    status, out, err = call("studio", ADDER)
     assert (status, out) == (2, "") and "pip install 'glassformer[serve]'" in err
 
 
@@ -446,6 +446,6 @@ def test_a_call_that_is_wrong_ends_in_one_line(call, words, said):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         given = [w if w != "TAKEN" else taken.getsockname()[1] for w in words]
-        status, out, err = call("open", *given)
+        status, out, err = call("studio", *given)
     assert (status, out) == (2, "") and said in err
     assert err.startswith("error: ") and err.count("\n") == 1 and "\x1b" not in err

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-import glassformer.cli.ablate as command
+import glassformer.cli.ablation_study as command
 from glassformer.resolve import load_task
 from glassformer.training import Recipe, fit_many
 from glassformer.training.recipes import RECIPES
@@ -216,7 +216,7 @@ def test_a_file_that_is_something_else_is_left_alone(tmp_path, text):
 # ── the command ────────────────────────────────────────────────────────────────────────────────
 @pytest.fixture
 def call(call):
-    return lambda *words: call("ablate", *words)
+    return lambda *words: call("ablation-study", *words)
 
 
 WORDS = [
@@ -293,7 +293,7 @@ def test_interrupted(call, tmp_path, monkeypatch):
 
 
 def test_its_help_names_all():
-    assert re.search(r"The ablations: ([^.]*)\.", command.ablate_.__doc__)[1].replace(
+    assert re.search(r"The ablations: ([^.]*)\.", command.ablation_study_.__doc__)[1].replace(
         ",", ""
     ).split() == [*ABLATIONS]
 

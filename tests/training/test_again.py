@@ -64,7 +64,7 @@ def test_when():
     assert begun(fit(TASK, recipe(steps=60, again=20, stable=9, success=0.0), 3)) == []
     assert begun(fit(TASK, recipe(steps=60, stable=1), 3)) == []
     start = fit(TASK, recipe(steps=1), 3).model
-    assert begun(fit(TASK, RECIPE, 3, start=start)) == [], "it has no other weights"
+    assert begun(fit(TASK, RECIPE, 3, init_from=start)) == [], "it has no other weights"
 
 
 def test_every_try_has_weights_of_its_own():

@@ -116,7 +116,7 @@ def test_lora_takes_the_bases_architecture_and_refuses_what_does_not_fit(base, t
             TWO,
             0,
             blueprint=build_parametrization(f"lora:base={base}"),
-            start=fit(TASK, recipe(), 0).model,
+            init_from=fit(TASK, recipe(), 0).model,
         )
     with pytest.raises(GlassformerError, match="needs a base"):
         build_parametrization("lora")

@@ -214,7 +214,7 @@ def test_blueprint_start_and_teacher(call, tmp_path):
     a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     call("train", TASK, "--out", a, *settings(), "--blueprint", "low-rank:rank=2")
     assert load(str(a)).blueprint == "low-rank:rank=2"
-    call("train", TASK, "--out", b, *settings(lr=0, weight_decay=0), "--start", a)
+    call("train", TASK, "--out", b, *settings(lr=0, weight_decay=0), "--init-from", a)
     one, two = load(str(a)).weights, load(str(b)).weights
     assert all(
         abs(one[n] - two[n]).max() < 1e-6 for n in one
@@ -320,7 +320,9 @@ def test_a_second_interrupt_ends_at_once(capfd):
 def test_advice_is_of_what_can_be_done(call, tmp_path):
     """Twice the steps, or whatever ended it; and another shape only where the recipe decides it."""
     out, short = tmp_path / "a.safetensors", settings(steps=20, evaluate_every=10)
-    said = call("train", TASK, "--out", out, *short, "--start", "addition:digits=1,order=ones")[1]
+    said = call("train", TASK, "--out", out, *short, "--init-from", "addition:digits=1,order=ones")[
+        1
+    ]
     assert "to try" not in said or said.count("--set steps=40\n") == 1
     said = call("train", TASK, "--out", out, *short, "--blueprint", "shared")[1]
     assert "  to try: another --seed, --set steps=40\n" in said
@@ -353,8 +355,8 @@ BAD = [
     (["train", TASK, "--set", "lr=-1"], "lr must"),
     (["train", TASK, "--set", "loss=some"], "loss must be one of answer, all, got 'some'"),
     (["train", TASK, "--blueprint", "thick"], "thick — no such blueprint"),
-    (["train", TASK, "--start", "no.safetensors"], "no.safetensors — cannot be read"),
-    (["train", TASK, "--start", "add-digit"], "start: expected the vocabulary of"),
+    (["train", TASK, "--init-from", "no.safetensors"], "no.safetensors — cannot be read"),
+    (["train", TASK, "--init-from", "add-digit"], "init_from: expected the vocabulary of"),
     (["train", TASK, "--teacher", "min"], "teacher: expected the vocabulary of"),
     (["train", TASK, "--device", "abacus"], "device abacus — not available"),
     (["train", TASK, "--seeds", "0"], "number of seeds"),
@@ -468,7 +470,7 @@ def test_a_run_that_the_last_phase_mends_has_reached_its_goal(call, tmp_path):
     save(load("addition:digits=1,order=ones").astype("float32"), start)
     fields = "data=fresh held_share=0.3 test_rows=20 steps=1 lr=0 muon_lr=0 success=1.5 exact=9"
     words = [word for field in fields.split() for word in ("--set", field)]
-    words = ["train", TASK, "--out", tmp_path / "a.safetensors", "--start", start, *words]
+    words = ["train", TASK, "--out", tmp_path / "a.safetensors", "--init-from", start, *words]
     status, out, err = call(*words)
     assert status == 0 and "(short of 150 %, until the last phase)" in out, (out, err)
     assert "exact: 0 wrong of 100" in out

@@ -143,7 +143,7 @@ def test_a_test_that_is_nearly_right_when_the_steps_are_over_is_enough():
     r = replace(
         SMALL, test_rows=500, steps=10, exact=10, success=2.0, stable=0, lr=0.0, muon_lr=0.0
     )
-    found = fit(task, r, 1, start=start)
+    found = fit(task, r, 1, init_from=start)
     assert found.full_domain_start == 10 and found.status == "exact"
     far = fit(task, replace(r, data_seed=1), 1)  # untrained
     assert far.domain_check is None and far.status == "done"
@@ -371,7 +371,7 @@ def test_rows_alike_are_trained_on_in_both_phases():
 
 def test_what_a_question_says_makes_no_row_unsure():
     r = replace(SMALL, loss="all", lr=0.0, muon_lr=0.0, alike=0.0)
-    trainer = Trainer(TASK, r, [1], start=gf.load("addition:digits=1,order=ones"))
+    trainer = Trainer(TASK, r, [1], init_from=gf.load("addition:digits=1,order=ones"))
     trainer.full_domain_phases[1] = phase = FullDomainPhase(TASK, 1, 0, 1.0)
     trainer._step()
     assert not len(phase.pool)  # it has every answer right, and cannot foretell a question

@@ -231,7 +231,7 @@ def test_what_is_refused(tmp_path):
             load_task("addition:digits=3,order=ones"),
             recipe(),
             0,
-            start=load("addition:digits=2,order=ones"),
+            init_from=load("addition:digits=2,order=ones"),
         )
 
 
@@ -240,7 +240,7 @@ def test_gradient_descent_stays_at_a_program():
     program = load("addition:digits=2,order=ones")
     task = load_task(program)
     before = verify(program, task)
-    t = fit(task, recipe(lr=1e-6, weight_decay=0.0, steps=20, test_rows=500), 0, start=program)
+    t = fit(task, recipe(lr=1e-6, weight_decay=0.0, steps=20, test_rows=500), 0, init_from=program)
     assert t.model.config == program.config and t.accuracy == before.holds == 1.0
     assert 0 < furthest(t.model, program) < 1e-4
     assert verify(t.model, task).wrong == 0

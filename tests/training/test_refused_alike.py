@@ -103,7 +103,9 @@ def test_while_a_run_goes_on_its_file_is_its_own(tmp_path):
 def test_a_run_reports_the_shape_that_it_has():
     """The recipe's own shape is for weights that are made anew."""
     start = gf.load(MODEL)
-    training = gf.fit(TASK, "fast", start=start, steps=1, data="all", d_model=start.config.d_model)
+    training = gf.fit(
+        TASK, "fast", init_from=start, steps=1, data="all", d_model=start.config.d_model
+    )
     assert training.recipe.d_model == training.model.config.d_model == start.config.d_model
     assert training.recipe.d_mlp == start.config.d_mlp != gf.list("recipes", "fast").d_mlp
     assert training.model.provenance["recipe"] == training.recipe.to_json()

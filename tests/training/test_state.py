@@ -156,7 +156,7 @@ def test_another_runs_state_is_refused(begun):
             3,
             out=begun,
             resume=True,
-            start=fit(TASK, RECIPE, 0, stop=lambda: True).model,
+            init_from=fit(TASK, RECIPE, 0, stop=lambda: True).model,
         )
     with pytest.raises(GlassformerError, match="resume — needs the file"):
         fit(TASK, RECIPE, 3, resume=True)

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.adderboard.protocol import EDGE_CASES, random_pairs
 from glassformer.core.checkpoint import load as read
 from glassformer.core.checkpoint import save
 from glassformer.core.model import forward
 from glassformer.core.param_count import count
+from glassformer.leaderboard.protocol import EDGE_CASES, random_pairs
 from glassformer.parametrizations import build_parametrization
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import find_recipe
@@ -98,14 +98,14 @@ def test_scores_depend_on_the_distance_alone_and_columns_look_alike(ref):
 
 
 def test_a_run_goes_on_from_the_numbers_of_its_kind():
-    """--start with a model of the same blueprint starts from its theta."""
+    """--init-from with a model of the same blueprint starts from its theta."""
     *_, done = small("mirror-adder").events()
     first = done.data["training"].model
     first = replace(
         first, theta=dict(reversed(first.theta.items()))
     )  # a file's arrays come in any order
     r = replace(find_recipe("tiny-mirror"), dtype="float64")
-    again = Trainer(TASK, r, [0], blueprint=build_parametrization("mirror-adder"), start=first)
+    again = Trainer(TASK, r, [0], blueprint=build_parametrization("mirror-adder"), init_from=first)
     assert all((again.theta[n][0].numpy() == t).all() for n, t in first.theta.items())
     other = Trainer(TASK, r, [0], blueprint=build_parametrization("mirror-adder"))
     assert [*again.theta] == [*other.theta]  # the order decides how sums over all of theta round
@@ -116,7 +116,7 @@ def test_a_run_goes_on_from_the_numbers_of_its_kind():
             find_recipe("tiny-mirror"),
             [0],
             blueprint=build_parametrization("mirror-adder:form=free"),
-            start=first,
+            init_from=first,
         )
 
 

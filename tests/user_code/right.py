@@ -35,13 +35,13 @@ gf.inspect(model, sample=100, seed=1)
 gf.recheck(model, "verdict.json", "addition")
 proved: bool = gf.prove(model).holds
 right: int = gf.prove(model, accuracy=True).right
-equal: str = gf.prove(model, equals="addition:variant=book").result
+equal: str = gf.prove(model, equal_to="addition:variant=book").result
 checked: bool = gf.prove(model, check="c.json").holds
-gf.prove(model, method="certificate", independent=True)
+gf.prove(model, method="certificate", independent_check=True)
 gf.check_task("mine.py:Vote").holds
-gf.check("echo", "mine.taotp", seconds=5).passed
+gf.check_puzzle("echo", "mine.taotp", seconds=5).passed
 gf.claims(["booklet-2.4"], slow=True)
-gf.board("adder-least", keep=3)
+gf.adderboard("adder-least", max_counterexamples=3)
 winner: str = gf.explain("min", [6, 2, 7]).winner
 gf.inspect(model, only=["heads"], prompt="1+2")
 gf.compare(model, "addition", names=("a", "b")).differ
@@ -49,15 +49,15 @@ gf.ablate(model, "head 0.0", "mean", task="addition")
 gf.patch(model, "1+2", "3+4", ["head 0.0"], positions=-1).recovered
 score: float = gf.attribute(model, "1+2", "3+4", "head 0.0", steps=3)
 gf.interchange(model, "head 0.0", 100, seed=2)
-gf.truth("reverse").edges
-gf.disguise("reverse", 3, rotate=False)
+gf.ground_truth("reverse").edges
+gf.obfuscate("reverse", 3, rotate=False)
 gf.report([model, "addition"], "page.html", inputs="1+2")
-gf.open(model, port=0, minutes=1.5).close()
+gf.studio(model, port=0, minutes=1.5).close()
 trained: gf.Training = gf.fit("addition:digits=1", "fast", steps=5, lr=0.01, out="m.safetensors")
-gf.fit(task, trained.recipe, seed=2, start=model, blueprint="low-rank:rank=2")
+gf.fit(task, trained.recipe, seed=2, init_from=model, blueprint="low-rank:rank=2")
 for event in gf.train("addition", seeds=[0, 1], steps=3):
     print(event.kind)
-gf.ablations("addition", "fast", only="no-mlp", steps=3)
+gf.ablation_study("addition", "fast", only="no-mlp", steps=3)
 gf.sweep(Path("s.toml"), "folder", workers=2)
 
 

@@ -19,7 +19,7 @@ gf.verify(model, sample="x")
 gf.verify(model, smaple=3)
 gf.verify(3.5)
 gf.prove(model, method="certificat")
-gf.prove(model, equals=3)
+gf.prove(model, equal_to=3)
 gf.prove(model, accuracy=True, method="auto")
 gf.count(model).totl
 gf.count(model, model)

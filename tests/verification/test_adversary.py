@@ -98,7 +98,7 @@ def test_a_sample_of_a_few_is_enough_to_begin_with():
     them twice.
     """
     model, task = weakened(4, 1e-3), Plain(4)
-    v = verify(model, task, sample=20, search=1, keep=60)
+    v = verify(model, task, sample=20, search=1, max_counterexamples=60)
     rows = [tuple(c["row"]) for c in v.counterexamples]
     drawn = v.parts["sample"]["wrong"]
     assert 0 < drawn < v.parts["search"]["wrong"] and len(rows) == min(v.wrong, 60)

@@ -170,7 +170,7 @@ def test_the_order_in_which_chunks_end_does_not_matter(task):
         task,
         {"edges": len(task.edges()), "sample": 500},
         chunk=100,
-        keep=20,
+        max_counterexamples=20,
         n_closest=3,
     )
     there, back = journals.JournalState(), journals.JournalState()
@@ -259,7 +259,7 @@ def test_memory_does_not_grow_with_the_domain(task):
     broken = replace(broken, vocabulary=task.vocabulary)
     sizes = []
     for n in (500, 10_000):
-        verdict = verify(broken, task, rows=task.rows(0, n), keep=3, chunk=100)
+        verdict = verify(broken, task, rows=task.rows(0, n), max_counterexamples=3, chunk=100)
         sizes.append(len(json.dumps(verdict.to_json())))
         assert (
             isinstance(verdict, Verdict)

@@ -60,7 +60,9 @@ def test_classes_and_worst(wrong):
 
 
 def test_keep(wrong, call):
-    few, many = (json.loads(call("verify", wrong, "--json", "--keep", n)[1]) for n in (2, 40))
+    few, many = (
+        json.loads(call("verify", wrong, "--json", "--max-counterexamples", n)[1]) for n in (2, 40)
+    )
     assert (
         len(few["counterexamples"]) == 2
         and len(many["counterexamples"]) == 40 < many["wrong"] == few["wrong"]
@@ -119,7 +121,8 @@ def test_without_torch(call, monkeypatch):
 
 # ── saved, and checked again ───────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("options", [
-    [], ["--sample", 400, "--seed", 3, "--keep", 2], ["--dtype", "float32"], ["--all"],
+    [], ["--sample", 400, "--seed", 3, "--max-counterexamples", 2], ["--dtype", "float32"],
+    ["--all"],
 ])  # fmt: skip
 @pytest.mark.some(2)
 def test_saved_and_confirmed(call, tmp_path, options, wrong):
@@ -132,10 +135,12 @@ def test_saved_and_confirmed(call, tmp_path, options, wrong):
         saved = Verdict.read(path)
         assert saved.to_json() == {k: v for k, v in said.items() if k != "ref"}
         assert saved.versions["numpy"] == np.__version__ and saved.versions["blas"]
-        code, out, _ = call("recheck", ref, path, "--json")
+        code, out, _ = call("verify", ref, "--recheck", path, "--json")
         again = json.loads(out)
         assert code == status and again["confirmed"] and again["differences"] == []
-        assert f"{path} is confirmed" in call("recheck", ref, path)[1].replace("\n", " ")
+        assert f"{path} is confirmed" in call("verify", ref, "--recheck", path)[1].replace(
+            "\n", " "
+        )
     assert {f.name for f in tmp_path.iterdir()} == {"v.json", "wrong.safetensors"}, (
         "the journal is gone"
     )
@@ -153,17 +158,17 @@ def test_a_tampered_verdict_is_found(call, tmp_path, wrong, change):
     path.write_text(json.dumps(saved))
     first = next(iter(change))
     if first in ("wrong", "worst_margin", "checked"):  # the file itself says otherwise elsewhere
-        status, _, err = call("recheck", wrong, path)
+        status, _, err = call("verify", wrong, "--recheck", path)
         assert status == 2 and f"{first} is not what its parts or classes say" in err
         saved["parts"]["domain"] |= {n: v for n, v in change.items() if n != "holds"}
         saved["classes"] = {}
         path.write_text(json.dumps(saved))
-    status, out, _ = call("recheck", wrong, path, "--json")
+    status, out, _ = call("verify", wrong, "--recheck", path, "--json")
     got = json.loads(out)
     assert status == 1 and not got["confirmed"] and got["differences"]
     if first in ("wrong", "worst_margin", "checked"):
         assert first in [d["what"] for d in got["differences"]]
-    assert "NOT confirmed" in call("recheck", wrong, path)[1]
+    assert "NOT confirmed" in call("verify", wrong, "--recheck", path)[1]
 
 
 def test_what_a_search_is_said_to_have_seen_it_can_have_seen(tmp_path):
@@ -264,7 +269,7 @@ def test_a_damaged_verdict_is_one_line(call, tmp_path, damage, word):
     path = tmp_path / "v.json"
     call("verify", "addition:digits=1", "--out", path)
     path.write_text(damage(json.loads(path.read_text())))
-    status, out, err = call("recheck", "addition:digits=1", path)
+    status, out, err = call("verify", "addition:digits=1", "--recheck", path)
     assert (status, out, err.count("\n")) == (2, "", 1) and word in err
 
 
@@ -273,7 +278,8 @@ def test_a_damaged_verdict_is_one_line(call, tmp_path, damage, word):
     "leave one out"),
     (["--out", "{}"], "expected FILE.json"), (["--out", "{}/no/v.json"], "cannot be written"),
     (["--workers", "0"], "workers"),
-    (["--task", "min", "--out", "{}/v.json"], "vocabulary"), (["--keep", "-1"], "keep"),
+    (["--task", "min", "--out", "{}/v.json"], "vocabulary"),
+    (["--max-counterexamples", "-1"], "max_counterexamples"),
 ])  # fmt: skip
 def test_bad_options_are_one_line(call, tmp_path, words, word):
     status, out, err = call("verify", "addition:digits=1", *(w.format(tmp_path) for w in words))
@@ -289,7 +295,9 @@ def test_bad_options_are_one_line(call, tmp_path, words, word):
 ])  # fmt: skip
 def test_bad_rechecks_are_one_line(call, tmp_path, words, word):
     call("verify", "addition:digits=1", "--out", tmp_path / "v.json")
-    status, out, err = call("recheck", "addition:digits=1", *(w.format(tmp_path) for w in words))
+    status, out, err = call(
+        "verify", "addition:digits=1", "--recheck", *(w.format(tmp_path) for w in words)
+    )
     assert (status, out, err.count("\n")) == (2, "", 1) and word in err
 
 

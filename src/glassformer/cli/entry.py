@@ -24,31 +24,24 @@ from ..utils.errors import ErrorList, GlassformerError, missing_extra
 from ..utils.errors import short_repr as shown_value
 from .common import Interrupted, app, err, escape_invisible, out
 
-COMMAND_ORDER = (  # of commands in --help; others come after these
-    "tour", "list", "run", "explain", "verify", "prove", "recheck", "compile", "task", "train",
-    "sweep", "ablate", "inspect", "report", "open", "compare", "count", "board", "truth",
-    "disguise", "export", "claims", "check",
+COMMAND_ORDER = (  # in --help; other commands follow
+    "tour", "list", "run", "explain", "verify", "prove", "compile", "check-task", "train", "sweep",
+    "ablation-study", "inspect", "report", "studio", "compare", "count", "adderboard",
+    "ground-truth", "obfuscate", "export", "claims", "puzzle",
 )  # fmt: skip
-
-MOVED_OPTIONS = {  # options that verify had once
-    "--recheck": "recheck REF VERDICT", "--protocol": "board REF",
-    "--trust": "board FILE.py --trust",
-}  # fmt: skip
-MAX_WORD_CHARACTERS, MAX_MESSAGE_CHARACTERS = (
-    200,
-    1_500,
-)  # characters of a word and of a message that are shown
+MAX_WORD_CHARACTERS, MAX_MESSAGE_CHARACTERS = 200, 1_500  # of an error message
 
 
 def load_commands(command: str = "") -> list[CommandInfo]:
-    """The commands, in order: all of them, or the one that is called so if there is one. To import
-    the file of a command registers it.
+    """Import the file of a command, or all files, which registers the commands. Return those that
+    are registered, in order.
     """
-    names = [m.name for m in pkgutil.iter_modules([os.path.dirname(__file__)])]
-    for name in [command] if command in COMMAND_ORDER and command in names else names:
+    modules = [m.name for m in pkgutil.iter_modules([os.path.dirname(__file__)])]
+    module = command.replace("-", "_")
+    for name in [module] if command in COMMAND_ORDER and module in modules else modules:
         importlib.import_module(f"{__package__}.{name}")
     rank = {name: i for i, name in enumerate(COMMAND_ORDER)}
-    app.registered_commands.sort(key=lambda c: rank.get(c.name or "", len(COMMAND_ORDER)))
+    app.registered_commands.sort(key=lambda c: rank.get(c.name or "", len(rank)))
     return app.registered_commands
 
 
@@ -96,10 +89,7 @@ def _run_command(words: list[str]) -> int:
     except Exception as e:
         if hasattr(e, "format_message"):  # a usage error of the command line library
             option = getattr(e, "option_name", "")
-            if words[0] == "verify" and option in MOVED_OPTIONS:
-                own = f"glassformer {MOVED_OPTIONS[option]}"
-                return _fail(f"verify {option} — is a command of its own: {own}")
-            if words[0] in ("train", "ablate") and (field := _recipe_field(option)):
+            if words[0] in ("train", "ablation-study") and (field := _recipe_field(option)):
                 return _fail(f"{words[0]} {option} — is a field of the recipe: --set {field}=…")
             return _fail(_usage_message(words, e))
         if isinstance(e, ModuleNotFoundError) and (needed := missing_extra(words[0], e)):

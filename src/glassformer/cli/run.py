@@ -29,7 +29,7 @@ def run_(
     top_k: Annotated[int | None, Option(help="sample among the k best")] = None,
     seed: Seed = 0,
     task: TaskOption = None,
-    meaning: Annotated[bool, Option("--meaning",
+    interpret: Annotated[bool, Option("--interpret",
         help="of a source: what each value is, by the interpreter; nothing is compiled")] = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
@@ -38,7 +38,7 @@ def run_(
     A text may go on into the answer (127+458=0): then the rest is said. Where tokens have blanks
     between them, `run sort 5 3 1` reads one text; several are quoted, or come by standard input.
     """
-    if meaning:
+    if interpret:
         return _show_values(ref, inputs or [""], as_json)
     model = coerce.as_model(ref, task)
     rng = coerce.as_generator(seed)

@@ -55,7 +55,8 @@ def train_(
     settings: Settings = None,
     blueprint: Annotated[str | None, Option(
         help="low-rank:rank=4, … (glassformer list blueprints)")] = None,
-    start: Annotated[str | None, Option(help="begin with this model's weights")] = None,
+    init_from: Annotated[str | None, Option(
+        help="a model whose weights and shape to start from")] = None,
     teacher: Annotated[str | None, Option(
         help="train on this model's answers instead of the task's")] = None,
     seeds: Annotated[int, Option(
@@ -83,10 +84,10 @@ def train_(
     if exact is not None:
         chosen = coerce.as_recipe(recipe, coerce.as_task(task)).override(fields)
         fields["exact"] = (chosen.full_domain_steps or chosen.steps) if exact else 0
-    check_figure(figure, task, recipe, start, teacher, blueprint)
+    check_figure(figure, task, recipe, init_from, teacher, blueprint)
     with _stop_on_signal() as asked:
         run = api.train(
-            task, recipe, every, blueprint=blueprint, start=start, teacher=teacher,
+            task, recipe, every, blueprint=blueprint, init_from=init_from, teacher=teacher,
             device=device, threads=threads, out=file, resume=resume,
             history=history, snapshots=snapshots, stop=lambda: bool(asked.signal_number), **fields,
         )  # fmt: skip
@@ -108,7 +109,7 @@ def train_(
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
     else:
-        _show(trainings, rows, goal, there, fixed_shape=bool(start or blueprint))
+        _show(trainings, rows, goal, there, fixed_shape=bool(init_from or blueprint))
         if figure and figure.exists():
             print_text(f"drew {figure}")
         for kept in (history, snapshots):
@@ -235,7 +236,7 @@ def _show(
             out.print(f"  {both} (data={t.recipe.data})")
         if t.recipe.train_hook:
             print_text(
-                f"  all of this with tap={t.recipe.train_hook}, which the model that is kept has not"
+                f"  trained with train_hook={t.recipe.train_hook}; the saved model does not have it"
             )
         looks = [e for e in t.events if e.kind == FULL_DOMAIN]
         for event in t.events:
@@ -244,9 +245,7 @@ def _show(
         if not row["reached"] and t.status in ("done", "hopeless", "not exact"):
             print_text(f"  to try: {_advice(t, fixed_shape)}")
         if row["out"]:
-            print_text(
-                f"wrote {row['out']}{', over the one that was there' * (row['out'] in existing_files)}"
-            )
+            print_text(f"wrote {row['out']}{', replaced' * (row['out'] in existing_files)}")
 
 
 def _advice(t: "Training", fixed_shape: bool) -> str:

@@ -30,7 +30,7 @@ HOOK_OF_KIND = {
 }  # fmt: skip
 WHOLE_STREAM = "stream"  # the only slot of a model without named slots
 NUMBER_PATTERN = "([0-9]{1,9})"
-# ground_truth names dimensions outside all slots "rest [4:8]"
+# circuits/ names dimensions outside all slots "rest [4:8]"
 SPAN_PATTERNS = {
     "dims": f"{NUMBER_PATTERN}:{NUMBER_PATTERN}",
     "slot": rf"rest \[{NUMBER_PATTERN}:{NUMBER_PATTERN}\]",

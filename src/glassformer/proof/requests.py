@@ -64,21 +64,22 @@ def describe_check(label: str, checked: Any) -> str:
 def prove(
     model: Model, task: Task, *, method: ProofMethod = "auto",
     check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
-    accuracy: bool = False, equals: Model | None = None, seed: int = 0,
+    accuracy: bool = False, equal_to: Model | None = None, seed: int = 0,
     for_file: bool = False, progress: ProgressCallback | None = None,
 ) -> Proof | CertificateCheck | Accuracy | Equality:  # fmt: skip
     """Implement `api.prove`. `for_file` requires a proof with a certificate."""
     others = {
-        "method": method != "auto", "check": check is not None, "independent": bool(independent),
-        "equals": accuracy and equals is not None,
+        "method": method != "auto", "check": check is not None,
+        "independent_check": bool(independent),
+        "equal_to": accuracy and equal_to is not None,
     }  # fmt: skip
-    if (accuracy or equals is not None) and (given := [n for n, x in others.items() if x]):
-        this = "accuracy" if accuracy else "equals"
+    if (accuracy or equal_to is not None) and (given := [n for n, x in others.items() if x]):
+        this = "accuracy" if accuracy else "equal_to"
         raise GlassformerError(f"prove — {this} stands alone; leave out {', '.join(given)}")
     if independent and method == "enumeration":
         raise GlassformerError(
-            "prove: expected method auto or certificate with independent=True, got enumeration. "
-            "Leave out method"
+            "prove: expected method auto or certificate with independent_check=True, got "
+            "enumeration. Leave out method"
         )
     check_twice = independent is not False
     if accuracy:
@@ -86,9 +87,9 @@ def prove(
         return bound_accuracy(
             model, task, seed=seed, progress=_with_stage(progress), independent=check_twice
         )
-    if equals is not None:
+    if equal_to is not None:
         return prove_equal(
-            model, equals, task, seed=seed, progress=progress, independent=check_twice
+            model, equal_to, task, seed=seed, progress=progress, independent=check_twice
         )
     if check is not None:
         return _check_certificate(model, task, check, independent, seed, progress)

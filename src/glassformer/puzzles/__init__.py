@@ -4,8 +4,7 @@
     >>> level = puzzles.level("traffic-light")
     >>> print(puzzles.judge(level, level.stub))
 
-docs/puzzles.md has the levels in their order. `glassformer check LEVEL FILE` and the page ask the
-same judge.
+docs/puzzles.md lists the levels. `glassformer puzzle check LEVEL FILE` and the page use this judge.
 """
 
 from .judge import judge as judge

@@ -68,7 +68,7 @@ class Level:
 
     @property
     def command(self) -> str:
-        return f"glassformer check {self.id} {self.file}"
+        return f"glassformer puzzle check {self.id} {self.file}"
 
     def task(self) -> Task:
         """What is right."""

@@ -21,7 +21,7 @@ def check_solution(
 ) -> Judgment:
     """Judge a solution: a path that ends in .taotp or .glass, or the text itself."""
     asked, said = level_of(level), as_text(solution, "solution", "a text or a path")
-    check_int_range("check — seconds", seconds, 1, MAX_SECONDS)
+    check_int_range("check_puzzle — seconds", seconds, 1, MAX_SECONDS)
     # a line that assigns nothing can be no solution: it is the name of a file
     named = "\n" not in said and (said.endswith((".taotp", ".glass")) or not {*"=:"} & {*said})
     if not (named and said) and not isinstance(solution, os.PathLike):

@@ -17,7 +17,7 @@ PACKAGES_BY_KIND = {
     kind: tuple(f"{__package__.partition('.')[0]}.{package}" for package in packages)
     for kind, packages in {
         "task": ("tasks",), "program": ("programs", "programs.adders"),
-        "blueprint": ("parametrizations", "programs.adders"), "bridge": ("interop", "adderboard"),
+        "blueprint": ("parametrizations", "programs.adders"), "bridge": ("interop", "leaderboard"),
     }.items()
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The server behind `glassformer open`: the page, and what of it needs Python.
+"""The server behind `glassformer studio`: the page, and what of it needs Python.
 
 What a browser sends is refused or believed at the door (auth_middleware.py: token, host, origin,
 sizes), read as plain data (request_models.py), and worked on in another process (worker_pool.py,

@@ -17,7 +17,7 @@ from .jobs import JobTable
 from .worker_pool import PoolBusy, WorkerPool
 
 QUICK_SECONDS = 30.0  # seconds for what is answered at once
-JUDGE_SECONDS = float(DEFAULT_SECONDS)  # and for a puzzle, as `glassformer check` has it
+JUDGE_SECONDS = float(DEFAULT_SECONDS)  # and for a puzzle, as `glassformer puzzle check` has it
 FREE_WORKER_SECONDS = 5.0  # seconds to wait for a free process
 BUSY_MESSAGE = "this server is at work on as much as it may; wait for it, or stop a job"
 RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -37,7 +37,7 @@ class JsonResponse(Response):
 def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> FastAPI:
     """The application. auth_middleware.py stands before it."""
     app = FastAPI(
-        title="glassformer open", docs_url=None, redoc_url=None, openapi_url=None,
+        title="glassformer studio", docs_url=None, redoc_url=None, openapi_url=None,
         responses=RESPONSES, redirect_slashes=False,
     )  # fmt: skip
 

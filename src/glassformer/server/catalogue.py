@@ -121,7 +121,7 @@ class Catalogue:
                 real = Path(os.path.realpath(folder / name))
                 if real.is_relative_to(folder) and real.is_file():
                     return real
-        way_out = "the command line gives folders: glassformer open REF --folder FOLDER"
+        way_out = "the command line gives folders: glassformer studio REF --folder FOLDER"
         raise GlassformerError(f"{name} — is in no folder that was given; {way_out}")
 
     def _model_files(self) -> Iterator[str]:
@@ -141,7 +141,7 @@ class Catalogue:
         if "\0" in ref:
             raise GlassformerError("ref — holds a null byte")
         if registry.FILE_REF.match(ref):
-            way_out = f"only what is typed on the command line does: glassformer open {ref}"
+            way_out = f"only what is typed on the command line does: glassformer studio {ref}"
             raise GlassformerError(f"{ref} — would run a file; {way_out}")
 
     def _check_options(self, ref: str, options: dict[str, str]) -> None:

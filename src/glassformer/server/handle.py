@@ -1,4 +1,4 @@
-"""A server of the live page: in a thread (`gf.open`), or until Ctrl-C (the command open)."""
+"""A server of the live page: in a thread (`gf.open`), or until Ctrl-C (the command studio)."""
 
 import atexit
 import html
@@ -20,7 +20,7 @@ MIN_LIMITS, MAX_LIMITS = (0.1, 1), (10_000, 1_000)  # minutes, and GiB
 
 
 class ServerHandle(Displayable):
-    """A server that runs until `close` is called, or this Python ends. `with gf.open(…)` closes."""
+    """A running server, until `close` or the end of this process. `with gf.studio(…)` closes it."""
 
     def __init__(self, server: Any, kept: Any) -> None:
         self.address, self._server, self._model_folder = server.address, server, kept
@@ -66,18 +66,20 @@ def create_server(
         ("port", port or 0, 0, 65_535),
     ):
         if not least <= value <= most:
-            raise GlassformerError(f"open — {name} must be from {least:g} to {most:g}, got {value}")
+            raise GlassformerError(
+                f"studio — {name} must be from {least:g} to {most:g}, got {value}"
+            )
     kept = tempfile.TemporaryDirectory(prefix="glassformer-")
     try:
         if not models:
-            raise GlassformerError("open — expected a model, or several")
+            raise GlassformerError("studio — expected a model, or several")
         refs = [
             _ref_for_workers(each, Path(kept.name, f"model-{i}"))
             for i, each in enumerate(models, 1)
         ]
         given = [folders] if isinstance(folders, (str, PathLike)) else folders
         server = StudioServer(
-            refs, folders=[as_text(f, "open", "a path") for f in given], port=port,
+            refs, folders=[as_text(f, "studio", "a path") for f in given], port=port,
             inputs=[inputs] if isinstance(inputs, str) else list(inputs), minutes=minutes,
             gigabytes=memory,
         )  # fmt: skip

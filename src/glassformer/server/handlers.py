@@ -203,7 +203,7 @@ class Handlers:
 
     # ── puzzles ────────────────────────────────────────────────────────────────────────────────
     def check(self, given: RequestFields, line: "ProgressChannel") -> Any:
-        with limited_memory(MAX_MEMORY_BYTES):  # the limit of `glassformer check`
+        with limited_memory(MAX_MEMORY_BYTES):  # the limit of `glassformer puzzle check`
             return judge(level(given["level"]), given["text"]).to_json()
 
 

@@ -69,7 +69,7 @@ class PoolClosingServer(uvicorn.Server):
 
 
 class StudioServer:
-    """What `glassformer open` holds: a socket, processes, a page. `run` serves until Ctrl-C."""
+    """What `glassformer studio` holds: a socket, processes, a page. `run` serves until Ctrl-C."""
 
     def __init__(
         self, refs: Sequence[str], *, folders: Sequence[str | Path] = (), port: int | None = None,
@@ -77,7 +77,7 @@ class StudioServer:
     ) -> None:  # fmt: skip
         if len(refs) > MAX_MODELS:
             raise GlassformerError(
-                f"open — at most {MAX_MODELS} models side by side, got {len(refs)}"
+                f"studio — at most {MAX_MODELS} models side by side, got {len(refs)}"
             )
         given = [str(folder) for folder in resolve_folders(folders)]
         size = min(int(gigabytes * 2**30), available_memory())

@@ -29,7 +29,7 @@ def run_identity(run: "Trainer") -> dict[str, Any]:
     """What must be the same for a run to go on."""
     return {
         "task": run.task.ref, "recipe": run.recipe.to_json(), "seed": run.seeds[0],
-        "blueprint": run.blueprint.ref, "start": digest(run.start) if run.start else "",
+        "blueprint": run.blueprint.ref, "start": digest(run.init_from) if run.init_from else "",
         "teacher": digest(run.teacher) if run.teacher else "",
         "source": file_digest(run.task.ref), "blueprint_source": file_digest(run.blueprint.ref),
     }  # fmt: skip

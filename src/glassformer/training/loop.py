@@ -53,12 +53,12 @@ class Trainer:
 
     def __init__(
         self, task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), *,
-        blueprint: Blueprint | None = None, start: Model | None = None,
+        blueprint: Blueprint | None = None, init_from: Model | None = None,
         teacher: Model | None = None, device: str = "cpu", threads: int = 1,
         out: str | Path | None = None, resume: bool = False, compile: bool = False,
         snapshots: str | Path | None = None, stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """`start`: weights to begin with, and their config. `teacher`: its words are the truth.
+        """`init_from`: weights to begin with, and their config. `teacher`: its words are the truth.
 
         `out`: where the model goes (one seed only), and beside it the state of the run at every
         evaluation. `snapshots`: a folder for the model at the start and at every evaluation,
@@ -66,23 +66,23 @@ class Trainer:
         `stop`: asked after every step; True ends the run after saving.
         """
         blueprint = blueprint or Dense()
-        start = start or blueprint.base
-        models = {"start": start, "teacher": teacher}
+        init_from = init_from or blueprint.base
+        models = {"init_from": init_from, "teacher": teacher}
         check_arguments(task, seeds, models, threads, out, resume, blueprint.ref)
-        check_training_memory(task, recipe, len(seeds), start)
+        check_training_memory(task, recipe, len(seeds), init_from)
         torch.set_num_threads(threads)
         self.task, self.recipe, self.blueprint = task, recipe, blueprint
-        self.start, self.teacher, self.out, self.stop_requested = start, teacher, out, stop
+        self.init_from, self.teacher, self.out, self.stop_requested = init_from, teacher, out, stop
         self.device, self.seeds = find_device(device, recipe.dtype), list(seeds)
         self.data = TrainingData(task, recipe)
         self.evaluator = Evaluator(task, recipe, self.data)
-        self.config, shapes = architecture(recipe, task, self.data.length, start)
+        self.config, shapes = architecture(recipe, task, self.data.length, init_from)
         for what, model in models.items():
             if model and self.data.length - 1 > (n := model.config.n_ctx):
                 raise GlassformerError(f"{what} — its block of {n} is too short for {task.ref}")
-        # with a start, the shape is not the recipe's
+        # with init_from, the shape is not the recipe's
         self.effective_recipe = replace(
-            recipe, **{n: getattr(self.config, n) for n in SHAPE_FIELDS if start}
+            recipe, **{n: getattr(self.config, n) for n in SHAPE_FIELDS if init_from}
         )
         self.objective = Objective(self.config, shapes, blueprint, recipe, teacher, compile)
         self._init_members()
@@ -96,7 +96,7 @@ class Trainer:
     def _init_members(self) -> None:
         """All that is each member's own, as it is before the first step."""
         r, seeds = self.recipe, self.seeds
-        begun = stack_members([self._initial_theta(seed) for seed in seeds], r, self.start)
+        begun = stack_members([self._initial_theta(seed) for seed in seeds], r, self.init_from)
         self.theta: Theta = {n: t.to(self.device) for n, t in begun.items()}
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
         # as at the last evaluation, and the step of that
@@ -115,7 +115,7 @@ class Trainer:
 
     def _initial_theta(self, seed: int, restarts: int = 0) -> dict[str, Array]:
         """What a member begins with, and after so many tries begins with anew."""
-        made = self.recipe, self.config, self.objective.shapes, self.blueprint, self.start
+        made = self.recipe, self.config, self.objective.shapes, self.blueprint, self.init_from
         return initial_theta(*made, seed, restarts)
 
     def _milestone_tracker(self, seed: int) -> MilestoneTracker:
@@ -124,7 +124,9 @@ class Trainer:
     def _restart_member(self, i: int) -> None:
         """Member i forgets all that it has learned, and begins with other weights."""
         tries = sum(e.kind == RESTARTED for e in self.milestones[self.seeds[i]])
-        begun = stack_members([self._initial_theta(self.seeds[i], tries)], self.recipe, self.start)
+        begun = stack_members(
+            [self._initial_theta(self.seeds[i], tries)], self.recipe, self.init_from
+        )
         for n, first in begun.items():
             self.theta[n][i] = first[0]
             if self.average:
@@ -138,7 +140,7 @@ class Trainer:
     def _restart_due(self, i: int) -> bool:
         """Whether member i has had the steps of a try, and has those for a whole try more."""
         again, step = self.recipe.restart_after_steps, self.step
-        other = again > 0 and not self.start  # a start has no other weights to begin with
+        other = again > 0 and not self.init_from  # a start has no other weights to begin with
         return other and step - self.start_steps[i] >= again and step + again <= self.recipe.steps
 
     @property

@@ -119,7 +119,7 @@ def initial_theta(
         return {n: backend.to_numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)}
     if start and blueprint.random_init:
         what = f"{blueprint.ref} begins at random, or with a model of its own kind"
-        raise GlassformerError(f"start — {what}")
+        raise GlassformerError(f"init_from — {what}")
     rng = np.random.default_rng([seed, 0, restarts] if restarts else [seed, 0])
     weights = start.weights if start else initial_weights(recipe, config, shapes, rng)
     return blueprint.init_theta(weights, rng)

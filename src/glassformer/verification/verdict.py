@@ -160,7 +160,8 @@ class Verdict(Displayable):
             raise GlassformerError(f"verdict — {what}")
         return {
             "exhaustive": self.exhaustive, "sample": self.sample, "seed": self.seed or 0,
-            "search": self.search, "keep": self.keep, "chunk": self.chunk, "dtype": self.dtype,
+            "search": self.search, "max_counterexamples": self.keep, "chunk": self.chunk,
+            "dtype": self.dtype,
         }  # fmt: skip
 
     def differences(self, other: "Verdict") -> list[dict[str, Any]]:

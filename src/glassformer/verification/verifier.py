@@ -82,8 +82,9 @@ def verify(
 
 def verify_events(
     model: Model, task: Task, *, rows: Any = None, sample: int | None = None, seed: int = 0,
-    keep: int = 10, chunk: int = 0, hook: Hook | None = None, exhaustive: bool = False,
-    dtype: str = "", workers: int = 1, search: int = 0, journal: str | Path | None = None,
+    max_counterexamples: int = 10, chunk: int = 0, hook: Hook | None = None,
+    exhaustive: bool = False, dtype: str = "", workers: int = 1, search: int = 0,
+    journal: str | Path | None = None,
     cluster: str = "",
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
     """Verify a model; yield Progress, and the Verdict last.
@@ -97,7 +98,7 @@ def verify_events(
         rows: Run these rows only.
         sample: Number of random rows to run, with the edge cases.
         seed: Seed of the sample and the search.
-        keep: Number of counterexamples to keep.
+        max_counterexamples: Number of counterexamples to keep.
         chunk: Rows in one forward pass; 0: as many as fit into a few megabytes.
         hook: Hook that changes the model.
         exhaustive: Run the whole domain, whatever its size.
@@ -113,7 +114,7 @@ def verify_events(
     for name, value, least, most in (
         ("sample", sample, 1, MAX_SAMPLE_ROWS),
         ("seed", seed, 0, MAX_SEED),
-        ("keep", keep, 0, MAX_COUNTEREXAMPLES),
+        ("max_counterexamples", max_counterexamples, 0, MAX_COUNTEREXAMPLES),
         ("chunk", chunk, 0, MAX_CHUNK_ROWS),
         ("workers", workers, 1, MAX_PROCESSES),
         ("search", search, 0, MAX_SEARCH_ROUNDS),
@@ -141,7 +142,7 @@ def verify_events(
         f"verify — {chunk:,} rows at a time", 4 * chunk * peak_activation_size(judged, task)
     )
     work = ChunkedEvaluation(
-        judged, task, parts, chunk=chunk or chunk_size(judged, task), keep=keep,
+        judged, task, parts, chunk=chunk or chunk_size(judged, task), keep=max_counterexamples,
         n_closest=BEAM_WIDTH if rounds else 0, seed=seed, given=rows, hook=hook,
     )  # fmt: skip
     how = {
@@ -153,7 +154,7 @@ def verify_events(
         "seed": None if every else seed,
         "sample": sample,
         "search": rounds,
-        "keep": keep,
+        "keep": max_counterexamples,
         "chunk": work.chunk,
         "versions": versions(judged.dtype) | _task_source_version(task),
     }

@@ -40,7 +40,7 @@ class Place {
     if (!got?.data || String(got.shape) !== String(value.shape)) {
       const has = got?.shape ? `[${got.shape.join(", ")}]` : String(got);
       const had = `[${value.shape.join(", ")}]`;
-      throw new Error(`tap — ${this.path}${name} must keep its shape ${had}, got ${has}`);
+      throw new Error(`hook — ${this.path}${name} must keep its shape ${had}, got ${has}`);
     }
     return got;
   }

@@ -1,4 +1,4 @@
-// What the page does when it came from a server (`glassformer open`): requests, jobs, and a proof after every edit.
+// What the page does when it came from a server (`glassformer studio`): requests, jobs, and a proof after every edit.
 // Without one nothing here does anything. What the panel shows of it is in views/server.js.
 import { checkpoint } from "./save_checkpoint.js";
 import { afterwards, columns } from "./store.js";
@@ -22,7 +22,7 @@ export async function ask(path, body, method = body === undefined ? "GET" : "POS
       headers: { "X-Glassformer-Token": server.token, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
       body: body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    throw new Error("the server does not answer: was it closed? Start it again with glassformer open");
+    throw new Error("the server does not answer: was it closed? Start it again with glassformer studio");
   }
   const found = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(found.error ?? `status ${answer.status}`), { status: answer.status });

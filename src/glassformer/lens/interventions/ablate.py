@@ -161,7 +161,7 @@ def ablate(
     seed: int = 0,
 ) -> Score:
     """How right the model is without one part, over rows [B,…] or the domain. Nothing is trained:
-    that is gf.ablations, the command ablate.
+    that is gf.ablation_study, the command ablation-study.
     """
     tap = _task_ablation_hook(model, task, component, method, seed)
     return score(with_fast_backend(model, task, rows), task, rows, hook=tap)

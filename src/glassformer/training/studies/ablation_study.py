@@ -1,8 +1,6 @@
-"""All ablations of a recipe in one call, and what became of them (`gf.ablations`, the command
-ablate).
-"""
+"""An ablation study: every ablation of a recipe in one call (`gf.ablation_study`)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -11,16 +9,11 @@ from typing import Any
 from ...tasks.base import Task
 from ...utils.fileio import check_writable, exclusive_lock, make_folder
 from ...utils.limits import MAX_MEMBERS, check_int_range
+from ...utils.progress import Progress, ProgressCallback
 from ...utils.results import Result
 from ..events import percent
 from ..recipe import Recipe
-from .ablations import (
-    AblationProgress,
-    AblationResult,
-    SkippedAblation,
-    plan_ablations,
-    train_ablations,
-)
+from .ablations import AblationResult, SkippedAblation, plan_ablations, train_ablations
 
 
 @dataclass(frozen=True)
@@ -57,18 +50,14 @@ class AblationStudy(Result):
 def run_ablation_study(
     task: Task, recipe: Recipe, *, seeds: Sequence[int] = (0, 1, 2),
     only: str | Sequence[str] = (), out: str | Path | None = None, threads: int = 1,
-    progress: Callable[[AblationProgress], object] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> AblationStudy:  # fmt: skip
-    """Trains a recipe with one thing taken away at a time: what breaks?
-
-    `only`: names of ablations, beside the baseline. `out`: a folder with a file for each result;
-    what is there is not done again. `watch` is told all that happens.
-    """
+    """Implement `api.ablation_study`. Progress is in training steps over all cases."""
     names = [only] if isinstance(only, str) and only else list(only)
-    check_int_range("ablations — the number of seeds", len(seeds), 1, MAX_MEMBERS)
+    check_int_range("ablation_study — the number of seeds", len(seeds), 1, MAX_MEMBERS)
     # what is learned without the whole domain: of a last phase nobody could say what it mended
     recipe = replace(recipe, full_domain_steps=0)
-    _, skipped = plan_ablations(task, recipe, names)
+    cases, skipped = plan_ablations(task, recipe, names)
     folder = Path(out) if out else None
     if folder:
         check_writable(make_folder(folder) / "baseline.json")
@@ -78,7 +67,11 @@ def run_ablation_study(
             if news.result:
                 results.append(news.result)
             if progress:
-                progress(news)
+                done, total = len(results) * recipe.steps, len(cases) * recipe.steps
+                if news.event and not news.result:
+                    done += news.event.step
+                stage = f"{news.name}, {min(len(results) + 1, len(cases))} of {len(cases)}"
+                progress(Progress(done, total, stage=stage))
     return AblationStudy(task.ref, recipe, list(seeds), results, skipped)
 
 

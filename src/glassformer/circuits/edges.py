@@ -108,9 +108,9 @@ def measure_ground_truth(model: Model, task: Task | None = None, *, seed: int = 
     model = model.numpy()
     if task is not None:
         task.require(model.vocabulary)
-    check_int_range("truth — seed", seed, 0, MAX_SEED)
+    check_int_range("ground_truth — seed", seed, 0, MAX_SEED)
     check_int_range(
-        "truth — the number of heads",
+        "ground_truth — the number of heads",
         model.config.n_layers * model.config.n_heads,
         0,
         MAX_COMPARED_HEADS,
@@ -141,7 +141,7 @@ def named_slots(model: Model) -> Slots:
     for name, (a, b) in [*named, ("", (D, D))]:
         if a < end:
             where = f"{name!r} begins at {a}, before another's end at {end}"
-            raise GlassformerError(f"truth — slots overlap: {where}")
+            raise GlassformerError(f"ground_truth — slots overlap: {where}")
         if a > end:
             slots[f"rest [{end}:{a}]"] = (end, a)
         if b > a:

@@ -26,11 +26,11 @@ def run_adderboard(
     """Test a model, or the submission in `file`; or return the table. `load`: of our own adders, by
     their refs. `name`: what the model is called in the table; `ref`: how it was passed, if by name.
     """
-    check_int_range("board — keep", max_counterexamples, 0, MAX_COUNTEREXAMPLES)
+    check_int_range("adderboard — max_counterexamples", max_counterexamples, 0, MAX_COUNTEREXAMPLES)
     if model and model.is_numpy:  # what is counted is what runs: no number hides in rounding
         model = recompute_from_theta(model, name)
     with terminal_line() as write:
-        show = progress or (lambda p: write(f"board: {p.done:,} of {p.total:,}"))
+        show = progress or (lambda p: write(f"adderboard: {p.done:,} of {p.total:,}"))
         if table or not (model or file):
             _refuse_options(
                 "the table runs no code", dtype=dtype, trust=trust, no_sandbox=not sandbox
@@ -62,4 +62,4 @@ def run_adderboard(
 
 def _refuse_options(reason: str, **options: Any) -> None:
     if given := [name for name, value in options.items() if value]:
-        raise GlassformerError(f"board — {reason}; leave out {', '.join(given)}")
+        raise GlassformerError(f"adderboard — {reason}; leave out {', '.join(given)}")

@@ -165,8 +165,8 @@ def obfuscate(
     """
     if not 0 <= noise <= MAX_NOISE:
         raise GlassformerError(f"noise — expected a number from 0 to {MAX_NOISE:g}, got {noise}")
-    check_int_range("disguise — d_model", model.config.d_model, 1, MAX_OBFUSCATED_D_MODEL)
-    check_int_range("disguise — seed", seed, 0, MAX_SEED)
+    check_int_range("obfuscate — d_model", model.config.d_model, 1, MAX_OBFUSCATED_D_MODEL)
+    check_int_range("obfuscate — seed", seed, 0, MAX_SEED)
     original = model.numpy()
     rng = np.random.default_rng(seed)
     D, dtype = original.config.d_model, original.dtype
@@ -192,7 +192,7 @@ def obfuscate(
     if changed and not noise:
         shuffled = "it can be shuffled, without rotating it (rotate=False, --no-rotate)"
         raise GlassformerError(
-            f"disguise — the copy is not the same function in {dtype}: {changed:,} of {checked:,} "
+            f"obfuscate — the copy is not the same function in {dtype}: {changed:,} of {checked:,} "
             "answer tokens change, since its numbers are of too different sizes to be mixed; "
             + (shuffled if rotate else "it has no copy")
         )
@@ -268,7 +268,7 @@ def _fold_axis_aligned_parts(model: Model, changes: list[str]) -> Model:
         norms = []
     if norms and not c.norm_first:
         why = "gains of norms after the sum are part of the stream's axes"
-        raise GlassformerError(f"disguise — {norms[0]}: {why}")
+        raise GlassformerError(f"obfuscate — {norms[0]}: {why}")
     for ln in norms:
         gain, bias = w.pop(f"{ln}.w", None), w.pop(f"{ln}.b", None)
         if ln == "ln_final" and c.tied:
