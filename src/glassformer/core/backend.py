@@ -23,43 +23,43 @@ class NumpyNamespace:
     cos, sin, exp, stack = np.cos, np.sin, np.exp, staticmethod(np.stack)
     fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
 
-    def like(self, x: Array, table: Array) -> Array:
+    def as_dtype_of(self, x: Array, table: Array) -> Array:
         """Convert a float64 table to x's array type and dtype."""
         return table.astype(x.dtype, copy=False)
 
-    def quietly(self, alone: bool) -> AbstractContextManager[Any]:
+    def no_grad(self, inference: bool) -> AbstractContextManager[Any]:
         """Disable floating-point warnings and gradients; callers check for non-finite values.
 
         `inference`: no hook is attached, so no activation can be used in a gradient later.
         """
         return np.errstate(all="ignore")
 
-    def beside(self, W: Array, tokens: Array) -> Array:
+    def to_device_of(self, W: Array, tokens: Array) -> Array:
         """Convert tokens to 64-bit integers of W's array type, on W's device."""
         return to_numpy(tokens).astype(np.int64, copy=False)
 
-    def compiling(self) -> bool:
+    def is_compiling(self) -> bool:
         """Whether torch.compile is tracing this call."""
         return False
 
     def take(self, W: Array, tokens: Array) -> Array:
         return W[tokens]
 
-    def along(self, x: Array, order: Array, axis: int) -> Array:
+    def permute_axis(self, x: Array, order: Array, axis: int) -> Array:
         """Reorder x along an axis."""
         return np.take(x, order, axis)
 
-    def spread(self, W: Array, n: int) -> Array:
+    def broadcast_positions(self, W: Array, n: int) -> Array:
         """Repeat W [V,D] for n positions: [V,n,D]."""
         return np.broadcast_to(W[:, None], (W.shape[0], n, W.shape[1]))
 
-    def pick(self, tokens: Array, table: Array) -> Array:
+    def gather_rows(self, tokens: Array, table: Array) -> Array:
         """Look up the last n tokens of each text in table [V,n,*], by position: [B,n,*]."""
         n = table.shape[1]
         at = tokens[:, -n:] * n + np.arange(n)
         return table.reshape(-1, *table.shape[2:]).take(at, axis=0)
 
-    def sums_picked(self, table: Array) -> bool:
+    def can_sum_rows(self, table: Array) -> bool:
         """Whether rows of a table can be summed without copying them first."""
         return False
 
@@ -76,7 +76,7 @@ class NumpyNamespace:
         """q [B,T,H,K], k [B,S,H,K] -> [B,H,T,S]."""
         return np.matmul(q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1))
 
-    def mix(self, pattern: Array, v: Array) -> Array:
+    def attend(self, pattern: Array, v: Array) -> Array:
         """pattern [B,H,T,S], v [B,S,H,K] -> [B,T,H,K]."""
         return np.matmul(pattern, v.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
 
@@ -119,37 +119,37 @@ class TorchNamespace:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.torch, name)
 
-    def like(self, x: Array, table: Array) -> Array:
+    def as_dtype_of(self, x: Array, table: Array) -> Array:
         return self.torch.as_tensor(table, dtype=x.dtype, device=x.device)
 
-    def quietly(self, alone: bool) -> AbstractContextManager[Any]:
-        way = self.torch.inference_mode if alone else self.torch.no_grad
-        return way()  # type: ignore[no-any-return]
+    def no_grad(self, inference: bool) -> AbstractContextManager[Any]:
+        context = self.torch.inference_mode if inference else self.torch.no_grad
+        return context()  # type: ignore[no-any-return]
 
-    def beside(self, W: Array, tokens: Array) -> Array:
+    def to_device_of(self, W: Array, tokens: Array) -> Array:
         if isinstance(tokens, np.ndarray):
             tokens = tokens.astype(np.int64, copy=False)
         return self.torch.as_tensor(tokens, device=W.device).long()
 
-    def compiling(self) -> bool:
+    def is_compiling(self) -> bool:
         return bool(self.torch.compiler.is_compiling())
 
     def take(self, W: Array, tokens: Array) -> Array:
         return self.F.embedding(tokens, W)  # W[tokens] has a slow gradient
 
-    def along(self, x: Array, order: Array, axis: int) -> Array:
+    def permute_axis(self, x: Array, order: Array, axis: int) -> Array:
         return x.index_select(axis, self.torch.as_tensor(order, device=x.device))
 
-    def spread(self, W: Array, n: int) -> Array:
+    def broadcast_positions(self, W: Array, n: int) -> Array:
         return W[:, None].expand(-1, n, -1)
 
-    def pick(self, tokens: Array, table: Array) -> Array:
+    def gather_rows(self, tokens: Array, table: Array) -> Array:
         n = table.shape[1]
         at = tokens[:, -n:] * n + self.torch.arange(n, device=tokens.device)
         rows = self.F.embedding(at, table.reshape(table.shape[0] * n, -1))
         return rows.reshape(*at.shape, *table.shape[2:])
 
-    def sums_picked(self, table: Array) -> bool:
+    def can_sum_rows(self, table: Array) -> bool:
         # embedding_bag sums rows, but without gradients and not under torch.func transforms
         precise = table.dtype in (self.torch.float32, self.torch.float64)
         quiet = self.torch.is_inference_mode_enabled()
@@ -166,7 +166,7 @@ class TorchNamespace:
     def scores(self, q: Array, k: Array) -> Array:
         return q.transpose(1, 2) @ k.permute(0, 2, 3, 1)
 
-    def mix(self, pattern: Array, v: Array) -> Array:
+    def attend(self, pattern: Array, v: Array) -> Array:
         return (pattern @ v.transpose(1, 2)).transpose(1, 2)
 
     def gelu(self, x: Array) -> Array:

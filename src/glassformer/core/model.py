@@ -180,10 +180,10 @@ def attention(c: Config, at: Scope, x: Array, last: int | None) -> Array:
     scores = xp.scores(q, k) * (c.scale or c.d_head**-0.5)                     # B H T S
     distance = here[:, None] - there                                           # T S
     if bias := positions.bias:
-        scores = scores + xp.like(scores, bias(c, distance))
-    scores = at("hook_attn_scores", scores + xp.like(scores, MASKS[c.mask](distance)))
+        scores = scores + xp.as_dtype_of(scores, bias(c, distance))
+    scores = at("hook_attn_scores", scores + xp.as_dtype_of(scores, MASKS[c.mask](distance)))
     pattern = at("hook_pattern", xp.softmax(scores))                           # B H T S
-    z = at("hook_z", xp.mix(pattern, v))                                       # B T H K
+    z = at("hook_z", xp.attend(pattern, v))                                       # B T H K
     return affine(z, at["W_O"], at.get("b_O"))                                 # B T D
 
 
@@ -254,13 +254,13 @@ def learned(c: Config, at: Scope, x: Array, start: int) -> Array:
 def sinusoidal(c: Config, at: Scope, x: Array, start: int) -> Array:
     a = angles(c, np.arange(start, start + x.shape[1]), c.d_model // 2)  # T D/2
     table = np.stack([np.sin(a), np.cos(a)], axis=-1)  # T D/2 2
-    return backend.backend_for(x).like(x, table.reshape(-1, c.d_model))  # T D
+    return backend.backend_for(x).as_dtype_of(x, table.reshape(-1, c.d_model))  # T D
 
 
 def rotary(c: Config, x: Array, positions: Array) -> Array:
     xp, n = backend.backend_for(x), x.shape[-1] // 2
     a = angles(c, positions, n)[:, None]  # T 1 K/2
-    cos, sin = xp.like(x, np.cos(a)), xp.like(x, np.sin(a))
+    cos, sin = xp.as_dtype_of(x, np.cos(a)), xp.as_dtype_of(x, np.sin(a))
     u, v, odd = x[..., :n], x[..., n : 2 * n], x[..., 2 * n :]
     return xp.concat([u * cos - v * sin, v * cos + u * sin, odd], -1)
 
@@ -374,10 +374,9 @@ class Model(Displayable):
             if tokens.ndim != 2:
                 expected = "expected shape [B,T]; model(tokens) takes [T], and a text, too"
                 raise GlassformerError(f"tokens — {expected}, got {list(tokens.shape)}")
-        with (xp := backend.backend_for(W_E := self.weights["embed.W_E"])).quietly(
-            alone=hook is None
-        ):
-            tokens = xp.beside(W_E, tokens)
+        xp = backend.backend_for(W_E := self.weights["embed.W_E"])
+        with xp.no_grad(inference=hook is None):
+            tokens = xp.to_device_of(W_E, tokens)
             return backend.to_numpy(forward(self.config, self.weights, tokens, hook, start, last))
 
     def to_tokens(self, tokens: Any) -> Array:
@@ -387,7 +386,7 @@ class Model(Displayable):
             if "compiled" in self.provenance and tokens[:1] != [0]:
                 tokens = [0, *tokens]  # compiled models expect <bos> first
         here = self.weights["embed.W_E"]
-        return backend.backend_for(here).beside(here, check_tokens(self.config, tokens))
+        return backend.backend_for(here).to_device_of(here, check_tokens(self.config, tokens))
 
     # ── weights and conversions ────────────────────────────────────────────────────────────────
     @property

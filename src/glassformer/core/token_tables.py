@@ -20,9 +20,9 @@ def embed(W_E: Array, tokens: Array, may_share: bool) -> Array:
     """Return the embedding [B,T,D] of tokens; as a table if `may_share` (no hook is attached)."""
     xp = backend.backend_for(W_E)
     # a table pays if texts outnumber tokens; torch.compile cannot trace it
-    if not may_share or len(tokens) <= len(W_E) or xp.compiling():
+    if not may_share or len(tokens) <= len(W_E) or xp.is_compiling():
         return xp.take(W_E, tokens)
-    return TokenTable(xp.spread(W_E, tokens.shape[1]), tokens)
+    return TokenTable(xp.broadcast_positions(W_E, tokens.shape[1]), tokens)
 
 
 class TokenTable:
@@ -41,7 +41,7 @@ class TokenTable:
 
     def expand(self) -> Array:
         """Return the activation [B,T,…] of the texts."""
-        return backend.backend_for(self.table).pick(self.tokens, self.table)
+        return backend.backend_for(self.table).gather_rows(self.tokens, self.table)
 
     def __getitem__(self, index: Any) -> "TokenTable":
         """Index the last positions, x[:, -n:], or the last axis, x[..., a:b]."""
@@ -124,8 +124,10 @@ class TokenTableNamespace:
                 f(x.table, *more), x.tokens
             )
 
-    def like(self, x: Any, table: Array) -> Array:
-        return self.xp.like(x.table if isinstance(x, (TokenTable, TokenPairScores)) else x, table)
+    def as_dtype_of(self, x: Any, table: Array) -> Array:
+        return self.xp.as_dtype_of(
+            x.table if isinstance(x, (TokenTable, TokenPairScores)) else x, table
+        )
 
     def affine(self, x: TokenTable, W: Array, b: Array | None) -> TokenTable:
         return TokenTable(self.xp.affine(x.table, W, b), x.tokens)
@@ -142,7 +144,7 @@ class TokenTableNamespace:
     def scores(self, q: TokenTable, k: TokenTable) -> Any:
         (V, T), S = q.table.shape[:2], k.table.shape[1]
         picked = len(q.tokens) * (T + 2 * S)  # rows of q, k and v
-        if 2 * T <= S and picked >= V * V * T * S and self.xp.sums_picked(q.table):
+        if 2 * T <= S and picked >= V * V * T * S and self.xp.can_sum_rows(q.table):
             return TokenPairScores.from_queries_and_keys(q, k)
         return self.xp.scores(q.expand(), k.expand())
 
@@ -151,9 +153,9 @@ class TokenTableNamespace:
             scores if isinstance(scores, TokenPairScores) else self.xp.softmax(scores)
         )  # see attend
 
-    def mix(self, pattern: Any, v: TokenTable) -> Array:
+    def attend(self, pattern: Any, v: TokenTable) -> Array:
         if isinstance(pattern, TokenPairScores):
             if (mixed := pattern.attend(v)) is not None:
                 return mixed
             pattern = self.xp.softmax(pattern.expand())
-        return self.xp.mix(pattern, v.expand())
+        return self.xp.attend(pattern, v.expand())

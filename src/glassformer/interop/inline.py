@@ -34,7 +34,7 @@ class Library:
 
 class backend:
     @staticmethod
-    def of(x):
+    def backend_for(x):
         return Library()'''
 
 
@@ -194,9 +194,9 @@ class Inliner:
             self.add_name(base, alias.name)
 
     def library_source(self) -> str:
-        """What `backend.of(x)` is for tensors: PyTorch, and the functions of ours that are used."""
+        """Return the source of the namespace for tensors: PyTorch and the methods in use."""
         source = self.module_source(backend.__name__)
-        node = source.definitions["Torch"]
+        node = source.definitions["TorchNamespace"]
         assert isinstance(node, ast.ClassDef)
         methods, asked = [s for s in node.body if isinstance(s, ast.FunctionDef)], self.attributes
         own = [s for s in methods if s.name in asked - {"torch", "F"}]

@@ -107,7 +107,7 @@ def build_graph(
         "Gather", W_E, GraphTensor(graph, "tokens", (1, c.n_ctx)), shape=(1, c.n_ctx, c.d_model)
     )
     if embed := POSITIONS[c.positions].embed:
-        x = x + GRAPH_NAMESPACE.like(x, embed(c, at, x, 0))
+        x = x + GRAPH_NAMESPACE.as_dtype_of(x, embed(c, at, x, 0))
     for i in range(c.n_layers):
         here = at / f"blocks.{i}"
         x = residual_block(c, here / "ln1", x, attention, here / "attn")
@@ -224,7 +224,7 @@ class GraphNamespace:
 
     fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
 
-    def like(self, x: GraphTensor, table: Any) -> GraphTensor:
+    def as_dtype_of(self, x: GraphTensor, table: Any) -> GraphTensor:
         """A table [T,…] for the whole block, cut to the length of the text."""
         if isinstance(table, GraphTensor):
             return table

@@ -35,6 +35,8 @@ class Formula(Blueprint):
         xp = backend.backend_for(some)
         weights = {}
         for name, terms in self.terms(theta).items():
-            parts = [c * xp.like(some, np.asarray(pattern, dtype=float)) for c, pattern in terms]
+            parts = [
+                c * xp.as_dtype_of(some, np.asarray(pattern, dtype=float)) for c, pattern in terms
+            ]
             weights[name] = sum(parts[1:], parts[0])
         return weights

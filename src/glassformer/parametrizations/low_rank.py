@@ -98,7 +98,9 @@ class Lora(Blueprint):
         for name in shapes:
             # + 0: a copy of its own
             change = theta[f"{name}.A"] @ theta[f"{name}.B"] if f"{name}.A" in theta else 0
-            whole[name] = backend.backend_for(some).like(some, self.base_matrices[name]) + change
+            whole[name] = (
+                backend.backend_for(some).as_dtype_of(some, self.base_matrices[name]) + change
+            )
         return super().expand(whole, shapes)
 
 

@@ -40,7 +40,9 @@ class Rotated(Blueprint):
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         weights = super().expand(theta, shapes)
         W_E = weights["embed.W_E"]
-        return rotate_weights(weights, backend.backend_for(W_E).like(W_E, self._matrix(shapes)))
+        return rotate_weights(
+            weights, backend.backend_for(W_E).as_dtype_of(W_E, self._matrix(shapes))
+        )
 
 
 def rotate(model: Model, M: Any) -> Model:

@@ -200,7 +200,7 @@ def reorder_sums(model: Model, rng: np.random.Generator) -> Model:
         if c.n_ctx * c.d_model > MAX_POSITION_TABLE_ENTRIES:
             stays = {"D"}
         else:
-            like = xp.spread(weights["embed.W_E"][:1], c.n_ctx)
+            like = xp.broadcast_positions(weights["embed.W_E"][:1], c.n_ctx)
             weights["pos_embed.W_pos"] = sinusoidal(c, Scope({}, None), like, 0)
             c = replace(c, positions="learned")
     turned = {axis: _random_order(n, rng) for axis, n in order.items() if axis not in stays}
@@ -208,7 +208,7 @@ def reorder_sums(model: Model, rng: np.random.Generator) -> Model:
         asks = "QK" in stays and not name.endswith(("W_V", "b_V", "W_O"))
         for i, axis in enumerate(letters.rstrip("?")):
             if name in weights and axis in turned and not (axis == "K" and asks):
-                weights[name] = xp.along(weights[name], turned[axis], i)
+                weights[name] = xp.permute_axis(weights[name], turned[axis], i)
     return Model(c, weights, model.vocabulary)
 
 

@@ -131,7 +131,7 @@ class _ReplacementHook:
         return replace_at(
             value,
             self.part.index_in_activation(),
-            backend.backend_for(value).like(value, new[self.part.index_in_activation()]),
+            backend.backend_for(value).as_dtype_of(value, new[self.part.index_in_activation()]),
         )
 
 

@@ -78,7 +78,7 @@ class CoupledAdder(_Adder):
         xp, like = backend.backend_for(theta["size"]), theta["size"]
 
         def given(rows: Any) -> Array:
-            return xp.like(like, np.asarray(rows, dtype=np.float64))
+            return xp.as_dtype_of(like, np.asarray(rows, dtype=np.float64))
 
         w = 2 * math.pi / PERIOD
         size, angle = xp.exp(theta["size"]), xp.exp(theta["step"]) * given(range(DIGITS))

@@ -63,10 +63,10 @@ class _Adder(Blueprint):
     ) -> dict[str, Array]:
         """The embedding of this `size`, and attention: `gain` of q and k, `out` [D] is written."""
         xp = backend.backend_for(step)
-        angle = (step * xp.like(step, np.arange(DIGITS) - MIDDLE))[:, None]  # V 1
-        first, second, third = (xp.like(step, axis)[:, None] for axis in np.eye(3))  # D 1
+        angle = (step * xp.as_dtype_of(step, np.arange(DIGITS) - MIDDLE))[:, None]  # V 1
+        first, second, third = (xp.as_dtype_of(step, axis)[:, None] for axis in np.eye(3))  # D 1
         # K: the pair that turns with the second frequency
-        slot, other = (xp.like(step, np.eye(4)[i]) for i in (1, 3))
+        slot, other = (xp.as_dtype_of(step, np.eye(4)[i]) for i in (1, 3))
         key = xp.cos(turn) * slot + xp.sin(turn) * other
         arc = xp.cos(angle) * first.T + xp.sin(angle) * second.T + third.T  # V D
         return {
@@ -111,11 +111,11 @@ class ArcAdder(_Adder):
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         step = theta["step"]
         xp = backend.backend_for(step)
-        one = xp.like(step, np.ones(1))
+        one = xp.as_dtype_of(step, np.ones(1))
         weights = self.head(step, theta["turn"], one, one, theta["out"])
-        weights |= dict.fromkeys(QK_GAINS, theta["gain"] * xp.like(step, np.ones(4)))
+        weights |= dict.fromkeys(QK_GAINS, theta["gain"] * xp.as_dtype_of(step, np.ones(4)))
         weights |= {W_IN: theta["mlp.up"], W_OUT: theta["mlp.down"]}
-        weights[FINAL_GAIN] = xp.exp(theta["sharp"]) * xp.like(step, np.ones(3))
+        weights[FINAL_GAIN] = xp.exp(theta["sharp"]) * xp.as_dtype_of(step, np.ones(3))
         return weights | ({W_GATE: theta["mlp.gate"]} if W_GATE in shapes else {})
 
 
@@ -156,7 +156,7 @@ class MirrorAdder(_Adder):
         xp = backend.backend_for(theta["size"])
 
         def like(*rows: Any) -> Array:
-            return xp.like(theta["size"], np.array(rows, dtype=np.float64))
+            return xp.as_dtype_of(theta["size"], np.array(rows, dtype=np.float64))
 
         size, step = xp.exp(theta["size"]), xp.exp(theta["step"])
         gain = like(1) if self.form == "bare" else xp.exp(theta["gain"]) / size
