@@ -1,6 +1,6 @@
 """Sources of both languages with a few tokens deleted, doubled, swapped or replaced.
 
-python tests/mutants.py 20000 7      # so many mutants of each language, from this seed
+python tests/mutants.py 20000 7      # 20,000 mutants of each language, from seed 7
 """
 
 import io
@@ -35,7 +35,7 @@ TEXT = (
 
 
 def words_of_glass(text: str) -> list[str]:
-    """The tokens of a source with the blanks between them: joined, they are the text."""
+    """Split a source into tokens and the spaces between them."""
     lines, at, words = text.splitlines(keepends=True), (1, 0), list[str]()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         words += [between(lines, at, token.start), between(lines, token.start, token.end)]
@@ -52,7 +52,7 @@ def between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> s
 
 
 def mutants(sources: list[list[str]], keywords: str, n: int, seed: int) -> Iterator[str]:
-    """n texts, each a source with one to four changes."""
+    """Yield n sources with one to four changes each."""
     rng = random.Random(seed)
     pool = sorted({word for words in sources for word in words if not word.isspace()})
     for _ in range(n):
@@ -69,13 +69,13 @@ def mutants(sources: list[list[str]], keywords: str, n: int, seed: int) -> Itera
                 words.insert(j, words[i])
             elif change == "swap":
                 words[i], words[j] = words[j], words[i]
-            elif change == "line":  # again, elsewhere
+            elif change == "line":  # copied to another place
                 lines = "".join(words).splitlines(keepends=True)
                 lines.insert(rng.randrange(len(lines) + 1), rng.choice(lines))
                 words = TOKEN.findall("".join(lines))
             elif change == "any":
                 words[i] = rng.choice(rng.choice((pool, keywords.split(" "), NUMBERS, UNICODE)))
-            else:  # a name by a name, a number by a number: many of these can be read
+            else:  # replace a name by a name, a number by a number: often still valid
                 i = rng.choice([k for k in solid if kind(words[k])] or solid)
                 known = words if change == "near" else pool
                 words[i] = rng.choice([w for w in known if kind(w) == kind(words[i])])
@@ -83,14 +83,14 @@ def mutants(sources: list[list[str]], keywords: str, n: int, seed: int) -> Itera
 
 
 def kind(word: str) -> str:
-    """What a token can stand for; "" if it is a text, a blank or a bracket."""
+    """Return the kind of a token; "" for texts, spaces and brackets."""
     if word in ("+", "-", "*", "/", "//", "%", "==", "!=", "<", ">", "<=", ">=", "and", "or"):
         return "operator"
     return "name" if word.isidentifier() else "number" if word[:1].isdigit() else ""
 
 
 def read_glass(text: str) -> None:
-    """Reads a source as the compiler does, and lists its options as the server does."""
+    """Read a source like the compiler, and list its options like the server."""
     try:
         SourceReader("source", text, {}).available_options()
     except GlassformerError:
@@ -110,8 +110,8 @@ def text_programs(n: int, seed: int) -> Iterator[str]:
 def foreign_errors(
     texts: Iterator[str], parse: Callable[[str], object]
 ) -> tuple[Counter[str], list[tuple[Exception, str]], tuple[float, str]]:
-    """How many texts are valid and how many are refused, every error that is not our own with its
-    text, and the slowest text with its seconds.
+    """Return the numbers of valid and refused texts, the errors of other types with their texts,
+    and the slowest text with its seconds.
     """
     counts, foreign, slowest = Counter[str](), list[tuple[Exception, str]](), (0.0, "")
     for text in texts:
@@ -139,8 +139,8 @@ def main(n: int, seed: int) -> None:
             frame = traceback.extract_tb(e.__traceback__)[-1]
             where = f"{type(e).__name__}: {str(e)[:80]} at {frame.filename[-40:]}:{frame.lineno}"
             kinds.setdefault(where, []).append(text)
-        for where, found in kinds.items():
-            print(f"{len(found)} × {where}\n{min(found, key=len)}\n")
+        for where, sources in kinds.items():
+            print(f"{len(sources)} × {where}\n{min(sources, key=len)}\n")
 
 
 if __name__ == "__main__":

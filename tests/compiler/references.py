@@ -1,4 +1,4 @@
-"""What the sources of the library should write, said once more in plain Python."""
+"""Reference implementations of the library's sources in plain Python."""
 
 import math
 from collections import Counter
@@ -13,32 +13,32 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Reference:
-    """`prompts` makes one at random; `written` is what comes after it."""
+    """`prompts` draws a prompt; `written` returns the output after it."""
 
     prompts: Callable[[Random, Any], list[Any]]
     written: Callable[[list[Any], Any], list[Any]]
-    each: bool = False  # whether something is written after each token of the prompt
+    each: bool = False  # whether every token of the prompt has an output
 
 
 def numbers(o: Any) -> list[Any]:
     return list(range(o.vocab))
 
 
-def some(rng: Random, items: list[Any], least: int, most: int) -> list[Any]:
-    """A few of the items; now and then only of two kinds, so that there are repeats."""
+def draw(rng: Random, items: list[Any], low: int, high: int) -> list[Any]:
+    """Draw items; sometimes of two kinds only, so that there are repeats."""
     if rng.random() < 0.3 and len(items) > 2:
         items = rng.sample(items, 2)
-    return rng.choices(items, k=rng.randint(least, most))
+    return rng.choices(items, k=rng.randint(low, high))
 
 
-def made(items: Any) -> Callable[[Any], list[Any]]:
+def as_function(items: Any) -> Callable[[Any], list[Any]]:
     return items if callable(items) else lambda o: list(items)
 
 
 def each(f: Callable[[list[Any]], Any], items: Any = numbers) -> Reference:
-    """One token after each."""
-    of = made(items)
-    return Reference(lambda rng, o: some(rng, of(o), o.length, o.length), lambda x, o: [f(x)], True)
+    """One output token after each token."""
+    of = as_function(items)
+    return Reference(lambda rng, o: draw(rng, of(o), o.length, o.length), lambda x, o: [f(x)], True)
 
 
 def last(f: Callable[[Any], Any], items: Any = numbers) -> Reference:
@@ -46,20 +46,20 @@ def last(f: Callable[[Any], Any], items: Any = numbers) -> Reference:
     return each(lambda x: f(x[-1]), items)
 
 
-def listed(f: Callable[[list[Any]], list[Any]], items: Any = numbers, least: int = 0) -> Reference:
-    """A list, a bar, and then another list."""
-    of = made(items)
+def listed(f: Callable[[list[Any]], list[Any]], items: Any = numbers, low: int = 0) -> Reference:
+    """A list, a bar, and an output list."""
+    of = as_function(items)
     return Reference(
-        lambda rng, o: [*some(rng, of(o), least, o.length), "|"], lambda x, o: [*f(x[:-1]), "."]
+        lambda rng, o: [*draw(rng, of(o), low, o.length), "|"], lambda x, o: [*f(x[:-1]), "."]
     )
 
 
-def yes(found: Any) -> str:
-    return "yes" if found else "no"
+def yes(condition: Any) -> str:
+    return "yes" if condition else "no"
 
 
 def part(x: Any) -> str:
-    """A fraction as people write it."""
+    """Write a fraction as a decimal if it is finite."""
     x = Fraction(x)
     digits = f"{float(x):.10f}".rstrip("0").rstrip(".")
     return digits if Fraction(digits) == x else str(x)
@@ -93,13 +93,13 @@ def dyck(x: list[str], pairs: dict[str, str]) -> str:
 
 
 def frequent(x: list[Any], but: Any = None) -> Any:
-    """The most frequent, and of those the one that was so latest."""
-    seen: Counter[Any] = Counter()
+    """Return the most frequent item, the latest one if several."""
+    count: Counter[Any] = Counter()
     ranked = []
     for i, c in enumerate(x):
-        seen[c] += 1
+        count[c] += 1
         if c != but:
-            ranked.append((seen[c], i, c))
+            ranked.append((count[c], i, c))
     return max(ranked)[2] if ranked else "_"
 
 
@@ -124,13 +124,13 @@ def next_identical(x: list[Any]) -> list[Any]:
 
 
 def induction(x: list[Any]) -> Any:
-    found = [b for a, b in pairwise(x) if a == x[-1]]
-    return found[-1] if found else "_"
+    followers = [b for a, b in pairwise(x) if a == x[-1]]
+    return followers[-1] if followers else "_"
 
 
 def key_value(x: list[Any]) -> Any:
-    found = [b for a, b in pairwise(x) if a == x[-1] and a in list("abcdefgh")]
-    return (found[-1] if isinstance(found[-1], int) else "_") if found else "_"
+    values = [b for a, b in pairwise(x) if a == x[-1] and a in list("abcdefgh")]
+    return values[-1] if values and isinstance(values[-1], int) else "_"
 
 
 def slide(x: list[Any]) -> list[Any]:
@@ -219,9 +219,9 @@ def added(x: list[Any], reverse: bool = False, hints: bool = False) -> list[Any]
     a, b = (d[::-1] if reverse else d for d in (a, b))
     total = sum(int("".join(map(str, d))) for d in (a, b))
     wide = len(a) if hints else len(a) + 1
-    found = [int(c) for c in str(total % 10**wide).zfill(wide)]
-    found = found[::-1] if reverse else found
-    return [*(hinted(found) if hints else found), "."]
+    result = [int(c) for c in str(total % 10**wide).zfill(wide)]
+    result = result[::-1] if reverse else result
+    return [*(hinted(result) if hints else result), "."]
 
 
 def count_up(x: list[Any]) -> list[Any]:
@@ -342,7 +342,7 @@ def before(x: list[Any], otherwise: Any = None) -> Any:
 
 REFERENCES: dict[str, Reference] = {
     "length": Reference(
-        lambda r, o: [*some(r, numbers(o), 0, o.length), "|"], lambda x, o: [len(x) - 1]
+        lambda r, o: [*draw(r, numbers(o), 0, o.length), "|"], lambda x, o: [len(x) - 1]
     ),
     "reverse": listed(lambda x: x[::-1]),
     "pair-balance": each(lambda x: part(Fraction(x.count("(") - x.count(")"), len(x))), "()x"),
@@ -407,18 +407,18 @@ REFERENCES: dict[str, Reference] = {
     "parity": each(lambda x: sum(x) % 2, BITS),
     "parity-steps": listed(lambda x: [sum(x[: i + 1]) % 2 for i in range(len(x))], BITS),
     "right-align": Reference(
-        lambda r, o: [*(x := some(r, numbers(o), 0, o.length)),
+        lambda r, o: [*(x := draw(r, numbers(o), 0, o.length)),
                       *["_"] * r.randint(0, o.length - len(x)), "|"],
         lambda x, o: [*[c for c in x if c == "_"], *[c for c in x[:-1] if c != "_"], "."],
     ),
     "split-left": Reference(
-        lambda r, o: [*(x := some(r, numbers(o), 0, o.length - 1)), "+",
-                      *some(r, numbers(o), 0, o.length - 1 - len(x)), "|"],
+        lambda r, o: [*(x := draw(r, numbers(o), 0, o.length - 1)), "+",
+                      *draw(r, numbers(o), 0, o.length - 1 - len(x)), "|"],
         lambda x, o: [*split_at(x[:-1], True), "."],
     ),
     "split-right": Reference(
-        lambda r, o: [*(x := some(r, numbers(o), 0, o.length - 1)), "+",
-                      *some(r, numbers(o), 0, o.length - 1 - len(x)), "|"],
+        lambda r, o: [*(x := draw(r, numbers(o), 0, o.length - 1)), "+",
+                      *draw(r, numbers(o), 0, o.length - 1 - len(x)), "|"],
         lambda x, o: [*split_at(x[:-1], False), "."],
     ),
     "slide": listed(slide, lambda o: [*range(o.vocab), "<", "<"]),
@@ -585,6 +585,6 @@ REFERENCES: dict[str, Reference] = {
     "counter-machine": Reference(counter_program, lambda x, o: counter_machine(x)),
     "subleq": Reference(subleq_program, lambda x, o: subleq(x, o.limit)),
     "rule-110": Reference(
-        lambda r, o: [*some(r, BITS, 1, o.length), "|"], lambda x, o: automaton(x, o.rule, o.rows)
+        lambda r, o: [*draw(r, BITS, 1, o.length), "|"], lambda x, o: automaton(x, o.rule, o.rows)
     ),
 }  # fmt: skip

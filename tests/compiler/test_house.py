@@ -142,10 +142,10 @@ def test_another_task_is_not_proved_by_the_certificate():
 
 
 def test_compile_in_python(vote):
-    made = gf.compile(VOTE, options={"length": 3}, dtype="float32")
-    assert made.program.length == 3 and made.model.dtype == "float32"
-    assert gf.run(made.model, "a b b").output == "b" and gf.prove(made.model).holds
-    assert gf.verify(made.model).checked == 2 + 4 + 8
+    compiled = gf.compile(VOTE, options={"length": 3}, dtype="float32")
+    assert compiled.program.length == 3 and compiled.model.dtype == "float32"
+    assert gf.run(compiled.model, "a b b").output == "b" and gf.prove(compiled.model).holds
+    assert gf.verify(compiled.model).checked == 2 + 4 + 8
     assert gf.compile(vote).program.length == 5
     assert gf.compile("lang/dyck-1:length=3").program.length == 3
     with raises("bad_source", "source:1:10", "`foo`"):
@@ -337,21 +337,21 @@ def follows(tmp_path):
 
 
 def test_a_text_of_several_lines_is_a_source():
-    made = gf.compile(FOLLOWS)
-    assert gf.run(made, "a b c a").output == "b" and str(made).startswith(
+    compiled = gf.compile(FOLLOWS)
+    assert gf.run(compiled, "a b c a").output == "b" and str(compiled).startswith(
         "source: 2 layers, 1 head"
     )
-    assert gf.explain(made, "a b c a").winner == "b" and gf.count(made).total > 0
+    assert gf.explain(compiled, "a b c a").winner == "b" and gf.count(compiled).total > 0
     with raises("bad_source", "source:3:8", "`tokn`"):
         gf.compile("# x.glass: y\ntokens = [1]; length = 1\nemit = tokn")
 
 
 def test_a_compiled_model_adds_bos_to_texts():
-    for made in (gf.compile(FOLLOWS).model, gf.compiler.compile(FOLLOWS).model):
-        logits = made("a b c a")
-        assert (logits == made([0, 1, 2, 3, 1])).all() and (logits == made("<bos> a b c a")).all()
-        assert made.vocabulary[int(logits[-1].argmax())] == "b"
-        assert gf.run(made, "a b c a").tokens == [0, 1, 2, 3, 1, 2]
+    for model in (gf.compile(FOLLOWS).model, gf.compiler.compile(FOLLOWS).model):
+        logits = model("a b c a")
+        assert (logits == model([0, 1, 2, 3, 1])).all() and (logits == model("<bos> a b c a")).all()
+        assert model.vocabulary[int(logits[-1].argmax())] == "b"
+        assert gf.run(model, "a b c a").tokens == [0, 1, 2, 3, 1, 2]
 
 
 def test_generation_stops_at_the_proved_length(call, follows):

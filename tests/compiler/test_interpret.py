@@ -71,7 +71,7 @@ def typed(x):
     return type(x), x
 
 
-LOOKS = """
+SELECTORS = """
 latest(position, token == "|")
 latest(token, position < here.position)
 latest(token, position < here.position, default=7)
@@ -152,9 +152,9 @@ latest(token, 1 == 2, default="no")
 """.strip().splitlines()  # fmt: skip
 
 
-@pytest.mark.parametrize("x", LOOKS)
+@pytest.mark.parametrize("x", SELECTORS)
 @pytest.mark.some(4)
-def test_looks(x):
+def test_selectors(x):
     agree(f"{HEAD}x = {x}\n{BODY}")
 
 
@@ -187,7 +187,7 @@ count(bar in (here.often, nothing))
 
 @pytest.mark.parametrize("x", NAMED)
 @pytest.mark.some(4)
-def test_sums_and_comparisons_of_what_may_be_nothing(x):
+def test_sums_and_comparisons_with_nothing(x):
     names = """
 bar = latest(position, token == "a")
 often = count(token == here.token)
@@ -283,12 +283,12 @@ def sign(n):
     return 1
 
 def digits(n, radix):
-    found = 0
+    total = 0
     for d in [1, 2, 3]:
         if n == 0:
-            return found
-        n, found = n // radix, found + n % radix
-    return found
+            return total
+        n, total = n // radix, total + n % radix
+    return total
 
 def fib(n):
     return n if n < 2 else fib(n - 1) + fib(n - 2)
@@ -431,8 +431,8 @@ class Writer:
         forms = [
             lambda: f"({n()} + {n()})", lambda: f"({n()} - {n()})", lambda: f"({k} * {n()})",
             lambda: f"(-{n()})", lambda: f"({n()} % 3)", lambda: f"({n()} if {f()} else {n()})",
-            lambda: f"first_of({n()}, {k})", lambda: f"abs({n()})", lambda: self.look(depth - 1),
-            lambda: self.look(depth - 1), lambda: f"int({f()})", lambda: f"({n()} + {n()} - {k})",
+            lambda: f"first_of({n()}, {k})", lambda: f"abs({n()})", lambda: self.select(depth - 1),
+            lambda: self.select(depth - 1), lambda: f"int({f()})", lambda: f"({n()} + {n()} - {k})",
         ]  # fmt: skip
         return self.rng.choice(forms)()
 
@@ -450,7 +450,7 @@ class Writer:
         ]  # fmt: skip
         return self.rng.choice(forms)()
 
-    def look(self, depth):
+    def select(self, depth):
         value, where = self.number(depth - 1), self.flag(depth, True)
         count = self.number(0)
         forms = [

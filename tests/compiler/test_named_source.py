@@ -32,8 +32,8 @@ def zero():
 def forged(model, claim, task=None):
     """Return a model with another name, wherever a checkpoint stores one."""
     entry = {**model.provenance["compiled"], "name": claim}
-    made = {**model.provenance, "ref": claim, "compiled": entry}
-    return replace(model, task=claim if task is None else task, provenance=made)
+    provenance = {**model.provenance, "ref": claim, "compiled": entry}
+    return replace(model, task=claim if task is None else task, provenance=provenance)
 
 
 @pytest.fixture

@@ -75,11 +75,11 @@ def test_an_unambiguous_match_is_not(text):
     compiler.read(complete(f"emit = {text}"))
 
 
-def test_in_a_text_of_one_token_nothing_is_ambiguous():
+def test_a_text_of_one_token_is_never_ambiguous():
     compiler.read("tokens = [0, 1]\nlength = 1\nemit = only(token, default=0)\n")
 
 
-def test_the_check_takes_programs_made_by_hand():
+def test_the_check_of_a_program_without_source():
     token, place = Token("token", ["a", "b"]), Position("place", [0, 0, 1])
     program = Program(("a", "b"), 3, Select("pick", (), token, "a", [(1, place)]), "hand")
     with pytest.raises(GlassformerError) as caught:
@@ -222,18 +222,18 @@ def test_errors_name_the_location_and_the_name(text):
     check_mentions(error_of(text), ERRORS[text])
 
 
-@pytest.mark.parametrize("given", [None, 5, b"x", ["emit = 0"]])
-def test_a_source_is_a_text(given):
+@pytest.mark.parametrize("source", [None, 5, b"x", ["emit = 0"]])
+def test_a_source_is_a_text(source):
     for make in (compiler.read, compiler.compile, gf.compile):
         with raises("bad_argument", "source") as caught:
-            make(given)
+            make(source)
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("given", [5, {3: 4}, ["a"]])
-def test_options_have_names(given):
+@pytest.mark.parametrize("options", [5, {3: 4}, ["a"]])
+def test_options_have_names(options):
     with raises("bad_argument", "it", "options"):
-        compiler.read(HEAD + "emit = 0", "it", given)
+        compiler.read(HEAD + "emit = 0", "it", options)
 
 
 def test_decimals_are_exact_fractions():
@@ -312,11 +312,11 @@ def test_the_length_is_a_whole_number(length):
 
 
 def test_a_program_has_the_declarations_of_its_source():
-    text = '"""What it does."""\n' + HEAD + 'end = "|"\nexamples = {"a": "|"}\nemit = "|"\n'
+    text = '"""Emit a bar."""\n' + HEAD + 'end = "|"\nexamples = {"a": "|"}\nemit = "|"\n'
     for written in (text, "\ufeff" + text, text.replace("\n", "\r\n")):
         program = compiler.read(written, "name")
         assert program.tokens == (0, 1, "a", "|") and program.length == 6 and program.end == "|"
-        assert program.about == "What it does." and program.examples == {"a": "|"}
+        assert program.about == "Emit a bar." and program.examples == {"a": "|"}
         assert program.name == "name" and program.source == written.removeprefix("\ufeff")
     assert parse(text, "name").body
 
@@ -345,7 +345,7 @@ def test_a_count_keeps_the_steps_between_true_and_1():
         compiler.read(complete("x = 1 if count() > 3 else True"))
 
 
-def test_kinds_of_values_can_be_made_by_hand():
+def test_values_can_be_made_directly():
     token, place = Token("token", [0, 1]), Position("position", range(3))
     total = Sum("total", {token: 1, place: 1}, 0, {s: s for s in range(4)})
     both = Map("both", [token, place], {(i, j): i for i in range(2) for j in range(3)})
@@ -380,8 +380,8 @@ def test_examples_are_checked_against_the_program():
     whole = 'end = "|"\nexamples = {"0": "0 0 0 0 0 0"}\nemit = 0'
     compiler.read(complete(whole))  # it has no end token and fills the whole length
     assert "0 0 0 0 0 0" in error_of(whole.replace("0 0 0 0 0 0", "0 0 0 0 0"))
-    made = 'examples = {k: "0" for k in ("1 0", "1 1")}\nemit = token'
-    check_mentions(error_of(made), 's:3:12 | "1 1" | 1 | 0')
+    computed = 'examples = {k: "0" for k in ("1 0", "1 1")}\nemit = token'
+    check_mentions(error_of(computed), 's:3:12 | "1 1" | 1 | 0')
 
 
 def test_examples_are_checked_with_default_options():

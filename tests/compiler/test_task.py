@@ -84,8 +84,8 @@ def test_text_in_and_out():
 
 
 def test_a_comma_may_be_a_token():
-    made = gf.compile("tokens = ['a', ',']\nlength = 3\nemit = token")
-    assert gf.run(made.model, "a ,").output == ","
+    compiled = gf.compile("tokens = ['a', ',']\nlength = 3\nemit = token")
+    assert gf.run(compiled.model, "a ,").output == ","
 
 
 def test_a_task_can_be_pickled():

@@ -175,8 +175,8 @@ def seen(x):
 def at(k):
     return only(token, position == k)
 def near(x, k):
-    found = latest(x, position >= here.position - k and x != here.x)
-    return first_of(found, before(x), k)
+    previous = latest(x, position >= here.position - k and x != here.x)
+    return first_of(previous, before(x), k)
 def tally(x, y):
     total = 0
     for k in range(2):
