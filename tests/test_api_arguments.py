@@ -75,7 +75,7 @@ def test_the_table_of_calls(model, tmp_path):
         and "fast" in gf.list("recipes")
         and "adder-3.safetensors" in gf.list("trained")
     )
-    assert gf.list("recipes", "fast").optimizer == "muon" and "suited" in gf.list("recipes")
+    assert gf.list("recipes", "fast").optimizer == "muon" and "auto" in gf.list("recipes")
     assert "emit = " in gf.list("lang", "sort") and gf.list("levels", "echo").kind == "taotp"
 
 
@@ -493,8 +493,8 @@ def test_numbers_of_numpy_are_numbers(model):
 
 
 def test_a_task_without_a_recipe_has_the_one_that_suits(tmp_path):
-    short = {"steps": 2, "evaluate_every": 1, "exact": 0}
-    assert gf.fit(REF, **short).recipe.name == "suited"
+    short = {"steps": 2, "evaluate_every": 1, "full_domain_steps": 0}
+    assert gf.fit(REF, **short).recipe.name == "auto"
     assert gf.fit("modular-addition:p=7", **short).recipe.data == "all"
     assert gf.fit("modular-addition:p=37", **short).recipe.data == "split"
     (tmp_path / "mine.toml").write_text("steps = 2\nevaluate_every = 1")
@@ -519,10 +519,10 @@ def test_views_have_names_of_their_own():
 def test_training_takes_refs():
     short = gf.Recipe(name="short", steps=2, evaluate_every=1, train_rows=20, test_rows=20)
     task = "addition:digits=1,order=ones"
-    trained = gf.fit(task, short, seed=1, blueprint="low-rank:rank=2")
-    assert trained.model.blueprint == "low-rank:rank=2"
-    with pytest.raises(GlassformerError, match="no such blueprint; did you mean dense"):
-        gf.fit(task, short, blueprint="dens")
+    trained = gf.fit(task, short, seed=1, parametrization="low-rank:rank=2")
+    assert trained.model.parametrization == "low-rank:rank=2"
+    with pytest.raises(GlassformerError, match="no such parametrization; did you mean dense"):
+        gf.fit(task, short, parametrization="dens")
     with pytest.raises(GlassformerError, match="model — expected a ref"):
         gf.fit(task, short, init_from=3)
 

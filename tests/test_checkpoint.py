@@ -110,10 +110,15 @@ def test_a_folder_that_is_not_there(tmp_path):
 def with_theta(ref):
     from glassformer.parametrizations import build_parametrization
 
-    model, blueprint = random_model(d_model=8, d_mlp=32, extras=False), build_parametrization(ref)
+    model, parametrization = (
+        random_model(d_model=8, d_mlp=32, extras=False),
+        build_parametrization(ref),
+    )
     shapes = {n: w.shape for n, w in model.weights.items()}
-    theta = blueprint.init_theta(model.weights, np.random.default_rng(0))
-    return replace(model, weights=blueprint.expand(theta, shapes), theta=theta, blueprint=ref)
+    theta = parametrization.init_theta(model.weights, np.random.default_rng(0))
+    return replace(
+        model, weights=parametrization.expand(theta, shapes), theta=theta, parametrization=ref
+    )
 
 
 @pytest.mark.parametrize("ref", ["dense", "low-rank:rank=2", "shared", "rotated:seed=3"])
@@ -122,7 +127,7 @@ def test_theta_is_kept_and_checked(tmp_path, ref, monkeypatch):
 
     model = with_theta(ref)
     back = load(save(model, tmp_path / "m.safetensors"))
-    assert back.blueprint == ref and digest(back) == digest(model)
+    assert back.parametrization == ref and digest(back) == digest(model)
     assert count(back).unique == sum(t.size for t in model.theta.values())
     name = next(iter(model.theta))
     lie = replace(model, theta={**model.theta, name: model.theta[name] + 1})
@@ -234,7 +239,7 @@ def test_two_thin_arrays_make_no_huge_one(tmp_path):
         load(path)
 
 
-def test_a_blueprints_base_is_sealed_too(tmp_path):
+def test_a_parametrizations_base_is_sealed_too(tmp_path):
     from glassformer.parametrizations import build_parametrization
 
     path = save(random_model(), tmp_path / "base.safetensors")

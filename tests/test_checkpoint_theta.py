@@ -22,8 +22,8 @@ def test_provenance_must_be_json(value):
 
 
 def made_by(monkeypatch, change):
-    """A model whose blueprint makes its weights from nothing, changed."""
-    model = replace(random_model(1), blueprint="made-up")
+    """A model whose parametrization makes its weights from nothing, changed."""
+    model = replace(random_model(1), parametrization="made-up")
     weights = {n: np.array(w) for n, w in model.weights.items()}
     change(weights)
     fake = SimpleNamespace(theta_shapes=lambda shapes: {}, expand=lambda theta, shapes: weights)

@@ -303,7 +303,7 @@ BAD = [
     (["verify", "addition:digits=2", "--sample", "0"], "verify — sample"),
     (["count"], "ref"),
     (["claims", "nobody-said"], "no claim of that name"),
-    (["list", "things"], "expected one of programs, tasks, blueprints"),
+    (["list", "things"], "expected one of programs, tasks, parametrizations"),
     (["list", "task"], "list 'task' — no such list; did you mean tasks?"),
     (["list", "recipe"], "did you mean recipes?"),
     (["claims", "bok"], "no claim of that name; did you mean book"),

@@ -43,7 +43,7 @@ IMPORTS = "import glassformer as gf\nfrom glassformer import Model, parametrizat
 FILES = {
     "program": "def made(n: int = 2) -> Model:",
     "task": "class made(gf.Task):",
-    "blueprint": "class made(parametrizations.Blueprint):",
+    "parametrization": "class made(parametrizations.Parametrization):",
     "bridge": "class made:",
 }
 

@@ -14,7 +14,7 @@ from glassformer.core.model import zeros
 from glassformer.core.param_count import bits_of, count
 from glassformer.parametrizations import build_parametrization
 from glassformer.parametrizations.formula import Formula
-from glassformer.registry import REGISTRY, blueprint
+from glassformer.registry import REGISTRY, parametrization
 from helpers import raises, random_model
 
 
@@ -48,7 +48,7 @@ def test_the_base_counts_where_it_is_used():
 
 
 # ── what a model is made from ──────────────────────────────────────────────────────────────────
-@blueprint("test-count")
+@parametrization("test-count")
 class Tiny(Formula):
     """A test: an embedding from two numbers and two constants."""
 
@@ -66,18 +66,18 @@ def tiny(x: float, y: float, **choices: Any) -> Model:
     config = Config(2, 4, 2, n_layers=0, norm="none", positions="none", tied=True, **choices)
     theta = {"x": np.array([x]), "y": np.array([y])}
     weights = build_parametrization("test-count").expand(theta, {"embed.W_E": (2, 2)})
-    return Model(config, weights, Vocabulary("ab"), blueprint="test-count", theta=theta)
+    return Model(config, weights, Vocabulary("ab"), parametrization="test-count", theta=theta)
 
 
-TINY = REGISTRY["blueprint"].pop("test-count")  # other tests list what is registered
+TINY = REGISTRY["parametrization"].pop("test-count")  # other tests list what is registered
 
 
 @pytest.fixture
 def known(monkeypatch):
-    monkeypatch.setitem(REGISTRY["blueprint"], "test-count", TINY)
+    monkeypatch.setitem(REGISTRY["parametrization"], "test-count", TINY)
 
 
-def test_a_blueprint_is_counted_by_its_numbers_and_constants(known):
+def test_a_parametrization_is_counted_by_its_numbers_and_constants(known):
     c = count(tiny(7.0, 22.0))
     assert c.unique == 2 and c.distinct == 2 and c.total == c.nonzero == 4
     assert c.strict == 4  # 7, 22, 3, 0.5
@@ -144,7 +144,9 @@ def test_theta_of_another_model_is_not_counted(ref, tmp_path):
     """An edited model keeps the theta of the original: neither counted, saved nor exported."""
     model = load(ref)
     edited = replace(model, weights={n: w + 1e-3 for n, w in model.weights.items()})
-    foreign = replace(load("addition:digits=10"), blueprint=model.blueprint, theta=model.theta)
+    foreign = replace(
+        load("addition:digits=10"), parametrization=model.parametrization, theta=model.theta
+    )
     for wrong in (edited, foreign):
         for call in (
             lambda m: gf.count(m),
@@ -155,4 +157,4 @@ def test_theta_of_another_model_is_not_counted(ref, tmp_path):
             with raises("bad_argument", "theta"):
                 call(wrong)
     assert not list(tmp_path.iterdir())
-    assert gf.count(replace(edited, theta={}, blueprint="")).unique > gf.count(model).unique
+    assert gf.count(replace(edited, theta={}, parametrization="")).unique > gf.count(model).unique

@@ -23,7 +23,7 @@ def damaged():
     model = load("addition:digits=1")
     weights = {n: np.array(w) for n, w in model.weights.items()}
     weights["embed.W_E"][7] = weights["embed.W_E"][8]
-    return replace(model, weights=weights, blueprint="", theta={})
+    return replace(model, weights=weights, parametrization="", theta={})
 
 
 # ── margins ────────────────────────────────────────────────────────────────────────────────────
@@ -282,7 +282,7 @@ def test_a_tie_is_wrong():
     """All logits are the same: no token leads."""
     model = load("addition:digits=1")
     flat = replace(
-        model, config=replace(model.config, tied=False), blueprint="", theta={},
+        model, config=replace(model.config, tied=False), parametrization="", theta={},
         weights={**model.weights, "unembed.W_U": np.zeros(model.W_U.shape)},
     )  # fmt: skip
     rows = TASK.rows(0, 5)

@@ -164,7 +164,7 @@ def _change(whole: Path, sealed: Any, place: tuple[Any, ...], value: Any, seal: 
         header, model = sealed["header"], loaded(str(whole))
         config, tokens = Config(**header["config"]), Vocabulary.from_json(header["vocabulary"])
         sealed["model"] = digest(
-            Model(config, model.weights, tokens, blueprint=header["blueprint"])
+            Model(config, model.weights, tokens, parametrization=header["parametrization"])
         )
     except (GlassformerError, TypeError, KeyError, AttributeError):
         pass  # there is no such model: a digest of it neither
@@ -641,7 +641,7 @@ def test_what_is_no_file_is_not_read(no_file, tmp_path, call):
         ("run", f"lookup:table={no_file(tmp_path / 't.json')}", "1"), (*fast, "--teacher",
         tmp_path / "a.safetensors"),
         ("prove", small, "--check", no_file(tmp_path / "c.json")),
-        (*fast, "--blueprint", f"lora:base={tmp_path / 'a.safetensors'}"),
+        (*fast, "--parametrization", f"lora:base={tmp_path / 'a.safetensors'}"),
         ("train", "addition:digits=1", "--out", state, "--resume"), ("compare", small,
         tmp_path / "a.safetensors"),
     ]  # fmt: skip

@@ -48,7 +48,7 @@ quick = gf.Recipe(name="quick", n_layers=1, n_heads=1, d_model=16, d_mlp=32, ste
 def largest(s):
     return max(abs(w).max() for w in s.model.weights.values())
 
-class Half(gf.registry.find("blueprint", "dense").build):
+class Half(gf.registry.find("parametrization", "dense").build):
     """Theta is twice the weights."""
 
     def start(self, weights, rng):
@@ -95,7 +95,7 @@ def test_the_walk_of_a_task_on_the_command_line(mine, call):
     assert status == 0 and "the largest weight is" in out
 
 
-def test_a_program_and_a_blueprint(mine, call):
+def test_a_program_and_a_parametrization(mine, call):
     status, out, _ = call("run", "mine.py:majority", "yes no yes no yes", "--task", "mine.py:Vote")
     assert (status, out.strip()) == (0, "yes")
     seven = "mine.py:Vote:votes=7"
@@ -103,13 +103,21 @@ def test_a_program_and_a_blueprint(mine, call):
     told = json.loads(out)
     assert (status, told["wrong"], told["task"]) == (0, 0, seven)
     assert gf.load("mine.py:majority").provenance["ref"] == "mine.py:majority"
-    status, out, err = call("train", "mine.py:Vote", "--recipe", "mine.py:quick", "--blueprint",
-        "mine.py:Half", "--out", "h.safetensors")  # fmt: skip
+    status, out, err = call(
+        "train",
+        "mine.py:Vote",
+        "--recipe",
+        "mine.py:quick",
+        "--parametrization",
+        "mine.py:Half",
+        "--out",
+        "h.safetensors",
+    )
     assert status in (0, 1), err
-    assert gf.load("h.safetensors").blueprint == "mine.py:Half"
-    del registry.REGISTRY["blueprint"]["mine.py:Half"]  # as in another process
+    assert gf.load("h.safetensors").parametrization == "mine.py:Half"
+    del registry.REGISTRY["parametrization"]["mine.py:Half"]  # as in another process
     alone = gf.load("h.safetensors")
-    assert (alone.blueprint, alone.theta) == ("", {})
+    assert (alone.parametrization, alone.theta) == ("", {})
 
 
 def test_from_python(mine):

@@ -29,7 +29,7 @@ def test_a_compiled_model_keeps_its_source():
 
 
 def test_a_low_rank_model_keeps_its_parametrization():
-    assert gf.load(FILES / "low-rank.safetensors").blueprint == "low-rank:rank=2"
+    assert gf.load(FILES / "low-rank.safetensors").parametrization == "low-rank:rank=2"
     assert gf.count(FILES / "low-rank.safetensors").unique == 400
 
 

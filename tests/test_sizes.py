@@ -106,16 +106,30 @@ def test_numbers_that_are_none(call, tmp_path, number):
 
 
 SET = [
-    "steps=100000000000000000", "d_model=1000000000", "n_layers=1000000000", "n_heads=1000000000",
+    "steps=100000000000000000",
+    "d_model=1000000000",
+    "n_layers=1000000000",
+    "n_heads=1000000000",
     "d_mlp=100000000000",
-    "d_head=1000000000", "batch=100000000000", "train_rows=100000000000", "test_rows=100000000000",
-    "spare=1000000000",
-    "warmup=100000000000", "decay_from=100000000000", "decay_steps=100000000000",
+    "d_head=1000000000",
+    "batch=100000000000",
+    "train_rows=100000000000",
+    "test_rows=100000000000",
+    "extra_positions=1000000000",
+    "warmup=100000000000",
+    "decay_from=100000000000",
+    "decay_steps=100000000000",
     "evaluate_every=100000000000",
-    "stable=100000000000", "hopeless_after=100000000000", "data_seed=99999999999999999999",
-    "steps=1e9", "lr=nan",
-    "curriculum=99999999999@0", "extras=" + 2_000 * "x", "base=inf", "weight_decay=-1",
-]  # fmt: skip
+    "stop_after_successes=100000000000",
+    "abort_after_steps=100000000000",
+    "data_seed=99999999999999999999",
+    "steps=1e9",
+    "lr=nan",
+    "curriculum=99999999999@0",
+    "optional_params=" + 2_000 * "x",
+    "base=inf",
+    "weight_decay=-1",
+]
 
 
 @pytest.mark.parametrize("setting", SET, ids=lambda s: s[:30])

@@ -27,7 +27,6 @@ TABLE = """
     ablate        yes  yes    yes   -     -      -
     ablations     yes  -      -     -     -      -       a task
     attribute     yes  yes    yes   -     -      -
-    blueprint     -    -      -     yes   -      -       a name, as in @blueprint("half")
     board         yes  yes    yes   -     -      -       a model, or None: the honest board
     check         -    -      -     -     -      -       a level: see `level` in GOOD
     check_task    yes  yes    -     -     -      -       a task to try
@@ -49,6 +48,7 @@ TABLE = """
     load_task     yes  yes    -     -     -      -
     on            yes  yes    yes   -     -      -
     open          yes  yes    yes   -     -      -
+    parametrization -  -      -     yes   -      -       a name
     patch         yes  yes    yes   -     -      -
     program       -    -      -     yes   -      -       a name
     prove         yes  yes    yes   -     -      -
@@ -117,7 +117,7 @@ OF = {  # where a function means something else by it, or would take long
        ("attention", "steps", "stream", "logits", "margin")},
     "disguise": {"rotate": False},
     "show.neurons": {"model": "addition:digits=1,order=ones", "text": "4+8"},
-    **{name: {"name": "mine"} for name in ("program", "task", "blueprint", "view")},
+    **{name: {"name": "mine"} for name in ("program", "task", "parametrization", "view")},
 }  # fmt: skip
 
 

@@ -21,8 +21,8 @@ from glassformer.training.run_file import snapshot_path
 FOLDER = Path(__file__).parents[1] / "explained/grok-seen"
 TASK = "modular-addition:p=59,operation=-"
 SETTINGS = {
-    "d_model": 64, "d_head": 16, "d_mlp": 256, "train_share": 0.45, "weight_decay": 1.0,
-    "schedule": "constant", "steps": 4_000, "again": 0, "stable": 0,
+    "d_model": 64, "d_head": 16, "d_mlp": 256, "train_fraction": 0.45, "weight_decay": 1.0,
+    "schedule": "constant", "steps": 4_000, "restart_after_steps": 0, "stop_after_successes": 0,
 }  # fmt: skip
 KEPT = (0, 100, 200, 1_000, 1_800, 2_400, 2_800, 3_200, 3_600, 4_000)
 

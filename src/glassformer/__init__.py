@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .api import ablation_study as ablation_study
     from .api import adderboard as adderboard
     from .api import attribute as attribute
-    from .api import blueprint as blueprint
     from .api import check_puzzle as check_puzzle
     from .api import check_task as check_task
     from .api import claims as claims
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from .api import load as load
     from .api import load_task as load_task
     from .api import obfuscate as obfuscate
+    from .api import parametrization as parametrization
     from .api import patch as patch
     from .api import program as program
     from .api import prove as prove
@@ -70,19 +70,62 @@ if TYPE_CHECKING:
     from .verification import Verdict as Verdict
 
     __all__ = [
-        "Config", "GlassformerError", "Labels", "Model", "Recipe", "Task", "Training", "Verdict",
-        "Vocabulary", "ablate", "ablation_study", "adderboard", "attribute", "blueprint",
-        "check_puzzle", "check_task", "claims", "compare", "compile", "count", "decode", "explain",
-        "export", "fit", "forward", "ground_truth", "hook", "hook_names", "inspect", "interchange",
-        "list", "load", "load_task", "obfuscate", "patch", "program", "prove", "recheck", "record",
-        "report", "run", "save", "show", "studio", "sweep", "task", "tour", "train", "verify",
+        "Config",
+        "GlassformerError",
+        "Labels",
+        "Model",
+        "Recipe",
+        "Task",
+        "Training",
+        "Verdict",
+        "Vocabulary",
+        "ablate",
+        "ablation_study",
+        "adderboard",
+        "attribute",
+        "check_puzzle",
+        "check_task",
+        "claims",
+        "compare",
+        "compile",
+        "count",
+        "decode",
+        "explain",
+        "export",
+        "fit",
+        "forward",
+        "ground_truth",
+        "hook",
+        "hook_names",
+        "inspect",
+        "interchange",
+        "list",
+        "load",
+        "load_task",
+        "obfuscate",
+        "parametrization",
+        "patch",
+        "program",
+        "prove",
+        "recheck",
+        "record",
+        "report",
+        "run",
+        "save",
+        "show",
+        "studio",
+        "sweep",
+        "task",
+        "tour",
+        "train",
+        "verify",
         "view",
     ]  # fmt: skip
 
 __version__ = "0.1.0"
 
 _FUNCTIONS = [
-    "ablate", "ablation_study", "adderboard", "attribute", "blueprint", "check_puzzle",
+    "ablate", "ablation_study", "adderboard", "attribute", "parametrization", "check_puzzle",
     "check_task", "claims", "compare", "compile", "count", "decode", "explain", "export", "fit",
     "forward", "ground_truth", "hook", "hook_names", "inspect", "interchange", "list", "load",
     "load_task", "obfuscate", "patch", "program", "prove", "recheck", "record", "report", "run",

@@ -24,10 +24,10 @@ from .coerce import (
     Rows,
     TaskLike,
     Tokens,
-    as_blueprint,
     as_folder,
     as_model,
     as_output,
+    as_parametrization,
     as_path,
     as_recipe,
     as_rows,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from .lens.explain import Explanation
     from .lens.inspect import Inspection, Subject
     from .lens.interventions.patch import Interchange, Patch
-    from .parametrizations.base import Blueprint
+    from .parametrizations.base import Parametrization
     from .proof import Accuracy, CertificateCheck, Equality, Proof
     from .published_claims import ClaimsResult
     from .puzzles.judgement import Judgment
@@ -189,8 +189,7 @@ def compile_(
 
 @public_api
 def list_(kind: str = "programs", ref: str = "") -> Any:
-    """List names: programs, tasks, blueprints, bridges, recipes, fields, views, trained, claims,
-    lang, levels, or hooks of a model.
+    """List names: programs, tasks, parametrizations, recipes, views, hooks of a model and others.
 
     Args:
         kind: The kind of names.
@@ -214,7 +213,7 @@ def list_(kind: str = "programs", ref: str = "") -> Any:
 
     kinds: dict[str, Callable[[], Iterable[str]]] = {
         **{f"{kind}s": partial(registry.entries, kind) for kind in registry.REGISTRY},
-        "recipes": lambda: [*RECIPES, "suited"],
+        "recipes": lambda: [*RECIPES, "auto"],
         "views": lambda: VIEWS,
         "claims": ledger,
         "trained": resolve.trained_models,
@@ -985,7 +984,7 @@ def create_server(
 @public_api
 def fit(
     task: TaskLike, recipe: RecipeLike = "", seed: int = 0, *,
-    blueprint: Blueprint | str | None = None, init_from: ModelLike | None = None,
+    parametrization: Parametrization | str | None = None, init_from: ModelLike | None = None,
     teacher: ModelLike | None = None, device: str = "cpu", threads: int = 1,
     out: str | PathLike[str] | None = None, resume: bool = False, compile: bool = False,
     history: str | PathLike[str] | None = None, snapshots: str | PathLike[str] | None = None,
@@ -997,7 +996,7 @@ def fit(
         task: The task to learn.
         recipe: A Recipe, its name, or a file; by default the one that suits the task.
         seed: Seed of the weights and the data.
-        blueprint: A parametrization, or the ref of one.
+        parametrization: A parametrization, or the ref of one.
         init_from: A model whose weights and shape the run begins with.
         teacher: A model whose outputs are learned instead of the task's.
         device: PyTorch device.
@@ -1017,7 +1016,7 @@ def fit(
         2
     """
     goal, options = _training_options(
-        task, recipe, fields, seeds=[seed], blueprint=blueprint, init_from=init_from,
+        task, recipe, fields, seeds=[seed], parametrization=parametrization, init_from=init_from,
         teacher=teacher,
         out=out, resume=resume, history=history, snapshots=snapshots, stop=stop,
     )  # fmt: skip
@@ -1029,7 +1028,7 @@ def fit(
 @public_api
 def train(
     task: TaskLike, recipe: RecipeLike = "", seeds: Sequence[int] = (0,), *,
-    blueprint: Blueprint | str | None = None, init_from: ModelLike | None = None,
+    parametrization: Parametrization | str | None = None, init_from: ModelLike | None = None,
     teacher: ModelLike | None = None, device: str = "cpu", threads: int = 1,
     out: str | PathLike[str] | None = None, resume: bool = False, compile: bool = False,
     history: str | PathLike[str] | None = None, snapshots: str | PathLike[str] | None = None,
@@ -1043,7 +1042,7 @@ def train(
         task: The task to learn.
         recipe: A Recipe, its name, or a file; by default the one that suits the task.
         seeds: Seeds of the weights and the data, one for each model.
-        blueprint: A parametrization, or the ref of one.
+        parametrization: A parametrization, or the ref of one.
         init_from: A model whose weights and shape the run begins with.
         teacher: A model whose outputs are learned instead of the task's.
         device: PyTorch device.
@@ -1063,7 +1062,7 @@ def train(
         'done'
     """
     goal, options = _training_options(
-        task, recipe, fields, seeds=seeds, blueprint=blueprint, init_from=init_from,
+        task, recipe, fields, seeds=seeds, parametrization=parametrization, init_from=init_from,
         teacher=teacher,
         out=out, resume=resume, history=history, snapshots=snapshots, stop=stop,
     )  # fmt: skip
@@ -1108,22 +1107,25 @@ def ablation_study(
 
 def _training_options(
     task: TaskLike, recipe: RecipeLike, fields: Mapping[str, Any], *, seeds: Sequence[int] = (),
-    blueprint: Any = None, init_from: Any = None, teacher: Any = None, out: Any = None,
+    parametrization: Any = None, init_from: Any = None, teacher: Any = None, out: Any = None,
     resume: bool = False, history: Any = None, snapshots: Any = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[Task, dict[str, Any]]:  # fmt: skip
     """Return the task, recipe and options of a run, checked before PyTorch is imported."""
     goal = as_task(task)
-    options: dict[str, Any] = {"blueprint": as_blueprint(blueprint), "resume": resume}
+    options: dict[str, Any] = {
+        "parametrization": as_parametrization(parametrization),
+        "resume": resume,
+    }
     for name, model in (("init_from", init_from), ("teacher", teacher)):
         options[name] = None if model is None else as_model(model).numpy()
-    begin = options["init_from"] or getattr(options["blueprint"], "base", None)
+    begin = options["init_from"] or getattr(options["parametrization"], "base", None)
     options["recipe"] = as_recipe(recipe, goal).override(fields, begin)
     for name, path in (("out", out), ("history", history), ("snapshots", snapshots)):
         options[name] = None if path is None else as_path(path, name)
     if stop is not None:
         options["stop"] = stop
-    read = input_paths([task, recipe, blueprint, init_from, teacher])
+    read = input_paths([task, recipe, parametrization, init_from, teacher])
     if out is not None or history is not None:
         from .training.run_file import check_outputs
 
@@ -1185,11 +1187,11 @@ def program(
 
 
 @public_api
-def blueprint(name: str) -> Callable[[type[C]], type[C]]:
-    """Register a class of parametrizations under a name: `@gf.blueprint("low-rank")`."""
+def parametrization(name: str) -> Callable[[type[C]], type[C]]:
+    """Register a class of parametrizations under a name: `@gf.parametrization("low-rank")`."""
     from . import registry
 
-    return registry.blueprint(name)
+    return registry.parametrization(name)
 
 
 @public_api

@@ -29,7 +29,7 @@ from .utils.limits import MAX_ROWS, MAX_SEED, check_int_range, check_memory
 
 if TYPE_CHECKING:
     from .compiler import Compiled
-    from .parametrizations.base import Blueprint
+    from .parametrizations.base import Parametrization
     from .training import Recipe, Training
     from .verification import Verdict
 
@@ -155,13 +155,15 @@ def as_recipe(value: Any, task: Task) -> "Recipe":
     raise GlassformerError(f"recipe — expected a name or a Recipe, got {short_repr(value)}")
 
 
-def as_blueprint(value: Any) -> "Blueprint | None":
-    from .parametrizations.base import Blueprint
+def as_parametrization(value: Any) -> "Parametrization | None":
+    from .parametrizations.base import Parametrization
 
-    made = registry.build("blueprint", load_user_ref(value)) if isinstance(value, str) else value
-    if not isinstance(made, Blueprint | None):
+    made = (
+        registry.build("parametrization", load_user_ref(value)) if isinstance(value, str) else value
+    )
+    if not isinstance(made, Parametrization | None):
         raise GlassformerError(
-            f"blueprint — expected a ref or a Blueprint, got {short_repr(value)}"
+            f"parametrization — expected a ref or a Parametrization, got {short_repr(value)}"
         )
     return made
 

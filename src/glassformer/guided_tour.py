@@ -206,7 +206,7 @@ def train_adder(out: Console) -> tuple[int, int, Model]:
     task = load_task("addition:order=ones")
     training = fit(task, find_recipe("fast"))
     for event in training.events:
-        if event.kind in ("digit learned", "generalised", "stable"):
+        if event.kind in ("digit learned", "generalized", "stable"):
             out.print(f"  step {event.step:>4}: {describe_event(event, answer_names(task))}")
     took = f"{training.steps} steps, {training.seconds:.1f} s"
     out.print(f"  {took}, {training.accuracy:.2%} of 10,000 test sums right")
@@ -252,7 +252,9 @@ def prove_longer_adder(out: Console) -> None:
 
     short = replace(find_recipe("coupled"), steps=1_000, lr=0.04)
     task, start = load_task(f"digit-addition:digits={few}"), time.perf_counter()
-    runs = fit_many(task, short, TRAINED_SEEDS, blueprint=build_parametrization("coupled-adder"))
+    runs = fit_many(
+        task, short, TRAINED_SEEDS, parametrization=build_parametrization("coupled-adder")
+    )
     took = time.perf_counter() - start
     right = [x.model.numpy() for x in runs if x.accuracy == 1]
     size = f"{count(runs[0].model).unique} numbers each"

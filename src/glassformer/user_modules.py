@@ -18,7 +18,7 @@ from typing import Any
 
 from . import registry, resolve
 from .core.model import Model
-from .parametrizations.base import Blueprint
+from .parametrizations.base import Parametrization
 from .registry import Entry
 from .tasks.base import Task
 from .utils.errors import GlassformerError, short_repr, unknown_name_error
@@ -82,9 +82,9 @@ def _register_from_file(file: str, name: str) -> None:
         if full not in registry.REGISTRY["task"]:
             registry.task(name)(thing)
         thing.__reduce__ = _reduce_to_ref  # type: ignore[method-assign, assignment]
-    elif isinstance(thing, type) and issubclass(thing, Blueprint):
-        if full not in registry.REGISTRY["blueprint"]:
-            registry.blueprint(name)(thing)
+    elif isinstance(thing, type) and issubclass(thing, Parametrization):
+        if full not in registry.REGISTRY["parametrization"]:
+            registry.parametrization(name)(thing)
     elif isinstance(thing, Recipe):
         RECIPES[full] = replace(thing, name=full)
     elif isinstance(thing, Model):
@@ -97,7 +97,7 @@ def _register_from_file(file: str, name: str) -> None:
         if full not in registry.REGISTRY["program"] and full not in VIEWS:
             registry.program(name)(thing)
     else:
-        wanted = "expected a task, a program, a blueprint, a recipe or a view"
+        wanted = "expected a task, a program, a parametrization, a recipe or a view"
         raise GlassformerError(f"{full} — {wanted}, got {short_repr(thing)}")
 
 

@@ -52,7 +52,7 @@ def written(model, tmp_path):
 
 
 def scramble(task_ref, plan="", seed=0, **choices):
-    """A model of random weights, by a blueprint if one is named."""
+    """A model of random weights, by a parametrization if one is named."""
     task = resolve.load_task(task_ref)
     T = task.batch(np.array([[10**task.digits - 1] * 2]))[0].shape[1]
     sizes = {"d_model": 6, "n_heads": 2, "d_head": 3, "d_mlp": 4, "n_layers": 2}
@@ -67,7 +67,7 @@ def scramble(task_ref, plan="", seed=0, **choices):
     theta = {n: np.asarray(t) for n, t in made.init_theta(weights, rng).items()}
     theta = {n: t + rng.normal(size=t.shape) for n, t in theta.items()}
     whole = made.expand(theta, {n: w.shape for n, w in weights.items()})
-    return Model(config, whole, task.vocabulary, task.ref, blueprint=made.ref, theta=theta)
+    return Model(config, whole, task.vocabulary, task.ref, parametrization=made.ref, theta=theta)
 
 
 def numbers_of(model, asked):
@@ -211,7 +211,7 @@ def test_a_lora_is_counted_with_its_base(tmp_path, monkeypatch):
     made, rng = parametrizations.build_parametrization(plan), np.random.default_rng(0)
     theta = {n: rng.normal(size=t.shape) for n, t in made.init_theta(base.weights, rng).items()}
     weights = made.expand(theta, {n: w.shape for n, w in base.weights.items()})
-    model = replace(base, weights=weights, blueprint=made.ref, theta=theta)
+    model = replace(base, weights=weights, parametrization=made.ref, theta=theta)
     monkeypatch.setattr(adderboard, "sandbox_lines", lambda *_, **__: said)
     said = [
         {"event": "answer", "got": x}
@@ -264,9 +264,10 @@ def test_a_formula_is_cut_to_what_it_needs():
     text = "\n".join(parts)
     assert expression == "LowRank(rank=3)" and not imports
     assert not any(
-        word in text for word in ("svd", "def start", "Annotated", "Mapping", ") ->", "@blueprint")
+        word in text
+        for word in ("svd", "def start", "Annotated", "Mapping", ") ->", "@parametrization")
     )
-    assert "class Blueprint" in text
+    assert "class Parametrization" in text
     least = "\n".join(formula_source("adder-least")[1])
     assert (
         least.count("def expand") == 1 and "theta_shapes" not in least

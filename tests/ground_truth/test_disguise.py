@@ -46,7 +46,7 @@ def test_a_copy_says_the_same(ref, text, output):
     assert (
         copy.labels == Labels()
         and not copy.provenance
-        and not copy.blueprint
+        and not copy.parametrization
         and copy.task == model.task
     )
     assert copy.dtype == model.dtype and (key.original, key.copy) == (digest(model), digest(copy))
@@ -185,17 +185,17 @@ def test_deviation_sees_what_is_not_the_same():
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_blueprint_rotated(tmp_path):
+def test_a_checkpoint_of_parametrization_rotated(tmp_path):
     from glassformer.parametrizations import build_parametrization
     from glassformer.training import fit
     from training.small import TASK, recipe
 
     path = tmp_path / "x.safetensors"
-    fit(TASK, recipe(steps=5), 0, blueprint=build_parametrization("rotated:seed=4"), out=path)
+    fit(TASK, recipe(steps=5), 0, parametrization=build_parametrization("rotated:seed=4"), out=path)
     model = load(str(path))
-    assert model.blueprint == "rotated:seed=4"
+    assert model.parametrization == "rotated:seed=4"
     copy, key = obfuscate(model, 1, task=TASK)
-    assert not copy.blueprint and not copy.theta and key.faithful
+    assert not copy.parametrization and not copy.theta and key.faithful
     save(copy, path)
     assert digest(load(str(path))) == key.copy
 

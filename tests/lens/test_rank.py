@@ -156,11 +156,13 @@ def test_full_rank_is_the_model_itself_and_rank_0_has_no_blocks():
     )
 
 
-def test_the_cut_is_what_the_low_rank_blueprint_starts_from():
+def test_the_cut_is_what_the_low_rank_parametrization_starts_from():
     model = random_model(d_model=16, d_head=5, d_mlp=16)
     shapes = {n: w.shape for n, w in model.weights.items()}
-    blueprint = LowRank(2)
-    theirs = blueprint.expand(blueprint.init_theta(model.weights, np.random.default_rng(0)), shapes)
+    parametrization = LowRank(2)
+    theirs = parametrization.expand(
+        parametrization.init_theta(model.weights, np.random.default_rng(0)), shapes
+    )
     for name, w in rank.truncate(model, 2).weights.items():
         assert largest_difference(theirs[name], w) < 1e-12, name
 

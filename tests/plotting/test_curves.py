@@ -28,7 +28,7 @@ def run(seed=0, evaluations=10, digits=2, train=True, events=True, low=0.97):
         history.append(report | ({"train_accuracy": min(shares)} if train else {}))
     found = [Event("digit learned", 40, seed, {"digit": 0}), Event("digit learned", 80, seed,
         {"digit": 1}),
-             Event("generalised", 80, seed), Event("grokking", 80, seed), Event("stable", 100,
+             Event("generalized", 80, seed), Event("grokking", 80, seed), Event("stable", 100,
              seed)]  # fmt: skip
     return SimpleNamespace(history=history, events=found if events else [], seed=seed)
 
@@ -74,7 +74,7 @@ def test_curves_are_the_history():
 def test_turning_points_are_named_where_they_happen():
     fig = training_curves([run()], FLOORS)
     loss, accuracy = fig.axes[:2]
-    assert {"generalised, grokking 80", "stable 100"} <= set(texts(loss))
+    assert {"generalized, grokking 80", "stable 100"} <= set(texts(loss))
     for ax in (loss, accuracy):
         assert {80, 100} <= {
             line.get_xdata()[0] for line in ax.lines if len(set(line.get_xdata())) == 1
@@ -83,7 +83,7 @@ def test_turning_points_are_named_where_they_happen():
 
 def test_names_of_turning_points_do_not_overlap():
     made = run()
-    kinds = ["fitted", "memorising", "generalised", "grokking"]
+    kinds = ["fitted", "memorizing", "generalized", "grokking"]
     made.events = [Event(kind, 50 + 4 * i, 0) for i, kind in enumerate(kinds)]
     fig = training_curves([made], FLOORS)
     fig.draw_without_rendering()

@@ -28,7 +28,7 @@ def training() -> Training:
         {"step": 10 * i, "loss": 2 / (i + 1), "accuracy": i / 9, "digits": [1.0], "seconds": 0.1}
         for i in range(10)
     ]
-    events = [Event("generalised", 80, 0, {"accuracy": 1.0})]
+    events = [Event("generalized", 80, 0, {"accuracy": 1.0})]
     recipe = Recipe(steps=90, evaluate_every=10)
     return Training(gf.load(REF), recipe, 0, 90, 1.5, 1.0, "done", history, events)
 

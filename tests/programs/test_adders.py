@@ -131,13 +131,13 @@ def test_counts(name):
 def test_theta_makes_the_weights(name, tmp_path, monkeypatch):
     model = load(name)
     shapes = {n: w.shape for n, w in model.weights.items()}
-    again = build_parametrization(model.blueprint).expand(model.theta, shapes)
+    again = build_parametrization(model.parametrization).expand(model.theta, shapes)
     assert again.keys() == model.weights.keys()
     assert all(
         (again[n] == w).all() and again[n].shape == w.shape for n, w in model.weights.items()
     )
     read = load_file(save(model, tmp_path / "adder.safetensors"))
-    assert count(read) == count(model) and read.blueprint == model.blueprint
+    assert count(read) == count(model) and read.parametrization == model.parametrization
     lie = {**model.weights, "embed.W_E": model.weights["embed.W_E"] * 1.001}
     monkeypatch.setattr(checkpoint, "check_theta", lambda *_: None)
     save(replace(model, weights=lie), tmp_path / "lie.safetensors")
@@ -152,7 +152,7 @@ def test_theta_makes_the_weights_of_pytorch_too(name):
 
     model = load(name)
     shapes = {n: w.shape for n, w in model.weights.items()}
-    made = build_parametrization(model.blueprint).expand(
+    made = build_parametrization(model.parametrization).expand(
         {n: torch.tensor(t) for n, t in model.theta.items()}, shapes
     )
     for n, w in model.weights.items():
@@ -182,7 +182,9 @@ def test_every_number_matters(name, number):
     theta = {**model.theta, number: model.theta[number] * OTHER[name, number]}
     shapes = {n: w.shape for n, w in model.weights.items()}
     other = replace(
-        model, theta=theta, weights=build_parametrization(model.blueprint).expand(theta, shapes)
+        model,
+        theta=theta,
+        weights=build_parametrization(model.parametrization).expand(theta, shapes),
     )
     task = load_task(model)
     rows = np.concatenate([task.edges()[::20], task.sample(300, np.random.default_rng(0))])

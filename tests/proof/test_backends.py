@@ -100,7 +100,7 @@ def test_rare_errors_of_a_single_head_are_counted(backend):
 def test_equal_by_certificates_says_what_they_do_not_cover(ref, said):
     """PyTorch's fused layer norm is another formula than that of the lemmas."""
     model = load(ref)
-    louder = replace(untied(model), blueprint="", theta={})
+    louder = replace(untied(model), parametrization="", theta={})
     louder = edited(louder, unembed_W_U=2 * louder.weights["unembed.W_U"])
     found = prove_equal(model, louder, resolve.load_task(model), independent=False)
     assert found.result == "equal" and ("fused layer norm" in found.reason) == said

@@ -69,7 +69,7 @@ def test_what_is_open_has_no_margin():
     model, task, certificate = known()
     weights = {n: np.array(w) for n, w in model.weights.items()}
     weights["embed.W_E"][7] = weights["embed.W_E"][8]
-    wrong = replace(model, weights=weights, blueprint="", theta={})
+    wrong = replace(model, weights=weights, parametrization="", theta={})
     found = check_certificate(wrong, task, certificate | {"model": digest(wrong)})
     assert not found.holds and found.margin == -np.inf and found.reason.startswith("open: position")
     assert 0 <= found.cases < certificate["cases"]

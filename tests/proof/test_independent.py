@@ -461,7 +461,7 @@ def damage(ref, rng):
         1 + 10 ** rng.uniform(-9, 0) * rng.standard_normal(model.weights[name].shape)
     )
     return replace(
-        model, weights={**model.weights, name: W.astype(model.dtype)}, blueprint="", theta={}
+        model, weights={**model.weights, name: W.astype(model.dtype)}, parametrization="", theta={}
     )
 
 
@@ -501,7 +501,7 @@ def changed(ref, dtype="float64", weights=None, **config):
             arrays[name][index] = value
     options = {n: config.pop(n) for n in ("eps", "base", "slope", "scale") if n in config}
     model = replace(
-        model, config=replace(model.config, **config), weights=arrays, blueprint="", theta={}
+        model, config=replace(model.config, **config), weights=arrays, parametrization="", theta={}
     )
     # Past Model, which refuses some of these
     object.__setattr__(model, "config", replace(model.config, **options))

@@ -63,7 +63,7 @@ def test_a_wrong_long_adder_is_refuted():
     model = load("adder-hinge:digits=20")
     weights = {n: w.copy() for n, w in model.weights.items()}
     weights["blocks.0.mlp.b_in"] *= 1.08  # 10 is no longer taken away at 10
-    proof = prove(replace(model, weights=weights, theta={}, blueprint=""), load_task(model))
+    proof = prove(replace(model, weights=weights, theta={}, parametrization=""), load_task(model))
     found = proof.counterexample
     assert proof.result == "refuted" and found["got"] != found["expected"]
     assert all(0 <= x < 10**20 for x in found["row"])
@@ -76,7 +76,7 @@ def test_stretches_never_contradict_enumeration(ref):
     right on all pairs, in a decoder that shares no code.
     """
     model, task = load(ref), load_task(ref.replace("adder-hinge", "digit-addition").split(",")[0])
-    model, rng = replace(model, theta={}, blueprint=""), np.random.default_rng(5)
+    model, rng = replace(model, theta={}, parametrization=""), np.random.default_rng(5)
     passed, parts = [0, 0], by_stretches(task, 1)
     for kind in KINDS:
         hurt = damaged(model, kind, rng)
@@ -92,7 +92,7 @@ def test_stretches_never_contradict_enumeration(ref):
 def test_rows_together_are_no_better_than_each_alone():
     """Damaged models of five digits: if rows close together, each closes at all of its columns."""
     model, task = load("adder-hinge:digits=5"), load_task("digit-addition:digits=5")
-    model, rng = replace(model, theta={}, blueprint=""), np.random.default_rng(6)
+    model, rng = replace(model, theta={}, parametrization=""), np.random.default_rng(6)
     together = by_stretches(task, 1)
     assert together[-1][1] == together[-1][0] + 1, "two rows look alike"
     alone, held = [(row, row, 0) for row in layout_of(task).answer_rows], 0
@@ -115,7 +115,7 @@ def test_a_positions_own_number_keeps_rows_apart():
     assert sound.result == "proved"
     weights = {n: w.copy() for n, w in model.weights.items()}
     weights["pos_embed.W_pos"][70, 0] += 40  # the row that asks for column 10, and no other
-    hurt = replace(model, weights=weights, theta={}, blueprint="")
+    hurt = replace(model, weights=weights, theta={}, parametrization="")
     assert verify(hurt, task, sample=50).wrong
     assert prove(hurt, task).result == "refuted"
     said = sound.certificate | certificate_identity(hurt, task, layout_of(task))
@@ -161,7 +161,7 @@ def test_what_was_trained_on_ten_digits_adds_longer_numbers():
         model = load(f"adder-coupled:digits={digits}")
         assert model.provenance["trained on"] == "digit-addition"  # of ten digits
         assert not verify(model, load_task(model), sample=20).wrong
-    with pytest.raises(GlassformerError, match="expected a coupled-adder, got the blueprint"):
+    with pytest.raises(GlassformerError, match="expected a coupled-adder, got the parametrization"):
         load("adder-coupled:model=adder-10-7p.safetensors")
 
 
@@ -169,7 +169,9 @@ def test_what_was_trained_on_ten_digits_adds_longer_numbers():
 def test_trained_on_ten_digits_and_proved_for_a_hundred(tmp_path):
     """From scratch: every pair of numbers of 100 digits, by both checkers."""
     task, form = load_task("digit-addition"), build_parametrization("coupled-adder")
-    run = Trainer(task, find_recipe("coupled"), [2], blueprint=form, out=tmp_path / "a.safetensors")
+    run = Trainer(
+        task, find_recipe("coupled"), [2], parametrization=form, out=tmp_path / "a.safetensors"
+    )
     (done,) = [e for e in run.events() if e.kind == "done"]
     assert done.data["training"].accuracy == 1.0
     model = load(f"adder-coupled:digits=100,model={tmp_path}/a.safetensors")

@@ -28,7 +28,7 @@ SUBJECTS = {
 @cache
 def subject(ref):
     model = load(ref)
-    return replace(model, blueprint="", theta={}), resolve.load_task(model)
+    return replace(model, parametrization="", theta={}), resolve.load_task(model)
 
 
 # ── kinds of damage: (weights, rng) -> changes them in place, or gives fields of the config ────

@@ -47,7 +47,7 @@ def damaged(model, rng, low, high):
             * np.where(w == 0, usual if kind == 0 else 0, np.abs(w))
         )
         weights[name] = (w + np.where(hit, noise, 0)).astype(w.dtype)
-    return replace(model, weights=weights, blueprint="", theta={})
+    return replace(model, weights=weights, parametrization="", theta={})
 
 
 def tally(count, seed):
@@ -112,7 +112,7 @@ def test_the_certificate_fails_before_the_model_does(ref, first, seed):
     held = []
     for step in range(40):
         W = (model.weights[name] * (1 + first * 2**step * direction)).astype(model.dtype)
-        mutant = replace(model, weights={**model.weights, name: W}, blueprint="", theta={})
+        mutant = replace(model, weights={**model.weights, name: W}, parametrization="", theta={})
         assert not check_certificate(mutant, task, certificate).holds, "it names another model"
         forged = certificate | {"model": digest(mutant), "margin": 0.0}
         right = verify(mutant, task).holds

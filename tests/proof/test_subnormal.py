@@ -139,7 +139,7 @@ def test_an_array_that_looks_empty_where_it_is_flushed_is_not_left_out(name, ref
     arrays = {"pos": {"pos_embed.W_pos": np.full((c.n_ctx, c.d_model), tiny)},
               "ln_final.b": {"ln_final.b": np.full(c.d_model, tiny)}}[name]  # fmt: skip
     hurt = replace(
-        model, config=config, weights={**model.weights, **arrays}, blueprint="", theta={}
+        model, config=config, weights={**model.weights, **arrays}, parametrization="", theta={}
     )
     task = load_task(model)
     with flushing():

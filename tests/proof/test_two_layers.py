@@ -28,12 +28,12 @@ def test_a_first_layer_that_looks_at_digits_is_not_covered():
     model = load("adder-36:digits=4")
     weights = {n: w.copy() for n, w in model.weights.items()}
     weights["blocks.0.attn.W_K"][0, 0] += 1e-2
-    proof = prove(replace(model, weights=weights, theta={}, blueprint=""), load_task(model))
+    proof = prove(replace(model, weights=weights, theta={}, parametrization=""), load_task(model))
     assert proof.result != "proved"
     quiet = {n: w.copy() for n, w in model.weights.items()}
     quiet["blocks.0.attn.W_V"][1, 0] = 1.0  # the digits, to a slot that nobody reads any more
     quiet["blocks.0.attn.W_O"][1, 0, 2] = 1.0
-    proof = prove(replace(model, weights=quiet, theta={}, blueprint=""), load_task(model))
+    proof = prove(replace(model, weights=quiet, theta={}, parametrization=""), load_task(model))
     assert proof.result == "unknown" and "layers that look at a window" in proof.reason
 
 
@@ -43,7 +43,7 @@ def test_damaged_models_of_two_layers_against_all_pairs():
         load("adder-36:digits=2"),
         load_task("digit-addition:digits=2,order=most,marks=true"),
     )
-    model, rng, said = replace(model, theta={}, blueprint=""), np.random.default_rng(3), []
+    model, rng, said = replace(model, theta={}, parametrization=""), np.random.default_rng(3), []
     for kind in (*KINDS, *KINDS):
         hurt = damaged(model, kind, rng)
         try:

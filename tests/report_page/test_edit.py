@@ -34,7 +34,7 @@ def in_python(model, edits):
     for name, index, value in edits:
         flat = index if isinstance(index, int) else np.ravel_multi_index(index, weights[name].shape)
         weights[name].reshape(-1)[flat] = value
-    return replace(model, weights=weights, blueprint="", theta={})
+    return replace(model, weights=weights, parametrization="", theta={})
 
 
 def told(edits):

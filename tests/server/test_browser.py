@@ -232,8 +232,8 @@ def test_markup_in_refs_sources_and_labels_stays_text(page, evil):
 def test_a_training_is_watched_and_stopped(page):
     page.fill("#train-task", "multiplication")  # not learned before the click arrives
     recipes = page.locator("#recipe option").all_text_contents()
-    assert recipes[0] == "what suits the task (suited)" and page.input_value("#recipe") == "suited"
-    assert "fast" in recipes and "suited" not in recipes
+    assert recipes[0] == "what suits the task (auto)" and page.input_value("#recipe") == "auto"
+    assert "fast" in recipes and "auto" not in recipes
     page.select_option("#recipe", "fast")  # the default ends by itself, soon
     page.fill("#train-steps", "1000000")
     page.click("#train")
@@ -258,8 +258,8 @@ def test_in_the_last_phase_of_a_training_that_is_said(page):
     """It goes on beyond the steps of the recipe, or begins before they are over."""
     seen = {"kind": "evaluation", "loss": 0.5, "accuracy": 0.75, "digits": [0.75, 1.0]}
     first = [seen | {"step": 4_000}, {"kind": "stable", "step": 4_000}]
-    look = {"kind": "exact", "wrong": 7, "checked": 1_000_000, "of": "all rows"}
-    then = [seen | {"step": 4_100, "phase": "exact"}, look | {"step": 4_100}]
+    look = {"kind": "domain checked", "wrong": 7, "checked": 1_000_000, "coverage": "all rows"}
+    then = [seen | {"step": 4_100, "phase": "full-domain"}, look | {"step": 4_100}]
     told = [(None, []), (4_000, first), (4_200, then), (4_300, [])]
 
     def answer(route):
@@ -275,7 +275,8 @@ def test_in_the_last_phase_of_a_training_that_is_said(page):
         new MutationObserver(() => said.push(place.textContent)).observe(place, {childList: true});
     }""")
     page.click("#train")
-    last = "step 4,300, in the last phase, loss 0.25, 7 wrong of 1,000,000 (all rows) at step 4,100"
+    last = "step 4,300, in the full-domain phase, loss 0.25, "
+    last += "7 wrong of 1,000,000 (all rows) at step 4,100"
     expect(page.locator("#train-said")).to_have_text(last)
     begun = "step 4,000 of 4,000, loss 0.25, 75 % of test rows right, stable at step 4,000"
     assert page.evaluate("() => said")[:2] == ["beginning …", "beginning …"]

@@ -293,7 +293,7 @@ def test_a_job_has_its_time(served, monkeypatch):
 
 @pytest.mark.slow
 def test_a_training_is_watched_and_leaves_its_model_when_it_is_stopped(served):
-    steps = {"steps": 10**6, "success": 2}
+    steps = {"steps": 10**6, "target_accuracy": 2}
     job = served.begin("train", task="addition:digits=1", settings=steps)
 
     def twice(told):

@@ -199,12 +199,12 @@ def test_the_server_reads_nothing_elsewhere(served, folder):
 
 
 def test_a_checkpoint_that_names_a_file_reads_none(served, folder, monkeypatch):
-    """Behind the shelf stands the fence: a sealed file whose blueprint names another."""
+    """Behind the shelf stands the fence: a sealed file whose parametrization names another."""
     import base64
     from dataclasses import replace
 
     outside = next(folder.parent.glob("outside*"))
-    model = replace(gf.load(ADDER), blueprint=f"lora:base={outside}/secret.safetensors")
+    model = replace(gf.load(ADDER), parametrization=f"lora:base={outside}/secret.safetensors")
     monkeypatch.setattr("glassformer.core.checkpoint.check_theta", lambda *_: None)
     said = served.wrong(checkpoint=base64.b64encode(to_bytes(model)).decode())
     assert "it is in none of the folders that were given" in said

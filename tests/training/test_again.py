@@ -16,25 +16,32 @@ from glassformer.training.loop import Trainer
 from glassformer.training.optim import Optimizer, lr_factors
 from glassformer.training.run_file import check_identity
 from glassformer.verification.evaluation import correct_tokens
+from helpers import raises
 from training.small import TASK, furthest, recipe, stop_at
 
-FIELDS = {"optimizer": "muon", "schedule": "wait", "wait_loss": 5.0, "decay_steps": 10, "ema": 0.9}
-FIELDS |= {"grokfast": 0.5, "stable": 1, "again": 20, "steps": 50}
+FIELDS = {
+    "optimizer": "muon",
+    "schedule": "plateau",
+    "decay_when_loss_below": 5.0,
+    "decay_steps": 10,
+    "ema": 0.9,
+}
+FIELDS |= {"grokfast": 0.5, "stop_after_successes": 1, "restart_after_steps": 20, "steps": 50}
 # nobody is right after 20 steps; at 40 a try more would not fit into 50
 RECIPE = recipe(**FIELDS)
 
 
 def begun(training):
-    return [e.step for e in training.events if e.kind == "begun anew"]
+    return [e.step for e in training.events if e.kind == "restarted"]
 
 
 def anew(r, seeds, i=0, steps=25):
-    """A run of some steps whose member i has begun anew."""
+    """A run of some steps whose member i has restarted."""
     run = Trainer(TASK, r, seeds)
     for _ in range(steps):
         run._step()
     before = {n: t.clone() for n, t in run.theta.items()}
-    run.milestones[seeds[i]].append(Event("begun anew", steps, seeds[i]))
+    run.milestones[seeds[i]].append(Event("restarted", steps, seeds[i]))
     run._restart_member(i)
     return run, before
 
@@ -59,10 +66,25 @@ def test_it_begins_with_other_weights_and_with_nothing_behind_it():
 
 def test_when():
     assert begun(fit(TASK, RECIPE, 3)) == [20], "a try more has to fit in"
-    assert begun(fit(TASK, recipe(steps=60, again=20, stable=1), 3)) == [20, 40]
-    assert begun(fit(TASK, recipe(steps=60, again=15, stable=1), 3)) == [20, 40], "when evaluated"
-    assert begun(fit(TASK, recipe(steps=60, again=20, stable=9, success=0.0), 3)) == []
-    assert begun(fit(TASK, recipe(steps=60, stable=1), 3)) == []
+    assert begun(
+        fit(TASK, recipe(steps=60, restart_after_steps=20, stop_after_successes=1), 3)
+    ) == [20, 40]
+    assert begun(
+        fit(TASK, recipe(steps=60, restart_after_steps=15, stop_after_successes=1), 3)
+    ) == [20, 40], "when evaluated"
+    assert (
+        begun(
+            fit(
+                TASK,
+                recipe(
+                    steps=60, restart_after_steps=20, stop_after_successes=9, target_accuracy=0.0
+                ),
+                3,
+            )
+        )
+        == []
+    )
+    assert begun(fit(TASK, recipe(steps=60, stop_after_successes=1), 3)) == []
     start = fit(TASK, recipe(steps=1), 3).model
     assert begun(fit(TASK, RECIPE, 3, init_from=start)) == [], "it has no other weights"
 
@@ -71,7 +93,7 @@ def test_every_try_has_weights_of_its_own():
     run = Trainer(TASK, RECIPE, [3])
     drawn = [run._initial_theta(3, tries)["embed.W_E"] for tries in range(4)]
     assert all(np.abs(a - b).max() > 0.1 for i, a in enumerate(drawn) for b in drawn[:i])
-    r = recipe(steps=60, again=20, stable=1)
+    r = recipe(steps=60, restart_after_steps=20, stop_after_successes=1)
     seen = {}
     run = Trainer(TASK, r, [3])
     run._restart_member = lambda i, real=run._restart_member: (
@@ -82,33 +104,45 @@ def test_every_try_has_weights_of_its_own():
 
 
 def test_what_is_told_is_of_the_model_that_failed():
-    run = Trainer(TASK, recipe(steps=120, again=60, stable=1, lr=0.03), [3])
+    run = Trainer(
+        TASK, recipe(steps=120, restart_after_steps=60, stop_after_successes=1, lr=0.03), [3]
+    )
     for event in run.events():
-        if event.step == 60 and event.kind in ("evaluation", "begun anew"):
+        if event.step == 60 and event.kind in ("evaluation", "restarted"):
             rows = correct_tokens(run.model(0), TASK, run.data.test_rows)
             assert rows.all(1).mean() == event.data["accuracy"]
-        if event.kind == "begun anew":
-            assert describe_event(event).startswith("begun anew: with other weights, as only ")
+        if event.kind == "restarted":
+            assert describe_event(event).startswith("restarted: with other weights, as only ")
 
 
 def test_a_second_try_is_told_of_as_the_first_was():
     """Turning points are named again: what was learned before is forgotten."""
-    twice = fit(TASK, recipe(lr=0.03, steps=120, again=60, stable=1), 3)
+    twice = fit(TASK, recipe(lr=0.03, steps=120, restart_after_steps=60, stop_after_successes=1), 3)
     ends = [e.step for e in twice.events if e.kind == "digit learned" and e.data["digit"] == 2]
     assert begun(twice) == [60] and len(ends) == 2 and ends[0] < 60 < ends[1]
 
 
 def test_who_is_given_up_does_not_begin_anew_and_is_judged_by_its_try():
-    r = recipe(steps=60, again=20, stable=1, hopeless_after=20, hopeless_at=2.0)
+    r = recipe(
+        steps=60,
+        restart_after_steps=20,
+        stop_after_successes=1,
+        abort_after_steps=20,
+        abort_below_accuracy=2.0,
+    )
     found = fit(TASK, r, 3)
-    assert (found.status, found.steps, begun(found)) == ("hopeless", 20, [])
-    late = fit(TASK, r.override({"hopeless_after": 30}), 3)
+    assert (found.status, found.steps, begun(found)) == ("aborted", 20, [])
+    late = fit(TASK, r.override({"abort_after_steps": 30}), 3)
     assert (late.status, late.steps, begun(late)) == ("done", 60, [20, 40])
 
 
 def test_where_the_last_phase_can_mend_it_nothing_begins_anew(monkeypatch):
     monkeypatch.setattr("glassformer.training.loop.NEAR_SUCCESS", 0.0)
-    found = fit(TASK, recipe(steps=60, again=20, stable=1, exact=5), 3)
+    found = fit(
+        TASK,
+        recipe(steps=60, restart_after_steps=20, stop_after_successes=1, full_domain_steps=5),
+        3,
+    )
     assert begun(found) == [] and found.full_domain_start == 20 and found.steps == 25
 
 
@@ -136,7 +170,13 @@ def test_among_others_it_is_as_alone():
     """One that begins anew beside one that has had success, and both beside one another."""
     together = fit_many(TASK, RECIPE, [3, 5])
     assert [begun(t) for t in together] == [[20], [20]]
-    some = {"again": 30, "steps": 90, "success": 0.03, "stable": 9, "lr": 0.03}  # one row of 30
+    some = {
+        "restart_after_steps": 30,
+        "steps": 90,
+        "target_accuracy": 0.03,
+        "stop_after_successes": 9,
+        "lr": 0.03,
+    }  # one row of 30
     r = recipe(**FIELDS | some)
     mixed = fit_many(TASK, r, [0, 1, 2, 3])
     assert len({tuple(begun(t)) for t in mixed}) > 1, "else nothing is seen"
@@ -146,8 +186,17 @@ def test_among_others_it_is_as_alone():
 
 
 def test_what_was_measured_before_is_not_said_of_what_is_begun():
-    r = recipe(steps=60, again=20, stable=1, success=0.9, lr=0.03, test_rows=3)
-    first = fit(TASK, r.override({"again": 0, "steps": 20, "stable": 0}), 3)
+    r = recipe(
+        steps=60,
+        restart_after_steps=20,
+        stop_after_successes=1,
+        target_accuracy=0.9,
+        lr=0.03,
+        test_rows=3,
+    )
+    first = fit(
+        TASK, r.override({"restart_after_steps": 0, "steps": 20, "stop_after_successes": 0}), 3
+    )
     stopped = fit(TASK, r, 3, stop=stop_at(21))
     assert first.history[-1]["digits"] == stopped.history[-1]["digits"] and begun(stopped) == [20]
     assert stopped.status == "interrupted" and stopped.accuracy == 0
@@ -168,8 +217,8 @@ def test_a_state_of_before_there_was_such_a_field_is_taken_up(tmp_path):
     now = {"task": "t", "seed": 0, "recipe": recipe().to_json()}
     was = now | {"recipe": {n: v for n, v in now["recipe"].items() if n != "again"}}
     check_identity(tmp_path, {"identity": was}, now)
-    other = now | {"recipe": recipe(again=20, stable=1).to_json()}
-    with pytest.raises(GlassformerError, match=r"again=0 \(now 20\)"):
+    other = now | {"recipe": recipe(restart_after_steps=20, stop_after_successes=1).to_json()}
+    with pytest.raises(GlassformerError, match=r"restart_after_steps=0 \(now 20\)"):
         check_identity(tmp_path, {"identity": was}, other)
 
 
@@ -181,7 +230,7 @@ def test_grokking_is_told_by_the_steps_of_a_try():
         for step, trained, accuracy in course:
             report = {"loss": 1, "digits": [], "train_accuracy": trained, "accuracy": accuracy}
             kinds += [e.kind for e in watcher.update(begun + step, report)]
-        assert kinds == ["fitted", "memorising", "generalised", "grokking"]
+        assert kinds == ["fitted", "memorizing", "generalized", "grokking"]
 
 
 def test_stopped_and_resumed_it_is_the_same_run(tmp_path):
@@ -193,11 +242,12 @@ def test_stopped_and_resumed_it_is_the_same_run(tmp_path):
     assert [e.to_json() for e in resumed.events] == [e.to_json() for e in whole.events]
 
 
-@pytest.mark.parametrize("fields,match", [
-    ({}, "again goes with a stable"), ({"stable": 1, "schedule": "cosine"}, "schedule=cosine"),
-    ({"stable": 1, "schedule": "linear"}, "does not go with schedule=linear"),
-    ({"stable": 1, "curriculum": "1@0"}, "does not go with a curriculum"),
+@pytest.mark.parametrize("fields,mention", [
+    ({}, "stop_after_successes"),
+    ({"stop_after_successes": 1, "schedule": "cosine"}, "schedule=cosine"),
+    ({"stop_after_successes": 1, "schedule": "linear"}, "schedule=linear"),
+    ({"stop_after_successes": 1, "curriculum": "1@0"}, "curriculum"),
 ])  # fmt: skip
-def test_what_does_not_go_with_it(fields, match):
-    with pytest.raises(GlassformerError, match=match):
-        recipe(again=20, **fields)
+def test_fields_that_contradict_restarts(fields, mention):
+    with raises("bad_argument", "restart_after_steps", mention):
+        recipe(restart_after_steps=20, **fields)

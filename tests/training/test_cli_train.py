@@ -20,12 +20,26 @@ from glassformer.training.recipe import RECIPE_FIELDS
 
 TASK = "addition:digits=1,order=ones"
 TINY = {  # whatever the recipe by that name is tuned to
-    "n_layers": 1, "d_model": 16, "d_mlp": 16, "embed_std": 0.1, "data": "split", "train_rows": 80,
+    "n_layers": 1,
+    "d_model": 16,
+    "d_mlp": 16,
+    "embed_std": 0.1,
+    "data": "split",
+    "train_rows": 80,
     "test_rows": 20,
-    "batch": 32, "loss": "answer", "focal": 0.0, "optimizer": "adamw", "lr": 0.02,
-    "schedule": "constant", "warmup": 0,
-    "ema": 0.0, "steps": 40, "evaluate_every": 20, "stable": 0, "success": 1.0,
-}  # fmt: skip
+    "batch": 32,
+    "loss": "answer",
+    "focal": 0.0,
+    "optimizer": "adamw",
+    "lr": 0.02,
+    "schedule": "constant",
+    "warmup": 0,
+    "ema": 0.0,
+    "steps": 40,
+    "evaluate_every": 20,
+    "stop_after_successes": 0,
+    "target_accuracy": 1.0,
+}
 PROGRAM = "import glassformer.cli.train; from glassformer.cli import main; main()"
 
 
@@ -39,7 +53,7 @@ def settings(**changes):
 
 def test_train_and_use(call, tmp_path):
     path = tmp_path / "a.safetensors"
-    status, out, err = call("train", TASK, "--out", path, *settings(success=0), "--json")
+    status, out, err = call("train", TASK, "--out", path, *settings(target_accuracy=0), "--json")
     got = json.loads(out)
     assert (
         status == 0
@@ -76,14 +90,14 @@ def test_the_summary(call, tmp_path):
     )
     assert out.splitlines()[-1] == f"wrote {path}"
     advice = "  to try: another --seed, --set steps=80, --set d_model=32 --set d_mlp=32"
-    assert out.splitlines()[-2].startswith(f"{advice}; or no --recipe")
+    assert out.splitlines()[-2].startswith(advice)
 
 
 def test_what_the_fields_of_a_recipe_are(call):
     status, out, _ = call("list", "fields")
     lines = out.splitlines()
     assert status == 0 and [line.partition("=")[0] for line in lines] == [*RECIPE_FIELDS]
-    assert "again=0  begin anew with other weights" in out
+    assert "restart_after_steps=0  restart with new weights" in out
     told = json.loads(call("list", "fields", "--json")[1])["fields"]
     assert [row["name"] for row in told] == gf.list("fields") == [*RECIPE_FIELDS]
 
@@ -91,7 +105,9 @@ def test_what_the_fields_of_a_recipe_are(call):
 def test_what_was_written_is_said_and_what_was_wanted(call, tmp_path):
     files = {"--history": tmp_path / "h.csv", "--snapshots": tmp_path / "all"}
     words = [w for pair in files.items() for w in pair]
-    out = call("train", TASK, "--out", tmp_path / "a.safetensors", *settings(success=9), *words)[1]
+    out = call(
+        "train", TASK, "--out", tmp_path / "a.safetensors", *settings(target_accuracy=9), *words
+    )[1]
     assert "(short of 900 %)" in out and out.endswith(
         "".join(f"wrote {f}\n" for f in files.values())
     )
@@ -100,7 +116,7 @@ def test_what_was_written_is_said_and_what_was_wanted(call, tmp_path):
 def test_without_a_recipe_a_task_is_trained_until_it_is_exact(call, tmp_path):
     path = tmp_path / "a.safetensors"
     status, out, _ = call("train", "add-digit:base=3", "--out", path)
-    assert status == 0 and "add-digit:base=3, recipe suited, seed 0: 100 % of all rows" in out
+    assert status == 0 and "add-digit:base=3, recipe auto, seed 0: 100 % of all rows" in out
     assert "to try" not in out
     assert "  exact: 0 wrong of 9\n" in out and "none held out: all rows are trained on" in out
 
@@ -108,15 +124,17 @@ def test_without_a_recipe_a_task_is_trained_until_it_is_exact(call, tmp_path):
 def test_the_summary_tells_the_test_from_what_was_trained_on_all_rows(call, tmp_path):
     path, history = tmp_path / "a.safetensors", tmp_path / "h.csv"
     fields = (  # few rows are tested, and most of these right is not right on all
-        "data=fresh held_share=0.05 test_rows=5 d_model=16 d_mlp=32 batch=32 steps=600 "
-        "evaluate_every=10 success=0.6 exact=600"
+        "data=fresh holdout_fraction=0.05 test_rows=5 d_model=16 d_mlp=32 batch=32 steps=600 "
+        "evaluate_every=10 target_accuracy=0.6 full_domain_steps=600"
     )
     words = ["--recipe", "fast", *(w for f in fields.split() for w in ("--set", f))]
     out = call("train", TASK, "--out", path, *words, "--seed", 1, "--history", history)[1]
     found = re.search(r"  exact: 0 wrong of 100; from step (\d+) on all rows were trained on", out)
-    assert found and f"step {int(found[1]):>7,}  looked: " in out
+    assert found and f"step {int(found[1]):>7,}  domain checked: " in out
     rows = list(csv.DictReader(history.read_text().splitlines()))
-    assert [r["phase"] for r in rows] == ["exact" * (int(r["step"]) > int(found[1])) for r in rows]
+    assert [r["phase"] for r in rows] == [
+        "full-domain" * (int(r["step"]) > int(found[1])) for r in rows
+    ]
     assert rows[-1]["wrong"] == "0" and rows[-1]["checked"] == "100" and not rows[0]["wrong"]
     plain = call("train", TASK, "--out", path, *words, "--seed", 1, "--no-exact")[1]
     assert "stable" in plain and "exact" not in plain
@@ -210,10 +228,10 @@ def test_a_recipe_can_be_printed_saved_and_given_back(call, tmp_path):
 
 
 @pytest.mark.slow
-def test_blueprint_start_and_teacher(call, tmp_path):
+def test_parametrization_start_and_teacher(call, tmp_path):
     a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    call("train", TASK, "--out", a, *settings(), "--blueprint", "low-rank:rank=2")
-    assert load(str(a)).blueprint == "low-rank:rank=2"
+    call("train", TASK, "--out", a, *settings(), "--parametrization", "low-rank:rank=2")
+    assert load(str(a)).parametrization == "low-rank:rank=2"
     call("train", TASK, "--out", b, *settings(lr=0, weight_decay=0), "--init-from", a)
     one, two = load(str(a)).weights, load(str(b)).weights
     assert all(
@@ -230,7 +248,9 @@ def test_blueprint_start_and_teacher(call, tmp_path):
 
 def test_a_run_that_diverges(call, tmp_path):
     path = tmp_path / "a.safetensors"
-    status, out, err = call("train", TASK, "--out", path, *settings(lr=1e30, success=0), "--json")
+    status, out, err = call(
+        "train", TASK, "--out", path, *settings(lr=1e30, target_accuracy=0), "--json"
+    )
     got = json.loads(out)
     assert (
         status == 1
@@ -241,10 +261,11 @@ def test_a_run_that_diverges(call, tmp_path):
     assert "training diverged at step" in err and "Traceback" not in err and load(str(path))
 
 
-def test_list_blueprints(call):
-    assert "low-rank" in call("list", "blueprints")[1]
+def test_list_parametrizations(call):
+    assert "low-rank" in call("list", "parametrizations")[1]
     assert {"dense", "shared"} <= {
-        b["name"] for b in json.loads(call("list", "blueprints", "--json")[1])["blueprints"]
+        b["name"]
+        for b in json.loads(call("list", "parametrizations", "--json")[1])["parametrizations"]
     }
 
 
@@ -324,23 +345,26 @@ def test_advice_is_of_what_can_be_done(call, tmp_path):
         1
     ]
     assert "to try" not in said or said.count("--set steps=40\n") == 1
-    said = call("train", TASK, "--out", out, *short, "--blueprint", "shared")[1]
+    said = call("train", TASK, "--out", out, *short, "--parametrization", "shared")[1]
     assert "  to try: another --seed, --set steps=40\n" in said
-    hopeless = settings(steps=20, evaluate_every=10, hopeless_after=10, hopeless_at=1.0)
+    hopeless = settings(steps=20, evaluate_every=10, abort_after_steps=10, abort_below_accuracy=1.0)
     said = call("train", TASK, "--out", out, *hopeless)[1]
-    assert "  to try: another --seed, --set hopeless_after=20, --set d_model=32" in said
+    assert "  to try: another --seed, --set abort_after_steps=20, --set d_model=32" in said
     few = [
         "--set",
         "steps=4",
         "--set",
         "evaluate_every=2",
         "--set",
-        "success=0",
+        "target_accuracy=0",
         "--set",
-        "exact=2",
+        "full_domain_steps=2",
     ]
     said = call("train", "addition:digits=2", "--out", out, *few)[1]
-    assert "  to try: another --seed, --set exact=4, --set d_model=64 --set d_mlp=128\n" in said
+    assert (
+        "  to try: another --seed, --set full_domain_steps=4, --set d_model=64 --set d_mlp=128\n"
+        in said
+    )
 
 
 # ── bad input: one clear line, status 2, nothing on stdout, nothing trained ────────────────────
@@ -354,7 +378,7 @@ BAD = [
     (["train", TASK, "--set", "lr=fast"], "lr must be a number, got 'fast'"),
     (["train", TASK, "--set", "lr=-1"], "lr must"),
     (["train", TASK, "--set", "loss=some"], "loss must be one of answer, all, got 'some'"),
-    (["train", TASK, "--blueprint", "thick"], "thick — no such blueprint"),
+    (["train", TASK, "--parametrization", "thick"], "thick — no such parametrization"),
     (["train", TASK, "--init-from", "no.safetensors"], "no.safetensors — cannot be read"),
     (["train", TASK, "--init-from", "add-digit"], "init_from: expected the vocabulary of"),
     (["train", TASK, "--teacher", "min"], "teacher: expected the vocabulary of"),
@@ -400,7 +424,7 @@ def test_bad_input(call, tmp_path, monkeypatch, words, part):
 @pytest.mark.parametrize("text,part", [
     ("{", "not JSON"), ("[1]", "expected fields of a recipe"), ('{"lr": "x"}',
     "lr must be a number"),
-    ('{"lrr": 1}', "lrr"), ("[" * 100_000, "not JSON"), ('{"extras": "wings"}', "wings"),
+    ('{"lrr": 1}', "lrr"), ("[" * 100_000, "not JSON"), ('{"optional_params": "wings"}', "wings"),
 ])  # fmt: skip
 def test_bad_recipe_files(call, tmp_path, text, part):
     (tmp_path / "r.json").write_text(text)
@@ -434,7 +458,7 @@ def test_another_runs_state_is_not_resumed(call, tmp_path, monkeypatch):
     path = tmp_path / "a.safetensors"
     call("train", TASK, "--out", path, *settings())
     assert (tmp_path / "a.run.safetensors").exists()
-    for other in (["--seed", "1"], ["--set", "lr=0.5"], ["--blueprint", "shared"]):
+    for other in (["--seed", "1"], ["--set", "lr=0.5"], ["--parametrization", "shared"]):
         status, out, err = call("train", TASK, "--out", path, *settings(), *other, "--resume")
         assert status == 2 and out == "" and "is of another run" in err and err.count("\n") == 1
 
@@ -468,11 +492,12 @@ def test_a_run_that_the_last_phase_mends_has_reached_its_goal(call, tmp_path):
     """What was held out was short of it, and that is said."""
     start = tmp_path / "start.safetensors"
     save(load("addition:digits=1,order=ones").astype("float32"), start)
-    fields = "data=fresh held_share=0.3 test_rows=20 steps=1 lr=0 muon_lr=0 success=1.5 exact=9"
+    fields = "data=fresh holdout_fraction=0.3 test_rows=20 steps=1 lr=0 muon_lr=0"
+    fields += " target_accuracy=1.5 full_domain_steps=9"
     words = [word for field in fields.split() for word in ("--set", field)]
     words = ["train", TASK, "--out", tmp_path / "a.safetensors", "--init-from", start, *words]
     status, out, err = call(*words)
-    assert status == 0 and "(short of 150 %, until the last phase)" in out, (out, err)
+    assert status == 0 and "(short of 150 %, before the full-domain phase)" in out, (out, err)
     assert "exact: 0 wrong of 100" in out
     status, _, err = call(*words, "--set", "d_model=999")
     assert status == 2 and "d_model: expected" in err and "as in the start, got 999" in err

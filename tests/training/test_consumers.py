@@ -82,14 +82,14 @@ def test_a_resumed_history_is_that_of_a_run_never_stopped(tmp_path, kind):
     """What a killed run wrote past its last state is gone; what the state knows is there, once."""
     told(HistoryFile(tmp_path / f"whole.{kind}", NAMES))
     told(HistoryFile(tmp_path / f"part.{kind}", NAMES), [*EVENTS[:3], evaluation(15)])
-    run = SimpleNamespace(seeds=[0], history={0: [EVENTS[1].data]}, turning_points={0: [EVENTS[2]]})
+    run = SimpleNamespace(seeds=[0], history={0: [EVENTS[1].data]}, milestones={0: [EVENTS[2]]})
     told(HistoryFile(tmp_path / f"part.{kind}", NAMES, Trainer.past_events(run)), EVENTS[3:])
     assert (tmp_path / f"part.{kind}").read_text() == (tmp_path / f"whole.{kind}").read_text()
 
 
 def test_what_is_behind_a_resumed_run_is_told_in_order():
     reports, found = [EVENTS[1].data, EVENTS[4].data], [EVENTS[2], *EVENTS[5:7]]
-    run = SimpleNamespace(seeds=[0], history={0: reports}, turning_points={0: found})
+    run = SimpleNamespace(seeds=[0], history={0: reports}, milestones={0: found})
     assert Trainer.past_events(run) == [EVENTS[i] for i in (1, 2, 4, 5, 6)]
 
 
@@ -174,14 +174,16 @@ def test_the_live_view_while_all_rows_are_looked_at():
         drawn.print(view)
         return " ".join(drawn.file.getvalue().split("\n")[0].split())
 
-    far = {"loss": 0.5, "of": 100, "looked": 40_000, "rows": 1_000_000}
+    far = {"loss": 0.5, "of": 100, "checked_rows": 40_000, "rows": 1_000_000}
     assert "training" in shown(evaluation(10)) and "10/100" in shown(evaluation(10))
-    assert "looking at rows" in shown(Event("step", 20, 0, far))
+    assert "checking the domain" in shown(Event("step", 20, 0, far))
     assert "40000/1000000" in shown(Event("step", 20, 0, far))
     late = evaluation(20)
-    assert "the last phase" in shown(Event("evaluation", 20, 0, late.data | {"phase": "exact"}))
+    assert "full-domain phase" in shown(
+        Event("evaluation", 20, 0, late.data | {"phase": "full-domain"})
+    )
     after = shown(Event("step", 25, 0, {"loss": 0.5, "of": 100}))
-    assert "the last phase" in after and "25/?" in after, "nobody knows how many more"
+    assert "full-domain phase" in after and "25/?" in after, "nobody knows how many more"
     view.close()
 
 

@@ -146,7 +146,9 @@ def test_an_example_longer_than_all_that_were_seen_is_one_clear_line():
         data.tokens_of(np.array([[9, 9]]))
 
 
-@pytest.mark.parametrize("settings", [{"data": "all"}, {"held_share": 0.5, "test_rows": 5_000}])
+@pytest.mark.parametrize(
+    "settings", [{"data": "all"}, {"holdout_fraction": 0.5, "test_rows": 5_000}]
+)
 def test_the_first_test_rows_are_like_the_others(settings):
     """Few are looked at before all are: as they stand in the domain, they would be 0+0, 0+1, …"""
     rows = TrainingData(TWO, recipe(**settings)).test_rows
@@ -154,7 +156,7 @@ def test_the_first_test_rows_are_like_the_others(settings):
 
 
 @pytest.mark.parametrize("fields", [{"data": "all"}, {"data": "split"},
-    {"data": "split", "train_share": 0.5, "train_each": 3.0}])  # fmt: skip
+    {"data": "split", "train_fraction": 0.5, "train_rows_per_symbol": 3.0}])  # fmt: skip
 def test_a_domain_that_is_too_large_is_refused_as_that(fields):
     """And not as too much memory, nor by numbers that no float holds."""
     task = load_task("digit-addition:digits=400")

@@ -34,18 +34,18 @@ def watch(recipe, *reports, floor=None):
 def test_a_staircase():
     digits = (0.1, 0.5), (0.3, 0.99), (1, 1), (0, 0), (1, 1)
     found = watch(recipe(), *[(min(d) // 1, None, 2, *d) for d in digits])
-    assert found == [("digit learned", 20), ("digit learned", 30), ("generalised", 30)]
+    assert found == [("digit learned", 20), ("digit learned", 30), ("generalized", 30)]
 
 
-def test_where_nothing_is_held_out_nothing_is_generalised():
+def test_where_nothing_is_held_out_nothing_is_generalized():
     reports = [(0.5, 1, 1), (1, 1, 1)]
-    assert watch(recipe(), *reports) == [("fitted", 10), ("generalised", 20)]
+    assert watch(recipe(), *reports) == [("fitted", 10), ("generalized", 20)]
     assert watch(recipe(data="all", test_rows=0), *reports) == [("fitted", 10)]
 
 
-def test_memorising_is_a_loss_under_the_floor():
+def test_memorizing_is_a_loss_under_the_floor():
     reports = [(0, None, 1.0), (0, None, 0.99), (0, None, 0.97)]
-    assert watch(recipe(loss="all"), *reports, floor=1.0) == [("memorising", 30)]
+    assert watch(recipe(loss="all"), *reports, floor=1.0) == [("memorizing", 30)]
     assert watch(recipe(loss="answer"), *reports, floor=1.0) == []
     assert watch(recipe(loss="all", focal=2.0), *reports, floor=1.0) == []
     assert watch(recipe(loss="all"), *reports) == []
@@ -55,25 +55,27 @@ def test_grokking_is_generalising_long_after_fitting():
     late = [(0.1, 0.5, 2), (0.2, 1, 1), (0.3, 1, 1), (0.995, 1, 1)]
     assert watch(recipe(), *late) == [
         ("fitted", 20),
-        ("memorising", 20),
-        ("generalised", 40),
+        ("memorizing", 20),
+        ("generalized", 40),
         ("grokking", 40),
     ]
     soon = [late[0], late[1], late[3]]
-    assert watch(recipe(), *soon) == [("fitted", 20), ("memorising", 20), ("generalised", 30)]
+    assert watch(recipe(), *soon) == [("fitted", 20), ("memorizing", 20), ("generalized", 30)]
     together = [(0.6, 0.8, 1), (0.8, 1, 1), (0.9, 1, 1), (1, 1, 1)]  # it never only memorised
-    assert watch(recipe(), *together) == [("fitted", 20), ("generalised", 40)]
+    assert watch(recipe(), *together) == [("fitted", 20), ("generalized", 40)]
 
 
 def test_the_last_phase_generalises_nothing():
     """It trains on test rows: what it has right there was not found out by itself."""
     watcher = MilestoneTracker(recipe(), 0, None)
     report = {"accuracy": 1, "loss": 0, "digits": []}
-    assert "generalised" not in {e.kind for e in watcher.update(10, report | {"phase": "exact"})}
-    assert "generalised" in {e.kind for e in watcher.update(20, report)}
+    assert "generalized" not in {
+        e.kind for e in watcher.update(10, report | {"phase": "full-domain"})
+    }
+    assert "generalized" in {e.kind for e in watcher.update(20, report)}
 
 
-def test_memorised_generalised_and_grokked_are_told_apart():
+def test_memorised_generalized_and_grokked_are_told_apart():
     """By what is said of three runs: one stays at knowing by heart, one never begins with it, and
     one goes from the one to the other.
     """
@@ -82,9 +84,9 @@ def test_memorised_generalised_and_grokked_are_told_apart():
     late = [(0.01, 1, 1), (0.01, 1, 1), (0.4, 1, 1), (1, 1, 1)]
     told = [{kind for kind, _ in watch(recipe(), *run)} for run in (by_heart, at_once, late)]
     assert told == [
-        {"fitted", "memorising"},
-        {"fitted", "generalised"},
-        {"fitted", "memorising", "generalised", "grokking"},
+        {"fitted", "memorizing"},
+        {"fitted", "generalized"},
+        {"fitted", "memorizing", "generalized", "grokking"},
     ]
 
 
@@ -97,15 +99,15 @@ def test_the_run_of_the_documents_groks():
     for row in rows:
         found |= {e.kind: e.step for e in watcher.update(row["step"], row)}
     last = rows[-1]["step"]
-    assert found["memorising"] == found["fitted"] <= last / 10
-    assert found["grokking"] == found["generalised"] > last / 2
+    assert found["memorizing"] == found["fitted"] <= last / 10
+    assert found["grokking"] == found["generalized"] > last / 2
     chance = 5 / 59  # and some: as long as a third of the run
     assert all(row["accuracy"] < chance for row in rows if row["step"] <= last / 3)
     assert rows[-1]["accuracy"] == rows[-1]["train_accuracy"] == 1
 
 
 def test_stable_is_success_that_stays():
-    r = recipe(stable=3, success=0.9)
+    r = recipe(stop_after_successes=3, target_accuracy=0.9)
     good, bad = (0.95, None, 1), (0.8, None, 1)
     assert watch(r, good, good, bad, good, good) == []
     assert watch(r, good, good, bad, good, good, good, good) == [("stable", 60)]
@@ -124,7 +126,7 @@ def test_a_run_that_learns_digit_by_digit():
     task = load_task("addition:digits=1,order=ones")
     r = recipe(d_model=16, d_mlp=32, batch=70, data="split", train_rows=70, test_rows=30,
         optimizer="muon",
-               steps=400, success=0.3, stable=2, dtype="float32")  # fmt: skip
+               steps=400, target_accuracy=0.3, stop_after_successes=2, dtype="float32")  # fmt: skip
     t = fit(task, r, 0)
     steps = {e.data["digit"]: e.step for e in t.events if e.kind == "digit learned"}
     for digit in range(3):
@@ -150,7 +152,7 @@ def test_a_run_on_a_handful_of_rows_memorises():
         0,
     )
     happened = {e.kind: e.step for e in t.events}
-    assert happened["memorising"] == first(
+    assert happened["memorizing"] == first(
         t.history,
         lambda h: (
             h["loss"] < task.entropy_floor() - 0.02
@@ -158,7 +160,7 @@ def test_a_run_on_a_handful_of_rows_memorises():
         ),
     )
     assert t.history[-1]["loss"] < task.entropy_floor() - 0.1 and t.accuracy < 0.5
-    assert "generalised" not in happened and "grokking" not in happened
+    assert "generalized" not in happened and "grokking" not in happened
 
 
 @pytest.mark.slow
@@ -169,7 +171,7 @@ def test_a_run_on_nearly_everything_does_not():
         recipe(test_rows=3, loss="all", steps=200, optimizer="muon", batch=32, evaluate_every=40),
         0,
     )
-    assert t.accuracy == 1 and "memorising" not in {e.kind for e in t.events}
+    assert t.accuracy == 1 and "memorizing" not in {e.kind for e in t.events}
     assert task.entropy_floor() - 0.02 < t.history[-1]["loss"] < task.entropy_floor() + 0.25
 
 
@@ -199,12 +201,12 @@ def test_only_all_is_100_percent():
     ("digit learned", {"digit": 1, "accuracy": 0.995},
     "answer token y2 learned (99.50 % right)"),
     ("digit learned", {"digit": 2, "accuracy": 1.0}, "answer token <EOS> learned (100 % right)"),
-    ("memorising", {"loss": 0.9, "floor": 0.9594},
+    ("memorizing", {"loss": 0.9, "floor": 0.9594},
     "the training loss 0.9000 is under the floor 0.9594"),
-    ("memorising", {"train_accuracy": 1.0, "accuracy": 0.031},
+    ("memorizing", {"train_accuracy": 1.0, "accuracy": 0.031},
     "100 % of training rows right, 3.10 % of test rows"),
     ("fitted", {"accuracy": 0.995}, "99.50 % of training rows"),
-    ("generalised", {"accuracy": 0.995}, "99.50 % of test rows"),
+    ("generalized", {"accuracy": 0.995}, "99.50 % of test rows"),
     ("grokking", {"fitted_at": 1400}, "long after training rows (step 1,400)"),
     ("stable", {"since": 9500, "accuracy": 1.0}, "at success since step 9,500"), ("stranger",
     {"x": 1}, "stranger x=1"),
@@ -214,12 +216,12 @@ def test_turning_points_in_words(kind, data, words):
 
 
 def test_a_look_is_called_exact_if_it_was_at_all_rows_and_none_is_wrong():
-    found = {"wrong": 0, "checked": 100, "of": "all rows"}
+    found = {"wrong": 0, "checked": 100, "coverage": "all rows"}
     said = [
-        describe_event(Event("exact", 5, 0, found | d))
-        for d in ({}, {"wrong": 1}, {"of": "a part"})
+        describe_event(Event("domain checked", 5, 0, found | d))
+        for d in ({}, {"wrong": 1}, {"coverage": "a part"})
     ]
     assert said == [
-        "exact: 0 wrong of 100 (all rows)", "looked: 1 wrong of 100 (all rows)",
-        "looked: 0 wrong of 100 (a part)",
+        "exact: 0 wrong of 100 (all rows)", "domain checked: 1 wrong of 100 (all rows)",
+        "domain checked: 0 wrong of 100 (a part)",
     ]  # fmt: skip

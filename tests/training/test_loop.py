@@ -28,15 +28,15 @@ from glassformer.verification.evaluation import (
 from training.small import TASK, furthest, recipe
 
 SCHEDULES = {
-    "constant": {}, "cosine": {"warmup": 5, "last_lr": 0.1}, "linear": {"decay_from": 15,
+    "constant": {}, "cosine": {"warmup": 5, "final_lr_fraction": 0.1}, "linear": {"decay_from": 15,
     "decay_steps": 25},
-    "wait": {"warmup": 3, "wait_loss": 2.2, "decay_steps": 30},
+    "plateau": {"warmup": 3, "decay_when_loss_below": 2.2, "decay_steps": 30},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("schedule,optimizer", [
-    ("cosine", "adamw"), ("linear", "muon"), ("wait", "muon"),
-    pytest.param("wait", "adamw", marks=pytest.mark.slow),
+    ("cosine", "adamw"), ("linear", "muon"), ("plateau", "muon"),
+    pytest.param("plateau", "adamw", marks=pytest.mark.slow),
     pytest.param("constant", "adamw", marks=pytest.mark.slow), pytest.param("linear", "adamw",
     marks=pytest.mark.slow),
     pytest.param("constant", "muon", marks=pytest.mark.slow), pytest.param("cosine", "muon",
@@ -65,7 +65,13 @@ def test_an_ensemble_is_its_members(schedule, optimizer):
 @pytest.mark.slow
 def test_members_may_end_at_different_times():
     r = recipe(
-        schedule="wait", wait_loss=1.8, decay_steps=30, ema=0.5, steps=100, stable=1, success=0.1
+        schedule="plateau",
+        decay_when_loss_below=1.8,
+        decay_steps=30,
+        ema=0.5,
+        steps=100,
+        stop_after_successes=1,
+        target_accuracy=0.1,
     )
     together = fit_many(TASK, r, range(4))
     assert len({t.steps for t in together}) > 2 and {t.status for t in together} <= {
@@ -99,7 +105,9 @@ def test_what_stands_after_the_last_answer_is_not_computed(monkeypatch):
         for t, a in ((tokens, answer), (np.pad(tokens, more), np.pad(answer, more)))
     )
     assert len(set(lengths)) == 1
-    seen = Trainer(TASK, recipe(mask="none", spare=4), [0])  # who sees all, sees what comes after
+    seen = Trainer(
+        TASK, recipe(mask="none", extra_positions=4), [0]
+    )  # who sees all, sees what comes after
     seen.objective.gradients(seen.theta, np.pad(tokens, more)[:1], np.pad(answer, more)[:1])
     assert lengths[-1] == lengths[0] + 4
     assert torch.allclose(short[1], long[1])
@@ -173,13 +181,14 @@ def test_a_member_that_diverges_leaves_the_others_alone():
 
 
 def test_the_hopeless_are_stopped_early():
-    r = recipe(steps=60, hopeless_after=25, hopeless_at=1.0)
+    r = recipe(steps=60, abort_after_steps=25, abort_below_accuracy=1.0)
     found = fit_many(TASK, r, [0, 1])
-    assert [(t.status, t.steps) for t in found] == [("hopeless", 30)] * 2
+    assert [(t.status, t.steps) for t in found] == [("aborted", 30)] * 2
     assert [
-        t.status for t in fit_many(TASK, recipe(hopeless_after=25, hopeless_at=0.0), [0, 1])
+        t.status
+        for t in fit_many(TASK, recipe(abort_after_steps=25, abort_below_accuracy=0.0), [0, 1])
     ] == ["done", "done"]
-    assert fit(TASK, r, 0).status == "hopeless"
+    assert fit(TASK, r, 0).status == "aborted"
 
 
 def test_a_last_step_between_evaluations_is_evaluated():
@@ -187,12 +196,12 @@ def test_a_last_step_between_evaluations_is_evaluated():
 
 
 def test_stop_at_the_step_at_which_it_is_stable(tmp_path):
-    r = recipe(success=0.0, stable=1)
+    r = recipe(target_accuracy=0.0, stop_after_successes=1)
     t = fit(TASK, r, 0, out=tmp_path / "a.safetensors", stop=lambda: True)
     assert (t.status, t.steps) == ("interrupted", 1)
     t = fit(
         TASK,
-        recipe(success=0.0, stable=1, evaluate_every=1),
+        recipe(target_accuracy=0.0, stop_after_successes=1, evaluate_every=1),
         0,
         out=tmp_path / "b.safetensors",
         stop=lambda: True,
@@ -201,7 +210,7 @@ def test_stop_at_the_step_at_which_it_is_stable(tmp_path):
 
 
 def test_several_seeds_have_a_file_each(tmp_path):
-    short = recipe(steps=2, evaluate_every=1, stable=0)
+    short = recipe(steps=2, evaluate_every=1, stop_after_successes=0)
     found = fit_many(
         TASK, short, [3, 5], out=tmp_path / "x.safetensors", history=tmp_path / "h.jsonl"
     )
@@ -263,12 +272,12 @@ def test_a_teachers_words_are_the_truth():
 # ── ablations as taps; accuracy ────────────────────────────────────────────────────────────────
 @pytest.mark.slow
 def test_no_attention_leaves_attention_untrained():
-    r = recipe(hook="no-attention", weight_decay=0.0)
+    r = recipe(train_hook="no-attention", weight_decay=0.0)
     begun, ended = Trainer(TASK, r, [0]).model(0), fit(TASK, r, 0).model
     moved = {n for n, w in ended.weights.items() if not np.array_equal(w, begun.weights[n].numpy())}
     assert "blocks.0.mlp.W_in" in moved and not any(".attn." in n for n in moved)
-    together = fit_many(TASK, recipe(hook="no-residual"), [0, 1])
-    assert furthest(together[0].model, fit(TASK, recipe(hook="no-residual"), 0).model) < 1e-12
+    together = fit_many(TASK, recipe(train_hook="no-residual"), [0, 1])
+    assert furthest(together[0].model, fit(TASK, recipe(train_hook="no-residual"), 0).model) < 1e-12
 
 
 def test_long_texts_are_looked_at_a_few_at_a_time(monkeypatch):
@@ -322,7 +331,12 @@ def test_right_by_forcing_and_by_decoding():
 def test_wait_does_not_decay_before_the_hardest_level():
     """A loss that is low on easy rows says nothing about the hard ones."""
     patient = recipe(
-        schedule="wait", wait_loss=1e9, decay_steps=10, steps=80, data="fresh", test_rows=20
+        schedule="plateau",
+        decay_when_loss_below=1e9,
+        decay_steps=10,
+        steps=80,
+        data="fresh",
+        test_rows=20,
     )
     for curriculum, begins in (("", 20), ("1@0 2@30", 50)):
         run = Trainer(

@@ -19,14 +19,22 @@ from training.small import TASK, recipe, stop_at
 
 # the last phase may end between two evaluations
 PHASE = recipe(
-    n_layers=2, data="fresh", held_share=0.05, test_rows=5, batch=32, steps=90, evaluate_every=30,
-    success=0.0, stable=1, exact=25,
-)  # fmt: skip
+    n_layers=2,
+    data="fresh",
+    holdout_fraction=0.05,
+    test_rows=5,
+    batch=32,
+    steps=90,
+    evaluate_every=30,
+    target_accuracy=0.0,
+    stop_after_successes=1,
+    full_domain_steps=25,
+)
 LISTS = gf.load_task("sort:vocab=7,length=4")  # answers of 1 to 4 tokens
 
 
 def test_where_the_last_phase_of_one_ends_the_others_are_not_looked_at():
-    trainer, seen = Trainer(TASK, replace(PHASE, stable=0), [0, 1]), {0: [], 1: []}
+    trainer, seen = Trainer(TASK, replace(PHASE, stop_after_successes=0), [0, 1]), {0: [], 1: []}
     for event in trainer.events():
         if event.kind == "evaluation":
             seen[event.member].append(event.step)
@@ -50,13 +58,15 @@ def test_the_rate_does_not_end_at_nothing_in_the_last_phase(monkeypatch):
 
 
 def test_a_token_counts_where_an_answer_has_it(tmp_path):
-    r = recipe(steps=20, data="draw", train_rows=200, test_rows=200, first_rows=1, data_seed=1)
+    r = recipe(
+        steps=20, data="draw", train_rows=200, test_rows=200, eval_screen_rows=1, data_seed=1
+    )
     trainer = Trainer(LISTS, r, [0])
     rows = trainer.data.test_rows
     assert len(answer_names(LISTS)) == 4 and (LISTS.batch(rows[:1])[1].sum() < 4)
     report = trainer.evaluator(trainer.model(0), seen=False)
     assert len(report["digits"]) == 4 and report["digits"][-1] == 0.0
-    every = Trainer(LISTS, replace(r, first_rows=0), [0])
+    every = Trainer(LISTS, replace(r, eval_screen_rows=0), [0])
     good, answer = correct_tokens(every.model(0), LISTS, rows), LISTS.batch(rows)[1]
     for i, share in enumerate(every.evaluator(every.model(0), seen=False)["digits"]):
         has = answer.sum(1) > i

@@ -71,8 +71,8 @@ def test_turning_points_are_words_only(kernel):
 
 def test_a_look_says_how_far_it_is(kernel):
     bar = NotebookBar(10)
-    bar(Event("step", 8, 0, {"loss": 0.5, "of": 10, "looked": 40_000, "rows": 1_000_000}))
-    assert repr(bar) == "step 8 of 10, loss 0.5000, looking: 40,000 of 1,000,000 rows"
+    bar(Event("step", 8, 0, {"loss": 0.5, "of": 10, "checked_rows": 40_000, "rows": 1_000_000}))
+    assert repr(bar) == "step 8 of 10, loss 0.5000, checked 40,000 of 1,000,000 rows"
     bar(Event("step", 9, 0, {"loss": 0.5, "of": 10}))
     assert repr(bar) == "step 9 of 10, loss 0.5000"
     bar.close()

@@ -34,7 +34,7 @@ def test_warmup_rises_by_equal_parts_to_the_full_rate():
 
 
 def test_cosine_falls_from_the_end_of_the_warmup_to_the_end_of_the_run():
-    r = recipe(warmup=10, schedule="cosine", steps=110, last_lr=0.2, decay_steps=7)
+    r = recipe(warmup=10, schedule="cosine", steps=110, final_lr_fraction=0.2, decay_steps=7)
     assert share(r, 9) == share(r, 10) == 1.0
     assert share(r, 35) == pytest.approx(0.2 + 0.8 * (1 + math.sqrt(0.5)) / 2, rel=1e-12)
     assert share(r, 60) == pytest.approx(0.6, rel=1e-12)
@@ -43,7 +43,9 @@ def test_cosine_falls_from_the_end_of_the_warmup_to_the_end_of_the_run():
 
 @pytest.mark.parametrize(("decay_steps", "halfway", "end"), [(0, 80, 100), (20, 70, 80)])
 def test_linear_falls_from_decay_from(decay_steps, halfway, end):
-    r = recipe(schedule="linear", steps=100, decay_from=60, decay_steps=decay_steps, last_lr=0.1)
+    r = recipe(
+        schedule="linear", steps=100, decay_from=60, decay_steps=decay_steps, final_lr_fraction=0.1
+    )
     assert share(r, 30) == share(r, 60) == 1.0
     assert share(r, halfway) == pytest.approx(0.55, rel=1e-12)
     assert share(r, end) == pytest.approx(0.1, rel=1e-12)
@@ -51,31 +53,32 @@ def test_linear_falls_from_decay_from(decay_steps, halfway, end):
 
 
 def test_wait_falls_from_where_each_member_began_to_decay():
-    r = recipe(schedule="wait", steps=100, decay_steps=10)
+    r = recipe(schedule="plateau", steps=100, decay_steps=10)
     assert lr_factors(r, 50, np.array([-1, 50, 45, 40, 0])) == pytest.approx(
         [1, 1, 0.5, 0, 0], abs=1e-12
     )
-    last = recipe(schedule="wait", steps=100, decay_steps=0)
+    last = recipe(schedule="plateau", steps=100, decay_steps=0)
     assert share(last, 75, np.array([50])) == pytest.approx(0.5, rel=1e-12)
     assert share(last, 100, np.array([100])) == 1.0  # no step is left: nothing is divided by 0
 
 
 def test_decay_begins_where_the_loss_is_below_and_stays():
-    r = recipe(schedule="wait", wait_loss=0.5, warmup=10)
+    r = recipe(schedule="plateau", decay_when_loss_below=0.5, warmup=10)
     losses, known = np.array([0.4, 0.5, 0.6, 0.4]), np.array([-1, -1, -1, 3])
     assert decay_start_steps(r, 19, losses, known).tolist() == [-1, -1, -1, 3]  # 20 steps to see it
     assert decay_start_steps(r, 20, losses, known).tolist() == [20, -1, -1, 3]
-    late = recipe(schedule="wait", wait_loss=0.5, warmup=30)
+    late = recipe(schedule="plateau", decay_when_loss_below=0.5, warmup=30)
     assert decay_start_steps(late, 29, losses, known).tolist() == [-1, -1, -1, 3]
     assert decay_start_steps(late, 30, losses, known).tolist() == [30, -1, -1, 3]
 
 
 @pytest.mark.parametrize("fields", [
-    {"schedule": "constant"}, {"schedule": "linear"}, {"schedule": "wait", "wait_accuracy": 0.9},
+    {"schedule": "constant"}, {"schedule": "linear"},
+    {"schedule": "plateau", "decay_when_accuracy_above": 0.9},
 ])  # fmt: skip
 def test_a_loss_decides_only_where_the_schedule_waits_for_it(fields):
     """Where an accuracy is waited for, evaluations set the step: train losses do not."""
-    r = recipe(wait_loss=9.0, **fields)
+    r = recipe(decay_when_loss_below=9.0, **fields)
     assert decay_start_steps(r, 500, np.array([0.1]), NEVER).tolist() == [-1]
 
 
@@ -128,7 +131,10 @@ def test_muons_first_step_by_hand(shape):
 
 def test_a_member_that_begins_anew_is_as_old_as_its_try(monkeypatch):
     """Its warmup, and AdamW's correction, go by the steps since then."""
-    run, ages = Trainer(TASK, recipe(warmup=3, again=20, stable=1), [3, 5]), []
+    run, ages = (
+        Trainer(TASK, recipe(warmup=3, restart_after_steps=20, stop_after_successes=1), [3, 5]),
+        [],
+    )
 
     def kept(r, step, decay_at, age):
         ages.append(age.tolist())
@@ -139,7 +145,7 @@ def test_a_member_that_begins_anew_is_as_old_as_its_try(monkeypatch):
     run.optimizer.step = lambda g, rate, age: ages.append(age.tolist()) or real(g, rate, age)
     for _ in range(4):
         run._step()
-    run.milestones[5].append(Event("begun anew", 4, 5))
+    run.milestones[5].append(Event("restarted", 4, 5))
     run._restart_member(1)
     run._step()
     run._step()
@@ -160,8 +166,18 @@ def test_an_average_of_weights_by_hand():
 
 def test_a_look_at_the_whole_domain_is_an_event():
     """At each evaluation of the last phase: how many rows were wrong, as the report has it."""
-    found = fit(TASK, recipe(steps=40, evaluate_every=10, stable=1, success=0.0, exact=20), 3)
-    looks = {e.step: e.data for e in found.events if e.kind == "exact"}
+    found = fit(
+        TASK,
+        recipe(
+            steps=40,
+            evaluate_every=10,
+            stop_after_successes=1,
+            target_accuracy=0.0,
+            full_domain_steps=20,
+        ),
+        3,
+    )
+    looks = {e.step: e.data for e in found.events if e.kind == "domain checked"}
     reports = {r["step"]: r for r in found.history if "wrong" in r}
     assert looks.keys() == reports.keys() and looks
     for step, data in looks.items():

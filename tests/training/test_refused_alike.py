@@ -27,12 +27,12 @@ def nothing_trains(monkeypatch, tmp_path):
 REFUSED = {
     "a shape that is not the start's": {"start": MODEL, "d_model": 128},
     "layers that are not the start's": {"start": MODEL, "n_layers": 9},
-    "a shape that is not the blueprint's": {
-        "blueprint": "lora:base=start.safetensors",
+    "a shape that is not the parametrization's": {
+        "parametrization": "lora:base=start.safetensors",
         "d_model": 7,
     },
     "what it is a change of": {
-        "blueprint": "lora:base=start.safetensors",
+        "parametrization": "lora:base=start.safetensors",
         "out": "start.safetensors",
     },
     "another ending": {"out": "x.pt"},
@@ -50,7 +50,7 @@ REFUSED = {
     "no such device": {"device": "abacus"},
     "no such loss": {"loss": "some"},
 }
-OPTIONS = ("start", "teacher", "out", "device", "blueprint")
+OPTIONS = ("start", "teacher", "out", "device", "parametrization")
 
 
 def words(given):

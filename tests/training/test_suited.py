@@ -15,7 +15,7 @@ def test_every_task_has_rows_to_train_on_and_none_of_them_is_tested(ref):
     task = gf.load_task(ref)
     chosen = choose_recipe("", task)
     data = TrainingData(task, chosen)
-    assert chosen.name == "suited" and chosen.full_domain_steps and len(data.test_rows)
+    assert chosen.name == "auto" and chosen.full_domain_steps and len(data.test_rows)
     tokens, answer = data.tokens_for_step([0], 0)
     assert tokens.shape[1] and answer.any((0, 2)).any()
     few = task.size <= 1_000
@@ -46,13 +46,13 @@ def test_other_data_than_the_recipe_has_leave_its_shares_behind():
     assert (drawn.holdout_fraction, drawn.train_rows, drawn.data) == (0, 50, "draw")
     split = choose_recipe("", gf.load_task("modular-addition:p=37"), ["data=fresh"])
     assert split.train_fraction == 0 and split.test_rows == 10_000
-    kept = choose_recipe("", task, ["data=fresh", "held_share=0.2"])
+    kept = choose_recipe("", task, ["data=fresh", "holdout_fraction=0.2"])
     assert kept.holdout_fraction == 0.2
 
 
 def test_without_a_task_there_is_nothing_to_suit():
-    with pytest.raises(GlassformerError, match="suited — is chosen by a task"):
-        find_recipe("suited")
+    with pytest.raises(GlassformerError, match="auto — is chosen by a task"):
+        find_recipe("auto")
 
 
 def test_far_texts_get_distances_and_a_curriculum_where_the_task_has_levels():

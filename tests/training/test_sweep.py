@@ -109,8 +109,9 @@ def test_ids_are_of_settings_not_of_how_they_are_written(spec_file):
 
 
 @pytest.mark.parametrize("name,setting", [
-    ("grok-fast", "train_rows=300"), ("grok-fast", "train_share=0.3"), ("grok-fast", "data='draw'"),
-    ("grok", "data='all'"), ("suited", "data='draw'"), ("suited", "data='split'"),
+    ("grok-fast", "train_rows=300"), ("grok-fast", "train_fraction=0.3"),
+    ("grok-fast", "data='draw'"),
+    ("grok", "data='all'"), ("auto", "data='draw'"), ("auto", "data='split'"),
 ])  # fmt: skip
 @pytest.mark.parametrize("table", ["set", "grid"])
 def test_a_field_of_a_spec_does_what_set_does(tmp_path, name, setting, table):
@@ -135,11 +136,11 @@ def test_rows_of_a_grid_are_what_is_trained_on(tmp_path):
 
 def test_suited_is_what_suits_each_task(tmp_path):
     path, tasks = tmp_path / "spec.toml", ["addition:digits=1", "modular-addition:p=59", "reverse"]
-    path.write_text(f'task = {tasks}\nrecipe = ["suited", "fast"]\n[set]\nsteps = 7')
+    path.write_text(f'task = {tasks}\nrecipe = ["auto", "fast"]\n[set]\nsteps = 7')
     jobs = read_spec(path, load_task).jobs
     made = [choose_recipe(name, load_task(t), ["steps=7"]) for t in tasks for name in ("", "fast")]
-    assert [j.recipe for j in jobs] == made and jobs[0].recipe.name == "suited"
-    assert len({str(j.recipe) for j in jobs if j.recipe.name == "suited"}) == 3
+    assert [j.recipe for j in jobs] == made and jobs[0].recipe.name == "auto"
+    assert len({str(j.recipe) for j in jobs if j.recipe.name == "auto"}) == 3
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,10 @@ def test_suited_is_what_suits_each_task(tmp_path):
             'task = "addition"\nrecipe = "fast"\n[set]\nd_model = 0',
             "d_model must be a whole number from 1",
         ),
-        ('task = "addition"\nrecipe = "fast"\n[set]\nextras = "nrms"', "extras: expected words of"),
+        (
+            'task = "addition"\nrecipe = "fast"\n[set]\noptional_params = "nrms"',
+            "optional_params: expected words of",
+        ),
         (
             'task = "addition"\nrecipe = "fast"\nseeds = [1, 1]',
             r"seeds must be a list of different .*, got \[1, 1\]",
@@ -381,7 +385,7 @@ def test_the_document_has_every_status():
     text = Path(__file__).parents[2].joinpath("docs/sweeps.md").read_text("utf-8")
     rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")]
     told = {word for row in rows for word in re.findall("`([^`]+)`", row)}
-    ends = {"done", "stable", "hopeless", "diverged"}  # in loop.py
+    ends = {"done", "stable", "aborted", "diverged"}  # in loop.py
     for digits in (1, 10):
         task = load_task(f"addition:digits={digits}")
         for look in (DomainCheck(1, 100), DomainCheck(0, 100), DomainCheck(0, 100, SAMPLED_ROWS)):

@@ -1,5 +1,5 @@
-"""Tiny adders: their blueprints are one map in NumPy and PyTorch, and those that come with the
-package add.
+"""Tiny adders: their parametrizations are one map in NumPy and PyTorch, and the shipped ones
+add.
 """
 
 from dataclasses import replace
@@ -45,7 +45,7 @@ def small(ref, **fields):
         TASK,
         replace(find_recipe(MADE[ref][0]), **settings),
         [3],
-        blueprint=build_parametrization(ref),
+        parametrization=build_parametrization(ref),
     )
 
 
@@ -76,7 +76,9 @@ def test_theta_is_what_is_counted_trained_and_kept(ref, tmp_path):
     back = read(
         save(model, tmp_path / "x.safetensors")
     )  # which makes the weights from theta again, and compares
-    assert back.blueprint == ref and all((back.theta[n] == t).all() for n, t in model.theta.items())
+    assert back.parametrization == ref and all(
+        (back.theta[n] == t).all() for n, t in model.theta.items()
+    )
 
 
 @pytest.mark.parametrize("ref", MADE)
@@ -98,16 +100,18 @@ def test_scores_depend_on_the_distance_alone_and_columns_look_alike(ref):
 
 
 def test_a_run_goes_on_from_the_numbers_of_its_kind():
-    """--init-from with a model of the same blueprint starts from its theta."""
+    """--init-from with a model of the same parametrization starts from its theta."""
     *_, done = small("mirror-adder").events()
     first = done.data["training"].model
     first = replace(
         first, theta=dict(reversed(first.theta.items()))
     )  # a file's arrays come in any order
     r = replace(find_recipe("tiny-mirror"), dtype="float64")
-    again = Trainer(TASK, r, [0], blueprint=build_parametrization("mirror-adder"), init_from=first)
+    again = Trainer(
+        TASK, r, [0], parametrization=build_parametrization("mirror-adder"), init_from=first
+    )
     assert all((again.theta[n][0].numpy() == t).all() for n, t in first.theta.items())
-    other = Trainer(TASK, r, [0], blueprint=build_parametrization("mirror-adder"))
+    other = Trainer(TASK, r, [0], parametrization=build_parametrization("mirror-adder"))
     assert [*again.theta] == [*other.theta]  # the order decides how sums over all of theta round
     assert any((other.theta[n][0].numpy() != t).any() for n, t in first.theta.items())
     with pytest.raises(GlassformerError, match="begins at random, or with a model of its own kind"):
@@ -115,27 +119,37 @@ def test_a_run_goes_on_from_the_numbers_of_its_kind():
             TASK,
             find_recipe("tiny-mirror"),
             [0],
-            blueprint=build_parametrization("mirror-adder:form=free"),
+            parametrization=build_parametrization("mirror-adder:form=free"),
             init_from=first,
         )
 
 
-def test_what_a_blueprint_cannot_make_is_refused():
+def test_what_a_parametrization_cannot_make_is_refused():
     with pytest.raises(
         GlassformerError,
         match=r"mirror-adder — expected 10 tokens.*no norms.*got .*mlp.W_in \[3, 3\]",
     ):
-        Trainer(TASK, find_recipe("tiny-arc"), [0], blueprint=build_parametrization("mirror-adder"))
+        Trainer(
+            TASK,
+            find_recipe("tiny-arc"),
+            [0],
+            parametrization=build_parametrization("mirror-adder"),
+        )
     with pytest.raises(
         GlassformerError, match=r"arc-adder — expected .*QK-norm.*got no blocks.0.attn.q_norm.w"
     ):
-        Trainer(TASK, find_recipe("tiny-mirror"), [0], blueprint=build_parametrization("arc-adder"))
+        Trainer(
+            TASK,
+            find_recipe("tiny-mirror"),
+            [0],
+            parametrization=build_parametrization("arc-adder"),
+        )
     with pytest.raises(GlassformerError, match=r"got embed.W_E \[14, 3\]"):
         Trainer(
             load_task("addition:digits=2,order=ones"),
             find_recipe("tiny-mirror"),
             [0],
-            blueprint=build_parametrization("mirror-adder"),
+            parametrization=build_parametrization("mirror-adder"),
         )
 
 
@@ -143,7 +157,7 @@ def test_what_a_blueprint_cannot_make_is_refused():
 def test_shipped_adders_add(name):
     model = load(name)
     ref, unique = SHIPPED[name]
-    assert (model.blueprint, model.task, count(model).unique) == (ref, TASK.ref, unique)
+    assert (model.parametrization, model.task, count(model).unique) == (ref, TASK.ref, unique)
     verdict = verify(model, TASK, rows=np.array([*EDGE_CASES, *random_pairs(500)]))
     assert verdict.holds and verdict.checked == 510, str(verdict)
 

@@ -54,7 +54,7 @@ gf.obfuscate("reverse", 3, rotate=False)
 gf.report([model, "addition"], "page.html", inputs="1+2")
 gf.studio(model, port=0, minutes=1.5).close()
 trained: gf.Training = gf.fit("addition:digits=1", "fast", steps=5, lr=0.01, out="m.safetensors")
-gf.fit(task, trained.recipe, seed=2, init_from=model, blueprint="low-rank:rank=2")
+gf.fit(task, trained.recipe, seed=2, init_from=model, parametrization="low-rank:rank=2")
 for event in gf.train("addition", seeds=[0, 1], steps=3):
     print(event.kind)
 gf.ablation_study("addition", "fast", only="no-mlp", steps=3)

@@ -170,7 +170,7 @@ def obfuscate(
     original = model.numpy()
     rng = np.random.default_rng(seed)
     D, dtype = original.config.d_model, original.dtype
-    copy = replace(original, labels=Labels(), provenance={}, blueprint="", theta={})
+    copy = replace(original, labels=Labels(), provenance={}, parametrization="", theta={})
     copy, changes, M = copy.astype("float64"), list[str](), np.eye(D)
     if rotate or shuffle:
         copy = _fold_axis_aligned_parts(copy, changes)

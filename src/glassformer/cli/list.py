@@ -16,14 +16,14 @@ from .common import Json, app, join_words, make_table, out, print_json, print_te
 if TYPE_CHECKING:
     from .. import puzzles
 
-REGISTERED_KINDS = ("programs", "tasks", "blueprints")
+REGISTERED_KINDS = ("programs", "tasks", "parametrizations")
 NAME_KINDS = ("trained", "bridges", "views", "hooks")
 KINDS = (
     "programs",
     "tasks",
     "recipes",
     "fields",
-    "blueprints",
+    "parametrizations",
     "lang",
     "claims",
     "levels",
@@ -31,7 +31,7 @@ KINDS = (
 )
 KINDS_HELP = join_words(KINDS)
 DEFAULT_RECIPE = {
-    "suited": "What a task gets if no recipe is named: chosen by its size, its tokens and its "
+    "auto": "What a task gets if no recipe is named: chosen by its size, its tokens and its "
     "lengths (docs/trained.md)."
 }
 
@@ -44,7 +44,7 @@ def list_(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """What there is: programs, tasks and blueprints with their options, recipes and their fields,
+    """What there is: programs, tasks and parametrizations with options, recipes and their fields,
     which --set sets, sources of the language, claims, levels (puzzles to solve); names of trained
     models, bridges, views and hooks. A source (lang/sort, x.glass) is shown with its options, a
     level with its stub and hints.

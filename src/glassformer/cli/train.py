@@ -16,7 +16,7 @@ from .. import api, coerce
 from ..plotting.figures.curves import training_curves
 from ..tasks.token_layout import answer_names
 from ..training.events import Event, EventConsumer, describe_event, percent
-from ..training.full_domain_phase import ALL_ROWS, FULL_DOMAIN, SAMPLED_ROWS
+from ..training.full_domain_phase import ALL_ROWS, DOMAIN_CHECKED, EXACT, SAMPLED_ROWS
 from ..training.loss_floor import loss_plateaus
 from ..training.run_file import seed_files, state_path
 from ..training.ui.terminal import STOP_MESSAGE, LiveView, LogView
@@ -53,8 +53,8 @@ def train_(
     seed: Annotated[int, Option(
         help="seed of weights and batches, from 0; equal seeds give equal models")] = 0,
     settings: Settings = None,
-    blueprint: Annotated[str | None, Option(
-        help="low-rank:rank=4, … (glassformer list blueprints)")] = None,
+    parametrization: Annotated[str | None, Option(
+        help="low-rank:rank=4, … (glassformer list parametrizations)")] = None,
     init_from: Annotated[str | None, Option(
         help="a model whose weights and shape to start from")] = None,
     teacher: Annotated[str | None, Option(
@@ -83,14 +83,25 @@ def train_(
     fields, every = parse_settings(settings), range(seed, seed + seeds)
     if exact is not None:
         chosen = coerce.as_recipe(recipe, coerce.as_task(task)).override(fields)
-        fields["exact"] = (chosen.full_domain_steps or chosen.steps) if exact else 0
-    check_figure(figure, task, recipe, init_from, teacher, blueprint)
+        fields["full_domain_steps"] = (chosen.full_domain_steps or chosen.steps) if exact else 0
+    check_figure(figure, task, recipe, init_from, teacher, parametrization)
     with _stop_on_signal() as asked:
         run = api.train(
-            task, recipe, every, blueprint=blueprint, init_from=init_from, teacher=teacher,
-            device=device, threads=threads, out=file, resume=resume,
-            history=history, snapshots=snapshots, stop=lambda: bool(asked.signal_number), **fields,
-        )  # fmt: skip
+            task,
+            recipe,
+            every,
+            parametrization=parametrization,
+            init_from=init_from,
+            teacher=teacher,
+            device=device,
+            threads=threads,
+            out=file,
+            resume=resume,
+            history=history,
+            snapshots=snapshots,
+            stop=lambda: bool(asked.signal_number),
+            **fields,
+        )
         trainer, goal = run.trainer, run.trainer.task
         files = seed_files(file, every)
         there = {str(path) for path in files if path.exists()}
@@ -109,7 +120,7 @@ def train_(
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
     else:
-        _show(trainings, rows, goal, there, fixed_shape=bool(init_from or blueprint))
+        _show(trainings, rows, goal, there, fixed_shape=bool(init_from or parametrization))
         if figure and figure.exists():
             print_text(f"drew {figure}")
         for kept in (history, snapshots):
@@ -117,7 +128,7 @@ def train_(
                 print_text(f"wrote {kept}")
     if asked.signal_number and any(t.status == "interrupted" for t in trainings):
         last = any(t.full_domain_start is not None for t in trainings)
-        of = ", in the last phase" if last else f" of {trainer.recipe.steps:,}"
+        of = ", in the full-domain phase" if last else f" of {trainer.recipe.steps:,}"
         err.print(f"interrupted after step {trainer.step:,}{of}")
         if seeds == 1 and "resume" in rows[0]:
             err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
@@ -194,7 +205,7 @@ def _run_to_json(
     kept = not only_seed or t.status != "interrupted"  # else it has a state, and no model yet
     found = {
         "task": task, "recipe": t.recipe.name, **t.to_json(), "out": str(path) if kept else None,
-        "reached": t.status in (FULL_DOMAIN, "sampled")
+        "reached": t.status in (EXACT, "sampled")
         or (t.accuracy >= t.recipe.target_accuracy and t.status not in ("diverged", "not exact")),
         "overlap": overlap,
     }  # fmt: skip
@@ -218,7 +229,7 @@ def _show(
             else f"{t.recipe.target_accuracy:.0%}".replace("%", " %")
         )
         goal = f"{'short of' if short else 'reached'} {wanted}"
-        goal += ", until the last phase" * (short and row["reached"])
+        goal += ", before the full-domain phase" * (short and row["reached"])
         out.print(f"{row['task']}, recipe {t.recipe.name}, seed {t.seed}: ", end="")
         whole = t.recipe.data == "all"
         some = (
@@ -238,11 +249,11 @@ def _show(
             print_text(
                 f"  trained with train_hook={t.recipe.train_hook}; the saved model does not have it"
             )
-        looks = [e for e in t.events if e.kind == FULL_DOMAIN]
+        looks = [e for e in t.events if e.kind == DOMAIN_CHECKED]
         for event in t.events:
             if event not in looks[1:-1]:  # these are in the history
                 print_text(f"  step {event.step:>7,}  {describe_event(event, names)}")
-        if not row["reached"] and t.status in ("done", "hopeless", "not exact"):
+        if not row["reached"] and t.status in ("done", "aborted", "not exact"):
             print_text(f"  to try: {_advice(t, fixed_shape)}")
         if row["out"]:
             print_text(f"wrote {row['out']}{', replaced' * (row['out'] in existing_files)}")
@@ -250,14 +261,14 @@ def _show(
 
 def _advice(t: "Training", fixed_shape: bool) -> str:
     """What may help a run that fell short: other luck, more time, more room."""
-    r, fields = t.recipe, {"not exact": "exact", "hopeless": "hopeless_after"}
+    r, fields = t.recipe, {"not exact": "full_domain_steps", "aborted": "abort_after_steps"}
     limit = fields.get(t.status, "steps")
     found = f"another --seed, --set {limit}={2 * getattr(r, limit)}"
     if fixed_shape:
         return found
     wider = [f"--set {n}={2 * size}" for n in ("d_model", "d_mlp") if (size := getattr(r, n))]
-    suited = "; or no --recipe: one is chosen that suits the task" * (r.name != "suited")
-    return f"{found}, {' '.join(wider)}{suited}"
+    auto = "; or leave out --recipe, for one that suits the task" * (r.name != "auto")
+    return f"{found}, {' '.join(wider)}{auto}"
 
 
 def _full_domain_result(t: "Training", row: dict[str, Any], task: "Task") -> str:

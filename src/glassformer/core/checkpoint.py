@@ -40,7 +40,7 @@ def save(model: Model, path: str | Path) -> Path:
     if Path(path).suffix != ".safetensors":
         raise GlassformerError(f"{path} — a model is saved in a file that ends in .safetensors")
     check_writable(
-        path, *split_ref(model.blueprint)[1].values()
+        path, *split_ref(model.parametrization)[1].values()
     )  # its parametrization may read a file
     return write_atomically(path, to_bytes(model))
 
@@ -60,7 +60,7 @@ def to_bytes(model: Model) -> bytes:
                 task=model.task,
                 labels={n: dict(names) for n, names in vars(model.labels).items()},
                 provenance=dict(model.provenance),
-                blueprint=model.blueprint,
+                parametrization=model.parametrization,
             )
         )
         json.dumps(header)
@@ -87,9 +87,11 @@ def from_bytes(data: bytes, name: str) -> Model:
 
 
 def _checked(path: Path, model: Model) -> Model:
-    if FILE_REF.match(model.blueprint) and not is_registered("blueprint", model.blueprint):
+    if FILE_REF.match(model.parametrization) and not is_registered(
+        "parametrization", model.parametrization
+    ):
         # a file named by a checkpoint is not executed: keep the weights, drop theta
-        return replace(model, theta={}, blueprint="")
+        return replace(model, theta={}, parametrization="")
     check_theta(path, model)
     return model
 
@@ -106,17 +108,19 @@ def recompute_from_theta(model: Model, where: str | Path = "model") -> Model:
     without a parametrization is returned unchanged.
     """
     model = model.numpy()
-    if not model.blueprint:
+    if not model.parametrization:
         if model.theta:
             theta = f"{len(model.theta)} arrays"
-            raise GlassformerError(f"{where} — expected no theta without a blueprint, got {theta}")
+            raise GlassformerError(
+                f"{where} — expected no theta without a parametrization, got {theta}"
+            )
         return model
     from ..parametrizations import build_parametrization
 
     shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
     try:
-        blueprint = build_parametrization(model.blueprint)
-        parts = blueprint.theta_shapes(shapes)
+        parametrization = build_parametrization(model.parametrization)
+        parts = parametrization.theta_shapes(shapes)
         if wrong := sorted({*parts} ^ {*model.theta}):
             raise GlassformerError(f"theta {'has no' if wrong[0] in parts else 'has'} {wrong[0]}")
         # check shapes first: two thin arrays can expand to a huge one
@@ -124,16 +128,16 @@ def recompute_from_theta(model: Model, where: str | Path = "model") -> Model:
             if tuple(t.shape) != tuple(parts[name]):
                 must = f"must have shape {list(parts[name])}, got {list(t.shape)}"
                 raise GlassformerError(f"theta's {name} {must}")
-        made = blueprint.expand(model.theta, shapes)
+        made = parametrization.expand(model.theta, shapes)
         if wrong := sorted(n for n in shapes if n not in made or tuple(made[n].shape) != shapes[n]):
             raise GlassformerError(f"theta makes no {wrong[0]} of shape {list(shapes[wrong[0]])}")
     except (GlassformerError, KeyError, ValueError, TypeError, IndexError) as e:
-        what = f"its blueprint {short_repr(model.blueprint)}"
+        what = f"its parametrization {short_repr(model.parametrization)}"
         raise GlassformerError(f"{where} — {what} does not make its weights: {e}") from None
     tolerance = 1e-12 if model.dtype == "float64" else 1e-5
     for name, w in model.weights.items():
         if not np.allclose(made[name], w, rtol=tolerance, atol=tolerance):
-            hint = 'if its weights were edited: replace(model, theta={}, blueprint="")'
+            hint = 'if its weights were edited: replace(model, theta={}, parametrization="")'
             raise GlassformerError(
                 f"{where} — its theta does not make its weights: {name} differs; {hint}"
             )

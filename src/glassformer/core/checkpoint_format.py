@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from msgspec import Meta
 
+from ..utils import migrate
 from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
 from ..utils.fileio import read_bytes
 from ..utils.limits import available_memory
@@ -48,7 +49,7 @@ class Header(JsonObject):
     task: Ref
     labels: Any  # `labels` checks them
     provenance: Annotated[dict[Name, Any], Meta(max_length=1_000)]
-    blueprint: Ref
+    parametrization: Ref
 
     def __post_init__(self) -> None:
         for name, value in self.provenance.items():
@@ -68,12 +69,13 @@ class SealedHeader(JsonObject):
 
 
 def digest(model: Model) -> str:
-    """Return the SHA-256 of config, vocabulary, blueprint and tensors. Verdicts cite it."""
+    """Return the SHA-256 of config, vocabulary, parametrization and tensors. Verdicts cite it."""
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
     # a config field added later must not change digests
     chosen = {n: v for n, v in chosen.items() if v != CONFIG_DEFAULTS[n]}
     words = {"config": chosen, "vocabulary": model.vocabulary.to_json()}
-    h = hashlib.sha256(_canonical_json(words | {"blueprint": model.blueprint}))
+    # "parametrization" is the old name of the field: digests must not change with names
+    h = hashlib.sha256(_canonical_json(words | {"blueprint": model.parametrization}))
     parts = dict(model.weights) | {THETA_PREFIX + n: t for n, t in model.theta.items()}
     for name in sorted(parts):
         w = np.ascontiguousarray(backend.to_numpy(parts[name]))
@@ -143,6 +145,7 @@ def _build_model(sealed: Any, tensors: dict[str, Any]) -> Model:
         raise GlassformerError(
             f"checkpoint format {short_repr(version)}; this version reads {FORMAT_VERSION}"
         )
+    sealed = sealed | {"header": migrate.checkpoint_header(header)}
     header = convert(sealed, SealedHeader).header
     config = Config(**header.config)
     weights = {n: t for n, t in tensors.items() if not n.startswith(THETA_PREFIX)}
@@ -150,7 +153,7 @@ def _build_model(sealed: Any, tensors: dict[str, Any]) -> Model:
         n.removeprefix(THETA_PREFIX): t for n, t in tensors.items() if n.startswith(THETA_PREFIX)
     }
     vocabulary, names = Vocabulary.from_json(header.vocabulary), parse_labels(header.labels, config)
-    rest = header.provenance, header.blueprint, theta
+    rest = header.provenance, header.parametrization, theta
     return Model(config, weights, vocabulary, header.task, names, *rest)
 
 

@@ -311,7 +311,7 @@ class Model(Displayable):
     task: str = ""  # ref
     labels: Labels = field(default_factory=Labels)
     provenance: Mapping[str, Any] = field(default_factory=dict)  # how the weights were made
-    blueprint: str = ""  # ref of the parametrization that maps theta to the weights
+    parametrization: str = ""  # ref of the parametrization that maps theta to the weights
     theta: Weights = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -63,7 +63,7 @@ def count(model: Model) -> ParameterCount:
     check_theta("model", model)
     size = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
     used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
-    made_from = _concatenate(model.theta if model.blueprint else model.weights)
+    made_from = _concatenate(model.theta if model.parametrization else model.weights)
     numbers, beside = np.unique(made_from), _declared_constants(model)
     return ParameterCount(
         total=sum(size.values()),
@@ -90,8 +90,8 @@ def _declared_constants(model: Model) -> set[float]:
     """Return the parametrization's constants and the config's floats in use, without 0 and ±1."""
     c = model.config
     used = {c.scale}
-    if model.blueprint:
-        used |= set(find("blueprint", ref_head(model.blueprint)).build.constants)  # type: ignore[attr-defined]
+    if model.parametrization:
+        used |= set(find("parametrization", ref_head(model.parametrization)).build.constants)  # type: ignore[attr-defined]
     if c.norm != "none":
         used.add(c.eps)
     if c.positions in ("rotary", "sinusoidal"):

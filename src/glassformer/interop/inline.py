@@ -1,4 +1,4 @@
-"""The source of a blueprint's `expand` with all that it needs of this package, standing alone.
+"""The source of a parametrization's `expand` with everything it needs from this package.
 
 What `expand` reaches is followed by name from file to file: methods of its classes, functions,
 constants. Type annotations are cut out, since their names would have to come along; what imports
@@ -204,10 +204,10 @@ class Inliner:
 
 
 def formula_source(ref: str) -> tuple[set[str], list[str], str]:
-    """Imports, definitions and the expression that makes the blueprint of a ref."""
+    """Imports, definitions and the expression that makes the parametrization of a ref."""
     kind, entry, made = (
         type(build_parametrization(ref)),
-        find("blueprint", ref_head(ref)),
+        find("parametrization", ref_head(ref)),
         Inliner(),
     )
     try:

@@ -1,9 +1,9 @@
 """To the leaderboard of adders: a Python file with build_model() and add() that needs torch alone.
 
-The module's parameters are what the board counts. A model with a blueprint keeps theta and the
-formula, so that a file of adder-least has three parameters in it (what else the formula has, this
-count does not show); any other has its arrays. What is written is loaded as the board loads it, in
-a process of its own, and asked for sums one at a time; its answers must be ours.
+The module's parameters are what the board counts. A model with a parametrization keeps theta and
+its formula, so that a file of adder-least has three parameters in it (what else the formula has,
+this count does not show); any other has its arrays. What is written is loaded as the board loads
+it, in a process of its own, and asked for sums one at a time; its answers must be ours.
 """
 
 import ast
@@ -109,9 +109,9 @@ class Adderboard:
         notes = [f"loaded as the board does, one sum at a time: {same}"]
         counted = describe_counts(counts_by_rule(count(kept)))
         notes += [f"{way} {figure}: {means}" for way, figure, means in counted]
-        if kept.blueprint != model.blueprint:
+        if kept.parametrization != model.parametrization:
             base = "its base is made of numbers too: all weights are parameters in the file"
-            notes.append(f"{model.blueprint} — {base}")
+            notes.append(f"{model.parametrization} — {base}")
         return notes
 
     def logits(self, path: Path, tokens: Any) -> Any:
@@ -119,9 +119,9 @@ class Adderboard:
 
 
 def without_base(model: Model) -> Model:
-    """The model as it is counted: without a blueprint that only changes numbers."""
-    if model.blueprint and build_parametrization(model.blueprint).base is not None:
-        return replace(model, blueprint="", theta={})
+    """The model as it is counted: without a parametrization that only changes numbers."""
+    if model.parametrization and build_parametrization(model.parametrization).base is not None:
+        return replace(model, parametrization="", theta={})
     return model
 
 
@@ -129,12 +129,14 @@ def submission_source(model: Model, task: Task, form: TokenLayout) -> str:
     """The text of the file."""
     check_theta("model", model)
     imports, parts, expression = (
-        formula_source(model.blueprint) if model.blueprint else (set(), [], "")
+        formula_source(model.parametrization) if model.parametrization else (set(), [], "")
     )
     net = network_definitions(model)
     _check_names(net, parts)
     imports = imports | ({"import math"} if "math." in "".join(net) else set())
-    held = _theta_source(model, expression) if model.blueprint else weights_source(model.weights)
+    held = (
+        _theta_source(model, expression) if model.parametrization else weights_source(model.weights)
+    )
     top, bottom = _header_source(model, imports, "\n".join(net)), _add_source(task, form, model)
     return "\n\n\n".join([top, *net, *parts, held, _build_source(model), bottom]) + "\n"
 
@@ -172,7 +174,7 @@ def _header_source(model: Model, imports: set[str], net: str) -> str:
 
 def _theta_source(model: Model, expression: str) -> str:
     shapes = {name: tuple(w.shape) for name, w in model.weights.items()}
-    order = build_parametrization(model.blueprint).theta_shapes(shapes)
+    order = build_parametrization(model.parametrization).theta_shapes(shapes)
     rows = ["THETA = {  # all parameters"]
     for name, t in ((name, model.theta[name]) for name in order):
         if t.ndim < 2:
@@ -189,7 +191,7 @@ def _theta_source(model: Model, expression: str) -> str:
 def _build_source(model: Model) -> str:
     return join_lines(
         "def build_model():",
-        "    model = Adder()" if model.blueprint else LOAD_SOURCE,
+        "    model = Adder()" if model.parametrization else LOAD_SOURCE,
         "    metadata = {",
         f'        "name": {_quote(model.name)},',
         '        "author": "glassformer",  # and you',
@@ -234,11 +236,13 @@ def size_tricks(model: Model) -> list[str]:
     if maker == "program":
         found = ["weights set by hand"]
     elif maker == "trainer":  # what a form gives away is not learned
-        formed = bool(model.blueprint) and build_parametrization(model.blueprint).random_init
+        formed = (
+            bool(model.parametrization) and build_parametrization(model.parametrization).random_init
+        )
         found = ["trained: the form by hand, its numbers fitted" if formed else "trained"]
-    if model.blueprint:
-        form = find("blueprint", ref_head(model.blueprint))
-        found.append(f"{model.blueprint}: {form.help}")
+    if model.parametrization:
+        form = find("parametrization", ref_head(model.parametrization))
+        found.append(f"{model.parametrization}: {form.help}")
     found += ["tied head"] * c.tied + ["no norm"] * (c.norm == "none") + ["no MLP"] * (not c.d_mlp)
     if c.positions in ("rotary", "sinusoidal"):
         found.append(f"{c.positions} positions, base {c.base:g}")

@@ -136,8 +136,8 @@ def form_bits(model: Model) -> int:
         if f.name not in TASK_SIZE_FIELDS and (value := getattr(model.config, f.name)) != f.default
         for word in (f.name, repr(value))
     ]
-    if model.blueprint:
-        imports, parts, made = formula_source(model.blueprint)
+    if model.parametrization:
+        imports, parts, made = formula_source(model.parametrization)
         words += source_words("\n".join([*sorted(imports), *parts, made]))
     return text_bits(words)
 

@@ -249,7 +249,7 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
         near = (start + cut).astype(model.dtype)
         weights[name] = from_matrix(name, near, tuple(weights[name].shape))
     made = dict(model.provenance) | {"truncated": rank}
-    return replace(model, weights=weights, blueprint="", theta={}, provenance=made)
+    return replace(model, weights=weights, parametrization="", theta={}, provenance=made)
 
 
 def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) -> list[Truncation]:
@@ -258,7 +258,9 @@ def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) ->
     rest = sum(w.size for w in model.numpy().weights.values()) - sum(m * n for m, n in hidden)
     found = []
     for r in ranks:
-        stored = sum(min(r * (m + n), m * n) for m, n in hidden)  # as blueprint.LowRank has them
+        stored = sum(
+            min(r * (m + n), m * n) for m, n in hidden
+        )  # as parametrization.LowRank has them
         found.append(Truncation(r, score(truncate(model, r), task, rows).accuracy, rest + stored))
     return found
 
@@ -304,7 +306,9 @@ def lora_update_rank(
     """
     changes = dict(_hidden_matrices(after, before))
     wanted = score(after, task, rows).accuracy
-    factors = sum(sum(w.shape) for w in changes.values())  # of rank 1, as blueprint.Lora has them
+    factors = sum(
+        sum(w.shape) for w in changes.values()
+    )  # of rank 1, as parametrization.Lora has them
     tried = []
     for r in range(1 + max((min(w.shape) for w in changes.values()), default=0)):
         found = score(truncate(after, r, before), task, rows).accuracy

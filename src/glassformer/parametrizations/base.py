@@ -1,11 +1,12 @@
-"""What a blueprint is: a map from a few numbers (theta) to all the weights.
+"""What a parametrization is: a map from a few numbers (theta) to all the weights.
 
-The trainer optimises theta and knows nothing else. A blueprint has a name, options, the shapes of
-theta, and `expand(theta) -> weights`, which works on NumPy arrays and on PyTorch tensors. Theta has
-two-dimensional matrices (what orthogonalising optimisers want); `expand` gives them their axes.
+The trainer optimizes theta and knows nothing else. A parametrization has a name, options, the
+shapes of theta, and `expand(theta) -> weights`, which works on NumPy arrays and PyTorch tensors.
+Theta has two-dimensional matrices (what orthogonalising optimisers want); `expand` gives them their
+axes.
 
-A blueprint that uses numbers beside theta declares them: `constants`. What need not be declared are
-0 and ±1, the number of a token, digit or column (counting is free), the radix and the digit count.
+A parametrization that uses numbers beside theta declares them: `constants`. Not declared are 0 and
+±1, the number of a token, digit or column (counting is free), the radix and the digit count.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from ..core.model import Model
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-class Blueprint:
+class Parametrization:
     """Theta -> weights of given names and shapes: as it is, theta is the weights, as matrices."""
 
     ref: str = ""  # set by the registry
@@ -44,14 +45,14 @@ class Blueprint:
         return {name: from_matrix(name, theta[name], shape) for name, shape in shapes.items()}
 
 
-@registry.blueprint("dense")
-class Dense(Blueprint):
+@registry.parametrization("dense")
+class Dense(Parametrization):
     """Every weight is its own number."""
 
 
-def build_parametrization(ref: str) -> Blueprint:
-    """The blueprint that a ref names: "dense", "low-rank:rank=4"."""
-    found: Blueprint = registry.build("blueprint", ref)
+def build_parametrization(ref: str) -> Parametrization:
+    """The parametrization that a ref names: "dense", "low-rank:rank=4"."""
+    found: Parametrization = registry.build("parametrization", ref)
     return found
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from ..core import backend
 from ..core.backend import Array
 from ..utils.errors import GlassformerError
-from .base import Blueprint, Shapes
+from .base import Parametrization, Shapes
 
 
-class Formula(Blueprint):
+class Formula(Parametrization):
     """Theta is a few numbers by name, and every weight is a sum of terms in them.
 
     A subclass lists the `numbers` and says in `terms` what each array is: (coefficient, pattern)

@@ -10,9 +10,9 @@ from ..core import backend
 from ..core.backend import Array
 from ..core.checkpoint_format import read_model
 from ..core.model import Model
-from ..registry import Between, blueprint
+from ..registry import Between, parametrization
 from ..utils.errors import GlassformerError
-from .base import Blueprint, Shapes, is_matrix, to_matrix
+from .base import Parametrization, Shapes, is_matrix, to_matrix
 
 
 def _factor_shapes(name: str, shape: tuple[int, ...], rank: int) -> dict[str, tuple[int, ...]]:
@@ -20,8 +20,8 @@ def _factor_shapes(name: str, shape: tuple[int, ...], rank: int) -> dict[str, tu
     return {f"{name}.A": (shape[0], rank), f"{name}.B": (rank, shape[1])}
 
 
-@blueprint("low-rank")
-class LowRank(Blueprint):
+@parametrization("low-rank")
+class LowRank(Parametrization):
     """Every matrix inside the blocks is a product A·B of two thin ones."""
 
     def __init__(self, rank: Annotated[int, Between(1, 1024)] = 4) -> None:
@@ -57,8 +57,8 @@ class LowRank(Blueprint):
         return is_matrix(name, shape) and self.rank * sum(shape) < shape[0] * shape[1]
 
 
-@blueprint("lora")
-class Lora(Blueprint):
+@parametrization("lora")
+class Lora(Parametrization):
     """A frozen base (a checkpoint) and a trained low-rank update: W0 + A·B for every matrix
     inside the blocks.
     """

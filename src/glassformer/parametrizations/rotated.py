@@ -9,17 +9,17 @@ import numpy as np
 from ..core import backend
 from ..core.backend import Array
 from ..core.model import Model
-from ..registry import Between, blueprint
+from ..registry import Between, parametrization
 from ..utils.errors import GlassformerError
 from ..utils.limits import MAX_ROTATED_D_MODEL
-from .base import Blueprint, Shapes
+from .base import Parametrization, Shapes
 
 STREAM_WRITERS = {"W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"}  # [..., D]: to the stream
 STREAM_READERS = {"W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"}  # [..., D, x]: from the stream
 
 
-@blueprint("rotated")
-class Rotated(Blueprint):
+@parametrization("rotated")
+class Rotated(Parametrization):
     """Theta lives in a rotated basis of the stream (one that keeps the mean, by seed) and is
     turned back.
     """

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from ..core.backend import Array
-from ..registry import blueprint
+from ..registry import parametrization
 from ..utils.errors import GlassformerError
-from .base import Blueprint, Shapes
+from .base import Parametrization, Shapes
 
 
-@blueprint("shared")
-class Shared(Blueprint):
+@parametrization("shared")
+class Shared(Parametrization):
     """All layers are one layer, used again and again."""
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:

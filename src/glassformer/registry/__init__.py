@@ -1,5 +1,4 @@
-"""What can be named (programs, tasks, blueprints, bridges), with options from signatures, and where
-it is found.
+"""Registry of programs, tasks, parametrizations and bridges, with options from signatures.
 
 A decorator registers a builder. Its typed parameters are the options, its docstring's first
 paragraph the help:
@@ -9,10 +8,10 @@ paragraph the help:
         '''The smallest number read so far.'''
 """
 
-from .decorators import blueprint as blueprint
 from .decorators import bridge as bridge
 from .decorators import check_entry_name as check_entry_name
 from .decorators import is_entry_name as is_entry_name
+from .decorators import parametrization as parametrization
 from .decorators import program as program
 from .decorators import task as task
 from .discovery import PACKAGES_BY_KIND as PACKAGES_BY_KIND

@@ -1,4 +1,4 @@
-"""What enters a class or a function in the registry: @program, @task, @blueprint, @bridge."""
+"""What enters a class or a function in the registry: @program, @task, @parametrization, @bridge."""
 
 import functools
 import inspect
@@ -20,9 +20,9 @@ def task(name: str) -> Callable[[type[T]], type[T]]:
     return _class_decorator("task", name)
 
 
-def blueprint(name: str) -> Callable[[type[T]], type[T]]:
-    """Registers a Blueprint class. Its instances know their `ref`."""
-    return _class_decorator("blueprint", name)
+def parametrization(name: str) -> Callable[[type[T]], type[T]]:
+    """Registers a Parametrization class. Its instances know their `ref`."""
+    return _class_decorator("parametrization", name)
 
 
 def bridge(name: str) -> Callable[[type[T]], type[T]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..utils.errors import GlassformerError, unknown_name_error
-from .decorators import blueprint, bridge, program, task
+from .decorators import bridge, parametrization, program, task
 from .entry import FILE_DIGESTS, REGISTRY, Entry
 from .ref_syntax import FILE_REF, ref_head, split_ref
 
@@ -16,10 +16,12 @@ from .ref_syntax import FILE_REF, ref_head, split_ref
 PACKAGES_BY_KIND = {
     kind: tuple(f"{__package__.partition('.')[0]}.{package}" for package in packages)
     for kind, packages in {
-        "task": ("tasks",), "program": ("programs", "programs.adders"),
-        "blueprint": ("parametrizations", "programs.adders"), "bridge": ("interop", "leaderboard"),
+        "task": ("tasks",),
+        "program": ("programs", "programs.adders"),
+        "parametrization": ("parametrizations", "programs.adders"),
+        "bridge": ("interop", "leaderboard"),
     }.items()
-}  # fmt: skip
+}
 
 
 def build(kind: str, ref: str) -> Any:
@@ -83,7 +85,7 @@ def load_entry_point(kind: str, name: str) -> Any:
     register: dict[str, Any] = {
         "task": task,
         "program": program,
-        "blueprint": blueprint,
+        "parametrization": parametrization,
         "bridge": bridge,
     }
     if kind in register and name not in REGISTRY[kind]:

@@ -53,7 +53,12 @@ class Entry:
         )
 
 
-REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}, "blueprint": {}, "bridge": {}}
+REGISTRY: dict[str, dict[str, Entry]] = {
+    "program": {},
+    "task": {},
+    "parametrization": {},
+    "bridge": {},
+}
 MODULE_FILES: dict[str, str] = {}  # module -> the file, as it was typed
 FILE_DIGESTS: dict[str, str] = {}  # such a file -> SHA-256 of its text, as it was run
 

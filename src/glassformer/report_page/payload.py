@@ -85,7 +85,7 @@ def _task_payload(model: Model, task: Task, rows: int, trained: bool) -> dict[st
 # ── what a checkpoint holds ────────────────────────────────────────────────────────────────────
 def checkpoint_header(model: Model) -> dict[str, Any]:
     """The parts of a checkpoint's header, as the texts that the seal is made of: the page could not
-    tell 1 from 1.0. (Weights that were edited have no blueprint: theta stays here.)
+    tell 1 from 1.0. (Weights that were edited have no parametrization: theta stays here.)
     """
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
     return {
@@ -140,9 +140,9 @@ def model_facts(model: Model) -> list[list[str]]:
         ["task", task_name(model) or "none known"], ["made by", ", ".join([by, *more[:6]])],
         ["transformer", str(model.config)], ["parameters", f"{counted.total:,}, {sizes}"],
     ]  # fmt: skip
-    if model.blueprint:
-        made_from = f"{model.blueprint}: {counted.unique:,} numbers make the weights"
-        found.append(["blueprint", made_from])
+    if model.parametrization:
+        made_from = f"{model.parametrization}: {counted.unique:,} numbers make the weights"
+        found.append(["parametrization", made_from])
     if model.labels.slots:
         slots = ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items())
         found.append(["slots", slots])

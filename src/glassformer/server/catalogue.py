@@ -26,7 +26,7 @@ FILE_SUFFIXES = (
     ".toml",
     ".py",
 )  # that some option or other may name
-RECIPE_NAMES = ["suited", *sorted(RECIPES)]  # the first is for tasks that name none
+RECIPE_NAMES = ["auto", *sorted(RECIPES)]  # the first is for tasks that name none
 MAX_LISTED_FILES = 1_000  # files of a folder that are shown
 
 

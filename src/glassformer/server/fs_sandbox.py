@@ -1,7 +1,7 @@
 """A fence around a process that works for a page: files of the folders given, and nothing else.
 
 catalogue.py decides what a page may name and says why not. This is the second lock: whatever reads
-a file for whatever reason (an option that names a table, a blueprint in a checkpoint) is stopped
+a file for whatever reason (an option that names a table, a parametrization in a checkpoint) stops
 here if nobody gave that folder. What Python and its libraries need is let through to be read: its
 own folders (sys.prefix, site-packages), /proc and /sys. Nothing is written, started or connected
 to.

@@ -277,7 +277,7 @@ def apply_edits(model: Model, edits: Sequence[Mapping[str, Any]]) -> Model:
         if not np.isfinite(w[at]):
             what = f"expected a number that {w.dtype} can hold, got {edit['value']:g}"
             raise GlassformerError(f"edit of {edit['name']} — {what}")
-    return replace(model, weights={**model.weights, **changed}, theta={}, blueprint="")
+    return replace(model, weights={**model.weights, **changed}, theta={}, parametrization="")
 
 
 def _edited_names(model: Model, edits: Sequence[Mapping[str, Any]]) -> Iterator[str]:

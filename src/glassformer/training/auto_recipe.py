@@ -1,4 +1,4 @@
-"""The default recipe `suited`, chosen from a task's size, tokens, length and kind.
+"""The default recipe `auto`, chosen from a task's size, tokens, length and kind.
 
 Its runs continue until the whole domain is right or, if it cannot be enumerated, a sample.
 docs/trained.md has the results.
@@ -27,12 +27,12 @@ LARGE_VOCABULARY = 100  # tokens of a vocabulary: so many that in a small batch 
 
 
 def recipe_for_task(task: Task) -> Recipe:
-    """A recipe of the name "suited", with the reasons in its fields."""
+    """A recipe of the name "auto", with the reasons in its fields."""
     if task.modular and task.size > SMALL_DOMAIN_ROWS:
-        return replace(GROK_FAST, name="suited", stop_after_successes=1, full_domain_steps=600)
+        return replace(GROK_FAST, name="auto", stop_after_successes=1, full_domain_steps=600)
     held = 0.1 if task.size <= LARGE_DOMAIN_ROWS else 0.05
     fast = replace(
-        FAST, name="suited", data="fresh", holdout_fraction=held, eval_screen_rows=1_000,
+        FAST, name="auto", data="fresh", holdout_fraction=held, eval_screen_rows=1_000,
         steps=8_000, full_domain_steps=2_000,
     )  # fmt: skip
     if len(task.vocabulary) >= LARGE_VOCABULARY:

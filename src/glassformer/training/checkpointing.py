@@ -28,11 +28,15 @@ if TYPE_CHECKING:
 def run_identity(run: "Trainer") -> dict[str, Any]:
     """What must be the same for a run to go on."""
     return {
-        "task": run.task.ref, "recipe": run.recipe.to_json(), "seed": run.seeds[0],
-        "blueprint": run.blueprint.ref, "start": digest(run.init_from) if run.init_from else "",
+        "task": run.task.ref,
+        "recipe": run.recipe.to_json(),
+        "seed": run.seeds[0],
+        "parametrization": run.parametrization.ref,
+        "start": digest(run.init_from) if run.init_from else "",
         "teacher": digest(run.teacher) if run.teacher else "",
-        "source": file_digest(run.task.ref), "blueprint_source": file_digest(run.blueprint.ref),
-    }  # fmt: skip
+        "source": file_digest(run.task.ref),
+        "parametrization_source": file_digest(run.parametrization.ref),
+    }
 
 
 def save_run(run: "Trainer") -> Iterator[Event]:
@@ -71,7 +75,7 @@ def load_run(run: "Trainer") -> None:
         header,
         shapes=shapes,
         steps=run.recipe.steps,
-        exact=run.recipe.full_domain_steps,
+        full_domain_steps=run.recipe.full_domain_steps,
         digits=run.evaluator.answer_length,
         dtype=run.recipe.dtype,
     )
@@ -98,7 +102,7 @@ def check_snapshots(run: "Trainer") -> None:
     for folder in run.folders.values():
         for path in sorted(folder.glob("step-*.safetensors"))[:1]:
             theirs, mine = load(path).provenance, run.model(0).provenance
-            if any(theirs.get(k) != mine[k] for k in ("seed", "recipe", "blueprint")):
+            if any(theirs.get(k) != mine[k] for k in ("seed", "recipe", "parametrization")):
                 raise GlassformerError(f"{folder} — {OTHER_RUN_SNAPSHOTS}")
 
 

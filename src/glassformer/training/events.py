@@ -1,7 +1,7 @@
 """What happens in training, as data. The trainer yields events; bars, files and tests consume them.
 
 `Watcher` names the turning points: an answer token learned, training loss under the floor
-(memorising), test accuracy that rises long after training accuracy (grokking), lasting success.
+(memorizing), test accuracy that rises long after training accuracy (grokking), lasting success.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from typing import Any, Protocol
 
 from ..utils.numfmt import format_percent_down
 from ..utils.results import Displayable
-from .full_domain_phase import ALL_ROWS, FULL_DOMAIN
+from .full_domain_phase import ALL_ROWS, DOMAIN_CHECKED, EXACT
 from .recipe import Recipe
 
-RESTARTED = "begun anew"  # what is told when a run that failed begins with other weights
+RESTARTED = "restarted"  # what is told when a run that failed begins with other weights
 ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are turning points
 LEARNED = 0.99  # share of test rows from which a token, or a whole set, counts as learned
 GROKKING_RATIO = (
     2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
 )
-MEMORIZING_GAP = 0.02  # training loss so far under the floor is memorising
+MEMORIZING_GAP = 0.02  # training loss so far under the floor is memorizing
 
 # an evaluation: step, loss, accuracy, of so many tested, digits, seconds; train_accuracy, classes;
 # wrong and checked of the whole domain; phase, where test rows are trained on and accuracy is not
@@ -77,17 +77,17 @@ class MilestoneTracker:
                 note("digit learned", f"digit {i}", digit=i, accuracy=accuracy)
         trained, tested = report.get("train_accuracy"), report["accuracy"]
         if self.floor is not None and report["loss"] < self.floor - MEMORIZING_GAP:
-            note("memorising", loss=report["loss"], floor=self.floor)
+            note("memorizing", loss=report["loss"], floor=self.floor)
         if trained is not None and trained >= LEARNED:
             note("fitted", accuracy=trained)
             if tested < 0.5:
-                note("memorising", train_accuracy=trained, accuracy=tested)
+                note("memorizing", train_accuracy=trained, accuracy=tested)
         # where all rows are trained on, none is held out and nothing is carried over to it
         if tested >= LEARNED and self.recipe.data != "all" and "phase" not in report:
-            note("generalised", accuracy=tested)
+            note("generalized", accuracy=tested)
             fitted = self.reached.get("fitted", self.start_step)
             late = step - self.start_step >= GROKKING_RATIO * max(fitted - self.start_step, 1)
-            if {"fitted", "memorising"} <= {*self.reached} and late:
+            if {"fitted", "memorizing"} <= {*self.reached} and late:
                 note("grokking", fitted_at=fitted)
         self.streak = self.streak + 1 if tested >= self.recipe.target_accuracy else 0
         self.streak_start = step if self.streak == 1 else self.streak_start
@@ -116,18 +116,18 @@ percent = partial(format_percent_down, decimals=2)
 BY_LOSS = "the training loss {loss:.4f} is under the floor {floor:.4f}"
 BY_ROWS = "{train_accuracy} of training rows right, {accuracy} of test rows"
 MILESTONE_TEXTS = {
-    "fitted": "{accuracy} of training rows right", "generalised": "{accuracy} of test rows right",
+    "fitted": "{accuracy} of training rows right", "generalized": "{accuracy} of test rows right",
     "grokking": "test rows right long after training rows (step {fitted_at:,})",
     "stable": "{accuracy} of test rows right, at success since step {since:,}",
     RESTARTED: "with other weights, as only {accuracy} of test rows were right",
-    FULL_DOMAIN: "{wrong:,} wrong of {checked:,} ({of})",
+    DOMAIN_CHECKED: "{wrong:,} wrong of {checked:,} ({coverage})",
 }  # fmt: skip
 
 
 def event_label(event: Event) -> str:
-    """What a turning point is called: a look is exact if it was at all rows and none was wrong."""
-    looked = event.kind == FULL_DOMAIN and (event.data["wrong"] or event.data["of"] != ALL_ROWS)
-    return "looked" if looked else event.kind
+    """Return the name of an event; an exhaustive check without errors is called exact."""
+    exact = event.kind == DOMAIN_CHECKED and not event.data["wrong"]
+    return EXACT if exact and event.data["coverage"] == ALL_ROWS else event.kind
 
 
 def describe_event(event: Event, names: Sequence[str] = ()) -> str:
@@ -139,8 +139,8 @@ def describe_event(event: Event, names: Sequence[str] = ()) -> str:
         i = d["digit"]
         name = names[i] if i < len(names) else f"y{i + 1}"
         return f"answer token {name} learned ({d['accuracy']} right)"
-    if event.kind == "memorising":
-        return "memorising: " + (BY_LOSS if "floor" in d else BY_ROWS).format(**d)
+    if event.kind == "memorizing":
+        return "memorizing: " + (BY_LOSS if "floor" in d else BY_ROWS).format(**d)
     if event.kind in MILESTONE_TEXTS:
         return f"{event_label(event)}: {MILESTONE_TEXTS[event.kind].format(**d)}"
     return " ".join([event.kind, *(f"{k}={v}" for k, v in event.data.items())])

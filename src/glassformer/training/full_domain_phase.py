@@ -27,7 +27,9 @@ from ..verification.robust_eval import RobustEvaluator
 from .data import MAX_REDRAWS, row_hashes
 from .hard_examples import make_near_ties, perturb_one_digit
 
-FULL_DOMAIN = "exact"  # what a run that ends so is called, and its last phase
+EXACT = "exact"  # status of a run without errors in the whole domain
+FULL_DOMAIN = "full-domain"  # phase of its evaluations
+DOMAIN_CHECKED = "domain checked"  # kind of the event of a check
 SAMPLE_ROWS = 60_000  # rows that are looked at, where there are too many
 FIRST_PART_ROWS = 4_000  # rows of the first part; the second has twice as many, and so on
 HARD_CANDIDATES = (
@@ -135,7 +137,7 @@ class FullDomainPhase:
     @property
     def status(self) -> str:
         """What a run has come to: no sample says that all rows are right."""
-        return (FULL_DOMAIN if self.is_enumerable else "sampled") if self.done else "not exact"
+        return (EXACT if self.is_enumerable else "sampled") if self.done else "not exact"
 
     def to_json(self) -> dict[str, Any]:
         """All that the next step depends on, besides the seed."""

@@ -17,7 +17,7 @@ import torch
 from ..core.backend import Array
 from ..core.checkpoint import save
 from ..core.model import Model
-from ..parametrizations import Blueprint, Dense
+from ..parametrizations import Dense, Parametrization
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..utils.fileio import remove
@@ -25,7 +25,14 @@ from .checkpointing import check_snapshots, load_run, save_run, save_snapshots
 from .data import TrainingData
 from .evaluate import Evaluator
 from .events import RESTARTED, EvaluationData, Event, MilestoneTracker
-from .full_domain_phase import FULL_DOMAIN, MIN_LR_FACTOR, NEAR_SUCCESS, UNSURE_NLL, FullDomainPhase
+from .full_domain_phase import (
+    DOMAIN_CHECKED,
+    FULL_DOMAIN,
+    MIN_LR_FACTOR,
+    NEAR_SUCCESS,
+    UNSURE_NLL,
+    FullDomainPhase,
+)
 from .loss import Objective, Theta
 from .optim import Optimizer, decay_start_steps, lr_factors, member_norms, smooth_losses
 from .recipe import SHAPE_FIELDS, Recipe
@@ -53,7 +60,7 @@ class Trainer:
 
     def __init__(
         self, task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), *,
-        blueprint: Blueprint | None = None, init_from: Model | None = None,
+        parametrization: Parametrization | None = None, init_from: Model | None = None,
         teacher: Model | None = None, device: str = "cpu", threads: int = 1,
         out: str | Path | None = None, resume: bool = False, compile: bool = False,
         snapshots: str | Path | None = None, stop: Callable[[], bool] = lambda: False,
@@ -65,13 +72,13 @@ class Trainer:
         step-000200.safetensors and so on; of several seeds, each has a folder of its own within it.
         `stop`: asked after every step; True ends the run after saving.
         """
-        blueprint = blueprint or Dense()
-        init_from = init_from or blueprint.base
+        parametrization = parametrization or Dense()
+        init_from = init_from or parametrization.base
         models = {"init_from": init_from, "teacher": teacher}
-        check_arguments(task, seeds, models, threads, out, resume, blueprint.ref)
+        check_arguments(task, seeds, models, threads, out, resume, parametrization.ref)
         check_training_memory(task, recipe, len(seeds), init_from)
         torch.set_num_threads(threads)
-        self.task, self.recipe, self.blueprint = task, recipe, blueprint
+        self.task, self.recipe, self.parametrization = task, recipe, parametrization
         self.init_from, self.teacher, self.out, self.stop_requested = init_from, teacher, out, stop
         self.device, self.seeds = find_device(device, recipe.dtype), list(seeds)
         self.data = TrainingData(task, recipe)
@@ -84,7 +91,7 @@ class Trainer:
         self.effective_recipe = replace(
             recipe, **{n: getattr(self.config, n) for n in SHAPE_FIELDS if init_from}
         )
-        self.objective = Objective(self.config, shapes, blueprint, recipe, teacher, compile)
+        self.objective = Objective(self.config, shapes, parametrization, recipe, teacher, compile)
         self._init_members()
         self.step, self.seconds = 0, 0.0
         self.clock = time.perf_counter  # of the training steps; a benchmark may take processor time
@@ -115,7 +122,7 @@ class Trainer:
 
     def _initial_theta(self, seed: int, restarts: int = 0) -> dict[str, Array]:
         """What a member begins with, and after so many tries begins with anew."""
-        made = self.recipe, self.config, self.objective.shapes, self.blueprint, self.init_from
+        made = self.recipe, self.config, self.objective.shapes, self.parametrization, self.init_from
         return initial_theta(*made, seed, restarts)
 
     def _milestone_tracker(self, seed: int) -> MilestoneTracker:
@@ -250,12 +257,12 @@ class Trainer:
             weights = self.objective.weights(theta)
         made = {
             "maker": "trainer", "seed": self.seeds[i], "step": self.step if step is None else step,
-            "recipe": self.effective_recipe.to_json(), "blueprint": self.blueprint.ref,
+            "recipe": self.effective_recipe.to_json(), "parametrization": self.parametrization.ref,
         }  # fmt: skip
         model = Model(self.config, weights, self.task.vocabulary, self.task.ref, provenance=made)
-        if type(self.blueprint) is Dense:  # theta is the weights
+        if type(self.parametrization) is Dense:  # theta is the weights
             return model
-        return replace(model, theta=theta, blueprint=self.blueprint.ref)
+        return replace(model, theta=theta, parametrization=self.parametrization.ref)
 
     def _evaluate(self, members: list[int]) -> Iterator[Event]:
         finished, failed, r = [], [], self.recipe
@@ -288,7 +295,7 @@ class Trainer:
                 found = self.full_domain_phases[seed].last_check
                 assert found
                 report |= {"wrong": found.wrong, "checked": found.checked}
-                events.append(Event(FULL_DOMAIN, self.step, seed, found.to_json()))
+                events.append(Event(DOMAIN_CHECKED, self.step, seed, found.to_json()))
             hopeless = 0 < r.abort_after_steps <= self.step - self.start_steps[i]
             hopeless &= report["accuracy"] < r.abort_below_accuracy
             if not (looks or hopeless or self.milestone_trackers[i].streak) and self._restart_due(
@@ -306,7 +313,7 @@ class Trainer:
             elif self.milestone_trackers[i].is_stable:
                 finished.append((seed, "stable"))
             elif hopeless:
-                finished.append((seed, "hopeless"))
+                finished.append((seed, "aborted"))
         for i in failed:  # now that all has been told of what was
             self._restart_member(i)
         if finished:
@@ -340,7 +347,7 @@ class Trainer:
     def _with_progress(self, i: int, looked: Iterator[int], rows: int) -> Iterator[Event]:
         """Check rows of member i's domain, with progress events."""
         for n in accumulate(looked):
-            yield self._progress(i, looked=n, rows=rows)
+            yield self._progress(i, checked_rows=n, rows=rows)
             if n < rows and self.stop_requested():
                 raise CheckInterrupted
 

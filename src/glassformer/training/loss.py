@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..core.backend import Array
 from ..core.model import Config, Model, forward
-from ..parametrizations import Blueprint, Shapes
+from ..parametrizations import Parametrization, Shapes
 from ..verification.evaluation import greedy_outputs as spoken
 from .recipe import Recipe
 from .train_hooks import TRAIN_HOOKS
@@ -24,10 +24,10 @@ class Objective:
     """What is minimised. Theta has a leading axis of members; so have tokens [N,B,T] and masks."""
 
     def __init__(
-        self, config: Config, shapes: Shapes, blueprint: Blueprint, recipe: Recipe,
+        self, config: Config, shapes: Shapes, parametrization: Parametrization, recipe: Recipe,
         teacher: Model | None = None, compile: bool = False,
     ) -> None:  # fmt: skip
-        self.config, self.shapes, self.blueprint = config, shapes, blueprint
+        self.config, self.shapes, self.parametrization = config, shapes, parametrization
         self.recipe, self.teacher, self.compile = recipe, teacher, compile
         many = torch.func.vmap(self._loss)
         self._many: Callable[..., Losses] = many
@@ -37,7 +37,7 @@ class Objective:
 
     def weights(self, theta: Theta) -> Theta:
         """The weights of one member's theta."""
-        return self.blueprint.expand(theta, self.shapes)
+        return self.parametrization.expand(theta, self.shapes)
 
     def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, Tensor, Tensor]:
         """Return gradients, losses [N] and largest token losses of rows [N,B]. tokens: [N,B,T]."""

@@ -21,7 +21,7 @@ NEWTON_SCHULZ_COEFFICIENTS = (
     -4.7750,
     2.0315,
 )  # of the quintic Newton–Schulz step, Keller Jordan's
-LOSS_SMOOTHING = 0.95  # of the loss that schedule=wait looks at
+LOSS_SMOOTHING = 0.95  # of the loss that schedule=plateau looks at
 LOSS_WARMUP_STEPS = 20  # steps that the smoothed loss needs to see a harder level of the curriculum
 
 
@@ -192,8 +192,8 @@ def smooth_losses(before: Array, losses: Array) -> Array:
 
 
 def decay_start_steps(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
-    """The step [N] at which a member's rate begins to decay under schedule=wait; -1: not known."""
-    if r.schedule != "wait" or r.decay_when_accuracy_above:  # an evaluation says when
+    """Return the step [N] at which each rate begins to decay (schedule=plateau); -1: not yet."""
+    if r.schedule != "plateau" or r.decay_when_accuracy_above:  # an evaluation says when
         return decay_at
     hardest = max((at for at, _ in r.levels()), default=0)  # what is learned before proves nothing
     now = (
@@ -211,7 +211,7 @@ def lr_factors(r: Recipe, step: int, decay_at: Array, ages: Array | None = None)
     waited = np.where(decay_at < 0, step, decay_at)
     if r.schedule == "constant":
         return warm * np.ones(len(decay_at))
-    begin: Array = {"cosine": r.warmup, "linear": r.decay_from, "wait": waited}[r.schedule]
+    begin: Array = {"cosine": r.warmup, "linear": r.decay_from, "plateau": waited}[r.schedule]
     steps = 0 if r.schedule == "cosine" else r.decay_steps
     done = np.clip((step - begin) / (steps or np.maximum(r.steps - begin, 1)), 0.0, 1.0)
     left = 0.5 * (1 + np.cos(math.pi * done)) if r.schedule == "cosine" else 1 - done

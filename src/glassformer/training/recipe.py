@@ -1,9 +1,8 @@
-"""Recipes: everything that a training run needs besides task and blueprint, as plain data.
+"""Recipes: everything that a training run needs besides task and parametrization, as plain data.
 
-Its fields stand in sections: `Architecture`, `Examples`, `Loss`, `Optimization`, `Schedule`,
-`Averages`, `Course`. A `Recipe` is all of them at once, so that a field has one short name wherever
-it is typed: `recipe.lr`, `--set lr=0.01`, `replace(recipe, lr=0.01)`, "lr" in JSON. What needs one
-section only says so by its type: `Data(task, examples)`.
+A `Recipe` joins sections (`Architecture`, `DataSettings`, `Loss`, `Optimization`, `Schedule`,
+`Averaging`, `RunLimits`), so that a field has one short name everywhere: `recipe.lr`,
+`--set lr=0.01`, "lr" in JSON. Code that needs one section takes that type.
 """
 
 import math
@@ -32,215 +31,226 @@ OPTIONAL_PARAMS = {  # word -> optional arrays
     "final": ("ln_final.w",),
     "head": ("unembed.b_U",),
 }
-DATA_MODES, SCHEDULES = ("fresh", "split", "draw", "all"), ("constant", "cosine", "linear", "wait")
+DATA_MODES = ("fresh", "split", "draw", "all")
+SCHEDULES = ("constant", "cosine", "linear", "plateau")
 INITS, OPTIMIZERS = ("uniform", "normal"), ("adamw", "muon")
-MAX_STEPS = 10**9  # some days of the smallest model's
-MAX_TEXT_CHARS = 1_000  # characters of a text
+MAX_STEPS = 10**9  # days of training of the smallest model
+MAX_TEXT_CHARS = 1_000
 
 
 def setting(
-    default: T,
-    help: str,
-    choices: Iterable[str] = (),
-    min_value: float = 0,
+    default: T, help: str, choices: Iterable[str] = (), min_value: float = 0,
     max_value: float = math.inf,
-) -> T:
-    """A field of a recipe: its default, what it means, and what it may be."""
-    may_be = {"choices": tuple(choices), "least": min_value, "most": max_value}
-    return field(default=default, metadata={"help": help, **may_be})
+) -> T:  # fmt: skip
+    """A field of a recipe: its default, its help text and its allowed values."""
+    allowed = {"choices": tuple(choices), "min_value": min_value, "max_value": max_value}
+    return field(default=default, metadata={"help": help, **allowed})
 
 
 @dataclass(frozen=True)
 class RecipeSection(Displayable):
     """Fields that are checked one by one when set. All sections of a recipe share its name."""
 
-    name: str = setting("custom", "what reports and tables call it")
+    name: str = setting("custom", "name in reports and tables")
 
     def __post_init__(self) -> None:
         for f in fields(self):
             try:
                 object.__setattr__(self, f.name, _check_field(f, getattr(self, f.name)))
             except GlassformerError as e:
-                known = isinstance(self.name, str)
-                called = " ".join(self.name.split())[:60] if known else "custom"
-                raise GlassformerError(f"recipe {called} — {e}") from None
+                is_text = isinstance(self.name, str)
+                name = " ".join(self.name.split())[:60] if is_text else "custom"
+                raise GlassformerError(f"recipe {name} — {e}") from None
 
 
 @dataclass(frozen=True)
 class Architecture(RecipeSection):
-    """The model: its config, which arrays it has, and how they begin."""
+    """The model: its config, its arrays and their initial values."""
 
-    n_layers: int = setting(2, "blocks", max_value=1_000)
-    n_heads: int = setting(1, "heads of a block", min_value=1, max_value=4_096)
-    d_model: int = setting(32, "width of the stream", min_value=1, max_value=65_536)
-    d_head: int = setting(0, "width of a head; 0: together as wide as the stream", max_value=65_536)
-    d_mlp: int = setting(64, "neurons of a block; 0: it has no MLP", max_value=2**20)
-    norm: str = setting("layer", "layer, rms or none", NORMS)
-    norm_first: bool = setting(True, "before a sublayer; false: after the residual sum, as in 2017")
-    activation: str = setting("gelu", "of the neurons", ACTIVATIONS)
-    positions: str = setting("learned", "how a position is told from another", POSITIONS)
-    base: float = setting(10_000.0, "of rotary and sinusoidal frequencies")
-    mask: str = setting("causal", "who sees whom", MASKS)
-    qk_norm: bool = setting(False, "the norm, also on every head's q and k")
-    tied: bool = setting(True, "the head is the token embedding")
-    optional_params: str = setting("norms mlp", "which optional arrays there are: words of EXTRAS")
-    extra_positions: int = setting(0, "positions beyond what the task needs", max_value=2**20)
-    train_hook: str = setting("", "an ablation that no config can say", TRAIN_HOOKS)
-    init: str = setting("uniform", "±1/sqrt(fan in); normal: all normal, /sqrt(d_model)", INITS)
-    embed_std: float = setting(1.0, "of uniform's embeddings, which are normal")
+    n_layers: int = setting(2, "number of blocks", max_value=1_000)
+    n_heads: int = setting(1, "heads in a block", min_value=1, max_value=4_096)
+    d_model: int = setting(32, "width of the residual stream", min_value=1, max_value=65_536)
+    d_head: int = setting(0, "width of a head; 0: d_model / n_heads", max_value=65_536)
+    d_mlp: int = setting(64, "neurons in a block; 0: no MLP", max_value=2**20)
+    norm: str = setting("layer", "normalization: layer, rms or none", NORMS)
+    norm_first: bool = setting(True, "normalize before a sublayer; false: after the residual sum")
+    activation: str = setting("gelu", "activation function of the neurons", ACTIVATIONS)
+    positions: str = setting("learned", "position encoding", POSITIONS)
+    base: float = setting(10_000.0, "base of rotary and sinusoidal frequencies")
+    mask: str = setting("causal", "attention mask", MASKS)
+    qk_norm: bool = setting(False, "normalize the q and k of every head, too")
+    tied: bool = setting(True, "use the token embedding as the head")
+    optional_params: str = setting(
+        "norms mlp", f"optional arrays to train: {', '.join(OPTIONAL_PARAMS)}"
+    )
+    extra_positions: int = setting(0, "context length beyond the task's texts", max_value=2**20)
+    train_hook: str = setting(
+        "", "ablation during training that no config can express", TRAIN_HOOKS
+    )
+    init: str = setting("uniform", "±1/sqrt(fan in); normal: deviation 1/sqrt(d_model)", INITS)
+    embed_std: float = setting(1.0, "deviation of the embeddings with init=uniform")
 
     @validate_method
     def config(self, d_vocab: int, length: int) -> Config:
-        """The model's config for a task of so many tokens and examples of so many."""
+        """Return the model's config for a vocabulary size and a number of tokens per example."""
         chosen = {n: getattr(self, n) for n in SHAPE_FIELDS}
         return Config(d_vocab=d_vocab, n_ctx=length - 1 + self.extra_positions, **chosen)
 
     @validate_method
     def weight_shapes(self, config: Config) -> dict[str, tuple[int, ...]]:
-        """Name -> shape of the arrays that are trained: the required ones and the extras."""
-        extras = {n for word in self.optional_params.split() for n in OPTIONAL_PARAMS[word]}
+        """Return name -> shape of the trained arrays: required and optional ones."""
+        optional = {n for word in self.optional_params.split() for n in OPTIONAL_PARAMS[word]}
         if not config.d_mlp:
-            extras = {n for n in extras if not n.startswith(("mlp.", "ln2."))}
+            optional = {n for n in optional if not n.startswith(("mlp.", "ln2."))}
         if not config.norm_first:
-            extras = {n for n in extras if not n.startswith("ln_final.")}
+            optional = {n for n in optional if not n.startswith("ln_final.")}
         if config.norm == "none":
-            extras = {n for n in extras if not n.startswith("ln")}
-        names = extras | set(required_shapes(config))
+            optional = {n for n in optional if not n.startswith("ln")}
+        names = optional | set(required_shapes(config))
         return {n: s for n, s in array_shapes(config).items() if {n, name_in_block(n)} & names}
 
 
 @dataclass(frozen=True)
 class DataSettings(RecipeSection):
-    """Which rows are trained on, and which are tested."""
+    """Training rows and test rows."""
 
     data: str = setting(
-        "fresh", "every step; split: part of the domain; draw: may overlap", DATA_MODES
+        "fresh", "new rows every step; split: part of the domain; draw: may overlap", DATA_MODES
     )
-    train_rows: int = setting(50_000, "of split and draw", min_value=1, max_value=10**8)
-    train_fraction: float = setting(0.0, "split: of all rows; 0: train_rows of them", max_value=1)
+    train_rows: int = setting(
+        50_000, "number of training rows of split and draw", min_value=1, max_value=10**8
+    )
+    train_fraction: float = setting(
+        0.0, "split: fraction of all rows to train on; 0: train_rows rows", max_value=1
+    )
     train_rows_per_symbol: float = setting(
-        0.0, "split: rows for each value of the largest number, up to train_fraction; 0: the share",
+        0.0,
+        "split: rows for each value of the largest number, at most train_fraction of all rows; "
+        "0: train_fraction",
         max_value=10**8,
-    )  # fmt: skip
+    )
     holdout_fraction: float = setting(
-        0.0, "fresh: kept for the test, by a hash; 0: as drawn", max_value=0.5
+        0.0, "fresh: fraction held out for testing, by a hash; 0: none", max_value=0.5
     )
     near_tie_fraction: float = setting(
-        0.0, "fresh: share of rows whose numbers are brought near one", max_value=1
+        0.0, "fresh: fraction of rows whose numbers are moved close together", max_value=1
     )
-    test_rows: int = setting(10_000, "0: split tests on all the rest", max_value=10**8)
+    test_rows: int = setting(
+        10_000, "number of test rows; 0: all the rest of split", max_value=10**8
+    )
     eval_screen_rows: int = setting(
-        0, "tested first, all if these are right; 0: all", max_value=10**8
+        0, "test rows tested first; the rest only if these are right; 0: all", max_value=10**8
     )
-    data_seed: int = setting(
-        0, "of what is split and drawn, and of the test rows", max_value=MAX_SEED
-    )
-    batch: int = setting(512, "rows of a step; 0: all training rows", max_value=10**7)
+    data_seed: int = setting(0, "seed of the split and of the test rows", max_value=MAX_SEED)
+    batch: int = setting(512, "rows in a step; 0: all training rows", max_value=10**7)
     curriculum: str = setting("", '"3@0 6@2000": up to level 3 from step 0, 6 from step 2000, …')
 
     @validate_method
     def training_rows(self, size: int, largest: int) -> int:
-        """How many rows data=split trains on, of so many; `largest`: the largest of the radix."""
+        """Return the number of training rows of data=split.
+
+        Args:
+            size: Rows of the domain.
+            largest: The largest entry of the radix.
+        """
         if not self.train_fraction:
             return self.train_rows
-        n, each = (
-            int(self.train_fraction * size),
-            int(self.train_rows_per_symbol * min(largest, MAX_STEPS)),
-        )
-        return max(1, min(n, each) if self.train_rows_per_symbol else n)
+        n = int(self.train_fraction * size)
+        by_symbol = int(self.train_rows_per_symbol * min(largest, MAX_STEPS))
+        return max(1, min(n, by_symbol) if self.train_rows_per_symbol else n)
 
     def levels(self) -> list[tuple[int, int]]:
-        """The curriculum as (step, level), by step."""
+        """Return the curriculum as (step, level), by step."""
         try:
             pairs = [tuple(map(int, part.split("@"))) for part in self.curriculum.split()]
-            if any(
-                not 1 <= level <= MAX_STEPS or not 0 <= step <= MAX_STEPS for level, step in pairs
-            ):
+            if any(not 1 <= n <= MAX_STEPS or not 0 <= step <= MAX_STEPS for n, step in pairs):
                 raise ValueError
             return sorted((step, level) for level, step in pairs)
         except ValueError:
-            wanted = (
-                f"expected level@step words such as '3@0 6@2000', got {short_repr(self.curriculum)}"
-            )
-            raise GlassformerError(f"recipe {self.name} — curriculum: {wanted}") from None
+            got = short_repr(self.curriculum)
+            raise GlassformerError(
+                f"recipe {self.name} — curriculum: expected level@step words such as "
+                f"'3@0 6@2000', got {got}"
+            ) from None
 
 
 @dataclass(frozen=True)
 class Loss(RecipeSection):
-    """What is minimised."""
+    """The loss."""
 
-    loss: str = setting("answer", "on the answer, or on all positions", ("answer", "all"))
-    focal: float = setting(0.0, "tokens weigh (1 - p)^focal")
+    loss: str = setting("answer", "loss on the answer, or on all positions", ("answer", "all"))
+    focal: float = setting(0.0, "focal loss: tokens are weighted by (1 - p)^focal")
 
 
 @dataclass(frozen=True)
 class Optimization(RecipeSection):
-    """How a gradient becomes a step."""
+    """The optimizer."""
 
-    optimizer: str = setting("adamw", "muon: on blocks' matrices, adamw on the rest", OPTIMIZERS)
+    optimizer: str = setting("adamw", "muon: for blocks' matrices, adamw for the rest", OPTIMIZERS)
     lr: float = setting(0.001, "learning rate of adamw")
     muon_lr: float = setting(0.006, "learning rate of muon")
-    momentum: float = setting(0.8, "of muon, Nesterov's", max_value=1)
-    beta1: float = setting(0.9, "of adamw: how slowly its mean forgets", max_value=0.999999)
-    beta2: float = setting(0.98, "of adamw: how slowly its variance forgets", max_value=0.999999)
-    weight_decay: float = setting(0.01, "of both, times the learning rate")
-    clip: float = setting(1.0, "largest norm of the gradient; 0: none")
+    momentum: float = setting(0.8, "Nesterov momentum of muon", max_value=1)
+    beta1: float = setting(0.9, "decay of adamw's mean of the gradients", max_value=0.999999)
+    beta2: float = setting(0.98, "decay of adamw's mean of their squares", max_value=0.999999)
+    weight_decay: float = setting(0.01, "weight decay, times the learning rate")
+    clip: float = setting(1.0, "maximum norm of the gradient; 0: no clipping")
 
 
 @dataclass(frozen=True)
 class Schedule(RecipeSection):
-    """What becomes of the learning rate from step to step."""
+    """The learning rate over the steps of a run."""
 
-    warmup: int = setting(0, "steps in which it rises to its full size", max_value=MAX_STEPS)
-    schedule: str = setting("constant", "wait: until decay_when_loss_below, then linear", SCHEDULES)
-    decay_when_loss_below: float = setting(
-        0.15, "wait: the smoothed loss under which the rate begins to decay"
+    warmup: int = setting(0, "steps of linear warmup", max_value=MAX_STEPS)
+    schedule: str = setting(
+        "constant", "plateau: constant until decay_when_…, then linear", SCHEDULES
     )
+    decay_when_loss_below: float = setting(0.15, "plateau: start the decay at this smoothed loss")
     decay_when_accuracy_above: float = setting(
-        0.0, "wait: until this share of tests; 0: the loss", max_value=1
+        0.0, "plateau: start the decay at this test accuracy; 0: by the loss", max_value=1
     )
-    decay_from: int = setting(0, "linear: the step at which it starts", max_value=MAX_STEPS)
+    decay_from: int = setting(0, "linear: first step of the decay", max_value=MAX_STEPS)
     decay_steps: int = setting(
-        0, "linear and wait: over so many steps; 0: to the end", max_value=MAX_STEPS
+        0, "linear and plateau: steps of the decay; 0: to the end", max_value=MAX_STEPS
     )
-    final_lr_fraction: float = setting(
-        0.0, "what is left of the rate at the end, as a share", max_value=1
-    )
+    final_lr_fraction: float = setting(0.0, "fraction of the rate left at the end", max_value=1)
 
 
 @dataclass(frozen=True)
 class Averaging(RecipeSection):
     """Means over steps, of gradients and of weights."""
 
-    grokfast: float = setting(0.0, "> 0: slow gradients are amplified so many times")
-    grokfast_decay: float = setting(0.98, "how slowly the slow gradients forget", max_value=1)
+    grokfast: float = setting(0.0, "amplification of slow gradients (Grokfast); 0: none")
+    grokfast_decay: float = setting(0.98, "decay of the mean of the slow gradients", max_value=1)
     ema: float = setting(
-        0.0, "> 0: an average of the weights is evaluated and kept", max_value=0.999999
-    )
+        0.0, "decay of the averaged weights that are evaluated and saved; 0: none",
+        max_value=0.999999,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RunLimits(RecipeSection):
-    """How long a run takes, how often it is looked at, and what ends it."""
+    """Length of a run, frequency of evaluations and stopping conditions."""
 
-    steps: int = setting(1_000, "at most", min_value=1, max_value=MAX_STEPS)
-    evaluate_every: int = setting(100, "so many steps", min_value=1, max_value=MAX_STEPS)
-    target_accuracy: float = setting(1.0, "share of test rows right")
+    steps: int = setting(1_000, "maximum number of steps", min_value=1, max_value=MAX_STEPS)
+    evaluate_every: int = setting(
+        100, "steps between evaluations", min_value=1, max_value=MAX_STEPS
+    )
+    target_accuracy: float = setting(1.0, "test accuracy that counts as success")
     stop_after_successes: int = setting(
-        0, "stop after so many successes in a row; 0: never", max_value=MAX_STEPS
+        0, "stop after this many successful evaluations in a row; 0: never", max_value=MAX_STEPS
     )
     restart_after_steps: int = setting(
-        0, "begin anew with other weights after so many steps, unless at success then; 0: never",
+        0, "restart with new weights after this many steps without success; 0: never",
         max_value=MAX_STEPS,
     )  # fmt: skip
     full_domain_steps: int = setting(
-        0, "steps more, on what is wrong in the whole domain; 0: none", max_value=MAX_STEPS
+        0, "additional steps on the errors in the whole domain; 0: none", max_value=MAX_STEPS
     )
     abort_after_steps: int = setting(
-        0, "from this step, stop below hopeless_at; 0: never", max_value=MAX_STEPS
+        0, "from this step on, stop below abort_below_accuracy; 0: never", max_value=MAX_STEPS
     )
-    abort_below_accuracy: float = setting(0.0, "share of test rows right, at an evaluation")
-    dtype: str = setting("float32", "of all that is computed", ("float32", "float64"))
+    abort_below_accuracy: float = setting(0.0, "test accuracy below which a run is aborted")
+    dtype: str = setting("float32", "float type of training", ("float32", "float64"))
 
 
 @validate_init(check_kinds=False)
@@ -248,45 +258,60 @@ class RunLimits(RecipeSection):
 class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, Architecture):
     """How to train. Print it, save it, change it: `replace(recipe, lr=0.01)`, `--set lr=0.01`."""
 
-    # In that order, as the fields of the last section come first: name, n_layers, … dtype.
+    # Bases are in reverse: the fields of the last base come first.
 
     def __post_init__(self) -> None:
-        """Each field by itself, then what does not go together."""
+        """Check each field by itself, then their combinations."""
         super().__post_init__()
-        levels, wrong = self.levels(), ""
         if not self.name.isprintable():
-            wrong = f"name must be a text on one line, got {short_repr(self.name)}"
-            raise GlassformerError(f"recipe — {wrong}")
-        if unknown := [w for w in self.optional_params.split() if w not in OPTIONAL_PARAMS]:
-            wrong = f"extras: expected words of {', '.join(OPTIONAL_PARAMS)}, got {unknown[0]}"
-        elif self.data == "fresh" and not self.batch:
-            wrong = "batch=0 (all training rows) does not go with data=fresh"
-        elif self.data not in ("split", "all") and not self.test_rows:
-            wrong = "test_rows=0 (all the rest) goes with data=split only"
-        elif self.train_fraction and self.data != "split":
-            wrong = f"train_fraction goes with data=split only, got data={self.data}"
-        elif self.train_rows_per_symbol and not self.train_fraction:
-            wrong = "train_rows_per_symbol goes with a train_fraction, the most that it may take"
-        elif self.holdout_fraction and self.data != "fresh":
-            wrong = f"holdout_fraction goes with data=fresh only, got data={self.data}"
-        elif self.near_tie_fraction and self.data != "fresh":
-            wrong = f"alike goes with data=fresh only, got data={self.data}"
-        elif self.restart_after_steps and not self.stop_after_successes:
-            wrong = "again goes with a stable: else a run that was right might begin anew"
-        elif self.restart_after_steps and (levels or self.schedule in ("cosine", "linear")):
-            what = "a curriculum" if levels else f"schedule={self.schedule}"
-            wrong = f"again does not go with {what}, which is of the whole run: again=0"
-        elif self.full_domain_steps and self.train_hook:
-            wrong = f"full_domain_steps cannot be combined with train_hook={self.train_hook}"
-        elif levels and self.data != "fresh":
-            wrong = f"a curriculum goes with data=fresh only, got data={self.data}"
-        if wrong:
-            raise GlassformerError(f"recipe {self.name} — {wrong}")
+            raise GlassformerError(
+                f"recipe — name: expected one line of text, got {short_repr(self.name)}"
+            )
+        if problem := next((text for bad, text in self._conflicts() if bad), ""):
+            raise GlassformerError(f"recipe {self.name} — {problem}")
+
+    def _conflicts(self) -> list[tuple[object, str]]:
+        """Return pairs: whether fields contradict each other, and the error message."""
+        levels, not_fresh = self.levels(), self.data != "fresh"
+        unknown = [w for w in self.optional_params.split() if w not in OPTIONAL_PARAMS]
+        whole_run = "a curriculum" if levels else f"schedule={self.schedule}"
+        restarts, hook = self.restart_after_steps, self.train_hook
+        return [
+            (unknown, f"optional_params: expected words of {', '.join(OPTIONAL_PARAMS)}, "
+             f"got {', '.join(unknown)}"),
+            (not not_fresh and not self.batch, "batch=0 (all training rows): not with data=fresh"),
+            (self.data not in ("split", "all") and not self.test_rows,
+             "test_rows=0 (all the rest) requires data=split"),
+            (self.train_fraction and self.data != "split",
+             f"train_fraction requires data=split, got data={self.data}"),
+            (self.train_rows_per_symbol and not self.train_fraction,
+             "train_rows_per_symbol requires train_fraction > 0, its upper limit"),
+            (self.holdout_fraction and not_fresh,
+             f"holdout_fraction requires data=fresh, got data={self.data}"),
+            (self.near_tie_fraction and not_fresh,
+             f"near_tie_fraction requires data=fresh, got data={self.data}"),
+            (restarts and not self.stop_after_successes,
+             "restart_after_steps requires stop_after_successes > 0; otherwise a successful run "
+             "could be restarted"),
+            (restarts and (levels or self.schedule in ("cosine", "linear")),
+             f"restart_after_steps: not with {whole_run}, which spans the whole run. Set "
+             "restart_after_steps=0"),
+            (self.full_domain_steps and hook,
+             f"full_domain_steps: not with train_hook={hook}, which the saved model does not have. "
+             "Set full_domain_steps=0"),
+            (levels and not_fresh, f"curriculum requires data=fresh, got data={self.data}"),
+        ]  # fmt: skip
 
     def override(self, settings: Mapping[str, Any], start: Model | None = None) -> "Recipe":
-        """The recipe with fields set from values or their texts: {"lr": "0.01", "steps": 5}.
+        """Return the recipe with fields set from values or texts: {"lr": "0.01", "steps": 5}.
 
-        `start`: the model whose weights a run begins with. Shape fields must equal its config.
+        Args:
+            settings: Fields and their values.
+            start: The model whose weights a run begins with; shape fields must equal its config.
+
+        Raises:
+            GlassformerError: For unknown fields, values out of range and fields that contradict
+                each other.
         """
         if not isinstance(settings, Mapping):
             raise GlassformerError(
@@ -294,34 +319,27 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
             )
         values = {}
         for name, value in settings.items():
-            known = recipe_option(name)
-            values[name] = known.parse(value) if isinstance(value, str) else value
+            option = recipe_option(name)
+            values[name] = option.parse(value) if isinstance(value, str) else value
         for name in sorted(SHAPE_FIELDS & values.keys()):
-            if start and values[name] != (its := getattr(start.config, name)):
-                what = f"expected {its}, as in the start, got {short_repr(values[name])}"
-                raise GlassformerError(f"{name}: {what}. Leave out {name}, or train without start")
-        if values.get("data", self.data) != self.data:  # shares are of the way that they were for
+            if start and values[name] != (expected := getattr(start.config, name)):
+                got = f"expected {expected}, as in the start, got {short_repr(values[name])}"
+                raise GlassformerError(f"{name}: {got}. Leave out {name}, or train without start")
+        if values.get("data", self.data) != self.data:  # fractions of another kind of data
             rows = self.test_rows or RECIPE_FIELDS["test_rows"].default
-            shares = dict.fromkeys(
-                (
-                    "holdout_fraction",
-                    "near_tie_fraction",
-                    "train_fraction",
-                    "train_rows_per_symbol",
-                ),
-                0.0,
-            )
-            values = {**shares, "curriculum": "", "test_rows": rows} | values
-        if "train_rows" in values:  # who says how many does not mean a share of the recipe's
-            values = {"train_fraction": 0.0, "train_rows_per_symbol": 0.0} | values
+            names = ("holdout_fraction", "near_tie_fraction", *TRAIN_FRACTIONS)
+            values = {**dict.fromkeys(names, 0.0), "curriculum": "", "test_rows": rows} | values
+        if "train_rows" in values:  # a number of rows replaces the recipe's fraction
+            values = dict.fromkeys(TRAIN_FRACTIONS, 0.0) | values
             if self.data in ("fresh", "all") and "data" not in values:
-                way = "set data=draw or data=split with it"
-                none = f"data={self.data} has no train_rows"
-                raise GlassformerError(f"recipe {self.name} — {none}: {way}")
+                raise GlassformerError(
+                    f"recipe {self.name} — train_rows: not with data={self.data}. "
+                    "Set data=draw or data=split with it"
+                )
         return replace(self, **values)
 
     def non_default_fields(self) -> dict[str, Any]:
-        """The fields that are not at their defaults."""
+        """Return the fields that differ from their defaults."""
         values = {name: getattr(self, name) for name in RECIPE_FIELDS}
         return {
             name: value for name, value in values.items() if value != RECIPE_FIELDS[name].default
@@ -334,16 +352,16 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
         return " ".join(f"{name}={value}" for name, value in self.non_default_fields().items())
 
 
+TRAIN_FRACTIONS = ("train_fraction", "train_rows_per_symbol")
 RECIPE_FIELDS = {f.name: f for f in fields(Recipe)}
 SHAPE_FIELDS = {f.name for f in fields(Config)} & {f.name for f in fields(Architecture)}
 
 
 def recipe_option(name: str) -> Option:
-    """A field of a recipe as an option: to parse and check texts and values."""
+    """Return a field of a recipe as an option, which parses and checks texts and values."""
     if name not in RECIPE_FIELDS:
-        raise unknown_name_error(
-            "field of a recipe", name if isinstance(name, str) else short_repr(name), RECIPE_FIELDS
-        )
+        text = name if isinstance(name, str) else short_repr(name)
+        raise unknown_name_error("field of a recipe", text, RECIPE_FIELDS)
     return _option(RECIPE_FIELDS[name])
 
 
@@ -352,16 +370,15 @@ def _option(f: Field[Any]) -> Option:
 
 
 def _check_field(f: Field[Any], value: Any) -> Any:
-    """The value of a field, if it may have it; lr=1 is 1.0."""
-    least, most = f.metadata["least"], f.metadata["most"]
-    good = _option(f).check(value)
-    if isinstance(value, (int, float)) and not least <= value < math.inf:
+    """Return the value of a field with its type (lr=1 becomes 1.0), or raise."""
+    low, high = f.metadata["min_value"], f.metadata["max_value"]
+    checked = _option(f).check(value)
+    if isinstance(value, (int, float)) and not low <= value < math.inf:
         number = "a whole number" if isinstance(f.default, int) else "a finite number"
-        raise GlassformerError(f"{f.name} must be {number} from {least}, got {short_repr(value)}")
-    if isinstance(value, (int, float)) and value > most:
-        raise GlassformerError(f"{f.name} must be at most {most:,}, got {short_repr(value)}")
-    if isinstance(value, str) and (n := len(value)) > MAX_TEXT_CHARS:
-        raise GlassformerError(
-            f"{f.name} must have at most {MAX_TEXT_CHARS:,} characters, got {n:,}"
-        )
-    return good
+        raise GlassformerError(f"{f.name} must be {number} from {low}, got {short_repr(value)}")
+    if isinstance(value, (int, float)) and value > high:
+        raise GlassformerError(f"{f.name} must be at most {high:,}, got {short_repr(value)}")
+    if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
+        wanted = f"at most {MAX_TEXT_CHARS:,} characters"
+        raise GlassformerError(f"{f.name} must have {wanted}, got {len(value):,}")
+    return checked

@@ -12,6 +12,7 @@ from typing import Any
 from ..core.model import Model
 from ..registry import load_entry_point
 from ..tasks.base import Task
+from ..utils import migrate
 from ..utils.errors import GlassformerError, unknown_name_error
 from ..utils.fileio import read_text
 from ..utils.limits import MAX_TEXT_BYTES
@@ -65,7 +66,7 @@ FAST = replace(
     momentum=0.8,
     beta2=0.98,
     warmup=50,
-    schedule="wait",
+    schedule="plateau",
     decay_when_loss_below=0.15,
     decay_steps=300,
     final_lr_fraction=0.1,
@@ -121,7 +122,7 @@ GROK_FAST = replace(
     batch=512,
     lr=0.01,
     weight_decay=0.5,
-    schedule="wait",
+    schedule="plateau",
     decay_when_accuracy_above=0.99,
     decay_steps=1_000,
     final_lr_fraction=0.1,
@@ -177,7 +178,7 @@ ADDER_10 = Recipe(
     weight_decay=0.01,
     clip=1.0,
     warmup=100,
-    schedule="wait",
+    schedule="plateau",
     decay_when_loss_below=0.01,
     decay_steps=500,
     ema=0.95,
@@ -187,7 +188,7 @@ ADDER_10 = Recipe(
 )
 
 TINY_ARC = Recipe(
-    name="tiny-arc",  # ten digits with 34 numbers: digit-addition with --blueprint arc-adder
+    name="tiny-arc",  # ten digits with 34 numbers: digit-addition with --parametrization arc-adder
     n_layers=1, n_heads=1, d_model=3, d_head=4, d_mlp=3, norm="rms", qk_norm=True,
     activation="silu", tied=True, optional_params="qk gate final",
     positions="rotary", base=9.144,  # the second frequency, base^-1/2, has a period of 19 tokens
@@ -198,7 +199,7 @@ TINY_ARC = Recipe(
 
 TINY_MIRROR = replace(
     TINY_ARC,
-    name="tiny-mirror",  # with 6, 7 or 11 numbers: --blueprint mirror-adder
+    name="tiny-mirror",  # with 6, 7 or 11 numbers: --parametrization mirror-adder
     d_mlp=2,
     norm="none",
     qk_norm=False,
@@ -237,13 +238,34 @@ MAX_OF_K = Recipe(
 )
 
 COUPLED = Recipe(
-    name="coupled",  # ten digits, then any length: digit-addition with --blueprint coupled-adder
-    n_layers=1, n_heads=1, d_model=7, d_head=2, d_mlp=16, norm="none", activation="relu",
-    tied=True, optional_params="", positions="learned", dtype="float64",
-    data="fresh", test_rows=2_000, batch=64, loss="answer",
-    optimizer="adamw", lr=0.02, beta1=0.9, beta2=0.98, weight_decay=0.0, clip=1.0,
-    warmup=50, schedule="cosine", final_lr_fraction=0.02, steps=3_000, evaluate_every=250,
-)  # fmt: skip
+    name="coupled",  # ten digits, then any length: --parametrization coupled-adder
+    n_layers=1,
+    n_heads=1,
+    d_model=7,
+    d_head=2,
+    d_mlp=16,
+    norm="none",
+    activation="relu",
+    tied=True,
+    optional_params="",
+    positions="learned",
+    dtype="float64",
+    data="fresh",
+    test_rows=2_000,
+    batch=64,
+    loss="answer",
+    optimizer="adamw",
+    lr=0.02,
+    beta1=0.9,
+    beta2=0.98,
+    weight_decay=0.0,
+    clip=1.0,
+    warmup=50,
+    schedule="cosine",
+    final_lr_fraction=0.02,
+    steps=3_000,
+    evaluate_every=250,
+)
 
 RECIPES = {
     r.name: r
@@ -261,10 +283,10 @@ RECIPE_SUMMARIES = {  # a sentence each, for people who choose
     "mod113-3x4": "Three layers of four heads modulo 113, as in the report.",
     "reverse": "The book's model on reversal.",
     "adder-10": "Sums of ten digits, by way of three and six.",
-    "tiny-arc": "Sums of ten digits with 34 numbers: digit-addition --blueprint arc-adder.",
-    "tiny-mirror": "Sums of ten digits with 6, 7 or 11 numbers: --blueprint mirror-adder.",
+    "tiny-arc": "Sums of ten digits with 34 numbers: digit-addition --parametrization arc-adder.",
+    "tiny-mirror": "Sums of ten digits with 6, 7 or 11 numbers: --parametrization mirror-adder.",
     "max-of-k": "The largest of K numbers by one head alone: max:vocab=64,length=K.",
-    "coupled": "Sums of ten digits that carry over to any length: --blueprint coupled-adder.",
+    "coupled": "Sums of ten digits that carry over to any length: --parametrization coupled-adder.",
 }
 
 
@@ -272,11 +294,11 @@ def find_recipe(name: str) -> Recipe:
     """The recipe of a name: one of these, or of an installed package."""
     if name not in RECIPES and isinstance(found := load_entry_point("recipe", name), Recipe):
         return found
-    if name == "suited":
+    if name == "auto":
         way = "name a task: glassformer train TASK, gf.fit(task)"
-        raise GlassformerError(f"suited — is chosen by a task, and here is none; {way}")
+        raise GlassformerError(f"auto — is chosen by a task, and here is none; {way}")
     if name not in RECIPES:
-        raise unknown_name_error("recipe", name, [*RECIPES, "suited"], cutoff=0.4)
+        raise unknown_name_error("recipe", name, [*RECIPES, "auto"], cutoff=0.4)
     return RECIPES[name]
 
 
@@ -286,7 +308,7 @@ def choose_recipe(
     """A recipe by name or from a file ("": the one that suits the task), with fields set. `start`:
     the model that a run begins with, whose shape they must not contradict.
     """
-    if name in ("", "suited"):
+    if name in ("", "auto"):
         from .auto_recipe import recipe_for_task  # which begins with some of these
 
         chosen = recipe_for_task(task)
@@ -313,9 +335,8 @@ def read_recipe(path: Path) -> Recipe:
     if not isinstance(values, dict):
         raise GlassformerError(f"{path} — expected fields of a recipe and their values")
     try:
-        return Recipe(
-            **{"name": path.stem} | {n: recipe_option(n).check(v) for n, v in values.items()}
-        )
+        fields = {n: recipe_option(n).check(v) for n, v in migrate.recipe(values).items()}
+        return Recipe(**{"name": path.stem} | fields)
     except GlassformerError as e:
         raise GlassformerError(f"{path} — {e}") from None
 

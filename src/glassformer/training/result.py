@@ -35,9 +35,9 @@ class Training(Displayable):
     def to_json(self) -> dict[str, Any]:
         figures = ("seed", "steps", "seconds", "accuracy", "status")
         events = [e.to_json() for e in self.events]
-        exact = (
-            self.domain_check.to_json() | {"from": self.full_domain_start}
+        check = (
+            self.domain_check.to_json() | {"start_step": self.full_domain_start}
             if self.domain_check
             else None
         )
-        return {n: getattr(self, n) for n in figures} | {"exact": exact, "events": events}
+        return {n: getattr(self, n) for n in figures} | {"domain_check": check, "events": events}

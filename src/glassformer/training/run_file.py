@@ -18,6 +18,7 @@ from msgspec import UNSET, Meta, UnsetType, defstruct
 from ..core.backend import Array
 from ..core.checkpoint_format import RUN_STATE_KEY as KEY
 from ..core.checkpoint_format import parse_safetensors
+from ..utils import migrate
 from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
 from ..utils.fileio import check_writable, os_error_text, read_bytes, write_atomically
 from ..utils.limits import MAX_MEMBERS, available_memory, check_int_range
@@ -53,12 +54,15 @@ def _fields(**types: Any) -> type:
 
 MILESTONE_SCHEMAS = {  # kind of a turning point -> schema of its data (see events.in_words)
     "digit learned": _fields(digit=Annotated[int, Meta(ge=0, le=10**6)], accuracy=Finite),
-    "memorising": _fields(train_accuracy=Finite, accuracy=Finite),
-    "fitted": _fields(accuracy=Finite), "generalised": _fields(accuracy=Finite),
-    "begun anew": _fields(accuracy=Finite), "exact": _fields(wrong=Rows, checked=Rows, of=Word),
-    "grokking": _fields(fitted_at=Step), "stable": _fields(since=Step, accuracy=Finite),
-}  # fmt: skip
-MEMORIZING_BY_LOSS = _fields(loss=Finite, floor=Finite)  # alternative data of "memorising"
+    "memorizing": _fields(train_accuracy=Finite, accuracy=Finite),
+    "fitted": _fields(accuracy=Finite),
+    "generalized": _fields(accuracy=Finite),
+    "restarted": _fields(accuracy=Finite),
+    "domain checked": _fields(wrong=Rows, checked=Rows, coverage=Word),
+    "grokking": _fields(fitted_at=Step),
+    "stable": _fields(since=Step, accuracy=Finite),
+}
+MEMORIZING_BY_LOSS = _fields(loss=Finite, floor=Finite)  # alternative data of "memorizing"
 
 
 class SavedMilestone(JsonObject):
@@ -74,7 +78,7 @@ class SavedMilestone(JsonObject):
             raise ValueError(
                 f"expected an event of {', '.join(MILESTONE_SCHEMAS)}, got {short_repr(self.kind)}"
             )
-        by_loss = self.kind == "memorising" and "floor" in self.data
+        by_loss = self.kind == "memorizing" and "floor" in self.data
         convert(self.data, MEMORIZING_BY_LOSS if by_loss else MILESTONE_SCHEMAS[self.kind], "data")
 
 
@@ -84,11 +88,11 @@ class RunIdentity(JsonObject):
     task: Ref
     recipe: Settings
     seed: Seed
-    blueprint: Ref
+    parametrization: Ref
     start: Digest
     teacher: Digest
     source: Digest = ""
-    blueprint_source: Digest = ""
+    parametrization_source: Digest = ""
 
 
 class MilestoneState(JsonObject):
@@ -111,7 +115,7 @@ class SavedEvaluation(JsonObject):
     tested: Rows | UnsetType = UNSET
     wrong: Rows | UnsetType = UNSET
     checked: Rows | UnsetType = UNSET
-    phase: Annotated[str, Meta(max_length=10)] | UnsetType = UNSET
+    phase: Annotated[str, Meta(max_length=20)] | UnsetType = UNSET
     classes: Annotated[dict[Name, Finite], Meta(max_length=1_000_000)] | UnsetType = UNSET
 
 
@@ -216,7 +220,8 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
             f"{path} — {NOT_A_RUN}: its SHA-256 does not match", code=DAMAGED_FILE
         )
     # a loss may be infinite
-    header: dict[str, Any] = parse_json(found[KEY], path, NOT_A_RUN, finite=False)
+    saved = parse_json(found[KEY], path, NOT_A_RUN, finite=False)
+    header: dict[str, Any] = migrate.run_header(saved)
     try:
         convert(header, RunHeader)
         header["smooth"] = float.fromhex(header["smooth"])
@@ -255,12 +260,12 @@ def _short_text(value: Any) -> str:
 
 def check_state(
     path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
-    shapes: dict[str, tuple[int, ...]], steps: int, exact: int, digits: int, dtype: str,
+    shapes: dict[str, tuple[int, ...]], steps: int, full_domain_steps: int, digits: int, dtype: str,
 ) -> None:  # fmt: skip
     """Refuses arrays that the run does not have, and figures that it cannot have reached."""
     wrong, step = "", header["step"]
     began = header["exact"]["began"] if header.get("exact") else step
-    last = steps + exact if header.get("exact") else steps
+    last = steps + full_domain_steps if header.get("exact") else steps
     found = {n: a.shape for n, a in arrays.items()}
     finite = {n: n.startswith("optimizer.") or np.isfinite(a).all() for n, a in arrays.items()}
     if odd := sorted(n for n in {*shapes, *found} if found.get(n) != shapes.get(n)):
@@ -273,8 +278,8 @@ def check_state(
         wrong = f"{odd[0]} is not finite"
     elif step > last or max(header["decay_at"], header["watcher"]["since"], began) > step:
         wrong = f"step {step:,} of {last:,} does not fit"
-    elif step - began > exact:
-        wrong = f"{step - began:,} steps of a last phase of {exact:,} do not fit"
+    elif step - began > full_domain_steps:
+        wrong = f"{step - began:,} steps of a full-domain phase of {full_domain_steps:,} do not fit"
     elif any(len(report["digits"]) != digits for report in header["history"]):
         wrong = "its history has other answers"
     if wrong:

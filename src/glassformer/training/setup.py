@@ -13,7 +13,7 @@ import torch
 from ..core import backend
 from ..core.backend import Array
 from ..core.model import Config, Model
-from ..parametrizations import Blueprint, Shapes
+from ..parametrizations import Parametrization, Shapes
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..utils.limits import (
@@ -31,10 +31,10 @@ from .run_file import check_out
 
 def check_arguments(
     task: Task, seeds: Sequence[int], models: Mapping[str, Model | None], threads: int,
-    out: str | Path | None, resumed: bool, blueprint: str = "",
+    out: str | Path | None, resumed: bool, parametrization: str = "",
 ) -> None:  # fmt: skip
     """Refuse what cannot be trained, for the command and Python alike. `models`: what is read
-    besides rows, by name. `out`: where the model goes, and the run's state. `blueprint`: a ref.
+    besides rows, by name. `out`: file of the model. `parametrization`: a ref.
     """
     if len(set(seeds)) != len(seeds) or not seeds:
         raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
@@ -43,7 +43,7 @@ def check_arguments(
     if resumed and not out:
         raise GlassformerError("resume — needs the file that the run was writing to: out=FILE")
     if out:
-        check_out(out, resumed, task.ref, blueprint)
+        check_out(out, resumed, task.ref, parametrization)
     for what, model in models.items():
         if model and (its := model.vocabulary) != task.vocabulary:
             wanted = f"expected the vocabulary of {task.ref}, {task.vocabulary}"
@@ -109,20 +109,19 @@ def architecture(
 
 
 def initial_theta(
-    recipe: Architecture, config: Config, shapes: Shapes, blueprint: Blueprint,
+    recipe: Architecture, config: Config, shapes: Shapes, parametrization: Parametrization,
     start: Model | None, seed: int, restarts: int = 0,
 ) -> dict[str, Array]:  # fmt: skip
     """Return a member's theta: from the `start` model, or from initial weights, new on each try."""
-    # of the same kind: its very numbers, in the blueprint's order: a file's order is not fixed, and
-    # sums over theta round by order
-    if start and start.theta and start.blueprint == blueprint.ref:
-        return {n: backend.to_numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)}
-    if start and blueprint.random_init:
-        what = f"{blueprint.ref} begins at random, or with a model of its own kind"
+    # Copy theta in the parametrization's order: the order of a file varies, and so would rounding
+    if start and start.theta and start.parametrization == parametrization.ref:
+        return {n: backend.to_numpy(start.theta[n]) for n in parametrization.theta_shapes(shapes)}
+    if start and parametrization.random_init:
+        what = f"{parametrization.ref} begins at random, or with a model of its own kind"
         raise GlassformerError(f"init_from — {what}")
     rng = np.random.default_rng([seed, 0, restarts] if restarts else [seed, 0])
     weights = start.weights if start else initial_weights(recipe, config, shapes, rng)
-    return blueprint.init_theta(weights, rng)
+    return parametrization.init_theta(weights, rng)
 
 
 def stack_members(

@@ -62,7 +62,7 @@ function headerOf(model, sealed) {
   if (sealed) told.sort(([a], [b]) => byCodePoint(a, b));
   const provenance = told.map(([key, text]) => `${JSON.stringify(key)}:${text}`).join(",");
   const labels = sealed ? inOrder(header.labels) : JSON.stringify(header.labels);
-  return `{"blueprint":"","config":${header.config},"format":${header.format},"labels":${labels},`
+  return `{"config":${header.config},"format":${header.format},"labels":${labels},"parametrization":"",`
     + `"provenance":{${provenance}},"task":${header.task},"vocabulary":${header.vocabulary}}`;
 }
 

@@ -19,9 +19,9 @@ ONES = "addition:digits=1,order=ones"  # layer norm, learned positions, an MLP, 
 
 @cache
 def adder(ref: str = HINGE, dtype: str = "float64") -> Model:
-    """A right adder of one digit, without its blueprint: its weights are about to be changed."""
+    """A correct one-digit adder without its parametrization, so that weights can be changed."""
     model = load(ref)
-    bare = replace(model, blueprint="", theta={})
+    bare = replace(model, parametrization="", theta={})
     return bare if dtype == "float64" else bare.astype(dtype)
 
 

@@ -1,4 +1,4 @@
-"""The smallest adders. Each is a blueprint: a formula from a few numbers to all weights.
+"""The smallest adders. Each is a parametrization: a formula from a few numbers to all weights.
 
 docs/adders.md has the table of their sizes, margins and proofs. adder-coupled is trained;
 coupled.py extends it to more digits.

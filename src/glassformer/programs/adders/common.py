@@ -22,7 +22,7 @@ def build_adder(
     """The model that the numbers make."""
     theta = {name: np.array([numbers[name]], dtype=float) for name in formula.numbers}
     w, ref = formula.expand(theta, array_shapes(config)), formula.ref
-    return Model(config, w, task.vocabulary, task.ref, labels, blueprint=ref, theta=theta)
+    return Model(config, w, task.vocabulary, task.ref, labels, parametrization=ref, theta=theta)
 
 
 def one_layer(task: DigitAddition, **choices: Any) -> Config:

@@ -32,7 +32,7 @@ from ...core.backend import Array
 from ...core.checkpoint import load
 from ...core.model import Labels, Model
 from ...parametrizations import Shapes, build_parametrization
-from ...registry import Between, blueprint, program, ref_head
+from ...registry import Between, parametrization, program, ref_head
 from ...tasks.digit_addition import DigitAddition
 from ...utils.errors import GlassformerError
 from .tiny import DIGITS, MIDDLE, W_IN, W_OUT, _Adder
@@ -42,7 +42,7 @@ W_POS = "pos_embed.W_pos"
 Small = Annotated[float, Between(0.0001, 100)]
 
 
-@blueprint("coupled-adder")
+@parametrization("coupled-adder")
 class CoupledAdder(_Adder):
     """Digits on an arc, positions by column on a circle, ReLU units: no norm, d_model 7, one head
     of 2. Its theta is for numbers of any length.
@@ -117,9 +117,9 @@ def adder_coupled(digits: LongerDigits = 100, model: str = "adder-coupled.safete
     """
     here = Path(model)
     trained = load(here if here.exists() or here.name != model else TRAINED / model)
-    if ref_head(trained.blueprint) != "coupled-adder":
-        got = trained.blueprint or "none"
-        raise GlassformerError(f"{model} — expected a coupled-adder, got the blueprint {got}")
+    if ref_head(trained.parametrization) != "coupled-adder":
+        got = trained.parametrization or "none"
+        raise GlassformerError(f"{model} — expected a coupled-adder, got the parametrization {got}")
     return extended_to(trained, digits)
 
 
@@ -129,7 +129,7 @@ def extended_to(trained: Model, digits: int) -> Model:
     config = replace(trained.config, n_ctx=4 * digits + 1)
     shapes = {n: tuple(w.shape) for n, w in trained.weights.items()}
     shapes[W_POS] = (config.n_ctx, shapes[W_POS][1])
-    weights = build_parametrization(trained.blueprint).expand(trained.theta, shapes)
+    weights = build_parametrization(trained.parametrization).expand(trained.theta, shapes)
     made = {**trained.provenance, "trained on": trained.task}
     slots = {"arc": (0, 3), "asks": (3, 5), "column": (5, 7)}
     heads = {"0.0": "columns: this one by about 10, the one below by 1"}

@@ -41,12 +41,12 @@ import numpy as np
 
 from ...core.model import Model, Weights
 from ...parametrizations.formula import Formula
-from ...registry import blueprint, program
+from ...registry import parametrization, program
 from ...tasks.digit_addition import DigitAddition, DigitCount
 from .common import Terms, adder_labels, build_adder, column_adder, one_layer
 
 
-@blueprint("adder-hinge")
+@parametrization("adder-hinge")
 class Hinge(Formula):
     """For the program adder-hinge: a one-layer adder from eight numbers."""
 

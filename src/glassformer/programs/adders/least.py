@@ -27,12 +27,12 @@ import numpy as np
 
 from ...core.model import Model, Weights
 from ...parametrizations.formula import Formula
-from ...registry import blueprint, program
+from ...registry import parametrization, program
 from ...tasks.digit_addition import DigitAddition
 from .common import Terms, adder_labels, build_adder, column_adder, one_layer
 
 
-@blueprint("adder-least")
+@parametrization("adder-least")
 class Least(Formula):
     """For the program adder-least: an adder from 3 numbers by the loosest reading, 5 strictly."""
 

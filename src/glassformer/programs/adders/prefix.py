@@ -34,7 +34,7 @@ import numpy as np
 from ...core.model import Config, Labels, Model, Weights
 from ...craft import Layout
 from ...parametrizations.formula import Formula
-from ...registry import blueprint, program
+from ...registry import parametrization, program
 from ...tasks.addition import Addition, Digits
 from .common import DIGITS, Terms, build_adder
 
@@ -42,7 +42,7 @@ LAYOUT = Layout(scale=2, digit=2, score=1)
 SCALE, DIGIT, SCORE = LAYOUT.row(scale=[1, -1]), LAYOUT.row(digit=[1, -1]), LAYOUT.row(score=1)  # D
 
 
-@blueprint("adder-prefix")
+@parametrization("adder-prefix")
 class Prefix(Formula):
     """For the program adder-prefix: an adder, most significant digit first, from four numbers."""
 

@@ -1,6 +1,6 @@
-"""Tiny adders as blueprints: transformers for `digit-addition` made of a few numbers, all trained.
+"""Tiny adders as parametrizations: transformers for `digit-addition` made of a few trained numbers.
 
-The numbers are trained; the forms were found on paper, and the seeds of those that are shipped were
+The forms were found on paper, and the seeds of those that are shipped were
 chosen. What is fixed here is made of 0, ±1, the digits' own numbers and their middle, 4½; all else
 is theta. Common to both:
 
@@ -24,8 +24,8 @@ import numpy as np
 
 from ...core import backend
 from ...core.backend import Array
-from ...parametrizations import Blueprint, Shapes
-from ...registry import Between, blueprint
+from ...parametrizations import Parametrization, Shapes
+from ...registry import Between, parametrization
 from ...utils.errors import GlassformerError
 
 DIGITS, MIDDLE = 10, 4.5  # how many there are, and their middle
@@ -39,7 +39,7 @@ QK_GAINS = {"blocks.0.attn.q_norm.w": (4,), "blocks.0.attn.k_norm.w": (4,)}
 Small = Annotated[float, Between(0.0001, 100)]
 
 
-class _Adder(Blueprint):
+class _Adder(Parametrization):
     """What the two have in common: arrays by axis, and the head."""
 
     random_init = True
@@ -78,7 +78,7 @@ class _Adder(Blueprint):
         }
 
 
-@blueprint("arc-adder")
+@parametrization("arc-adder")
 class ArcAdder(_Adder):
     """Digits on an arc, a head that sees distances alone, any MLP: RMSNorm, d_model 3, one head
     of 4 with QK-norm.
@@ -119,7 +119,7 @@ class ArcAdder(_Adder):
         return weights | ({W_GATE: theta["mlp.gate"]} if W_GATE in shapes else {})
 
 
-@blueprint("mirror-adder")
+@parametrization("mirror-adder")
 class MirrorAdder(_Adder):
     """No norms and two ReLU units on the second axis: 11 numbers, 7 if the units mirror each other
     (odd), or 6 (bare).
@@ -172,7 +172,7 @@ class MirrorAdder(_Adder):
 
 
 def _check(name: str, shapes: Shapes, must: Shapes, may: set[str], wanted: str) -> None:
-    """Refuses arrays that the blueprint does not make, or of other shapes."""
+    """Refuses arrays that the parametrization does not make, or of other shapes."""
     wrong = [n for n in must if tuple(shapes.get(n, ())) != must[n]]
     wrong += sorted(set(shapes) - set(must) - may)
     if wrong:

@@ -55,7 +55,7 @@ import numpy as np
 
 from ...core.model import Config, Labels, Model, Weights
 from ...parametrizations.formula import Formula
-from ...registry import blueprint, program
+from ...registry import parametrization, program
 from ...tasks.addition import Digits
 from ...tasks.digit_addition import DigitAddition
 from .common import DIGITS, Terms, build_adder
@@ -67,7 +67,7 @@ MAX_FLOAT32_DIGITS = 4
 SLOPE = 256 * SCORE_DECAY  # of the config: two heads have 2^−4 and 2^−8 of it
 
 
-@blueprint("adder-36")
+@parametrization("adder-36")
 class TwoLayers(Formula):
     """For the program adder-36: a two-layer adder from seven numbers."""
 

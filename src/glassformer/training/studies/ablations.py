@@ -1,6 +1,6 @@
 """Ablations: take one thing away, train again over several seeds, and see what breaks.
 
-    for news in train_each(task, recipe, seeds=[0, 1, 2], names=["no-mask", "one-layer"]):
+    for news in train_ablations(task, recipe, seeds=[0, 1, 2], names=["no-mask", "one-layer"]):
         if news.result:
             print(news.name, news.result.accuracy)
 
@@ -18,6 +18,7 @@ from msgspec import Meta, to_builtins
 
 from ... import registry
 from ...tasks.base import Rows, Task
+from ...utils import migrate
 from ...utils.errors import GlassformerError, unknown_name_error
 from ...utils.fileio import write_atomically
 from ...utils.limits import MAX_MEMBERS
@@ -31,7 +32,13 @@ from ..result import Training
 from ..train_hooks import TRAIN_HOOKS
 
 BASELINE = "baseline"
-LAYER_FIELDS = {"tap", "mask", "n_layers", "d_mlp", "n_heads"}  # a model without layers has none
+LAYER_FIELDS = {
+    "train_hook",
+    "mask",
+    "n_layers",
+    "d_mlp",
+    "n_heads",
+}  # a model without layers has none
 Word = Annotated[str, Meta(max_length=100)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -71,12 +78,14 @@ ABLATIONS = {
         Ablation("one-layer", "what takes two looks: find digits, then use them", {"n_layers": 1}),
         Ablation("no-mlp", "whatever is not a weighted mean: tables, carries", {"d_mlp": 0}),
         Ablation(
-            "no-attention", "all: each position knows its own token only", {"tap": "no-attention"}
+            "no-attention",
+            "all: each position knows its own token only",
+            {"train_hook": "no-attention"},
         ),
         Ablation(
             "no-residual",
             "memory: a block must hand on all that later ones need",
-            {"tap": "no-residual"},
+            {"train_hook": "no-residual"},
         ),
         Ablation("no-layer-norm", "steadiness: the stream may grow as it likes", {"norm": "none"}),
         Ablation("no-weight-decay", "little, unless training rows are few", {"weight_decay": 0.0}),
@@ -138,12 +147,13 @@ def _apply_ablation(
     """The baseline with the change, or why there is no such thing."""
     if ablation.name == BASELINE:
         return AblationCase(ablation, task, recipe)
-    if "tap" in ablation.recipe_changes and recipe.train_hook not in (
+    if "train_hook" in ablation.recipe_changes and recipe.train_hook not in (
         "",
-        ablation.recipe_changes["tap"],
+        ablation.recipe_changes["train_hook"],
     ):
         return SkippedAblation(
-            ablation.name, f"the baseline has tap={recipe.train_hook}, and a model has one tap"
+            ablation.name,
+            f"the baseline has train_hook={recipe.train_hook}, and a model has one",
         )
     if not recipe.n_layers and ablation.recipe_changes.keys() & LAYER_FIELDS:
         return SkippedAblation(ablation.name, "the baseline has no layers")
@@ -314,7 +324,7 @@ def _read_outcomes(case: AblationCase, folder: str | Path | None) -> dict[int, S
     if not folder or not (path := _path(folder, case)).exists():
         return {}
     try:
-        saved = convert(read_json(path, finite=False), SavedAblation)
+        saved = convert(migrate.ablation_result(read_json(path, finite=False)), SavedAblation)
     except GlassformerError:
         what = "not a result of ablate, or a damaged one"
         raise GlassformerError(f"{path} — {what}; remove it, or use another folder") from None

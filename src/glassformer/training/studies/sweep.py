@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from ...core.checkpoint import to_bytes
 from ...tasks.base import Task
+from ...utils import migrate
 from ...utils.dask_pool import RESUME_HINT as RESUME_HINT
 from ...utils.errors import GlassformerError
 from ...utils.fileio import make_folder, write_atomically
@@ -61,11 +62,11 @@ class SavedRun(JsonObject):
     worker: Name
     events: Any = None  # events, history and exact are not read back
     history: Any = None
-    exact: Any = None
+    domain_check: Any = None
     tries: Annotated[int, Meta(ge=0, le=MAX_TRIES)] = 0
 
     def __post_init__(self) -> None:
-        for name, most in {"events": 10**8, "history": 10**9, "exact": 1_000}.items():
+        for name, most in {"events": 10**8, "history": 10**9, "domain_check": 1_000}.items():
             check_small(getattr(self, name), name, most)
 
 
@@ -82,8 +83,9 @@ class SweepJob:
         return {"task": self.task, "recipe": self.recipe.to_json(), "seed": seed}
 
     def id(self, seed: int) -> str:
-        """A hash of the settings, whichever job has them."""
-        text = json.dumps(self.settings(seed), sort_keys=True)
+        """Return a hash of the settings, under old field names: ids do not change with names."""
+        settings = self.settings(seed) | {"recipe": migrate.recipe_before(self.recipe.to_json())}
+        text = json.dumps(settings, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def row(self, seed: int, **result: Any) -> ResultRow:
@@ -178,7 +180,7 @@ class Sweep:
         """The row of a run that is done; None if it, or the model that is wanted, is not whole."""
         path = self.runs / f"{job.id(seed)}.json"
         try:
-            row: ResultRow = read_json(path, finite=False)
+            row: ResultRow = migrate.sweep_result(read_json(path, finite=False))
             convert(row, SavedRun)
         except GlassformerError:
             return None

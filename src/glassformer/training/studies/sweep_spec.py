@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...tasks.base import Task
+from ...utils import migrate
 from ...utils.errors import GlassformerError, short_repr, unknown_name_error
 from ...utils.limits import MAX_SEED
 from ..auto_recipe import recipe_for_task
@@ -39,7 +40,7 @@ SPEC_KEYS: dict[str, tuple[type, str, Any]] = {
 def read_spec(path: str | Path, load_task: LoadTask, limit: int = DEFAULT_MAX_RUNS) -> SweepSpec:
     """The sweep in a TOML file. One error names all that is wrong with it."""
     problems: Problems = []
-    asked = _check_keys(read_toml(path), problems)
+    asked = _check_keys(migrate.sweep_spec(read_toml(path)), problems)
     tasks = _map_collecting(load_task, asked["task"], problems)
     bases = _map_collecting(_recipe_factory, asked["recipe"], problems)
     if min(seeds := asked["seeds"], default=0) < 0:
@@ -102,8 +103,8 @@ def _has_duplicates(values: list[Any]) -> bool:
 
 # ── what it means ──────────────────────────────────────────────────────────────────────────────
 def _recipe_factory(name: str) -> Callable[[Task], Recipe]:
-    """The recipe of a name: of "suited", the one that suits the task."""
-    if name == "suited":
+    """The recipe of a name: of "auto", the one that suits the task."""
+    if name == "auto":
         return recipe_for_task
     found = find_recipe(name)
     return lambda task: found

@@ -37,8 +37,8 @@ class NotebookBar:
         self.curve(event)
         if event.kind in ("step", "evaluation"):
             self.step = event.step
-            known = ("loss", "accuracy", "phase", "looked", "rows")
-            for old in ("looked", "rows"):  # of the look that is under way, if one is
+            known = ("loss", "accuracy", "phase", "checked_rows", "rows")
+            for old in ("checked_rows", "rows"):  # of the look that is under way, if one is
                 self.figures.pop(old, None)
             self.figures |= {k: v for k, v in event.data.items() if k in known}
         elif event.kind == "done":
@@ -53,14 +53,16 @@ class NotebookBar:
             self.output.update(self)
 
     def __repr__(self) -> str:
-        far = ", in the last phase" if "phase" in self.figures else f" of {self.steps:,}"
+        far = ", full-domain phase" if "phase" in self.figures else f" of {self.steps:,}"
         said = [f"step {self.step:,}{far}"]
         if "loss" in self.figures:
             said.append(f"loss {self.figures['loss']:.4f}")
         if "accuracy" in self.figures:
             said.append(f"{percent(self.figures['accuracy'])} of test rows right")
-        if "looked" in self.figures:
-            said.append(f"looking: {self.figures['looked']:,} of {self.figures['rows']:,} rows")
+        if "checked_rows" in self.figures:
+            said.append(
+                f"checked {self.figures['checked_rows']:,} of {self.figures['rows']:,} rows"
+            )
         return ", ".join([*said, *([self.status] if self.status else [])])
 
     def _repr_html_(self) -> str:

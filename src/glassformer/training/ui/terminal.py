@@ -82,10 +82,10 @@ class LiveView:
             mine.update(event.data)
             total: float | None
             doing, completed, total = "training", event.step, self.steps
-            if "looked" in event.data:
-                doing, completed, total = "looking at rows", mine["looked"], mine["rows"]
+            if "checked_rows" in event.data:
+                doing, completed, total = "checking the domain", mine["checked_rows"], mine["rows"]
             elif "phase" in mine:  # nobody knows how many more steps
-                doing, total = "the last phase", None
+                doing, total = "full-domain phase", None
             self.bar.update(self.line, description=doing, completed=completed)
             self.bar.tasks[0].total = total  # which no update sets to None
         elif event.kind == "done":

@@ -126,7 +126,7 @@ function offer(names) {
   const refs = [...names.typed, ...names.files, ...names.programs, ...names.trained, ...names.texts, ...names.lang];
   document.getElementById("refs").append(...options([...new Set(refs)]));
   document.getElementById("tasks").append(...options(names.tasks));
-  document.getElementById("recipe").append(...names.recipes.map((name) => make("option", { value: name }, name === "suited" ? "what suits the task (suited)" : name)));
+  document.getElementById("recipe").append(...names.recipes.map((name) => make("option", { value: name }, name === "auto" ? "what suits the task (auto)" : name)));
 }
 
 // ── a source ───────────────────────────────────────────────────────────────────────────────────
@@ -242,9 +242,9 @@ function howFar({ progress, events, state }, stopping) {
   if (progress.of === undefined) return "beginning …"; // its process starts
   const last = events.findLast((e) => e.kind === "evaluation"), turn = events.findLast((e) => e.kind !== "evaluation");
   const step = grouped(Math.max(progress.step ?? 0, last?.step ?? 0)), loss = progress.loss === undefined ? "" : `loss ${inDigits(progress.loss, 3)}`;
-  // Of the last phase nobody knows how many steps it takes, and it trains on test rows: what counts is what a look at all rows found.
-  const look = events.findLast((e) => e.kind === "exact");
-  const words = look ? [`step ${step}, in the last phase`, loss, `${grouped(look.wrong)} wrong of ${grouped(look.checked)} (${look.of}) at step ${grouped(look.step)}`]
+  // The length of the full-domain phase is unknown, and it trains on test rows: show the result of the last domain check.
+  const look = events.findLast((e) => e.kind === "domain checked");
+  const words = look ? [`step ${step}, in the full-domain phase`, loss, `${grouped(look.wrong)} wrong of ${grouped(look.checked)} (${look.coverage}) at step ${grouped(look.step)}`]
     : [`step ${step} of ${grouped(progress.of)}`, loss, last ? `${inPercent(last.accuracy)} of test rows right` : "", turn ? `${turn.kind} at step ${grouped(turn.step)}` : ""];
   return words.filter(Boolean).join(", ");
 }

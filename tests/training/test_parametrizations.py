@@ -1,4 +1,4 @@
-"""Training sees only theta: what each blueprint trains, leaves alone, counts and writes down."""
+"""Training sees only theta: what each parametrization trains, freezes, counts and saves."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from glassformer.training import fit, fit_many
 from glassformer.training.loop import Trainer
 from training.small import TASK, furthest, recipe
 
-TWO = recipe(n_layers=2, optimizer="muon", extras="norms mlp attention")
+TWO = recipe(n_layers=2, optimizer="muon", optional_params="norms mlp attention")
 
 
 @pytest.fixture(scope="module")
@@ -27,18 +27,18 @@ def base(tmp_path_factory):
 
 @pytest.mark.parametrize("ref", ["dense", "low-rank:rank=2", "shared", "rotated:seed=4", "lora"])
 @pytest.mark.some(3)
-def test_a_blueprint_trains_and_is_what_it_says(ref, base, tmp_path):
+def test_a_parametrization_trains_and_is_what_it_says(ref, base, tmp_path):
     ref = f"lora:base={base},rank=1" if ref == "lora" else ref
     r, plan, out = (
         TWO.override({"weight_decay": "0"}),
         build_parametrization(ref),
         tmp_path / "x.safetensors",
     )
-    run = Trainer(TASK, r, [5], blueprint=plan)
+    run = Trainer(TASK, r, [5], parametrization=plan)
     first = run.model(0).map(lambda w: w.numpy())
     shapes = {n: tuple(w.shape) for n, w in first.weights.items()}
     assert {n: tuple(t.shape[1:]) for n, t in run.theta.items()} == plan.theta_shapes(shapes)
-    t = fit(TASK, r, 5, blueprint=plan, out=out)
+    t = fit(TASK, r, 5, parametrization=plan, out=out)
     assert t.history[-1]["loss"] < t.history[0]["loss"] and furthest(t.model, first) > 0.01
     assert count(t.model).unique == sum(x.numel() for x in run.theta.values())
     back = read(out)  # which makes the weights from theta again, and compares
@@ -52,7 +52,7 @@ def test_a_blueprint_trains_and_is_what_it_says(ref, base, tmp_path):
 
 
 def test_low_rank_is_of_low_rank():
-    t = fit(TASK, TWO, 5, blueprint=build_parametrization("low-rank:rank=2"))
+    t = fit(TASK, TWO, 5, parametrization=build_parametrization("low-rank:rank=2"))
     for name in ("attn.W_Q", "mlp.W_in", "mlp.W_out"):
         assert np.linalg.matrix_rank(t.model.weights[f"blocks.1.{name}"].squeeze()) == 2
     assert count(t.model).unique < count(t.model).total
@@ -61,9 +61,11 @@ def test_low_rank_is_of_low_rank():
 @pytest.mark.slow
 def test_lora_changes_the_matrices_of_a_frozen_base_by_a_low_rank(base):
     frozen = read(base)
-    begun = Trainer(TASK, TWO, [5], blueprint=build_parametrization(f"lora:base={base}")).model(0)
+    begun = Trainer(
+        TASK, TWO, [5], parametrization=build_parametrization(f"lora:base={base}")
+    ).model(0)
     assert furthest(begun.map(lambda w: w.numpy()), frozen) == 0
-    t = fit(TASK, TWO, 5, blueprint=build_parametrization(f"lora:base={base},rank=1"))
+    t = fit(TASK, TWO, 5, parametrization=build_parametrization(f"lora:base={base},rank=1"))
     for name, w in frozen.weights.items():
         change = t.model.weights[name] - w
         matrix = name.startswith("blocks.") and ".W_" in name
@@ -71,14 +73,17 @@ def test_lora_changes_the_matrices_of_a_frozen_base_by_a_low_rank(base):
     assert count(t.model).unique == 2 * (3 * (8 + 8) + (8 + 8) + 2 * (8 + 12))
     assert furthest(read(base), frozen) == 0
     together = fit_many(
-        TASK, TWO, [5, 6], blueprint=build_parametrization(f"lora:base={base},rank=1")
+        TASK, TWO, [5, 6], parametrization=build_parametrization(f"lora:base={base},rank=1")
     )
     assert furthest(together[0].model, t.model) < 1e-12
 
 
 def test_a_lora_is_not_saved_over_its_base(base, tmp_path, monkeypatch):
     monkeypatch.setattr("glassformer.core.checkpoint.check_theta", lambda *_: None)  # it has none
-    model, before = replace(read(base), blueprint=f"lora:base={base},rank=1"), base.read_bytes()
+    model, before = (
+        replace(read(base), parametrization=f"lora:base={base},rank=1"),
+        base.read_bytes(),
+    )
     with pytest.raises(GlassformerError, match="is read by this command"):
         save(model, base)
     assert base.read_bytes() == before
@@ -89,15 +94,15 @@ def test_a_lora_without_its_base_says_where_it_was_looked_for(base, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     save(read(base), "base.safetensors")
     made = fit(
-        TASK, TWO, 5, blueprint=build_parametrization("lora:base=base.safetensors,rank=1")
+        TASK, TWO, 5, parametrization=build_parametrization("lora:base=base.safetensors,rank=1")
     ).model
     path = save(made, tmp_path / "change.safetensors")
-    assert read(path).blueprint == "lora:base=base.safetensors,rank=1"
+    assert read(path).parametrization == "lora:base=base.safetensors,rank=1"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     with pytest.raises(
         GlassformerError,
-        match=r"change.safetensors — its blueprint .* looked for in .*elsewhere, and",
+        match=r"change.safetensors — its parametrization .* looked for in .*elsewhere, and",
     ):
         read(path)
 
@@ -107,7 +112,7 @@ def test_lora_takes_the_bases_architecture_and_refuses_what_does_not_fit(base, t
         TASK,
         recipe(d_model=16, activation="relu"),
         0,
-        blueprint=build_parametrization(f"lora:base={base}"),
+        parametrization=build_parametrization(f"lora:base={base}"),
     )
     assert t.model.config == read(base).config
     with pytest.raises(GlassformerError, match="lora — the base has other arrays than the model: "):
@@ -115,7 +120,7 @@ def test_lora_takes_the_bases_architecture_and_refuses_what_does_not_fit(base, t
             TASK,
             TWO,
             0,
-            blueprint=build_parametrization(f"lora:base={base}"),
+            parametrization=build_parametrization(f"lora:base={base}"),
             init_from=fit(TASK, recipe(), 0).model,
         )
     with pytest.raises(GlassformerError, match="needs a base"):
@@ -128,7 +133,7 @@ def test_lora_takes_the_bases_architecture_and_refuses_what_does_not_fit(base, t
 
 
 def test_shared_layers_are_one_layer():
-    t = fit(TASK, TWO, 5, blueprint=build_parametrization("shared"))
+    t = fit(TASK, TWO, 5, parametrization=build_parametrization("shared"))
     w = t.model.weights
     names = [n for n in w if n.startswith("blocks.0.")]
     assert len(names) > 10 and all(
@@ -145,7 +150,7 @@ def test_shared_layers_are_one_layer():
 
 def test_a_rotated_run_starts_as_the_same_function():
     runs = (
-        Trainer(TASK, TWO, [5], blueprint=build_parametrization(b))
+        Trainer(TASK, TWO, [5], parametrization=build_parametrization(b))
         for b in ("dense", "rotated:seed=4")
     )
     plain, turned = (run.model(0).map(lambda w: w.numpy()) for run in runs)
