@@ -258,9 +258,7 @@ def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) ->
     rest = sum(w.size for w in model.numpy().weights.values()) - sum(m * n for m, n in hidden)
     found = []
     for r in ranks:
-        stored = sum(
-            min(r * (m + n), m * n) for m, n in hidden
-        )  # as parametrization.LowRank has them
+        stored = sum(min(r * (m + n), m * n) for m, n in hidden)  # as LowRank stores them
         found.append(Truncation(r, score(truncate(model, r), task, rows).accuracy, rest + stored))
     return found
 
@@ -306,9 +304,7 @@ def lora_update_rank(
     """
     changes = dict(_hidden_matrices(after, before))
     wanted = score(after, task, rows).accuracy
-    factors = sum(
-        sum(w.shape) for w in changes.values()
-    )  # of rank 1, as parametrization.Lora has them
+    factors = sum(sum(w.shape) for w in changes.values())  # of rank 1, as Lora stores them
     tried = []
     for r in range(1 + max((min(w.shape) for w in changes.values()), default=0)):
         found = score(truncate(after, r, before), task, rows).accuracy

@@ -67,7 +67,8 @@ class AccuracyCurve:
             return ""
         box = f'<rect width="{SVG_WIDTH}" height="{SVG_HEIGHT}" fill="none" stroke="#ccc"/>'
         label = escape(f"0 to {self.last_step:,} steps, 0 to 100 %; {', '.join(said)}")
-        frame = f'viewBox="-1 -1 {SVG_WIDTH + 2} {SVG_HEIGHT + 2}" width="{SVG_WIDTH}" height="{SVG_HEIGHT}"'
+        frame = f'viewBox="-1 -1 {SVG_WIDTH + 2} {SVG_HEIGHT + 2}"'
+        frame += f' width="{SVG_WIDTH}" height="{SVG_HEIGHT}"'
         return f'<svg {frame} role="img" aria-label="{label}">{box}{drawn}</svg>'
 
     def _scaled_points(self, name: str, across: float, up: float) -> Iterator[tuple[float, float]]:
