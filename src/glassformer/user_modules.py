@@ -120,9 +120,8 @@ def _missing_name_error(file: str) -> GlassformerError:
     told = []
     for what, names in ("its tasks are", tasks), ("it also has" if tasks else "it has", others):
         if some := [f"{file}:{n}" for n in names if n[0] != "_"]:
-            told.append(
-                f"{what} {', '.join(some[:MAX_LISTED_NAMES])}{' …' * (len(some) > MAX_LISTED_NAMES)}"
-            )
+            listed = ", ".join(some[:MAX_LISTED_NAMES]) + " …" * (len(some) > MAX_LISTED_NAMES)
+            told.append(f"{what} {listed}")
     there = "; ".join(told) or "it has neither a class nor a function"
     return GlassformerError(f"{file} — expected a name of something in it, FILE.py:NAME; {there}")
 
