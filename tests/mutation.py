@@ -37,7 +37,7 @@ LISTS = {
     "core": """test_model test_tokenwise test_tap test_decoding test_core_values
         > test_sizes programs interop test_checkpoint lens/test_attention training/test_loss""",
     "saved": """test_checkpoint_theta test_checkpoint test_headers > test_parametrizations
-        test_records""",
+        test_fileio""",
     "verification": """verification/test_alone verification/test_confidence
         verification/test_tally verification/test_verify verification/test_verdict
         test_evaluation_values

@@ -169,9 +169,15 @@ def _short(monkeypatch):
     found = BoardVerdict("0" * 64, GroupScore(10, 10), GroupScore(5, 5))
     monkeypatch.setattr(boards, "ask_model", lambda *_, **__: iter([found]))
     monkeypatch.setattr(boards, "table_entries", lambda more, *_: more)
-    for part in ("programs", "claims", "proved", "compiled"):
+    for part in ("verify_programs", "measure_claims", "prove_adders", "compile_sort"):
         monkeypatch.setattr(guided_tour, part, lambda out: 0)
-    for part in ("one_token", "as_text_program", "longer", "side_by_side", "walks"):
+    for part in (
+        "explain_token",
+        "print_text_program",
+        "prove_longer_adder",
+        "write_report",
+        "write_walkthroughs",
+    ):
         monkeypatch.setattr(guided_tour, part, lambda *_: None)
     monkeypatch.setattr(guided_tour, "train_adder", lambda *_: (0, 0, MODEL))
     monkeypatch.setattr(handle, "StudioServer", Served)

@@ -7,8 +7,8 @@ from glassformer.core.decoding import decode
 from glassformer.core.hooks import record
 from glassformer.core.param_count import count
 from glassformer.resolve import load, load_task
-from glassformer.utils.errors import GlassformerError
 from glassformer.verification import verify
+from helpers import raises
 
 VARIANTS = {"hinge": 56, "attention": 60, "table": 183, "book": 629}
 
@@ -59,18 +59,14 @@ def test_text(text: str) -> None:
     assert task.answer(decode(model, prompt, task.steps(prompt))[2:]) == "2"
 
 
-@pytest.mark.parametrize(
-    ("text", "match"), [("4", "two digits"), ("4 8 1", "two digits"), ("4 x", "not in the voc")]
-)
-def test_bad_text(text: str, match: str) -> None:
-    with pytest.raises(GlassformerError, match=match):
+@pytest.mark.parametrize("text", ["4", "4 8 1", "4 x"])
+def test_bad_text(text: str) -> None:
+    with raises("bad_argument", text[-1]):
         load_task("add-digit").prompt(text)
 
 
 def test_book_refuses_what_it_gets_wrong() -> None:
-    with pytest.raises(
-        GlassformerError, match="base=14,variant=book — variant=book is right up to base 13"
-    ):
+    with raises("bad_argument", "base=14", "variant=book", "13"):
         load("add-digit:base=14,variant=book")
 
 

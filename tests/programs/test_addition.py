@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from cases import drawn
-from glassformer import GlassformerError
 from glassformer.core.decoding import decode
 from glassformer.core.param_count import count
 from glassformer.programs.addition import addition
 from glassformer.resolve import load_task
 from glassformer.tasks.addition import Addition
 from glassformer.verification import verify
+from helpers import raises
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -156,18 +156,18 @@ def test_each_format_has_its_program(options, prompt, answer):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "mention"),
     [
-        ({"variant": "book", "order": "ones"}, "leave out order=ones"),
-        ({"variant": "book", "padding": "none"}, "leave out padding=none"),
-        ({"order": "ones", "padding": "none"}, "do not go together"),
-        ({"digits": 4, "dtype": "float32"}, "digits must be at most 3 with dtype=float32, got 4"),
-        ({"variant": "book", "dtype": "float32"}, "not right in float32"),
-        ({"padding": "none", "dtype": "float32"}, "not right in float32"),
-        ({"variant": "book", "digits": 4}, "at most 3"),
-        ({"digits": 0}, "digits must be a whole number from 1 to 12, got 0"),
+        ({"variant": "book", "order": "ones"}, "order=ones"),
+        ({"variant": "book", "padding": "none"}, "padding=none"),
+        ({"order": "ones", "padding": "none"}, "padding"),
+        ({"digits": 4, "dtype": "float32"}, "dtype=float32"),
+        ({"variant": "book", "dtype": "float32"}, "float32"),
+        ({"padding": "none", "dtype": "float32"}, "float32"),
+        ({"variant": "book", "digits": 4}, "digits"),
+        ({"digits": 0}, "12"),
     ],
 )
-def test_what_does_not_exist_is_refused(options, message):
-    with pytest.raises(GlassformerError, match=message):
+def test_what_does_not_exist_is_refused(options, mention):
+    with raises("bad_argument", mention):
         addition(**options)

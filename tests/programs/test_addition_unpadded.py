@@ -6,8 +6,8 @@ from glassformer.core.model import Model
 from glassformer.core.param_count import count
 from glassformer.programs.addition_unpadded import unpadded_addition
 from glassformer.resolve import load_task
-from glassformer.utils.errors import GlassformerError
 from glassformer.verification import verify
+from helpers import raises
 
 
 def holds(model: Model, least_margin: float = 0.9, **how: object) -> int:
@@ -78,7 +78,7 @@ def test_count() -> None:
 
 @pytest.mark.parametrize("digits", [0, 7])
 def test_refuses_what_it_cannot_do(digits: int) -> None:
-    with pytest.raises(GlassformerError, match=f"from 1 to 6, got {digits}"):
+    with raises("bad_argument", "digits", digits):
         unpadded_addition(digits)
 
 

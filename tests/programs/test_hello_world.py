@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer import GlassformerError, decode, load, load_task, run
+from glassformer import decode, load, load_task, run
 from glassformer.core.param_count import count
 from glassformer.programs.hello_world import hello_world, margin
 from glassformer.tasks.message import MAX_MESSAGE_TOKENS, Message
 from glassformer.utils.errors import ascii_name
 from glassformer.verification import verify
+from helpers import raises
 
 VARIANTS = ["book", "rms", "sparse", "integer", "positive", "simpleformer", "zero-pos"]
 
@@ -50,7 +51,7 @@ def test_a_message_of_a_thousand_different_characters(variant):
 def test_the_longest_message():
     model = hello_world(message="ab" * (MAX_MESSAGE_TOKENS // 2))
     assert margin(model, load_task(model)) > 1
-    with pytest.raises(GlassformerError, match="at most 4,000 characters, got 4,001"):
+    with raises("bad_argument", "4,000", "4,001"):
         hello_world(message="a" * 4001)
 
 
@@ -71,22 +72,22 @@ def test_what_was_read_does_not_matter_to_the_book_variant():
 def test_goes_on_from_where_the_message_is():
     assert says(load("hello-world"), "Hel") == "lo World!"
     assert says(load("hello-world:variant=zero-pos"), "Hello W") == "orld!"
-    with pytest.raises(GlassformerError, match="token 'x' — not in the vocabulary"):
+    with raises("bad_argument", "'x'"):
         says(load("hello-world"), "Hex")
-    with pytest.raises(GlassformerError, match="longer than the block of 13"):
+    with raises("bad_argument", "13"):
         says(load("hello-world"), "Hello World!H")
 
 
 def test_refuses_what_it_would_get_wrong():
     message = "".join(chr(0x4E00 + i) for i in range(4000))
-    with pytest.raises(GlassformerError, match="cannot print this: 4,000 characters") as e:
+    with raises("bad_argument", "4,000") as e:
         hello_world(message=message, dtype="float32")
     assert len(str(e.value)) < 250  # without the message itself
-    with pytest.raises(GlassformerError, match="zero-pos,dtype=float32 — cannot print"):
+    with raises("bad_argument", "dtype=float32"):
         hello_world(message="ab" * 500, variant="zero-pos", dtype="float32")
-    with pytest.raises(GlassformerError, match=r"from 1 to 255, got '€'"):
+    with raises("bad_argument", "1", "255", "'€'"):
         hello_world(message="1 €", tokenizer="ascii")
-    with pytest.raises(GlassformerError, match=r"from 1 to 255, got '\\x00'"):
+    with raises("bad_argument", "1", "255", "'\\x00'"):
         hello_world(message="a\0b", tokenizer="ascii")
 
 

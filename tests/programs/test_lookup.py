@@ -10,6 +10,7 @@ from glassformer.core.param_count import count
 from glassformer.programs.lookup_book import margin_and_gradients
 from glassformer.tasks.lookup import Lookup
 from glassformer.verification import verify
+from helpers import raises
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -197,26 +198,23 @@ def test_bad_tables(tmp_path, name, text, message):
 
 
 @pytest.mark.parametrize(
-    "ref,message",
+    "ref,mention",
     [
-        ("lookup:table=nor", "xor, sum-mod-10, parity-6 or a .csv or .json file"),
-        ("lookup:entries=17,length=2,vocab=4", r"at most vocab\^length = 16, got 17"),
-        ("lookup:block=4", "at least the length of a key, 5, got 4"),
-        ("lookup:variant=book,dims=2", "dims must be 0 or at least 3"),
-        (
-            "lookup:variant=book,entries=5000,vocab=5000",
-            "entries × vocabulary must be at most 2,000,000",
-        ),
-        ("lookup:vocab=6000,dtype=float32", "not right in float32"),
+        ("lookup:table=nor", "sum-mod-10"),
+        ("lookup:entries=17,length=2,vocab=4", "17"),
+        ("lookup:block=4", "block"),
+        ("lookup:variant=book,dims=2", "dims"),
+        ("lookup:variant=book,entries=5000,vocab=5000", "2,000,000"),
+        ("lookup:vocab=6000,dtype=float32", "float32"),
     ],
 )
-def test_bad_options(ref, message):
-    with pytest.raises(GlassformerError, match=message):
+def test_bad_options(ref, mention):
+    with raises("bad_argument", mention):
         load(ref)
 
 
 def test_a_short_input():
-    with pytest.raises(GlassformerError, match="5 tokens were expected, got 2"):
+    with raises("bad_argument", "5", "2"):
         run("lookup", "1 2")
 
 

@@ -5,11 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, load, load_task, run
+from glassformer import load, load_task, run
 from glassformer.core.param_count import count
 from glassformer.programs.search import layer_offsets
 from glassformer.tasks.search import Search
 from glassformer.verification import verify
+from helpers import raises
 
 SMALL = [
     (1, 2, 8),
@@ -150,20 +151,20 @@ def test_samples_are_mostly_defined_and_edges_are():
 def test_run():
     assert run("search", "1 2 3 4 5 6 1 2 3").output == "4"
     assert run("search:variant=bos", "7 7 7 7").output == "7"
-    with pytest.raises(GlassformerError, match="at least 4 tokens were expected, got 3"):
+    with raises("bad_argument", "4", "3"):
         run("search", "1 2 3")
 
 
 @pytest.mark.parametrize(
-    "ref,message",
+    "ref,mention",
     [
-        ("search:prefix=5,block=5", "length must be from prefix"),
-        ("search:prefix=1,variant=book", "prefix must be at least 2"),
-        ("search:vocab=1000,prefix=10,dtype=float32", "not right in float32"),
-        ("search:variant=hash,dtype=float32", "not right in float32"),
-        ("search:vocab=1", "vocab must be a whole number from 2"),
+        ("search:prefix=5,block=5", "length"),
+        ("search:prefix=1,variant=book", "prefix"),
+        ("search:vocab=1000,prefix=10,dtype=float32", "float32"),
+        ("search:variant=hash,dtype=float32", "float32"),
+        ("search:vocab=1", "vocab"),
     ],
 )
-def test_bad_options(ref, message):
-    with pytest.raises(GlassformerError, match=message):
+def test_bad_options(ref, mention):
+    with raises("bad_argument", mention):
         load(ref)

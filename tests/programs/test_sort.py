@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from cases import drawn
-from glassformer import GlassformerError, load, load_task, run
+from glassformer import load, load_task, run
 from glassformer.core.hooks import record
 from glassformer.core.param_count import count
 from glassformer.programs.sort_book import powerpoint_sort
 from glassformer.verification import verify
+from helpers import raises
 
 
 def check(ref, **options):
@@ -134,16 +135,16 @@ def test_spelled_decimal_numbers():
     assert check("sort-digits:digits=3,length=4", sample=20).wrong == 0
 
 
-@pytest.mark.parametrize("ref,message", [
-    ("sort:vocab=29,variant=book", "from 2 to 28 if variant=book, got 29"),
-    ("sort:vocab=34,variant=golden", "from 2 to 33 if variant=golden"),
-    ("sort:vocab=1", "from 2 to 65,536 if variant=bits, got 1"),
-    ("sort:variant=book,repeats=true", "variant=bits was expected, got variant=book"),
-    ("sort:variant=book,dtype=float32", "not right in float32"),
-    ("sort:low=2", "low must be a whole number from -1,000,000 to 1, got 2"),
-    ("sort-digits:digits=4", "at most 12 bits were expected, got 16"),
-    ("sort-digits:digits=3,dtype=float32", "not right in float32: numbers of 12 bits"),
+@pytest.mark.parametrize("ref,mention", [
+    ("sort:vocab=29,variant=book", "28"),
+    ("sort:vocab=34,variant=golden", "33"),
+    ("sort:vocab=1", "65,536"),
+    ("sort:variant=book,repeats=true", "variant=bits"),
+    ("sort:variant=book,dtype=float32", "float32"),
+    ("sort:low=2", "low"),
+    ("sort-digits:digits=4", "16"),
+    ("sort-digits:digits=3,dtype=float32", "float32"),
 ])  # fmt: skip
-def test_what_is_refused(ref, message):
-    with pytest.raises(GlassformerError, match=message):
+def test_what_is_refused(ref, mention):
+    with raises("bad_argument", mention):
         load(ref)

@@ -6,9 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, load, load_task, registry
+from glassformer import load, load_task, registry
 from glassformer.tasks.extremes import Max, Min
 from glassformer.tasks.sort import Sort, SortDigits
+from helpers import raises
 
 
 def lists(task):
@@ -40,7 +41,7 @@ def test_sizes():
     assert Sort(vocab=11, length=6).size == 187_300
     assert Sort(vocab=4, length=64).length == 3  # there are no longer lists of different numbers
     assert Sort(vocab=1001, length=64, exact=True).rows(0, 2).shape == (2, 64)
-    with pytest.raises(GlassformerError, match="at most 3"):
+    with raises("bad_argument", "3"):
         Sort(vocab=4, length=4, exact=True)
 
 
@@ -94,18 +95,18 @@ def test_prompts(text):
     assert SortDigits().answer([0, 2, 0, 6]) == "02 06"
 
 
-@pytest.mark.parametrize("task,text,message", [
-    (Sort(vocab=20), "6 0 2", "0 ends a list"),
-    (Sort(vocab=20), "6 2 6", "different numbers"),
-    (Sort(vocab=20), "6 20", "expected a whole number from 0 to 19"),
-    (Sort(vocab=20, length=2), "6 2 7", "1 to 2 numbers were expected, got 3"),
+@pytest.mark.parametrize("task,text,mention", [
+    (Sort(vocab=20), "6 0 2", "0"),
+    (Sort(vocab=20), "6 2 6", "6 2 6"),
+    (Sort(vocab=20), "6 20", "19"),
+    (Sort(vocab=20, length=2), "6 2 7", "got 3"),
     (Sort(vocab=20), "0", "got 0"),
-    (Sort(vocab=20, low=0), "4 ; 5", "; ends a list"),
-    (SortDigits(), "6 123", "at most 2 digits"),
-    (SortDigits(base=4), "4", "not in the vocabulary"),
+    (Sort(vocab=20, low=0), "4 ; 5", ";"),
+    (SortDigits(), "6 123", "123"),
+    (SortDigits(base=4), "4", "4"),
 ])  # fmt: skip
-def test_prompts_that_are_not_lists(task, text, message):
-    with pytest.raises(GlassformerError, match=message):
+def test_prompts_that_are_not_lists(task, text, mention):
+    with raises("bad_argument", mention):
         task.prompt(text)
 
 

@@ -1,3 +1,3 @@
-"""What is right: tokens, truth, domain, edge cases, classes. Nothing here knows transformers."""
+"""Tasks: tokens, right answers, domain, edge cases and classes. Nothing here depends on models."""
 
 from .base import Task as Task

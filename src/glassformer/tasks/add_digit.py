@@ -34,7 +34,7 @@ class AddDigit(Task):
         return np.where(rows.sum(axis=1) >= self.base, "carry", "no carry")
 
     def prompt(self, text: str) -> list[int]:
-        """'48', '4 8' and '4+8=' all mean the same."""
+        """Accept '48', '4 8' and '4+8='."""
         words = text.lower().replace("+", " ", 1).removesuffix("=").split()
         tokens = self.vocabulary.encode("".join(words))
         if (n := len(tokens)) != 2:

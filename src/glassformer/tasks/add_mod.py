@@ -34,7 +34,7 @@ class AddMod(TwoNumbers):
         )
 
     def edges(self) -> Rows:
-        """Sums on either side of every carry that can reach the digit asked for."""
+        """Return sums on either side of every carry that can reach the requested digit."""
         most, tens = 10**self.digits - 1, 10 ** np.arange(self.digits)
         near = [[0, most, most // 2, most // 2 + 1], tens, tens - 1, most - tens]
         ends = np.unique(np.concatenate(near))
@@ -45,7 +45,7 @@ class AddMod(TwoNumbers):
         return np.where((rows % least).sum(axis=1) >= least, "carry", "no carry")
 
     def prompt(self, text: str) -> list[int]:
-        """'4+8' is padded with zeros: 04+08=."""
+        """Pad '4+8' with zeros: 04+08=."""
         found = re.fullmatch(r"\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?\s*", text)
         if not found or max(map(len, found.groups())) > self.digits:
             wanted = f"a sum of two numbers of up to {self.digits} digits"

@@ -60,11 +60,13 @@ class Addition(TwoNumbers):
         return _without_leading_zeros(*padded) if self.padding == "none" else padded
 
     def edges(self) -> Rows:
-        """Carry cascades of every length and place, of every pair of digits; and patterns."""
+        """Return carry cascades of every length and place, for every pair of digits, and patterns."""
         return _edges(self.digits).copy()
 
     def classes(self, rows: Rows) -> Any:
-        """How many carries, and how long the longest runs: 999+1 has "carries=3 cascade=3"."""
+        """Name classes by the number of carries and the longest cascade: 999+1 is "carries=3
+        cascade=3".
+        """
         n = self.digits
         a, b = (digits_of(x, n)[:, ::-1] for x in rows.T)
         # run: columns of the carry that comes in
@@ -77,11 +79,11 @@ class Addition(TwoNumbers):
         return np.array(names, str)[which.ravel()]
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Numbers of at most `level` digits."""
+        """Reduce the numbers to at most `level` digits."""
         return rows % 10 ** min(level, self.digits)
 
     def entropy_floor(self) -> float:
-        """All digits of both numbers are random but the very first, if padded: that is given."""
+        """Count every digit as random except the first, if padded: it is the first token read."""
         n, N = self.digits, 10**self.digits
         if self.padding == "zero":
             return (2 * n - 1) * math.log(10) / (2 * n + 1 + self.steps(()))
@@ -147,7 +149,7 @@ class Addition(TwoNumbers):
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
-        """`45+78`: zeros and the `=` are filled in as the format wants them."""
+        """Complete `45+78` by zeros and the `=`, as the format requires."""
         n = self.digits
         found = re.fullmatch(r"(?:<bos>)?\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?", text.strip())
         if not found or max(map(len, found.groups())) > n:
@@ -184,13 +186,13 @@ def _edges(n: int) -> Rows:
 
 
 def _columns(n: int) -> Any:
-    """Where carries start and end: everywhere; of many columns, at both ends and in the middle."""
+    """Return the columns where carries start or end: all, or the ends and middle of long numbers."""
     some = {0, 1, 9, 10, n // 2, n - 2, n - 1}
     return np.array(sorted(some) if n > MAX_PATTERN_DIGITS else range(n))
 
 
 def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:
-    """Moves each row up to where its leading zeros were; free ends are 0 and no answer."""
+    """Shift each row left over its leading zeros; the freed end holds 0 and is no answer."""
     keep = tokens > 0
     # After a digit that is kept; the ones digit, even if it is 0
     for t in range(1, tokens.shape[1]):
@@ -203,7 +205,7 @@ def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:
 
 
 def _patterns(n: int) -> Rows:
-    """Zeros, nines, repeated digits, the same and one more, powers of ten and their neighbours."""
+    """Return zeros, nines, repeated digits, equal and adjacent numbers, powers of ten ± 1."""
     ones, most = (10**n - 1) // 9, 10**n - 1
     kind = row_type((10**n,))
     repeated = np.array([(d * ones, e * ones) for d in range(10) for e in range(10)], kind)

@@ -1,4 +1,4 @@
-"""The base of all tasks. An example is a row of integers of the task's radix."""
+"""The base class of tasks. An example is a row of integers of the task's mixed radix."""
 
 import math
 from collections.abc import Sequence
@@ -22,30 +22,28 @@ from .validation import (
 )
 
 Rows = Any  # integers [B, len(radix)]
-BOUNDARY_SAMPLE_ROWS = 200  # examples looked at, where a task does not say its format
+BOUNDARY_SAMPLE_ROWS = 200  # searched for the start of answers, without a layout
 
 
 class Task(Displayable):
-    """What is right: a domain of rows, and the tokens and answer of each.
+    """A domain of rows, and the tokens and right answer of each.
 
-    Exhaustive is counting up: rows(0, size). A subclass sets `vocabulary` and `radix` and says what
-    a `batch` of rows looks like; it overrides the rest where its domain is not a plain box.
+    Rows are counted in mixed radix: rows(0, size) is the whole domain. A subclass sets `vocabulary`
+    and `radix` and defines `batch`; it overrides the rest where its domain is not a plain box.
     """
 
     vocabulary: Vocabulary
     radix: tuple[int, ...]
     stop: int | None = None  # the token that ends an answer
-    question_end: str = ""  # what ends a question, where `prompt` takes no more than a question
-    space_separated: bool = (
-        False  # stand between the things of a text, though not between its tokens
-    )
+    question_end: str = ""  # the text that ends a question, if `prompt` accepts only questions
+    space_separated: bool = False  # items are separated by spaces, though tokens are not
     ref: str = ""  # set by the registry
-    example_inputs: tuple[str, ...] = ()  # inputs that the sources discuss
-    # p, and + or -, where the one token of the answer is a ± b modulo p
+    example_inputs: tuple[str, ...] = ()  # inputs discussed in the sources
+    # p, and + or -, if the answer is one token, a ± b modulo p
     modular: tuple[int, str] | None = None
-    # Explanations of what a part carries, which `foretold` tells apart.
+    # Hypotheses on the content of an activation that `counterfactual_answers` tells apart.
     explanations: tuple[str, ...] = ("stays", "source")
-    # Rows of a sample, where the domain is too large to count through.
+    # Rows of a sample, if the domain is too large to enumerate.
     default_sample_size: int = 100_000
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -64,142 +62,151 @@ class Task(Displayable):
         return f"<Task {name}: {format_count(self.inputs)} inputs, {self.vocabulary}>"
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        """Tokens [B,T] of whole examples, and True [B,T] where the answer is.
+        """Return tokens [B,T] of whole examples and a mask [B,T] of the answer tokens.
 
-        Examples of several lengths are padded on the right, with the mask False there.
+        Examples of different lengths are padded on the right; the mask is False there.
         """
-        raise task_error(self, "batch: a task says what its rows look like, and this one does not")
+        raise task_error(self, "batch is not defined; a task must override it")
 
     @property
     def size(self) -> int:
-        """How many rows the domain has."""
+        """Return the number of rows of the domain."""
         return math.prod(self.radix)
 
     @property
     def row_type(self) -> Any:
-        """The type of an array of rows: int64, or object where numbers are beyond that."""
+        """Return the type of an array of rows: int64, or object for larger numbers."""
         return row_type(self.radix)
 
     @property
     def inputs(self) -> int:
-        """How many inputs these are, where some rows are none."""
+        """Return the number of inputs: rows that have an answer."""
         return self.size
 
     def rows(self, start: int, stop: int) -> Rows:
-        """Rows start … stop-1 of the domain, counting up; the last digit runs fastest."""
+        """Return rows start … stop-1 of the domain; the last number changes fastest."""
         if not 0 <= start <= stop <= self.size:
             raise task_error(self, f"rows: expected a range within 0 to {format_count(self.size)}")
-        # of Python's own numbers nobody counts far
         long, columns = self.row_type.hasobject, []
         index: Any = np.array([*range(start, stop)], object) if long else np.arange(start, stop)
         for n in reversed(self.radix):
-            rest = index // n  # objects have no divmod
-            columns.append(index - rest * n)
-            index = rest
+            quotient = index // n  # object arrays have no divmod
+            columns.append(index - quotient * n)
+            index = quotient
         return np.stack(columns[::-1], axis=1) if columns else np.zeros((stop - start, 0), np.int64)
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """n rows drawn uniformly, with replacement."""
+        """Return n rows drawn uniformly with replacement."""
         columns = [random_below(r, n, rng) for r in self.radix]
         return np.stack(columns, axis=1) if columns else np.zeros((n, 0), np.int64)
 
     @property
     def samples_uniformly(self) -> bool:
-        """Whether `sample` draws all rows with equal probability."""
+        """Return whether `sample` draws all rows with equal probability."""
         return type(self).sample is Task.sample
 
     def defined(self, rows: Rows) -> Any:
-        """Which rows have a right answer: bool [B]."""
+        """Return which rows have an answer: bool [B]."""
         return np.ones(len(rows), dtype=bool)
 
     def edges(self) -> Rows:
-        """Rows that are always worth a look."""
+        """Return edge cases: rows that every check includes."""
         return np.zeros((0, len(self.radix)), self.row_type)
 
     def classes(self, rows: Rows) -> Any:
-        """The class of input that each row belongs to, as texts [B]."""
+        """Return the class of each row, as texts [B]."""
         return np.full(len(rows), "")
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """The rows made easier, for a curriculum: up to a level of the task (digits, length)."""
-        raise GlassformerError(f"{self.ref} — has no levels for a curriculum")
+        """Return the rows simplified for a curriculum, to `level` digits or items."""
+        raise GlassformerError(f"{self.ref} — defines no difficulty levels", code="unsupported")
 
     def entropy_floor(self) -> float | None:
-        """The least mean loss on all positions, inputs being random; None if nobody knows."""
+        """Return the smallest mean loss over all positions of random inputs; None if unknown."""
         return None
 
-    # ── where things stand ─────────────────────────────────────────────────────────────────────
+    # ── token layout ───────────────────────────────────────────────────────────────────────────
     def layout(self) -> TokenLayout | None:
-        """What each position holds, in terms of `values`; None where texts have no fixed places.
-        With digits of a, b and s alone, it says that s is a + b.
+        """Return the content of each position in terms of `values`; None if positions vary.
+
+        A layout of digits of a, b and s alone declares that s = a + b.
         """
         return None
 
     def copy_layout(self) -> TokenLayout | None:
-        """What each position holds, of a task whose answers copy: (ROW, i), number i of the row as
-        a token, or a token that is always there. None for all others.
+        """Return the content of each position if answers are copies, None for other tasks.
+
+        Spots are (ROW, i), number i of the row as a token, and (TOKEN, t), a fixed token.
         """
         return None
 
     def declares(self, name: str) -> bool:
-        """Whether its `format` or `copies` was said of the texts that it writes. Who derives from
-        a task and writes others has not said it of them.
+        """Return whether `layout` or `copy_layout` was declared for the texts of `batch`.
+
+        A subclass that overrides `batch` or `defined` must declare them again.
         """
-        for said in (vars(self), *map(vars, type(self).__mro__)):
-            if name in said or said.keys() & {"batch", "defined"}:
-                return name in said
+        for namespace in (vars(self), *map(vars, type(self).__mro__)):
+            if name in namespace or namespace.keys() & {"batch", "defined"}:
+                return name in namespace
         return False
 
     def is_exactly(self, *kinds: type["Task"]) -> bool:
-        """Whether it is one of these kinds as they are, so that what was proved of them holds of
-        it: who derives from one, or gives it a method of its own, may write other texts.
+        """Return whether the task is an unmodified instance of one of `kinds`.
+
+        Proofs rely on it: subclasses and patched instances may write other texts.
         """
-        own = (name for name in vars(self) if callable(getattr(type(self), name, None)))
+        patched = (name for name in vars(self) if callable(getattr(type(self), name, None)))
         if not all(isinstance(kind, type) for kind in kinds):
-            raise GlassformerError(f"is_just — expected classes of tasks, got {short_repr(kinds)}")
-        return type(self) in kinds and next(own, None) is None
+            raise GlassformerError(f"is_exactly — expected task classes, got {short_repr(kinds)}")
+        return type(self) in kinds and next(patched, None) is None
 
     def values(self, rows: Rows) -> dict[str, Any]:
-        """The numbers that the format speaks of, by name, [B] each; by default tokens."""
+        """Return the numbers of the layout by name, [B] each; by default the tokens."""
         form, (tokens, _) = self.layout(), self.batch(rows)
         spots = form.spots if form else ()
         return {name: tokens[:, t] for t, (name, _) in enumerate(spots) if name != TOKEN}
 
     def boundary(self) -> int:
-        """Where the answer starts in texts as drawn; an error if that is at several places."""
+        """Return the position where answers start; an error if it varies."""
         if (form := self.layout()) and form.padded:
             return form.first
         tokens, answer = self.batch(self.sample_or_all(BOUNDARY_SAMPLE_ROWS))
         first = int(answer[0].argmax())
         if not (answer == (np.arange(tokens.shape[1]) >= first)).all():
-            why = "its examples are of several lengths: their positions cannot be compared"
-            raise GlassformerError(f"{self.ref} — {why}")
+            reason = "answers start at different positions, so positions cannot be compared"
+            raise GlassformerError(f"{self.ref} — {reason}", code="unsupported")
         return first
 
     def roles(self) -> dict[str, Any]:
-        """Which positions hold what the next token needs: name -> bool [T-1, T-1], a row for who
-        asks in the answer, a column for who is asked. {} where no fixed map exists.
+        """Return which positions hold the inputs of the next token: name -> bool [T-1, T-1].
+
+        Rows are query positions in the answer, columns key positions. {} if no fixed map exists.
         """
         return {}
 
     def counterfactual_answers(self, rows: Rows, i: int) -> dict[str, Any]:
-        """Token i of the answer, [B], under each explanation of what one run gave to another.
+        """Return answer token i, [B], under each hypothesis on the content of a patched activation.
 
-        rows [2,B,*]: what the model reads, and where the part that is put in comes from. `stays`:
-        nothing that matters was carried; `source`: the answer itself.
+        rows [2,B,*]: the rows that the model reads, and the rows that the activation comes from.
+        `stays`: it carries nothing relevant; `source`: it carries the answer itself.
         """
         both = map(self.batch, rows)
-        said = [tokens[np.arange(len(tokens)), a.argmax(1) + i] for tokens, a in both]
-        return dict(zip(("stays", "source"), said, strict=True))
+        answers = [tokens[np.arange(len(tokens)), a.argmax(1) + i] for tokens, a in both]
+        return dict(zip(("stays", "source"), answers, strict=True))
 
     def sample_or_all(self, n: int, seed: int = 0) -> Rows:
-        """All rows that have an answer, or of more than n those among n drawn at random."""
-        few = self.size <= n
-        rows = self.rows(0, self.size) if few else self.sample(n, np.random.default_rng(seed))
+        """Return the rows with an answer: all, or of a domain larger than n those among n random
+        rows.
+        """
+        rows = (
+            self.rows(0, self.size)
+            if self.size <= n
+            else self.sample(n, np.random.default_rng(seed))
+        )
         return rows[self.defined(rows)]
 
     def validate_rows(self, rows: Rows) -> Rows:
-        """Rows as an array; an error if they are none of the domain."""
+        """Return rows as an array; raise an error if one is outside the domain."""
         rows, columns = as_integers("rows", rows, large=self.row_type.hasobject), len(self.radix)
         if rows.ndim != 2 or rows.shape[1] != columns or not len(rows):
             must = f"must have shape [B,{columns}], B from 1"
@@ -213,19 +220,20 @@ class Task(Displayable):
         return rows
 
     def require(self, vocabulary: Vocabulary) -> None:
-        """An error if these are not the task's tokens."""
+        """Raise an error if the vocabulary differs from the task's."""
         if self.vocabulary != vocabulary:
             other = f"the model's vocabulary has {vocabulary}"
             raise GlassformerError(f"{self.ref} — has {self.vocabulary}; {other}")
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
-        """The tokens to give to a model for what a person typed."""
+        """Return the prompt tokens of a typed input."""
         return self.vocabulary.encode(text)
 
     def read(self, text: str) -> tuple[list[int], list[int]]:
-        """What a person typed: the tokens of the question, and those with which the answer begins
-        if the text goes on: `127+458=5` asks what comes after the 5.
+        """Return the tokens of a typed question, and those of a typed start of the answer.
+
+        `127+458=5` asks for the tokens after the 5.
         """
         question, mark, start = (
             text.partition(self.question_end) if self.question_end else (text, "", "")
@@ -233,15 +241,17 @@ class Task(Displayable):
         return self.prompt(question + mark), self.vocabulary.encode(start.strip())
 
     def steps(self, prompt: Sequence[int]) -> int:
-        """How many tokens to decode, at most, after a prompt."""
+        """Return the maximum number of tokens to decode after a prompt."""
         return int(self.batch(self.rows(0, 1))[1].sum(1).max())
 
     def max_new_tokens(self, prompt: Sequence[int]) -> int | None:
-        """How many tokens may follow a prompt before nothing is known of what is right."""
+        """Return the number of tokens after a prompt for which an answer is defined; None for no
+        limit.
+        """
         return None
 
     def answer(self, tokens: Sequence[int]) -> str:
-        """The text of the tokens that a model produced."""
+        """Return the text of generated tokens, up to the stop token."""
         out = list(tokens)
         if self.stop is not None and self.stop in out:
             out = out[: out.index(self.stop)]
@@ -253,7 +263,7 @@ for _name in ARGUMENTS:
 
 
 class TwoNumbers(Task):
-    """Two numbers a and b and their `result` s, digit by digit in the layout of `format`."""
+    """Two numbers a and b and their `result` s, digit by digit as `layout` places them."""
 
     def result(self, rows: Rows) -> Any:
         """Return the number s of each row, [B]: a + b by default."""

@@ -1,4 +1,4 @@
-"""Numbers of any length: rows beyond int64 are Python's integers, in arrays of objects."""
+"""Rows of numbers of any length: beyond int64 they are Python ints in arrays of objects."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +9,12 @@ MAX_INT64_RADIX = 10**18  # radix up to which rows are int64: the sum of two suc
 
 
 def row_type(radix: Sequence[int]) -> Any:
-    """The type of an array of rows: int64 where that holds the numbers and their sums."""
+    """Return int64 if it holds the numbers and their sums, otherwise object."""
     return np.dtype(np.int64 if max(radix, default=1) <= MAX_INT64_RADIX else object)
 
 
 def random_below(limit: int, n: int, rng: np.random.Generator) -> Any:
-    """n whole numbers from 0 to most − 1, drawn uniformly, [n]."""
+    """Return n uniform whole numbers from 0 to limit − 1, [n]."""
     if limit <= MAX_INT64_RADIX:
         return rng.integers(0, limit, n)
     size = (limit - 1).bit_length()
@@ -31,7 +31,7 @@ def random_below(limit: int, n: int, rng: np.random.Generator) -> Any:
 
 
 def unique_rows(rows: Any) -> Any:
-    """Rows [B,*], sorted, each once."""
+    """Return the rows [B,*] sorted, without duplicates."""
     if rows.dtype != object:
         return np.unique(rows, axis=0)
     found = sorted(set(map(tuple, rows.tolist())))
@@ -39,7 +39,7 @@ def unique_rows(rows: Any) -> Any:
 
 
 def digits_of(numbers: Any, n: int) -> Any:
-    """Numbers [B] -> their last n digits [B,n], the most significant first."""
+    """Return the last n digits of numbers [B] as [B,n], most significant first."""
     if numbers.dtype == object:
         text = "".join(f"{x:0{n}d}"[-n:] for x in numbers)
         return np.frombuffer(text.encode(), np.uint8).reshape(len(numbers), n).astype(np.int64) - 48

@@ -1,13 +1,4 @@
-"""The task digit-addition: the sums of `addition` in fixed formats that the smallest adders read.
-
-    0 540 00 870 0 3210                 order=ones: nothing but digits, 045 + 078 with the ones first
-    <bos>045+078=0123                   order=most, marks=true: as in `addition`, with a first token
-
-Without marks, zeros stand before, between (n − 1 of them, and at least two) and after the numbers,
-so that a_i, b_i and the token after which s_i is to be written are at fixed distances, 2n − 1 and
-n, and a model that looks so far beyond the highest column, or below the lowest, reads a zero. A row
-is the two numbers (a, b).
-"""  # noqa: E501
+"""The task digit-addition: sums in the fixed formats that the smallest adders read."""
 
 import math
 from typing import Annotated, Literal
@@ -23,7 +14,7 @@ DigitCount = Annotated[int, Between(1, MAX_DIGITS)]
 
 @task("digit-addition")
 class DigitAddition(Addition):
-    """The sum of two whole numbers, as the smallest adders read it."""
+    """The sum of two whole numbers, in a format of the smallest adders."""
 
     def __init__(
         self, digits: DigitCount = 10, order: Literal["ones", "most"] = "ones", marks: bool = False
@@ -41,7 +32,7 @@ class DigitAddition(Addition):
         )
 
     def entropy_floor(self) -> float:
-        """All digits of both numbers are random; the first token is given."""
+        """Count all digits of both numbers as random; the first token is fixed."""
         return 2 * self.digits * math.log(10) / (self._first_answer_position + self.digits)
 
     def layout(self) -> TokenLayout:
@@ -53,10 +44,10 @@ class DigitAddition(Addition):
 
     @property
     def period(self) -> int:
-        """How far the second number is behind the first, digit by digit."""
+        """Return the offset from a digit of the first number to the same digit of the second."""
         return self.digits + len(self.between)
 
     @property
     def _first_answer_position(self) -> int:
-        """The position of the first token to be written."""
+        """Return the position of the first token to write."""
         return len(self.before) + len(self.between) + len(self.after) + 2 * self.digits

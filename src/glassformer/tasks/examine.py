@@ -1,4 +1,4 @@
-"""A task tried out before anybody trains on it: does what it says of itself agree?"""
+"""Checks of a new task before training: are its methods consistent with each other?"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from . import validation
 from .base import Task
 from .token_layout import checked_copy_layout, checked_layout
 
-SAMPLE_ROWS = 2_000  # looked at, where the domain has more
-MAX_SHOWN_EXAMPLES = 5  # examples
+SAMPLE_ROWS = 2_000  # of larger domains
+MAX_SHOWN_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
 class Examination(Result):
-    """What is in order with a task, and what is not."""
+    """The result of `gf.check_task`: the checks that passed and the problems found."""
 
     task: str
-    size: int  # rows, of which some may be no inputs
+    size: int  # rows, including rows without an answer
     examples: list[dict[str, str]]
     classes: dict[str, float]  # class of input -> its share
     good: list[str]
@@ -39,31 +39,31 @@ class Examination(Result):
         if len(self.classes) > 1:
             shares = sorted(self.classes.items(), key=lambda item: -item[1])
             lines += ["", *(f"  {share:7.2%}  {name}" for name, share in shares)]
-        lines += ["", *(f"ok       {what}" for what in self.good)]
-        return "\n".join([*lines, *(f"problem  {what}" for what in self.problems)])
+        lines += ["", *(f"ok       {check}" for check in self.good)]
+        return "\n".join([*lines, *(f"problem  {problem}" for problem in self.problems)])
 
 
 def examine(task: Task) -> Examination:
-    """Tries a task: all its rows or some, its edges and its classes, alone and together."""
+    """Check a task on all its rows or a sample, and on its edge cases."""
     validation.check_attributes(task)
     rows = task.sample_or_all(SAMPLE_ROWS)
     if not len(rows):
         raise validation.task_error(task, "none of its rows has a right answer (see `defined`)")
     good: list[str] = []
     problems: list[str] = []
-    for what, look in CHECKS.items():
+    for label, check in CHECKS.items():
         try:
-            found = next(look(task, rows), "")
+            problem = next(check(task, rows), "")
         except GlassformerError as e:
-            found = str(e).removeprefix(f"{task.ref} — ")
+            problem = str(e).removeprefix(f"{task.ref} — ")
         except Exception as e:  # the task's own code
-            found = f"{type(e).__name__}: {e}"
-        (problems if found else good).append(f"{what}: {found}" if found else what)
+            problem = f"{type(e).__name__}: {e}"
+        (problems if problem else good).append(f"{label}: {problem}" if problem else label)
     names, counts = np.unique(_classes(task, rows), return_counts=True)
     shares = {str(n): float(k / len(rows)) for n, k in zip(names, counts, strict=True)}
-    shown_ = rows[np.linspace(0, len(rows) - 1, min(MAX_SHOWN_EXAMPLES, len(rows))).astype(int)]
+    examples = rows[np.linspace(0, len(rows) - 1, min(MAX_SHOWN_EXAMPLES, len(rows))).astype(int)]
     return Examination(
-        task.ref or type(task).__name__, task.size, [_texts(task, row) for row in shown_],
+        task.ref or type(task).__name__, task.size, [_texts(task, row) for row in examples],
         shares, good, problems, task.inputs,
     )  # fmt: skip
 
@@ -80,31 +80,31 @@ def _texts(task: Task, row: Any) -> dict[str, str]:
 def _classes(task: Task, rows: Any) -> Any:
     try:
         return np.asarray(task.classes(rows)).astype(str)
-    except Exception:  # told among the problems
+    except Exception:  # the check of classes reports it
         return np.full(len(rows), "")
 
 
-# ── what is looked at: each yields what is wrong, if anything is ──────────────────────────────
+# ── checks: each yields the problems it finds ──────────────────────────────────────────────────
 Check = Callable[[Task, Any], Iterator[str]]
 
 
 def _in_domain(task: Task, rows: Any) -> Iterator[str]:
     rng = np.random.default_rng(0)
-    for name, some in ("edges", task.edges()), ("sample", task.sample(100, rng)):
-        if len(some):
+    for name, sample in ("edges", task.edges()), ("sample", task.sample(100, rng)):
+        if len(sample):
             try:
-                task.validate_rows(some)
+                task.validate_rows(sample)
             except GlassformerError as e:
-                yield f"its {name} has a row that is none: {str(e).partition(' — ')[2]}"
+                yield f"its {name} has a row outside the domain: {str(e).partition(' — ')[2]}"
 
 
 def _same_alone(task: Task, rows: Any) -> Iterator[str]:
     tokens, answer = task.batch(rows[:20])
     for i, row in enumerate(rows[:20]):
-        one, asked = (a[0] for a in task.batch(row[None]))
+        one, mask = (a[0] for a in task.batch(row[None]))
         n = len(one)
-        if not (one == tokens[i, :n]).all() or not (asked == answer[i, :n]).all():
-            yield f"row {row.tolist()} is another example alone than with others"
+        if not (one == tokens[i, :n]).all() or not (mask == answer[i, :n]).all():
+            yield f"row {row.tolist()} gives another example alone than in a batch"
 
 
 def _answer_marked(task: Task, rows: Any) -> Iterator[str]:
@@ -112,28 +112,28 @@ def _answer_marked(task: Task, rows: Any) -> Iterator[str]:
     first, last = answer.argmax(1), answer.shape[1] - answer[:, ::-1].argmax(1)
     gaps = answer.sum(1) != last - first
     if gaps.any():
-        yield f"the answer of row {rows[gaps][0].tolist()} has a gap in it"
+        yield f"the answer of row {rows[gaps][0].tolist()} is not contiguous"
 
 
 def _one_answer(task: Task, rows: Any) -> Iterator[str]:
-    seen: dict[bytes, tuple[list[int], list[int]]] = {}
+    first_seen: dict[bytes, tuple[list[int], list[int]]] = {}
     tokens, answer = task.batch(rows)
     for row, t, a in zip(rows.tolist(), tokens, answer, strict=True):
-        said = t[a].tolist()
-        before, as_row = seen.setdefault(t[: a.argmax()].tobytes(), (said, row))
-        if said != before:
-            yield f"rows {as_row} and {row} ask the same and have different answers"
+        own = t[a].tolist()
+        other, other_row = first_seen.setdefault(t[: a.argmax()].tobytes(), (own, row))
+        if own != other:
+            yield f"rows {other_row} and {row} have the same question and different answers"
 
 
 def _read_back(task: Task, rows: Any) -> Iterator[str]:
     if type(task).prompt is not Task.prompt:
-        return  # people type something else than the tokens
+        return  # typed inputs are not the decoded tokens
     for row in rows[:20]:
         tokens, answer = (a[0] for a in task.batch(row[None]))
         wanted = tokens[: answer.argmax()].tolist()
         text = task.vocabulary.decode(wanted)
         if list(task.prompt(text)) != wanted:
-            yield f"{short_repr(text)}, typed, gives other tokens than its row has"
+            yield f"prompt({short_repr(text)}) gives other tokens than its row has"
 
 
 def _answer_ends(task: Task, rows: Any) -> Iterator[str]:
@@ -141,15 +141,15 @@ def _answer_ends(task: Task, rows: Any) -> Iterator[str]:
     for row, t, a in zip(rows.tolist(), tokens, answer, strict=False):
         steps, n = task.steps(t[: a.argmax()].tolist()), int(a.sum())
         if steps < n:
-            yield f"`steps` says {steps} tokens, and the answer of row {row} has {n}"
+            yield f"steps() returns {steps}; the answer of row {row} has {n} tokens"
         if steps > n and (task.stop is None or t[a][-1] != task.stop):
-            yield f"the answer of row {row} has {n} of {steps} tokens, and no `stop` at its end"
+            yield f"the answer of row {row} has {n} of {steps} tokens and does not end in `stop`"
 
 
 def _classes_match(task: Task, rows: Any) -> Iterator[str]:
-    said = np.asarray(task.classes(rows))
-    if said.shape != (len(rows),):
-        yield f"`classes` must give a text for each row, got shape {list(said.shape)}"
+    classes = np.asarray(task.classes(rows))
+    if classes.shape != (len(rows),):
+        yield f"classes() must return one text per row, got shape {list(classes.shape)}"
 
 
 def _layout_matches(task: Task, rows: Any) -> Iterator[str]:
@@ -162,11 +162,11 @@ def _layout_matches(task: Task, rows: Any) -> Iterator[str]:
 
 CHECKS: dict[str, Check] = {
     "rows, edges and samples are in the domain": _in_domain,
-    "a row is the same example alone and with others": _same_alone,
-    "each answer stands in one piece": _answer_marked,
+    "a row gives the same example alone and in a batch": _same_alone,
+    "each answer is contiguous": _answer_marked,
     "no question has two answers": _one_answer,
     "questions can be typed": _read_back,
     "answers end": _answer_ends,
-    "every row has a class": _classes_match,
-    "its format is what its examples are": _layout_matches,
+    "each row has a class": _classes_match,
+    "its layout agrees with its examples": _layout_matches,
 }

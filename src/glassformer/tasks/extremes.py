@@ -1,4 +1,4 @@
-"""The smallest, or the largest, of some numbers: `min` and `max`. Numbers may repeat."""
+"""The tasks `min` and `max`: the smallest or largest of some numbers, which may repeat."""
 
 import math
 from typing import Annotated, Any
@@ -34,7 +34,7 @@ class Min(Task):
         return list_layout(len(self.radix), 1, self.vocab)
 
     def edges(self) -> Rows:
-        """Neighbours at the ends and in the middle, both ways, beside the largest and smallest."""
+        """Return close numbers at both ends and in the middle, beside the largest and smallest."""
         top = self.vocab - 1
         out = []
         for a in sorted({0, 1, self.vocab // 2, top - 2, top - 1} & set(range(top))):
@@ -44,11 +44,11 @@ class Min(Task):
         return np.unique(np.array(out, dtype=np.int64)[:, : self.length], axis=0)
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Numbers below `level`."""
+        """Reduce the numbers below `level`."""
         return rows % level
 
     def entropy_floor(self) -> float:
-        """All numbers are random but the first, which is given."""
+        """Count all numbers as random except the first, which is the first token read."""
         return (self.length - 1) * math.log(self.vocab) / self.length
 
 

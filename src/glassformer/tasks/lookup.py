@@ -1,17 +1,4 @@
-"""Looking up the last tokens in a fixed table; whatever stands before them is ignored.
-
-    table: 1 2 3 -> 4, 4 5 6 -> 7        1 2 3 4 5 6 -> 7
-
-A table is random (`entries`, `length`, `vocab`, `seed`), built in (`table=xor`, `sum-mod-10`,
-`parity-6`), or a file:
-
-- CSV, no header: a line per entry, the tokens of the key and then the value: `1,2,3,4`.
-- JSON: an object from keys to values, the tokens of a key separated by spaces, {"1 2 3": "4"}, or
-  an array of rows as in the CSV, [[1, 2, 3, 4], …].
-
-Tokens are texts without commas or white space; those of a file are its vocabulary (numbers in
-order, then the rest).
-"""
+"""The task lookup: the value of the last tokens in a fixed table; earlier tokens do not matter."""
 
 import csv
 import itertools
@@ -54,7 +41,7 @@ class Lookup(Task):
         self, table: str = "", entries: Entries = 10, length: Length = 5, vocab: Vocab = 10,
         seed: Seed = 0, prefix: Annotated[int, Between(0, 1_000)] = 0,
     ) -> None:  # fmt: skip
-        """`prefix`: so many tokens, of every kind, stand before the key."""
+        """`prefix`: number of random tokens before the key."""
         if not table:
             self.table = random_table(entries, length, vocab, seed)
         else:
@@ -72,7 +59,7 @@ class Lookup(Task):
         return list_layout(len(self.radix) - 1 + self.table.keys.shape[1], 1, len(self.vocabulary))
 
     def edges(self) -> Rows:
-        """Before each key (of up to 1,000) the end of another, which is not to be looked up."""
+        """Put the end of another key before each key (of up to 1,000): it must not be looked up."""
         entry = np.arange(min(self.entries, 1_000))
         other = self.table.keys[(entry + 1) % self.entries]
         wide = np.tile(other, (1, self.prefix // self.key_length + 1))
@@ -88,7 +75,7 @@ class Lookup(Task):
 
 # ── tables ─────────────────────────────────────────────────────────────────────────────────────
 def random_table(entries: int, length: int, vocab: int, seed: int) -> Table:
-    """Different random keys, random values."""
+    """Return distinct random keys with random values."""
     if (most := vocab**length) < entries:
         raise GlassformerError(f"entries must be at most vocab^length = {most:,}, got {entries:,}")
     rng = np.random.default_rng(seed)
@@ -103,7 +90,7 @@ def random_table(entries: int, length: int, vocab: int, seed: int) -> Table:
 
 
 def _complete(vocab: int, length: int) -> Table:
-    """Every key there is; the value is the sum modulo vocab."""
+    """Return all keys, with their sum modulo vocab as value."""
     keys = np.array(list(itertools.product(range(vocab), repeat=length)))
     return Table(keys, keys.sum(1) % vocab, Vocabulary.numbers(vocab))
 
@@ -116,7 +103,7 @@ BUILT_IN = {
 
 
 def read_table(path: str) -> Table:
-    """The table in a CSV or JSON file; a GlassformerError says what is wrong with it."""
+    """Read a table from a CSV or JSON file."""
     rows = _rows(path)
     width = len(rows[0]) if rows else 0
     if not 2 <= width <= LONGEST_KEY + 1:
@@ -150,7 +137,7 @@ def read_table(path: str) -> Table:
 
 
 def _rows(path: str) -> list[list[str]]:
-    """The entries of a file as texts: the tokens of the key, then the value."""
+    """Return the entries of a file as texts: the tokens of the key, then the value."""
     file = Path(path)
     if file.suffix not in (".csv", ".json"):
         wanted = f"{', '.join(BUILT_IN)} or a .csv or .json file"

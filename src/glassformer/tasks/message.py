@@ -1,4 +1,4 @@
-"""The tasks of chapter 2: print a fixed message, and repeat the last token for ever."""
+"""The tasks of the booklet's chapter 2: print a fixed message, repeat the last token."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -57,7 +57,7 @@ class Message(Task):
         )
 
     def prompt(self, text: str) -> list[int]:
-        """Nothing need be typed; the beginning of the message is fine too."""
+        """Accept an empty text or the beginning of the message."""
         return [int(self.tokens[0]), *(self.vocabulary.index(c) for c in text)]
 
     def steps(self, prompt: Sequence[int]) -> int:
@@ -66,7 +66,7 @@ class Message(Task):
 
 @task("repeat-last")
 class RepeatLast(Task):
-    """Some numbers, then the last of them again and again."""
+    """Some numbers, then the last of them repeated."""
 
     def __init__(self, vocab: Vocab = 10, length: Length = 3, repeats: Length = 5) -> None:
         self.vocabulary = Vocabulary.numbers(vocab)

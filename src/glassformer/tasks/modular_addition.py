@@ -1,8 +1,4 @@
-"""The task modular-addition: `a b =` or `a + b =`, then (a + b) mod p. Or with −, × or ÷.
-
-The numbers 0 … p−1 are one token each, then `=`, then (plus=true) the sign of the operation. With
-plus=false and p = 113 these are the 114 tokens of the usual grokking experiments.
-"""
+"""The task modular-addition: `a b =` or `a + b =`, then (a + b) mod p; also with −, × and ÷."""
 
 import math
 import re
@@ -41,7 +37,7 @@ class ModularAddition(TwoNumbers):
         return super().defined(rows)
 
     def result(self, rows: Rows) -> Any:
-        """The right answers [B]."""
+        """Return the answers [B]."""
         a, b = rows[:, 0], rows[:, 1]
         results = {"+": a + b, "-": a - b, "*": a * b, "/": a * self._inverse[b]}
         return results[self.operation] % self.p
@@ -64,16 +60,16 @@ class ModularAddition(TwoNumbers):
         return np.where(wraps, "wraps", "no wrap")
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Numbers below `level`."""
+        """Reduce the numbers below `level`."""
         return rows % level
 
     def entropy_floor(self) -> float:
-        """The second number is random; a divisor is one of those that have an inverse."""
+        """Count the second number as random; a divisor is one of those with an inverse."""
         choices = np.count_nonzero(self._inverse) if self.operation == "/" else self.p
         return math.log(choices) / (4 if self.plus else 3)
 
     def roles(self) -> dict[str, Any]:
-        """a, b: the two numbers, for the `=` that asks."""
+        """Map a and b to their positions, for the query at `=`."""
         form = self.layout()
         roles = {name: np.zeros((form.first, form.first), dtype=bool) for name in ("a", "b")}
         for name, role in roles.items():
@@ -81,7 +77,7 @@ class ModularAddition(TwoNumbers):
         return roles
 
     def prompt(self, text: str) -> list[int]:
-        """'5 8', '5+8' and '5 + 8 =' all mean the same."""
+        """Accept '5 8', '5+8' and '5 + 8 ='."""
         numbers = text.strip().removesuffix("=").replace(self.operation, " ", 1).split()
         what = f"input {text!r} —"
         if len(numbers) != 2 or not all(re.fullmatch("[0-9]{1,8}", n) for n in numbers):

@@ -17,7 +17,7 @@ Digits = Annotated[int, Between(1, 4)]
 
 @task("multiplication")
 class Multiplication(TwoNumbers):
-    """The product of two numbers of so many digits: 12*34=0408."""
+    """The product of two numbers of `digits` digits: 12*34=0408."""
 
     question_end = "="
 
@@ -35,18 +35,20 @@ class Multiplication(TwoNumbers):
         return TokenLayout((*a, (TOKEN, 10), *b, (TOKEN, 11), *product), 2 * n + 2)
 
     def edges(self) -> Rows:
-        """All pairs of 0, 1, 2, 5, 9, …: powers of ten times these, and one more and less."""
+        """Return pairs of 0, 1, 2, 5, 9 times powers of ten, and their neighbors."""
         most, places = 10**self.digits - 1, range(self.digits)
         near = {d * 10**k + e for d in (1, 2, 5, 9, 10) for k in places for e in (-1, 0, 1)}
         numbers = np.array(sorted({min(x, most) for x in near}))
         return np.stack(np.meshgrid(numbers, numbers, indexing="ij"), axis=-1).reshape(-1, 2)
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Numbers of at most `level` digits."""
+        """Reduce the numbers to at most `level` digits."""
         return rows % 10 ** min(level, self.digits)
 
     def entropy_floor(self) -> float:
-        """All digits of both numbers are random but the first, which is given."""
+        """Count all digits of both numbers as random except the first, which is the first token
+        read.
+        """
         return (2 * self.digits - 1) * math.log(10) / (4 * self.digits + 1)
 
     def prompt(self, text: str) -> list[int]:

@@ -22,7 +22,7 @@ Alphabet = Annotated[int, Between(2, 36)]
 
 @task("reverse")
 class Reverse(Task):
-    """A sequence, then the same backwards."""
+    """A sequence, then its reverse."""
 
     question_end = "="
 
@@ -50,7 +50,7 @@ class Reverse(Task):
         return TokenLayout((*row, (TOKEN, equals), *row[::-1], (TOKEN, end)), self.length + 1)
 
     def edges(self) -> Rows:
-        """All symbols alike; counting up; one odd one out at every place."""
+        """Return constant and counting sequences, and one different symbol at every place."""
         n, last = self.length, self.alphabet - 1
         alike = np.arange(self.alphabet)[:, None].repeat(n, 1)
         counting, odd = np.arange(n)[None] % self.alphabet, np.eye(n, dtype=int) * last
@@ -60,22 +60,22 @@ class Reverse(Task):
         return np.where((rows == rows[:, ::-1]).all(1), "palindrome", "other")
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """All symbols but the first `level` are 0."""
+        """Set all symbols after the first `level` to 0."""
         return np.where(np.arange(self.length) < level, rows, 0)
 
     def entropy_floor(self) -> float:
-        """All symbols are random but the first, which is given."""
+        """Count all symbols as random except the first, which is the first token read."""
         return (self.length - 1) * math.log(self.alphabet) / (2 * self.length + 1)
 
     def roles(self) -> dict[str, Any]:
-        """source: the symbol to say next."""
+        """Map source to the position of the next symbol to write."""
         n = self.length
         source = np.zeros((2 * n + 1, 2 * n + 1), dtype=bool)
         source[n + np.arange(n), n - 1 - np.arange(n)] = True
         return {"source": source}
 
     def prompt(self, text: str) -> list[int]:
-        """The `=` may be left out."""
+        """Accept the sequence with or without the `=`."""
         tokens = self.vocabulary.encode(text.strip().removesuffix("="))
         if len(tokens) != self.length or max(tokens) >= self.alphabet:
             wanted = f"{self.length} of {SYMBOLS[: self.alphabet]}"

@@ -1,10 +1,4 @@
-"""Searching a text for its own last tokens: what came after them the first time?
-
-    1 2 3 4 5 6 1 2 3 -> 4        with prefix=3
-
-Defined where the last `prefix` tokens occur exactly once before (the two may overlap, as in 7 7 7
-7). A row is the length of the text followed by its tokens, with zeros after the end.
-"""
+"""The task search: what followed the last tokens at their first earlier occurrence?"""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -23,7 +17,7 @@ Block = Annotated[int, Between(2, 2_000)]
 
 @task("search")
 class Search(Task):
-    """The token that followed an earlier occurrence of the last tokens."""
+    """The token that followed the first earlier occurrence of the last tokens."""
 
     default_sample_size = 10_000  # long texts take long
 
@@ -31,7 +25,7 @@ class Search(Task):
         self, prefix: Prefix = 3, vocab: Vocab = 10, block: Block = 100,
         length: Annotated[int, Between(0, 2_000)] = 0, bos: bool = False,
     ) -> None:  # fmt: skip
-        """Texts of any length up to `length` (0: what `block` holds). `bos`: after a <bos>."""
+        """Texts of up to `length` tokens (0: as `block` allows). `bos`: texts start with <bos>."""
         longest = block - bos
         self.prefix, self.vocab, self.length, self.bos = prefix, vocab, length or longest, bos
         if not prefix < self.length <= longest:
@@ -47,7 +41,7 @@ class Search(Task):
         return sum(self.vocab**n for n in range(self.prefix + 1, self.length + 1))
 
     def rows(self, start: int, stop: int) -> Rows:
-        """All texts in order: the short ones first."""
+        """Return texts in order of length, then lexical order."""
         out = np.zeros((stop - start, self.length + 1), np.int64)
         first = 0  # the number of the first text of length n
         for n in range(self.prefix + 1, self.length + 1):
@@ -61,7 +55,9 @@ class Search(Task):
         return out
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """Texts of full length with the query planted once; every other is full of near misses."""
+        """Draw texts of full length with the query planted once; half of them are full of near
+        misses.
+        """
         texts = rng.integers(0, self.vocab, (n, self.length))
         near = np.flatnonzero(rng.random(n) < 0.5)
         tiled = texts[near, : 1 + self.prefix][:, np.arange(self.length) % (1 + self.prefix)]
@@ -73,7 +69,9 @@ class Search(Task):
         return np.concatenate([np.full((n, 1), self.length), texts], axis=1)
 
     def edges(self) -> Rows:
-        """The shortest texts (one token repeated), and the longest with the query at the start."""
+        """Return the shortest texts (one repeated token), and the longest with the query at the
+        start.
+        """
         rows = np.zeros((4, self.length + 1), np.int64)
         rows[:2, 0], rows[2:, 0] = self.prefix + 1, self.length
         rows[1, 1 : self.prefix + 2] = self.vocab - 1
@@ -102,7 +100,7 @@ class Search(Task):
         return np.where(overlaps, "overlaps the query", elsewhere)
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Texts of `level` tokens at most, with a query that occurs in them."""
+        """Reduce texts to at most `level` tokens, with a query that occurs in them."""
         n = min(max(level, self.prefix + 1), self.length)
         found, each = self._find(rows)[1] % (n - self.prefix), np.arange(len(rows))
         out = np.where(np.arange(self.length + 1) <= n, rows, 0)
@@ -122,7 +120,7 @@ class Search(Task):
         return 1
 
     def _find(self, rows: Rows) -> tuple[Any, Any]:
-        """How often the last tokens occur before, and where last: [B], [B]."""
+        """Return how often the last tokens occur before, and the last place: [B], [B]."""
         n, texts = rows[:, 0], rows[:, 1:]
         query = np.take_along_axis(texts, n[:, None] - self.prefix + np.arange(self.prefix), 1)
         times, where = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)

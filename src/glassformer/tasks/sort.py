@@ -1,13 +1,4 @@
-"""Sorting. `sort`: numbers of one token each; `sort-digits`: numbers spelled with several digits.
-
-The input is a list and then a delimiter, the answer is the list in ascending order:
-
-    6 2 12 18 7 0  →  2 6 7 12 18
-
-A row is a list of token numbers, filled up with 0. Token 0 is the delimiter and stands below all
-numbers; it is called "0" if the numbers start at 1, else ";". The domain: every list of 1 to
-`length` numbers, all different unless `repeats`.
-"""
+"""The tasks `sort` (numbers of one token each) and `sort-digits` (numbers of several digits)."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +18,7 @@ Base = Annotated[int, Between(2, 10)]
 
 
 def number_tokens(vocab: int, low: int = 1) -> Vocabulary:
-    """The delimiter and the vocab−1 numbers low, low+1, …"""
+    """Return a vocabulary of the delimiter and the vocab−1 numbers low, low+1, …"""
     if low == 1:
         return Vocabulary.numbers(vocab)
     return Vocabulary([";", *map(str, range(low, low + vocab - 1))], sep=" ")
@@ -56,7 +47,7 @@ class Sort(Task):
 
     # ── the domain ─────────────────────────────────────────────────────────────────────────────
     def _choices(self, k: int) -> list[int]:
-        """How many choices there are for each place of a list of k numbers."""
+        """Return the number of choices for each place of a list of k numbers."""
         return [self.numbers - (0 if self.repeats else i) for i in range(k)]
 
     @property
@@ -64,7 +55,7 @@ class Sort(Task):
         return sum(math.prod(self._choices(k)) for k in range(self.shortest, self.length + 1))
 
     def rows(self, start: int, stop: int) -> Rows:
-        """The longest lists first; lists of one length in lexical order."""
+        """Return lists, longest first, then in lexical order."""
         parts = []
         for k in range(self.length, self.shortest - 1, -1):
             n = math.prod(self._choices(k))
@@ -84,7 +75,7 @@ class Sort(Task):
         return out
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """Every length alike (most lists are long), and of each length every list alike."""
+        """Draw every length with equal probability, and every list of a length."""
         lengths = rng.integers(self.shortest, self.length + 1, n)
         if self.repeats:
             rows = rng.integers(1, self.numbers + 1, (n, self.length))
@@ -94,7 +85,7 @@ class Sort(Task):
         return np.where(np.arange(self.length) < lengths[:, None], rows, 0)
 
     def subsets(self, orders: int, rng: np.random.Generator) -> Rows:
-        """Every set of up to `length` numbers, in so many random orders each."""
+        """Return every set of up to `length` numbers, each in `orders` random orders."""
         if self.numbers > 16:
             raise GlassformerError(f"subsets — expected at most 16 numbers, got {self.numbers}")
         rows = []
@@ -106,7 +97,9 @@ class Sort(Task):
         return np.concatenate(rows)
 
     def edges(self) -> Rows:
-        """Runs at both ends and an even spread, up and down; with repeats, of one or two values."""
+        """Return runs at both ends and evenly spread, up and down; with repeats, of one or two
+        values.
+        """
         k = min(self.length, self.numbers)
         run, spread = np.arange(1, k + 1), np.linspace(1, self.numbers, k).astype(np.int64)
         up = [run, run + self.numbers - k, spread]
@@ -122,13 +115,15 @@ class Sort(Task):
         return np.array([f"{n} numbers" for n in (rows > 0).sum(axis=1)])
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Lists of at most `level` numbers."""
+        """Reduce lists to at most `level` numbers."""
         if level < self.shortest:
             raise GlassformerError(f"{self.ref} — has no lists of {level}, because of exact=true")
         return np.where(np.arange(self.length) < level, rows, 0)
 
     def entropy_floor(self) -> float:
-        """What a list of `sample` holds (length, all numbers) but for its first token, given."""
+        """Count the entropy of `sample` except that of the first token, which is the first token
+        read.
+        """
         lengths = range(self.shortest, self.length + 1)
         lists = np.mean([np.log(self._choices(k)).sum() for k in lengths])
         singles, _ = self.batch(np.arange(1, self.numbers + 1)[:, None])
@@ -151,7 +146,7 @@ class Sort(Task):
         return tokens, answer
 
     def prompt(self, text: str) -> list[int]:
-        """The list, with the delimiter after it if it was not typed."""
+        """Accept a list with or without the delimiter."""
         return [*self.check(self.vocabulary.encode(text), text), 0]
 
     def read(self, text: str) -> tuple[list[int], list[int]]:
@@ -168,7 +163,7 @@ class Sort(Task):
         return question, answer[: len(answer) // end * len(start)]
 
     def check(self, numbers: list[int], text: str) -> list[int]:
-        """A list of the domain, without its delimiter."""
+        """Refuse a list outside the domain. `numbers` has no delimiter."""
         numbers = numbers[:-1] if numbers[-1:] == [0] else numbers
         end, what = self.vocabulary[0], f"{self.ref.partition(':')[0]} of {text[:40]!r}"
         if 0 in numbers:
@@ -187,7 +182,7 @@ class Sort(Task):
 
 @task("sort-digits")
 class SortDigits(Sort):
-    """Numbers of several digits, a token a digit, in ascending order; the number 0 ends it."""
+    """Numbers of several digits, a token per digit, in ascending order; the number 0 ends the list."""
 
     space_separated = True
 
@@ -203,12 +198,12 @@ class SortDigits(Sort):
         return self.spell(numbers), np.repeat(answer, self.digits, axis=1)
 
     def spell(self, numbers: Any) -> Any:
-        """Numbers [B,T] as digits [B, T·digits], most significant first."""
+        """Write numbers [B,T] as digits [B, T·digits], most significant first."""
         places = self.base ** np.arange(self.digits)[::-1]
         return (numbers[..., None] // places % self.base).reshape(len(numbers), -1)
 
     def prompt(self, text: str) -> list[int]:
-        """Numbers with white space or commas between them; leading zeros may be left out."""
+        """Accept numbers separated by white space or commas, with or without leading zeros."""
         numbers = []
         for word in text.replace(",", " ").split():
             digits = self.vocabulary.encode(word)

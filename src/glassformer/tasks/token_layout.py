@@ -1,7 +1,7 @@
-"""Where things stand: what each position of a task's texts holds.
+"""Token layout: the content of each position of a task's examples.
 
-A task that says its `format` gets proofs, interchange and figures without a line of code elsewhere.
-Nobody takes its word for it: `format_of` compares it with examples that the task itself makes.
+A task with a `layout` gets proofs, interchange and figures without further code. `checked_layout`
+compares the layout with examples that the task makes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,44 +19,43 @@ if TYPE_CHECKING:
 # ("a", 2): digit 2 of the number a, digit 0 being the ones; (TOKEN, 11): always token 11
 Spot = tuple[str, int]
 TOKEN = "token"
-ROW = "row"  # ("row", 2), in what `copies` says: number 2 of the row, as a token
-LAYOUT_SAMPLE_ROWS = 2_000  # random examples that a format must agree with; all edge cases too
-MAX_ENUMERATED_ROWS = 20_000  # rows of a domain: up to so many, each must agree
-MAX_ANSWERS = 100_000  # rows that are looked at for the longest answer, where no format says it
-SHORT_TEXT = 64  # of these, where numbers are written without zeros before them
+ROW = "row"  # ("row", 2), in a copy layout: number 2 of the row, as a token
+LAYOUT_SAMPLE_ROWS = 2_000  # random examples compared with a layout, besides all edge cases
+MAX_ENUMERATED_ROWS = 20_000  # domains up to this size are compared in full
+MAX_ANSWERS = 100_000  # rows searched for the longest answer, without a layout
+UNPADDED_EXAMPLES = 64  # compared where numbers have no leading zeros
 
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """What stands at each position of an example, the answer included."""
+    """The content of each position of an example, answer included."""
 
     spots: tuple[Spot, ...]
     first: int  # position of the first token of the answer
     base: int = 10  # of the digits; digit d is token d
-    # all digits are written; else zeros before a number are left out, and what follows moves up
-    padded: bool = True
+    padded: bool = True  # False: leading zeros are omitted, and later tokens move up
 
     @property
     def query_positions(self) -> range:
-        """The positions whose next token is part of the answer."""
+        """Return the positions that predict an answer token."""
         return range(self.first - 1, len(self.spots) - 1)
 
     @property
     def ones_first(self) -> bool:
-        """Whether the answer is a number that begins with its ones."""
+        """Return whether the answer is a number written with its ones digit first."""
         name, digit = self.spots[self.first]
         return name != TOKEN and digit == 0 and (name, 1) in self.spots[self.first :]
 
     def digit_positions(self, name: str) -> list[int]:
-        """The positions of a number's digits, the ones first."""
-        found = {digit: t for t, (what, digit) in enumerate(self.spots) if what == name}
-        return [found[digit] for digit in sorted(found)]
+        """Return the positions of a number's digits, ones first."""
+        position = {digit: t for t, (owner, digit) in enumerate(self.spots) if owner == name}
+        return [position[digit] for digit in sorted(position)]
 
     def digits(self, name: str) -> int:
         return len(self.digit_positions(name))
 
     def tokens(self, numbers: Mapping[str, int], upto: int | None = None) -> list[int]:
-        """Some numbers as text, or its start: `format.tokens({"a": 45, "b": 78}, format.first)`."""
+        """Return the tokens of an example, or of its start: `layout.tokens({"a": 45, "b": 78})`."""
         out = []
         for name, digit in self.spots[:upto]:
             if name == TOKEN:
@@ -79,13 +78,13 @@ class TokenLayout:
         ]  # fmt: skip
 
     def answer(self, tokens: Sequence[int], stop: int | None) -> int | None:
-        """The number that the tokens of an answer say; None if it is none."""
-        said = [int(t) for t in tokens]
+        """Return the number that answer tokens spell; None if they are not all digits."""
+        digits = [int(t) for t in tokens]
         if stop is not None:
-            said = said[: said.index(stop)] if stop in said else []
-        if not said or max(said) >= self.base:
+            digits = digits[: digits.index(stop)] if stop in digits else []
+        if not digits or max(digits) >= self.base:
             return None
-        ones_first = said if self.spots[self.first][1] == 0 else said[::-1]
+        ones_first = digits if self.spots[self.first][1] == 0 else digits[::-1]
         return int(sum(d * self.base**i for i, d in enumerate(ones_first)))
 
     def to_json(self) -> list[str]:
@@ -93,21 +92,21 @@ class TokenLayout:
 
 
 def mark_answer(tokens: Any, n: int = 1) -> tuple[Any, Any]:
-    """Tokens [B,T], and where the answer is, the last n of each row: what Task.batch gives."""
+    """Return tokens [B,T] and a mask of the last n tokens of each row, as Task.batch does."""
     answer = np.zeros(tokens.shape, dtype=bool)
     answer[:, tokens.shape[1] - n :] = True
     return tokens, answer
 
 
 def digit_slots(name: str, n: int) -> list[Spot]:
-    """The n digits of a number, the most significant first."""
+    """Return the n digits of a number, most significant first."""
     return [(name, digit) for digit in reversed(range(n))]
 
 
 def list_layout(
     n: int, answers: int, base: int, before: Any = (), between: Any = (), after: Any = ()
 ) -> TokenLayout:
-    """A list of n things, x1 … xn, a token each, then the answer, y1 …; with tokens fixed in it."""
+    """Return the layout of n items x1 … xn, one token each, then answers y1 …, with fixed tokens."""
     x, y = ([(f"{name}{i}", 0) for i in range(1, k + 1)] for name, k in (("x", n), ("y", answers)))
     spots = [[(TOKEN, int(t)) for t in part] for part in (before, between, after)]
     return TokenLayout(
@@ -116,104 +115,104 @@ def list_layout(
 
 
 def answer_names(task: "Task") -> list[str]:
-    """Return names of the answer tokens: y1, y2, … (y, if only one); a fixed token's own text."""
+    """Return names of the answer tokens: y1, y2, … (y for a single one); fixed tokens by their
+    text.
+    """
     form, fixed = task.layout(), dict[int, str]()
     if form is None or not form.padded:
         n = int(task.batch(task.sample_or_all(MAX_ANSWERS))[1].sum(1).max())
     else:
-        said = form.spots[form.first :]
-        n = len(said)
-        fixed = {i: task.vocabulary[t] for i, (name, t) in enumerate(said) if name == TOKEN}
+        answer = form.spots[form.first :]
+        n = len(answer)
+        fixed = {i: task.vocabulary[t] for i, (name, t) in enumerate(answer) if name == TOKEN}
     return [fixed.get(i, "y" if n == 1 else f"y{i + 1}") for i in range(n)]
 
 
 def checked_layout(task: "Task") -> TokenLayout:
-    """The task's format; an error if it has none, or if its own examples say otherwise."""
-    found = task.layout()
-    if found is None:
-        raise GlassformerError(f"{task.ref} — its texts have no fixed places")
+    """Return the task's layout. Raise an error if it has none or its examples disagree."""
+    layout = task.layout()
+    if layout is None:
+        raise GlassformerError(f"{task.ref} — has no token layout", code="unsupported")
     rng = np.random.default_rng(0)
     rows = _examples(task, rng)
-    if not found.padded:  # numbers of all lengths
-        most = max(digit for name, digit in found.spots if name != TOKEN)
-        rows = rows[-SHORT_TEXT:] % found.base ** rng.integers(
-            1, most + 1, (SHORT_TEXT, rows.shape[1])
-        )
+    if not layout.padded:  # numbers of all lengths
+        max_digit = max(digit for name, digit in layout.spots if name != TOKEN)
+        lengths = rng.integers(1, max_digit + 1, (UNPADDED_EXAMPLES, rows.shape[1]))
+        rows = rows[-UNPADDED_EXAMPLES:] % layout.base**lengths
     rows = rows[task.defined(rows)]
-    compare = _column_mismatch if found.padded else _text_mismatch
-    if why := compare(found, *task.batch(rows), task.values(rows)):
-        raise GlassformerError(f"{task.ref} — its format says {why}, and its examples do not")
-    return found
+    compare = _column_mismatch if layout.padded else _text_mismatch
+    if mismatch := compare(layout, *task.batch(rows), task.values(rows)):
+        raise GlassformerError(f"{task.ref} — its layout defines {mismatch}; its examples differ")
+    return layout
 
 
 def checked_copy_layout(task: "Task") -> TokenLayout:
-    """Return the task's `copies`; an error if it has none, or if its examples disagree."""
-    found = task.copy_layout() if task.declares("copy_layout") else None
-    if found is None:
-        raise GlassformerError(f"{task.ref} — does not say of itself that its answers are copies")
-    known = {ROW: len(task.radix), TOKEN: len(task.vocabulary)}
-    if not isinstance(found, TokenLayout) or not 0 < found.first < len(found.spots) or any(
-        not 0 <= number < known.get(name, 0) for name, number in found.spots
+    """Return the task's copy layout. Raise an error if it has none or its examples disagree."""
+    layout = task.copy_layout() if task.declares("copy_layout") else None
+    if layout is None:
+        raise GlassformerError(f"{task.ref} — has no copy layout", code="unsupported")
+    sizes = {ROW: len(task.radix), TOKEN: len(task.vocabulary)}
+    if not isinstance(layout, TokenLayout) or not 0 < layout.first < len(layout.spots) or any(
+        not 0 <= number < sizes.get(name, 0) for name, number in layout.spots
     ):  # fmt: skip
-        must = "its copies must be a Format, every spot (ROW, a number of the row) or (TOKEN, one)"
+        must = "its copy_layout must be a TokenLayout of (ROW, index) and (TOKEN, token) spots"
         raise GlassformerError(f"{task.ref} — {must}")
     rows = _examples(task, np.random.default_rng(0))
-    why = "" if task.defined(rows).all() else "that every row has an answer"
+    mismatch = "" if task.defined(rows).all() else "an answer for every row"
     tokens, answer = task.batch(rows)
-    columns = (number if name == TOKEN else rows[:, number] for name, number in found.spots)
-    if (
-        why := why
-        or _answer_mismatch(found, tokens, answer)
-        or _first_mismatch(found, tokens, columns)
-    ):
-        raise GlassformerError(f"{task.ref} — its copies say {why}, and its examples do not")
-    return found
+    columns = (number if name == TOKEN else rows[:, number] for name, number in layout.spots)
+    mismatch = mismatch or _answer_mismatch(layout, tokens, answer)
+    if mismatch := mismatch or _first_mismatch(layout, tokens, columns):
+        raise GlassformerError(f"{task.ref} — its copies define {mismatch}; its examples differ")
+    return layout
 
 
 def _examples(task: "Task", rng: np.random.Generator) -> Any:
-    """All rows of a small domain; else the edge cases and some at random."""
+    """Return all rows of a small domain, otherwise the edge cases and a sample."""
     few = task.size <= MAX_ENUMERATED_ROWS
     drawn = task.rows(0, task.size) if few else task.sample(LAYOUT_SAMPLE_ROWS, rng)
     return np.concatenate([task.edges(), drawn])
 
 
 def _column_mismatch(
-    found: TokenLayout, tokens: Any, answer: Any, numbers: Mapping[str, Any]
+    layout: TokenLayout, tokens: Any, answer: Any, numbers: Mapping[str, Any]
 ) -> str:
-    """What the format says and the examples, all of one length, do not; "" if nothing."""
-    return _answer_mismatch(found, tokens, answer) or _first_mismatch(
-        found, tokens, found.columns(numbers)
+    """Describe the first mismatch of the layout with examples of one length; "" if none."""
+    return _answer_mismatch(layout, tokens, answer) or _first_mismatch(
+        layout, tokens, layout.columns(numbers)
     )
 
 
-def _first_mismatch(found: TokenLayout, tokens: Any, columns: Iterable[Any]) -> str:
+def _first_mismatch(layout: TokenLayout, tokens: Any, columns: Iterable[Any]) -> str:
     """Describe the first spot whose token differs in the examples; "" if all agree."""
     for t, column in enumerate(columns):
         if not (tokens[:, t] == column).all():
-            return f"that {found.to_json()[t]} is at position {t}"
+            return f"{layout.to_json()[t]} at position {t}"
     return ""
 
 
-def _answer_mismatch(found: TokenLayout, tokens: Any, answer: Any) -> str:
-    """Where it says that the answer is, if examples have it elsewhere."""
-    size = len(found.spots)
-    if tokens.shape[1] == size and (answer == (np.arange(size) >= found.first)).all():
+def _answer_mismatch(layout: TokenLayout, tokens: Any, answer: Any) -> str:
+    """Describe where the layout places the answer if examples have it elsewhere; "" otherwise."""
+    size = len(layout.spots)
+    if tokens.shape[1] == size and (answer == (np.arange(size) >= layout.first)).all():
         return ""
-    return f"that the answer is at positions {found.first} to {size - 1}"
+    return f"the answer at positions {layout.first} to {size - 1}"
 
 
-def _text_mismatch(found: TokenLayout, tokens: Any, answer: Any, numbers: Mapping[str, Any]) -> str:
-    """The same of examples of several lengths, one by one."""
+def _text_mismatch(
+    layout: TokenLayout, tokens: Any, answer: Any, numbers: Mapping[str, Any]
+) -> str:
+    """Describe the first mismatch of the layout with examples of different lengths; "" if none."""
     for i, values in enumerate(zip(*numbers.values(), strict=True)):
-        text = found.tokens({name: int(x) for name, x in zip(numbers, values, strict=True)})
-        said = tokens[i, answer[i]].tolist()
-        if tokens[i, : len(text)].tolist() != text or text[-len(said) :] != said:
+        text = layout.tokens({name: int(x) for name, x in zip(numbers, values, strict=True)})
+        ending = tokens[i, answer[i]].tolist()
+        if tokens[i, : len(text)].tolist() != text or text[-len(ending) :] != ending:
             return str(text)
     return ""
 
 
 def sum_layout(task: "Task") -> TokenLayout:
-    """The format of a task that adds two numbers a and b of n digits; else an error says why."""
+    """Return the layout of a task that adds two n-digit numbers a and b; an error for other tasks."""
     n = (
         len(str(task.radix[0])) - 1
         if len(task.radix) == 2 and max(task.radix) < MAX_PRINTED_INT
@@ -224,13 +223,13 @@ def sum_layout(task: "Task") -> TokenLayout:
     if list(task.vocabulary.tokens[:10]) != list("0123456789"):
         raise GlassformerError(f"{task.ref} — expected tokens 0 to 9 first, got {task.vocabulary}")
     rows = np.concatenate([task.edges(), task.sample(LAYOUT_SAMPLE_ROWS, np.random.default_rng(0))])
-    numbers, found = task.values(rows), task.layout()
+    numbers, layout = task.values(rows), task.layout()
     adds = list(numbers) == ["a", "b", "s"] and (numbers["a"] + numbers["b"] == numbers["s"]).all()
-    if not adds or found is None or [found.digits(name) for name in "abs"] != [n, n, n + 1]:
+    if not adds or layout is None or [layout.digits(name) for name in "abs"] != [n, n, n + 1]:
         raise GlassformerError(f"{task.ref} — its answer is not the sum of two numbers by digits")
     if not task.declares("layout"):
-        what = "its format was not said of the texts that it writes, but of those it derives from"
-        raise GlassformerError(f"{task.ref} — {what}")
+        hint = "it overrides batch or defined, so it must override layout too"
+        raise GlassformerError(f"{task.ref} — {hint}")
     same = np.stack([numbers["a"], numbers["b"]], 1) == rows
     if not same.all() or not task.defined(rows).all():
         raise GlassformerError(f"{task.ref} — its rows are not its two numbers")

@@ -1,4 +1,4 @@
-"""Validation of a task's methods, with errors that name the method and its mistake."""
+"""Checks of a task's arguments and results; errors name the task and the method."""
 
 import functools
 import inspect
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def task_error(task: "Task", problem: str) -> GlassformerError:
-    """The error that names a task and its mistake."""
+    """Return the error that names a task and its problem."""
     return GlassformerError(f"{task.ref or type(task).__name__} — {problem}")
 
 
 def check_attributes(task: "Task") -> None:
-    """What a task has, before it is asked anything."""
+    """Check the attributes of a task before any method is called."""
     if not isinstance(words := getattr(task, "vocabulary", None), Vocabulary):
         raise task_error(task, f"vocabulary: expected a Vocabulary, got {short_repr(words)}")
     radix = getattr(task, "radix", None)
@@ -38,24 +38,24 @@ def check_attributes(task: "Task") -> None:
 
 
 def with_checked_result(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a task, one of LOOKS, whose words are looked at."""
+    """Wrap a method of RESULT_CHECKS so that its result is checked and errors name the task."""
 
     @functools.wraps(method)
-    def ask(self: "Task", *args: Any, **kwargs: Any) -> Any:
+    def call(self: "Task", *args: Any, **kwargs: Any) -> Any:
         try:
-            said = method(self, *args, **kwargs)
+            result = method(self, *args, **kwargs)
         except (GlassformerError, MemoryError):
             raise
         except Exception as e:
             if (place := _user_code_line(method, e)) is None:
                 raise
             raise task_error(self, f"its {name} failed: {type(e).__name__}: {e} ({place})") from e
-        if getattr(type(self), name) is ask:  # else a subclass asks, and makes something of it
-            RESULT_CHECKS[name](self, said, *args, **kwargs)
-            return _as_int64(name, said)
-        return said
+        if getattr(type(self), name) is call:  # not when a subclass calls it by super()
+            RESULT_CHECKS[name](self, result, *args, **kwargs)
+            return _as_int64(name, result)
+        return result
 
-    return ask
+    return call
 
 
 def _is_array(axes: int, value: Any, kinds: str = "iuO") -> bool:
@@ -75,8 +75,8 @@ def _is_seed(value: Any) -> bool:
 
 
 def _is_tokens(value: Any) -> bool:
-    listed = isinstance(value, (list, tuple)) and all(map(_is_whole, value))
-    return listed or _is_array(1, value, "iu")
+    is_list = isinstance(value, (list, tuple)) and all(map(_is_whole, value))
+    return is_list or _is_array(1, value, "iu")
 
 
 Expected = tuple[Callable[[Any], bool], str]
@@ -102,7 +102,7 @@ ARGUMENTS: dict[str, dict[str, Expected]] = {  # method -> argument -> expected 
 
 
 def with_checked_arguments(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a task, one of ARGUMENTS, that refuses arguments of another type."""
+    """Wrap a method of ARGUMENTS so that it refuses arguments of wrong types."""
     expected = ARGUMENTS[name]
 
     @functools.wraps(method)
@@ -117,7 +117,7 @@ def with_checked_arguments(name: str, method: Callable[..., Any]) -> Callable[..
 
 
 def _as_int64(name: str, value: Any) -> Any:
-    """Whole numbers as int64, in whatever kind they were said: kinds that mix make floats."""
+    """Convert integers to int64: mixing integer types of NumPy gives floats."""
     if name == "batch":
         return value[0].astype(np.int64, copy=False), value[1]
     if name in ("rows", "sample", "edges") and value.dtype != object:
@@ -126,11 +126,13 @@ def _as_int64(name: str, value: Any) -> Any:
 
 
 def _user_code_line(method: Callable[..., Any], e: Exception) -> str | None:
-    """The last line of the method's own file that an error came by; None for one of ours."""
+    """Return the line of the method's own file where an error passed; None for methods of this
+    package.
+    """
     if (getattr(method, "__module__", "") or "").partition(".")[0] == __name__.partition(".")[0]:
         return None
     code = getattr(inspect.unwrap(method), "__code__", None)
-    if code is None:  # it has no lines of its own
+    if code is None:  # not a Python function
         return f"in a {type(method).__name__}"
     file, line = code.co_filename, code.co_firstlineno
     for frame, at in traceback.walk_tb(e.__traceback__):
@@ -141,7 +143,7 @@ def _user_code_line(method: Callable[..., Any], e: Exception) -> str | None:
 def _batch(task: "Task", value: Any, rows: Any) -> None:
     if not isinstance(value, tuple) or len(value) != 2:
         raise task_error(
-            task, f"its batch must be tokens and where the answer is, got {short_repr(value)}"
+            task, f"its batch must be tokens and a mask of the answer, got {short_repr(value)}"
         )
     tokens, answer = value
     shape = (len(rows), *_shape(tokens)[1:])
@@ -158,11 +160,11 @@ def _batch(task: "Task", value: Any, rows: Any) -> None:
     if not answer.any(1).all():
         _refuse_rows(task, "no answer", ~answer.any(1, keepdims=True), rows)
     if answer[:, 0].any():
-        _refuse_rows(task, "an answer before anything is read", answer[:, :1], rows)
+        _refuse_rows(task, "an answer at the first position", answer[:, :1], rows)
 
 
 def _refuse_rows(task: "Task", problem: str, where: Any, rows: Any) -> None:
-    """An error if that is so of a row that has a right answer: the others may be anything."""
+    """Raise an error if the mask `where` holds for a row that has an answer."""
     if (bad := where.any(1) & task.defined(rows)).any():
         raise task_error(task, f"its batch has {problem}, for row {rows[bad][0].tolist()}")
 
@@ -183,7 +185,7 @@ def _require(
     task: "Task", label: str, value: Any, kind: type, shape: tuple[int, ...], good: bool = True,
     form: str = "",
 ) -> None:  # fmt: skip
-    """An error unless it is an array of this kind and shape."""
+    """Raise an error unless `value` is an array of this kind and shape."""
     is_array = isinstance(value, np.ndarray)
     if is_array and np.issubdtype(value.dtype, kind) and value.shape == shape and good:
         return

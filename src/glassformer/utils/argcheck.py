@@ -1,7 +1,4 @@
-"""How a call is read: which argument is which, and whether each is what the annotations say.
-
-Python itself says both, in words about functions; these are about what the caller typed.
-"""
+"""Binding and type checks of arguments of public functions; errors name what the caller passed."""
 
 import collections.abc
 import functools
@@ -40,33 +37,33 @@ def bind_arguments(
     function: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any],
     optional: Iterable[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """The arguments of a call by their names; an error if they do not fit the signature."""
-    takes = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    places = [p.name for p in takes if p.kind is not p.KEYWORD_ONLY]
-    if len(args) > len(places):
-        few = ", ".join(places) or "nothing"
-        raise GlassformerError(f"{function} — takes {few} by position, got {len(args)} arguments")
-    given = dict(zip(places, args, strict=False))
+    """Return the arguments of a call by name. Raise an error if they do not fit the signature."""
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    if len(args) > len(positional):
+        names = ", ".join(positional) or "nothing"
+        raise GlassformerError(f"{function} — takes {names} by position, got {len(args)} arguments")
+    bound = dict(zip(positional, args, strict=False))
     for name in kwargs:
-        if name in given:
-            raise GlassformerError(f"{function} — {name} is given twice")
-        if name not in signature.parameters and len(takes) == len(signature.parameters):
-            hint = did_you_mean(name, [p.name for p in takes], 1, 0.6, "it takes")
+        if name in bound:
+            raise GlassformerError(f"{function}() got multiple values for argument {name!r}")
+        if name not in signature.parameters and len(parameters) == len(signature.parameters):
+            hint = did_you_mean(name, [p.name for p in parameters], 1, 0.6, "it takes")
             if "ref" in signature.parameters:
                 hint += ". Options are part of the ref: 'addition:digits=3'"
             raise GlassformerError(f"{function} — unexpected keyword {name!r}; {hint}")
-    given |= kwargs
-    needed = [p.name for p in takes if p.default is p.empty and p.name not in optional]
-    if missing := [name for name in needed if name not in given]:
-        lacking = " and ".join(missing)
-        raise GlassformerError(f"{function} — without {lacking}: it needs {', '.join(needed)}")
-    return given
+    bound |= kwargs
+    required = [p.name for p in parameters if p.default is p.empty and p.name not in optional]
+    if missing := [repr(name) for name in required if name not in bound]:
+        noun = "argument" + "s" * (len(missing) > 1)
+        raise GlassformerError(f"{function}() missing required {noun}: {' and '.join(missing)}")
+    return bound
 
 
 def as_text(ref: Any, label: str, expected: str = "a ref or a path") -> str:
-    """A ref or a path as text; an error if it is none."""
+    """Return a ref or a path as text."""
     if isinstance(ref, (str, os.PathLike)):
-        with suppress(Exception):  # whatever someone's own kind of path may raise
+        with suppress(Exception):  # a path class of the caller may raise any exception
             if (text := os.fsdecode(ref)) or "ref" not in expected:
                 return text
     raise GlassformerError(f"{label} — expected {expected}, got {short_repr(ref)}")
@@ -81,30 +78,32 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def check_types(function: str, hints: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Refuses a value that is not what its annotation says."""
+    """Refuse values that do not match their annotations."""
     for name, value in arguments.items():
         if hints.get(name, Any) is not Any and (n := count_values(value)) > MAX_LISTED_VALUES:
-            many = f"at most {MAX_LISTED_VALUES:,} values, got {n:,}"
-            raise GlassformerError(f"{function} — {name}: expected {many}")
+            limit = f"at most {MAX_LISTED_VALUES:,} values, got {n:,}"
+            raise GlassformerError(f"{function} — {name}: expected {limit}")
         if not matches_annotation(value, hints.get(name, Any)):
-            ours = isinstance(hints[name], type) and hints[name] not in TYPE_NAMES
-            must = f"{name}: expected" if ours else f"{name} must be"
+            is_class = isinstance(hints[name], type) and hints[name] not in TYPE_NAMES
+            must = f"{name}: expected" if is_class else f"{name} must be"
             raise GlassformerError(
                 f"{function} — {must} {describe_annotation(hints[name])}, got {short_repr(value)}"
             )
 
 
 def check_function(label: str, f: Any, form: str) -> None:
-    """Refuses what cannot be called like this: check_function("map", f, "(array) -> array")."""
+    """Refuse what cannot be called with the arguments of `form`, such as "(array) -> array"."""
     if not _accepts_arguments(f, form.partition(")")[0].count(",") + 1):
         raise GlassformerError(f"{label} — expected a function {form}, got {short_repr(f)}")
 
 
 def _accepts_arguments(f: Any, n: int) -> bool:
-    """Whether something can be called with so many arguments, as far as it says."""
+    """Return whether `f` can be called with `n` positional arguments, as far as its signature is
+    known.
+    """
     try:
         inspect.signature(f).bind(*range(n))
-    except ValueError:  # of some that are not written in Python nobody knows
+    except ValueError:  # some builtins have no signature
         return callable(f)
     except Exception:  # TypeError, or any exception of the caller's object
         return False
@@ -112,7 +111,7 @@ def _accepts_arguments(f: Any, n: int) -> bool:
 
 
 def validate_init(check_kinds: bool = True) -> Callable[[type[T]], type[T]]:
-    """A class whose arguments are read like this: by name, and by type if wanted."""
+    """Decorate a class so that its constructor checks names and, with `check_kinds`, types."""
 
     def decorate(cls: type[T]) -> type[T]:
         init: Any = cls.__init__
@@ -120,10 +119,10 @@ def validate_init(check_kinds: bool = True) -> Callable[[type[T]], type[T]]:
 
         @functools.wraps(init)
         def read(self: Any, *args: Any, **kwargs: Any) -> None:
-            given = bind_arguments(cls.__name__, signature, args, kwargs)
+            arguments = bind_arguments(cls.__name__, signature, args, kwargs)
             if check_kinds:
                 hints.update(hints or typing.get_type_hints(cls))
-                check_types(cls.__name__, hints, given)
+                check_types(cls.__name__, hints, arguments)
             init(self, *args, **kwargs)
 
         cls.__init__ = read  # type: ignore[method-assign]
@@ -138,16 +137,16 @@ def validate_method(method: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = bind_arguments(method.__name__, signature, args, kwargs)
+        arguments = bind_arguments(method.__name__, signature, args, kwargs)
         hints.update(hints or typing.get_type_hints(method))
-        check_types(method.__name__, hints, given)
+        check_types(method.__name__, hints, arguments)
         return method(*args, **kwargs)
 
     return call
 
 
 def matches_annotation(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says, as far as that is about plain things."""
+    """Return whether a value matches an annotation. Kinds that are not checked always match."""
     if hint is Any:
         return True
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
@@ -160,25 +159,27 @@ def matches_annotation(value: Any, hint: Any) -> bool:
             kind is bool or not isinstance(value, bool)
         )
     if kind is collections.abc.Sequence:
-        listed = isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes))
-        row = listed or attribute(value, "ndim") == 1  # an array's, or a tensor's
-        return row and all(matches_annotation(x, one) for one in inner for x in value)
+        is_list = isinstance(value, collections.abc.Sequence) and not isinstance(
+            value, (str, bytes)
+        )
+        is_row = is_list or attribute(value, "ndim") == 1  # an array or a tensor
+        return is_row and all(matches_annotation(x, one) for one in inner for x in value)
     if kind is collections.abc.Mapping and isinstance(value, Mapping) and inner:
         return all(
             matches_annotation(k, inner[0]) and matches_annotation(v, inner[1])
             for k, v in value.items()
         )
     if kind is tuple and inner:
-        alike = isinstance(value, (tuple, list)) and len(value) == len(inner)
-        return alike and all(map(matches_annotation, value, inner))
+        same_length = isinstance(value, (tuple, list)) and len(value) == len(inner)
+        return same_length and all(map(matches_annotation, value, inner))
     if kind is collections.abc.Callable:
-        known = inner and isinstance(inner[0], list)
-        return _accepts_arguments(value, len(inner[0])) if known else callable(value)
+        has_signature = inner and isinstance(inner[0], list)
+        return _accepts_arguments(value, len(inner[0])) if has_signature else callable(value)
     return not isinstance(kind, type) or isinstance(value, kind)
 
 
 def describe_annotation(hint: Any, plural: bool = False) -> str:
-    """What an annotation says, of one value or of several."""
+    """Return an annotation in words: "a list of whole numbers"."""
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (types.UnionType, typing.Union):
         return " or ".join(
@@ -195,6 +196,6 @@ def describe_annotation(hint: Any, plural: bool = False) -> str:
     if kind is collections.abc.Callable and inner and isinstance(inner[0], list):
         return f"{TYPE_NAMES[kind][plural]} of {len(n := inner[0])} argument{'s' * (len(n) != 1)}"
     name = getattr(kind, "__name__", kind)
-    words = TYPE_NAMES.get(kind, (f"a {name}", f"{name}s"))[plural]
-    listed = kind is collections.abc.Sequence and inner
-    return f"{words} of {describe_annotation(inner[0], True)}" if listed else words
+    noun = TYPE_NAMES.get(kind, (f"a {name}", f"{name}s"))[plural]
+    has_items = kind is collections.abc.Sequence and inner
+    return f"{noun} of {describe_annotation(inner[0], True)}" if has_items else noun

@@ -15,10 +15,10 @@ from typing import Any
 from .errors import GlassformerError
 
 WAIT_SECONDS = 5  # seconds for a cluster to answer
-CONNECT_TIMEOUT_S = 5  # seconds for it to have a worker, at the beginning
-NO_WORKER_TIMEOUT_S = 60  # seconds without any worker, in the middle of it
-QUEUED_PER_THREAD = 4  # pieces under way for each thread of the cluster
-RESUME_HINT = "the same command does what is left"
+CONNECT_TIMEOUT_S = 5  # seconds until it must have a worker
+NO_WORKER_TIMEOUT_S = 60  # seconds without workers before giving up
+QUEUED_PER_THREAD = 4  # submitted pieces per thread of the cluster
+RESUME_HINT = "run the same command again to continue"
 
 PieceFunction = Callable[[Any, Any], Any]
 
@@ -27,12 +27,14 @@ PieceFunction = Callable[[Any, Any], Any]
 def connect_cluster(
     address: str, do: PieceFunction, shared: Any, resume_hint: str
 ) -> Iterator["Cluster"]:
-    """Yield a cluster that runs `do(shared, piece)`; an error with `go_on` if it is lost."""
+    """Yield a cluster that runs `do(shared, piece)`. If it is lost, the error ends with
+    `resume_hint`.
+    """
     dask = _dask()
     try:
         with _connect(dask, address) as client:
             yield Cluster(dask, client, do, shared, address, resume_hint)
-    except (OSError, dask.TimeoutError, dask.CancelledError):  # whatever it was asked for just then
+    except (OSError, dask.TimeoutError, dask.CancelledError):
         raise GlassformerError(f"{address} — the cluster went away; {resume_hint}") from None
 
 
@@ -43,7 +45,7 @@ class Cluster:
         self, dask: Any, client: Any, do: PieceFunction, shared: Any, address: str, resume_hint: str
     ) -> None:
         self.dask, self.client, self.do, self.shared = dask, client, do, shared
-        self.problem = f"{address} — the cluster has no workers any more; {resume_hint}"
+        self.problem = f"{address} — the cluster has no workers left; {resume_hint}"
         self.killed, self.gone = dask.KilledWorker, dask.CancelledError
         self.last_seen = time.monotonic()  # last time the cluster had a worker
         self.sent = self._send()
@@ -62,7 +64,7 @@ class Cluster:
         return self.client.submit(self.do, self.sent, piece, key=key)
 
     def wait(self, futures: list[Any]) -> Any:
-        """Return the futures that are done, within PATIENCE."""
+        """Return the futures that are done, after at most WAIT_SECONDS."""
         try:
             done = self.dask.wait(futures, WAIT_SECONDS, "FIRST_COMPLETED").done
         except self.dask.TimeoutError:
@@ -83,29 +85,30 @@ def _dask() -> Any:
     try:
         dask: Any = importlib.import_module("distributed")
     except ImportError:
-        what = "needs Dask: pip install 'glassformer[cluster]'"
-        raise GlassformerError(f"cluster — {what}") from None
+        raise GlassformerError(
+            "cluster — needs Dask: pip install 'glassformer[cluster]'", code="needs_extra"
+        ) from None
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("distributed")]:
-        # a worker's death is our business, not the reader's
+        # lost workers are handled here; Dask's log of them would only alarm the reader
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return dask
 
 
 def _connect(dask: Any, address: str) -> Any:
-    """A client of the cluster at an address, or an error within seconds."""
-    made: list[Any] = []
+    """Return a client of the cluster at an address, or raise an error within seconds."""
+    result: list[Any] = []
 
     def connect() -> None:
         try:
-            made.append(dask.Client(address, timeout=WAIT_SECONDS))
+            result.append(dask.Client(address, timeout=WAIT_SECONDS))
         except Exception as e:
-            made.append(e)
+            result.append(e)
 
-    # Dask waits for ever where something else answers
+    # Dask waits forever if another service answers at the address
     thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(WAIT_SECONDS + 1)
-    client: Any = made[0] if made else "no answer"
+    client: Any = result[0] if result else "no answer"
     if not hasattr(client, "submit"):
         raise GlassformerError(f"{address} — no Dask cluster there: {client}")
     try:

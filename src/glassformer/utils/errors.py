@@ -1,4 +1,4 @@
-"""The one exception that bad input raises, and the words that its messages share."""
+"""GlassformerError, its codes, and helpers for its messages."""
 
 import difflib
 import math
@@ -8,9 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-MAX_PRINTED_INT = (
-    10**4_000
-)  # whole numbers from here on are said in words: Python writes 4,300 digits
+MAX_PRINTED_INT = 10**4_000  # larger ints are shown as "about 10^n": Python converts 4,300 digits
 EXTRAS = {  # module: the library's name, and the extra of this package that installs it
     "torch": ("PyTorch", "torch"), "matplotlib": ("Matplotlib", "figures"),
     "transformers": ("transformers", "gpt2"), "tokenizers": ("tokenizers", "gpt2"),
@@ -76,11 +74,11 @@ def _code_of(handled: BaseException | None) -> str:
 
 
 class ErrorList(GlassformerError):
-    """All that is wrong at once, a line each."""
+    """Several errors at once, one line each."""
 
 
 class NamedError(GlassformerError):
-    """One whose message starts with the name of a program or task: nobody need put it there."""
+    """An error whose message already starts with the name of a program or task."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -98,7 +96,7 @@ def missing_extra(label: str, error: ModuleNotFoundError) -> GlassformerError | 
 
 
 def short_repr(value: Any) -> str:
-    """A value as a message shows it: whatever its size, in a few words on one line."""
+    """Return a value on one short line, whatever its size."""
     return re.sub(r"\s*\n\s*", " ", _short.repr(value))
 
 
@@ -119,7 +117,7 @@ def did_you_mean(
     cutoff: float = 0.5,
     otherwise: str = "there are",
 ) -> str:
-    """The names that come near one that nothing has, or else all there are."""
+    """Return a hint with the names closest to `name`, or all names if none is close."""
     names = list(known)
     near = difflib.get_close_matches(name[:100], names, max_matches, cutoff)
     return (
@@ -132,14 +130,14 @@ def did_you_mean(
 def unknown_name_error(
     kind: str, name: str, known: Iterable[str], max_matches: int = 2, cutoff: float = 0.5
 ) -> GlassformerError:
-    """The error for a name that nothing has."""
+    """Return the error for a name that does not exist, with the closest existing names."""
     short = " ".join((name if len(name) <= 100 else name[:99] + "…").split())
     hint = did_you_mean(name, known, max_matches, cutoff)
     return GlassformerError(f"{short} — no such {kind}; {hint}", code="not_found")
 
 
 def approx_int(n: int) -> str:
-    """A whole number that is too long to be written."""
+    """Return the order of magnitude of a whole number too long to write out."""
     return f"about {'-' * (n < 0)}10^{int(math.log10(abs(n)) + 1e-9)}"
 
 

@@ -1,9 +1,8 @@
-"""Files that are kept: read with care, written whole or not at all, and by one run at a time.
+"""Files: bounded reads, atomic writes, locks. All errors are GlassformerErrors.
 
-What is read is a regular file of a size that was expected: a device or a pipe would never end. What
-is written stands beside its target until it is whole, and is then renamed into place: a killed
-process leaves the old file or the new one. Links are followed, modes are kept, and what is no
-regular file is refused. What is wrong with a file raises GlassformerError and nothing else.
+Only regular files are read, up to a size limit: a device or a pipe would never end. A file is
+written beside its target and renamed into place, so a killed process leaves the old file or the
+new one. Links are followed and modes are kept.
 """
 
 import contextlib
@@ -22,31 +21,31 @@ from .errors import GlassformerError
 
 try:
     import fcntl
-except ImportError:  # there are systems without: done without
+except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-MAX_FILE_BYTES = 2**30  # bytes of a file that is read, unless more are expected
+MAX_FILE_BYTES = 2**30
 FILE_KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
     stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
 }  # fmt: skip
-# Not every system has these. A pipe without a writer is opened at once, and then refused.
+# Not on every system. With O_NONBLOCK, opening a pipe without a writer returns at once.
 NONBLOCK, NOFOLLOW = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
 BINARY = getattr(os, "O_BINARY", 0)
 OLD_SUFFIX = ".old"
-# The last of folders on some network disks
+# EBADF: folders on some network disks
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
-MAX_NAME_BYTES = 200  # bytes of a file's name that a name beside it repeats; systems end at 255
+MAX_NAME_BYTES = 200  # longer names are hashed in temporary names; systems allow 255
 
 
 def os_error_text(error: BaseException) -> str:
-    """What the system says about a file, without the number and the path."""
+    """Return the system's error message without its number and the path."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 @contextlib.contextmanager
 def _os_errors_as(path: str | Path, action: str = "written") -> Iterator[None]:
-    """Within it, what the system says is wrong becomes a GlassformerError that names the file."""
+    """Turn system errors within the block into a GlassformerError that names the file."""
     try:
         yield
     except (OSError, ValueError) as e:
@@ -55,16 +54,16 @@ def _os_errors_as(path: str | Path, action: str = "written") -> Iterator[None]:
 
 # ── in ─────────────────────────────────────────────────────────────────────────────────────────
 def read_bytes(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """All of a regular file of at most so many bytes."""
+    """Return the contents of a regular file of at most `max_bytes` bytes."""
     try:
-        _check_regular(os.stat(path))  # before it is opened: to open a device may do something
+        _check_regular(os.stat(path))  # before opening: opening a device may have effects
         with open(os.open(path, os.O_RDONLY | NONBLOCK | BINARY), "rb") as file:
-            found = os.fstat(file.fileno())
-            _check_regular(found)
-            size = found.st_size
+            status = os.fstat(file.fileno())
+            _check_regular(status)
+            size = status.st_size
             if size <= max_bytes:
                 data = file.read(size + 1)
-                if len(data) > size:  # it grew, or is one of those that do not say their size
+                if len(data) > size:  # it grew, or its reported size is 0 as in /proc
                     data += file.read(max_bytes + 1 - len(data))
                 size = len(data)
     except (OSError, ValueError) as e:
@@ -78,22 +77,22 @@ def read_bytes(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 
 
 def read_text(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> str:
-    """All of a text file in UTF-8."""
+    """Return the contents of a UTF-8 text file."""
     try:
         return read_bytes(path, max_bytes).decode()
     except UnicodeDecodeError as e:
         raise GlassformerError(f"{path} — not UTF-8 text: {e.reason} at byte {e.start:,}") from None
 
 
-def _check_regular(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = FILE_KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+def _check_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = FILE_KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise OSError(errno.EINVAL, f"it is {kind}, not a file")
 
 
 # ── out ────────────────────────────────────────────────────────────────────────────────────────
 def write_atomically(path: str | Path, data: bytes) -> Path:
-    """The old file or the new one, never half of one."""
+    """Write a file so that a crash leaves the old contents or the new ones."""
     path = Path(path)
     with _os_errors_as(path):
         target, old = _resolve_target(path)
@@ -105,7 +104,7 @@ def write_atomically(path: str | Path, data: bytes) -> Path:
                     _copy_mode_and_owner(file.fileno(), old)
                 os.fsync(file.fileno())
                 if fcntl is None:
-                    file.close()  # some systems do not rename what is open
+                    file.close()  # Windows does not rename open files
                 os.replace(beside, target)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -116,10 +115,10 @@ def write_atomically(path: str | Path, data: bytes) -> Path:
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:
-    """Several files, all or none: if one cannot be written, the others are what they were.
+    """Write several files, all or none: after an error, the old contents are restored.
 
-    A killed process leaves the old files, the new files, or an empty last file: never a mix that
-    could be taken for a whole set.
+    A killed process leaves the old files, the new files, or an empty last file, by which readers
+    recognize an incomplete set.
     """
     for path in files:
         check_writable(path)
@@ -127,19 +126,19 @@ def write_together(files: Mapping[Path, bytes]) -> None:
     if not files:
         return
     *_, last = files
-    begun: list[Path] = []
+    started: list[Path] = []
     try:
         if old[last] is not None and len(files) > 1:
-            begun.append(last)
+            started.append(last)
             write_atomically(last, b"")
         for path, data in files.items():
-            begun.append(path)
+            started.append(path)
             write_atomically(path, data)
     except BaseException:
         failed = False
-        for path in sorted({*begun}, key=lambda p: p == last):
+        for path in sorted({*started}, key=lambda p: p == last):
             if path == last and failed:
-                break  # it stays empty, or missing: the set is not taken for a whole one
+                break  # leave it empty or missing: the set stays recognizably incomplete
             try:
                 remove(path) if (was := old[path]) is None else write_atomically(path, was)
             except GlassformerError:
@@ -148,23 +147,25 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Puts a folder made by `folder_beside` in the place of `path`: the old or the new is there."""
+    """Put a folder made by `folder_beside` in the place of `path`, in one step where the system
+    can.
+    """
     with _os_errors_as(path):
         target = Path(os.path.realpath(path))
-        mode = stat.S_IMODE(os.stat(new.parent).st_mode) & 0o666  # as the umask has it
+        mode = stat.S_IMODE(os.stat(new.parent).st_mode) & 0o666  # follows the umask
         for file in [new, *new.rglob("*")]:
             if file.is_file():
-                os.chmod(file, mode)  # some libraries write files that only the owner can read
+                os.chmod(file, mode)  # some libraries write files readable by the owner only
             sync(file)
         old = None
         with contextlib.suppress(FileNotFoundError):
-            found = os.stat(target)
-            if not stat.S_ISDIR(found.st_mode):
-                raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
-            os.chmod(new, stat.S_IMODE(found.st_mode))
-            if _swap_names(new, target):  # in one step; what was there goes with the private folder
+            status = os.stat(target)
+            if not stat.S_ISDIR(status.st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, "a file has that name")
+            os.chmod(new, stat.S_IMODE(status.st_mode))
+            if _swap_names(new, target):  # the private folder now holds the old one
                 return sync(target.parent)
-            # A run that is killed here leaves no folder, and the next one puts it back
+            # Killed here, a run leaves no folder; the next `folder_beside` restores it
             old = new.with_name(OLD_SUFFIX)
             os.rename(target, old)
         try:
@@ -178,7 +179,9 @@ def replace_folder(new: Path, path: Path) -> None:
 
 
 class AppendLog:
-    """A file that grows: it begins anew, whole, and what is added is there whole or not at all."""
+    """A file that starts as `first` and grows by `add`; each addition is written whole or not at
+    all.
+    """
 
     def __init__(self, path: str | Path, first: bytes = b"") -> None:
         self.path = write_atomically(path, first)
@@ -196,7 +199,7 @@ class AppendLog:
                 raise
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # what was added is written already
+        with contextlib.suppress(OSError):  # additions are already written
             self.file.close()
 
 
@@ -207,51 +210,49 @@ def check_ending(path: str | Path, ending: str) -> None:
 
 
 def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
-    """Whether a file could be written there: asked before hours of work. Changes nothing.
+    """Raise an error, before any work, if a file cannot be written at `path`. Changes nothing.
 
-    `read`: what is read meanwhile, as far as these are files, with options after a colon or
-    without. They are not to be replaced.
+    `read`: refs and paths of input files, with or without options, which must not be overwritten.
     """
     if path is None:
         return
     for file in (name for ref in map(str, filter(None, read)) for name in _file_names_in(ref)):
-        with contextlib.suppress(OSError, ValueError):  # no file, or not there
+        with contextlib.suppress(OSError, ValueError):  # not a file, or missing
             if os.path.samefile(file, path):
-                way_out = "name another file to write"
-                raise GlassformerError(f"{path} — is read by this command; {way_out}")
+                raise GlassformerError(f"{path} — is an input of this call; name another output")
     with _os_errors_as(path):
         target, _ = _resolve_target(Path(path))
-        with tempfile.TemporaryFile(dir=target.parent):  # without a name, where that can be
+        with tempfile.TemporaryFile(dir=target.parent):
             pass
 
 
 def _file_names_in(ref: str) -> list[str]:
-    """What of a ref may be the name of a file: all of it, what stands before a colon, or the value
-    of an option, as in lookup:table=FILE.
+    """Return the parts of a ref that may be file names: all of it, the part before a colon, option
+    values.
     """
     values = [word.partition("=")[2] for word in ref.replace(":", ",").split(",")]
     return [ref, *(ref[:i] for i, character in enumerate(ref) if character == ":"), *values]
 
 
 def make_folder(path: str | Path) -> Path:
-    """A folder, and those above it, unless they are there."""
+    """Make a folder and its parents unless they exist."""
     with _os_errors_as(path, "made"):
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
         except FileExistsError:
-            raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name") from None
+            raise NotADirectoryError(errno.ENOTDIR, "a file has that name") from None
     return Path(path)
 
 
 def remove(path: str | Path) -> None:
-    """Removes a file, if it is there."""
+    """Remove a file if it exists."""
     with _os_errors_as(path, "removed"):
         Path(path).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def folder_beside(path: str | Path) -> Iterator[Path]:
-    """A private folder beside `path`, gone at the end: what is in it is renamed into place."""
+    """Yield a private folder beside `path`, removed at the end; rename its contents into place."""
     path = Path(path)
     with _os_errors_as(path):
         target = Path(os.path.realpath(path))
@@ -267,10 +268,10 @@ def folder_beside(path: str | Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Makes a file, or a folder's names, last through a loss of power, where the system can."""
+    """Flush a file, or a folder's entries, to disk, where the system can."""
     try:
         handle = os.open(path, os.O_RDONLY)
-    except OSError:  # it may be written to and not read, or the system opens no folders
+    except OSError:  # not readable, or the system does not open folders
         return
     try:
         os.fsync(handle)
@@ -282,19 +283,21 @@ def sync(path: Path) -> None:
 
 
 def _resolve_target(path: Path) -> tuple[Path, os.stat_result | None]:
-    """The file that is written when `path` is, and what stands there. OSError if it may not be."""
+    """Return the file behind `path` after links, and its status if it exists."""
     hop = os.path.abspath(path)
-    for _ in range(40):  # /dev/stdout may lead to a file that somebody else is writing
+    for _ in range(40):  # /dev/stdout may link to a file that another process writes
         if hop.startswith(("/dev/", "/proc/")) and not hop.startswith("/dev/shm/"):
             device = hop.startswith("/dev/") or "/fd/" in hop
-            raise OSError(errno.EINVAL, "it is a device" if device else "nothing is kept in /proc")
+            raise OSError(
+                errno.EINVAL, "it is a device" if device else "files in /proc are not kept"
+            )
         try:
             hop = os.path.join(os.path.dirname(hop), os.readlink(hop))
         except OSError:
             break
     try:
         old = os.stat(path)
-    except FileNotFoundError:  # new, or a link to what is not there
+    except FileNotFoundError:  # new, or a dangling link
         return Path(os.path.realpath(path)), None
     if not stat.S_ISREG(old.st_mode):
         raise OSError(errno.EINVAL, f"it is {FILE_KINDS.get(stat.S_IFMT(old.st_mode), 'no file')}")
@@ -304,14 +307,14 @@ def _resolve_target(path: Path) -> tuple[Path, os.stat_result | None]:
 
 
 def _write_all(file: FileIO, data: bytes) -> None:
-    """A file without a buffer may take a part at a time."""
+    """Write all of `data`: an unbuffered file may accept a part at a time."""
     left = memoryview(data)
     while left:
         left = left[file.write(left) :]
 
 
 def _copy_mode_and_owner(file: int, old: os.stat_result) -> None:
-    """Gives a new file the owner, if that can be, and the mode of the old one."""
+    """Give a new file the mode of the old one and, where permitted, its owner."""
     if hasattr(os, "fchown"):
         with contextlib.suppress(OSError):
             os.fchown(file, old.st_uid, old.st_gid)
@@ -327,8 +330,8 @@ def _temp_path(target: Path, end: str) -> Path:
 
 
 def _create(beside: Path, folder: bool = False) -> int:
-    """A new file (or folder) beside a target, open and held. What a killed run left is removed."""
-    for _ in range(9):  # others may do the same at the same time
+    """Create and lock a file (or folder) beside a target; replace the leftover of a killed run."""
+    for _ in range(9):  # other processes may create and remove it meanwhile
         try:
             new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
             handle = _make_temp(beside) if folder else os.open(beside, new, 0o666)
@@ -338,7 +341,7 @@ def _create(beside: Path, folder: bool = False) -> int:
         try:
             if _try_lock(handle) and os.fstat(handle).st_nlink:
                 return handle
-        except OSError:  # no lock: nothing is left behind
+        except OSError:  # not lockable: leave nothing behind
             os.close(handle)
             os.rmdir(beside) if folder else os.unlink(beside)
             raise
@@ -347,18 +350,18 @@ def _create(beside: Path, folder: bool = False) -> int:
 
 
 def _swap_names(a: Path, b: Path) -> bool:
-    """Swaps what two names stand for in one step, where the system can do that."""
+    """Exchange two names in one step; return False where the system cannot."""
     try:
         swap = ctypes.CDLL(None).renameat2
     except (OSError, AttributeError, TypeError):
         return False
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of Linux
-    return bool(swap(here, os.fsencode(a), here, os.fsencode(b), exchange) == 0)
+    cwd, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of Linux
+    return bool(swap(cwd, os.fsencode(a), cwd, os.fsencode(b), exchange) == 0)
 
 
 def _make_temp(beside: Path) -> int:
     os.mkdir(beside)
-    if fcntl is None:  # nor does such a system open folders
+    if fcntl is None:  # Windows does not open folders
         return os.open(os.devnull, os.O_RDONLY)
     try:
         return os.open(beside, os.O_RDONLY)
@@ -369,23 +372,23 @@ def _make_temp(beside: Path) -> int:
 
 
 def _remove_leftover(beside: Path) -> None:
-    """Removes what stands where a file is to be written beside another, unless its writer lives."""
+    """Remove the temporary file or folder of a killed run; an error if its run is alive."""
     with contextlib.suppress(FileNotFoundError):
         is_folder = stat.S_ISDIR(os.lstat(beside).st_mode)
         handle = os.open(beside, os.O_RDONLY | NONBLOCK | NOFOLLOW)
         try:
             if not _try_lock(handle):
                 raise OSError(errno.EBUSY, "another run is writing it")
-            if os.fstat(handle).st_nlink:  # otherwise the name may now belong to another run's file
+            if os.fstat(handle).st_nlink:  # else the name may belong to another run's file by now
                 shutil.rmtree(beside) if is_folder else os.unlink(beside)
         finally:
             os.close(handle)
 
 
 def _try_lock(handle: int) -> bool:
-    """Takes the lock of an open file; False if another has it. It ends with the process.
+    """Lock an open file until the process ends; return False if another process holds it.
 
-    True also where the system has no locks: work goes on without.
+    Returns True on systems without file locks: work goes on unlocked.
     """
     if fcntl is None:
         return True
@@ -401,11 +404,10 @@ def _try_lock(handle: int) -> bool:
 
 @contextlib.contextmanager
 def exclusive_lock(path: str | Path | None) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; an error if another run holds it. The lock of a killed run
-    is released.
+    """Hold an exclusive lock on `path`; raise an error if another run holds it.
 
-    Without file locks (Windows, some network disks) two runs may overwrite each other's files; each
-    file is still written atomically.
+    The lock of a killed run is released. Without file locks (Windows, some network disks) two runs
+    may overwrite each other's files; each file is still written atomically.
     """
     if path is None or fcntl is None:
         yield
@@ -417,12 +419,12 @@ def exclusive_lock(path: str | Path | None) -> Iterator[None]:
         except OSError as e:
             if e.errno != errno.EBUSY:
                 raise
-            hint = "wait for it to end, or name another place"
+            hint = "wait for it to end, or choose another path"
             raise GlassformerError(f"{path} — another run is writing there; {hint}") from None
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
-            # While it is held: who opened it meanwhile finds that it has no name any more
+            # Unlink while locked: a process that opened it meanwhile sees that it has no name
             os.unlink(lock)
         os.close(handle)

@@ -1,8 +1,7 @@
-"""Numbers as they are shown, so that nothing shown hangs on a last bit.
+"""Numbers as they are displayed: rounding noise must not show.
 
-Another processor sums in another order, and the last bits differ. What would be 0 in exact
-arithmetic is then dust, -3e-33 here and 0 there; equals differ by a bit, in either direction; half
-a unit is written up here and down there.
+Processors add in different orders, so the last bits differ. Values that are 0 in exact arithmetic
+come out as -3e-33 or 0, equal values differ by a bit, and a half rounds up or down.
 """
 
 import math
@@ -13,11 +12,9 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 
-# In units in the last place of the largest number there is:
-NEGLIGIBLE_ULPS = (
-    512  # what is smaller than this is dust (1e-13 of the largest in float64, 6e-5 in float32)
-)
-TIE_ULPS = 64  # numbers nearer than this are equal
+# In units in the last place of the largest value:
+NEGLIGIBLE_ULPS = 512  # smaller values are noise: 1e-13 of the largest in float64, 6e-5 in float32
+TIE_ULPS = 64  # values closer than this are equal
 
 
 def _eps(x: Array) -> float:
@@ -29,31 +26,34 @@ def _largest(x: Array, axis: int | None = None) -> Any:
 
 
 def negligible_fraction(x: Array) -> float:
-    """What part of the largest is negligible, for numbers of x's type."""
+    """Return the fraction of the largest value below which values of x's type are noise."""
     return NEGLIGIBLE_ULPS * _eps(x)
 
 
 def tie_tolerance(x: npt.ArrayLike) -> float:
-    """Numbers of x that are no further apart than this are equal."""
+    """Return the largest difference between values of x that still counts as a tie."""
     x = np.asarray(x)
     return TIE_ULPS * _eps(x) * float(_largest(x))
 
 
 def tie_tolerance_at(largest: Any, dtype: str) -> Any:
-    """The same where numbers were computed in this float type, the largest so large. The array
-    that they stand in need not say it: what a model computes in bfloat16 comes as float32.
+    """Return the tie tolerance of values computed in `dtype`, the largest of size `largest`.
+
+    The array's own type may be wider: a model that computes in bfloat16 returns float32.
     """
     return TIE_ULPS * (2.0**-7 if dtype == "bfloat16" else float(np.finfo(dtype).eps)) * largest
 
 
 def zero_negligible(x: npt.ArrayLike, axis: int | None = None) -> Array:
-    """x with 0 for what is dust next to the largest of its numbers, of all or along an axis."""
+    """Return x with 0 in place of rounding noise, relative to the largest value (along `axis`)."""
     x = np.asarray(x)
     return np.where(np.abs(x) <= negligible_fraction(x) * _largest(x, axis), x.dtype.type(0), x)
 
 
 def stable_argsort(x: npt.ArrayLike) -> Array:
-    """Where the numbers of x [n] stand, largest first; equal ones, dust aside, in x's order."""
+    """Return the order of x [n], largest first; values within rounding of each other keep their
+    order.
+    """
     x = np.asarray(x)
     order = np.argsort(-x, kind="stable")
     with np.errstate(invalid="ignore"):  # infinities
@@ -63,13 +63,13 @@ def stable_argsort(x: npt.ArrayLike) -> Array:
 
 
 def stable_argmax(x: npt.ArrayLike) -> Any:
-    """Where the largest stands along the last axis; of equal ones, dust aside, the first."""
+    """Return the first index of the maximum along the last axis; values within rounding tie."""
     x = np.asarray(x)
     return (x >= x.max(-1, keepdims=True) - TIE_ULPS * _eps(x) * _largest(x, -1)).argmax(-1)
 
 
 def format_number(x: float, digits: int = 4) -> str:
-    """x in so many digits. Twelve come first: of the same half, all processors make the same."""
+    """Return x with `digits` digits. Rounding to twelve digits first makes halves round alike."""
     return f"{float(f'{x:.12g}') + 0.0:.{digits}g}"  # + 0.0: no -0
 
 
@@ -78,6 +78,6 @@ def format_percent(share: float, decimals: int = 0) -> str:
 
 
 def format_percent_down(share: float, decimals: int = 1) -> str:
-    """In percent, such that only what is whole is called 100 %."""
+    """Return a share in percent, rounded down, so that only a whole reads 100 %."""
     whole = math.floor(round(share * 10 ** (2 + decimals), 6)) / 10**decimals
     return "100 %" if share >= 1 else f"{whole:.{decimals}f} %"

@@ -1,6 +1,6 @@
-"""What functions give back: in a line, as JSON, and (by notebook/html.py) as a piece of a notebook.
+"""Base classes of results: one line in a terminal, JSON, and HTML in a notebook.
 
-JSON has arrays as lists, and None for what it has no number for.
+In JSON, arrays are lists and numbers that are not finite are null.
 """
 
 import json
@@ -16,35 +16,35 @@ import numpy as np
 
 from .errors import did_you_mean, short_repr
 
-# The module whose `html(thing)` draws results in a notebook. It imports the classes that it draws,
-# so it is imported here only when something is shown.
+# The module whose `html(result)` draws results in a notebook. It imports the classes it draws, so
+# it is imported here only when a result is displayed.
 HTML_MODULE = "notebook.html"
 ATTRIBUTE_SYNONYMS = dict.fromkeys(
     ("proved", "proven", "right", "ok", "passed", "correct"), "holds"
 )
 PACKAGE = __name__.partition(".")[0]
-MAX_REPR_CHARACTERS = 200  # letters, more or less, that a thing takes in a terminal
+MAX_REPR_CHARACTERS = 200
 
 
 class Displayable:
-    """What shows itself: a line in a terminal, a piece of HTML in a notebook, never an array."""
+    """An object with a one-line repr and an HTML display; neither prints whole arrays."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # As if it were the class's own: else @dataclass writes one, with all arrays in it.
+        # Otherwise @dataclass would generate one that prints all arrays.
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         name = type(self).__name__
         if has_custom_str(self):
             return f"<{name}: {_truncate(str(self).strip().partition(chr(10))[0])}>"
-        said = ", ".join(f"{k}={brief_repr(v)}" for k, v in repr_fields(self).items())
-        return f"{name}({_truncate(said)})"
+        text = ", ".join(f"{k}={brief_repr(v)}" for k, v in repr_fields(self).items())
+        return f"{name}({_truncate(text)})"
 
-    if not TYPE_CHECKING:  # a type checker would believe that all names are there
+    if not TYPE_CHECKING:  # else a type checker would accept every attribute
 
         def __getattr__(self, name: str) -> Any:
-            if hasattr(type(self), name):  # a property that failed: by an error of its own
+            if hasattr(type(self), name):  # a property raised: repeat its own error
                 return object.__getattribute__(self, name)
             raise attribute_error(self, name)
 
@@ -53,22 +53,23 @@ class Displayable:
 
 
 def attribute_error(thing: Any, name: str, argument: str = "") -> AttributeError:
-    """The error for a name that a thing has not: what it has, or the call that does it if things
-    of its kind are what calls take.
+    """Return the error for a missing attribute: similar names or the function to call.
+
+    `argument`: the argument of that function, where instances of this class are passed to it.
     """
-    if name[:1] in ("", "_"):  # asked for by machines
+    if name[:1] in ("", "_"):  # protocol look-ups, as by copy and IPython
         return AttributeError(name)
     if argument and name in getattr(sys.modules[PACKAGE], "__all__", ()):
         hint = f"gf.{name}({argument}, …) does that"
     else:
-        there = sorted({n for n in (*dir(type(thing)), *vars(thing)) if n[0] != "_"})
-        hint = did_you_mean(ATTRIBUTE_SYNONYMS.get(name, name), there, 1, 0.6, "it has")
+        attributes = sorted({n for n in (*dir(type(thing)), *vars(thing)) if n[0] != "_"})
+        hint = did_you_mean(ATTRIBUTE_SYNONYMS.get(name, name), attributes, 1, 0.6, "it has")
     return AttributeError(f"a {type(thing).__name__} has no {name}; {hint}")
 
 
 @dataclass(frozen=True, eq=False)
 class Result(Displayable):
-    """The base of results. As JSON: the fields that repr shows, and what `also` names."""
+    """Base class of results. Its JSON has the fields that repr shows and `extra_json_fields`."""
 
     extra_json_fields: ClassVar[tuple[str, ...]] = ()
 
@@ -78,7 +79,7 @@ class Result(Displayable):
 
 
 def to_jsonable(value: Any) -> Any:
-    """Any result as JSON has it."""
+    """Return any result as a value that JSON can represent."""
     if hasattr(value, "to_json"):
         return to_jsonable(value.to_json())
     if is_dataclass(value):
@@ -95,27 +96,29 @@ def to_jsonable(value: Any) -> Any:
 
 
 def json_file(value: object) -> bytes:
-    """JSON for a file that people read too."""
+    """Return the bytes of an indented JSON file."""
     text = json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n"
     return text.encode(errors="backslashreplace")
 
 
 # ── in a line ──────────────────────────────────────────────────────────────────────────────────
 def has_custom_str(thing: Any) -> bool:
-    """Whether a thing has words of its own."""
+    """Return whether an object defines `__str__`."""
     own: Any = type(thing).__str__
     return own is not object.__str__
 
 
 def repr_fields(thing: Any) -> dict[str, Any]:
-    """The fields of a dataclass that its repr would show; of anything else, what it holds."""
+    """Return the fields of a dataclass that its repr shows, or the public attributes of another
+    object.
+    """
     if is_dataclass(thing):
         return {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
     return {k: v for k, v in vars(thing).items() if k[0] != "_"}
 
 
 def brief_repr(value: Any, max_items: int = 6) -> str:
-    """Any value in a few words: of an array its shape, of a long list its beginning."""
+    """Return a value in a few words: arrays by their shape, long lists by their beginning."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return (
             brief_repr(value.item()) if value.shape == () else f"array{list(map(int, value.shape))}"

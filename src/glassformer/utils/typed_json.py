@@ -1,8 +1,8 @@
 """JSON files as typed data: read, parsed and converted, or refused with a GlassformerError.
 
-A format is a Record or a dataclass, and both directions use it. Its annotations set the limits:
+A format is a JsonObject or a dataclass, and both directions use it. Its annotations set the limits:
 
-    class Report(Record):
+    class Report(JsonObject):
         step: Annotated[int, Meta(ge=0, le=10**9)]
         digits: Annotated[list[Finite], Meta(max_length=10_000)]
 
@@ -43,7 +43,7 @@ class JsonObject(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_json(path: str | Path, label: str = "not JSON", finite: bool = True) -> Any:
-    """Read a JSON file. `what` begins the error message; `finite` refuses NaN and infinities."""
+    """Read a JSON file. `label` begins the error message; `finite` refuses NaN and infinities."""
     return parse_json(read_bytes(path), path, label, finite)
 
 
@@ -78,8 +78,8 @@ def convert(value: Any, kind: Any, where: str = "") -> Any:
 
     Args:
         value: The parsed value.
-        kind: A Record, a dataclass or an annotation. Inside another type use a Record: there,
-            msgspec ignores unknown fields of a dataclass.
+        kind: A JsonObject, a dataclass or an annotation. Inside another type use a JsonObject:
+            msgspec ignores unknown fields of a nested dataclass.
         where: Start of the path in error messages.
 
     Raises:

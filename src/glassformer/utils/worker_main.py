@@ -85,8 +85,8 @@ def main() -> None:
             if len(answer[1]) > MAX_BYTES:
                 from .errors import GlassformerError
 
-                size = f"{len(answer[1]) / 2**20:,.0f} MiB, the most is {MAX_BYTES / 2**20:,.0f}"
-                raise GlassformerError(f"{do} — more to show than a page can take: {size}")
+                size = f"{len(answer[1]) / 2**20:,.0f} MiB of at most {MAX_BYTES / 2**20:,.0f}"
+                raise GlassformerError(f"{do} — the answer is too large to show: {size}")
         except Exception as e:
             answer = failure_message(e, do, memory)
         write(outward, *answer)

@@ -1,7 +1,7 @@
 """Work in other processes, one thread each.
 
-`spread` runs many pieces in local processes or on a Dask cluster; pieces of a dead worker are run
-again. A `Worker` is one process that handles one order at a time within limits, and may be stopped
+`map_pieces` runs many pieces in local processes or on a Dask cluster, and repeats the pieces of dead
+workers. A `Worker` is one process that handles one order at a time within limits; it can be stopped
 or killed. All processes exit with their parent and ignore Ctrl-C, which the parent handles.
 """
 
@@ -50,7 +50,7 @@ def map_pieces(
         shared: First argument of `do` for every piece; sent once to each worker.
         workers: Number of local processes.
         cluster: Address of a Dask cluster to use instead.
-        go_on: Advice in the error message if the whole cluster is lost.
+        resume_hint: Advice in the error message if the whole cluster is lost.
     """
     pool_of = (
         connect_cluster(cluster, do, shared, resume_hint)
@@ -130,7 +130,7 @@ class Processes:
 def check_workers(where: str, cluster: str, workers: int) -> None:
     """Refuse local workers together with a cluster."""
     if cluster and workers > 1:
-        reason = "workers are processes here; a cluster has those it has: leave out one of the two"
+        reason = "workers are local processes: pass workers or cluster, not both"
         raise GlassformerError(f"{where} — {reason}")
 
 
@@ -264,7 +264,8 @@ class Worker(ChildProcess):
 
     Args:
         prepare: "module:function", called with `setup` in the process; it returns the function
-            work(do, with_, line) that answers. `line` (worker_main.Line) takes events.
+            work(function, arguments, channel) that answers. `channel`
+            (worker_main.ProgressChannel) takes events.
         setup: JSON value for `prepare`.
         memory: Limit of the address space in bytes.
     """
@@ -292,7 +293,7 @@ class Worker(ChildProcess):
         seconds: float,
         progress: Callable[[bytes], None] | None = None,
     ) -> tuple[bytes, bytes]:
-        """Return the kind and the JSON of an answer. Raise Ended after `seconds` without one."""
+        """Return the kind and JSON of an answer. Raise ProcessEnded after `seconds` without one."""
         if not self.ready:
             kind, data = self._next_message(START_SECONDS, time.monotonic())
             if kind != worker_main.READY:  # `prepare` failed
@@ -330,7 +331,7 @@ class Worker(ChildProcess):
         self.close()
 
     def _next_message(self, seconds: float, began: float) -> tuple[bytes, bytes]:
-        """Return the next message. Raise Ended if there is none `seconds` after `began`."""
+        """Return the next message. Raise ProcessEnded if there is none `seconds` after `began`."""
         try:
             line = self.lines.get(timeout=max(0.0, began + seconds - time.monotonic()))
         except queue.Empty:

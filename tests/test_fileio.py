@@ -23,8 +23,11 @@ from glassformer.utils.fileio import (
     write_atomically,
 )
 from glassformer.utils.typed_json import read_json
+from helpers import raises
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+CODES = {"No such file": "not_found", "null": "bad_argument", "surrogates": "bad_argument"}
 
 
 def make_socket(path: Path) -> None:
@@ -60,22 +63,20 @@ def test_what_is_no_file_is_not_read(tmp_path):
         ("x" * 5_000, "too long"),
         ("\ud800", "surrogates"),
     ]:
-        with pytest.raises(GlassformerError, match=f"cannot be read: .*{reason}"):
+        with raises(CODES.get(reason, "file_error"), reason):
             read_bytes(path)
 
 
 def test_no_more_is_read_than_was_expected(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"x" * 11)
-    with pytest.raises(
-        GlassformerError, match="cannot be read: 11 bytes or more, where at most 10 are expected"
-    ):
+    with raises("bad_argument", "11", "10"):
         read_bytes(path, max_bytes=10)
     with open(path, "wb") as f:
         f.truncate(2**40)  # a terabyte of nothing
-    with pytest.raises(GlassformerError, match="bytes or more"):
+    with raises("bad_argument"):
         read_bytes(path)
-    with pytest.raises(GlassformerError, match="at most 3"):
+    with raises("bad_argument", "3"):
         read_bytes(f"/proc/{os.getpid()}/cmdline", max_bytes=3)
 
 
@@ -91,7 +92,7 @@ def test_no_more_is_read_than_was_expected(tmp_path):
 def test_what_is_no_json_is_one_line(tmp_path, text, reason):
     path = tmp_path / "a.json"
     path.write_bytes(text)
-    with pytest.raises(GlassformerError, match=f"a.json — damaged thing: .*{reason}") as e:
+    with raises("damaged_file", "a.json", reason) as e:
         read_json(path, "damaged thing")
     assert "\n" not in str(e.value) and len(str(e.value)) < 300 + len(str(path))
 
@@ -103,7 +104,7 @@ def test_json_and_text(tmp_path):
     path.write_text("[NaN, -Infinity]")
     assert read_json(path, finite=False)[1] == -float("inf")
     path.write_bytes(b"\xff")
-    with pytest.raises(GlassformerError, match="not UTF-8 text: invalid start byte at byte 0"):
+    with raises("bad_argument", "UTF-8", "0"):
         read_text(path)
 
 
@@ -115,7 +116,7 @@ def names(folder: Path) -> list[str]:
 def refused(path, reason):
     """Both ask the same question, and neither changes anything."""
     for ask in (check_writable, lambda p: write_atomically(p, b"new")):
-        with pytest.raises(GlassformerError, match=f"cannot be written: .*{reason}") as e:
+        with raises(CODES.get(reason, "file_error"), reason) as e:
             ask(path)
         assert "\n" not in str(e.value)
 
@@ -146,7 +147,7 @@ def test_what_is_no_file_stays(tmp_path):
         refused(tmp_path / name, reason)
     refused("", "a folder")
     refused("/dev/null", "a device")
-    refused("/proc/nothing", "nothing is kept in /proc")
+    refused("/proc/nothing", "/proc")
     assert names(tmp_path) == before and (tmp_path / "file").read_bytes() == b"old"
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
@@ -263,7 +264,7 @@ def test_every_step_may_fail(tmp_path, monkeypatch, call, number, stuck):
         monkeypatch.setattr(os, call, failing)
     if stuck:
         monkeypatch.setattr(os, "unlink", failing)
-    with pytest.raises(GlassformerError, match=f"a — cannot be written: {os.strerror(number)}"):
+    with raises("file_error", os.strerror(number)):
         write_atomically(path, b"new")
     monkeypatch.undo()
     whole = b"new" if call == "fsync of the folder" else b"old"
@@ -293,14 +294,14 @@ def test_several_files_or_none(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", fail_at_last)
-        with pytest.raises(GlassformerError, match="last — cannot be written: no"):
+        with raises("file_error", "last"):
             fileio.write_together({old: b"1", new: b"2", last: b"3"})
     assert names(tmp_path) == ["old"] and old.read_bytes() == b"old"
     fileio.write_together({old: b"1", new: b"2", last: b"3"})
     assert [p.read_bytes() for p in (old, new, last)] == [b"1", b"2", b"3"]
     last.unlink()
     last.mkdir()
-    with pytest.raises(GlassformerError, match="last — cannot be written: it is a folder"):
+    with raises("file_error", "last"):
         fileio.write_together({old: b"4", last: b"5"})
     assert old.read_bytes() == b"1"
 
@@ -356,10 +357,10 @@ def test_a_lock_that_fails_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(errno.EIO, "no lock")
 
     monkeypatch.setattr(fileio.fcntl, "flock", fail)
-    with pytest.raises(GlassformerError, match="cannot be written: no lock"):
+    with raises("file_error"):
         write_atomically(tmp_path / "a", b"new")
     with (
-        pytest.raises(GlassformerError, match="cannot be written: no lock"),
+        raises("file_error"),
         fileio.folder_beside(tmp_path / "b"),
     ):
         pass
@@ -407,13 +408,11 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
         patch.setattr(fileio, "_swap_names", lambda a, b: False)
         put(place, "2")
         patch.setattr(os, "rename", fail_into_place)
-        with pytest.raises(GlassformerError, match="place — cannot be written: full"):
+        with raises("file_error", "place"):
             put(place, "3")
     assert (place / "file").read_text() == "2" and names(tmp_path) == ["link", "place"]
     (tmp_path / "file").write_text("old")
-    with pytest.raises(
-        GlassformerError, match="file — cannot be written: there is a file of that name"
-    ):
+    with raises("file_error", "file"):
         put(tmp_path / "file", "4")
     assert (tmp_path / "file").read_text() == "old"
 
@@ -431,9 +430,7 @@ def test_what_a_command_reads_it_does_not_replace(call, tmp_path, monkeypatch):
         ["ground-truth", "--out", "twin.json"],
     ):  # fmt: skip
         status, out, err = call(words[0], "m.safetensors", *words[1:])
-        assert (
-            status == 2 and not out and "is read by this command; name another file to write" in err
-        )
+        assert status == 2 and not out and "is an input" in err
     assert Path("m.safetensors").read_bytes() == before
 
 
@@ -447,7 +444,7 @@ def test_a_table_that_a_task_is_made_of_is_not_replaced(call, tmp_path, monkeypa
         ["verify", "lookup:table=t.json", "--out", "t.json"],
     ):
         status, out, err = call(*words)
-        assert status == 2 and not out and "is read by this command" in err
+        assert status == 2 and not out and "is an input" in err
     assert Path("t.csv").read_text() == "1,2\n2,1\n" and Path("t.json").read_text()[0] == "["
 
 
@@ -464,7 +461,7 @@ def test_a_device_that_leads_to_a_file_is_refused(tmp_path):
                 fileio.check_writable,
                 lambda path: fileio.write_atomically(path, b"new"),
             ):
-                with pytest.raises(GlassformerError, match="cannot be written: it is a device"):
+                with raises("file_error"):
                     write(path)
     assert kept.read_text() == "years of work"
 
@@ -505,7 +502,7 @@ def test_a_log_grows_by_whole_lines(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(fileio, "_write_all", half)
-        with pytest.raises(GlassformerError, match="log — cannot be written: full"):
+        with raises("file_error", "log"):
             log.add(b"2\n")
     log.add(b"3\n")
     log.close()
@@ -518,9 +515,9 @@ import sys, time
 from pathlib import Path
 from glassformer.utils import fileio
 path = Path(sys.argv[1])
-with fileio.alone(path), fileio.folder_beside(path) as folder:
+with fileio.exclusive_lock(path), fileio.folder_beside(path) as folder:
     (folder / "half").write_text("x")
-    beside = fileio._create(fileio._beside(path, "tmp"))
+    beside = fileio._create(fileio._temp_path(path, "tmp"))
     print("held", flush=True)
     time.sleep(60)
 """
@@ -536,14 +533,14 @@ def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path):
     try:
         assert holder.stdout.readline() == "held\n"
         with (
-            pytest.raises(GlassformerError, match="a — another run is writing there; wait"),
+            raises("file_error", "a"),
             exclusive_lock(path),
         ):
             pass
-        with pytest.raises(GlassformerError, match="cannot be written: another run is writing it"):
+        with raises("file_error"):
             write_atomically(path, b"new")
         with (
-            pytest.raises(GlassformerError, match="another run is writing it"),
+            raises("file_error"),
             fileio.folder_beside(path),
         ):
             pass
@@ -564,7 +561,7 @@ def test_a_lock_is_taken_again_and_leaves_nothing(tmp_path):
     for _ in range(2):
         with exclusive_lock(tmp_path / "a"), exclusive_lock(tmp_path / "b"):
             with (
-                pytest.raises(GlassformerError, match="another run"),
+                raises("file_error"),
                 exclusive_lock(tmp_path / "link"),
             ):
                 pass
@@ -573,7 +570,7 @@ def test_a_lock_is_taken_again_and_leaves_nothing(tmp_path):
     with exclusive_lock(None):
         pass
     with (
-        pytest.raises(GlassformerError, match="cannot be written"),
+        raises("not_found"),
         exclusive_lock(tmp_path / "none" / "a"),
     ):
         pass

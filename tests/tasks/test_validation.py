@@ -8,6 +8,7 @@ from glassformer import GlassformerError, load_task
 from glassformer.core.model import zeros
 from glassformer.tasks.base import Task
 from glassformer.tasks.token_layout import TokenLayout, checked_layout, mark_answer
+from helpers import raises
 
 
 class Twice(Task):
@@ -27,7 +28,7 @@ def without_an_answer(self, rows):
 
 MISTAKES = {
     r"its batch has no answer, for row \[3\]": {"batch": without_an_answer},
-    r"its batch has an answer before anything is read, for row \[": {
+    r"its batch has an answer at the first position, for row \[": {
         "batch": lambda s, rows: (rows.repeat(2, 1), np.ones((len(rows), 2), bool))
     },
     r"the tokens of its batch must be whole numbers \[B,T\], T from 2, got float64 \[": {
@@ -45,8 +46,8 @@ MISTAKES = {
     r"the answers of its batch must be True or False \[., 2\], got int64": {
         "batch": lambda s, rows: (rows.repeat(2, 1), rows.repeat(2, 1))
     },
-    "its batch must be tokens and where the answer is, got None": {"batch": lambda s, rows: None},
-    "batch: a task says what its rows look like": {"batch": Task.batch},
+    "its batch must be tokens and a mask of the answer, got None": {"batch": lambda s, rows: None},
+    "batch is not defined": {"batch": Task.batch},
     "radix must be whole numbers from 1, got 4": {"radix": 4},
     r"radix must be whole numbers from 1, got \(0,\)": {"radix": (0,)},
     r"radix must be whole numbers from 1, got \(2.5,\)": {"radix": (2.5,)},
@@ -83,7 +84,7 @@ def model():
     lambda task: gf.fit(task, "fast", steps=1, data="split", train_rows=1, test_rows=0),
     lambda task: next(gf.train(task, "fast", steps=1, data="split", train_rows=1, test_rows=0)),
 ], ids=["verify", "prove", "fit", "train"])  # fmt: skip
-@pytest.mark.sample_or_all(4)
+@pytest.mark.some(4)
 def test_a_mistake_is_named(ask, mistake):
     with pytest.raises(GlassformerError, match=mistake[1]) as e:
         ask(mistake[0])
@@ -95,7 +96,7 @@ def test_a_mistake_is_named(ask, mistake):
 ])  # fmt: skip
 def test_rows_of_one_s_own(name, method):
     task = type("Mine", (Twice,), {name: method})()
-    with pytest.raises(GlassformerError, match=f"^Mine — its {name} must be whole numbers"):
+    with raises("bad_argument", "Mine", name):
         gf.verify(model(), task, sample=9)
 
 
@@ -125,7 +126,7 @@ def test_a_format_that_one_row_does_not_have():
             return mark_answer(np.concatenate([rows // 10 ** np.arange(5) % 10, odd], 1))
 
     assert checked_layout(Parity())
-    with pytest.raises(GlassformerError, match="its format says that odd0 is at position 5"):
+    with raises("bad_argument", "odd0", "5"):
         checked_layout(Parity(12_345))
 
 
@@ -145,13 +146,10 @@ def test_whole_numbers_of_any_kind_are_those_of_int64(kind):
 
 
 def test_what_a_task_says_of_its_format_and_modulus_is_looked_at():
-    for said, match in (
-        (lambda s: 5, "its format must be a Format or None, got 5"),
-        (lambda s: 1 / 0, "its format failed: ZeroDivisionError"),
-    ):
-        with pytest.raises(GlassformerError, match=match):
-            type("Mine", (Twice,), {"format": said})().layout()
-    with pytest.raises(GlassformerError, match=r"modular must be p and \+ or -, or None, got True"):
+    for layout, mention in ((lambda s: 5, "TokenLayout"), (lambda s: 1 / 0, "ZeroDivisionError")):
+        with raises("bad_argument", "Mine", "layout", mention):
+            type("Mine", (Twice,), {"layout": layout})().layout()
+    with raises("bad_argument", "modular", "True"):
         gf.verify(model(), type("Mine", (Twice,), {"modular": True})())
 
 
@@ -166,5 +164,5 @@ def test_what_a_task_says_of_its_format_and_modulus_is_looked_at():
 ])  # fmt: skip
 def test_wrong_arguments_of_methods_are_refused_in_one_line(call):
     for ref in ("addition:digits=2", "reverse:length=3", "lang/copy"):
-        with pytest.raises(GlassformerError, match=r"expected|must"):
+        with raises("bad_argument"):
             call(load_task(ref))
