@@ -60,7 +60,7 @@ class Addition(TwoNumbers):
         return _without_leading_zeros(*padded) if self.padding == "none" else padded
 
     def edges(self) -> Rows:
-        """Return carry cascades of every length and place, for every pair of digits, and patterns."""
+        """Return carry cascades of every length and place, of every pair of digits; patterns."""
         return _edges(self.digits).copy()
 
     def classes(self, rows: Rows) -> Any:
@@ -186,7 +186,7 @@ def _edges(n: int) -> Rows:
 
 
 def _columns(n: int) -> Any:
-    """Return the columns where carries start or end: all, or the ends and middle of long numbers."""
+    """Return columns where carries start or end; of long numbers, the ends and the middle."""
     some = {0, 1, 9, 10, n // 2, n - 2, n - 1}
     return np.array(sorted(some) if n > MAX_PATTERN_DIGITS else range(n))
 

@@ -182,7 +182,7 @@ class Sort(Task):
 
 @task("sort-digits")
 class SortDigits(Sort):
-    """Numbers of several digits, a token per digit, in ascending order; the number 0 ends the list."""
+    """Numbers of several digits, a token per digit, in ascending order; 0 ends the list."""
 
     space_separated = True
 

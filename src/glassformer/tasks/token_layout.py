@@ -106,7 +106,7 @@ def digit_slots(name: str, n: int) -> list[Spot]:
 def list_layout(
     n: int, answers: int, base: int, before: Any = (), between: Any = (), after: Any = ()
 ) -> TokenLayout:
-    """Return the layout of n items x1 … xn, one token each, then answers y1 …, with fixed tokens."""
+    """Return the layout of n items x1 … xn, a token each, then answers y1 … and fixed tokens."""
     x, y = ([(f"{name}{i}", 0) for i in range(1, k + 1)] for name, k in (("x", n), ("y", answers)))
     spots = [[(TOKEN, int(t)) for t in part] for part in (before, between, after)]
     return TokenLayout(
@@ -212,7 +212,7 @@ def _text_mismatch(
 
 
 def sum_layout(task: "Task") -> TokenLayout:
-    """Return the layout of a task that adds two n-digit numbers a and b; an error for other tasks."""
+    """Return the layout of a task that adds two n-digit numbers; an error for other tasks."""
     n = (
         len(str(task.radix[0])) - 1
         if len(task.radix) == 2 and max(task.radix) < MAX_PRINTED_INT

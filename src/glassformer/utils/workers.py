@@ -1,6 +1,6 @@
 """Work in other processes, one thread each.
 
-`map_pieces` runs many pieces in local processes or on a Dask cluster, and repeats the pieces of dead
+`map_pieces` runs many pieces in local processes or on a Dask cluster, and repeats those of dead
 workers. A `Worker` is one process that handles one order at a time within limits; it can be stopped
 or killed. All processes exit with their parent and ignore Ctrl-C, which the parent handles.
 """
