@@ -153,15 +153,31 @@ def test_what_a_task_says_of_its_format_and_modulus_is_looked_at():
         gf.verify(model(), type("Mine", (Twice,), {"modular": True})())
 
 
-@pytest.mark.parametrize("call", [
-    lambda t: t.batch("x"), lambda t: t.batch(np.zeros(3)), lambda t: t.batch(np.zeros((2, 2))),
-    lambda t: t.classes(()), lambda t: t.defined(-1), lambda t: t.defined(range(10**12)),
-    lambda t: t.values(1.0), lambda t: t.values(np.array(["a"])), lambda t: t.at_difficulty(b"x", True),
-    lambda t: t.counterfactual_answers(["a"], None), lambda t: t.rows("a", {}), lambda t: t.rows(-1, 5),
-    lambda t: t.rows(0, 10**40), lambda t: t.sample(1, "x"), lambda t: t.sample_or_all("x"),
-    lambda t: t.sample_or_all(n=np.array([1, 2])), lambda t: t.prompt([1]), lambda t: t.read([]),
-    lambda t: t.declares([1]), lambda t: t.answer(0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.batch("x"),
+        lambda t: t.batch(np.zeros(3)),
+        lambda t: t.batch(np.zeros((2, 2))),
+        lambda t: t.classes(()),
+        lambda t: t.defined(-1),
+        lambda t: t.defined(range(10**12)),
+        lambda t: t.values(1.0),
+        lambda t: t.values(np.array(["a"])),
+        lambda t: t.at_difficulty(b"x", True),
+        lambda t: t.counterfactual_answers(["a"], None),
+        lambda t: t.rows("a", {}),
+        lambda t: t.rows(-1, 5),
+        lambda t: t.rows(0, 10**40),
+        lambda t: t.sample(1, "x"),
+        lambda t: t.sample_or_all("x"),
+        lambda t: t.sample_or_all(n=np.array([1, 2])),
+        lambda t: t.prompt([1]),
+        lambda t: t.read([]),
+        lambda t: t.declares([1]),
+        lambda t: t.answer(0),
+    ],
+)
 def test_wrong_arguments_of_methods_are_refused_in_one_line(call):
     for ref in ("addition:digits=2", "reverse:length=3", "lang/copy"):
         with raises("bad_argument"):
