@@ -70,7 +70,7 @@ def test_norm_of_rows_with_a_mean(D, mean, dtype):
     for kind in range(40):
         x = rng.normal(size=D) if kind % 2 else rng.choice([-1.0, 1.0], D)
         x = (x + mean * (1 + kind / 7)).astype(dtype)
-        c = SimpleNamespace(floats=f, config=f.config, begin=x.astype(float), begin_err=np.zeros(D))
+        c = SimpleNamespace(floats=f, config=f.config, bos=x.astype(float), bos_err=np.zeros(D))
         try:
             centre, row = CertificateChecker.normed_bos(c)
         except Unproved:  # a mean so large that nothing is known of the rest
@@ -102,8 +102,8 @@ def test_a_large_bias_at_the_beginning(dtype):
     """A bias that is added first swallows every product that is less than half of its last unit."""
     rng, D = np.random.default_rng(4), 60
     c = beginning(dtype, rng, D=D)
-    c.begin_err = np.zeros(D)
-    x = c.begin.astype(dtype)[None]
+    c.bos_err = np.zeros(D)
+    x = c.bos.astype(dtype)[None]
     y = normed(x).numpy()
     b_in, b_out, W_out = np.full(1, 2.0**16), np.zeros(D), np.zeros((1, D))
     W_out[0, 0] = 1.0
@@ -111,7 +111,7 @@ def test_a_large_bias_at_the_beginning(dtype):
     neurons.neurons_at_bos(c, W_in, b_in, W_out, b_out)
     for pre in addition_orders(y, W_in, b_in):
         for out in addition_orders(np.maximum(pre, 0), W_out, b_out):
-            within(x + out, c.begin, c.begin_err)
+            within(x + out, c.bos, c.bos_err)
 
 
 @pytest.mark.parametrize("large", [0.0, 2.0**16])
@@ -121,7 +121,7 @@ def test_a_large_bias_at_the_beginning(dtype):
 def test_what_neurons_write(kind, dtype, large):
     p, row, x, err = wrote(kind, dtype, np.random.default_rng(5))
     p.b_in[:], p.b_out[:] = p.b_in + large, p.b_out - large
-    c = SimpleNamespace(floats=floats(p.W_in.shape[0], dtype), finite=lambda *a: None)
+    c = SimpleNamespace(floats=floats(p.W_in.shape[0], dtype), require_finite=lambda *a: None)
     c.config = c.floats.config
     z, A = x @ p.W_in, np.abs(p.W_in)
     want = np.maximum(z + p.b_in, 0) @ p.W_out + p.b_out

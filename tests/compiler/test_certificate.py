@@ -223,7 +223,7 @@ def test_what_is_said_to_be_there_and_is_not(name, kind, bias):
         codes={**said.codes, v: np.array([[1.0, -1.0]])},
         sublayers={**said.sublayers, v: last},
         slots={**said.slots, v: slice(D, D + 2)},
-        room={**said.average_slots, v: slice(0, 0)}
+        average_slots={**said.average_slots, v: slice(0, 0)}
         if isinstance(v, ThresholdCount)
         else said.average_slots,
     )

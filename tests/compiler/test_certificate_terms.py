@@ -189,10 +189,10 @@ def test_the_first_row_less_its_mean(dtype):
     f = floats(D, dtype)
     fake = SimpleNamespace(
         gamma=f.gamma,
-        own=f.checker_gamma,
-        norm=lambda *given: seen.append(given) or f.normed_row(*given),
+        checker_gamma=f.checker_gamma,
+        normed_row=lambda *given: seen.append(given) or f.normed_row(*given),
     )
-    c = SimpleNamespace(begin=begin, begin_err=err, config=f.config, floats=fake)
+    c = SimpleNamespace(bos=begin, bos_err=err, config=f.config, floats=fake)
     (x,), _ = CertificateChecker.normed_bos(c)
     assert x == pytest.approx(begin - begin.mean(), abs=1e-15)
     ((found, low2, high2, total, mean),) = seen
@@ -253,14 +253,14 @@ def test_what_is_off_after_the_beginning_saw_itself(dtype):
     rng, D, H, K = np.random.default_rng(3), 7, 2, 3
     f = floats(D, dtype, n_heads=H, d_head=K)
     c = SimpleNamespace(
-        floats=f, config=f.config, begin=rng.normal(size=D), begin_err=np.full(D, 0.1),
-        finite=lambda *a: None,
+        floats=f, config=f.config, bos=rng.normal(size=D), bos_err=np.full(D, 0.1),
+        require_finite=lambda *a: None,
     )  # fmt: skip
     W = {"V": rng.normal(size=(H, D, K)), "O": rng.normal(size=(H, K, D))}
     begin, row, before = (
         rng.normal(size=(1, D)),
         NormedRow(0.9, 1.2, 0.01, np.full(D, 0.02)),
-        c.begin,
+        c.bos,
     )
     heads.attend_at_bos(c, W, begin, row)
     x, err = exact(before), exact(np.full(D, 0.1))
@@ -272,8 +272,8 @@ def test_what_is_off_after_the_beginning_saw_itself(dtype):
         )
         x = x + exact(z[0]) @ exact(W["O"][h])
         err = err + (exact(off[0]) + rounds * size) @ np.abs(exact(W["O"][h]))
-    assert np.abs(x - exact(c.begin)).max() < 1e-14
-    not_below(c.begin_err, err + 2 * unit(dtype) * np.abs(x))
+    assert np.abs(x - exact(c.bos)).max() < 1e-14
+    not_below(c.bos_err, err + 2 * unit(dtype) * np.abs(x))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -282,14 +282,14 @@ def test_what_is_off_after_the_beginnings_neurons(dtype):
     f = floats(D, dtype)
     y, row = rng.normal(size=(1, D)), NormedRow(0.9, 1.2, 0.01, np.full(D, 0.02))
     c = SimpleNamespace(
-        floats=f, begin=rng.normal(size=D), begin_err=np.full(D, 0.1), finite=lambda *a: None,
-        begin_row=lambda: (y, row),
+        floats=f, bos=rng.normal(size=D), bos_err=np.full(D, 0.1), require_finite=lambda *a: None,
+        normed_bos=lambda: (y, row),
     )  # fmt: skip
     W_in, b_in, W_out, b_out = (rng.normal(size=s) for s in ((D, F), F, (F, D), D))
     W_in[:2, 1] = 0
     z, off = f.scaled(*f.product(y, row, W_in), row)
     b_in[0] = -(z + off)[0, 0] - 0.5  # is off whatever the errors, but not by much
-    before = c.begin
+    before = c.bos
     neurons.neurons_at_bos(c, W_in, b_in, W_out, b_out)
     z, off = f.scaled(*f.product(y, row, W_in), row)
     z, off = exact(z[0]), exact(off[0])
@@ -300,8 +300,8 @@ def test_what_is_off_after_the_beginnings_neurons(dtype):
     size = (post + off) @ np.abs(exact(W_out)) + np.abs(exact(b_out))
     x = exact(before) + post @ exact(W_out) + exact(b_out)
     err = exact(np.full(D, 0.1)) + off @ np.abs(exact(W_out)) + gamma(F + 4, dtype) * size
-    assert np.abs(x - exact(c.begin)).max() < 1e-13
-    not_below(c.begin_err, err + 2 * unit(dtype) * np.abs(x))
+    assert np.abs(x - exact(c.bos)).max() < 1e-13
+    not_below(c.bos_err, err + 2 * unit(dtype) * np.abs(x))
 
 
 # ── heads ──────────────────────────────────────────────────────────────────────────────────────
@@ -372,7 +372,7 @@ def test_what_a_head_brings_term_by_term(dtype, one):
 def test_what_neurons_write_term_by_term(dtype, kind):
     """Neurons that are on, off and unsure; `alone`: errors of each, where all see alike."""
     rng, D, F, n = np.random.default_rng(7), 4, 6, 3
-    c = SimpleNamespace(floats=floats(D, dtype), finite=lambda *a: None)
+    c = SimpleNamespace(floats=floats(D, dtype), require_finite=lambda *a: None)
     c.config = c.floats.config
     W_in, W_out = rng.normal(size=(D, F)), rng.normal(size=(F, 2))
     W_in = W_in[:, :1] * np.ones(F) if kind == "alike" else W_in
@@ -418,7 +418,7 @@ def test_what_neurons_write_term_by_term(dtype, kind):
 
 def test_neurons_are_bounded_where_they_are_longest():
     """A row is at most √D long after its norm, whatever the sizes of its parts add up to."""
-    c = SimpleNamespace(floats=floats(4, "float32"), finite=lambda *a: None)
+    c = SimpleNamespace(floats=floats(4, "float32"), require_finite=lambda *a: None)
     c.config = c.floats.config
     p = mlp_output_bounds.NeuronGroup(
         np.full((4, 1), 3.0), np.array([0.0]), np.ones((1, 1)), np.zeros(1)
@@ -495,7 +495,7 @@ def test_what_a_slot_is_off_by(monkeypatch, dtype):
 def test_rows_with_averages_in_them(name, monkeypatch):
     """How long averages are, what they add up to, and what of what they lie over is lost."""
     made = small("often") if name == "often" else compile_sort()
-    c, v, _, _, found = at_steps(made, rho=0.1)
+    c, v, _, _, found = at_steps(made, weight_error=0.1)
     found = replace(found, error=found.error + 0.01)
     over = heads.overlaid_values(c, v)
     assert bool(over) == (name == "sort")
@@ -511,7 +511,7 @@ def test_rows_with_averages_in_them(name, monkeypatch):
     )
     total = total + sum(exact(found.error))
     near(neurons.average_sum(found), total)
-    monkeypatch.setattr(c, "row", lambda *given: given)
+    monkeypatch.setattr(c, "normed_row", lambda *given: given)
     more, less, sums = neurons.normed_row_with_averages(c, {v: found})
     assert (more, less) == (pytest.approx(big - lost, rel=1e-12), lost)
     assert sums == neurons.average_sum(found) and neurons.normed_row_with_averages(c, {}) == (

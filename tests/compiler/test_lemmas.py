@@ -137,14 +137,14 @@ def slots_that_do_not_add_up(dtype, rest=0.0):
     base[5:] = 0.5, -0.25, 1.0
     codes = {"a": np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]]),
              "b": np.array([[2.0, 1.0, 1.0], [-1.0, 0.5, 0.0]])}  # fmt: skip
-    c = SimpleNamespace(floats=f, config=f.config, base=base, filled=["a", "b"], code=codes.get,
-                        err=np.zeros(8), rest=np.zeros(8), rest2=0.0, rest_sum=0.0)  # fmt: skip
-    c.lengths = lambda: CertificateChecker.length_bounds(c)
+    c = SimpleNamespace(floats=f, config=f.config, base=base, in_stream=["a", "b"], code=codes.get,
+                        err=np.zeros(8), residue=np.zeros(8), residue_squared=0.0, residue_sum=0.0)  # fmt: skip
+    c.length_bounds = lambda: CertificateChecker.length_bounds(c)
     pairs = itertools.product(codes["a"], codes["b"])
     x = np.array([np.concatenate([a, b, base[5:]]) for a, b in pairs])
     if rest:
-        c.rest[5:], c.rest2, c.rest_sum = rest, 3 * rest**2, 3 * rest
-        x = np.concatenate([x, x + np.where(c.rest > 0, rest, 0)])
+        c.residue[5:], c.residue_squared, c.residue_sum = rest, 3 * rest**2, 3 * rest
+        x = np.concatenate([x, x + np.where(c.residue > 0, rest, 0)])
     return c, x
 
 
@@ -158,7 +158,7 @@ def test_lengths_and_sums_of_rows(dtype):
     assert (low, high, total) == pytest.approx((3.0625, 17.3125, 8.25), rel=1e-12)
     squares = (x**2).sum(1)
     assert low <= squares.min() and squares.max() <= high and np.abs(x.sum(1)).max() <= total
-    c.rest_sum = 2.0
+    c.residue_sum = 2.0
     assert CertificateChecker.length_bounds(c)[2] == pytest.approx(10.25, rel=1e-12)
 
 
@@ -170,7 +170,7 @@ def test_a_norm_of_rows_that_do_not_add_up(rest, dtype):
     """
     c, x = slots_that_do_not_add_up(dtype, rest)
     row, W = CertificateChecker.normed_row(c), np.ones((8, 1))
-    centre = np.where(c.rest > 0, c.base, x)
+    centre = np.where(c.residue > 0, c.base, x)
     z, off = c.floats.product(centre, row, W)
     within(product(normed(x.astype(dtype)), W.astype(dtype)), *c.floats.scaled(z, off, row))
     mean = np.abs(x.mean(1)).max()
@@ -253,8 +253,8 @@ def bringing(v, code, dtype, T):
     found = {token: np.arange(len(code))}
     return SimpleNamespace(
         floats=floats(3, dtype), program=SimpleNamespace(length=T), config=Config(4, 4, 3),
-        reads=lambda *a: [token], cases=lambda *a: (found, len(code)), centre=lambda *a: code,
-        code=lambda v: code, finite=lambda *a: None,
+        values_read=lambda *a: [token], enumerate_cases=lambda *a: (found, len(code)), expected_stream=lambda *a: code,
+        code=lambda v: code, require_finite=lambda *a: None,
     )  # fmt: skip
 
 
@@ -329,16 +329,16 @@ def beginning(dtype, rng, D=10, H=2, K=3):
     f = floats(D, dtype, n_heads=H, d_head=K)
     begin = rng.normal(size=D).astype(dtype).astype(float)
     err = np.abs(rng.normal(size=D)) * 1e-3
-    c = SimpleNamespace(floats=f, config=f.config, begin=begin, begin_err=err,
-                        finite=lambda *a: None)  # fmt: skip
-    c.begin_row = lambda: CertificateChecker.normed_bos(c)
+    c = SimpleNamespace(floats=f, config=f.config, bos=begin, bos_err=err,
+                        require_finite=lambda *a: None)  # fmt: skip
+    c.normed_bos = lambda: CertificateChecker.normed_bos(c)
     return c
 
 
 def starts(c, rng, dtype, toward):
     """Beginnings that are off by all that is allowed."""
-    signs = [*corners(rng, len(c.begin), 40), *np.sign(toward.T), *-np.sign(toward.T)]
-    moved = c.begin + c.begin_err * np.array(signs) * (1 - 1e-4)
+    signs = [*corners(rng, len(c.bos), 40), *np.sign(toward.T), *-np.sign(toward.T)]
+    moved = c.bos + c.bos_err * np.array(signs) * (1 - 1e-4)
     return moved.astype(dtype)
 
 
@@ -350,13 +350,13 @@ def test_the_beginning_sees_itself(dtype):
     W = {n: a.astype(dtype).astype(float) for n, a in W.items()}
     whole = sum(W["V"][h] @ W["O"][h] for h in range(2))
     x = starts(c, rng, dtype, whole)
-    before = c.begin_err
-    heads.attend_at_bos(c, W, *c.begin_row())
+    before = c.bos_err
+    heads.attend_at_bos(c, W, *c.normed_bos())
     y = normed(x)
     for h in range(2):
         x = x + product(product(y, W["V"][h].astype(dtype)), W["O"][h].astype(dtype))
-    within(x, c.begin, c.begin_err, 0.2)
-    assert (c.begin_err > 1.5 * before).any()
+    within(x, c.bos, c.bos_err, 0.2)
+    assert (c.bos_err > 1.5 * before).any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -374,7 +374,7 @@ def test_neurons_of_the_beginning(dtype):
     neurons.neurons_at_bos(c, W_in, b_in, W_out, b_out)
     pre = product(normed(x), W_in.astype(dtype)) + b_in.astype(dtype)
     x = x + (product(np.maximum(pre, 0), W_out.astype(dtype)) + b_out.astype(dtype))
-    within(x, c.begin, c.begin_err, 0.1)
+    within(x, c.bos, c.bos_err, 0.1)
 
 
 # ── neurons ────────────────────────────────────────────────────────────────────────────────────
@@ -420,7 +420,7 @@ def wrote(kind, dtype, rng):
 def test_what_neurons_write(kind, dtype):
     rng = np.random.default_rng(5)
     p, row, x, err = wrote(kind, dtype, rng)
-    c = SimpleNamespace(floats=floats(p.W_in.shape[0], dtype), finite=lambda *a: None)
+    c = SimpleNamespace(floats=floats(p.W_in.shape[0], dtype), require_finite=lambda *a: None)
     c.config = c.floats.config
     z, A = x @ p.W_in, np.abs(p.W_in)
     want = np.maximum(z + p.b_in, 0) @ p.W_out + p.b_out
@@ -476,7 +476,7 @@ def at_steps(made, **changes):
 def steps(c, v, p, row, room, s):
     """What the neurons of a tally write where the averages are `room`, [n, width]."""
     x = np.tile(np.where(c.unused_dims, c.base, 0.0), (len(room), 1))
-    x[:, c.said.room[v]] += room
+    x[:, c.declaration.average_slots[v]] += room
     return np.maximum(s * (x @ p.W_in) + p.b_in, 0) @ p.W_out + p.b_out
 
 
@@ -504,12 +504,12 @@ def test_steps_of_a_tally(kind):
             found = replace(found, weight_error=by)
         if kind == "what keys bring":
             mix = np.full(len(found.error_before_output), by * np.abs(found.bos).max())
-            found = replace(found, error_before_output=mix, off=mix @ np.abs(found.W_O))
+            found = replace(found, error_before_output=mix, error=mix @ np.abs(found.W_O))
             moves = corners(rng, len(mix), 20) * mix @ found.W_O
         if kind == "what does not match":
             leak, found = (
                 by,
-                replace(found, leak=by, weight_error=by, top=np.abs(found.keys).max(0)),
+                replace(found, leak=by, weight_error=by, max_size=np.abs(found.keys).max(0)),
             )
             moves = leak * found.keys
         if kind == "neurons":  # each sees a little else
@@ -617,7 +617,7 @@ def test_the_ends_of_a_line_say_what_is_between():
         p = mlp_output_bounds.NeuronGroup(rng.normal(size=(D, F)), rng.normal(size=F) * 3,
                          rng.normal(size=(F, 2)), rng.normal(size=2))  # fmt: skip
         row = NormedRow(0.7, 1.3, 0.01, np.full(D, 0.01))
-        c = SimpleNamespace(floats=floats(D, "float32"), finite=lambda *a: None)
+        c = SimpleNamespace(floats=floats(D, "float32"), require_finite=lambda *a: None)
         c.config = c.floats.config
         ends = rng.normal(size=(2, F)) * rng.choice([1.0, 6.0], size=(1, F))
         between = ends[0] + np.linspace(0, 1, 50)[:, None] * (ends[1] - ends[0])

@@ -71,7 +71,7 @@ def test_a_declaration_of_objects(name):
     program, said = load_declaration(model.provenance[PROVENANCE_KEY])
     bad = wrong(model)
     assert holds(model, program, said) and not holds(bad, program, said)
-    for part in ("codes", "times", "slots", "room"):
+    for part in ("codes", "sublayers", "slots", "average_slots"):
         whole = getattr(said, part)
         others = [{}, *({k: x for k, x in whole.items() if k is not v} for v in whole)]
         for v, x in whole.items():
@@ -83,7 +83,7 @@ def test_a_declaration_of_objects(name):
                     new += [made, made.tolist(), x[0], x[:, :-1], x.astype(int)]
                     if isinstance(poison, (int, float)) and abs(poison) < 10**300:
                         new.append(np.where(x == x[-1, 0], float(poison), x))
-                if part in ("slots", "room"):
+                if part in ("slots", "average_slots"):
                     new += [slice(poison, x.stop), slice(x.start, poison), slice(0, 3, poison)]
                 others += [{**whole, v: y} for y in new]
         for other in others:
@@ -95,4 +95,5 @@ def test_every_part_of_a_declaration_is_poisoned():
     names = {
         f.name for f in fields(load_declaration(small("often").model.provenance[PROVENANCE_KEY])[1])
     }
-    assert names == {"program", "became", "codes", "times", "slots", "room"}
+    parts = {"program", "replacements", "codes", "sublayers", "slots", "average_slots"}
+    assert names == parts

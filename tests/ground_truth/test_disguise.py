@@ -109,21 +109,21 @@ def test_the_key_leads_back():
     assert key.heads[0] != list(range(5)) and key.neurons[0] != list(range(1791))
     M = np.array(key.basis)
     for h in range(5):
-        old = int(key.part(f"head 0.{h}").removeprefix("head 0."))
+        old = int(key.original_part(f"head 0.{h}").removeprefix("head 0."))
         for name in ("W_Q", "W_V"):
             found = M @ copy.weights[f"blocks.0.attn.{name}"][h]
             assert np.allclose(found, model.weights[f"blocks.0.attn.{name}"][old], atol=1e-8)
     for f in (0, 1000):
-        old = int(key.part(f"neuron 0.{f}").removeprefix("neuron 0."))
-        back = key.directions(copy.weights["blocks.0.mlp.W_out"][f])
+        old = int(key.original_part(f"neuron 0.{f}").removeprefix("neuron 0."))
+        back = key.original_directions(copy.weights["blocks.0.mlp.W_out"][f])
         assert np.allclose(
             back, model.weights["blocks.0.mlp.W_out"][old], rtol=1e-6, atol=1e-3
         )  # they are of 1e10
-    assert key.part("embed") == "embed" and key.labels["slots"]["value"] == [0, 1]
+    assert key.original_part("embed") == "embed" and key.labels["slots"]["value"] == [0, 1]
     with pytest.raises(
         GlassformerError, match=r"head 0.9 — the copy has no such head; expected head LAYER.INDEX"
     ):
-        key.part("head 0.9")
+        key.original_part("head 0.9")
 
 
 def test_a_round_of_the_game():
@@ -139,7 +139,7 @@ def test_a_round_of_the_game():
         for e in measure_ground_truth(copy, load_task(model)).edges
         if e.matters
     ]
-    right = score_edges(known, key.edges(found))
+    right = score_edges(known, key.original_edges(found))
     assert (right.precision, right.recall) == (1, 1)
     assert score_edges(known, found).precision < 1  # without the key, heads are the wrong ones
     model = load("reverse")
@@ -147,7 +147,7 @@ def test_a_round_of_the_game():
     slot = measure_ground_truth(model, load_task(model)).directions("position")
     keys = copy.weights["blocks.0.attn.W_K"][0].T  # what its keys read
     assert np.allclose(
-        subspace_overlap(key.directions(keys), slot), (2 / 3, 1)
+        subspace_overlap(key.original_directions(keys), slot), (2 / 3, 1)
     )  # a ring is flat, W_K is not
     assert subspace_overlap(keys, slot)[0] < 0.9 * 2 / 3
 
