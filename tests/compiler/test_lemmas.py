@@ -137,8 +137,17 @@ def slots_that_do_not_add_up(dtype, rest=0.0):
     base[5:] = 0.5, -0.25, 1.0
     codes = {"a": np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]]),
              "b": np.array([[2.0, 1.0, 1.0], [-1.0, 0.5, 0.0]])}  # fmt: skip
-    c = SimpleNamespace(floats=f, config=f.config, base=base, in_stream=["a", "b"], code=codes.get,
-                        err=np.zeros(8), residue=np.zeros(8), residue_squared=0.0, residue_sum=0.0)  # fmt: skip
+    c = SimpleNamespace(
+        floats=f,
+        config=f.config,
+        base=base,
+        in_stream=["a", "b"],
+        code=codes.get,
+        err=np.zeros(8),
+        residue=np.zeros(8),
+        residue_squared=0.0,
+        residue_sum=0.0,
+    )
     c.length_bounds = lambda: CertificateChecker.length_bounds(c)
     pairs = itertools.product(codes["a"], codes["b"])
     x = np.array([np.concatenate([a, b, base[5:]]) for a, b in pairs])
@@ -252,10 +261,15 @@ def bringing(v, code, dtype, T):
     (token,) = v.args
     found = {token: np.arange(len(code))}
     return SimpleNamespace(
-        floats=floats(3, dtype), program=SimpleNamespace(length=T), config=Config(4, 4, 3),
-        values_read=lambda *a: [token], enumerate_cases=lambda *a: (found, len(code)), expected_stream=lambda *a: code,
-        code=lambda v: code, require_finite=lambda *a: None,
-    )  # fmt: skip
+        floats=floats(3, dtype),
+        program=SimpleNamespace(length=T),
+        config=Config(4, 4, 3),
+        values_read=lambda *a: [token],
+        enumerate_cases=lambda *a: (found, len(code)),
+        expected_stream=lambda *a: code,
+        code=lambda v: code,
+        require_finite=lambda *a: None,
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

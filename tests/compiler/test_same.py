@@ -71,31 +71,82 @@ def looks(v, *_):
 
 
 WRONG = {
-    "merges": (TWO, breaks(simplify, "_structure_key", lambda key, v: len(v) if isinstance(v, Token) else
-                           key)),
-    "drops a condition": (SMALL["most"].replace("most=", "token != 1, most="), breaks(
-        simplify, "_merge_tests", lambda tests, _: [])),
-    "one condition of two": (BETWEEN, breaks(simplify, "_merge_tests", lambda _, tests: list(tests)[1:])),
-    "negates a condition": (TWO, breaks(simplify, "_test", lambda t, *_: replace(
-        t, table=~t.table))),
-    "folds": (FOLDED, breaks(simplify, "_fold_constants", lambda v, old, p: v if type(v) is type(old) else
-                             edited(v, Token, table=entry(0)))),
-    "another table": (TABLED, breaks(simplify, "_reduce_map", lambda v, *_: edited(
-        v, Map, table=entry(0)))),
+    "merges": (
+        TWO,
+        breaks(simplify, "_structure_key", lambda key, v: len(v) if isinstance(v, Token) else key),
+    ),
+    "drops a condition": (
+        SMALL["most"].replace("most=", "token != 1, most="),
+        breaks(simplify, "_merge_tests", lambda tests, _: []),
+    ),
+    "one condition of two": (
+        BETWEEN,
+        breaks(simplify, "_merge_tests", lambda _, tests: list(tests)[1:]),
+    ),
+    "negates a condition": (
+        TWO,
+        breaks(simplify, "_test", lambda t, *_: replace(t, table=~t.table)),
+    ),
+    "folds": (
+        FOLDED,
+        breaks(
+            simplify,
+            "_fold_constants",
+            lambda v, old, p: v if type(v) is type(old) else edited(v, Token, table=entry(0)),
+        ),
+    ),
+    "another table": (
+        TABLED,
+        breaks(simplify, "_reduce_map", lambda v, *_: edited(v, Map, table=entry(0))),
+    ),
     "another order": (SMALL["most"], breaks(simplify, "rebuild", looks)),
-    "another default": (SMALL["after"], breaks(simplify, "rebuild", lambda v, *_: edited(
-        v, Select, default=lambda d: 0 if d is None else d, domain=lambda d: d))),
-    "another cut": (SMALL["often"], breaks(simplify, "rebuild", lambda v, *_: edited(
-        v, ThresholdCount, thresholds=lambda c: c + 1))),
-    "other results": (SMALL["third"], breaks(simplify, "renumber_members", lambda v, *_: edited(
-        v, ThresholdCount, results=lambda r: r[::-1]))),
-    "other terms": (SMALL["brackets"], breaks(simplify, "rebuild", lambda v, *_: edited(
-        v, ThresholdCount, terms=lambda terms: tuple((x, -w) for x, w in terms)))),
-    "another sum": (SMALL["reverse"], breaks(simplify, "rebuild", lambda v, *_: edited(
-        v, Sum, constant=lambda c: c - 1))),
-    "tabulates": (APART, breaks(tabulate, "renumber_members", lambda v, *_: edited(v, Map, table=entry(-1)))),
-    "leaves out": (APART, breaks(tabulate, "renumber_members", lambda v, *_: edited(v, Map, table=without))),
-}  # fmt: skip
+    "another default": (
+        SMALL["after"],
+        breaks(
+            simplify,
+            "rebuild",
+            lambda v, *_: edited(
+                v, Select, default=lambda d: 0 if d is None else d, domain=lambda d: d
+            ),
+        ),
+    ),
+    "another cut": (
+        SMALL["often"],
+        breaks(
+            simplify, "rebuild", lambda v, *_: edited(v, ThresholdCount, thresholds=lambda c: c + 1)
+        ),
+    ),
+    "other results": (
+        SMALL["third"],
+        breaks(
+            simplify,
+            "renumber_members",
+            lambda v, *_: edited(v, ThresholdCount, results=lambda r: r[::-1]),
+        ),
+    ),
+    "other terms": (
+        SMALL["brackets"],
+        breaks(
+            simplify,
+            "rebuild",
+            lambda v, *_: edited(
+                v, ThresholdCount, terms=lambda terms: tuple((x, -w) for x, w in terms)
+            ),
+        ),
+    ),
+    "another sum": (
+        SMALL["reverse"],
+        breaks(simplify, "rebuild", lambda v, *_: edited(v, Sum, constant=lambda c: c - 1)),
+    ),
+    "tabulates": (
+        APART,
+        breaks(tabulate, "renumber_members", lambda v, *_: edited(v, Map, table=entry(-1))),
+    ),
+    "leaves out": (
+        APART,
+        breaks(tabulate, "renumber_members", lambda v, *_: edited(v, Map, table=without)),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", WRONG)
