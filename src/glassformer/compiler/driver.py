@@ -1,6 +1,6 @@
 """The compiler's passes in order: from a source to a model with a certificate."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from ..core.model import Model
 from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
 from ..utils.limits import check_int_range
+from ..utils.progress import ProgressCallback
 from ..utils.results import Displayable
 from ..utils.typed_json import convert
 from .certify import Certificate, Declaration, certify, check_equivalent
@@ -149,7 +150,7 @@ def _value_by_number(values: list[Value], i: int) -> Value:
     return values[i] if i >= 0 else copy(values[-1 - i])
 
 
-def recheck(model: Model, progress: Callable[[int, int], object] | None = None) -> Compiled:
+def recheck(model: Model, progress: ProgressCallback | None = None) -> Compiled:
     """Prove again that a compiled model agrees with its embedded source.
 
     The source is read and the weights are checked; the embedded declaration is not trusted.

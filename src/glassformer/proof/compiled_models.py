@@ -1,6 +1,7 @@
 """Proofs of compiled models: the certificate that they carry is found anew, for every text."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,9 +31,9 @@ def prove_compiled(
 ) -> Any:  # fmt: skip
     """Proved for every text of up to so many tokens, refuted, or unknown with the place."""
 
-    def tell(done: int, todo: int) -> None:
+    def with_wrong(step: Progress) -> None:
         if progress:
-            progress(Progress(done, todo, int(wrong is not None)))
+            progress(replace(step, wrong=int(wrong is not None)))
 
     rows = [task.edges(), task.sample(SAMPLE_TEXTS, np.random.default_rng(seed))]
     wrong = first_counterexample(model, task, np.concatenate(rows))
@@ -40,14 +41,14 @@ def prove_compiled(
         reason = f"{wrong['input']} gives {wrong['got']}, expected {wrong['expected']}"
         refuted = partial(make_proof, "refuted", 0, counterexample=wrong, reason=reason)
     try:
-        found = recheck(model, tell).certificate
+        found = recheck(model, with_wrong).certificate
     except GlassformerError as e:  # or no declaration at all: what is wrong is wrong
         if wrong:
             return refuted()
         if not isinstance(e, Unproved):
             raise
         return make_proof(
-            "unknown", e.certificate.cases if hasattr(e, "found") else 0, reason=str(e)
+            "unknown", e.certificate.cases if hasattr(e, "certificate") else 0, reason=str(e)
         )
     if wrong:
         raise GlassformerError(

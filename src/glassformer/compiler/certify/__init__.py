@@ -1,9 +1,4 @@
-"""The certificate: on all texts a compiled model says what the interpreter says, rounding included.
-
-checker.py has the induction, heads.py and neurons.py its two kinds of steps (counting_heads.py:
-those that count; mlp_output_bounds.py: what neurons write), floats.py how floats round;
-equivalence.py sees that the program which is compiled means what the one that was read does.
-"""
+"""The certificate: a compiled model emits what the interpreter does, on all texts."""
 
 from .checker import Certificate, Declaration, certify
 from .equivalence import check_equivalent

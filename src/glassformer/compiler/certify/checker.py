@@ -1,26 +1,25 @@
-"""By induction over the sublayers: every slot holds the code of the value that the interpreter has.
+"""The certificate checker: an induction over the sublayers of a compiled model.
 
-Given are a model, a program as it was read, and a declaration: a simpler program, which slot holds
-which of its values, by which code, from when on, and where heads leave sums for neurons. None of it
-is believed: that the simpler program means the same is checked first (equivalence.py); what a head
-or a neuron reads and writes is seen from the weights that are not 0, and a write that was not
-declared is refused. For every position but the beginning of the text, which sees only itself and is
-one known row:
+The claim is that every slot holds the code of the value that the interpreter computes. The inputs
+are a model, the program as it was read, and a declaration by the compiler: a simplified program,
+the slot, code and sublayer of each of its values, and the slots where heads leave averages for
+neurons. The checker trusts none of it: equivalence.py compares the programs, reads and writes are
+taken from the nonzero weights, and undeclared writes are refused. <bos> sees only itself, so its
+row is one known vector. At every other position:
 
     embedding   every token at every position gives the codes of its values
-    heads       a better match leads by a gap, equals differ by little, so the right value comes
-    neurons     for every combination of what they read, the code of the result
-    logits      for every value of `emit`, its token leads
+    heads       a better match leads by a gap, ties differ by little: the right value is copied
+    neurons     every combination of the values they read gives the code of the result
+    logits      the token of every value of `emit` leads
 
-Each is a check of finitely many cases; the errors of each go into the next.
+Each step checks finitely many cases and passes its error bounds to the next.
 
-Trusted are the reader, which makes a program of a text (parser.py and what it imports), the meaning
-of a program (ir.py, interpreter.py), that joint_domains.py leaves no combination out, this folder,
-NumPy, and how floats round (floats.py). No pass of the compiler is. Of a text that the interpreter
-itself refuses, with a combination that the reader said can never be, nothing is claimed.
+Trusted: the parser (frontend/), the meaning of a program (ir.py, interpreter.py), joint_domains.py
+(no combination is missing), this package, NumPy, and the float model (floats.py). No compiler pass
+is trusted. Nothing is claimed for texts that the interpreter rejects.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +28,7 @@ import numpy as np
 from ...core import backend
 from ...core.model import Model
 from ...utils.errors import GlassformerError, short_repr
+from ...utils.progress import Progress, ProgressCallback
 from ..ir import Position, Program, ThresholdCount, Token, Value
 from ..joint_domains import JointCases, case_count, joint_cases
 from .equivalence import check_equivalent
@@ -44,92 +44,82 @@ from .floats import (
     Unproved,
 )
 
-MAX_WORK = 300_000_000  # pairs of here and there, cases times neurons: some seconds
-MAX_NORM_GAIN = (
-    2.0**20
-)  # of a norm: with larger ones more could be lost by underflow than is counted
-
-
-MAX_CODE_NUMBER = (
-    1e15  # of a code's numbers: their squares and sums are far from what floats can hold
-)
-
-
-def _is_index(x: Any) -> bool:
-    return isinstance(x, (int, np.integer)) and not isinstance(x, bool) and bool(0 <= x < 2**31)
+MAX_WORK = 300_000_000  # query-key pairs plus cases times neurons: a few seconds
+MAX_NORM_GAIN = 2.0**20  # with larger gains underflow could exceed UNDERFLOW
+MAX_CODE_NUMBER = 1e15  # squares and sums of such numbers are far below overflow
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a compiled model is said to do; the checker believes none of it."""
+    """The compiler's claims about a model. The checker verifies all of them."""
 
-    program: Program  # the same program, made simpler: its values are those in the stream
-    replacements: Mapping[
-        Value, Value
-    ]  # which of them stands for which of the program as it was read
+    program: Program  # the simplified program, whose values are in the stream
+    replacements: Mapping[Value, Value]  # value of the program as read -> simplified value
     codes: Mapping[Value, Any]  # [members, width]
     sublayers: Mapping[Value, int]  # 0 embedding, 2l+1 heads of layer l, 2l+2 its neurons
     slots: Mapping[Value, slice]
     average_slots: Mapping[
         ThresholdCount, slice
-    ]  # where heads leave averages for neurons of their layer
+    ]  # where heads leave averages for their layer's MLP
 
 
 @dataclass
 class Certificate:
-    """What was found out on the way."""
+    """The results of the checks, by name of value."""
 
     dtype: str
-    margin: float = np.inf  # the least lead of a right token
+    margin: float = np.inf  # smallest lead of a correct token
     cases: int = 0
-    work: int = 0  # cases that were gone through one by one, and what takes as long
-    slot_error: dict[str, float] = field(default_factory=dict)  # value -> most that its slot is off
-    notes: dict[str, str] = field(default_factory=dict)  # value -> how it was found to hold
-    slack: dict[str, float] = field(default_factory=dict)  # value -> what is left: 1 all, 0 none
-    score_gap: dict[str, float] = field(
-        default_factory=dict
-    )  # look -> by how much the right one leads
-    score_spread: dict[str, float] = field(
-        default_factory=dict
-    )  # tally -> by how much equals differ
-    step_reach: dict[str, float] = field(
-        default_factory=dict
-    )  # tally -> how far its steps go, 1 is enough
+    work: int = 0  # cases that were enumerated, and equivalent effort
+    slot_error: dict[str, float] = field(default_factory=dict)  # largest error of a slot
+    notes: dict[str, str] = field(default_factory=dict)  # how a value was proved
+    slack: dict[str, float] = field(default_factory=dict)  # remaining share: 1 all, 0 none
+    score_gap: dict[str, float] = field(default_factory=dict)  # smallest lead of the right key
+    score_spread: dict[str, float] = field(default_factory=dict)  # largest difference of ties
+    step_reach: dict[str, float] = field(default_factory=dict)  # of a count's steps; 1 suffices
 
     @property
     def tightest(self) -> str:
         return min(self.slack, key=lambda n: self.slack[n], default="")
 
 
-CertifyProgress = Callable[[int, int], object]
-
-
 def certify(
     model: Model,
     program: Program,
     declaration: Declaration,
-    progress: CertifyProgress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Certificate:
-    """The certificate of a model, or Unproved with the place where it fails. `watch` is told of how
-    many values it is known that they hold, of all.
+    """Check that a compiled model emits what the program does, on every text.
+
+    Args:
+        model: the compiled model, in float64 or float32.
+        program: the program as it was read from the source.
+        declaration: the compiler's claims, which are verified.
+        progress: called with the number of values proved, of all.
+
+    Returns:
+        The certificate.
+
+    Raises:
+        Unproved: a check fails; its `certificate` has the results up to that check.
     """
-    found = Certificate(model.dtype)
+    certificate = Certificate(model.dtype)
     try:
         if program is not declaration.program:
             check_equivalent(program, declaration.program, declaration.replacements)
         with np.errstate(all="ignore"):
-            return CertificateChecker(model, declaration, found, progress).check()
+            return CertificateChecker(model, declaration, certificate, progress).check()
     except Unproved as e:
-        e.certificate = found
+        e.certificate = certificate
         raise
 
 
 class CertificateChecker:
     """The state of the induction."""
 
-    base: Any  # [D] what is the same at all positions but the first
-    err: Any  # [D] by how much the stream may be off
-    bos: Any  # [D] the stream at the beginning of the text
+    base: Any  # [D] the part of the stream that all positions after <bos> share
+    err: Any  # [D] error of the stream
+    bos: Any  # [D] the stream at <bos>
     bos_err: Any
 
     def __init__(
@@ -137,307 +127,277 @@ class CertificateChecker:
         model: Model,
         declaration: Declaration,
         certificate: Certificate,
-        progress: CertifyProgress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> None:
-        computed = {v.name for v, time in declaration.sublayers.items() if time}
+        computed = {v.name for v, sublayer in declaration.sublayers.items() if sublayer}
         self.progress, self.total = progress, len(computed | {declaration.program.emit.name})
         self.config, self.program, self.declaration = model.config, declaration.program, declaration
-        c = model.config
         if model.dtype not in UNIT_ROUNDOFF:
-            raise Unproved(f"{model.dtype} — expected float64 or float32")
-        self.floats = RoundingBounds(c, model.dtype)
+            raise Unproved(f"dtype: expected float64 or float32, got {model.dtype}")
+        self.floats = RoundingBounds(self.config, model.dtype)
         self.weights = {n: np.asarray(a, np.float64) for n, a in model.numpy().weights.items()}
         self.certificate = certificate
         self.in_stream: list[Value] = []
-        self.residue = np.zeros(c.d_model)  # what averages left behind
+        self.residue = np.zeros(self.config.d_model)  # what averages left in the stream
         self.residue_squared = self.residue_sum = 0.0
         self.check_architecture(model)
-
-    def check_architecture(self, model: Model) -> None:
-        c, p, said = self.config, self.program, self.declaration
-        kind = (c.norm, c.norm_first, c.activation, c.mask, c.qk_norm, c.tied)
-        if kind != ("layer", True, "relu", "causal", False, False):
-            raise Unproved(
-                "expected layer norms before each part, ReLU, a causal mask, an untied head"
-            )
-        if c.positions not in ("learned", "none"):
-            raise Unproved(f"positions {c.positions} — expected learned ones, or none")
-        if c.d_vocab != len(p.tokens) + 1 or c.n_ctx < p.length + 1:
-            raise Unproved("expected a token for the beginning and one for each of the program's")
-        if list(model.vocabulary.tokens)[1:] != [str(t) for t in p.tokens]:
-            raise Unproved("expected tokens that are called what the program calls them")
-        if not all(np.isfinite(a).all() for a in self.weights.values()):
-            raise Unproved("weights that are not finite")
-        smallest, weights = np.finfo(model.dtype).tiny, model.numpy().weights
-        for name, a in self.weights.items():
-            if backend.is_subnormal(weights[name]).any():
-                raise Unproved(
-                    f"{name} — expected 0 or normal numbers, got some below {smallest:.3g}"
-                )
-            where = name.rpartition(".")[2]
-            if where in ("b_Q", "b_K", "b_V", "b_O", "b_U", "b"):  # b: of a norm
-                if a.any():
-                    raise Unproved(f"{name} — expected no biases but of neurons")
-            elif where == "W_gate" or where == "b_gate":
-                raise Unproved("gated neurons are not known to this checker")
-        for name in [n for n in self.weights if n.endswith(("ln1.w", "ln2.w", "ln_final.w"))]:
-            self.fold_gain(name, self.weights[name])
         self.check_overflow()
         self.check_declaration_types()
-        if not set(said.slots) == set(said.sublayers) == set(said.codes):
-            raise Unproved("expected a slot, a code and a time for each declared value")
+        self.check_slots()
+
+    # ── form of the model and the declaration ──────────────────────────────────────────────────
+    def check_architecture(self, model: Model) -> None:
+        """Refuse models of another kind; fold the gains of norms into the weights after them."""
+        c, p = self.config, self.program
+        expected = {"norm": "layer", "norm_first": True, "activation": "relu", "mask": "causal",
+                    "qk_norm": False, "tied": False}  # fmt: skip
+        for name, value in expected.items():
+            if (got := getattr(c, name)) != value:
+                raise Unproved(f"{name}: expected {value}, got {got}")
+        if c.positions not in ("learned", "none"):
+            raise Unproved(f"positions: expected learned or none, got {c.positions}")
+        if c.d_vocab != len(p.tokens) + 1:
+            raise Unproved(f"d_vocab: expected {len(p.tokens) + 1}, got {c.d_vocab}")
+        if c.n_ctx < p.length + 1:
+            raise Unproved(f"n_ctx: expected at least {p.length + 1}, got {c.n_ctx}")
+        if list(model.vocabulary.tokens)[1:] != [str(t) for t in p.tokens]:
+            raise Unproved("vocabulary: expected the tokens of the program, in their order")
+        smallest, weights = np.finfo(model.dtype).tiny, model.numpy().weights
+        for name, a in self.weights.items():
+            if not np.isfinite(a).all():
+                raise Unproved(f"{name}: expected finite weights")
+            if backend.is_subnormal(weights[name]).any():
+                raise Unproved(
+                    f"{name}: expected 0 or normal numbers, got some below {smallest:.3g}"
+                )
+            kind = name.rpartition(".")[2]
+            if kind in ("b_Q", "b_K", "b_V", "b_O", "b_U", "b") and a.any():  # b: of a norm
+                raise Unproved(f"{name}: expected 0; only MLPs may have biases")
+            if kind in ("W_gate", "b_gate"):
+                raise Unproved(f"{name}: gated MLPs are not supported")
+        for name in [n for n in self.weights if n.endswith(("ln1.w", "ln2.w", "ln_final.w"))]:
+            self.fold_gain(name, self.weights[name])
+
+    def check_slots(self) -> None:
+        """Slots and codes must fit the stream and each other, and slots must not overlap."""
+        c, d = self.config, self.declaration
+        if not set(d.slots) == set(d.sublayers) == set(d.codes):
+            raise Unproved("declaration: expected a slot, a code and a sublayer for each value")
         taken = np.zeros(c.d_model, int)
-        for v, s in said.slots.items():
+        for v, s in d.slots.items():
             width = s.stop - s.start
-            if said.codes[v].shape != (len(v), width) or not 0 <= s.start <= s.stop <= c.d_model:
-                raise Unproved(f"{v.name} — its slot and its code do not agree")
-            if len(v) > 1 and len(np.unique(said.codes[v], axis=0)) < len(v):
-                raise Unproved(f"{v.name} — two of its members have one code")
+            if d.codes[v].shape != (len(v), width) or not 0 <= s.start <= s.stop <= c.d_model:
+                raise Unproved(f"{v.name}: its slot does not fit its code or the stream")
+            if len(v) > 1 and len(np.unique(d.codes[v], axis=0)) < len(v):
+                raise Unproved(f"{v.name}: two members have the same code")
             taken[s] += 1
         if (taken > 1).any():
-            raise Unproved("two values are declared to stand in one slot")
+            raise Unproved("declaration: slots of values overlap")
         self.unused_dims = taken == 0
-        for tally, s in said.average_slots.items():
-            if not 0 <= s.start <= s.stop <= c.d_model or (
-                not self.unused_dims[s].all()
-                and not all(
-                    said.sublayers[v] < said.sublayers.get(tally, 0) - 1
-                    for v, other in said.slots.items()
-                    if other.start < s.stop and s.start < other.stop
-                )
-            ):
-                raise Unproved(f"{tally.name} — its room is not in the stream, or not free")
+        for count, s in d.average_slots.items():
+            last_use = d.sublayers.get(count, 0) - 1
+            below = [v for v, x in d.slots.items() if x.start < s.stop and s.start < x.stop]
+            free = self.unused_dims[s].all() or all(d.sublayers[v] < last_use for v in below)
+            if not 0 <= s.start <= s.stop <= c.d_model or not free:
+                raise Unproved(f"{count.name}: its average slot is outside the stream, or in use")
             taken[s] += 10
         if (taken > 19).any():
-            raise Unproved("two tallies are declared to have one room")
-        for s in said.average_slots.values():
+            raise Unproved("declaration: average slots overlap")
+        for s in d.average_slots.values():
             self.unused_dims[s] = False
 
     def check_declaration_types(self) -> None:
-        """A declaration is made of values, whole numbers and finite rows, none of them huge."""
-        said = self.declaration
-        for v, s in [*said.slots.items(), *said.average_slots.items()]:
+        """The declaration must have values as keys, and indices and bounded arrays as entries."""
+        d = self.declaration
+        for v, s in [*d.slots.items(), *d.average_slots.items()]:
             ends = (s.start, s.stop) if isinstance(s, slice) and s.step is None else ()
             if not ends or not all(_is_index(x) for x in ends):
-                raise Unproved(f"{getattr(v, 'name', v)} — expected a slot from number to number")
-        if odd := [v for v in [*said.slots, *said.sublayers] if not isinstance(v, Value)]:
-            raise Unproved(f"{short_repr(odd[0])} — is no value")
-        if odd := [v for v in said.average_slots if not isinstance(v, ThresholdCount)]:
-            raise Unproved(f"{odd[0]} — has room declared, and is no tally")
-        for v, time in said.sublayers.items():
-            if not _is_index(time):
-                raise Unproved(f"{v.name} — expected a time from 0, got {short_repr(time)}")
-        for v, code in said.codes.items():
-            good = isinstance(code, np.ndarray) and code.ndim == 2 and code.dtype.kind == "f"
-            if not good or not (np.abs(code) < MAX_CODE_NUMBER).all():
-                raise Unproved(
-                    f"{v.name} — expected a code of rows of numbers below {MAX_CODE_NUMBER:.3g}"
-                )
+                raise Unproved(f"{getattr(v, 'name', v)}: expected a slot (start, stop)")
+        if odd := [v for v in [*d.slots, *d.sublayers] if not isinstance(v, Value)]:
+            raise Unproved(f"declaration: expected a value, got {short_repr(odd[0])}")
+        if odd := [v for v in d.average_slots if not isinstance(v, ThresholdCount)]:
+            raise Unproved(f"{odd[0]}: only counts have an average slot")
+        for v, sublayer in d.sublayers.items():
+            if not _is_index(sublayer):
+                raise Unproved(f"{v.name}: expected a sublayer from 0, got {short_repr(sublayer)}")
+        for v, code in d.codes.items():
+            is_matrix = isinstance(code, np.ndarray) and code.ndim == 2 and code.dtype.kind == "f"
+            if not is_matrix or not (np.abs(code) < MAX_CODE_NUMBER).all():
+                raise Unproved(f"{v.name}: expected a code of numbers below {MAX_CODE_NUMBER:.3g}")
 
     def check_overflow(self) -> None:
-        """No number on the way can be beyond all floats, not even one that nothing reads: a row
-        is at most √D long after its norm, its gain being part of the weights.
+        """No number may overflow, not even one that nothing reads. A normed row is at most √D long,
+        with its gain folded into the weights.
         """
-        c, most = self.config, 2 * self.config.d_model**0.5
+        c, longest_row = self.config, 2 * self.config.d_model**0.5
 
         def longest(name: str) -> Any:
-            return np.linalg.norm(self.weights[name], axis=-2) * most
+            return np.linalg.norm(self.weights[name], axis=-2) * longest_row
 
         for i in range(c.n_layers):
             at = f"blocks.{i}."
             q, k, v = (longest(f"{at}attn.W_{x}") for x in "QKV")
             scores = (q * k).sum(-1) * max(1.0, c.scale)
-            brought = (v[..., None] * np.abs(self.weights[f"{at}attn.W_O"])).sum((0, 1))
-            self.require_finite(f"heads {i}", q, k, v, scores, brought)
+            written = (v[..., None] * np.abs(self.weights[f"{at}attn.W_O"])).sum((0, 1))
+            self.require_finite(f"heads {i}", q, k, v, scores, written)
             if f"{at}mlp.W_in" in self.weights:
                 pre = longest(f"{at}mlp.W_in") + np.abs(self.weights.get(f"{at}mlp.b_in", 0.0))
-                self.require_finite(
-                    f"neurons {i}", pre, pre @ np.abs(self.weights[f"{at}mlp.W_out"])
-                )
+                post = pre @ np.abs(self.weights[f"{at}mlp.W_out"])
+                self.require_finite(f"neurons {i}", pre, post)
         self.require_finite("logits", longest("unembed.W_U"))
 
     def fold_gain(self, name: str, gain: Any) -> None:
-        """A norm's gain, as part of the weights that read it: one rounding more."""
-        size = np.abs(gain[gain != 0])
-        if (size > MAX_NORM_GAIN).any() or (size < 1 / MAX_NORM_GAIN).any():
-            raise Unproved(
-                f"{name} — expected gains of 0 or from {1 / MAX_NORM_GAIN:.3g} to {MAX_NORM_GAIN:.3g}"
-            )
-        place = name[: -len(".w")]
-        block = place.rpartition(".")[0]
+        """Multiply a norm's gain into the weights that read it, which costs one more rounding."""
+        size, most = np.abs(gain[gain != 0]), MAX_NORM_GAIN
+        if (size > most).any() or (size < 1 / most).any():
+            raise Unproved(f"{name}: expected gains of 0 or from {1 / most:.3g} to {most:.3g}")
+        block, _, norm = name[: -len(".w")].rpartition(".")
         readers = {
             "ln1": [f"{block}.attn.W_{x}" for x in "QKV"], "ln2": [f"{block}.mlp.W_in"],
             "ln_final": ["unembed.W_U"],
-        }[place.rpartition(".")[2]]  # fmt: skip
+        }[norm]  # fmt: skip
         for reader in readers:
             if reader in self.weights:
                 self.weights[reader] = self.weights[reader] * gain[:, None]
 
-    # ── what is there ──────────────────────────────────────────────────────────────────────────
+    # ── values and rows of the stream ──────────────────────────────────────────────────────────
     def code(self, v: Value) -> Any:
         return self.declaration.codes[v]
 
     def computed_at(self, sublayer: int) -> list[Value]:
-        return [v for v, t in self.declaration.sublayers.items() if t == sublayer]
+        return [v for v, s in self.declaration.sublayers.items() if s == sublayer]
 
     def enumerate_cases(
-        self, values: list[Value], also: tuple[str, ...] = ()
+        self, values: list[Value], extra_roots: tuple[str, ...] = ()
     ) -> tuple[JointCases, int]:
+        """Return the joint cases of values, and their number."""
         try:
-            found = joint_cases(self.program, values, also)
+            cases = joint_cases(self.program, values, extra_roots)
         except GlassformerError as e:
             raise TooManyCases(str(e)) from None
-        self.certificate.cases += case_count(found)
-        return found, case_count(found)
+        self.certificate.cases += case_count(cases)
+        return cases, case_count(cases)
 
     def count_work(self, label: str, n_cases: int) -> None:
-        """Refuses what would take too long before it is begun."""
+        """Raise TooManyCases before work that would exceed the limit."""
         self.certificate.work += n_cases
-        if self.certificate.work > MAX_WORK:
-            raise TooManyCases(
-                f"{label} — would take {self.certificate.work:,} cases; at most {MAX_WORK:,}"
-            )
+        if (work := self.certificate.work) > MAX_WORK:
+            raise TooManyCases(f"{label}: expected at most {MAX_WORK:,} cases, got {work:,}")
 
-    def expected_stream(self, found: JointCases, n: int) -> Any:
-        """Rows of the stream [n,D] in these cases, as far as the values in them go."""
+    def expected_stream(self, cases: JointCases, n: int) -> Any:
+        """Return the rows of the stream [n,D] in these cases; other values are left out."""
         x = np.tile(self.base, (n, 1))
         for v in self.in_stream:
-            if v in found:
-                x[:, self.declaration.slots[v]] = self.code(v)[found[v]]
+            if v in cases:
+                x[:, self.declaration.slots[v]] = self.code(v)[cases[v]]
         return x
 
     def values_read(self, W: Any, label: str) -> list[Value]:
-        """The values whose slots W [D,…] reads; it must read nothing that nobody declared."""
+        """Return the values whose slots W [D,…] reads; refuse reads of undeclared dimensions."""
         used = W.reshape(len(W), -1).any(1)
         values = [v for v in self.in_stream if used[self.declaration.slots[v]].any()]
         rest = used & ~self.unused_dims
         for v in values:
             rest[self.declaration.slots[v]] = False
         if rest.any():
-            raise Unproved(
-                f"{label} — reads numbers {np.flatnonzero(rest).tolist()}, where no value is"
-            )
+            dims = np.flatnonzero(rest).tolist()
+            raise Unproved(f"{label}: reads dimensions {dims}, which hold no value")
         return values
 
     def length_bounds(self) -> tuple[float, float, float]:
-        """(least and most squared length, most sum) of a row."""
+        """Return the smallest and largest squared length of a row, and its largest sum."""
         low = high = float(self.base @ self.base)
         total = abs(float(self.base.sum())) + self.residue_sum
         for v in self.in_stream:
             squares = (self.code(v) ** 2).sum(1)
             low, high = low + float(squares.min()), high + float(squares.max())
             total += float(np.abs(self.code(v).sum(1)).max())
-        own = self.floats.checker_gamma(
-            2 * self.config.d_model + 2
-        )  # a number is squared, and added twice
-        # all numbers together are at most √(D·squares)
-        return low * (1 - own), high * (1 + own), total + own * (self.config.d_model * high) ** 0.5
+        D = self.config.d_model
+        own = self.floats.checker_gamma(2 * D + 2)  # a number is squared, and added twice
+        # the numbers of a row add up to at most √(D·squares)
+        return low * (1 - own), high * (1 + own), total + own * (D * high) ** 0.5
 
     def normed_row(self, more: float = 0.0, less: float = 0.0, total: float = 0.0) -> NormedRow:
-        """What is known of a row after its norm; `more` and `less`: further squared length."""
+        """Return bounds of a row after its norm; `more`, `less`: further squared length."""
         low, high, sums = self.length_bounds()
         err = self.err + self.residue
-        found = self.floats.normed_row(
+        row = self.floats.normed_row(
             self.err, max(low - less, 0.0), high + self.residue_squared + more, sums + total
         )
-        return NormedRow(found.low, found.high, found.shift, err)
+        return NormedRow(row.low, row.high, row.shift, err)
 
     def normed_bos(self) -> tuple[Any, NormedRow]:
+        """Return the row of <bos> without its mean [1,D], and the bounds of its norm."""
         mean = float(self.bos.mean())
         x = self.bos - mean
         n2, own = float(x @ x), self.floats.checker_gamma(2 * self.config.d_model + 2)
-        total = own * float(np.abs(self.bos).sum())  # of x: 0, but for the mean's roundings
-        err = self.bos_err + self.floats.gamma(NORM_ROUNDINGS) * np.abs(
-            self.bos
-        )  # x − m, or s·x − s·m
+        total = own * float(np.abs(self.bos).sum())  # 0 but for the roundings of the mean
+        rounds = self.floats.gamma(NORM_ROUNDINGS)  # of x − m, or s·x − s·m
+        err = self.bos_err + rounds * np.abs(self.bos)
         mean = abs(mean) * (1 + own) + total
         return x[None], self.floats.normed_row(err, n2 * (1 - own), n2 * (1 + own), total, mean)
 
     # ── the induction ──────────────────────────────────────────────────────────────────────────
     def check(self) -> Certificate:
+        """Run all steps, and return the certificate."""
         from .heads import check_heads
         from .neurons import check_neurons
 
+        d, n_layers = self.declaration, self.config.n_layers
         self.check_embedding()
-        for layer in range(self.config.n_layers):
+        for layer in range(n_layers):
             check_neurons(self, layer, check_heads(self, layer))
-        late = [
-            v
-            for v, t in self.declaration.sublayers.items()
-            if t > 2 * self.config.n_layers or t < 0
-        ]
-        if late:
-            raise Unproved(f"{late[0].name} — is declared for a layer that is not there")
+        if late := [v for v, s in d.sublayers.items() if s > 2 * n_layers]:
+            raise Unproved(f"{late[0].name}: declared for a layer that the model does not have")
         self.check_logits()
         self.certificate.slot_error = {
-            v.name: float(self.err[self.declaration.slots[v]].max(initial=0))
-            for v in self.in_stream
+            v.name: float(self.err[d.slots[v]].max(initial=0)) for v in self.in_stream
         }
         return self.certificate
 
     def check_embedding(self) -> None:
+        """Every token at every position must give the codes of the embedded values."""
+        c, d = self.config, self.declaration
         E = self.weights["embed.W_E"]
-        begin = E[0]
-        P = self.weights.get("pos_embed.W_pos", np.zeros((self.config.n_ctx, self.config.d_model)))
+        P = self.weights.get("pos_embed.W_pos", np.zeros((c.n_ctx, c.d_model)))
         P = P[: self.program.length + 1]
-        start = P[0]
+        self.bos = E[0] + P[0]
+        self.bos_err = 2 * self.floats.unit * np.abs(self.bos) + UNDERFLOW[self.floats.dtype]
         self.in_stream = self.computed_at(0)
         if odd := [v for v in self.in_stream if not isinstance(v, (Token, Position))]:
             raise Unproved(
-                f"{odd[0].name} — is declared to be embedded, and is no function of a token"
+                f"{odd[0].name}: an embedded value must depend on token or position only"
             )
         E, P = E[1:], P[1:]
         self.certificate.cases += len(E) * len(P)
-        c = self.config
         self.base, self.err = np.zeros(c.d_model), np.zeros(c.d_model)
         want = {v: self.code(v)[v.table] for v in self.in_stream}  # type: ignore[attr-defined]
-        of = {d: (v, d - s.start) for v, s in self.declaration.slots.items() if v in want
-              for d in range(s.start, s.stop)}  # fmt: skip
-        both: Any = E.any(0) & P.any(0)  # numbers to which token and position add
-        for d in range(c.d_model):
-            x = E[:, d, None] + P[:, d] if both[d] else E[:, d, None] if E[:, d].any() else P[:, d]
-            # Where something is declared to stand, now or later, the base is 0, or off.
-            self.base[d] = np.median(x) if self.unused_dims[d] else 0.0
-            known: Any = self.base[d]
-            if d in of:
-                column = want[of[d][0]][:, of[d][1]]
-                known = column[:, None] if isinstance(of[d][0], Token) else column
-            self.count_work("the embedding", np.broadcast(x, known).size)
-            self.err[d] = np.abs(x - known).max() + 2 * self.floats.unit * np.abs(x).max()
+        owner = {k: (v, k - s.start) for v, s in d.slots.items() if v in want
+                 for k in range(s.start, s.stop)}  # fmt: skip
+        both: Any = E.any(0) & P.any(0)  # dimensions to which token and position add
+        for k in range(c.d_model):
+            x = E[:, k, None] + P[:, k] if both[k] else E[:, k, None] if E[:, k].any() else P[:, k]
+            # Where a value is declared, now or later, the base is 0; else it is in the error.
+            self.base[k] = np.median(x) if self.unused_dims[k] else 0.0
+            expected: Any = self.base[k]
+            if k in owner:
+                column = want[owner[k][0]][:, owner[k][1]]
+                expected = column[:, None] if isinstance(owner[k][0], Token) else column
+            self.count_work("embedding", np.broadcast(x, expected).size)
+            self.err[k] = np.abs(x - expected).max() + 2 * self.floats.unit * np.abs(x).max()
         self.err[both] += UNDERFLOW[self.floats.dtype]
-        self.bos = begin + start
-        self.bos_err = 2 * self.floats.unit * np.abs(self.bos) + UNDERFLOW[self.floats.dtype]
-
-    def record(self, v: Value, note: str, slack: float | None = None) -> None:
-        """Notes how a value was found to hold, and how much of what it needs is left. By how much
-        a slot is off is seen by who reads it: what is left is left there.
-        """
-        if slack is not None:
-            self.certificate.slack[v.name] = min(slack, self.certificate.slack.get(v.name, 1.0))
-        self.certificate.notes[v.name] = (
-            self.certificate.notes.get(v.name, "") + "; " + note
-        ).lstrip("; ")
-        if self.progress:
-            self.progress(len(self.certificate.notes), self.total)
-
-    def require_finite(self, label: str, *bounds: Any) -> None:
-        for b in bounds:
-            if not (np.abs(b) < MAX_NUMBER[self.certificate.dtype]).all():
-                raise Unproved(
-                    f"{label} — numbers too large for {self.certificate.dtype}, or none at all"
-                )
 
     def check_logits(self) -> None:
+        """The token of every value of `emit` must lead by a normal number."""
         U, v = self.weights["unembed.W_U"], self.program.emit
         if len(v) > 1 and v not in self.in_stream:
-            raise Unproved(f"{v.name} — is not there at the end")
-        read = self.values_read(U, "the head")
-        found, n = self.enumerate_cases([*read, v])
-        x, row = self.expected_stream(found, n), self.normed_row()
-        number = np.array([self.program.tokens.index(d) + 1 for d in v.domain])
+            raise Unproved(f"{v.name}: not in the stream after the last layer")
+        cases, n = self.enumerate_cases([*self.values_read(U, "unembed"), v])
+        x, row = self.expected_stream(cases, n), self.normed_row()
+        tokens = np.array([self.program.tokens.index(d) + 1 for d in v.domain])
         worst, relative = np.inf, np.inf
-        for i, t in enumerate(number):
-            rows = found[v] == i
+        for i, t in enumerate(tokens):
+            rows = cases[v] == i
             if not rows.any():
                 continue
             lead = np.delete(U[:, [t]] - U, t, axis=1)
@@ -448,7 +408,27 @@ class CertificateChecker:
             self.require_finite("logits", z, off)
             worst = min(worst, float((z - off).min(initial=np.inf)))
             relative = min(relative, float(np.where(z > off, 1 - off / z, 0.0).min(initial=1.0)))
-        self.certificate.margin = worst * (row.low if worst > 0 else row.high)
-        if not self.certificate.margin >= np.finfo(self.certificate.dtype).tiny:
-            raise Unproved(f"logits — the right token may lead by {self.certificate.margin:.3g}")
-        self.record(v, f"leads by at least {self.certificate.margin:.3g}", relative)
+        self.certificate.margin = margin = worst * (row.low if worst > 0 else row.high)
+        if not margin >= np.finfo(self.certificate.dtype).tiny:
+            raise Unproved(f"logits: the right token may lead by only {margin:.3g}")
+        self.record(v, f"leads by at least {margin:.3g}", relative)
+
+    def record(self, v: Value, note: str, slack: float | None = None) -> None:
+        """Note how a value was proved, and its slack. The error of a slot has no slack of its own:
+        it reduces the slack of the values that read it.
+        """
+        c = self.certificate
+        if slack is not None:
+            c.slack[v.name] = min(slack, c.slack.get(v.name, 1.0))
+        c.notes[v.name] = f"{c.notes[v.name]}; {note}" if v.name in c.notes else note
+        if self.progress:
+            self.progress(Progress(len(c.notes), self.total))
+
+    def require_finite(self, label: str, *bounds: Any) -> None:
+        limit = MAX_NUMBER[self.certificate.dtype]
+        if not all((np.abs(b) < limit).all() for b in bounds):
+            raise Unproved(f"{label}: expected numbers below {limit:g} in {self.certificate.dtype}")
+
+
+def _is_index(x: Any) -> bool:
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool) and bool(0 <= x < 2**31)

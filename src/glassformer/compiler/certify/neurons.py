@@ -1,6 +1,6 @@
-"""Neurons of a layer: in every case of what they read, they write the code of the result.
+"""Checks of the neurons of a layer: every case of what they read gives the code of the result.
 
-Maps and sums are gone through case by case here; counts and sums over keys in counting_heads.py.
+Maps and sums are checked case by case here, threshold counts in counting_heads.py.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,13 @@ from .mlp_output_bounds import MAX_CASES_AT_ONCE, NeuronGroup, output_error
 if TYPE_CHECKING:
     from .checker import CertificateChecker
 
+Averages = dict[ThresholdCount, HeadAverage]
 
-def check_neurons(
-    c: "CertificateChecker", layer: int, averages: dict[ThresholdCount, HeadAverage]
-) -> None:
-    """The neurons of a layer: fills the slots of its maps, sums and tallies."""
+
+def check_neurons(c: "CertificateChecker", layer: int, averages: Averages) -> None:
+    """Check the neurons of a layer: fill the slots of its maps, sums and counts."""
     at, new = f"blocks.{layer}.mlp.", c.computed_at(2 * layer + 2)
-    w = (
-        c.weights if f"{at}W_out" in c.weights else {}
-    )  # a layer without neurons writes 0, biases or not
+    w = c.weights if f"{at}W_out" in c.weights else {}  # without neurons, biases are not applied
     W_in = w.get(f"{at}W_in", np.zeros((c.config.d_model, 0)))
     W_out = w.get(f"{at}W_out", W_in.T)
     b_in = w.get(f"{at}b_in", np.zeros(W_in.shape[1]))
@@ -35,25 +33,23 @@ def check_neurons(
         slot = c.declaration.slots[v]
         claimed[slot] = True
         J = W_out[:, slot].any(1)
-        part = NeuronGroup(W_in[:, J], b_in[J], W_out[J][:, slot], b_out[slot])
+        group = NeuronGroup(W_in[:, J], b_in[J], W_out[J][:, slot], b_out[slot])
         if isinstance(v, ThresholdCount):
-            error = count_error(c, v, part, row, averages.get(v))
+            error = count_error(c, v, group, row, averages.get(v))
         elif isinstance(v, (Map, Sum)):
-            if any(part.W_in[c.declaration.average_slots[t]].any() for t in averages):
-                raise Unproved(f"{v.name} — is read where averages of the same layer lie")
-            error = table_error(c, v, part, row)
+            if any(group.W_in[c.declaration.average_slots[t]].any() for t in averages):
+                raise Unproved(f"{v.name}: its neurons read averages of the same layer")
+            error = table_error(c, v, group, row)
         else:
-            raise Unproved(f"{v.name} — is declared to come from neurons, and does not")
+            raise Unproved(f"{v.name}: neurons can compute maps, sums and counts only")
         error = (error + 2 * c.floats.unit * (np.abs(c.code(v)).max(initial=0) + error)) * WIDEN
         error += UNDERFLOW[c.floats.dtype]
         grown[slot] += error
-        reach = c.certificate.step_reach.get(
-            v.name
-        )  # a step that goes no farther than 1 is none, or just so
-        left = None if reach is None else max(0.0, 1 - 1 / max(reach, 1.0))
-        c.record(v, f"neurons {layer}: off by {error:.2g}", left)
+        reach = c.certificate.step_reach.get(v.name)  # up to 1 there is no slack
+        slack = None if reach is None else max(0.0, 1 - 1 / max(reach, 1.0))
+        c.record(v, f"neurons {layer}: off by {error:.2g}", slack)
     if W_out[:, ~claimed].any() or b_out[~claimed].any():
-        raise Unproved(f"neurons {layer} — write where nothing is declared")
+        raise Unproved(f"neurons {layer}: write dimensions that are not declared")
     neurons_at_bos(c, W_in, b_in, W_out, b_out)
     c.err = grown
     keep_averages(c, averages)
@@ -63,38 +59,36 @@ def check_neurons(
 def average_lengths(
     c: "CertificateChecker", v: ThresholdCount, average: HeadAverage
 ) -> tuple[float, float]:
-    """(most squared length of averages and of what they lie over, least squared length lost)."""
-    most = max(float(np.linalg.norm(average.keys, axis=1).max(initial=0)),
-               float(np.linalg.norm(average.bos)))  # fmt: skip
-    most = (most * (1 + average.weight_error) + float(np.linalg.norm(average.error))) * WIDEN
+    """Return the largest squared length of averages plus what they overwrite, and of the latter."""
+    longest = max(float(np.linalg.norm(average.keys, axis=1).max(initial=0)),
+                  float(np.linalg.norm(average.bos)))  # fmt: skip
+    longest = longest * (1 + average.weight_error) + float(np.linalg.norm(average.error))
     own = sum(float((c.code(x) ** 2).sum(1).max()) for x in overlaid_values(c, v)) ** 0.5
-    return (most + own) * (most + own) * WIDEN, own * own
+    whole = longest * WIDEN + own
+    return whole * whole * WIDEN, own * own
 
 
 def average_sum(average: HeadAverage) -> float:
-    """Most that the numbers of an average add up to."""
-    each = max(float(np.abs(average.keys.sum(1)).max(initial=0)), abs(float(average.bos.sum())))
-    return each * (1 + average.weight_error) + float(average.error.sum())
+    """Return the largest sum of the numbers of an average."""
+    largest = max(float(np.abs(average.keys.sum(1)).max(initial=0)), abs(float(average.bos.sum())))
+    return largest * (1 + average.weight_error) + float(average.error.sum())
 
 
-def normed_row_with_averages(
-    c: "CertificateChecker", averages: dict[ThresholdCount, HeadAverage]
-) -> NormedRow:
+def normed_row_with_averages(c: "CertificateChecker", averages: Averages) -> NormedRow:
     more = less = total = 0.0
-    for v, found in averages.items():
-        big, own = average_lengths(c, v, found)
-        more, less, total = more + big - own, less + own, total + average_sum(found)
+    for v, average in averages.items():
+        whole, own = average_lengths(c, v, average)
+        more, less, total = more + whole - own, less + own, total + average_sum(average)
     return c.normed_row(more, less, total)
 
 
-def keep_averages(c: "CertificateChecker", averages: dict[ThresholdCount, HeadAverage]) -> None:
-    """Averages stay where they are; what they lie over is lost."""
-    for v, found in averages.items():
-        room, over = c.declaration.average_slots[v], overlaid_values(c, v)
-        big, _ = average_lengths(c, v, found)
-        c.residue[room] += found.max_size + found.error
-        c.residue_squared += big
-        c.residue_sum += average_sum(found)
+def keep_averages(c: "CertificateChecker", averages: Averages) -> None:
+    """Averages stay in the stream as residue; the values that they overwrite are lost."""
+    for v, average in averages.items():
+        slot, over = c.declaration.average_slots[v], overlaid_values(c, v)
+        c.residue[slot] += average.max_size + average.error
+        c.residue_squared += average_lengths(c, v, average)[0]
+        c.residue_sum += average_sum(average)
         for x in over:
             slot = c.declaration.slots[x]
             c.residue[slot] += np.abs(c.code(x)).max(0) + c.err[slot]
@@ -104,6 +98,7 @@ def keep_averages(c: "CertificateChecker", averages: dict[ThresholdCount, HeadAv
 
 
 def neurons_at_bos(c: "CertificateChecker", W_in: Any, b_in: Any, W_out: Any, b_out: Any) -> None:
+    """Update the row of <bos>."""
     f = c.floats
     x, row = c.normed_bos()
     z, off = f.scaled(*f.product(x, row, W_in), row)
@@ -114,31 +109,31 @@ def neurons_at_bos(c: "CertificateChecker", W_in: Any, b_in: Any, W_out: Any, b_
     c.bos = c.bos + post @ W_out + b_out
     c.bos_err = c.bos_err + off @ np.abs(W_out) + f.gamma(len(b_in) + 4) * size
     c.bos_err = (c.bos_err + 2 * f.unit * np.abs(c.bos)) * WIDEN + UNDERFLOW[f.dtype]
-    c.require_finite("the beginning of the text", c.bos, c.bos_err)
+    c.require_finite("<bos>", c.bos, c.bos_err)
 
 
 def table_error(c: "CertificateChecker", v: Map | Sum, p: NeuronGroup, row: NormedRow) -> float:
-    """A function of values here, in every case of them."""
+    """Return the largest error of a map or sum over the joint cases of what its neurons read."""
     read = c.values_read(p.W_in, v.name)
-    found, n = c.enumerate_cases([*read, *v.args])
+    cases, n = c.enumerate_cases([*read, *v.args])
+    members = [cases[a] for a in v.args]
     if isinstance(v, Map):
-        want = np.broadcast_to(v.table[tuple(found[a] for a in v.args)], (n,))
-        keep = want >= 0  # the others are said never to be: the interpreter would refuse them
-        found, want = {x: column[keep] for x, column in found.items()}, want[keep]
+        want = np.broadcast_to(v.table[tuple(members)], (n,))
+        keep = want >= 0  # the interpreter rejects the others
+        cases, want = {x: column[keep] for x, column in cases.items()}, want[keep]
     else:
-        want = np.broadcast_to(v.result_indices([found[a] for a in v.args]), (n,))
+        want = np.broadcast_to(v.result_indices(members), (n,))
     W = {x: p.W_in[c.declaration.slots[x]] for x in read}
-    sees = [(x, c.code(x) @ W[x], np.abs(c.code(x)) @ np.abs(W[x])) for x in read]
+    inputs = [(x, c.code(x) @ W[x], np.abs(c.code(x)) @ np.abs(W[x])) for x in read]
     base, whole = c.base @ p.W_in, (np.abs(c.base) + row.err + row.shift) @ np.abs(p.W_in)
     c.count_work(v.name, p.W_in.shape[1] * len(want))
     worst, step = 0.0, max(1, MAX_CASES_AT_ONCE // max(1, len(base)))
     for start in range(0, len(want), step):
         part = slice(start, start + step)
-        z = np.tile(base, (len(want[part]), 1))  # what each neuron reads
-        size = np.tile(whole, (len(want[part]), 1))
-        for x, reads, sizes in sees:
-            z += reads[found[x][part]]
-            size += sizes[found[x][part]]
+        z, size = (np.tile(x, (len(want[part]), 1)) for x in (base, whole))
+        for x, reads, sizes in inputs:
+            z += reads[cases[x][part]]
+            size += sizes[cases[x][part]]
         off = np.broadcast_to(row.err @ np.abs(p.W_in), z.shape)
         error = output_error(c, p, row, z, off, size, c.code(v)[want[part]], row.err)
         worst = max(worst, float(error.max(initial=0)))

@@ -32,12 +32,12 @@ def calibrate(program: Program, dtype: str, target: str = "") -> tuple[Model, Ce
     """The smallest model of a program that is found to hold in a float type."""
     settings, fine = EmitSettings(), frozenset[str]()
     best: tuple[Model, Certificate, Plan] | None = None
-    why, work = "no try", 0
+    reason, work = "", 0
     for tries in range(MAX_TRIES):
         made = make_plan(program, fine)
         work += 2 * estimate_size(made)
         if tries and work > MAX_CERTIFICATE_CASES:
-            why += f"; and all that was tried took {work:,} cases, the most is {MAX_CERTIFICATE_CASES:,}"
+            reason += f"; stopped after {work:,} of {MAX_CERTIFICATE_CASES:,} cases"
             break
         model = Emitter(made, settings, target).build_model().astype(dtype)
         failed = None
@@ -48,9 +48,9 @@ def calibrate(program: Program, dtype: str, target: str = "") -> tuple[Model, Ce
         except TooManyCases as e:
             if best is not None:
                 break
-            raise GlassformerError(f"{program.name} — not proved in {dtype}: {e}") from None
+            raise _unproved(program, dtype, str(e)) from None
         except Unproved as e:
-            found, failed, why = e.certificate, e, str(e)
+            found, failed, reason = e.certificate, e, str(e)
         work += found.work
         new = replace(
             settings,
@@ -71,8 +71,12 @@ def calibrate(program: Program, dtype: str, target: str = "") -> tuple[Model, Ce
             fine = more
         settings = new
     if best is None:
-        raise GlassformerError(f"{program.name} — not proved in {dtype}: {why}")
+        raise _unproved(program, dtype, reason)
     return best
+
+
+def _unproved(program: Program, dtype: str, reason: str) -> GlassformerError:
+    return GlassformerError(f"{program.name}: not proved in {dtype}: {reason}", code="unsupported")
 
 
 def update_gains(settings: EmitSettings, certificate: Certificate) -> dict[str, float]:
