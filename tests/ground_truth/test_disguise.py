@@ -213,7 +213,7 @@ def test_command(call, tmp_path):
     status, out, _ = call("run", path, "12345")
     assert (status, out) == (0, "54321\n")
     status, out, _ = call(
-        "disguise", "addition", "--no-rotate", "--out", path, "--key", key_path, "--json"
+        "obfuscate", "addition", "--no-rotate", "--out", path, "--key", key_path, "--json"
     )
     assert status == 0 and json.loads(out)["changed"] == 0 and json.loads(out)["checked"] == 8000
 
