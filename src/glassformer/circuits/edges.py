@@ -40,7 +40,7 @@ JsonRecords = list[dict[str, Any]]
 class Edge(Result):
     """What the writer adds to the stream can be seen at the reader's port (see wiring.py)."""
 
-    also = ("matters",)
+    extra_json_fields = ("matters",)
     writer: str
     reader: str
     port: str

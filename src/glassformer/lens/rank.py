@@ -37,7 +37,7 @@ def finite_svd(x: Any, **options: Any) -> Any:
 class MatrixRank(Result):
     """The singular values of one matrix, the largest first, and how many of them matter."""
 
-    also = ("effective", "holding")
+    extra_json_fields = ("effective", "holding")
     name: str
     shape: tuple[int, int]
     values: Array
@@ -267,7 +267,7 @@ def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) ->
 class UpdateRank(Result):
     """What changed in the hidden matrices between two models, as LoRA would have to say it."""
 
-    also = ("rank", "parameters")
+    extra_json_fields = ("rank", "parameters")
     matrices: list[MatrixRank]  # of W_after − W_before
     tried: list[Truncation]  # from rank 0 on; parameters: of LoRA's factors
     accuracy: float  # of the model after

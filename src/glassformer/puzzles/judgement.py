@@ -10,7 +10,7 @@ from .level import AXES
 class Judgment(Result):
     """What came of a solution."""
 
-    also = ("passed", "lines")
+    extra_json_fields = ("passed", "lines")
     level: str
     right: bool = False
     problem: str = ""  # why it could not be judged

@@ -212,7 +212,7 @@ def _align_answers(gap: Any, answer: Any) -> Any:
 class Score(Result):
     """The share of right answers."""
 
-    also = ("accuracy",)
+    extra_json_fields = ("accuracy",)
     checked: int
     wrong: int
     positions: list[float]  # accuracy of each token of the answer

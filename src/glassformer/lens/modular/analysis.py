@@ -80,7 +80,7 @@ class FourierLosses(Result):
 class ModularAnalysis(Result):
     """What `take_apart` found. Frequencies are whole numbers k, for waves of 2πk/p."""
 
-    also = ("key_share", "kind")
+    extra_json_fields = ("key_share", "kind")
     task: str
     p: int
     accuracy: float  # over all pairs
