@@ -5,12 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError
 from glassformer.circuits.disguise import obfuscate
 from glassformer.lens.cka import STREAM_HOOKS, _hsic, cka, similarity
 from glassformer.lens.compare import compare
 from glassformer.resolve import load, load_task
-from helpers import random_model
+from helpers import raises, random_model
 
 RNG = np.random.default_rng(0)
 
@@ -56,7 +55,7 @@ def test_more_columns_than_rows_are_not_alike_for_that():
 def test_what_does_not_vary_has_none():
     assert np.isnan(cka(np.full((9, 2), 0.1), RNG.normal(size=(9, 2))))
     for x, y in ((np.ones((3, 1)), np.ones((3, 1))), (np.ones((5, 1)), np.ones((6, 1)))):
-        with pytest.raises(GlassformerError, match="CKA — expected arrays about the same inputs"):
+        with raises("bad_argument", "CKA"):
             cka(x, y)
 
 
@@ -77,7 +76,7 @@ def test_two_random_models_are_not():
     tokens = np.random.default_rng(0).integers(0, 20, (100, 9))
     found = similarity(a, b, tokens, names=["blocks.1.attn.hook_z", "blocks.0.hook_resid_pre"])
     assert found.values.shape == (2, 2) and np.nanmax(found.values) < 0.9
-    with pytest.raises(GlassformerError, match=r"hook 'blocks.9.hook_mlp_out' — no such"):
+    with raises("bad_argument", "blocks.9.hook_mlp_out"):
         similarity(a, b, tokens, names=["blocks.9.hook_mlp_out"])
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, load, record
+from glassformer import load, record
 from glassformer.core import checkpoint
 from glassformer.lens import rank
 from glassformer.lens.logits import logit_difference_shares
 from glassformer.parametrizations.low_rank import Lora, LowRank
 from glassformer.resolve import load_task
-from helpers import largest_difference, random_model
+from helpers import largest_difference, raises, random_model
 
 
 def total(shapes):
@@ -120,15 +120,13 @@ def test_other_rows_than_tokens_can_be_read():
 
 
 def test_what_makes_no_sense_is_refused():
-    with pytest.raises(
-        GlassformerError, match=r"head 2\.0 — expected a layer below 2 and a head below 3"
-    ):
+    with raises("not_found", "head 2.0", "layer below 2", "head below 3"):
         rank.qk_circuit(random_model(), 2, 0)
-    with pytest.raises(GlassformerError, match="a norm stands between"):
+    with raises("bad_argument", "pre-norm"):
         rank.full_ov_circuit(random_model(norm_first=False), 0, 0)
-    with pytest.raises(GlassformerError, match=r"expected shape \[n,4\], got \[7, 3\]"):
+    with raises("bad_argument", "rows", "[n,4]", "[7, 3]"):
         rank.full_qk_circuit(random_model(), 0, 0, np.zeros((7, 3)))
-    with pytest.raises(GlassformerError, match="expected a rank from 0, got -1"):
+    with raises("bad_argument", "-1"):
         rank.truncate(random_model(), -1)
 
 
@@ -224,7 +222,7 @@ def test_no_update_needs_rank_0_and_less_may_be_asked_for():
 
 
 def test_updates_need_the_same_arrays():
-    with pytest.raises(GlassformerError, match=r"same arrays, but blocks\.0\.mlp\.W_in differs"):
+    with raises("bad_argument", "blocks.0.mlp.W_in"):
         rank.lora_update_rank(
             random_model(d_mlp=6, extras=False), random_model(extras=False), load_task("reverse")
         )
@@ -235,5 +233,5 @@ def test_what_is_not_finite_is_refused_at_once():
     model = load("reverse:length=2")
     with np.errstate(all="ignore"):
         bad = {n: w + np.inf if n.endswith("W_O") else w for n, w in model.weights.items()}
-    with pytest.raises(GlassformerError, match="numbers that are not finite"):
+    with raises("bad_argument", "singular values"):
         rank.truncate(replace(model, weights=bad), 1)

@@ -26,8 +26,7 @@ from glassformer.plotting.figures.attention import (
 )
 from glassformer.plotting.style import save
 from glassformer.resolve import load, load_task
-from glassformer.utils.errors import GlassformerError
-from helpers import random_model
+from helpers import raises, random_model
 
 ADDER = load("addition:digits=2,order=ones")
 TASK = load_task(ADDER)
@@ -167,14 +166,14 @@ def test_nothing_hides_anything(tmp_path):
 
 def test_nothing_to_draw():
     none = attention_patterns(random_model(n_layers=0), np.arange(3)[None])[:, 0]
-    with pytest.raises(GlassformerError, match="expected patterns"):
+    with raises("bad_argument", "[L,H,T,S]"):
         heatmaps(none, [*"012"])
-    with pytest.raises(GlassformerError, match="as many tokens"):
+    with raises("bad_argument", 3, 2):
         heatmaps(np.ones((1, 1, 3, 3)) / 3, [*"01"])
     for draw in (model_grid, alignment_bars, attention_bars):
-        with pytest.raises(GlassformerError, match="nothing to draw"):
+        with raises("bad_argument"):
             draw([] if draw is not attention_bars else {}, *[["a"]] * (draw is attention_bars))
     small = load("addition:digits=3,order=ones")
     both = [alignment(ADDER, TASK), alignment(small, load_task(small), np.array([[1, 2]]))]
-    with pytest.raises(GlassformerError, match="as many layers"):
+    with raises("bad_argument", "layers"):
         alignment_bars(both)

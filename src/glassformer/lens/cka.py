@@ -1,11 +1,8 @@
-"""Is what flows in two models alike? Linear CKA, which does not mind another basis or size.
+"""Linear CKA: the similarity of two models' activations, whatever their basis and width.
 
-    similarity(a, b, tokens).best()          for each activation of a, what in b is most like it
-    cka(x, y)                                of any two arrays [n,…] about the same n inputs
-
-CKA (Kornblith et al., 2019) is 1 if one is a rotation of the other, scaled, and 0 if nothing linear
-is in common. This is the debiased kind (with Song et al.'s estimator of HSIC): the plain one nears
-1 for any two arrays that have more columns than rows. So it may come out a little below 0.
+CKA (Kornblith et al., 2019) is 1 if one array is a scaled rotation of the other and 0 if they have
+nothing linear in common. This is the debiased version, with Song et al.'s estimator of HSIC: plain
+CKA nears 1 for any two arrays with more columns than rows. It may be slightly below 0.
 """
 
 from collections.abc import Sequence
@@ -22,34 +19,30 @@ from ..utils.numfmt import stable_argmax
 from ..utils.results import Result
 
 STREAM_HOOKS = (
-    "hook_resid_pre",
-    "hook_attn_out",
-    "hook_resid_mid",
-    "hook_mlp_out",
-    "hook_resid_post",
-)
-MIN_INPUTS = 4  # inputs, or there is no debiased estimate
+    "hook_resid_pre", "hook_attn_out", "hook_resid_mid", "hook_mlp_out", "hook_resid_post",
+)  # fmt: skip
+MIN_INPUTS = 4  # of the debiased estimator
 
 
 @dataclass(frozen=True, eq=False)
 class Similarity(Result):
     """Linear CKA of every chosen activation of a with every one of b."""
 
-    also = ("best",)
+    extra_json_fields = ("best",)
 
     names: tuple[list[str], list[str]]
     values: Array  # [names of a, names of b]; NaN where one does not vary
 
     @property
     def best(self) -> list[tuple[str, str, float]]:
-        """For each activation of a, the one of b that is most like it."""
-        known = np.nan_to_num(self.values, nan=-np.inf)
-        found = zip(self.names[0], stable_argmax(known), known.max(1), strict=True)
-        return [(x, self.names[1][j], float(s)) for x, j, s in found if np.isfinite(s)]
+        """The most similar activation of b for each activation of a, with its CKA."""
+        values = np.nan_to_num(self.values, nan=-np.inf)
+        best = zip(self.names[0], stable_argmax(values), values.max(1), strict=True)
+        return [(x, self.names[1][j], float(s)) for x, j, s in best if np.isfinite(s)]
 
     @property
     def matching_names(self) -> dict[str, float]:
-        """Of the activations that have one name in both."""
+        """CKA of activations with the same name in both models."""
         a, b = self.names
         return {x: float(self.values[i, b.index(x)]) for i, x in enumerate(a) if x in b}
 
@@ -57,48 +50,51 @@ class Similarity(Result):
 def similarity(
     a: Model, b: Model, tokens: Array, mask: Array | None = None, names: Sequence[str] = ()
 ) -> Similarity:
-    """On the same tokens [B,T], at the positions `where` (bool [B,T]; all of them by default).
+    """Compare two models' activations on the same tokens.
 
-    `names`: of activations; by default the stream between the parts, and what each writes to it.
+    Args:
+        a: One model.
+        b: The other.
+        tokens: Inputs [B,T].
+        mask: Positions to use, bool [B,T]; by default all.
+        names: Activations to compare; by default the stream and what each component writes to it.
     """
     mask = np.ones(np.shape(tokens), bool) if mask is None else mask
-    found = []
+    activations = []
     for model in (m.numpy() for m in (a, b)):
         chosen = list(names) or [n for n in hook_names(model) if n.endswith(STREAM_HOOKS)]
         if not chosen:
-            raise GlassformerError("CKA — a model without layers has nothing to compare")
+            raise GlassformerError("CKA: expected models with layers, got one without")
         check_hook_names(model, chosen)
         cache = record(model, tokens)[1]
-        found.append({n: cache[n][mask].reshape(int(mask.sum()), -1) for n in chosen})
-    values = [[cka(x, y) for y in found[1].values()] for x in found[0].values()]
-    return Similarity(([*found[0]], [*found[1]]), np.array(values))
+        activations.append({n: cache[n][mask].reshape(int(mask.sum()), -1) for n in chosen})
+    values = [[cka(x, y) for y in activations[1].values()] for x in activations[0].values()]
+    return Similarity(([*activations[0]], [*activations[1]]), np.array(values))
 
 
 def cka(x: Any, y: Any) -> float:
-    """Debiased linear CKA of x [n,p] and y [n,q]; NaN if one does not vary."""
+    """Return the debiased linear CKA of x [n,p] and y [n,q]; NaN if one does not vary."""
     if len(x) != len(y) or len(x) < MIN_INPUTS:
-        got = f"got {len(x):,} and {len(y):,}"
-        raise GlassformerError(
-            f"CKA — expected arrays about the same inputs, {MIN_INPUTS} or more, {got}"
-        )
+        expected = f"two arrays about the same {MIN_INPUTS} or more inputs"
+        raise GlassformerError(f"CKA: expected {expected}, got {len(x):,} and {len(y):,}")
     x, y = _center_and_normalize(x), _center_and_normalize(y)
-    own = _hsic(x, x) * _hsic(y, y)
-    return float(_hsic(x, y) / np.sqrt(own)) if own > 0 else float("nan")
+    variance = _hsic(x, x) * _hsic(y, y)
+    return float(_hsic(x, y) / np.sqrt(variance)) if variance > 0 else float("nan")
 
 
 def _center_and_normalize(x: Any) -> Any:
-    """Centred, of length 1: neither changes CKA, and both keep sums of squares exact."""
+    """Center and scale to norm 1: CKA is unchanged, and sums of squares keep their precision."""
     x = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
-    spread = x - x.mean(0)
-    size = np.linalg.norm(spread)
-    noise = 1e-12 * np.linalg.norm(x)  # of rounding alone: it does not vary
-    return spread / size if size > noise else np.zeros_like(x)
+    centered = x - x.mean(0)
+    size = np.linalg.norm(centered)
+    rounding = 1e-12 * np.linalg.norm(x)
+    return centered / size if size > rounding else np.zeros_like(x)
 
 
 def _hsic(x: Any, y: Any) -> float:
-    """Song et al.'s unbiased estimate of HSIC, times n(n−3), from features: no [n,n] is made."""
+    """Song et al.'s unbiased estimate of HSIC, times n(n−3), without any [n,n] matrix."""
     n = len(x)
-    k, l = (x * x).sum(1), (y * y).sum(1)  # noqa: E741 - the diagonals of K = xxᵀ and L = yyᵀ …
-    K1, L1 = x @ x.sum(0) - k, y @ y.sum(0) - l  # … and their rows' sums without them
+    k, l = (x * x).sum(1), (y * y).sum(1)  # noqa: E741 - diagonals of K = xxᵀ and L = yyᵀ
+    K1, L1 = x @ x.sum(0) - k, y @ y.sum(0) - l  # row sums without the diagonals
     both = ((x.T @ y) ** 2).sum() - k @ l
     return float(both + K1.sum() * L1.sum() / (n - 1) / (n - 2) - 2 / (n - 2) * (K1 @ L1))

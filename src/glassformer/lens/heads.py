@@ -1,10 +1,9 @@
-"""What kind of head is this? A classifier whose thresholds are written down, in one table.
+"""Classes of attention heads, by tests whose thresholds stand in one table.
 
-Every test gives a score from 0 to 1, a mean over inputs and over the positions that ask for a token
-of the answer (`previous-token`: over all positions but the first). A head may pass several tests.
-Its class is the first that it passes in the order of the table: what it does for the task before
-what it does to any text, the narrow before the wide. None passed: mixed. All scores are kept, so
-that a near miss is seen as one.
+Each test gives a score from 0 to 1, averaged over inputs and over the positions that predict an
+answer token (`previous-token`: all positions but the first). The class of a head is the first test
+it passes in the order of the table: task-specific before general, narrow before broad. A head that
+passes none is `mixed`.
 """
 
 from collections.abc import Mapping
@@ -28,40 +27,35 @@ from .attention import (
     position_labels,
 )
 
-# Class -> the least score. The order is the rule: the first that is passed is the head's class.
+# Class -> minimum score. The first test passed gives the head its class.
 THRESHOLDS: dict[str, float] = {
-    "first operand": 0.60,  # attention on the first number, on any digit of it
-    "second operand": 0.60,  # the same on the second
-    # attention on a and b of the column that is due. An even look at `a b =` has 0.67
-    "same-column": 0.70,
-    "self": 0.60,  # attention on the position that asks
-    "source": 0.70,  # on the role of that name: the symbol to say next
-    "carry": 0.70,  # on what decides the carry
+    "first operand": 0.60,  # attention on any digit of the first number
+    "second operand": 0.60,  # attention on any digit of the second number
+    "same-column": 0.70,  # on a and b of the column written; uniform over `a b =` has 0.67
+    "self": 0.60,  # on the position itself
+    "source": 0.70,  # on the role of that name: the symbol to copy
+    "carry": 0.70,  # on the digits that determine the carry
     "operands": 0.70,  # on any digits of both numbers
-    "previous-token": 0.60,  # on the position before, wherever it stands
-    # on one position that holds no role, less the standard deviation over inputs: whatever is read
-    "sink": 0.60,
-    # the same for tasks without roles, where nobody says whether it holds anything
-    "fixed position": 0.60,
-    "broad": 0.90,  # entropy over that of an even look at all that is to be seen
-    # the largest weight, less that of the mean over inputs: it looks sharply, but where, depends
-    "content": 0.30,
+    "previous-token": 0.60,  # on the position before
+    "sink": 0.60,  # on one position without a role, minus the standard deviation over inputs
+    "fixed position": 0.60,  # the same in a task without roles
+    "broad": 0.90,  # entropy / entropy of uniform attention
+    "content": 0.30,  # largest weight minus that of the mean: sharp, at changing positions
 }
 UNCLASSIFIED = "mixed"
-MIN_LISTED_ATTENTION = 0.005  # positions with less attention are not listed
+MIN_LISTED_ATTENTION = 0.005
 
 
 @dataclass(frozen=True)
 class HeadKind(Displayable):
-    """One head: its class, the tests that it passed, all scores, and the name people gave it."""
+    """The class of one head, and all its scores."""
 
     layer: int
     head: int
     kind: str
     passed: list[str]
-    scores: Mapping[str, float]  # tests that make no sense for the task are left out
-    # position, what is there, mean attention of all that ask; strongest first
-    looks_at: list[tuple[int, str, float]]
+    scores: Mapping[str, float]  # of the tests that apply to the task
+    looks_at: list[tuple[int, str, float]]  # position, label, mean attention; largest first
     entropy: float  # bits
     label: str = ""
 
@@ -71,110 +65,110 @@ class HeadKind(Displayable):
 
     def __str__(self) -> str:
         also = [k for k in self.passed if k != self.kind]
-        best = ", ".join(
-            f"{place} {format_percent(share)}" for _, place, share in self.looks_at[:4]
-        )
+        best = ", ".join(f"{name} {format_percent(share)}" for _, name, share in self.looks_at[:4])
         kind = self.kind + (f" (also {', '.join(also)})" if also else "")
-        return f"{self.name}  {kind}: looks at {best}" + (f"  [{self.label}]" if self.label else "")
+        label = f"  [{self.label}]" if self.label else ""
+        return f"{self.name}  {kind}: attends to {best}{label}"
 
 
 @dataclass(frozen=True)
 class HeadClasses(Result):
-    """All heads of a model, by class."""
+    """All heads of a model with their classes."""
 
-    also = ("thresholds",)
+    extra_json_fields = ("thresholds",)
     thresholds = THRESHOLDS
     task: str
     rows: int
     heads: list[HeadKind]
 
-    def __getitem__(self, at: tuple[int, int]) -> HeadKind:
-        return next(h for h in self.heads if (h.layer, h.head) == at)
+    def __getitem__(self, layer_and_head: tuple[int, int]) -> HeadKind:
+        return next(h for h in self.heads if (h.layer, h.head) == layer_and_head)
 
     def by_kind(self) -> dict[str, list[str]]:
-        """Class -> the heads of it."""
-        found: dict[str, list[str]] = {}
+        """Return the heads of each class."""
+        kinds: dict[str, list[str]] = {}
         for h in self.heads:
-            found.setdefault(h.kind, []).append(h.name)
-        return found
+            kinds.setdefault(h.kind, []).append(h.name)
+        return kinds
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.heads))
 
 
 def classify_heads(model: Model, task: Task, rows: Rows | None = None) -> HeadClasses:
-    """The class of every head, over rows [B,…]; by default over the domain or a sample."""
-    mean, right, c = (
-        average_attention(model, task, rows),
-        ExpectedAttention(task.roles()),
-        model.config,
-    )
-    tests = head_scores(mean, right)
-    n = mean.answer_counts / mean.answer_counts.sum()  # T
-    looks, bits = np.einsum("lhts,t->lhs", mean.pattern, n), mean.entropy @ n
+    """Return the class of every head.
+
+    Args:
+        model: The model.
+        task: The task whose inputs to use.
+        rows: Rows to average over; by default the domain, or a sample of a large one.
+    """
+    mean, c = average_attention(model, task, rows), model.config
+    tests = head_scores(mean, ExpectedAttention(task.roles()))
+    weights = mean.answer_counts / mean.answer_counts.sum()  # T
+    attention, bits = np.einsum("lhts,t->lhs", mean.pattern, weights), mean.entropy @ weights
+    labels = dict(enumerate(position_labels(task)))  # rows may be longer than the sample
     heads: list[HeadKind] = []
-    names = dict(
-        enumerate(position_labels(task))
-    )  # lists of several lengths: the longest may be longer
     for i, h in np.ndindex(c.n_layers, c.n_heads):
-        of = {name: float(score[i, h]) for name, score in tests.items()}
-        passed = [name for name, least in THRESHOLDS.items() if of.get(name, 0.0) >= least]
-        order, share = map(int, stable_argsort(looks[i, h].round(6))), looks[i, h].tolist()
-        at = [
-            (s, names.get(s, str(s)), share[s]) for s in order if share[s] >= MIN_LISTED_ATTENTION
+        scores = {name: float(score[i, h]) for name, score in tests.items()}
+        passed = [
+            name for name, min_score in THRESHOLDS.items() if scores.get(name, 0) >= min_score
         ]
-        kind, label = (
-            passed[0] if passed else UNCLASSIFIED,
-            components.label_of(model, components.head_name(i, h)),
-        )
-        heads.append(HeadKind(i, h, kind, passed, of, at, float(bits[i, h]), label))
+        order, share = stable_argsort(attention[i, h].round(6)).tolist(), attention[i, h].tolist()
+        looks_at = [
+            (s, labels.get(s, str(s)), share[s]) for s in order if share[s] >= MIN_LISTED_ATTENTION
+        ]
+        kind = passed[0] if passed else UNCLASSIFIED
+        label = components.label_of(model, components.head_name(i, h))
+        heads.append(HeadKind(i, h, kind, passed, scores, looks_at, float(bits[i, h]), label))
     return HeadClasses(task.ref, mean.rows, heads)
 
 
 def head_scores(mean: AverageAttention, expected: ExpectedAttention) -> dict[str, Any]:
-    """Test -> score of every head [L,H]."""
+    """Return the score of every head [L,H] in each test that applies."""
     T, roles = len(mean.answer_counts), expected.roles
-    asks, here = mean.answer_counts > 0, np.arange(T)
-    out = {
-        "self": _mean_share(mean, np.eye(T, dtype=bool)[None], asks),
-        "broad": _weighted_mean(mean, mean.normalized_entropy, asks),
-        "content": _weighted_mean(mean, mean.peak - mean.pattern.max(-1), asks),
+    predicts, positions = mean.answer_counts > 0, np.arange(T)
+    scores = {
+        "self": _mean_share(mean, np.eye(T, dtype=bool)[None], predicts),
+        "broad": _weighted_mean(mean, mean.normalized_entropy, predicts),
+        "content": _weighted_mean(mean, mean.peak - mean.pattern.max(-1), predicts),
     }
     if T > 1:
-        out["previous-token"] = mean.full_pattern[..., here[1:], here[:-1]].mean(-1)
-    # A sink: one position, the same for all that ask, seen by all and of no use to any role.
+        scores["previous-token"] = mean.full_pattern[..., positions[1:], positions[:-1]].mean(-1)
+    # A sink is one position without a role that all predicting rows can see.
     used = np.any([m.any(0) for m in roles.values()], axis=0) if roles else np.zeros(T, dtype=bool)
-    if len(free := np.nonzero(~used & (here <= asks.argmax()))[0]):
+    if len(free := np.nonzero(~used & (positions <= predicts.argmax()))[0]):
         steady = mean.pattern - mean.std  # L H T S
-        best = np.max([_weighted_mean(mean, steady[..., s], asks) for s in free], axis=0)
-        out["sink" if roles else "fixed position"] = best
+        sink = np.max([_weighted_mean(mean, steady[..., s], predicts) for s in free], axis=0)
+        scores["sink" if roles else "fixed position"] = sink
     for name in ("carry", "source"):
         if name in roles:
-            out[name] = _mean_share(mean, roles[name], roles[name].any(-1))
+            scores[name] = _mean_share(mean, roles[name], roles[name].any(-1))
     if "a" in roles and "b" in roles:
         column = roles["a"] | roles["b"]
         for name, role in (("first operand", "a"), ("second operand", "b")):
-            out[name] = _mean_share(mean, roles[role].any(0)[None], column.any(-1))
-        out["same-column"] = _mean_share(mean, column, column.any(-1))
-        out["operands"] = _mean_share(mean, column.any(0)[None], asks & expected.union.any(-1))
-    return {name: np.maximum(out[name], 0) for name in THRESHOLDS if name in out}
+            scores[name] = _mean_share(mean, roles[role].any(0)[None], column.any(-1))
+        scores["same-column"] = _mean_share(mean, column, column.any(-1))
+        any_role = predicts & expected.union.any(-1)
+        scores["operands"] = _mean_share(mean, column.any(0)[None], any_role)
+    return {name: np.maximum(scores[name], 0) for name in THRESHOLDS if name in scores}
 
 
 def _mean_share(mean: AverageAttention, role: Any, rows: Rows) -> Any:
-    """Attention on a map [T,S], over the rows [T] that it is about."""
+    """Average the attention on a map [T,S] over the rows [T] it covers."""
     return _weighted_mean(mean, (mean.pattern * role).sum(-1), rows)
 
 
 def _weighted_mean(mean: AverageAttention, values: Any, rows: Rows) -> Any:
-    """The mean of values [L,H,T] over rows, each as often as it is asked."""
+    """Average values [L,H,T] over rows, weighted by their number of answer tokens."""
     weight = mean.answer_counts * rows
     return values @ (weight / max(weight.sum(), 1))
 
 
 def mean_attention_from(model: Model, tokens: Array, position: int = -1) -> Any:
-    """The mean attention of all heads from one position over inputs [B,T]: [L,H,S]."""
+    """Return the mean attention of all heads from one position over inputs [B,T]: [L,H,S]."""
     tokens = np.atleast_2d(tokens)
     if not -tokens.shape[1] <= position < tokens.shape[1]:
-        expected = f"expected one of {tokens.shape[1]} positions"
-        raise GlassformerError(f"position {position} — {expected}, got {position}")
+        expected = f"a position below {tokens.shape[1]}"
+        raise GlassformerError(f"position: expected {expected}, got {position}")
     return attention_patterns(model, tokens)[..., position, :].mean(1)

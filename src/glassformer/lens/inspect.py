@@ -1,19 +1,11 @@
-"""Every view of a model at once, over the same inputs.
-
-    found = inspect(model, task)
-    found["heads"].kinds()              a view's own result
-    found.skipped                       views that make no sense for this model, and why
-    print(found)                        the gist of each
-
-A view is a function of a Subject; what it returns is what that view returns anywhere else. To add
-one is to write one, here in VIEWS or in a file of your own:
+"""All views of a model over the same inputs; `@view` adds one.
 
     @view("largest", gist="the largest weight is {:.3g}".format)
     def largest(s: Subject) -> float:
         return max(np.abs(w).max() for w in s.model.weights.values())
 
-`gist` says what was found in a line or more; without it the view says nothing. Its figures are a
-function in plotting/inspect.py.
+`gist` summarizes a result in one or more lines for `print(inspection)`. The figures of a view are
+registered in plotting/inspect.py.
 """
 
 import inspect as inspect_
@@ -50,36 +42,36 @@ from .modular.analysis import analyze_modular
 from .rank import Truncation, matrix_ranks, truncation
 from .stream import FiringRates, StreamNorms, firing_rates, norm_statistics, stream_norms
 
-DEFAULT_INPUTS = 10_000  # by default, so many inputs are looked at
-MAX_RANDOM_TOKENS = 16  # tokens of a text at random
+DEFAULT_INPUTS = 10_000
+MAX_RANDOM_TOKENS = 16  # length of random inputs
 ACTIVATION_INPUTS = 2_000  # for views that keep all activations
 
 
 @dataclass(frozen=True)
 class Subject(Displayable):
-    """What is looked at: a model, its task if it has one, and inputs."""
+    """The input of a view: a model, its task if there is one, and inputs."""
 
     model: Model
     optional_task: Task | None
-    rows: Any  # of the task: what averages are over; without one, texts at random, [B,T]
-    # the tokens of one input and its answer but the last, [T]: what views of a single input show
-    example: Any
-    boundary: int  # where its answer starts
+    rows: Any  # of the task; without a task random tokens, [B,T]
+    example: Any  # one input and its answer without the last token, [T]
+    boundary: int  # position of the first answer token in the example
 
     @property
     def task(self) -> Task:
-        """The task; a view that asks for it makes no sense without."""
+        """The task. A view that uses it is skipped for models without one."""
         if self.optional_task is None:
-            raise GlassformerError("needs a task; name one (task=…, --task …)")
+            raise GlassformerError("task: expected a task, got none. Name one (task=…, --task …)")
         return self.optional_task
 
     @cached_property
     def str_tokens(self) -> list[str]:
+        """The tokens of the example as text."""
         return [self.model.vocabulary[int(t)] for t in self.example]
 
     @cached_property
     def tokens(self) -> Any:
-        """Some of the rows as the model reads them, [B,T]; of the commonest length."""
+        """Inputs with their answers, of the most frequent length, [B,T]."""
         if self.optional_task is None:
             return self.rows[:ACTIVATION_INPUTS]
         tokens, answer = self.task.batch(self.rows[:ACTIVATION_INPUTS])
@@ -89,7 +81,7 @@ class Subject(Displayable):
 
     @cached_property
     def prompts(self) -> Any:
-        """Of some of the rows, the inputs that are as long as the one shown, [B,boundary]."""
+        """Inputs as long as the example's, without answers, [B,boundary]."""
         if self.optional_task is None:
             return self.rows[:ACTIVATION_INPUTS, : self.boundary]
         tokens, answer = self.task.batch(self.rows[:ACTIVATION_INPUTS])
@@ -97,13 +89,15 @@ class Subject(Displayable):
 
     @cached_property
     def corrupted_prompt(self) -> Any:
-        """One of these to patch from: its answer starts in another way."""
-        said = self.model(self.example[: self.boundary])[-1].argmax()
+        """A prompt whose prediction differs from the example's, for patching."""
+        prediction = self.model(self.example[: self.boundary])[-1].argmax()
         for prompt in self.prompts:
-            if self.model(prompt)[-1].argmax() != said:
+            if self.model(prompt)[-1].argmax() != prediction:
                 return prompt
-        none = "found no second input of the same length with another answer"
-        raise GlassformerError(f"patching — {none}")
+        raise GlassformerError(
+            f"patching: expected a second input of {self.boundary} tokens with another answer, "
+            f"got none"
+        )
 
 
 # ── the views ──────────────────────────────────────────────────────────────────────────────────
@@ -112,7 +106,7 @@ ViewFunction = Callable[[Subject], Any]
 
 @dataclass(frozen=True)
 class View:
-    """A way to look at a model."""
+    """A function of a Subject, and a summary of its result."""
 
     function: ViewFunction
     gist: Callable[[Any], str] | None = None
@@ -121,23 +115,22 @@ class View:
 def _truncation_view(s: Subject) -> list[Truncation]:
     c = s.model.config
     if not c.n_layers:
-        raise GlassformerError("truncation — this model has no layers, and so no matrix to cut")
-    most = min(c.d_model, max(c.n_heads * c.d_head, c.d_mlp))
-    cuts = sorted({0, *(2**i for i in range(10) if 2**i < most), 3 * most // 4, most})
+        raise GlassformerError("truncation: expected a model with layers, got none")
+    full = min(c.d_model, max(c.n_heads * c.d_head, c.d_mlp))
+    cuts = sorted({0, *(2**i for i in range(10) if 2**i < full), 3 * full // 4, full})
     return truncation(s.model, s.task, cuts, s.rows[:ACTIVATION_INPUTS])
 
 
 def _stream_view(s: Subject) -> dict[str, StreamNorms]:
-    without = stream_norms(s.model, s.tokens, residual=False)
-    return {"residual": stream_norms(s.model, s.tokens), "without": without}
+    runs = {"residual": True, "without": False}
+    return {name: stream_norms(s.model, s.tokens, residual=on) for name, on in runs.items()}
 
 
 def _neurons_view(s: Subject) -> list[FiringRates]:
     if not s.model.config.d_mlp or not s.model.mlp_layers:
-        raise GlassformerError("neurons — this model has no MLP")
-    return [
-        firing_rates(s.model, s.task, s.rows[:ACTIVATION_INPUTS], i) for i in s.model.mlp_layers
-    ]
+        raise GlassformerError("neurons: expected a model with an MLP, got none")
+    rows = s.rows[:ACTIVATION_INPUTS]
+    return [firing_rates(s.model, s.task, rows, i) for i in s.model.mlp_layers]
 
 
 def _patching_view(s: Subject) -> dict[str, PatchGrid]:
@@ -146,22 +139,22 @@ def _patching_view(s: Subject) -> dict[str, PatchGrid]:
 
 
 def _interchange_view(s: Subject) -> list[Interchange]:
-    if len(s.task.explanations) < 3:
-        wanted = "tasks with more to tell apart, such as sums with the ones first"
-        raise GlassformerError(f"interchange — is for {wanted}")
+    if (n := len(s.task.explanations)) < 3:
+        expected = "a task with three explanations, such as addition:order=ones"
+        raise GlassformerError(f"interchange: expected {expected}, got {n}")
     return interchange_each(s.model, s.task, components.component_names(s.model), n=300)
 
 
-def _join_lines(found: Sequence[Any]) -> str:
-    return "\n".join(map(str, found))
+def _join_lines(results: Sequence[Any]) -> str:
+    return "\n".join(map(str, results))
 
 
-def _join_commas(found: Sequence[Any]) -> str:
-    return ", ".join(map(str, found))
+def _join_commas(results: Sequence[Any]) -> str:
+    return ", ".join(map(str, results))
 
 
-def _stopping_summary(found: Sequence[tuple[str, Score]]) -> str:
-    return ", ".join(f"after {part}: {score.accuracy:.1%}" for part, score in found)
+def _stopping_summary(results: Sequence[tuple[str, Score]]) -> str:
+    return ", ".join(f"after {name}: {score.accuracy:.1%}" for name, score in results)
 
 
 VIEWS = {
@@ -190,43 +183,50 @@ VIEWS = {
 def view(
     name: str, gist: Callable[[Any], str] | None = None
 ) -> Callable[[ViewFunction], ViewFunction]:
-    """Registers a function of a Subject as a view."""
+    """Register a function of a Subject as a view.
+
+    Args:
+        name: Name of the view.
+        gist: Summarizes a result in one or more lines.
+
+    Raises:
+        GlassformerError: Not applied to a function, or another module has a view of that name.
+    """
     check_entry_name("view", name)
 
-    def register(look: ViewFunction) -> ViewFunction:
-        if not inspect_.isfunction(look):
-            raise GlassformerError(
-                f"{name} — expected a function below @view, got {short_repr(look)}"
-            )
-        full = qualified_name(name, look)
-        old = VIEWS[full].function if full in VIEWS else look
-        if (old.__module__, old.__qualname__) != (look.__module__, look.__qualname__):
-            raise GlassformerError(f"{name} — there is a view of that name in {old.__module__}")
-        VIEWS[full] = View(look, gist)  # the same again is a notebook cell run twice
-        return look
+    def register(function: ViewFunction) -> ViewFunction:
+        if not inspect_.isfunction(function):
+            got = short_repr(function)
+            raise GlassformerError(f"view {name}: expected a function below @view, got {got}")
+        full = qualified_name(name, function)
+        old = VIEWS[full].function if full in VIEWS else function
+        # A notebook cell may run twice.
+        if (old.__module__, old.__qualname__) != (function.__module__, function.__qualname__):
+            raise GlassformerError(f"view {name}: expected a new name, got one of {old.__module__}")
+        VIEWS[full] = View(function, gist)
+        return function
 
     return register
 
 
 # ── all of them ────────────────────────────────────────────────────────────────────────────────
-def _nearest_view(name: Any, known: Mapping[str, Any]) -> str:
-    """Which view may have been meant."""
-    return did_you_mean(str(name), known, 1, 0.6, "expected one of")
+def _nearest_view(name: Any, views: Mapping[str, Any]) -> str:
+    return did_you_mean(str(name), views, 1, 0.6, "expected one of")
 
 
 @dataclass(frozen=True)
 class Inspection(Displayable):
-    """What every view found."""
+    """The results of all views."""
 
     subject: Subject
     results: Mapping[str, Any]
-    skipped: Mapping[str, str]  # view -> why it makes no sense here
+    skipped: Mapping[str, str]  # view -> why it does not apply
 
     def __getitem__(self, name: str) -> Any:
         if not isinstance(name, str) or name not in self.results:
-            left_out = self.skipped.get(name) if isinstance(name, str) else None
-            why = left_out or _nearest_view(name, self.results)
-            raise GlassformerError(f"view {short_repr(name)} — {why}")
+            skipped = self.skipped.get(name) if isinstance(name, str) else None
+            hint = skipped or _nearest_view(name, self.results)
+            raise GlassformerError(f"view {short_repr(name)}: {hint}", code="not_found")
         return self.results[name]
 
     def to_json(self) -> dict[str, Any]:
@@ -239,15 +239,15 @@ class Inspection(Displayable):
 
     def __str__(self) -> str:
         lines = []
-        for name, found in self.results.items():
+        for name, result in self.results.items():
             if gist := VIEWS[name].gist:
                 try:
                     with np.errstate(all="ignore"):
-                        said = gist(found)
-                except np.linalg.LinAlgError as reason:  # of weights that are not finite
-                    said = str(reason)
-                lines += [name, *[f"  {line}" for line in said.splitlines()]]
-        lines += [f"{name}: left out. {why}" for name, why in self.skipped.items()]
+                        summary = gist(result)
+                except np.linalg.LinAlgError as error:  # weights are not finite
+                    summary = str(error)
+                lines += [name, *[f"  {line}" for line in summary.splitlines()]]
+        lines += [f"{name}: skipped. {reason}" for name, reason in self.skipped.items()]
         return "\n".join(lines)
 
 
@@ -255,23 +255,28 @@ def inspect(
     model: Model, task: Task | None = None, rows: Rows | None = None, prompt: Any = None,
     only: str | Sequence[str] = (), progress: ProgressCallback | None = None,
 ) -> Inspection:  # fmt: skip
-    """All views that make sense for the model, or `only` those; without a task, those that need
-    none, on texts at random.
+    """Return the results of all views that apply to a model.
 
-    `prompt` [T]: the input to show alone; `progress` is called before each view.
+    Args:
+        model: The model.
+        task: The task whose inputs to use; without one, random tokens.
+        rows: Rows of the task; by default up to DEFAULT_INPUTS.
+        prompt: An input [T] to show in the views of a single input.
+        only: Names of views; an error of one of them is raised.
+        progress: Called before each view.
+
+    Raises:
+        GlassformerError: A view is unknown, the vocabulary is not the task's, or there are no rows.
     """
     only = [only] if isinstance(only, str) else only
     for name in only:
-        if (
-            name not in VIEWS
-            and callable(look := load_entry_point("view", name))
-            and name not in VIEWS
-        ):
-            view(name)(look)
-    if unknown := [name for name in only if name not in VIEWS]:
-        raise GlassformerError(
-            f"view {short_repr(unknown[0])} — {_nearest_view(unknown[0], VIEWS)}"
-        )
+        if name not in VIEWS:
+            function = load_entry_point("view", name)
+            if callable(function) and name not in VIEWS:
+                view(name)(function)
+        if name not in VIEWS:
+            hint = _nearest_view(name, VIEWS)
+            raise GlassformerError(f"view {short_repr(name)}: {hint}", code="not_found")
     model = model.numpy()
     if task is None and rows is None:
         c, rng = model.config, np.random.default_rng(0)
@@ -280,36 +285,35 @@ def inspect(
         task.require(model.vocabulary)
         rows = task.sample_or_all(DEFAULT_INPUTS) if rows is None else rows[task.defined(rows)]
         if not len(rows):
-            raise GlassformerError(f"{task.ref} — expected at least one input to look at, got none")
+            raise GlassformerError(f"{task.ref}: expected at least one input to inspect, got none")
     subject = Subject(model, task, rows, *_example(model, task, rows, prompt))
-    found, skipped = {}, {}
+    results, skipped = {}, {}
     for name in only or VIEWS:
         report_stage(progress, name)
         try:
-            with np.errstate(all="ignore"):  # a part taken away may leave nothing to divide by
-                found[name] = VIEWS[name].function(subject)
-        except (GlassformerError, np.linalg.LinAlgError) as reason:  # weights that are not finite
+            with np.errstate(all="ignore"):  # an ablated component may leave a norm of 0
+                results[name] = VIEWS[name].function(subject)
+        except (GlassformerError, np.linalg.LinAlgError) as error:
             if only:
-                raise GlassformerError(f"view {name!r} — {reason}") from None
-            skipped[name] = str(reason)
-    return Inspection(subject, found, skipped)
+                raise GlassformerError(f"view {name!r}: {error}") from None
+            skipped[name] = str(error)
+    return Inspection(subject, results, skipped)
 
 
 def _example(model: Model, task: Task | None, rows: Rows, prompt: Any) -> tuple[Any, int]:
-    """The tokens that views of a single input see, and where the answer starts in them."""
-    if prompt is not None:
-        if np.ndim(prompt) != 1:
-            got = f"got shape {list(np.shape(prompt))}"
-            raise GlassformerError(f"prompt — expected the tokens of one input, {got}")
-        if task is None:
-            return np.asarray(prompt), len(prompt)
-        steps, form = task.steps(prompt), task.layout()
-        if form and form.padded:  # the prompt may have begun the answer
-            steps = max(1, min(steps, len(form.spots) - len(prompt)))
-        said = decode(model, np.asarray(prompt), steps, stop=task.stop)
-        return said[:-1], len(prompt)
-    if task is None:
+    """Return the tokens of the example, and the position of its first answer token."""
+    if prompt is None and task is None:
         return rows[-1], rows.shape[1]
-    tokens, answer = task.batch(rows[-1:])
-    at = np.nonzero(answer[0])[0]
-    return tokens[0, : at[-1]], int(at[0])  # lists of several lengths end in padding
+    if prompt is None:
+        tokens, answer = task.batch(rows[-1:])  # type: ignore[union-attr]
+        at = np.nonzero(answer[0])[0]
+        return tokens[0, : at[-1]], int(at[0])  # shorter rows end in padding
+    if np.ndim(prompt) != 1:
+        shape = list(np.shape(prompt))
+        raise GlassformerError(f"prompt: expected the tokens of one input, got shape {shape}")
+    if task is None:
+        return np.asarray(prompt), len(prompt)
+    steps, layout = task.steps(prompt), task.layout()
+    if layout and layout.padded:  # the prompt may include part of the answer
+        steps = max(1, min(steps, len(layout.spots) - len(prompt)))
+    return decode(model, np.asarray(prompt), steps, stop=task.stop)[:-1], len(prompt)

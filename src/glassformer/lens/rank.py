@@ -1,10 +1,8 @@
-"""Weights as matrices: singular values, effective rank, circuits of heads, rank taken away.
+"""Weights as matrices: singular values, effective rank, circuits of heads, truncation.
 
-Two ways to say what rank a matrix has in effect, from its singular values s_1 ≥ s_2 ≥ …:
-- `effective`: exp(−Σ p_i ln p_i) with p_i = s_i / Σ s, the exponential of their entropy: r equal
-  values and zeros give r, and a few small values more give a little more;
-- `holding`: the least r whose values hold 99 % of the energy, s_1² + … + s_r² ≥ 0.99 · Σ s_i².
-A matrix of zeros has rank 0 in both.
+Two measures of a matrix's rank, from its singular values s_1 ≥ s_2 ≥ …, both 0 for zeros:
+- `effective`: exp(−Σ p_i ln p_i) with p_i = s_i / Σ s, the exponential of their entropy;
+- `holding`: the smallest r with s_1² + … + s_r² ≥ 0.99 · Σ s_i².
 """
 
 from collections.abc import Iterator
@@ -23,19 +21,19 @@ from ..utils.errors import GlassformerError
 from ..utils.results import Displayable, Result
 from ..verification.evaluation import score
 
-ENERGY_SHARE = 0.99  # the share of the energy that `holding` asks for
+ENERGY_SHARE = 0.99
 
 
 def finite_svd(x: Any, **options: Any) -> Any:
-    """NumPy's, which does not come back from what is not finite."""
+    """Return NumPy's SVD, which does not terminate for values that are not finite."""
     if not np.isfinite(x).all():
-        raise GlassformerError("singular values — the matrix has numbers that are not finite")
+        raise GlassformerError("singular values: expected a finite matrix, got NaN or infinity")
     return np.linalg.svd(x, **options)
 
 
 @dataclass(frozen=True, eq=False)
 class MatrixRank(Result):
-    """The singular values of one matrix, the largest first, and how many of them matter."""
+    """The singular values of a matrix, largest first, and its ranks."""
 
     extra_json_fields = ("effective", "holding")
     name: str
@@ -57,7 +55,7 @@ class MatrixRank(Result):
 
 
 def effective_rank(values: Array) -> float:
-    """exp of the entropy of singular values taken as shares of their sum."""
+    """Return the exponential of the entropy of singular values divided by their sum."""
     s = np.asarray(values, dtype=np.float64)
     s = s[s > 0]
     p = s / s.sum() if len(s) else s
@@ -65,26 +63,26 @@ def effective_rank(values: Array) -> float:
 
 
 def energy_rank(values: Array, share: float = ENERGY_SHARE) -> int:
-    """How many of the singular values, the largest first, hold a share of the sum of squares."""
+    """Return the number of singular values, largest first, with this share of the energy."""
     squares = np.square(np.asarray(values, dtype=np.float64))
     return count_for_share(squares, share) if squares.any() else 0
 
 
 def count_for_share(powers: Array, share: float) -> int:
     """Return the number of leading `powers` whose sum reaches a share of the total."""
-    held = np.cumsum(powers)
-    return int(np.searchsorted(held, share * held[-1] * (1 - 1e-12))) + 1
+    sums = np.cumsum(powers)
+    return int(np.searchsorted(sums, share * sums[-1] * (1 - 1e-12))) + 1
 
 
 def weight_matrices(model: Model) -> dict[str, Array]:
-    """Every weight matrix; the heads of a layer side by side, W_Q [D,HK] and W_O [HK,D]."""
+    """Return every weight matrix, with the heads of a layer side by side (W_Q is [D,HK])."""
     model = model.numpy()
     named = {n: to_matrix(n, w) for n, w in model.weights.items() if ".b_" not in n}
     return {n: w for n, w in named.items() if w.ndim == 2 and w.size}
 
 
 def matrix_ranks(model: Model) -> list[MatrixRank]:
-    """The rank of every weight matrix, embeddings included."""
+    """Return the rank of every weight matrix, embeddings included."""
     return [_rank(name, w) for name, w in weight_matrices(model).items()]
 
 
@@ -96,7 +94,7 @@ def _rank(name: str, w: Array) -> MatrixRank:
 # ── circuits ───────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class FactoredMatrix(Displayable):
-    """A matrix A·B of low rank: [m,r] times [r,n], which nobody needs to multiply out."""
+    """A low-rank matrix A·B, [m,r] times [r,n], as its factors."""
 
     A: Array
     B: Array
@@ -111,7 +109,7 @@ class FactoredMatrix(Displayable):
 
     @cached_property
     def singular_values(self) -> Array:
-        """Of A·B = Q_A (R_A R_Bᵀ) Q_Bᵀ: those of the small matrix in the middle."""
+        """The singular values of R_A R_Bᵀ, where A·B = Q_A (R_A R_Bᵀ) Q_Bᵀ."""
         R_A, R_B = (np.linalg.qr(np.asarray(M, dtype=np.float64))[1] for M in (self.A, self.B.T))
         return finite_svd(R_A @ R_B.T, compute_uv=False)
 
@@ -120,37 +118,41 @@ class FactoredMatrix(Displayable):
 
 
 def qk_circuit(model: Model, layer: int, head: int) -> FactoredMatrix:
-    """W_Q W_Kᵀ times the scale, [D,D]: score = x_query · (this) · x_key, for what the layer reads.
+    """Return the QK circuit W_Q W_Kᵀ times the scale, [D,D], from the layer's input to scores.
 
-    Gains of a norm before it and biases are not in it, nor is a norm on q and k, nor the turn of
-    rotary positions.
+    It leaves out biases, the gain of the layer's norm, QK norm and rotary embedding.
     """
     model, at = _head_weights(model, layer, head)
-    c = model.config
-    return FactoredMatrix(at["W_Q"][head], at["W_K"][head].T * (c.scale or c.d_head**-0.5))
+    scale = model.config.scale or model.config.d_head**-0.5
+    return FactoredMatrix(at["W_Q"][head], at["W_K"][head].T * scale)
 
 
 def ov_circuit(model: Model, layer: int, head: int) -> FactoredMatrix:
-    """W_V W_O, [D,D]: what a position that is attended to writes to the one that asks."""
+    """Return the OV circuit W_V W_O, [D,D], from the attended position to the output."""
     model, at = _head_weights(model, layer, head)
     return FactoredMatrix(at["W_V"][head], at["W_O"][head])
 
 
 def circuits(model: Model) -> dict[str, FactoredMatrix]:
-    """QK and OV of every head: "QK 0.1" is layer 0, head 1."""
+    """Return the QK and OV circuits of all heads: "QK 0.1" is layer 0, head 1."""
     heads = list(np.ndindex(model.config.n_layers, model.config.n_heads))
-    found = {f"QK {i}.{h}": qk_circuit(model, i, h) for i, h in heads}
-    return found | {f"OV {i}.{h}": ov_circuit(model, i, h) for i, h in heads}
+    return {
+        f"{name} {i}.{h}": circuit(model, i, h)
+        for name, circuit in (("QK", qk_circuit), ("OV", ov_circuit))
+        for i, h in heads
+    }
 
 
 def full_qk_circuit(
     model: Model, layer: int, head: int, rows: Array | None = None
 ) -> FactoredMatrix:
-    """The full QK circuit, [V,V]: the score that a token (row) gives to a token (column).
+    """Return the full QK circuit, [V,V]: the score of each key token for each query token.
 
-    Each token's embedding is read by the layer as if it stood alone in the stream: through its
-    norm, with biases. `rows` [n,D] are read instead of the embeddings: with W_pos, which position
-    attends to which.
+    Args:
+        model: The model.
+        layer: The layer, which reads a token's embedding alone, through its norm and with biases.
+        head: The head.
+        rows: Rows [n,D] to read instead of embeddings, such as W_pos.
     """
     model, at = _head_weights(model, layer, head)
     c, x = model.config, _attention_input(model, layer, rows)  # V D
@@ -161,28 +163,30 @@ def full_qk_circuit(
 def full_ov_circuit(
     model: Model, layer: int, head: int, rows: Array | None = None
 ) -> FactoredMatrix:
-    """The full OV circuit, [V,V]: what attending to a token (row) writes to each logit (column).
+    """Return the full OV circuit, [V,V]: the effect of attending to a token on each logit.
 
-    Through the layer's norm, W_V, W_O, the last norm's centring and gain, and the head; to be
-    divided by the last norm's scale, which depends on all else in the stream. `rows` as in
-    `attends`.
+    The path is the layer's norm, W_V, W_O, the final norm's centering and gain, and the
+    unembedding. Divide by the final norm's scale, which depends on the whole stream.
+
+    Args:
+        model: A pre-norm model.
+        layer: The layer.
+        head: The head.
+        rows: Rows [n,D] to read instead of embeddings.
     """
     model, at = _head_weights(model, layer, head)
     c = model.config
     if not c.norm_first:
-        why = "a norm stands between every head and the logits of a post-norm model"
-        raise GlassformerError(f"full OV circuit — {why}")
-    ways = fold_final_norm(model, model.W_U.T)  # V D
-    return FactoredMatrix(
-        project_head(c, at, "V", head, _attention_input(model, layer, rows)),
-        at["W_O"][head] @ ways.T,
-    )
+        raise GlassformerError("full OV circuit: expected a pre-norm model, got a post-norm one")
+    directions = fold_final_norm(model, model.W_U.T)  # V D
+    values = project_head(c, at, "V", head, _attention_input(model, layer, rows))
+    return FactoredMatrix(values, at["W_O"][head] @ directions.T)
 
 
 def fold_final_norm(model: Model, directions: Array) -> Array:
-    """Directions [..., D] of what the head reads as those of the stream, before the last norm.
+    """Fold the final norm's gain and centering into directions [..., D] of the unembedding.
 
-    Its gain and centring are in them; what is left of the norm is to divide by its scale.
+    The rest of the norm is a division by its scale.
     """
     norm = model.config.norm
     if norm != "none" and "ln_final.w" in model.weights:
@@ -193,135 +197,138 @@ def fold_final_norm(model: Model, directions: Array) -> Array:
 def _head_weights(model: Model, layer: int, head: int) -> tuple[Model, Scope]:
     c = model.config
     if not (0 <= layer < c.n_layers and 0 <= head < c.n_heads):
-        expected = f"expected a layer below {c.n_layers} and a head below {c.n_heads}"
-        raise GlassformerError(f"{components.head_name(layer, head)} — {expected}")
+        expected = f"a layer below {c.n_layers} and a head below {c.n_heads}"
+        got = components.head_name(layer, head)
+        raise GlassformerError(f"head: expected {expected}, got {got}", code="not_found")
     model = model.numpy()
     return model, Scope(model.weights, None) / f"blocks.{layer}" / "attn"
 
 
 def _attention_input(model: Model, layer: int, rows: Array | None) -> Array:
-    """What attention of a layer makes of rows of the stream before it projects them."""
+    """Return rows of the stream as a layer's attention reads them."""
     c, x = model.config, model.weights["embed.W_E"] if rows is None else rows
     if x.ndim != 2 or x.shape[1] != c.d_model:
-        expected = f"expected shape [n,{c.d_model}]"
-        raise GlassformerError(f"rows of the stream — {expected}, got {list(x.shape)}")
+        raise GlassformerError(f"rows: expected shape [n,{c.d_model}], got {list(x.shape)}")
     ln1 = Scope(model.weights, None) / f"blocks.{layer}" / "ln1"
     return NORMS[c.norm](c, ln1, x) if c.norm_first else x
 
 
 def project_head(c: Config, at: Scope, projection: str, head: int, x: Array) -> Array:
-    """The queries, keys or values (Q, K, V) of a head for rows [n,D] that it reads: [n,K]."""
+    """Return a head's queries, keys or values (Q, K, V) of rows [n,D]: [n,K]."""
     y, b = x @ at[f"W_{projection}"][head], at.get(f"b_{projection}")
     y = y if b is None else y + b[head]
-    return (
-        NORMS[c.norm](c, at / f"{projection.lower()}_norm", y)
-        if c.qk_norm and projection != "V"
-        else y
-    )
+    if c.qk_norm and projection != "V":
+        y = NORMS[c.norm](c, at / f"{projection.lower()}_norm", y)
+    return y
 
 
-# ── taking rank away ───────────────────────────────────────────────────────────────────────────
+# ── truncation ─────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
 class Truncation(Displayable):
-    """A model with every hidden matrix cut to a rank."""
+    """A model with every hidden matrix truncated to a rank."""
 
     rank: int
     accuracy: float
-    parameters: int  # if every matrix that gets smaller by it is stored as two factors
+    parameters: int  # with matrices stored as two factors where that is smaller
 
     def __str__(self) -> str:
         return f"rank {self.rank}: {self.accuracy:.1%}"
 
 
 def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
-    """Every matrix inside the blocks replaced by the nearest of a rank; all else as it was.
+    """Replace every matrix inside the blocks by the nearest of a rank.
 
-    With a base: W_base + the nearest matrix of that rank to W − W_base, which is what LoRA can say.
+    Args:
+        model: The model.
+        rank: The rank.
+        base: Truncate the difference from this model instead, as a LoRA update.
     """
     if rank < 0:
-        raise GlassformerError(f"truncate — expected a rank from 0, got {rank}")
+        raise GlassformerError(f"truncate: expected a rank from 0, got {rank}")
     model = model.numpy()
     weights = dict(model.weights)
     for name, change in _hidden_matrices(model, base):
         U, s, Vt = finite_svd(change, full_matrices=False)
-        cut = (U[:, :rank] * s[:rank]) @ Vt[:rank]
+        truncated = (U[:, :rank] * s[:rank]) @ Vt[:rank]
         start = 0 if base is None else _weight_matrix(base, name)
-        near = (start + cut).astype(model.dtype)
-        weights[name] = from_matrix(name, near, tuple(weights[name].shape))
-    made = dict(model.provenance) | {"truncated": rank}
-    return replace(model, weights=weights, parametrization="", theta={}, provenance=made)
+        matrix = (start + truncated).astype(model.dtype)
+        weights[name] = from_matrix(name, matrix, tuple(weights[name].shape))
+    provenance = dict(model.provenance) | {"truncated": rank}
+    return replace(model, weights=weights, parametrization="", theta={}, provenance=provenance)
 
 
 def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) -> list[Truncation]:
-    """Accuracy over rows, and size, at each rank."""
+    """Return accuracy over rows, and size, for each rank."""
     hidden = [w.shape for _, w in _hidden_matrices(model)]
     rest = sum(w.size for w in model.numpy().weights.values()) - sum(m * n for m, n in hidden)
-    found = []
-    for r in ranks:
-        stored = sum(min(r * (m + n), m * n) for m, n in hidden)  # as LowRank stores them
-        found.append(Truncation(r, score(truncate(model, r), task, rows).accuracy, rest + stored))
-    return found
+    cuts = []
+    for rank in ranks:
+        stored = sum(min(rank * (m + n), m * n) for m, n in hidden)  # as in LowRank
+        accuracy = score(truncate(model, rank), task, rows).accuracy
+        cuts.append(Truncation(rank, accuracy, rest + stored))
+    return cuts
 
 
 @dataclass(frozen=True, eq=False)
 class UpdateRank(Result):
-    """What changed in the hidden matrices between two models, as LoRA would have to say it."""
+    """The change of the hidden matrices between two models, and the LoRA rank it needs."""
 
     extra_json_fields = ("rank", "parameters")
     matrices: list[MatrixRank]  # of W_after − W_before
-    tried: list[Truncation]  # from rank 0 on; parameters: of LoRA's factors
+    tried: list[Truncation]  # from rank 0; parameters of LoRA's factors
     accuracy: float  # of the model after
     dense: int  # entries of the hidden matrices
 
     @property
     def rank(self) -> int:
-        """The smallest rank of LoRA that is as accurate."""
+        """The smallest LoRA rank with the required accuracy."""
         return self.tried[-1].rank
 
     @property
     def parameters(self) -> int:
-        """Of LoRA at that rank, to be compared with `dense`."""
+        """Parameters of LoRA at that rank, to compare with `dense`."""
         return self.tried[-1].parameters
 
     def __str__(self) -> str:
-        found = f"rank {self.rank}: {self.parameters:,} numbers for {self.dense:,}"
-        share = f"accuracy {self.tried[-1].accuracy:.2%} of {self.accuracy:.2%}"
-        return f"LoRA carries the update at {found} ({share})"
+        size = f"rank {self.rank}: {self.parameters:,} parameters for {self.dense:,}"
+        return f"LoRA {size} (accuracy {self.tried[-1].accuracy:.2%} of {self.accuracy:.2%})"
 
 
 def lora_update_rank(
-    before: Model,
-    after: Model,
-    task: Task,
-    rows: Rows | None = None,
+    before: Model, after: Model, task: Task, rows: Rows | None = None,
     max_accuracy_drop: float = 0.0,
-) -> UpdateRank:
-    """The update from one model to another, and the smallest LoRA rank that carries it.
+) -> UpdateRank:  # fmt: skip
+    """Find the smallest LoRA rank that carries the update from one model to another.
 
-    Every hidden matrix is W_before + the best update of the rank; embeddings, biases and norms are
-    those after. Ranks are tried from 0 until the accuracy over rows is that of `after`, less
-    `give`.
+    Hidden matrices are W_before plus the best update of the rank; all other weights are those of
+    `after`. Ranks are tried from 0.
+
+    Args:
+        before: The model before training.
+        after: The model after training.
+        task: The task.
+        rows: Rows to score on.
+        max_accuracy_drop: Largest acceptable loss of accuracy.
     """
     changes = dict(_hidden_matrices(after, before))
-    wanted = score(after, task, rows).accuracy
-    factors = sum(sum(w.shape) for w in changes.values())  # of rank 1, as Lora stores them
+    full_accuracy = score(after, task, rows).accuracy
+    parameters = sum(sum(w.shape) for w in changes.values())  # of rank 1, as in Lora
     tried = []
-    for r in range(1 + max((min(w.shape) for w in changes.values()), default=0)):
-        found = score(truncate(after, r, before), task, rows).accuracy
-        tried.append(Truncation(r, found, r * factors))
-        if found >= wanted - max_accuracy_drop:
+    for rank in range(1 + max((min(w.shape) for w in changes.values()), default=0)):
+        accuracy = score(truncate(after, rank, before), task, rows).accuracy
+        tried.append(Truncation(rank, accuracy, rank * parameters))
+        if accuracy >= full_accuracy - max_accuracy_drop:
             break
     matrices = [_rank(n, w) for n, w in changes.items()]
-    return UpdateRank(matrices, tried, wanted, sum(w.size for w in changes.values()))
+    return UpdateRank(matrices, tried, full_accuracy, sum(w.size for w in changes.values()))
 
 
 def _hidden_matrices(model: Model, base: Model | None = None) -> Iterator[tuple[str, Array]]:
-    """The matrices inside the blocks, in float64; with a base, what was added to it."""
+    """Yield the matrices inside the blocks in float64, or their difference from a base."""
     shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
     before = shapes if base is None else {n: tuple(w.shape) for n, w in base.weights.items()}
-    if wrong := [n for n, shape in shapes.items() if before.get(n, ()) != shape]:
-        expected = "expected two models of the same arrays"
-        raise GlassformerError(f"update — {expected}, but {wrong[0]} differs")
+    if differing := [n for n, shape in shapes.items() if before.get(n, ()) != shape]:
+        raise GlassformerError(f"update: expected equal shapes, got different {differing[0]}")
     for name, shape in shapes.items():
         if is_matrix(name, matrix_shape(name, shape)):
             w = _weight_matrix(model, name).astype(np.float64)

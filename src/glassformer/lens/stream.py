@@ -1,102 +1,91 @@
-"""The stream: how large it is after each part, what norms make of it, and which neurons fire.
-
-norms(model, tokens)                    how the stream grows, by part and position
-norms(model, tokens, residual=False)    the same if every part replaced the stream
-norm_statistics(model, tokens)          what goes into each norm and what comes out
-firing(model, task, rows)               which neurons fire, by class and by answer position
-activation_curve("gelu")                what a neuron makes of its input
-"""
+"""The residual stream: its norm after each component, the effect of norms, and firing neurons."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ..core import backend
-from ..core import components as parts
+from ..core import backend, components
 from ..core.backend import Array
-from ..core.hooks import ActivationCache
+from ..core.hooks import ActivationCache, record
 from ..core.model import ACTIVATIONS, Hook, Model, Scope, apply_gain_and_bias
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..utils.results import Result
 from ..verification.evaluation import chunk_size
 
-# a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
+# A neuron's input counts as 0 up to this many roundings of its bias. Hand-made models have
+# neurons exactly at the threshold.
 ZERO_INPUT_ULPS = 64
 
 
 def stream_hooks(model: Model) -> dict[str, str]:
-    """Part of the model -> the hook that holds the stream after it, in order; "" if none does."""
-    found = {"embed": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
+    """Return component -> hook of the stream after it, in order; "" if there is none."""
+    hooks = {"embed": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
     for i in range(model.config.n_layers):
         at = f"blocks.{i}.hook_resid_"
-        found[parts.attention_name(i)] = at + ("mid" if model.has_mlp(i) else "post")
+        hooks[components.attention_name(i)] = at + ("mid" if model.has_mlp(i) else "post")
         if model.has_mlp(i):
-            found[parts.mlp_name(i)] = at + "post"
-    return found
+            hooks[components.mlp_name(i)] = at + "post"
+    return hooks
 
 
 def streams_by_component(model: Model, cache: Mapping[str, Array]) -> dict[str, Array]:
-    """Part of the model -> the stream after it, [B,T,D]."""
-    return {
-        part: cache[hook] if hook else embedded_stream(cache)
-        for part, hook in stream_hooks(model).items()
-    }
+    """Return component -> stream after it, [B,T,D]."""
+    hooks = stream_hooks(model).items()
+    return {name: cache[hook] if hook else embedded_stream(cache) for name, hook in hooks}
 
 
 def embedded_stream(cache: Mapping[str, Array]) -> Array:
-    """The stream before the first layer, [B,T,D]."""
+    """Return the stream before the first layer, [B,T,D]."""
     x = cache["hook_embed"]
     return x + cache["hook_pos_embed"] if "hook_pos_embed" in cache else x
 
 
-# ── how large it is ────────────────────────────────────────────────────────────────────────────
+# ── norm of the stream ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class StreamNorms(Result):
-    """Lengths of vectors, means over the texts of a batch: parts by positions."""
+    """Mean norms of vectors over a batch, [components, T]."""
 
     parts: list[str]
-    before: Array  # of the stream that the part reads, [N,T]
-    wrote: Array  # of what the part made, [N,T]
-    after: Array  # of the stream after the part (and its norm, if that comes after), [N,T]
+    before: Array  # of the stream the component reads
+    wrote: Array  # of the component's output
+    after: Array  # of the stream after the component (in post-norm models after its norm)
     residual: bool
 
 
 def stream_norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
-    """The length of the stream before and after each part, over tokens [B,T]."""
+    """Measure the norm of the stream before and after each component.
+
+    Args:
+        model: The model.
+        tokens: Inputs [B,T].
+        residual: False removes the residual connections.
+    """
     model, cache = model.numpy(), ActivationCache()
-    tap = cache if residual else without_residual_hook(cache)
     tokens = np.atleast_2d(model.to_tokens(tokens))
-    model(tokens, hook=tap)
-    after = {
-        part: _mean_length(x, tokens) for part, x in streams_by_component(model, cache).items()
-    }
-    wrote = {
-        part: _mean_length(cache[parts.find_component(model, part).hooks[0]], tokens)
-        for part in after
-    }
-    wrote["embed"] = after["embed"]  # with the positions
-    sizes = np.stack(list(after.values()))
-    before = np.concatenate([np.zeros_like(sizes[:1]), sizes[:-1]])
-    return StreamNorms(list(after), before, np.stack(list(wrote.values())), sizes, residual)
+    model(tokens, hook=cache if residual else without_residual_hook(cache))
 
+    def mean_norm(x: Array) -> Array:
+        return np.linalg.norm(np.broadcast_to(x, (*tokens.shape, x.shape[-1])), axis=-1).mean(0)
 
-def _mean_length(x: Array, tokens: Array) -> Array:
-    """Mean length of vectors [B,T,D] at each position, [T]."""
-    return np.linalg.norm(np.broadcast_to(x, (*tokens.shape, x.shape[-1])), axis=-1).mean(0)
+    streams = streams_by_component(model, cache)
+    after = np.stack([mean_norm(x) for x in streams.values()])
+    hooks = [components.find_component(model, name).hooks[0] for name in streams]
+    wrote = np.stack([after[0], *(mean_norm(cache[hook]) for hook in hooks[1:])])
+    before = np.concatenate([np.zeros_like(after[:1]), after[:-1]])
+    return StreamNorms(list(streams), before, wrote, after, residual)
 
 
 def without_residual_hook(observer: Hook | None = None) -> Hook:
-    """A tap that takes the residual connections away: what a part wrote is all that goes on.
+    """Return a hook that removes the residual connections.
 
-    The block adds the stream to it, so the stream is taken off first. `seen` is shown all values as
-    they were.
+    The block adds the stream to each output, so the hook subtracts it first. `observer` sees all
+    values before that.
     """
     stream: list[Array] = []
 
-    def tap(name: str, value: Array) -> Array:
+    def subtract_stream(name: str, value: Array) -> Array:
         value = value if observer is None else observer(name, value)
         if name.endswith(("hook_resid_pre", "hook_resid_mid")):
             stream[:] = [value]
@@ -104,13 +93,13 @@ def without_residual_hook(observer: Hook | None = None) -> Hook:
             return value - stream[0][:, -value.shape[1] :]
         return value
 
-    return tap
+    return subtract_stream
 
 
-# ── what norms do ──────────────────────────────────────────────────────────────────────────────
+# ── norms of the model ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class Histogram(Result):
-    """How often values occur: counts [n] between edges [n+1]; and their mean and deviation."""
+    """Counts [n] of values between edges [n+1], their mean and standard deviation."""
 
     edges: Array
     counts: Array
@@ -120,45 +109,46 @@ class Histogram(Result):
 
 @dataclass(frozen=True, eq=False)
 class NormStatistics(Result):
-    """What goes into a norm and what comes out of it (gain and bias included)."""
+    """Values before and after a norm, gain and bias included."""
 
     name: str  # "blocks.0.ln1"
     before: Histogram
     after: Histogram
-    # the least and the largest deviation within one vector of the stream
-    spread_before: tuple[float, float]
+    spread_before: tuple[float, float]  # smallest and largest std of one stream vector
     spread_after: tuple[float, float]
 
 
 def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormStatistics]:
-    """Histograms of the stream before and after each norm, over tokens [B,T]."""
-    model, cache = model.numpy(), ActivationCache()
-    c = model.config
+    """Return histograms of the stream before and after each norm, over tokens [B,T]."""
+    model = model.numpy()
+    c, weights = model.config, Scope(model.weights, None)
     if c.norm == "none":
-        raise GlassformerError("norm statistics — this model has no norms")
-    model(np.atleast_2d(np.asarray(tokens)), hook=cache)
+        raise GlassformerError("norm statistics: expected a model with norms, got norm=none")
+    cache = record(model, np.atleast_2d(np.asarray(tokens)))[1]
     inputs: dict[str, Array] = {}
     for i in range(c.n_layers):
         at = f"blocks.{i}."
-        for ln, stream, made in (("ln1", "pre", "attn"), ("ln2", "mid", "mlp")):
-            if (wrote := cache.get(f"{at}hook_{made}_out")) is not None:
+        for ln, stream, output in (("ln1", "pre", "attn"), ("ln2", "mid", "mlp")):
+            if (wrote := cache.get(f"{at}hook_{output}_out")) is not None:
                 inputs[at + ln] = cache[f"{at}hook_resid_{stream}"] + (0 if c.norm_first else wrote)
     if c.norm_first:
         inputs["ln_final"] = list(streams_by_component(model, cache).values())[-1]
     if not inputs:
-        raise GlassformerError("norm statistics — a post-norm model without layers has no norms")
-    found = []
+        raise GlassformerError(
+            "norm statistics: expected a model with norms, got a post-norm model without layers"
+        )
+    statistics = []
     for name, x in inputs.items():
-        y = apply_gain_and_bias(Scope(model.weights, None) / name, cache[name + ".hook_normalized"])
+        y = apply_gain_and_bias(weights / name, cache[name + ".hook_normalized"])
         before, after = histogram(x, bins), histogram(y, bins)
-        found.append(NormStatistics(name, before, after, _std_range(x), _std_range(y)))
-    return found
+        statistics.append(NormStatistics(name, before, after, _std_range(x), _std_range(y)))
+    return statistics
 
 
 def histogram(x: Array, bins: int = 60) -> Histogram:
-    """Of all values of an array."""
+    """Return the histogram of all values of an array."""
     if not np.isfinite(x).all():
-        raise GlassformerError("histogram — expected finite values; this model's are not")
+        raise GlassformerError("histogram: expected finite values, got NaN or infinity")
     counts, edges = np.histogram(np.asarray(x, dtype=np.float64), bins)
     return Histogram(edges, counts, float(x.mean(dtype=np.float64)), float(x.std(dtype=np.float64)))
 
@@ -171,13 +161,13 @@ def _std_range(x: Array) -> tuple[float, float]:
 # ── neurons ────────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class FiringRates(Result):
-    """How often each neuron of a layer fires (its input is above 0) where an answer is asked."""
+    """How often each neuron of a layer fires (input above 0) where answers are predicted."""
 
     layer: int
     names: list[str]
     share: Array  # [F]
     classes: dict[str, Array]  # class of input -> [F]
-    positions: list[int]  # of the tokens that are asked for
+    positions: list[int]  # of the answer tokens
     by_position: Array  # [n,F]
     pre: Histogram  # of the neurons' inputs
 
@@ -185,86 +175,93 @@ class FiringRates(Result):
 def firing_rates(
     model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
 ) -> FiringRates:
-    """Which neurons of a layer fire, over rows of a task."""
-    model = model.numpy()
-    with_mlp = model.mlp_layers
-    if layer not in with_mlp or not model.config.d_mlp:
-        there = with_mlp or "no layer has any"
-        raise GlassformerError(f"layer {layer} — expected one that has neurons: {there}")
-    hook, F = f"blocks.{layer}.mlp.hook_pre", model.config.d_mlp
-    b_in = model.weights.get(f"blocks.{layer}.mlp.b_in")
-    least = (
-        0.0 if b_in is None else ZERO_INPUT_ULPS * float(np.finfo(b_in.dtype).eps) * np.abs(b_in)
-    )
-    counts: dict[tuple[str, int], Array] = {}  # (class, position) -> asked, fired [F]
-    edges, held, total, squares = np.zeros(0), np.zeros(bins, np.int64), 0.0, 0.0
-    for part, read, _, at in answer_batches(model, task, rows):
-        cache = ActivationCache()
-        model(read, hook=cache)
-        pre, (text, position) = cache[hook][at], np.nonzero(at)  # n F
+    """Measure how often each neuron of a layer fires.
+
+    Args:
+        model: The model.
+        task: The task.
+        rows: Rows [B,…] of the task.
+        layer: A layer with an MLP.
+        bins: Bins of the histogram of the neurons' inputs.
+    """
+    model, F = model.numpy(), model.config.d_mlp
+    if layer not in model.mlp_layers or not F:
+        expected = f"a layer with an MLP, one of {model.mlp_layers}"
+        raise GlassformerError(f"layer: expected {expected}, got {layer}")
+    hook, b_in = f"blocks.{layer}.mlp.hook_pre", model.weights.get(f"blocks.{layer}.mlp.b_in")
+    threshold = 0.0
+    if b_in is not None:
+        threshold = ZERO_INPUT_ULPS * float(np.finfo(b_in.dtype).eps) * np.abs(b_in)
+    counts: dict[tuple[str, int], Array] = {}  # (class, position) -> tokens, fired [F]
+    edges, bin_counts, total, squares = np.zeros(0), np.zeros(bins, np.int64), 0.0, 0.0
+    for chunk, inputs, _, mask in answer_batches(model, task, rows):
+        pre = record(model, inputs)[1][hook][mask]  # n F
+        text, position = np.nonzero(mask)
         if not np.isfinite(pre).all():
-            raise GlassformerError(f"firing — {hook} is not finite on some rows")
-        # The first batch sets the range; the few values beyond it count in the outermost bins.
+            raise GlassformerError(f"firing: expected finite {hook}, got NaN or infinity")
+        # The first batch sets the range; values beyond it count in the outermost bins.
         edges = edges if len(edges) else np.histogram_bin_edges(pre.astype(np.float64), bins)
-        held += np.histogram(np.clip(pre, edges[0], edges[-1]), edges)[0]
+        bin_counts += np.histogram(np.clip(pre, edges[0], edges[-1]), edges)[0]
         total += float(pre.sum(dtype=float))
         squares += float(np.square(pre, dtype=float).sum())
-        kinds, index = np.unique(task.classes(part)[text], return_inverse=True)
-        for k, kind in enumerate(kinds):
-            for p in np.unique(position):
-                fired = pre[(index == k) & (position == p)] > least
-                n, so_far = counts.get((str(kind), int(p)), (0, np.zeros(F)))
-                counts[str(kind), int(p)] = (n + len(fired), so_far + fired.sum(0))
+        kinds, index = np.unique(task.classes(chunk)[text], return_inverse=True)
+        for k, kind in enumerate(map(str, kinds)):
+            for p in map(int, np.unique(position)):
+                fired = pre[(index == k) & (position == p)] > threshold
+                n, so_far = counts.get((kind, p), (0, np.zeros(F)))
+                counts[kind, p] = (n + len(fired), so_far + fired.sum(0))
     if not counts:
-        raise GlassformerError("firing — expected rows with an answer, got none")
-    mean = total / held.sum()
-    deviation = float(max(squares / held.sum() - mean**2, 0.0) ** 0.5)
+        raise GlassformerError("firing: expected rows with an answer, got none")
+
+    def share(kind: str | None = None, position: int | None = None) -> Array:
+        pairs = [v for (k, p), v in counts.items() if kind in (None, k) and position in (None, p)]
+        return sum(fired for _, fired in pairs) / max(sum(n for n, _ in pairs), 1)
+
+    mean = total / bin_counts.sum()
+    std = float(max(squares / bin_counts.sum() - mean**2, 0.0) ** 0.5)
     positions = sorted({p for _, p in counts})
-    classes = {k: _fired_share(counts, kind=k) for k in sorted({k for k, _ in counts})}
-    by_position = np.stack([_fired_share(counts, position=p) for p in positions])
-    names = [parts.display_name(model, parts.neuron_name(layer, j)) for j in range(F)]
-    pre, after = Histogram(edges, held, mean, deviation), [p + 1 for p in positions]
-    return FiringRates(layer, names, _fired_share(counts), classes, after, by_position, pre)
-
-
-def _fired_share(
-    counts: Mapping[tuple[str, int], Any], kind: str | None = None, position: int | None = None
-) -> Array:
-    """Fired of asked, for one class, one position, or all."""
-    some = [v for (k, p), v in counts.items() if kind in (None, k) and position in (None, p)]
-    return sum(fired for _, fired in some) / max(sum(n for n, _ in some), 1)
+    neurons = [components.neuron_name(layer, j) for j in range(F)]
+    return FiringRates(
+        layer=layer, names=[components.display_name(model, name) for name in neurons],
+        share=share(), classes={k: share(kind=k) for k in sorted({k for k, _ in counts})},
+        positions=[p + 1 for p in positions],
+        by_position=np.stack([share(position=p) for p in positions]),
+        pre=Histogram(edges, bin_counts, mean, std),
+    )  # fmt: skip
 
 
 def answer_batches(
     model: Model, task: Task, rows: Array
 ) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """Batches of rows: the tokens to read, those that come next, where they are the answer's [B,T].
+    """Yield rows, inputs [B,T], next tokens [B,T], and the mask of those in the answer [B,T].
 
-    A model that is not causal reads, for each token asked for, only those before it.
+    For a model without a causal mask, each answer token is a batch of its own, with only the tokens
+    before it as input.
     """
     task.require(model.vocabulary)
     step = chunk_size(model, task)
     for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        part = part[task.defined(part)]
-        if not len(part):
+        chunk = rows[start : start + step]
+        chunk = chunk[task.defined(chunk)]
+        if not len(chunk):
             continue
-        tokens, answer = task.batch(part)
+        tokens, answer = task.batch(chunk)
         if model.config.mask == "causal":
-            yield part, tokens[:, :-1], tokens[:, 1:], answer[:, 1:]
+            yield chunk, tokens[:, :-1], tokens[:, 1:], answer[:, 1:]
             continue
         for t in np.nonzero(answer.any(0))[0]:
-            at = np.zeros((len(part), t), dtype=bool)
-            at[:, -1] = answer[:, t]
-            yield part, tokens[:, :t], tokens[:, 1 : t + 1], at
+            mask = np.zeros((len(chunk), t), dtype=bool)
+            mask[:, -1] = answer[:, t]
+            yield chunk, tokens[:, :t], tokens[:, 1 : t + 1], mask
 
 
 def activation_curve(
     model: Model | str, low: float = -4.0, high: float = 4.0, n: int = 161
 ) -> tuple[Array, Array]:
-    """Inputs [n] and what the activation (by name, or of a model) makes of them [n]."""
+    """Return inputs [n] and outputs [n] of the activation function of a model, or of this name."""
     name = model if isinstance(model, str) else model.config.activation
     if name not in ACTIVATIONS:
-        raise GlassformerError(f"activation {name!r} — expected one of {', '.join(ACTIVATIONS)}")
+        expected = f"expected one of {', '.join(ACTIVATIONS)}"
+        raise GlassformerError(f"activation: {expected}, got {name!r}")
     x = np.linspace(low, high, n)
     return x, ACTIVATIONS[name](backend.backend_for(x), x.copy())

@@ -1,19 +1,16 @@
-"""What is left of a model's structure in another: of a program after training, in a pupil of it.
+"""How much of a program's slot structure another model retains, such as after training.
 
-    print(survival(program, trained, task))
+A slot of a hand-made or compiled model holds one of a few vectors, its *codes*. For each slot of
+`before`, over random rows up to the end of the answer, three shares of positions:
 
-A slot of a hand-made or compiled model holds one of a few values, each as a vector of its own, the
-*code*. For each slot of `before`, over every position of some rows up to the end of the answer:
+- in place: the same slot of `after` is nearest to the code that `before` has there. None for models
+  of another width.
+- readable: a linear readout of the whole stream of `after` gives that code. It is fitted on one
+  half of the distinct rows and evaluated on the other; the component after which to read is chosen
+  on the first half alone.
+- commonest: the code is the most frequent one, which guessing would reach.
 
-- in place: the share of positions at which the same slot of `after` is nearest to the code of the
-  value that `before` has there. Of two models of different shapes there is none.
-- readable: the same share for a linear reading of the whole stream of `after`, fitted on one half
-  of the rows, no row of which is in the other, and counted on that one. Where in the model it is
-  read is decided within the first half: where it is best there. What has left its slot and is still
-  known somewhere is readable and no longer in place.
-- commonest: the share of the value that is most common, which is what guessing gets.
-
-A slot that holds one value only, or so many that they are no codes, is left out.
+Slots with one value, or with more than MAX_CODES, are skipped.
 """
 
 from dataclasses import dataclass
@@ -22,7 +19,7 @@ import numpy as np
 
 from ..core import components
 from ..core.backend import Array
-from ..core.hooks import ActivationCache
+from ..core.hooks import record
 from ..core.model import Model
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
@@ -30,12 +27,10 @@ from ..utils.numfmt import format_percent
 from ..utils.results import Result
 from .stream import streams_by_component
 
-MAX_CODES = 200  # values of a slot that are no longer codes
-CODE_TOLERANCE = (
-    1e-5  # of a slot's largest number: what rounds to the same multiple of it is one code
-)
+MAX_CODES = 200
+CODE_TOLERANCE = 1e-5  # relative to the slot's largest number; closer vectors are one code
 DEFAULT_ROWS = 400
-RIDGE_PENALTY = 1e-6  # of the mean square of a stream's coordinates: keeps a linear reading finite
+RIDGE_PENALTY = 1e-6  # relative to the mean square of the stream's coordinates
 
 
 @dataclass(frozen=True)
@@ -43,101 +38,108 @@ class SlotRetention(Result):
     """One slot of the first model."""
 
     slot: str
-    values: int  # how many codes it has
+    values: int  # number of codes
     commonest: float
-    in_place: float | None  # None: the other has no such slot
+    in_place: float | None  # None: the other model has another width
     readable: float
-    where: str  # the part of the other after which it is best read
+    where: str  # the component after which the linear readout is best
 
 
 @dataclass(frozen=True)
 class StructureRetention(Result):
-    """Which slots of a model survive in another."""
+    """The slots of a model, and how much of each another model retains."""
 
     rows: int
     slots: list[SlotRetention]
 
     def __str__(self) -> str:
-        wide = max([4, *(len(s.slot) for s in self.slots)])
-        lines = [f"{'slot':<{wide}}  values  commonest  in place  readable"]
+        width = max([4, *(len(s.slot) for s in self.slots)])
+        lines = [f"{'slot':<{width}}  values  commonest  in place  readable"]
         for s in self.slots:
-            here = "–" if s.in_place is None else format_percent(s.in_place)
-            shares = f"{format_percent(s.commonest):>9}  {here:>8}  {format_percent(s.readable):>8}"
-            lines.append(f"{s.slot:<{wide}}  {s.values:>6}  {shares} after {s.where}")
+            in_place = "–" if s.in_place is None else format_percent(s.in_place)
+            shares = f"{format_percent(s.commonest):>9}  {in_place:>8}"
+            readable = f"{format_percent(s.readable):>8} after {s.where}"
+            lines.append(f"{s.slot:<{width}}  {s.values:>6}  {shares}  {readable}")
         return "\n".join(lines)
 
 
 def measure_retention(
     before: Model, after: Model, task: Task, rows: int = DEFAULT_ROWS, seed: int = 0
 ) -> StructureRetention:
-    """Which slots of `before` are still there in `after`, over so many random rows of the task."""
+    """Measure which slots of `before` are retained in `after`.
+
+    Args:
+        before: A model with named slots.
+        after: The other model.
+        task: The task of both.
+        rows: Number of random rows.
+        seed: Seed of the rows and of their halves.
+    """
     for model in (before, after):
         task.require(model.vocabulary)
     if not before.labels.slots:
-        raise GlassformerError("survival — the first model has no slots with names")
+        raise GlassformerError("before: expected a model with named slots, got none")
     rng = np.random.default_rng(seed)
-    drawn = task.sample(rows, rng)
-    drawn = drawn[task.defined(drawn)]
-    # a row that is drawn again has its number again, and so is in one half only
+    sample = task.sample(rows, rng)
+    sample = sample[task.defined(sample)]
+    # A row drawn twice keeps its number, so both copies are in the same half.
     numbers: dict[tuple[int, ...], int] = {}
-    number = np.array([numbers.setdefault(tuple(r), len(numbers)) for r in drawn.tolist()])
+    number = np.array([numbers.setdefault(tuple(r), len(numbers)) for r in sample.tolist()])
     if (n := len(numbers)) < 2:
-        got = f"gave {n} different rows, expected at least 2"
-        raise GlassformerError(f"survival — {task.ref} {got}")
-    tokens, answer = task.batch(drawn)
-    # up to where the last token of the answer is said
-    seen = np.cumsum(answer[:, ::-1], 1)[:, ::-1][:, 1:] > 0
-    old = list(_streams_at(before, tokens[:, :-1], seen).values())[-1]
-    new = _streams_at(after, tokens[:, :-1], seen)
-    half = (rng.permutation(n)[number] < n // 2)[:, None].repeat(seen.shape[1], 1)[seen]
-    found = []
+        raise GlassformerError(f"rows: expected at least 2 different rows of {task.ref}, got {n}")
+    tokens, answer = task.batch(sample)
+    mask = np.cumsum(answer[:, ::-1], 1)[:, ::-1][:, 1:] > 0  # up to the last answer token
+    old = list(_streams_at(before, tokens[:, :-1], mask).values())[-1]
+    new = _streams_at(after, tokens[:, :-1], mask)
+    half = (rng.permutation(n)[number] < n // 2)[:, None].repeat(mask.shape[1], 1)[mask]
+    slots = []
     for name, (start, stop) in components.slots_or_stream(before).items():
-        codes, which = _distinct_codes(old[:, start:stop])
+        codes, index = _distinct_codes(old[:, start:stop])
         if not 1 < len(codes) <= MAX_CODES:
             continue
-        same = before.config.d_model == after.config.d_model
-        last = list(new.values())[-1][:, start:stop]
-        held = float((_nearest_code(last, codes) == which).mean()) if same else None
-        best = {
-            part: _linear_readout_accuracy(x, codes, which, half, half) for part, x in new.items()
+        in_place = None
+        if before.config.d_model == after.config.d_model:
+            last = list(new.values())[-1][:, start:stop]
+            in_place = float((_nearest_code(last, codes) == index).mean())
+        fits = {
+            part: _linear_readout_accuracy(x, codes, index, half, half) for part, x in new.items()
         }
-        where = max(best, key=lambda part: best[part])
-        read = _linear_readout_accuracy(new[where], codes, which, half, ~half)
-        commonest = float(np.bincount(which).max() / len(which))
-        found.append(SlotRetention(name, len(codes), commonest, held, read, where))
-    return StructureRetention(len(drawn), found)
+        where = max(fits, key=lambda part: fits[part])
+        readable = _linear_readout_accuracy(new[where], codes, index, half, ~half)
+        commonest = float(np.bincount(index).max() / len(index))
+        slots.append(SlotRetention(name, len(codes), commonest, in_place, readable, where))
+    return StructureRetention(len(sample), slots)
 
 
 def _streams_at(model: Model, tokens: Array, mask: Array) -> dict[str, Array]:
-    """Part of the model -> the stream after it, at the positions that are looked at: [N,D]."""
-    cache, model = ActivationCache(), model.numpy()
-    model(tokens, hook=cache)
-    streams = streams_by_component(model, cache)
+    """Return component -> stream after it at the masked positions, [N,D]."""
+    model = model.numpy()
+    streams = streams_by_component(model, record(model, tokens)[1])
     return {p: np.broadcast_to(x, (*mask.shape, x.shape[-1]))[mask] for p, x in streams.items()}
 
 
 def _distinct_codes(x: Array) -> tuple[Array, Array]:
-    """The different vectors among [N,D], and which of them each is."""
+    """Return the distinct vectors among [N,D], and the index of each vector's code."""
     grain = CODE_TOLERANCE * max(float(np.abs(x).max()), 1e-30)
-    _, first, which = np.unique(np.round(x / grain), axis=0, return_index=True,
-                                return_inverse=True)  # fmt: skip
-    return x[first], which.reshape(-1)
+    rounded = np.round(x / grain)
+    _, first, index = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
+    return x[first], index.reshape(-1)
 
 
 def _nearest_code(x: Array, codes: Array) -> Array:
-    """Which code is nearest to each vector, [N]."""
+    """Return the index of the nearest code of each vector, [N]."""
     x, codes = x.astype(np.float64), codes.astype(np.float64)
     return np.asarray(((codes**2).sum(1) - 2 * x @ codes.T).argmin(1))
 
 
 def _linear_readout_accuracy(
-    x: Array, codes: Array, which: Array, fit: Array, count: Array
+    x: Array, codes: Array, index: Array, fitted: Array, evaluated: Array
 ) -> float:
-    """The share that a linear map of the stream gets right at some positions, fitted at others."""
+    """Return the accuracy of a ridge regression from the stream to the codes."""
     x = x.astype(np.float64)
-    x = np.column_stack([x / np.abs(x).max(0, initial=1e-30), np.ones(len(x))])  # as much each
-    a, b = x[fit], codes[which[fit]].astype(np.float64)
+    x = np.column_stack([x / np.abs(x).max(0, initial=1e-30), np.ones(len(x))])
+    a, b = x[fitted], codes[index[fitted]].astype(np.float64)
     gram = a.T @ a
     gram += RIDGE_PENALTY * np.trace(gram) / len(gram) * np.eye(len(gram))
-    read = x[count] @ np.linalg.solve(gram, a.T @ b)
-    return float((_nearest_code(read, codes) == which[count]).mean())
+    prediction = x[evaluated] @ np.linalg.solve(gram, a.T @ b)
+    return float((_nearest_code(prediction, codes) == index[evaluated]).mean())

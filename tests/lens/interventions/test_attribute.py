@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer import GlassformerError
 from glassformer.lens.interventions.attribute import (
     attribute,
     attribute_heads,
@@ -14,7 +13,7 @@ from glassformer.lens.interventions.attribute import (
 )
 from glassformer.lens.interventions.patch import patch, patch_heads, patch_positions
 from glassformer.resolve import load
-from helpers import largest_difference, random_model
+from helpers import largest_difference, raises, random_model
 
 pytest.importorskip("torch")
 SMALL = {"extras": False, "d_vocab": 9, "n_ctx": 6, "d_model": 8, "n_heads": 2, "d_head": 3}
@@ -103,15 +102,13 @@ def test_the_front_door_takes_text():
 def test_bad_calls():
     model = random_model(**SMALL)
     clean, corrupted = pair(model)
-    for reason, call in {
-        "steps must be from 0 to 1,000, got -1": lambda: attribute(
-            model, clean, corrupted, "head 0.0", steps=-1
-        ),
-        "it is in . activations": lambda: attribute(model, clean, corrupted, "position 1"),
-        "expected one of resid_pre": lambda: attribute_positions(model, clean, corrupted, "z"),
-        "no such activation": lambda: attribute(model, clean, corrupted, "blocks.0.hook_x"),
-        "nothing to recover": lambda: attribute(model, clean, clean, "head 0.0"),
-        "has no layers": lambda: attribute_heads(random_model(n_layers=0), clean, corrupted),
+    for mentions, call in {
+        ("steps", "1,000", "-1"): lambda: attribute(model, clean, corrupted, "head 0.0", steps=-1),
+        ("position 1",): lambda: attribute(model, clean, corrupted, "position 1"),
+        ("resid_pre", "'z'"): lambda: attribute_positions(model, clean, corrupted, "z"),
+        ("blocks.0.hook_x",): lambda: attribute(model, clean, corrupted, "blocks.0.hook_x"),
+        ("clean", "corrupted"): lambda: attribute(model, clean, clean, "head 0.0"),
+        ("layers",): lambda: attribute_heads(random_model(n_layers=0), clean, corrupted),
     }.items():
-        with pytest.raises(GlassformerError, match=reason):
+        with raises("bad_argument", *mentions):
             call()

@@ -1,1 +1,1 @@
-"""Changing a run to see what matters: take a part out, put another run's in, move an embedding."""
+"""Interventions on a run: ablation, patching, attribution by gradients, swapped tokens."""

@@ -1,22 +1,18 @@
-"""Activation patching: what one input has at a place, put into the run on another.
+"""Activation patching and the interchange test: activations of one run put into another.
 
-    patch(model, clean, corrupted, "blocks.0.hook_resid_pre", positions=2).recovered
-    patch_positions(model, clean, corrupted).values       every layer and position
-    patch_heads(model, clean, corrupted).values           every layer and head
-    interchange(model, task, "head 0.0")                  does it carry the column, the carry, both or neither?
-
-The run is the corrupted one; what is put in comes from the clean one. Let d be the logit of what
-the model says on the clean input less that of what it says on the corrupted one, at the position
-`at`. The recovered share is
+Patching runs the corrupted input with activations of the clean one. Let d be the logit of the clean
+input's prediction minus that of the corrupted input's, at the position `at`. The recovered share is
 
     (d patched − d corrupted) / (d clean − d corrupted):
 
-0 where the patch does nothing, 1 where it brings back all; for a batch, the ratio of the sums.
-"""  # noqa: E501
+0 if the patch changes nothing, 1 if it restores the clean prediction; for a batch, the ratio of the
+sums.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -36,21 +32,22 @@ STREAM_ACTIVATIONS = ("resid_pre", "attn_out", "mlp_out")
 PER_HEAD_HOOKS = ("hook_q", "hook_k", "hook_v", "hook_z", "hook_rot_q", "hook_rot_k")  # [B,T,H,K]
 PATTERN_HOOKS = ("hook_attn_scores", "hook_pattern")  # [B,H,T,S]
 INTERCHANGEABLE_KINDS = ("head", "attention", "mlp", "neuron")
-MAX_PAIR_DRAWS = 50  # draws of pairs before giving up
+MAX_PAIR_DRAWS = 50
 Indices = int | Sequence[int] | None
 
 
 @dataclass(frozen=True)
 class Patch(Displayable):
-    """One patched run beside the two that it is made of: logits [B,V] at one position."""
+    """A patched run and the two runs it combines: logits [B,V] at one position."""
 
     clean: Array
     corrupted: Array
     patched: Any
-    answers: tuple[Any, Any]  # tokens [B]: what is said on the clean and on the corrupted input
+    answers: tuple[Any, Any]  # predictions [B] on the clean and on the corrupted input
 
     @property
     def recovered(self) -> float:
+        """The recovered share of the logit difference."""
         rows, (a, b) = np.arange(len(self.clean)), self.answers
         runs = (self.clean, self.corrupted, self.patched)
         clean, corrupted, patched = (x[rows, a] - x[rows, b] for x in runs)
@@ -59,9 +56,9 @@ class Patch(Displayable):
 
 @dataclass(frozen=True)
 class PatchGrid(Result):
-    """The recovered share for every place of a grid."""
+    """The recovered share of each patch in a grid of layers by positions or heads."""
 
-    what: str  # what was patched
+    what: str  # the activation, or "heads"
     rows: list[str]
     columns: list[str]
     values: Array  # [rows, columns]
@@ -71,11 +68,20 @@ def patch(
     model: Model, clean: Array, corrupted: Array, names: str | Sequence[str],
     positions: Indices = None, heads: Indices = None, at: int = -1,
 ) -> Patch:  # fmt: skip
-    """Runs the corrupted tokens with the named activations (or parts, such as "head 0.1") of the
-    clean ones, [T] or [B,T] each.
+    """Run the corrupted tokens with activations of the clean ones.
 
-    `positions` and `heads`: only there (for hook_pattern and hook_attn_scores: rows that ask).
-    `at`: whose logits.
+    Args:
+        model: The model.
+        clean: Tokens [T] or [B,T].
+        corrupted: Tokens of the same shape.
+        names: Activations or components to patch.
+        positions: Positions to patch (rows of patterns and scores); by default all.
+        heads: Heads to patch; by default all.
+        at: Position whose logits count.
+
+    Raises:
+        GlassformerError: A name is unknown, an index is out of range, or both inputs give the same
+            prediction.
     """
     chosen = [names] if isinstance(names, str) else names
     return PatchingRun(model, clean, corrupted, at).patch(chosen, positions, heads)
@@ -84,88 +90,89 @@ def patch(
 def patch_positions(
     model: Model, clean: Array, corrupted: Array, activation: str = "resid_pre", at: int = -1
 ) -> PatchGrid:
-    """The stream (resid_pre), or what attention or the MLP wrote, place by place: [L,T]."""
+    """Patch the stream (resid_pre), or the output of attention or MLP, at one position each: [L,T].
+
+    Args:
+        model: The model.
+        clean: Tokens [T] or [B,T].
+        corrupted: Tokens of the same shape.
+        activation: resid_pre, attn_out or mlp_out.
+        at: Position whose logits count.
+    """
     run, hooks, rows, columns = position_grid(model, clean, corrupted, activation, at)
     places = [(t, None) for t in range(len(columns))]
     return PatchGrid(activation, rows, columns, run.grid(hooks, places))
 
 
 def patch_heads(model: Model, clean: Array, corrupted: Array, at: int = -1) -> PatchGrid:
-    """What each head read, at all positions at once: [L,H]."""
+    """Patch the z of one head each, at all positions: [L,H]."""
     run, hooks, rows, columns = head_grid(model, clean, corrupted, at)
     places = [(None, h) for h in range(len(columns))]
     return PatchGrid("heads", rows, columns, run.grid(hooks, places))
 
 
 class PatchingRun:
-    """Both runs, made once for many patches."""
+    """The clean and the corrupted run, shared by many patches."""
 
     def __init__(self, model: Model, clean: Array, corrupted: Array, at: int) -> None:
         self.model = model.numpy()
         self.clean, self.corrupted = (np.atleast_2d(np.asarray(x)) for x in (clean, corrupted))
         self.at, T = at, self.corrupted.shape[1]
         if self.clean.shape != self.corrupted.shape:
-            expected = "the clean and the corrupted tokens must be as many"
             shapes = f"{list(self.clean.shape)} and {list(self.corrupted.shape)}"
-            raise GlassformerError(f"patching — {expected}, got {shapes}")
+            raise GlassformerError(f"clean, corrupted: expected tokens of one shape, got {shapes}")
         if not -T <= at < T:
-            expected = f"expected a position from 0 to {T - 1} to read the logits at"
-            raise GlassformerError(f"patching — {expected}, got {at}")
+            raise GlassformerError(f"at: expected a position from 0 to {T - 1}, got {at}")
         logits, self.cache = record(self.model, self.clean)
         self.logits = logits[:, at], self.model(self.corrupted)[:, at]
         self.top_tokens = self.logits[0].argmax(-1), self.logits[1].argmax(-1)
         if (self.top_tokens[0] == self.top_tokens[1]).any():
-            same = "the model says the same after both inputs"
-            raise GlassformerError(f"patching — {same}: there is nothing to recover")
+            raise GlassformerError(
+                "clean, corrupted: expected inputs with different predictions, got the same one"
+            )
 
     def patch(self, names: Sequence[str], positions: Indices, heads: Indices) -> Patch:
-        tap = patch_hook(self.model, self.cache, names, positions, heads)
-        return Patch(
-            *self.logits, self.model(self.corrupted, hook=tap)[:, self.at], self.top_tokens
-        )
+        hook = patch_hook(self.model, self.cache, names, positions, heads)
+        patched = self.model(self.corrupted, hook=hook)[:, self.at]
+        return Patch(*self.logits, patched, self.top_tokens)
 
     def grid(self, hooks: Sequence[str], places: Sequence[Any]) -> Any:
-        """Each activation patched at each place: (position, head), or None for all."""
-        each = [[self.patch([name], t, h).recovered for t, h in places] for name in hooks]
-        return np.array(each)
+        """Patch each activation at each place: (position, head), or None for all."""
+        return np.array([
+            [self.patch([name], position, head).recovered for position, head in places]
+            for name in hooks
+        ])  # fmt: skip
 
 
-# both runs; the activations to patch, one a row; what rows and columns are called
+# Both runs; the activations to patch, one for each row; names of rows and columns.
 GridSetup = tuple[PatchingRun, list[str], list[str], list[str]]
 
 
 def position_grid(
     model: Model, clean: Array, corrupted: Array, activation: str, at: int
 ) -> GridSetup:
-    """Every layer that has one, and every position."""
+    """Set up a grid of layers by positions."""
     if activation not in STREAM_ACTIVATIONS:
-        raise GlassformerError(
-            f"patching {activation!r} — expected one of {', '.join(STREAM_ACTIVATIONS)}"
-        )
-    layers = [
-        i for i in range(model.config.n_layers) if activation != "mlp_out" or model.has_mlp(i)
-    ]
+        expected = f"expected one of {', '.join(STREAM_ACTIVATIONS)}"
+        raise GlassformerError(f"activation: {expected}, got {activation!r}")
+    layers = model.mlp_layers if activation == "mlp_out" else list(range(model.config.n_layers))
     if not layers:
         missing = "no MLP" if model.config.n_layers else "no layers"
-        raise GlassformerError(f"patching {activation} — this model has {missing}")
+        raise GlassformerError(f"patching: expected a model with {activation}, got {missing}")
     run = PatchingRun(model, clean, corrupted, at)
     columns = [str(t) for t in range(run.corrupted.shape[1])]
     if len(run.clean) == 1:
         pairs = zip(run.clean[0], run.corrupted[0], strict=True)
-        words = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
-        columns = [a if a == b else f"{a}/{b}" for a, b in words]
-    return (
-        run,
-        [f"blocks.{i}.hook_{activation}" for i in layers],
-        [f"layer {i}" for i in layers],
-        columns,
-    )
+        names = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
+        columns = [a if a == b else f"{a}/{b}" for a, b in names]
+    hooks, rows = [f"blocks.{i}.hook_{activation}" for i in layers], [f"layer {i}" for i in layers]
+    return run, hooks, rows, columns
 
 
 def head_grid(model: Model, clean: Array, corrupted: Array, at: int) -> GridSetup:
-    """Every layer, and every head."""
+    """Set up a grid of layers by heads."""
     if not model.config.n_layers:
-        raise GlassformerError("patching heads — this model has no layers")
+        raise GlassformerError("patching: expected a model with layers, got none")
     run, layers = PatchingRun(model, clean, corrupted, at), range(model.config.n_layers)
     columns = [f"head {h}" for h in range(model.config.n_heads)]
     hooks, rows = [f"blocks.{i}.attn.hook_z" for i in layers], [f"layer {i}" for i in layers]
@@ -175,79 +182,83 @@ def head_grid(model: Model, clean: Array, corrupted: Array, at: int) -> GridSetu
 def patch_hook(
     model: Model, cache: Any, names: Sequence[str], positions: Indices = None, heads: Indices = None
 ) -> Hook:
-    """A tap that puts in the named activations or parts of another run (`cache`, as `record` gives
-    it).
+    """Return a hook that puts in activations or components of another run.
+
+    Args:
+        model: The model.
+        cache: The other run, from `record`.
+        names: Activations or components.
+        positions: Positions to patch; by default all.
+        heads: Heads to patch; by default all.
     """
     places = {hook: [()] for hook in names if "hook" in hook or hook.startswith("blocks.")}
     check_hook_names(model, places)
     for part in (find_component(model, name) for name in names if name not in places):
         if not part.hooks:
-            raise GlassformerError(f"patching {part.name} — it is the same whatever the input")
+            raise GlassformerError(f"patching: expected an activation, got {part.name}")
         for hook in part.hooks:
             places.setdefault(hook, []).append(part.index_in_activation())
-    names = list(places)
-    if "hook_pos_embed" in names:
-        same = "the same whatever the input: patching it does nothing"
-        raise GlassformerError(f"hook 'hook_pos_embed' — {same}")
-    for name in names:
-        if heads is not None and not name.endswith((*PER_HEAD_HOOKS, *PATTERN_HOOKS)):
-            others = f"those with heads end in {', '.join(PER_HEAD_HOOKS)}"
-            raise GlassformerError(f"hook {name!r} — has no heads; {others}")
-    chosen = {"position": positions, "head": heads}
-
-    def tap(name: str, value: Array) -> Array:
-        if name not in names:
-            return value
-        axes = (
-            {"position": 2, "head": 1}
-            if name.endswith(PATTERN_HOOKS)
-            else {"position": 1, "head": 2}
+    if "hook_pos_embed" in places:
+        raise GlassformerError(
+            "patching: expected an activation that depends on the input, got hook_pos_embed"
         )
-        there = np.zeros(value.shape, dtype=bool)
-        for place in places[name]:
-            there[place] = True
-        for kind, which in chosen.items():
-            if which is not None:
-                axis, n = axes[kind], value.shape[axes[kind]]
-                if not np.size(which) or np.max(which) >= n or np.min(which) < -n:
-                    expected = f"expected numbers from 0 to {n - 1}"
-                    raise GlassformerError(f"patching {kind} {which} — {expected}")
-                on = np.isin(np.arange(n), np.asarray(which) % n)
-                there = there & on.reshape([n if a == axis else 1 for a in range(value.ndim)])
-        return np.where(there, cache[name], value)
+    for name in places:
+        if heads is not None and not name.endswith((*PER_HEAD_HOOKS, *PATTERN_HOOKS)):
+            suffixes = ", ".join(PER_HEAD_HOOKS)
+            raise GlassformerError(f"heads: expected an activation in {suffixes}, got {name!r}")
+    chosen = {"positions": positions, "heads": heads}
 
-    return tap
+    def put_in(name: str, value: Array) -> Array:
+        if name not in places:
+            return value
+        axes = {"positions": 1, "heads": 2}
+        if name.endswith(PATTERN_HOOKS):
+            axes = {"positions": 2, "heads": 1}
+        mask = np.zeros(value.shape, dtype=bool)
+        for place in places[name]:
+            mask[place] = True
+        for kind, indices in chosen.items():
+            if indices is not None:
+                axis, n = axes[kind], value.shape[axes[kind]]
+                if not np.size(indices) or np.max(indices) >= n or np.min(indices) < -n:
+                    expected = f"expected numbers from 0 to {n - 1}"
+                    raise GlassformerError(f"{kind}: {expected}, got {indices}")
+                on = np.isin(np.arange(n), np.asarray(indices) % n)
+                mask = mask & on.reshape([n if a == axis else 1 for a in range(value.ndim)])
+        return np.where(mask, cache[name], value)
+
+    return put_in
 
 
 # ── the interchange test ───────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
 class TokenInterchange(Displayable):
-    """What patching a part did to one token of the answer. The shares and `other` add up to 1."""
+    """The effect of a patch on one answer token. The shares and `other` sum to 1."""
 
     token: int  # of the answer, from 0
     name: str  # of the token: y1, …
     cases: int
-    shares: dict[str, float]  # explanation -> share of cases in which it foretold the whole answer
-    other: float  # something else came out, or other tokens changed too
+    shares: dict[str, float]  # explanation -> share of cases in which it predicts the whole answer
+    other: float  # share of cases with any other answer
 
 
 @dataclass(frozen=True)
 class Interchange(Result):
-    """What a part carries, by answer token."""
+    """What a component carries, by answer token."""
 
     what: str
-    name: str  # what people call the part
+    name: str  # label of the component
     moved: list[TokenInterchange]
 
     def explanation_shares(self, explanation: str) -> list[float]:
-        """The share of one explanation for the tokens where it differs from the others."""
+        """Return the share of an explanation for each token it applies to."""
         return [m.shares[explanation] for m in self.moved if explanation in m.shares]
 
     def __str__(self) -> str:
         lines = [self.what + (f" ({self.name})" if self.name else "")]
         for m in self.moved:
-            each = m.shares | {"other": m.other}
-            shares = ", ".join(f"{name} {share:.1%}" for name, share in each.items())
+            items = (m.shares | {"other": m.other}).items()
+            shares = ", ".join(f"{name} {share:.1%}" for name, share in items)
             lines.append(f"  {m.name}: {shares} of {m.cases}")
         return "\n".join(lines)
 
@@ -255,20 +266,26 @@ class Interchange(Result):
 def interchange(
     model: Model, task: Task, component: str, n: int = 500, seed: int = 0
 ) -> Interchange:
-    """Whether a part (a head, attention, an MLP, a neuron) carries what an answer token is made of.
+    """Test which information about the answer a component carries.
 
-    For token i of the answer two inputs are drawn, base and source. The model reads the base with
-    its right answer written out (teacher forcing), and at the one row that says token i the part
-    has what it has in the source's run at that row. Written digits are given and not decoded: a
-    changed digit that is fed back would change what follows for a good reason. So under each
-    explanation of the part exactly one answer must come out, the same as before but for token i.
-    Both inputs have the same token at that row, so that what the row holds by itself fits both; and
-    a case counts only if the model is right on both.
+    For answer token i, pairs of inputs are drawn, base and source. The model reads the base with
+    its right answer (teacher forcing). At the one row that predicts token i, the component gets its
+    value from the source's run. Each explanation (`task.counterfactual_answers`) then predicts one
+    answer, which differs from the right one at token i at most. For addition with the ones first
+    the explanations are that the digit stays, or follows the source's column, carry or both.
 
-    What each explanation foretells, the task says (`task.foretold`): of any task that the token
-    stays, or is the source's own; of addition, ones first, also that only the column or only the
-    carry moves. Pairs are drawn such that all that is foretold differs. A token for which no pair
-    is found (it is always the same) is left out.
+    Both inputs have the same token at that row, the explanations predict different tokens, and a
+    pair counts only if the model is right on both inputs.
+
+    Args:
+        model: A causal model.
+        task: The task.
+        component: A head, attention, mlp or neuron.
+        n: Number of pairs for each answer token.
+        seed: Seed of the pairs.
+
+    Returns:
+        The shares of the explanations, for each answer token with pairs.
     """
     return interchange_each(model, task, [component], n, seed)[0]
 
@@ -277,44 +294,43 @@ def interchange_each(
     model: Model, task: Task, components: Sequence[str], n: int = 500, seed: int = 0,
     pairs: dict[int, Any] | None = None,
 ) -> list[Interchange]:  # fmt: skip
-    """The same of several parts: what the model does untouched is computed once for all.
+    """Run `interchange` for several components, sharing the unpatched runs.
 
-    `pairs`: filled with those that were drawn, for the next model of the same task, n and seed.
+    `pairs` keeps the pairs drawn, for the next model of the same task, n and seed.
     """
-    found, model = [find_component(model, what) for what in components], model.numpy()
-    for part, what in zip(found, components, strict=True):
+    parts, model = [find_component(model, name) for name in components], model.numpy()
+    for part in parts:
         if part.kind not in INTERCHANGEABLE_KINDS:
-            wanted = "expected a head, attention, mlp or neuron"
-            raise GlassformerError(f"interchange of {what} — {wanted}")
+            expected = f"expected one of {', '.join(INTERCHANGEABLE_KINDS)}"
+            raise GlassformerError(f"interchange: {expected}, got {part.name}")
     if model.config.mask != "causal":
-        why = "written digits must not be seen before their turn"
-        raise GlassformerError(f"interchange — needs a causal model: {why}")
-    start = task.boundary()
-    moved: list[list[TokenInterchange]] = [[] for _ in found]
-    drawn = {} if pairs is None else pairs
+        got = f"got mask={model.config.mask}"
+        raise GlassformerError(f"interchange: expected a causal model, {got}")
+    start, pairs = task.boundary(), {} if pairs is None else pairs
+    moved: list[list[TokenInterchange]] = [[] for _ in parts]
     for i, name in enumerate(answer_names(task)):
-        if i not in drawn:
-            drawn[i] = _draw_pairs(task, i, start, n, np.random.default_rng([seed, i]))
-        told = list(_patched_shares(model, found, i, start, *drawn[i])) if drawn[i] else []
-        for each, (cases, shares) in zip(moved, told, strict=False):  # none, or one for each part
-            each.append(
-                TokenInterchange(i, name, cases, shares, max(0.0, 1 - sum(shares.values())))
-            )
+        if i not in pairs:
+            pairs[i] = _draw_pairs(task, i, start, n, np.random.default_rng([seed, i]))
+        shares = list(_patched_shares(model, parts, i, start, *pairs[i])) if pairs[i] else []
+        for tokens, (cases, by_name) in zip(moved, shares, strict=False):  # may be empty
+            other = max(0.0, 1 - sum(by_name.values()))
+            tokens.append(TokenInterchange(i, name, cases, by_name, other))
     return [
-        Interchange(part.name, label_of(model, part.name), each)
-        for part, each in zip(found, moved, strict=True)
+        Interchange(part.name, label_of(model, part.name), tokens)
+        for part, tokens in zip(parts, moved, strict=True)
     ]
 
 
 def _patched_shares(
-    model: Model, found: Sequence[Component], i: int, start: int, base: Array, source: Array,
-    foretold: Any,
+    model: Model, parts: Sequence[Component], i: int, start: int, base: Array, source: Array,
+    predictions: Any,
 ) -> Iterator[tuple[int, dict[str, float]]]:  # fmt: skip
-    """Patches each part at the row that says answer token i: how many cases, and the shares of the
-    explanations. Nothing if the model is right on no pair.
+    """Patch each component at the row of answer token i; yield cases and shares of explanations.
+
+    Yield nothing if the model is right on no pair.
     """
     last = base.shape[1] - start
-    hooks, cache = {part.hooks[0] for part in found}, dict[str, Array]()
+    hooks, cache = {part.hooks[0] for part in parts}, dict[str, Array]()
 
     def keep(name: str, value: Array) -> Array:
         if name in hooks:
@@ -326,41 +342,38 @@ def _patched_shares(
     right &= correct_logits(model(base[:, :-1], last=last), base[:, start:]).all(1)
     if not right.any():
         return
-    for part in found:
-        # rows are counted from the end
-        hook, place = part.hooks[0], (slice(None), i - last, *part.index)
-        tap = replace_activations(
-            model, {hook: partial(replace_at, place=place, new=cache[hook][place])}
-        )
-        said = model(base[:, :-1], hook=tap, last=last).argmax(-1)[right]  # B n
+    for part in parts:
+        name, place = part.hooks[0], (slice(None), i - last, *part.index)  # from the last row
+        replacement = partial(replace_at, place=place, new=cache[name][place])
+        hook = replace_activations(model, {name: replacement})
+        outputs = model(base[:, :-1], hook=hook, last=last).argmax(-1)[right]  # B n
         shares = {}
-        for name, token in foretold.items():
+        for explanation, token in predictions.items():
             expected = base[right, start:].copy()
             expected[:, i] = token[right]
-            shares[name] = float((said == expected).all(1).mean())
+            shares[explanation] = float((outputs == expected).all(1).mean())
         yield int(right.sum()), shares
 
 
 def _draw_pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:
-    """n pairs of rows that tell explanations of answer token i apart, and what each foretells."""
-    found: list[Any] = []
+    """Draw n pairs of rows for which all explanations of answer token i differ; None if none are
+    found.
+    """
+    draws: list[Any] = []
     for attempt in range(MAX_PAIR_DRAWS):
-        # few pairs of sums will do, most pairs of other inputs
-        many = 2 * n if not attempt else 16 * n
-        rows = task.sample(2 * many, rng).reshape(2, many, -1)
+        size = 16 * n if attempt else 2 * n  # most pairs fit for sums, few for other tasks
+        rows = task.sample(2 * size, rng).reshape(2, size, -1)
         rows = rows[:, task.defined(rows[0]) & task.defined(rows[1])]
         base, source = (task.batch(r)[0] for r in rows)
-        foretold = task.counterfactual_answers(rows, i)
-        good = base[:, start - 1 + i] == source[:, start - 1 + i]  # the same token at the row
-        names = list(foretold)
-        for a in range(len(names)):
-            for b in range(a):
-                good &= foretold[names[a]] != foretold[names[b]]
-        found.append([base[good], source[good], *(foretold[name][good] for name in names)])
-        count = sum(len(f[0]) for f in found)
+        predictions = task.counterfactual_answers(rows, i)
+        fits = base[:, start - 1 + i] == source[:, start - 1 + i]  # the same token at the row
+        for x, y in combinations(predictions.values(), 2):
+            fits &= x != y
+        draws.append([x[fits] for x in (base, source, *predictions.values())])
+        count = sum(len(draw[0]) for draw in draws)
         if count >= n or (not count and attempt >= MAX_PAIR_DRAWS // 10):
             break
     if not count:
         return None
-    base, source, *tokens = (np.concatenate(parts)[:n] for parts in zip(*found, strict=True))
-    return base, source, dict(zip(names, tokens, strict=True))
+    base, source, *tokens = (np.concatenate(parts)[:n] for parts in zip(*draws, strict=True))
+    return base, source, dict(zip(predictions, tokens, strict=True))

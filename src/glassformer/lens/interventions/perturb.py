@@ -1,11 +1,8 @@
-"""Two models on texts with one token changed: does one foretell the other where nobody trained it?
+"""Predictions of two models after one token of a text is swapped.
 
-Both models are right on their task, so agreeing there says little of *how*. Here each text is a
-question with its right answer written out, and one token of it, in the question or in the answer,
-is swapped for another that can stand at that position. The answer no longer fits the question: a
-digit that was written may now be wrong, or the question may have changed under the digits written
-already. What each model says next shows what it goes by: the question alone, or also what stands
-written. One forward pass on each swapped text gives the next token after every prefix.
+Two models that are right on a task agree on it, however they compute. Here one token of a question
+with its written answer is swapped for another that can stand there. The answer then contradicts
+the question, and the predictions show whether a model uses the question or the written digits.
 """
 
 from dataclasses import dataclass
@@ -22,34 +19,39 @@ from ...utils.results import Result
 
 @dataclass(frozen=True)
 class PredictionAgreement(Result):
-    """How well two models foretell each other over a set of swapped texts. All are shares."""
+    """How well two models predict each other on a set of swapped texts. All values are shares."""
 
-    agree: float  # both say the same token
-    # of each model's tokens, those that are as before the swap: what guessing would get
-    unmoved: tuple[float, float]
-    # of the tokens that did change, those that the other model says too; NaN: none did
-    foretold: tuple[float, float]
+    agree: float  # both predict the same token
+    unmoved: tuple[float, float]  # of each model's predictions: not changed by the swap
+    foretold: tuple[float, float]  # of each model's changed ones: equal to the other's; or NaN
 
 
 @dataclass(frozen=True)
 class PerturbationComparison(Result):
-    """By answer token (rows) and swapped position (columns); NaN where the swap comes too late."""
+    """Shares by answer token (rows) and swapped position (columns); NaN where the swap has no
+    effect on the input of the prediction.
+    """
 
-    start: int  # positions from here on are written answer
-    agree: Array  # [n,T] share of texts on which both models say the same token
-    moved: tuple[Array, Array]  # [n,T] share on which each model says another token than before
-    question: (
-        PredictionAgreement | None
-    )  # all swaps in the question, after some of the answer is written
-    # all swaps in the written answer; None if nothing follows a written token
-    written: PredictionAgreement | None
+    start: int  # position of the first answer token
+    agree: Array  # [n,T] share of texts on which both models predict the same token
+    moved: tuple[Array, Array]  # [n,T] share of predictions changed, of each model
+    question: PredictionAgreement | None  # swaps in the question, from the second answer token
+    written: PredictionAgreement | None  # swaps in the answer; None for one-token answers
 
 
 def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> PerturbationComparison:
-    """Swaps one token at each position where several can stand, in texts that both get right."""
+    """Swap one token at each position with several possible tokens, in texts both get right.
+
+    Args:
+        a: One causal model.
+        b: The other.
+        task: The task of both.
+        n: Number of texts.
+        seed: Seed of the texts and swaps.
+    """
     if not a.config.mask == b.config.mask == "causal":
-        why = "others see an answer before they say it"
-        raise GlassformerError(f"swapping tokens — needs causal models: {why}")
+        masks = f"mask={a.config.mask} and mask={b.config.mask}"
+        raise GlassformerError(f"swapped tokens: expected causal models, got {masks}")
     rng, start = np.random.default_rng(seed), task.boundary()
     rows = task.sample(n, rng)
     tokens = task.batch(rows[task.defined(rows)])[0]  # B T
@@ -58,28 +60,28 @@ def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Pert
     before = [m(tokens[:, :-1], last=answers).argmax(-1) for m in models]  # B n
     tokens = tokens[((before[0] == tokens[:, start:]) & (before[1] == tokens[:, start:])).all(1)]
     if not len(tokens):
-        raise GlassformerError("swapping tokens — there is no text that both models are right on")
+        raise GlassformerError("swapped tokens: expected a text that both models get right")
     right, T = tokens[:, start:], tokens.shape[1] - 1
     same, moved_a, moved_b, both = (np.full((len(tokens), answers, T), np.nan) for _ in range(4))
     for s in range(T):
-        can = np.unique(tokens[:, s])
-        if len(can) < 2:
+        candidates = np.unique(tokens[:, s])
+        if len(candidates) < 2:
             continue
-        swapped, by = tokens[:, :-1].copy(), rng.integers(1, len(can), len(tokens))
-        swapped[:, s] = can[(np.searchsorted(can, tokens[:, s]) + by) % len(can)]
-        said = [m(swapped, last=answers).argmax(-1) for m in models]  # B n
-        # who says answer token j reads up to start − 1 + j
-        sees = slice(max(0, s - start + 1), None)
-        same[:, sees, s] = (said[0] == said[1])[:, sees]
-        moved_a[:, sees, s], moved_b[:, sees, s] = ((x != right)[:, sees] for x in said)
+        swapped = tokens[:, :-1].copy()
+        index = np.searchsorted(candidates, tokens[:, s])
+        index = index + rng.integers(1, len(candidates), len(tokens))
+        swapped[:, s] = candidates[index % len(candidates)]
+        outputs = [m(swapped, last=answers).argmax(-1) for m in models]  # B n
+        sees = slice(max(0, s - start + 1), None)  # answer token j is predicted at start − 1 + j
+        same[:, sees, s] = (outputs[0] == outputs[1])[:, sees]
+        moved_a[:, sees, s], moved_b[:, sees, s] = ((x != right)[:, sees] for x in outputs)
         both[:, sees, s] = same[:, sees, s] * moved_a[:, sees, s]
     cells = same, moved_a, moved_b, both
-    # With nothing written yet, a swapped question is just another question.
+    # Before the first answer token, a swapped question is an ordinary one.
     question = _agreement(*(x[:, 1:, :start] for x in cells))
     written = _agreement(*(x[:, 1:, start:] for x in cells))
-    return PerturbationComparison(
-        start, same.mean(0), (moved_a.mean(0), moved_b.mean(0)), question, written
-    )
+    moved = moved_a.mean(0), moved_b.mean(0)
+    return PerturbationComparison(start, same.mean(0), moved, question, written)
 
 
 def _agreement(same: Any, moved_a: Any, moved_b: Any, both: Any) -> PredictionAgreement | None:

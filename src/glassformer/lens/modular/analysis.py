@@ -1,13 +1,8 @@
-"""Modular addition taken apart: which frequencies a model computes with, and is that all?
+"""Analysis of models of modular addition: frequencies, neurons, logits and losses.
 
-`take_apart` runs a model on all p² pairs once and measures what the literature measures on such
-models: spectra of the embedding and of the way out, neurons that keep to one frequency, logits as a
-sum of cos w(a + b − c), the loss with nothing but these waves and the loss without them, and two
-numbers that tell a clock from a pizza.
-
-The key frequencies are those of the last MLP's way to the logits (of the head alone, if there is no
-MLP) whose size is at least a fifth of the largest (`fourier.KEY`): what the answer is read from.
-The embedding may have others.
+`analyze_modular` runs a model on all p² pairs once. The key frequencies are those whose waves in
+the map from the last MLP to the logits (without an MLP, in the unembedding) are at least
+`fourier.KEY_THRESHOLD` times the largest. The embedding may use others.
 """
 
 import importlib.util
@@ -28,57 +23,48 @@ from . import fourier
 from .clock import check_modular, distance_irrelevance, gradient_symmetricity
 from .fourier import Spectrum
 
-SINGLE_FREQUENCY_SHARE = (
-    0.85  # share of a neuron's variance from which it is said to keep to one frequency
-)
-MAX_PIZZA_IRRELEVANCE, MIN_CLOCK_IRRELEVANCE = (
-    0.4,
-    0.6,
-)  # distance irrelevance up to which it is a pizza, from which it is a clock
-MIN_COSINE_SHARE = 0.5  # share of the logits that must be cosines of a + b − c for it to be either
-CHUNK_PAIRS = 4_096  # pairs at a time
+SINGLE_FREQUENCY_SHARE = 0.85  # min share of variance of a neuron with a single frequency
+MAX_PIZZA_IRRELEVANCE, MIN_CLOCK_IRRELEVANCE = 0.4, 0.6  # distance irrelevance
+MIN_COSINE_SHARE = 0.5  # min share of logits that are cosines of a + b − c, for a clock or a pizza
+CHUNK_PAIRS = 4_096  # pairs in a batch
 
 
 @dataclass(frozen=True)
 class NeuronFit(Result):
-    """The neurons of one layer, each with the frequency that explains most of it."""
+    """The best frequency of each neuron of one layer."""
 
     layer: int
-    frequency: Array  # [F]; 0 for a neuron that never changes
+    frequency: Array  # [F]; 0 for a constant neuron
     share: Array  # [F] of its variance over all pairs
 
     @property
     def single_frequency_share(self) -> float:
-        """The share of neurons that keep to one frequency."""
+        """The share of neurons with a single frequency."""
         return float((self.share >= SINGLE_FREQUENCY_SHARE).mean())
 
     def neurons_by_frequency(self) -> dict[int, int]:
-        """Frequency -> neurons that keep to it."""
-        found, n = np.unique(
-            self.frequency[self.share >= SINGLE_FREQUENCY_SHARE], return_counts=True
-        )
-        return {int(k): int(c) for k, c in zip(found, n, strict=True)}
+        """Return the number of neurons with each single frequency."""
+        single = self.frequency[self.share >= SINGLE_FREQUENCY_SHARE]
+        return dict(zip(*(x.tolist() for x in np.unique(single, return_counts=True)), strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {
-            "single": self.single_frequency_share,
-            "counts": to_jsonable(self.neurons_by_frequency()),
-        }
+        counts = to_jsonable(self.neurons_by_frequency())
+        return super().to_json() | {"single": self.single_frequency_share, "counts": counts}
 
 
 @dataclass(frozen=True)
 class FourierLosses(Result):
-    """Mean loss over some pairs: of the model, and with waves of a + b kept or removed."""
+    """Mean losses over a set of pairs, with waves of a + b kept or removed."""
 
     full: float
-    restricted: float  # the key frequencies' waves of a + b and the constants, nothing else
-    excluded: float  # everything but these waves
-    cosines: float  # Σ α·cos w(a + b − c) over the key frequencies, nothing else
+    restricted: float  # only the key frequencies' waves of a + b, and constants
+    excluded: float  # without these waves
+    cosines: float  # only Σ α·cos w(a + b − c) over the key frequencies
 
 
 @dataclass(frozen=True)
 class ModularAnalysis(Result):
-    """What `take_apart` found. Frequencies are whole numbers k, for waves of 2πk/p."""
+    """The result of `analyze_modular`. A frequency k stands for waves of angle 2πk/p."""
 
     extra_json_fields = ("key_share", "kind")
     task: str
@@ -86,21 +72,17 @@ class ModularAnalysis(Result):
     accuracy: float  # over all pairs
     key: list[int]  # key frequencies, ascending
     embedding: Spectrum
-    readout: Spectrum  # of the last MLP's way to the logits, or of the head
-    neurons: list[NeuronFit]  # one a layer that has neurons
+    readout: Spectrum  # of the map from the last MLP to the logits, or of the unembedding
+    neurons: list[NeuronFit]  # of each layer with an MLP
     cosines: dict[int, float]  # key frequency -> strength α of cos w(a + b − c) in the logits
-    explained: float  # share of the logits' variance (over c, as softmax sees it) that these are
-    losses: dict[
-        str, FourierLosses
-    ]  # over all pairs; train and test, where training rows were given
-    # key frequency -> loss over all pairs if this one's waves of a + b are removed
-    without: dict[int, float]
+    explained: float  # share of the logits' variance over c explained by these cosines
+    losses: dict[str, FourierLosses]  # over all pairs; with training rows also train and test
+    without: dict[int, float]  # key frequency -> loss without its waves of a + b
     squares: float  # sum of all squared weights
     symmetricity: float | None  # of gradients; None without PyTorch and for a − b
-    irrelevance: float  # of the distance a − b, for logits less their mean over c
+    irrelevance: float  # of the distance a − b, for logits minus their mean over c
     right_logits: Any = field(repr=False)  # [p,p] logit of the right answer, minus the mean over c
-    # [n,n] power of the logits by (frequency in a, in b), constants left out
-    power_plane: Any = field(repr=False)
+    power_plane: Any = field(repr=False)  # [n,n] power of the logits by frequency in a and in b
 
     @property
     def key_share(self) -> float:
@@ -109,9 +91,9 @@ class ModularAnalysis(Result):
 
     @property
     def kind(self) -> str:
-        """clock, pizza or between, as the right logit depends on a − b; neither, if it is no waves.
+        """clock, pizza or between, by distance irrelevance; neither if the logits are no waves.
 
-        A name for what was measured, by WAVES, PIZZA and CLOCK; no proof of how the model does it.
+        This names the measurement and does not prove which algorithm the model uses.
         """
         if self.explained < MIN_COSINE_SHARE:
             return "neither"
@@ -120,78 +102,74 @@ class ModularAnalysis(Result):
         return "pizza" if self.irrelevance <= MAX_PIZZA_IRRELEVANCE else "between"
 
     def __str__(self) -> str:
-        e, layers, sym = self.embedding, self.neurons, self.symmetricity
-        lines = [
-            f"{self.task}: {self.accuracy:.2%} of all {self.p**2:,} pairs right",
-            f"key frequencies     {', '.join(map(str, self.key))} of 1 … {self.p // 2}",
-            f"embedding           {self.key_share:.1%} of its power is in these; "
-            f"{e.frequencies_for()} hold 90 %; Gini {e.gini:.3f}",
-            *[
-                f"neurons, layer {n.layer}    {n.single_frequency_share:.1%} of {len(n.share)} keep to one frequency"
-                for n in layers
-            ],
-            f"logits              {self.explained:.1%} is cosines of the key frequencies",
-            *[
-                f"loss, {name:<13} {x.full:.3g}; restricted {x.restricted:.3g}, excluded "
-                f"{x.excluded:.3g}, cosines {x.cosines:.3g}"
-                for name, x in self.losses.items()
-            ],
-            f"squares             {self.squares:,.1f} is the sum of all squared weights",
-            f"clock or pizza      {self.kind}: distance irrelevance {self.irrelevance:.3f}"
-            + ("" if sym is None else f", gradient symmetricity {sym:.3f}"),
-        ]
-        return "\n".join(lines)
+        power, sym = self.embedding, self.symmetricity
+        symmetricity = "" if sym is None else f", gradient symmetricity {sym:.3f}"
+        rows = {
+            "key frequencies": f"{', '.join(map(str, self.key))} of 1 … {self.p // 2}",
+            "embedding": f"{self.key_share:.1%} of the power in key frequencies; "
+            f"{power.frequencies_for()} frequencies hold 90 %; Gini {power.gini:.3f}",
+        }
+        for fit in self.neurons:
+            share = f"{fit.single_frequency_share:.1%} of {len(fit.share)}"
+            rows[f"neurons, layer {fit.layer}"] = f"{share} have a single frequency"
+        rows["logits"] = f"{self.explained:.1%} explained by cosines of the key frequencies"
+        for name, x in self.losses.items():
+            waves = f"restricted {x.restricted:.3g}, excluded {x.excluded:.3g}"
+            rows[f"loss, {name}"] = f"{x.full:.3g}; {waves}, cosines {x.cosines:.3g}"
+        rows["squared weights"] = f"sum {self.squares:,.1f}"
+        irrelevance = f"distance irrelevance {self.irrelevance:.3f}"
+        rows["clock or pizza"] = f"{self.kind}: {irrelevance}{symmetricity}"
+        title = f"{self.task}: {self.accuracy:.2%} of all {self.p**2:,} pairs right"
+        return "\n".join([title, *(f"{name:<20}{text}" for name, text in rows.items())])
 
 
 def analyze_modular(
-    model: Model,
-    task: Task,
-    *,
-    key_frequencies: list[int] | None = None,
+    model: Model, task: Task, *, key_frequencies: list[int] | None = None,
     train_rows: Rows | None = None,
-) -> ModularAnalysis:
-    """Everything at once. `key`: the frequencies to keep and remove, if not the model's own.
+) -> ModularAnalysis:  # fmt: skip
+    """Measure a model of modular addition on all pairs.
 
-    `train_rows` [B,2]: pairs that were trained on, to have losses of these and of the others too.
+    Args:
+        model: The model.
+        task: modular-addition with + or -.
+        key_frequencies: Frequencies to keep and remove; by default the model's own.
+        train_rows: Training pairs [B,2], for losses of training and test pairs.
+
+    Raises:
+        GlassformerError: The task is another one, a frequency is outside 1 … p/2, or the logits are
+            not finite.
     """
     model, p, operation = check_modular(model, task)
     result = _result_table(task, p)
-    logits, hidden = _run_all_pairs(model, task, p)
+    logits, neurons = _run_all_pairs(model, task, p)
     readout = fourier.spectrum(_logit_readout(model, p))
-    key_frequencies = (
-        readout.key_frequencies() if key_frequencies is None else sorted(set(key_frequencies))
-    )
-    if outside := [k for k in key_frequencies if not 1 <= k <= p // 2]:
-        raise GlassformerError(f"key — expected frequencies from 1 to {p // 2}, got {outside[0]}")
+    key = readout.key_frequencies() if key_frequencies is None else sorted(set(key_frequencies))
+    if outside := [k for k in key if not 1 <= k <= p // 2]:
+        expected = f"expected frequencies from 1 to {p // 2}"
+        raise GlassformerError(f"key_frequencies: {expected}, got {outside[0]}")
     strengths = fourier.cosine_strengths(logits, result)
-    ideal = fourier.sum_of_cosines(strengths, result, key_frequencies)  # p p p
+    ideal = fourier.sum_of_cosines(strengths, result, key)  # p p p
     right = np.take_along_axis(logits, result[..., None], -1)[..., 0]  # p p
     power = fourier.power_plane(logits).sum(-1)
     power[0, 0] = 0
-    possible = operation == "+" and importlib.util.find_spec("torch") is not None
+    with_gradients = operation == "+" and importlib.util.find_spec("torch") is not None
     return ModularAnalysis(
-        task=task.ref,
-        p=p,
-        accuracy=float(correct_logits(logits, result).mean()),
-        key=key_frequencies,
-        embedding=_embedding_spectrum(model, p),
-        readout=readout,
-        neurons=[_fit_neurons(layer, acts) for layer, acts in hidden.items()],
-        cosines={k: float(strengths[k]) for k in key_frequencies},
+        task=task.ref, p=p, accuracy=float(correct_logits(logits, result).mean()), key=key,
+        embedding=_embedding_spectrum(model, p), readout=readout,
+        neurons=[_fit_neurons(layer, activations) for layer, activations in neurons.items()],
+        cosines={k: float(strengths[k]) for k in key},
         explained=float(1 - ((logits - ideal) ** 2).sum() / max((logits**2).sum(), 1e-300)),
-        losses=_losses(logits, result, key_frequencies, ideal, train_rows),
-        without={k: _loss_without(logits, result, k) for k in key_frequencies},
+        losses=_losses(logits, result, key, ideal, train_rows),
+        without={k: _loss_without(logits, result, k) for k in key},
         squares=_squared_weight_sum(model),
-        symmetricity=gradient_symmetricity(model, task) if possible else None,
-        irrelevance=distance_irrelevance(right, operation),
-        right_logits=right,
-        power_plane=power,
-    )
+        symmetricity=gradient_symmetricity(model, task) if with_gradients else None,
+        irrelevance=distance_irrelevance(right, operation), right_logits=right, power_plane=power,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ModularProgress(Result):
-    """One checkpoint of a training run, measured with the frequencies of the last."""
+    """One checkpoint of a training run, measured with the last one's key frequencies."""
 
     step: int
     accuracy: float
@@ -204,27 +182,29 @@ class ModularProgress(Result):
 def modular_progress(
     checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Rows | None = None
 ) -> list[ModularProgress]:
-    """The same along a training run, (step, model) in order, with the last one's key."""
+    """Measure the checkpoints of a training run with the last one's key frequencies.
+
+    Args:
+        checkpoints: Pairs of step and model, in order.
+        task: modular-addition with + or -.
+        train_rows: Training pairs [B,2], for losses of training and test pairs.
+    """
     models = [(step, *check_modular(model, task)) for step, model in checkpoints]
     if not models:
-        raise GlassformerError("progress — expected at least one checkpoint, got none")
+        raise GlassformerError("checkpoints: expected at least one, got none")
     _, last, p, _ = models[-1]
-    key, result, out = (
-        fourier.spectrum(_logit_readout(last, p)).key_frequencies(),
-        _result_table(task, p),
-        [],
-    )
+    key = fourier.spectrum(_logit_readout(last, p)).key_frequencies()
+    result, progress = _result_table(task, p), []
     for step, model, _, _ in models:
         logits, _ = _run_all_pairs(model, task, p, neurons=False)
         ideal = fourier.sum_of_cosines(fourier.cosine_strengths(logits, result), result, key)
-        losses = _losses(logits, result, key, ideal, train_rows)
-        right, found = float(correct_logits(logits, result).mean()), _embedding_spectrum(model, p)
-        out.append(
-            ModularProgress(
-                step, right, losses, found.gini, found.power_share(key), _squared_weight_sum(model)
-            )
-        )
-    return out
+        spectrum = _embedding_spectrum(model, p)
+        progress.append(ModularProgress(
+            step=step, accuracy=float(correct_logits(logits, result).mean()),
+            losses=_losses(logits, result, key, ideal, train_rows), gini=spectrum.gini,
+            key_share=spectrum.power_share(key), squares=_squared_weight_sum(model),
+        ))  # fmt: skip
+    return progress
 
 
 def _embedding_spectrum(model: Model, p: int) -> Spectrum:
@@ -238,12 +218,12 @@ def _result_table(task: Task, p: int) -> Any:
 def _run_all_pairs(
     model: Model, task: Task, p: int, neurons: bool = True
 ) -> tuple[Any, dict[int, Any]]:
-    """Logits of the numbers at `=` [p,p,p], less their mean over c; layer -> neurons [p,p,F]."""
-    logits, seen = [], dict[int, list[Any]]()
+    """Return the numbers' logits at `=` [p,p,p], centered over c, and layer -> neurons [p,p,F]."""
+    logits, activations = [], dict[int, list[Any]]()
 
     def keep(name: str, value: Any) -> Any:
         if name.endswith("mlp.hook_post"):
-            seen.setdefault(int(name.split(".")[1]), []).append(value[:, -1].copy())
+            activations.setdefault(int(name.split(".")[1]), []).append(value[:, -1].copy())
         return value
 
     for start in range(0, task.size, CHUNK_PAIRS):
@@ -251,10 +231,10 @@ def _run_all_pairs(
         logits.append(model(tokens, hook=keep if neurons else None, last=1)[:, 0, :p].astype(float))
     whole = np.concatenate(logits)
     if not np.isfinite(whole).all():
-        raise GlassformerError("take_apart — the logits are not finite")
-    hidden = {layer: np.concatenate(parts).reshape(p, p, -1) for layer, parts in seen.items()}
-    whole = whole - whole.mean(-1, keepdims=True)  # softmax does not see it
-    return whole.reshape(p, p, p), hidden
+        raise GlassformerError("modular addition: expected finite logits, got NaN or infinity")
+    whole = whole - whole.mean(-1, keepdims=True)  # softmax does not change
+    layers = {i: np.concatenate(parts).reshape(p, p, -1) for i, parts in activations.items()}
+    return whole.reshape(p, p, p), layers
 
 
 def _fit_neurons(layer: int, activations: Array) -> NeuronFit:
@@ -264,16 +244,16 @@ def _fit_neurons(layer: int, activations: Array) -> NeuronFit:
 
 
 def _logit_readout(model: Model, p: int) -> Any:
-    """The numbers' logits as a linear map of the last neurons or the stream: [p,F] or [p,D]."""
+    """Return the linear map from the last neurons, or the stream, to the logits: [p,F] or [p,D]."""
     c, w = model.config, model.weights
-    head = model.W_U[:, :p].astype(float)  # D p
-    # the scale apart, the last norm is linear: a gain, and for LayerNorm no mean
+    unembed = model.W_U[:, :p].astype(float)  # D p
+    # Without its scale, the final norm is linear: a gain, and centering in a LayerNorm.
     if c.norm != "none":
         gain = w.get("ln_final.w" if c.norm_first else f"blocks.{c.n_layers - 1}.ln2.w")
-        head = head if gain is None else head * gain[:, None]
-        head = head - head.mean(0) if c.norm == "layer" else head
+        unembed = unembed if gain is None else unembed * gain[:, None]
+        unembed = unembed - unembed.mean(0) if c.norm == "layer" else unembed
     W_out = w.get(f"blocks.{c.n_layers - 1}.mlp.W_out")
-    return (head if W_out is None else W_out.astype(float) @ head).T
+    return (unembed if W_out is None else W_out.astype(float) @ unembed).T
 
 
 def _squared_weight_sum(model: Model) -> float:
@@ -283,16 +263,20 @@ def _squared_weight_sum(model: Model) -> float:
 def _losses(
     logits: Array, result: Array, key: list[int], ideal: Array, train_rows: Rows
 ) -> dict[str, FourierLosses]:
-    part = fourier.waves_of_result(logits, result, key)
+    waves = fourier.waves_of_result(logits, result, key)
     constant = logits.mean((0, 1))
-    each = [_cross_entropy(x, result) for x in (logits, part + constant, logits - part, ideal)]
+    kinds = (logits, waves + constant, logits - waves, ideal)
+    losses = [_cross_entropy(x, result) for x in kinds]
     sets = {"all": np.ones(result.shape, dtype=bool)}
     if train_rows is not None:
         train = np.zeros(result.shape, dtype=bool)
         train[train_rows[:, 0], train_rows[:, 1]] = True
         sets |= {"train": train, "test": ~train}
-    there = {name: which for name, which in sets.items() if which.any()}
-    return {name: FourierLosses(*(float(x[s].mean()) for x in each)) for name, s in there.items()}
+    return {
+        name: FourierLosses(*(float(x[pairs].mean()) for x in losses))
+        for name, pairs in sets.items()
+        if pairs.any()
+    }
 
 
 def _loss_without(logits: Array, result: Array, k: int) -> float:
@@ -301,7 +285,7 @@ def _loss_without(logits: Array, result: Array, k: int) -> float:
 
 
 def _cross_entropy(logits: Array, result: Array) -> Any:
-    """[p,p,p], [p,p] -> [p,p]."""
+    """Return the loss of each pair: [p,p,p], [p,p] -> [p,p]."""
     top = logits.max(-1, keepdims=True)
     right = np.take_along_axis(logits, result[..., None], -1)[..., 0]
     return np.log(np.exp(logits - top).sum(-1)) + top[..., 0] - right

@@ -1,10 +1,8 @@
-"""Clock or pizza? Two numbers that tell apart how a model adds angles.
+"""Clock or pizza: two measures of how a model adds angles.
 
-A clock multiplies the waves of a and b: the right logit is as large whatever a − b is. A pizza adds
-them; the sum is shorter the further a and b are apart, and many frequencies make up for it.
-`distance_irrelevance` sees that in the logits. `gradient_symmetricity` asks whether a and b enter
-in the same way: if attention only ever adds them up, the gradients by the two embeddings are equal.
-A pizza's are; but a clock can be built that way as well.
+A clock multiplies the waves of a and b, so the right logit does not depend on a − b. A pizza adds
+the waves; their sum is shorter for distant a and b, and other frequencies compensate.
+`gradient_symmetricity` is 1 if a and b enter only as a sum, as in a pizza and in some clocks.
 """
 
 from typing import Any
@@ -13,22 +11,25 @@ import numpy as np
 
 from ...core.model import Model
 from ...tasks.base import Task
-from ...utils.errors import GlassformerError
+from ...utils.errors import TORCH_MISSING, GlassformerError
 
-GRADIENT_TRIPLES = 2_000  # (a, b, c) drawn for the gradients
+GRADIENT_TRIPLES = 2_000  # sampled (a, b, c)
 
 
 def distance_irrelevance(right: Any, operation: str = "+") -> float:
-    """How little the right logit [p,p] depends on what the answer does not; 1: not at all.
+    """Return how little the right logit depends on a − b; 1 means not at all.
 
-    The mean spread among pairs of one distance a − b (for a − b: of one sum), as a share of the
-    spread among all.
+    It is the mean standard deviation among pairs of one distance, divided by that of all pairs.
+
+    Args:
+        right: Right logits [p,p] of the pairs (a, b).
+        operation: + or -; for - the distance is a + b.
     """
     p = len(right)
     a, b = np.indices((p, p))
     spread = float(right.std())
     if spread <= 1e-9 * float(np.abs(right).max()):
-        return 1.0  # the same for all pairs
+        return 1.0  # the same logit for all pairs
     distance = (a - b if operation == "+" else a + b) % p
     by_distance = right.ravel()[np.argsort(distance.ravel(), kind="stable")]
     return float(by_distance.reshape(p, p).std(1).mean() / spread)
@@ -37,41 +38,46 @@ def distance_irrelevance(right: Any, operation: str = "+") -> float:
 def gradient_symmetricity(
     model: Model, task: Task, triples: int = GRADIENT_TRIPLES, seed: int = 0
 ) -> float:
-    """Mean cosine of a logit's gradients by the embeddings of a and of b, over random (a, b, c).
+    """Return the mean cosine of a logit's gradients with respect to the embeddings of a and b.
 
-    1 if the two embeddings only ever enter as their sum, as with attention that does not choose.
     Needs PyTorch.
+
+    Args:
+        model: A model of modular addition.
+        task: The task.
+        triples: Number of random (a, b, c).
+        seed: Seed of the triples.
     """
     try:
         import torch
     except ModuleNotFoundError:
-        what = "needs PyTorch: pip install 'glassformer[torch]'"
-        raise GlassformerError(f"gradient symmetricity — {what}") from None
+        raise GlassformerError(f"gradient symmetricity: {TORCH_MISSING}") from None
     model, p, _ = check_modular(model, task)
-    drawn = np.random.default_rng(seed).integers(0, p, (triples, 3))
-    tokens = torch.from_numpy(np.ascontiguousarray(task.batch(drawn[:, :2])[0][:, :-1]))
+    sample = np.random.default_rng(seed).integers(0, p, (triples, 3))
+    tokens = torch.from_numpy(np.ascontiguousarray(task.batch(sample[:, :2])[0][:, :-1]))
     leaves = []
 
-    def watch(name: str, value: Any) -> Any:
+    def make_leaf(name: str, value: Any) -> Any:
         if name == "hook_embed":
             leaves.append(value.detach().requires_grad_())
             return leaves[0]
         return value
 
     with torch.enable_grad():
-        logits = model.torch("float64")(tokens, hook=watch, last=1)[:, 0]  # B V
-        said = logits.gather(1, torch.from_numpy(drawn[:, 2:])).sum()
-        gradient = torch.autograd.grad(said, leaves[0])[0].numpy()  # B T D
+        logits = model.torch("float64")(tokens, hook=make_leaf, last=1)[:, 0]  # B V
+        total = logits.gather(1, torch.from_numpy(sample[:, 2:])).sum()
+        gradient = torch.autograd.grad(total, leaves[0])[0].numpy()  # B T D
     by_a, by_b = gradient[:, 0], gradient[:, -2]
     sizes = np.linalg.norm(by_a, axis=1) * np.linalg.norm(by_b, axis=1)
-    moved = sizes > 0  # where every path is shut there is no direction
-    return float(((by_a * by_b).sum(1)[moved] / sizes[moved]).mean()) if moved.any() else 0.0
+    nonzero = sizes > 0
+    cosines = (by_a * by_b).sum(1)[nonzero] / sizes[nonzero]
+    return float(cosines.mean()) if nonzero.any() else 0.0
 
 
 def check_modular(model: Model, task: Task) -> tuple[Model, int, str]:
-    """The model as NumPy arrays, p, and + or -; an error if the task is no such addition."""
+    """Return the model in NumPy, p, and + or -. Raise an error for any other task."""
     if not task.modular:
-        expected = "expected the task modular-addition with operation + or -"
-        raise GlassformerError(f"{task.ref or type(task).__name__} — {expected}")
+        name = task.ref or type(task).__name__
+        raise GlassformerError(f"task: expected modular-addition with operation + or -, got {name}")
     task.require(model.vocabulary)
     return model.numpy(), *task.modular
