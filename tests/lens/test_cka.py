@@ -76,7 +76,7 @@ def test_two_random_models_are_not():
     tokens = np.random.default_rng(0).integers(0, 20, (100, 9))
     found = similarity(a, b, tokens, names=["blocks.1.attn.hook_z", "blocks.0.hook_resid_pre"])
     assert found.values.shape == (2, 2) and np.nanmax(found.values) < 0.9
-    with raises("bad_argument", "blocks.9.hook_mlp_out"):
+    with raises("not_found", "blocks.9.hook_mlp_out"):
         similarity(a, b, tokens, names=["blocks.9.hook_mlp_out"])
 
 

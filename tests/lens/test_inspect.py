@@ -83,7 +83,7 @@ def test_the_parts_of_a_hand_made_adder_are_found():
     whole, *without = found["ablations"]
     assert whole.score.accuracy == 1.0 and max(a.score.accuracy for a in without) < 0.6
     column = next(t for t in found["interchange"] if t.what == kinds["same-column"][0])
-    assert min(column.share("column")) > 0.95
+    assert min(column.explanation_shares("column")) > 0.95
 
 
 def test_the_input_that_is_shown():

@@ -143,7 +143,7 @@ def test_drawing_leaves_no_trace():
 def test_bad_paths(tmp_path, monkeypatch):
     with raises("bad_argument", "x.gif", ".png, .svg, .pdf"):
         style.check_figure_path("x.gif")
-    with raises("file_error", "x.png"):
+    with raises("not_found", "x.png"):
         save(training_curves([run()]), tmp_path / "no" / "x.png")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with raises("needs_extra", "glassformer[figures]"):

@@ -177,16 +177,16 @@ def test_models_that_decode():
              "slot x", "dims 3:2", "dims 0:5", "dims a:b", "heads 0.0", ""],
 )  # fmt: skip
 def test_unknown_parts(what):
-    with raises("bad_argument", "head 0.0 … 1.2", "neuron 0.0 … 1.4"):
+    with raises("not_found", "head 0.0 … 1.2", "neuron 0.0 … 1.4"):
         find_component(random_model(), what)
 
 
 def test_what_there_is():
-    with raises("bad_argument", "slot column, slot digit, dims 0:5"):
+    with raises("not_found", "slot column, slot digit, dims 0:5"):
         find_component(load("addition:order=ones"), "slot carry")
-    with raises("bad_argument", "layers"):
+    with raises("not_found", "layers"):
         find_component(random_model(n_layers=0), "dims 0:2")
-    with raises("bad_argument", "head 0.0, attention 0, position"):  # no MLP
+    with raises("not_found", "head 0.0, attention 0, position"):  # no MLP
         find_component(load("reverse"), "mlp 0")
     model = random_model()
     with raises("bad_argument", "zero, mean, resample", "'none'"):

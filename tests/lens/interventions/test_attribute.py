@@ -106,9 +106,10 @@ def test_bad_calls():
         ("steps", "1,000", "-1"): lambda: attribute(model, clean, corrupted, "head 0.0", steps=-1),
         ("position 1",): lambda: attribute(model, clean, corrupted, "position 1"),
         ("resid_pre", "'z'"): lambda: attribute_positions(model, clean, corrupted, "z"),
-        ("blocks.0.hook_x",): lambda: attribute(model, clean, corrupted, "blocks.0.hook_x"),
         ("clean", "corrupted"): lambda: attribute(model, clean, clean, "head 0.0"),
         ("layers",): lambda: attribute_heads(random_model(n_layers=0), clean, corrupted),
     }.items():
         with raises("bad_argument", *mentions):
             call()
+    with raises("not_found", "blocks.0.hook_x"):
+        attribute(model, clean, corrupted, "blocks.0.hook_x")

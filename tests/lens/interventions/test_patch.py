@@ -84,7 +84,7 @@ def test_the_hand_made_adder_by_place():
 def test_bad_calls():
     model = load("addition:order=ones")
     clean, corrupted = sums((123, 456), (128, 456))
-    with raises("bad_argument", "blocks.0.hook_resid_prex", "blocks.0.hook_resid_pre"):
+    with raises("not_found", "blocks.0.hook_resid_prex", "blocks.0.hook_resid_pre"):
         patch(model, clean, corrupted, "blocks.0.hook_resid_prex")
     with raises("bad_argument", "positions", 8, "from 0 to 7"):
         patch(model, clean, corrupted, "blocks.0.hook_resid_pre", positions=8)
