@@ -46,7 +46,9 @@ def test_a_model_that_is_right_in_a_batch_and_wrong_alone_is_wrong():
     assert prove(*found).result == "refuted"
 
 
-@pytest.mark.parametrize("how", [{}, {"chunk": 1}, {"chunk": 1, "keep": 0}, {"sample": 1}])
+@pytest.mark.parametrize(
+    "how", [{}, {"chunk": 1}, {"chunk": 1, "max_counterexamples": 0}, {"sample": 1}]
+)
 def test_rows_that_are_looked_at_again_are_counted_once(how, tmp_path):
     found = either_way()
     if not found:

@@ -141,7 +141,10 @@ def test_a_killed_process_loses_seconds_only(task, expected, tmp_path, monkeypat
 
 def test_numbers_beyond_int64_are_resumed(tmp_path):
     model, path = load("adder-coupled:digits=22"), tmp_path / "v.journal"
-    task, options = load_task(model), {"sample": 60, "chunk": 20, "keep": 2, "search": 1}
+    task, options = (
+        load_task(model),
+        {"sample": 60, "chunk": 20, "max_counterexamples": 2, "search": 1},
+    )
     events = verify_events(model, task, journal=path, **options)
     reached = [next(events) for _ in range(task.edges().shape[0] // 20 + 2)][-1]
     events.close()
@@ -197,7 +200,7 @@ def test_what_is_in_flight_is_not_lost_or_counted_twice(task):
 
 
 @pytest.mark.parametrize("other,word", [
-    ({"dtype": "float32"}, "dtype"), ({"keep": 3}, "keep"), ({"sample": 500}, "exhaustive"),
+    ({"dtype": "float32"}, "dtype"), ({"max_counterexamples": 3}, "keep"), ({"sample": 500}, "exhaustive"),
     ({"chunk": 50}, "chunk"),
 ])  # fmt: skip
 def test_the_journal_of_another_run_is_refused(task, tmp_path, other, word):

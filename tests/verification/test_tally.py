@@ -58,5 +58,5 @@ def test_what_is_in_it():
         assert (checked, wrong, worst) == (len(here), (~(here > 0)).sum(), here.min())
     last = np.where(np.isnan(gap[:, -1]), -np.inf, gap[:, -1])
     assert [f[1] for f in t.lowest[0]] == np.lexsort([np.arange(60), last])[:LOW].tolist()
-    saved = convert(json.loads(json.dumps(t.to_json())), SavedRowCounts)
+    saved = convert(json.loads(json.dumps(vars(t))), SavedRowCounts)
     assert RowCounts(**asdict(saved)) == t

@@ -43,15 +43,15 @@ class ChunkedEvaluation:
 
     def rows_by_part(self, done: Iterable[range]) -> dict[str, int]:
         """Return the number of rows of each part in the given ranges of chunks."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         first, ranges = 0, list(done)
         for part, n in self.parts.items():
             chunks = -(-n // self.chunk)
             ends = [(max(r.start - first, 0), min(r.stop - first, chunks)) for r in ranges]
             rows = sum(min(b * self.chunk, n) - a * self.chunk for a, b in ends if a < b)
-            found |= {part: rows} if rows else {}
+            counts |= {part: rows} if rows else {}
             first += chunks
-        return found
+        return counts
 
     def locate_chunk(self, i: int) -> tuple[str, int, int]:
         """Return the part of chunk i, and the start and stop of its rows."""
@@ -64,61 +64,51 @@ class ChunkedEvaluation:
 
     def count_chunks(self, chunks: range) -> dict[str, RowCounts]:
         """Evaluate chunks; return the counts of each part."""
-        found: dict[str, list[RowCounts]] = {}
+        counts: dict[str, list[RowCounts]] = {}
         for i in chunks:
             part, start, stop = self.locate_chunk(i)
-            found.setdefault(part, []).append(self.count_rows(self.rows(part, start, stop), start))
-        return {
-            part: add_counts(tallies, self.keep, self.n_closest) for part, tallies in found.items()
-        }
+            counts.setdefault(part, []).append(self.count_rows(self.rows(part, start, stop), start))
+        return {part: add_counts(c, self.keep, self.n_closest) for part, c in counts.items()}
 
     def count_rows(self, rows: Rows, start: int = 0) -> RowCounts:
         """Evaluate rows; `start` is the index of the first one in its part."""
-        at = np.flatnonzero(self.task.defined(rows))
-        held = rows[at]
-        gap = (
-            token_margins(self.model, *self.task.batch(held), hook=self.hook) if len(held) else None
-        )
-        return count_rows(
-            held, gap, self.task.classes(held), start + at, len(rows), self.keep, self.n_closest
-        )
+        index = np.flatnonzero(self.task.defined(rows))
+        if not len(index):
+            return RowCounts(len(rows))
+        defined, keep = rows[index], (self.keep, self.n_closest)
+        margins = token_margins(self.model, *self.task.batch(defined), hook=self.hook)
+        classes = self.task.classes(defined)
+        return count_rows(defined, margins, classes, start + index, len(rows), *keep)
 
     def rows(self, part: str, start: int, stop: int) -> Rows:
         if part == "domain":
             return self.task.rows(start, stop)
         if part != "sample":
             return self.given[start:stop]
-        blocks = range(start // SAMPLE_BLOCK_ROWS, (stop - 1) // SAMPLE_BLOCK_ROWS + 1)
-        cut = [
-            self._sample_block(b)[
-                max(start - b * SAMPLE_BLOCK_ROWS, 0) : stop - b * SAMPLE_BLOCK_ROWS
-            ]
-            for b in blocks
-        ]
-        return np.concatenate(cut)
+        size = SAMPLE_BLOCK_ROWS
+        blocks = range(start // size, (stop - 1) // size + 1)
+        return np.concatenate(
+            [self._sample_block(b)[max(start - b * size, 0) : stop - b * size] for b in blocks]
+        )
 
     def _sample_block(self, b: int) -> Rows:
         """Draw a block of the sample, from its own seed."""
-        at, drawn = self._drawn
-        if at != b:
+        cached, rows = self._drawn
+        if cached != b:
             n = min(SAMPLE_BLOCK_ROWS, self.parts["sample"] - b * SAMPLE_BLOCK_ROWS)
-            rng = np.random.default_rng([self.seed, b] if b else self.seed)
-            drawn = self.task.sample(n, rng)
-            self._drawn = b, drawn  # one assignment: threads share this cache
-        return drawn
+            rows = self.task.sample(n, np.random.default_rng([self.seed, b] if b else self.seed))
+            self._drawn = b, rows  # one assignment: threads share this cache
+        return rows
 
     # ── pickled for other processes ────────────────────────────────────────────────────────────
     def __getstate__(self) -> dict[str, Any]:
         if self.hook is not None:
-            raise GlassformerError(
-                "hook — expected no hook with workers or a cluster, got one; leave it out"
-            )
+            raise GlassformerError("hook — expected none with workers or a cluster, got one")
         m = self.model
-        here = m.weights["embed.W_E"]
-        device = "" if isinstance(here, np.ndarray) else str(here.device)
+        device = "" if m.is_numpy else str(m.weights["embed.W_E"].device)
         weights = {n: backend.to_numpy(w) for n, w in m.weights.items()}
-        sent = m.config, weights, m.vocabulary, m.dtype, device
-        return vars(self) | {"model": sent, "_drawn": (-1, None)}
+        model = m.config, weights, m.vocabulary, m.dtype, device
+        return vars(self) | {"model": model, "_drawn": (-1, None)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         config, weights, vocabulary, dtype, device = state["model"]

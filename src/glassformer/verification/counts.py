@@ -5,8 +5,10 @@ token.
 """
 
 import heapq
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,9 +31,6 @@ class RowCounts:
     # the smallest margins of each answer token, last token first
     lowest: tuple[tuple[RowMargin, ...], ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 def count_rows(
     rows: Any, token_margins: Any, classes: Any, at: Any, looked_at: int, keep: int, n_closest: int
@@ -44,27 +43,26 @@ def count_rows(
         return RowCounts(looked_at)
     token_margins = np.where(np.isnan(token_margins), -INF, token_margins)
     margin = token_margins.min(1)  # B
-    bad = ~(margin > 0)
+    wrong = ~(margin > 0)
     names, index = np.unique(classes, return_inverse=True)
     worst = np.full(len(names), INF)
     np.minimum.at(worst, index, margin)
-    counts, wrong = np.bincount(index), np.bincount(index, bad)
+    figures = zip(names, np.bincount(index), np.bincount(index, wrong), worst, strict=True)
+    by_class = {str(name): (int(c), int(w), float(m)) for name, c, w, m in figures}
 
-    def found(i: int, m: Any) -> RowMargin:
+    def row_margin(i: int, m: Any) -> RowMargin:
         return float(m[i]), int(at[i]), tuple(rows[i].tolist())
 
     lowest = []
     for m in token_margins.T[::-1] if n_closest else ():
-        few = np.argpartition(m, n_closest)[:n_closest] if len(m) > n_closest else np.arange(len(m))
-        few = (
-            np.flatnonzero(m <= m[few].max()) if len(m) > n_closest else few
-        )  # first of equal margins
-        lowest.append(tuple(heapq.nsmallest(n_closest, (found(i, m) for i in few if m[i] < INF))))
-    each = zip(names, counts, wrong, worst, strict=True)
-    by_class = {str(name): (int(c), int(w), float(m)) for name, c, w, m in each}
-    failures = tuple(found(i, margin) for i in np.flatnonzero(bad)[:keep])
-    first = found(int(margin.argmin()), margin)
-    return RowCounts(looked_at, len(rows), int(bad.sum()), first, failures, by_class, tuple(lowest))
+        candidates = np.arange(len(m))
+        if len(m) > n_closest:  # with all equal margins, of which nsmallest takes the first
+            candidates = np.flatnonzero(m <= np.partition(m, n_closest - 1)[n_closest - 1])
+        closest = (row_margin(i, m) for i in candidates if m[i] < INF)
+        lowest.append(tuple(heapq.nsmallest(n_closest, closest)))
+    failures = tuple(row_margin(i, margin) for i in np.flatnonzero(wrong)[:keep])
+    first, n_wrong = row_margin(int(margin.argmin()), margin), int(wrong.sum())
+    return RowCounts(looked_at, len(rows), n_wrong, first, failures, by_class, tuple(lowest))
 
 
 def add_counts(counts: Iterable[RowCounts], keep: int, n_closest: int = 0) -> RowCounts:
@@ -76,11 +74,10 @@ def add_counts(counts: Iterable[RowCounts], keep: int, n_closest: int = 0) -> Ro
             c, w, m = classes.get(name, (0, 0, INF))
             classes[name] = c + checked, w + wrong, min(m, worst)
     failures = sorted((f for t in parts for f in t.failures), key=lambda f: f[1])
-    places = range(max((len(t.lowest) for t in parts), default=0))
-    lowest = [{f for t in parts if i < len(t.lowest) for f in t.lowest[i]} for i in places]
+    by_token = itertools.zip_longest(*(t.lowest for t in parts), fillvalue=())
     return RowCounts(
         sum(t.looked_at for t in parts), sum(t.checked for t in parts), sum(t.wrong for t in parts),
         min((t.worst for t in parts), default=RowCounts().worst), tuple(failures[:keep]),
         {name: classes[name] for name in sorted(classes)},
-        tuple(tuple(heapq.nsmallest(n_closest, rows)) for rows in lowest),
+        tuple(tuple(heapq.nsmallest(n_closest, {*chain(*rows)})) for rows in by_token),
     )  # fmt: skip

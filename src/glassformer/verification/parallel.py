@@ -33,9 +33,7 @@ def run_chunks(
     workers = min(workers, sum(map(len, ranges)) // MIN_CHUNKS_PER_WORKER)
     if ranges and (cluster or workers > 1):
         return _run_on_workers(work, ranges, workers, cluster)
-    return (
-        (range(i, i + 1), work.count_chunks(range(i, i + 1))) for chunks in ranges for i in chunks
-    )
+    return ((chunk, work.count_chunks(chunk)) for chunk in split_ranges(ranges, 1))
 
 
 def split_ranges(ranges: Iterable[range], size: int) -> Iterator[range]:
@@ -53,14 +51,11 @@ def _run_on_workers(
     except (pickle.PicklingError, AttributeError, TypeError) as e:
         problem = f"{work.task.ref} cannot be sent to another process: {e}"
         raise GlassformerError(f"{'cluster ' if cluster else ''}{where} — {problem}") from None
-    mine = versions(work.model.dtype)
+    expected = versions(work.model.dtype)
+    jobs = split_ranges(ranges, CHUNKS_PER_CLUSTER_JOB if cluster else CHUNKS_PER_JOB)
+    hint = "with a journal (journal=…, --out FILE) the same call resumes"
     results = map_pieces(
-        split_ranges(ranges, CHUNKS_PER_CLUSTER_JOB if cluster else CHUNKS_PER_JOB),
-        _count_chunks,
-        work,
-        workers=workers,
-        cluster=cluster,
-        resume_hint="with a journal (journal=…, --out FILE) the same call resumes",
+        jobs, _count_chunks, work, workers=workers, cluster=cluster, resume_hint=hint
     )
     with closing(results):  # an error ends the workers at once
         for chunks, result in results:
@@ -73,11 +68,11 @@ def _run_on_workers(
                     raise result
                 problem = f"a worker failed: {type(result).__name__}: {result}"
                 raise GlassformerError(f"{where} — {' '.join(problem.split())}")
-            host, its, counts = result
-            if other := [name for name in {**mine, **its} if mine.get(name) != its.get(name)]:
-                name = other[0]
-                problem = f"expected {name} {mine.get(name)} as here, got {its.get(name)}"
-                raise GlassformerError(f"{where} — worker on {host}: {problem}")
+            host, found, counts = result
+            for name in {**expected, **found}:
+                if expected.get(name) != found.get(name):
+                    problem = f"expected {name} {expected.get(name)}, got {found.get(name)}"
+                    raise GlassformerError(f"{where} — worker on {host}: {problem}")
             yield chunks, counts
 
 

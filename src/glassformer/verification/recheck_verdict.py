@@ -34,15 +34,14 @@ class RecheckResult(Displayable):
         return self.rerun.holds and self.confirmed
 
     def to_json(self) -> dict[str, Any]:
-        again = {"confirmed": self.confirmed, "differences": self.differences}
-        return {**self.rerun.to_json(), **again}
+        comparison = {"confirmed": self.confirmed, "differences": self.differences}
+        return self.rerun.to_json() | comparison
 
     def __str__(self) -> str:
         lines = [f"{'' if self.confirmed else 'NOT '}confirmed: {self.rerun}"]
         for d in self.differences:
-            lines += [
-                f"{d['what']}: saved {short_value(d['saved'])}, found {short_value(d['found'])}"
-            ]
+            saved, found = short_value(d["saved"]), short_value(d["found"])
+            lines.append(f"{d['what']}: saved {saved}, found {found}")
         return "\n".join(lines)
 
 
@@ -70,8 +69,8 @@ def recheck(
 
 def check_same_subject(saved: Verdict, model: Model, task: Task, where: str) -> None:
     """Raise an error if a verdict is for another model or task."""
-    if saved.model != (this := digest(model)):
-        expected = f"expected a verdict of model {this[:12]}… ({model.name})"
+    if saved.model != (sha256 := digest(model)):
+        expected = f"expected a verdict of model {sha256[:12]}… ({model.name})"
         raise GlassformerError(f"{where} — {expected}, got one of {saved.model[:12]}…")
     if task.ref != saved.task:
         expected = f"expected a verdict of task {task.ref}"

@@ -143,7 +143,7 @@ class Journal:
         if not now and time.monotonic() - self.written < WRITE_INTERVAL_S:
             return
         done = [(r.start, r.stop) for r in state.done]
-        found = {part: SavedRowCounts(**t.to_json()) for part, t in state.counts.items()}
+        found = {part: SavedRowCounts(**vars(t)) for part, t in state.counts.items()}
         content = SavedJournal(FORMAT, self.run, done, found)
         o = json.loads(json.dumps(to_builtins(content)))
         sealed = o | {"sha256": _checksum(o)}

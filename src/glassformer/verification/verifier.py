@@ -45,12 +45,16 @@ from .evaluation import (
     peak_activation_size,
     row_margins,
 )
-from .neighbor_search import BEAM_WIDTH, MAX_ROWS_PER_ROUND, supports_neighbor_search
-from .neighbor_search import search_neighbors as search_near
+from .neighbor_search import (
+    BEAM_WIDTH,
+    MAX_ROWS_PER_ROUND,
+    search_neighbors,
+    supports_neighbor_search,
+)  # fmt: skip
 from .parallel import run_chunks
 from .resume_log import Journal, JournalState
+from .verdict import COUNT_FIELDS, versions
 from .verdict import Verdict as Verdict
-from .verdict import versions
 
 # of edge cases and of random rows each; one takes as long as hundreds in a batch
 ONE_BY_ONE_ROWS = 30
@@ -69,15 +73,13 @@ def verify(
         progress: Called with each Progress.
         options: Options of `verify_events`.
     """
-    with closing(
-        verify_events(model, task, **options)
-    ) as events:  # on interruption, writes the journal
+    with closing(verify_events(model, task, **options)) as events:  # writes the journal at the end
         for event in events:
             if isinstance(event, Verdict):
                 return event
             if progress:
                 progress(event)
-    raise AssertionError("check ends with a verdict")
+    raise AssertionError("verify_events ends with a verdict")
 
 
 def verify_events(
@@ -111,7 +113,7 @@ def verify_events(
     Raises:
         GlassformerError: An option is out of range, or model and task have different vocabularies.
     """
-    for name, value, least, most in (
+    for name, value, low, high in (
         ("sample", sample, 1, MAX_SAMPLE_ROWS),
         ("seed", seed, 0, MAX_SEED),
         ("max_counterexamples", max_counterexamples, 0, MAX_COUNTEREXAMPLES),
@@ -120,7 +122,7 @@ def verify_events(
         ("search", search, 0, MAX_SEARCH_ROUNDS),
     ):
         if value is not None:
-            check_int_range(f"verify — {name}", value, least, most)
+            check_int_range(f"verify — {name}", value, low, high)
     check_workers("verify", cluster, workers)
     task.require(model.vocabulary)
     if rows is None:
@@ -135,50 +137,38 @@ def verify_events(
     if sample:
         parts = {"edges": len(task.edges()), "sample": sample}
     if journal and (rows is not None or hook is not None):
-        what = "expected a domain or a sample, without a hook, got given rows or a hook"
-        raise GlassformerError(f"journal — {what}")
-    named, judged = digest(model), in_dtype(model, dtype)
-    check_memory(
-        f"verify — {chunk:,} rows at a time", 4 * chunk * peak_activation_size(judged, task)
-    )
+        expected = "expected a domain or a sample, without a hook"
+        raise GlassformerError(f"journal — {expected}, got given rows or a hook")
+    model_digest, model = digest(model), in_dtype(model, dtype)
+    size = 4 * chunk * peak_activation_size(model, task)
+    check_memory(f"verify — {chunk:,} rows at a time", size)
     work = ChunkedEvaluation(
-        judged, task, parts, chunk=chunk or chunk_size(judged, task), keep=max_counterexamples,
+        model, task, parts, chunk=chunk or chunk_size(model, task), keep=max_counterexamples,
         n_closest=BEAM_WIDTH if rounds else 0, seed=seed, given=rows, hook=hook,
     )  # fmt: skip
-    how = {
-        "model": named,
-        "task": task.ref,
-        "dtype": judged.dtype,
-        "domain": task.size,
-        "exhaustive": every,
-        "seed": None if every else seed,
-        "sample": sample,
-        "search": rounds,
-        "keep": max_counterexamples,
-        "chunk": work.chunk,
-        "versions": versions(judged.dtype) | _task_source_version(task),
-    }
-    kept = Journal(journal, how) if journal else None
-    state = yield from _count_all_chunks(work, kept, workers, cluster)
-    found = dict(state.counts)
-    if rounds:
-        found["search"] = yield from _search_neighbors(work, state, rounds, seed)
-    if rows is None and hook is None and (apart := _evaluate_one_by_one(work, found, seed)).wrong:
-        found["alone"] = apart
-    yield _build_verdict(work, found, how)
-
-
-def _task_source_version(task: Task) -> dict[str, str]:
-    """Return the hash of the file that defines the task, if any."""
     source = file_digest(task.ref)
-    return {"task": source[:16]} if source else {}
+    run = {
+        "model": model_digest, "task": task.ref, "dtype": model.dtype, "domain": task.size,
+        "exhaustive": every, "seed": None if every else seed, "sample": sample, "search": rounds,
+        "keep": max_counterexamples, "chunk": work.chunk,
+        "versions": versions(model.dtype) | ({"task": source[:16]} if source else {}),
+    }  # fmt: skip
+    state = yield from _count_all_chunks(
+        work, Journal(journal, run) if journal else None, workers, cluster
+    )
+    counts = dict(state.counts)
+    if rounds:
+        counts["search"] = yield from _search_neighbors(work, state, rounds, seed)
+    if rows is None and hook is None and (alone := _evaluate_one_by_one(work, counts, seed)).wrong:
+        counts["alone"] = alone
+    yield _build_verdict(work, counts, run)
 
 
 def check_domain_size(task: Task) -> None:
     """Raise an error if a task has more inputs than a verdict can store."""
     if task.size > MAX_DOMAIN_SIZE:
-        inputs, most = format_count(task.size), format_count(MAX_DOMAIN_SIZE)
-        raise GlassformerError(f"{task.ref} — expected at most {most} inputs, got {inputs}")
+        limit, size = format_count(MAX_DOMAIN_SIZE), format_count(task.size)
+        raise GlassformerError(f"{task.ref} — expected at most {limit} inputs, got {size}")
 
 
 def _count_all_chunks(
@@ -189,9 +179,9 @@ def _count_all_chunks(
     if journal:
         journal.write(state, now=True)  # fails now, not in an hour, if it cannot be written
     try:
-        for chunks, found in run_chunks(work, state.remaining(work.n_chunks), workers, cluster):
+        for chunks, counts in run_chunks(work, state.remaining(work.n_chunks), workers, cluster):
             # one assignment, so an interruption counts nothing twice
-            state = state.with_chunks(chunks, found, work)
+            state = state.with_chunks(chunks, counts, work)
             if journal:
                 journal.write(state)
             yield Progress(state.looked_at, work.n_rows, state.wrong)
@@ -204,18 +194,18 @@ def _count_all_chunks(
 def _search_neighbors(
     work: ChunkedEvaluation, state: JournalState, rounds: int, seed: int
 ) -> Generator[Progress, None, RowCounts]:
-    begin, total = add_counts(state.counts.values(), work.keep, work.n_closest), RowCounts()
+    start, total = add_counts(state.counts.values(), work.keep, work.n_closest), RowCounts()
     # all rounds together about as many rows as the sample
-    most = min(MAX_ROWS_PER_ROUND, max(MAX_ROWS_PER_ROUND // 10, work.parts["sample"] // 4))
-    for near in search_near(work, begin, rounds, most, seed):
-        total = add_counts([total, near], work.keep)
+    max_rows = min(MAX_ROWS_PER_ROUND, max(MAX_ROWS_PER_ROUND // 10, work.parts["sample"] // 4))
+    for counts in search_neighbors(work, start, rounds, max_rows, seed):
+        total = add_counts([total, counts], work.keep)
         done = state.looked_at + total.looked_at
         yield Progress(done, done, state.wrong + total.wrong)
     return total
 
 
 def _evaluate_one_by_one(
-    work: ChunkedEvaluation, found: Mapping[str, RowCounts], seed: int
+    work: ChunkedEvaluation, counts: Mapping[str, RowCounts], seed: int
 ) -> RowCounts:
     """Count rows that are right in a batch and wrong alone, where sums may have another order.
 
@@ -223,80 +213,66 @@ def _evaluate_one_by_one(
     counted as wrong already are left out.
     """
     task, edges = work.task, work.task.edges()
-    most = min(
-        ONE_BY_ONE_ROWS,
-        max(3, MAX_ONE_BY_ONE_TOKENS // int(task.batch(task.rows(0, 1))[1].sum(1).max())),
-    )
-    worst = [t.worst[2] for t in found.values() if t.worst[2]]
-    first = np.array(worst, task.row_type).reshape(len(worst), len(task.radix))
-    spread = edges[:: max(1, len(edges) // most)][:most]
+    answer_tokens = int(task.batch(task.rows(0, 1))[1].sum(1).max())
+    n = min(ONE_BY_ONE_ROWS, max(3, MAX_ONE_BY_ONE_TOKENS // answer_tokens))
+    worst = [c.worst[2] for c in counts.values() if c.worst[2]]
+    worst_rows = np.array(worst, task.row_type).reshape(len(worst), len(task.radix))
+    spread = edges[:: max(1, len(edges) // n)][:n]
     if sampled := work.parts.get("sample"):
-        drawn = work.rows("sample", 0, min(sampled, most))
+        drawn = work.rows("sample", 0, min(sampled, n))
     else:
-        drawn = task.sample(most, np.random.default_rng(seed))
-    rows = np.concatenate([first, spread, drawn])
-    # small domains repeat rows
+        drawn = task.sample(n, np.random.default_rng(seed))
+    rows = np.concatenate([worst_rows, spread, drawn])
     rows = unique_rows(rows[task.defined(rows)])
-    known = {row for t in found.values() for _, _, row in t.failures}
+    known = {row for c in counts.values() for _, _, row in c.failures}
     rows = rows[[tuple(row) not in known for row in rows.tolist()]]
-    cut = [
-        rows[i : i + work.chunk] for i in range(0, len(rows), work.chunk)
-    ]  # the chunks they were run in
-    right = [row_margins(work.model, *task.batch(part)) > 0 for part in cut]
+    chunks = [rows[i : i + work.chunk] for i in range(0, len(rows), work.chunk)]
+    right = [row_margins(work.model, *task.batch(chunk)) > 0 for chunk in chunks]
     rows = rows[np.concatenate(right)] if right else rows
-    gap = np.array([decoded_margins(work.model, *task.batch(row[None])).min() for row in rows])
-    bad = ~(gap > 0)
-    n = int(bad.sum())
-    return count_rows(rows[bad], gap[bad, None], np.full(n, ""), np.arange(n), n, work.keep, 0)
+    margins = np.array([decoded_margins(work.model, *task.batch(row[None])).min() for row in rows])
+    wrong = ~(margins > 0)
+    n = int(wrong.sum())
+    margins = margins[wrong, None]
+    return count_rows(rows[wrong], margins, np.full(n, ""), np.arange(n), n, work.keep, 0)
 
 
 def _build_verdict(
-    work: ChunkedEvaluation, found: Mapping[str, RowCounts], how: dict[str, Any]
+    work: ChunkedEvaluation, counts: Mapping[str, RowCounts], run: dict[str, Any]
 ) -> Verdict:
-    task, sample, again = work.task, found.get("sample"), found.get("alone", RowCounts())
-    total = add_counts([t for t in found.values() if t is not again], work.keep)
+    sample, alone = counts.get("sample"), counts.get("alone", RowCounts())
+    total = add_counts([c for c in counts.values() if c is not alone], work.keep)
     bound = None if sample is None else upper_bound(sample.wrong, sample.checked)
-    parts, counts = {}, ("looked_at", "checked", "wrong")
-    for name, t in found.items():
-        parts[name] = {c: getattr(t, c) for c in counts} | {"worst_margin": t.worst[0]}
+    parts = {}
+    for name, c in counts.items():
+        parts[name] = {n: getattr(c, n) for n in COUNT_FIELDS} | {"worst_margin": c.worst[0]}
     names = ("checked", "wrong", "worst_margin")
     classes = {n: dict(zip(names, c, strict=True)) for n, c in total.classes.items() if n}
     # first of equal margins
-    worst = min((t.worst for t in found.values()), key=lambda f: f[0], default=RowCounts().worst)
-    shown = [f for t in found.values() for f in t.failures][: work.keep]
+    worst = min((c.worst for c in counts.values()), key=lambda w: w[0], default=RowCounts().worst)
+    failures = [f for c in counts.values() for f in c.failures][: work.keep]
     return Verdict(
-        **how,
-        looked_at=total.looked_at,
-        checked=total.checked,
-        wrong=total.wrong + again.wrong,
-        worst_margin=worst[0],
-        worst=_row_texts(task, worst[2]) if total.checked else None,
+        **run, looked_at=total.looked_at, checked=total.checked, wrong=total.wrong + alone.wrong,
+        worst_margin=worst[0], worst=_row_texts(work, worst[2]) if total.checked else None,
         counterexamples=[
-            _describe_failure(work.model, task, row, margin) for margin, _, row in shown
+            _row_texts(work, row, decoded=True) | {"margin": margin} for margin, _, row in failures
         ],
-        parts=parts,
-        classes=classes,
-        error_bound=bound,
+        parts=parts, classes=classes, error_bound=bound,
         confidence=None if bound is None else CONFIDENCE,
-    )
+    )  # fmt: skip
 
 
-def _row_texts(task: Task, row: tuple[int, ...]) -> dict[str, Any]:
-    tokens, answer = (a[0] for a in task.batch(np.array([row], task.row_type)))
-    words, first = task.vocabulary, int(answer.argmax())
-    asked, expected = words.decode(tokens[:first]), words.decode(tokens[answer])
-    return {"row": list(row), "input": asked, "expected": expected}
-
-
-def _describe_failure(
-    model: Model, task: Task, row: tuple[int, ...], margin: float
+def _row_texts(
+    work: ChunkedEvaluation, row: tuple[int, ...], decoded: bool = False
 ) -> dict[str, Any]:
-    """Return a counterexample as text, with the output that the model decodes."""
+    """Return a row as text; with the output that the model decodes, if `decoded`."""
+    task, text = work.task, work.task.vocabulary.decode
     tokens, answer = (a[0] for a in task.batch(np.array([row], task.row_type)))
     prompt = tokens[: int(answer.argmax())]
-    try:
-        got = decode(model, prompt, int(answer.sum()), stop=task.stop)[len(prompt) :]
-        said = task.vocabulary.decode(got)
-    except GlassformerError as e:
-        said = str(e)
-    return {**_row_texts(task, row), "got": said, "margin": margin}
+    texts = {"row": list(row), "input": text(prompt), "expected": text(tokens[answer])}
+    if decoded:
+        try:
+            output = decode(work.model, prompt, int(answer.sum()), stop=task.stop)
+            texts["got"] = text(output[len(prompt) :])
+        except GlassformerError as e:
+            texts["got"] = str(e)
+    return texts
