@@ -177,10 +177,9 @@ def test_what_fits_is_not_refused(monkeypatch):
 
 # ── the same from Python ───────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("option", [
-    {"sample": 10**12}, {"sample": 0}, {"max_counterexamples": 10**9}, {"max_counterexamples": -1}, {"search": 10**9},
-    {"workers": 10**6},
-    {"seed": 2**63}, {"seed": -1}, {"chunk": 10**12}, {"sample": 1.5}, {"max_counterexamples": None, "seed": "x"},
-    {"workers": True},
+    {"sample": 10**12}, {"sample": 0}, {"max_counterexamples": 10**9}, {"max_counterexamples": -1},
+    {"search": 10**9}, {"workers": 10**6}, {"seed": 2**63}, {"seed": -1}, {"chunk": 10**12},
+    {"sample": 1.5}, {"max_counterexamples": None, "seed": "x"}, {"workers": True},
 ], ids=str)  # fmt: skip
 def test_verify(option):
     model = load("addition:digits=1")

@@ -173,7 +173,7 @@ def test_the_order_in_which_chunks_end_does_not_matter(task):
         task,
         {"edges": len(task.edges()), "sample": 500},
         chunk=100,
-        max_counterexamples=20,
+        keep=20,
         n_closest=3,
     )
     there, back = journals.JournalState(), journals.JournalState()
@@ -200,8 +200,8 @@ def test_what_is_in_flight_is_not_lost_or_counted_twice(task):
 
 
 @pytest.mark.parametrize("other,word", [
-    ({"dtype": "float32"}, "dtype"), ({"max_counterexamples": 3}, "keep"), ({"sample": 500}, "exhaustive"),
-    ({"chunk": 50}, "chunk"),
+    ({"dtype": "float32"}, "dtype"), ({"max_counterexamples": 3}, "keep"),
+    ({"sample": 500}, "exhaustive"), ({"chunk": 50}, "chunk"),
 ])  # fmt: skip
 def test_the_journal_of_another_run_is_refused(task, tmp_path, other, word):
     path = tmp_path / "v.journal"
