@@ -20,9 +20,9 @@ from glassformer.compiler.ir import (
     ThresholdCount,
     Token,
     Value,
-    joint_members,
     map_value,
 )
+from glassformer.compiler.joint_domains import joint_members
 from glassformer.compiler.passes.check import check_selectors
 from helpers import raises
 

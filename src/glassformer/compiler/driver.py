@@ -86,10 +86,10 @@ def compile(
     program = read(source, name, options)
     simple, became = simplified_program(program)
     check_equivalent(program, simple, became)
-    model, certificate, made = calibrate(simple, dtype, target)
+    model, certificate, plan = calibrate(simple, dtype, target)
     entry = {"format": DECLARATION_FORMAT, "name": name, "source": source}
     entry |= {"options": dict(options or {})}
-    entry |= declaration_to_json(simple, made.declaration, made.copies)
+    entry |= declaration_to_json(simple, plan.declaration, plan.copies)
     provenance = {"maker": "compiler", "ref": ref or name, PROVENANCE_KEY: entry}
     return Compiled(program, replace(model, provenance=provenance, task=ref or name), certificate)
 

@@ -49,14 +49,28 @@ def evaluate_value(value: Value, tokens: Ints, out: Trace) -> Ints:
 
 
 def emitted(program: Program, tokens: Ints) -> Ints:
-    """Return the index of the token that the program emits after each position, [B,T]."""
+    """Interpret a batch of texts.
+
+    Args:
+        program: The program.
+        tokens: Indices into the program's tokens, [B,T].
+
+    Returns:
+        The index of the token that the program emits after each position, [B,T].
+    """
     number = np.array([program.tokens.index(d) for d in program.emit.domain])
     return number[trace(program, tokens)[program.emit]]
 
 
 def run(program: Program, tokens: Sequence[int]) -> list[int]:
-    """Return the tokens that the program writes after a text: up to the end token or the maximum
-    length, or one token if the program has no end token.
+    """Generate tokens up to the end token or the maximum length of a text.
+
+    Args:
+        program: The program. Without an end token, it writes one token.
+        tokens: Indices of the tokens of a text.
+
+    Returns:
+        The indices of the written tokens.
     """
     text, output = [int(t) for t in tokens], []
     while True:

@@ -30,7 +30,7 @@ from .literals import is_number as is_number
 
 Ints = np.ndarray[Any, Any]
 MAX_DOMAIN_SIZE = 20_000  # elements of a domain, and combinations of a table
-MAX_JOINT_CELLS = 10 * MAX_DOMAIN_SIZE  # combinations searched for those that occur
+MAX_TABLE_CELLS = 250 * MAX_DOMAIN_SIZE
 EXACT_INT_LIMIT = 2**53  # float64 represents every integer below
 
 
@@ -107,7 +107,7 @@ class Map(Value):
                  elements: Mapping[tuple[int, ...], Element]) -> None:  # fmt: skip
         self.args, shape = tuple(args), [len(a) for a in args]
         self._set_domain(name, elements.values())
-        if math.prod(shape) > 25 * MAX_JOINT_CELLS:
+        if math.prod(shape) > MAX_TABLE_CELLS:
             sizes = " × ".join(f"{len(a)} ({a.name})" for a in args)
             raise GlassformerError(f"{name} — its table of {sizes} is too large")
         self.table = np.full(shape, -1)
@@ -300,66 +300,6 @@ class Program:
     def values(self) -> list[Value]:
         """All values, arguments first."""
         return self.emit.topological_order()
-
-
-# ── which elements occur together ──────────────────────────────────────────────────────────────
-def joint_members(values: Sequence[Value], length: int, tokens: int) -> Ints:
-    """Return the combinations of element indices that may occur at one position,
-    [n, len(values)]: a value computed from another does not combine freely with it.
-    """
-    if not values:
-        return np.zeros((1, 0), int)
-    roots = {r: n for v in values for r, n in root_sizes(v, length, tokens).items()}
-    if math.prod(roots.values()) > MAX_JOINT_CELLS:  # more combinations than of the values
-        roots = {v: len(v) for v in values}
-    if math.prod(roots.values()) > MAX_JOINT_CELLS:
-        sizes = " × ".join(f"{len(v)} ({v.name})" for v in values)
-        raise GlassformerError(f"expected at most {MAX_DOMAIN_SIZE:,} combinations, got {sizes}")
-    grid = np.indices(tuple(roots.values())).reshape(len(roots), -1)
-    known: dict[Any, Ints] = dict(zip(roots, grid, strict=True))
-    columns = np.stack([np.broadcast_to(member_indices(v, known), grid.shape[1:]) for v in values])
-    columns, sizes_ = columns[:, (columns >= 0).all(0)], tuple(map(len, values))
-    if math.prod(sizes_) > 2**62:
-        return np.unique(columns.T, axis=0)
-    return np.stack(np.unravel_index(np.unique(np.ravel_multi_index(columns, sizes_)), sizes_), 1)
-
-
-def root_sizes(v: Value, length: int, tokens: int) -> dict[Any, int]:
-    """Return the sizes of the roots that a value at one position is a function of: the token, the
-    position, or other values. The result is cached because values share arguments.
-    """
-    if v._root_sizes is not None:
-        return v._root_sizes
-    for value in v.topological_order():
-        value._root_sizes = {value: len(value)}
-        if isinstance(value, Token):
-            value._root_sizes = {"token": tokens}
-        elif isinstance(value, Position):
-            value._root_sizes = {"position": length}
-        elif isinstance(value, (Map, Sum)):
-            roots = {r: n for a in value.args for r, n in (a._root_sizes or {}).items()}
-            if math.prod(roots.values()) <= 50 * max(len(value), 20):
-                value._root_sizes = roots
-    return v._root_sizes or {}
-
-
-def member_indices(v: Value, known: dict[Any, Ints]) -> Ints:
-    """Return the index of the value's element for every combination of its roots in `known`."""
-    stack = [v]
-    while v not in known:
-        value = stack[-1]
-        if missing := [a for a in value.args if a not in known]:
-            stack += missing
-            continue
-        if isinstance(value, (Token, Position)):
-            root = "token" if isinstance(value, Token) else "position"
-            known[value] = value.table[known[root]]
-        elif isinstance(value, Sum):
-            known[value] = value.result_indices([known[a] for a in value.args])
-        elif isinstance(value, Map):
-            known[value] = value.table[tuple(known[a] for a in value.args)]
-        stack.pop()
-    return known[v]
 
 
 def map_value(value: Value, elements: Sequence[Element], name: str) -> Value:

@@ -1,7 +1,8 @@
-"""Which elements of several values can occur together at one position.
+"""Elements of several values that can occur together at one position.
 
-The result contains every combination that occurs and as few others as is cheap to tell. A value
+The combinations contain every one that occurs and as few others as is cheap to tell. A value
 follows from the token, the position or other values; a selected position is never a later one.
+The frontend and passes use `joint_members`, the certificate the finer `joint_cases`.
 """
 
 import math
@@ -11,10 +12,54 @@ from typing import Any
 import numpy as np
 
 from ..utils.errors import GlassformerError
-from .ir import Ints, Map, Position, Program, Select, Sum, Token, Value, member_indices
+from .ir import MAX_DOMAIN_SIZE, Ints, Map, Position, Program, Select, Sum, Token, Value
 
-MAX_CASES = 3_000_000
+MAX_JOINT_CELLS = 10 * MAX_DOMAIN_SIZE  # combinations that `joint_members` searches
+MAX_CASES = 3_000_000  # of `joint_cases`
 JointCases = dict[Any, Ints]  # element indices [n] of each value, and of "token" and "position"
+
+
+def joint_members(values: Sequence[Value], length: int, tokens: int) -> Ints:
+    """Return the combinations of element indices that may occur at one position,
+    [n, len(values)]: a value computed from another does not combine freely with it.
+    """
+    if not values:
+        return np.zeros((1, 0), int)
+    roots = joint_roots(values, length, tokens)
+    if math.prod(roots.values()) > MAX_JOINT_CELLS:  # more combinations than of the values
+        roots = {v: len(v) for v in values}
+    if math.prod(roots.values()) > MAX_JOINT_CELLS:
+        sizes = " × ".join(f"{len(v)} ({v.name})" for v in values)
+        raise GlassformerError(f"expected at most {MAX_DOMAIN_SIZE:,} combinations, got {sizes}")
+    indices = _grid(roots)
+    shape = next(iter(indices.values())).shape
+    columns = np.stack([np.broadcast_to(member_indices(v, indices), shape) for v in values])
+    columns = columns[:, (columns >= 0).all(0)]
+    return np.stack(unique_rows(columns, [len(v) for v in values]), 1)
+
+
+def joint_roots(values: Sequence[Value], length: int, tokens: int) -> dict[Any, int]:
+    """Return the sizes of the roots that values at one position are functions of: the token, the
+    position, or other values.
+    """
+    return {r: n for v in values for r, n in _cached_root_sizes(v, length, tokens).items()}
+
+
+def _cached_root_sizes(v: Value, length: int, tokens: int) -> dict[Any, int]:
+    """Return the roots of one value. They are cached, as values share arguments."""
+    if v._root_sizes is not None:
+        return v._root_sizes
+    for value in v.topological_order():
+        value._root_sizes = {value: len(value)}
+        if isinstance(value, Token):
+            value._root_sizes = {"token": tokens}
+        elif isinstance(value, Position):
+            value._root_sizes = {"position": length}
+        elif isinstance(value, (Map, Sum)):
+            roots = {r: n for a in value.args for r, n in (a._root_sizes or {}).items()}
+            if math.prod(roots.values()) <= 50 * max(len(value), 20):
+                value._root_sizes = roots
+    return v._root_sizes or {}
 
 
 def joint_cases(
@@ -34,17 +79,40 @@ def joint_cases(
     if math.prod(roots.values()) > MAX_CASES:
         factors = " · ".join(f"{n} ({getattr(r, 'name', r)})" for r, n in roots.items())
         raise GlassformerError(f"expected at most {MAX_CASES:,} combinations, got {factors}")
-    known: JointCases = {}
-    if roots:
-        grid = np.indices(tuple(roots.values())).reshape(len(roots), -1)
-        known = dict(zip(roots, grid, strict=True))
-    if "position" in known:
-        known = _drop_future_cases(known, program)
-    columns = [member_indices(v, known) for v in values] + [known[name] for name in extra_roots]
+    indices = _grid(roots)
+    if "position" in indices:
+        indices = _drop_future_cases(indices, program)
+    columns = [member_indices(v, indices) for v in values] + [indices[name] for name in extra_roots]
     if not columns:
         return {}
     rows = unique_rows(columns, [*map(len, values), *extra_sizes.values()])
     return dict(zip([*values, *extra_roots], rows, strict=True))
+
+
+def _grid(roots: Mapping[Any, int]) -> JointCases:
+    """Return all combinations of the elements of the roots."""
+    if not roots:
+        return {}
+    return dict(zip(roots, np.indices(tuple(roots.values())).reshape(len(roots), -1), strict=True))
+
+
+def member_indices(v: Value, indices: dict[Any, Ints]) -> Ints:
+    """Return the indices of a value for the combinations of its roots in `indices`."""
+    stack = [v]
+    while v not in indices:
+        value = stack[-1]
+        if missing := [a for a in value.args if a not in indices]:
+            stack += missing
+            continue
+        if isinstance(value, (Token, Position)):
+            root = "token" if isinstance(value, Token) else "position"
+            indices[value] = value.table[indices[root]]
+        elif isinstance(value, Sum):
+            indices[value] = value.result_indices([indices[a] for a in value.args])
+        elif isinstance(value, Map):
+            indices[value] = value.table[tuple(indices[a] for a in value.args)]
+        stack.pop()
+    return indices[v]
 
 
 def unique_rows(columns: Sequence[Ints], sizes: Sequence[int]) -> list[Ints]:
@@ -83,14 +151,14 @@ def _root_sizes(
     return cache[v]
 
 
-def _drop_future_cases(known: JointCases, program: Program) -> JointCases:
+def _drop_future_cases(indices: JointCases, program: Program) -> JointCases:
     """Drop the cases in which a selector returns a later position."""
-    keep: Any = np.ones(case_count(known), bool)
-    for v in known:
+    keep: Any = np.ones(case_count(indices), bool)
+    for v in indices:
         if isinstance(v, Select) and isinstance(v.value, Position):
             allowed = np.zeros((program.length, len(v)), bool)
             for position, i in enumerate(v.value.table):
                 allowed[position:, v.index[v.value.domain[i]]] = True
             allowed[:, v.index[v.default]] = True
-            keep &= allowed[known["position"], known[v]]
-    return {key: column[keep] for key, column in known.items()}
+            keep &= allowed[indices["position"], indices[v]]
+    return {key: column[keep] for key, column in indices.items()}

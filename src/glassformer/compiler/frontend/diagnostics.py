@@ -76,15 +76,11 @@ def expression_text(node: ast.AST, max_chars: int = 40) -> str:
 
 def undefined_name_error(node: ast.AST, name: str, scope: Scope) -> SourceError:
     if name == "here":
-        return SourceError(
-            node, "`here` stands before a name, inside a selector, as in `here.token`"
-        )
+        return SourceError(node, "use `here` inside a selector and before a name: `here.token`")
     if name in SELECTORS or name in FUNCTIONS:
         return SourceError(node, f"`{name}` is a function of the language; call it: `{name}(…)`")
-    known = [n for n in (*scope, *CONSTANTS, "token", "position") if n.isidentifier()]
-    return SourceError(
-        node, f"`{name[:60]}` is not defined; {_suggestion(name, known, 'expected one of')}"
-    )
+    names = [n for n in (*scope, *CONSTANTS, "token", "position") if n.isidentifier()]
+    return SourceError(node, f"`{name[:60]}` is not defined; {_suggestion(name, names)}")
 
 
 def undefined_function_error(node: ast.AST, name: str, scope: Scope) -> SourceError:
@@ -98,12 +94,12 @@ def undefined_function_error(node: ast.AST, name: str, scope: Scope) -> SourceEr
     if name in ("next", "after", "following"):
         return SourceError(node, f"`{name}` is not defined; values cannot depend on later tokens")
     own = [n for n, x in scope.items() if isinstance(x, SourceFunction)]
-    hint = _suggestion(name, [*own, *FUNCTIONS, *SELECTORS], "expected one of")
+    hint = _suggestion(name, [*own, *FUNCTIONS, *SELECTORS])
     return SourceError(node, f"`{name[:60]}` is not a function of the language; {hint}")
 
 
-def _suggestion(name: str, known: list[str], prefix: str) -> str:
-    hint = did_you_mean(name, list(dict.fromkeys(known))[:500], 2, 0.6, prefix)
+def _suggestion(name: str, names: list[str]) -> str:
+    hint = did_you_mean(name, list(dict.fromkeys(names))[:500], 2, 0.6, "expected one of")
     return hint if len(hint) < 300 else hint[:300].rsplit(", ", 1)[0] + " …"
 
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from ...utils.errors import GlassformerError
-from .. import ir
-from ..ir import MAX_DOMAIN_SIZE, Map, Token, Value
+from .. import joint_domains
+from ..ir import MAX_DOMAIN_SIZE, Map, Token, Value, map_value
 from ..literals import Element, format_element
 from .budget import Budget, total_size
 from .diagnostics import EvalError, SourceError, SourceFunction, expression_text
@@ -46,9 +46,9 @@ class TableLowering:
 
     def joint_members(self, node: ast.AST, values: Sequence[Value]) -> Any:
         size = self.scope[self.length_name], len(self.scope["tokens"])
-        roots = {r: n for v in values for r, n in ir.root_sizes(v, *size).items()}
-        self.charge_cells(node, 5 * min(ir.MAX_JOINT_CELLS, math.prod(roots.values())))
-        return ir.joint_members(values, *size)
+        cells = math.prod(joint_domains.joint_roots(values, *size).values())
+        self.charge_cells(node, 5 * min(joint_domains.MAX_JOINT_CELLS, cells))
+        return joint_domains.joint_members(values, *size)
 
     def evaluate_constant(self, node: ast.expr, scope: MutableScope) -> Any:
         return evaluate(node, scope, self.budget)
@@ -84,7 +84,7 @@ class TableLowering:
             for i in range(len(value)):  # an impossible element repeats the one before it
                 last = results.get((i,), last)
                 column.append(last)
-            return ir.map_value(value, column, name)
+            return map_value(value, column, name)
         except GlassformerError as e:
             raise SourceError(node, str(e)) from None
 

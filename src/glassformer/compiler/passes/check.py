@@ -16,7 +16,6 @@ from ...utils.errors import ErrorList, GlassformerError
 from ..frontend.budget import Budget
 from ..frontend.diagnostics import MEAN_MESSAGE, format_location
 from ..ir import (  # fmt: skip
-    MAX_JOINT_CELLS,
     Ints,
     Position,
     Predicate,
@@ -24,10 +23,9 @@ from ..ir import (  # fmt: skip
     Select,
     ThresholdCount,
     Value,
-    joint_members,
     may_be_mean,
-    root_sizes,
 )
+from ..joint_domains import MAX_JOINT_CELLS, joint_members, joint_roots
 from ..literals import format_element
 
 MAX_PAIRS_PER_VALUE = 20_000_000  # of a look: what is here times what is there
@@ -154,7 +152,7 @@ class SelectorCases:
         found = []
         try:
             for values in (there, here):
-                below = {r: n for v in values for r, n in root_sizes(v, *size).items()}
+                below = joint_roots(values, *size)
                 placed = "position" in below
                 budget.steps_left -= 15 * min(MAX_JOINT_CELLS, math.prod(below.values()))
                 all_ = joint_members([*values, *([position] if placed else [])], *size)
