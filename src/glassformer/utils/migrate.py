@@ -133,7 +133,7 @@ def _each(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda data: [change(item) for item in data] if isinstance(data, list) else data
 
 
-def _apply(data: Any, **changes: Callable[[Any], Any]) -> Any:
+def _apply(data: Any, /, **changes: Callable[[Any], Any]) -> Any:
     """Return `data` with each of these fields changed, if it is a dict and has them."""
     if not isinstance(data, dict):
         return data
