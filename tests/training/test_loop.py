@@ -25,6 +25,7 @@ from glassformer.verification.evaluation import (
     margins_by_answer_token,
     token_margins,
 )
+from helpers import raises
 from training.small import TASK, furthest, recipe
 
 SCHEDULES = {
@@ -232,10 +233,10 @@ def test_what_is_refused(tmp_path):
             GlassformerError, match=f"device {device} — not available on this machine; there is cpu"
         ):
             fit(TASK, recipe(), 0, device=device)
-    for what in ("start", "teacher"):
-        with pytest.raises(GlassformerError, match=f"{what}: expected the vocabulary of addition"):
-            fit(TASK, recipe(), 0, **{what: load("min")})
-    with pytest.raises(GlassformerError, match="start — its block of 9 is too short"):
+    for name in ("init_from", "teacher"):
+        with raises("bad_argument", name, TASK.ref):
+            fit(TASK, recipe(), 0, **{name: load("min")})
+    with raises("bad_argument", "init_from", 9):
         fit(
             load_task("addition:digits=3,order=ones"),
             recipe(),

@@ -25,8 +25,8 @@ def nothing_trains(monkeypatch, tmp_path):
 
 
 REFUSED = {
-    "a shape that is not the start's": {"start": MODEL, "d_model": 128},
-    "layers that are not the start's": {"start": MODEL, "n_layers": 9},
+    "a shape that is not the start's": {"init_from": MODEL, "d_model": 128},
+    "layers that are not the start's": {"init_from": MODEL, "n_layers": 9},
     "a shape that is not the parametrization's": {
         "parametrization": "lora:base=start.safetensors",
         "d_model": 7,
@@ -43,14 +43,14 @@ REFUSED = {
     "a run that never was": {"out": "x.safetensors", "resume": True},
     "a folder": {"out": "folder.safetensors"},
     "no such folder": {"out": "no/such/x.safetensors"},
-    "what it starts with": {"start": "start.safetensors", "out": "start.safetensors"},
+    "what it starts with": {"init_from": "start.safetensors", "out": "start.safetensors"},
     "what it is taught by": {"teacher": "start.safetensors", "out": "start.safetensors"},
-    "a start of another task": {"start": "add-digit"},
+    "a start of another task": {"init_from": "add-digit"},
     "a teacher of another task": {"teacher": "min"},
     "no such device": {"device": "abacus"},
     "no such loss": {"loss": "some"},
 }
-OPTIONS = ("start", "teacher", "out", "device", "parametrization")
+OPTIONS = ("init_from", "teacher", "out", "device", "parametrization")
 
 
 def words(given):
@@ -59,7 +59,7 @@ def words(given):
         if name == "resume":
             yield "--resume"
         elif name in OPTIONS:
-            yield from (f"--{name}", value)
+            yield from ("--" + name.replace("_", "-"), value)
         else:
             yield from ("--set", f"{name}={value}")
 

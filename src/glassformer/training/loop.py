@@ -1,12 +1,12 @@
-"""The training loop: a generator of events. One run or many at once are the same code.
+"""The training loop, a generator of events. One run and an ensemble share the code.
 
-Same seed, recipe, versions and kernels, on a CPU: same bits. A member of an ensemble follows its
-single run to rounding: within 1e-12 after 100 steps of `fast` in float64, while in float32 the two
-drift apart, as any two runs do that differ by a rounding.
+On a CPU, equal seed, recipe, versions and kernels give equal bits. A member of an ensemble follows
+its single run up to rounding: within 1e-12 after 100 steps of `fast` in float64. In float32 the two
+drift apart, like any two runs that differ by one rounding.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -47,16 +47,16 @@ from .setup import (
     stack_members,
 )
 
-# a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
-EXPLODED_NORM_RATIO = 1e6
+EXPLODED_NORM_RATIO = 1e6  # norm of a diverged theta, relative to the initial one (or 1)
+PROGRESS_SECONDS = 0.2  # between two progress events
 
 
 class CheckInterrupted(Exception):
-    """Somebody asked to stop in the middle of a look at many rows."""
+    """A stop was requested during a check of the whole domain."""
 
 
 class Trainer:
-    """A run in progress, of one member or many: each has a seed, a theta and a history."""
+    """A run in progress, of one member or an ensemble; each has a seed, theta and history."""
 
     def __init__(
         self, task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), *,
@@ -65,12 +65,22 @@ class Trainer:
         out: str | Path | None = None, resume: bool = False, compile: bool = False,
         snapshots: str | Path | None = None, stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """`init_from`: weights to begin with, and their config. `teacher`: its words are the truth.
+        """Prepare a run.
 
-        `out`: where the model goes (one seed only), and beside it the state of the run at every
-        evaluation. `snapshots`: a folder for the model at the start and at every evaluation,
-        step-000200.safetensors and so on; of several seeds, each has a folder of its own within it.
-        `stop`: asked after every step; True ends the run after saving.
+        Args:
+            task: The task to learn.
+            recipe: The recipe.
+            seeds: One for each member.
+            parametrization: Map from the trained theta to the weights; default: dense.
+            init_from: Model with the initial weights and the config.
+            teacher: Model whose answers replace the task's.
+            device: cpu, cuda or mps.
+            threads: Threads of PyTorch.
+            out: Model file (one seed only); the run's state is saved beside it.
+            resume: Continue the unfinished run of `out`.
+            compile: Use torch.compile.
+            snapshots: Folder of the models at the start and at every evaluation.
+            stop: Called after every step; True ends the run after saving.
         """
         parametrization = parametrization or Dense()
         init_from = init_from or parametrization.base
@@ -84,82 +94,76 @@ class Trainer:
         self.data = TrainingData(task, recipe)
         self.evaluator = Evaluator(task, recipe, self.data)
         self.config, shapes = architecture(recipe, task, self.data.length, init_from)
-        for what, model in models.items():
+        for name, model in models.items():
             if model and self.data.length - 1 > (n := model.config.n_ctx):
-                raise GlassformerError(f"{what} — its block of {n} is too short for {task.ref}")
-        # with init_from, the shape is not the recipe's
-        self.effective_recipe = replace(
-            recipe, **{n: getattr(self.config, n) for n in SHAPE_FIELDS if init_from}
-        )
+                raise GlassformerError(f"{name} — its block of {n} is too short for {task.ref}")
+        # init_from determines the shape, whatever the recipe sets
+        shape = {n: getattr(self.config, n) for n in SHAPE_FIELDS if init_from}
+        self.effective_recipe = replace(recipe, **shape)
         self.objective = Objective(self.config, shapes, parametrization, recipe, teacher, compile)
         self._init_members()
         self.step, self.seconds = 0, 0.0
-        self.clock = time.perf_counter  # of the training steps; a benchmark may take processor time
+        self.clock = time.perf_counter  # benchmarks may replace it by processor time
         self.folders = snapshot_folders(snapshots, seeds, resume) if snapshots else {}
         if resume:
             load_run(self)
             check_snapshots(self)
 
     def _init_members(self) -> None:
-        """All that is each member's own, as it is before the first step."""
+        """Set the state of every member before the first step."""
         r, seeds = self.recipe, self.seeds
-        begun = stack_members([self._initial_theta(seed) for seed in seeds], r, self.init_from)
-        self.theta: Theta = {n: t.to(self.device) for n, t in begun.items()}
+        theta = stack_members([self._initial_theta(seed) for seed in seeds], r, self.init_from)
+        self.theta: Theta = {n: t.to(self.device) for n, t in theta.items()}
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
-        # as at the last evaluation, and the step of that
         self.last_good_theta: Theta = {n: t.clone() for n, t in self.theta.items()}
         self.last_good_step, self.is_single = np.zeros(len(seeds), int), len(seeds) == 1
         self.max_norms = EXPLODED_NORM_RATIO * np.maximum(member_norms(self.theta), 1.0)
         self.optimizer = Optimizer(self.theta, r)
-        self.smoothed_loss = np.full(len(seeds), np.nan)  # losses
+        self.smoothed_loss = np.full(len(seeds), np.nan)
         self.decay_at, self.start_steps = np.full(len(seeds), -1), np.zeros(len(seeds), int)
         self.milestone_trackers = [self._milestone_tracker(seed) for seed in seeds]
         self.history: dict[int, list[EvaluationData]] = {seed: [] for seed in seeds}
-        self.full_domain_phases: dict[
-            int, FullDomainPhase
-        ] = {}  # seed -> its last phase, once it has begun
+        self.full_domain_phases: dict[int, FullDomainPhase] = {}  # by seed, once begun
         self.milestones: dict[int, list[Event]] = {seed: [] for seed in seeds}
 
     def _initial_theta(self, seed: int, restarts: int = 0) -> dict[str, Array]:
-        """What a member begins with, and after so many tries begins with anew."""
-        made = self.recipe, self.config, self.objective.shapes, self.parametrization, self.init_from
-        return initial_theta(*made, seed, restarts)
+        args = self.recipe, self.config, self.objective.shapes, self.parametrization, self.init_from
+        return initial_theta(*args, seed, restarts)
 
     def _milestone_tracker(self, seed: int) -> MilestoneTracker:
         return MilestoneTracker(self.recipe, seed, self.task.entropy_floor())
 
     def _restart_member(self, i: int) -> None:
-        """Member i forgets all that it has learned, and begins with other weights."""
-        tries = sum(e.kind == RESTARTED for e in self.milestones[self.seeds[i]])
-        begun = stack_members(
-            [self._initial_theta(self.seeds[i], tries)], self.recipe, self.init_from
-        )
-        for n, first in begun.items():
-            self.theta[n][i] = first[0]
+        """Reset member i, with new initial weights."""
+        seed = self.seeds[i]
+        restarts = sum(e.kind == RESTARTED for e in self.milestones[seed])
+        theta = stack_members([self._initial_theta(seed, restarts)], self.recipe, self.init_from)
+        for n, initial in theta.items():
+            self.theta[n][i] = initial[0]
             if self.average:
-                self.average[n][i] = first[0]
+                self.average[n][i] = initial[0]
         self.optimizer.reset_member(i)
         self.smoothed_loss[i], self.decay_at[i], self.start_steps[i] = np.nan, -1, self.step
-        self.milestone_trackers[i] = self._milestone_tracker(self.seeds[i])
+        self.milestone_trackers[i] = self._milestone_tracker(seed)
         self.milestone_trackers[i].start_step = self.step
         self.snapshot_good_state([i])
 
     def _restart_due(self, i: int) -> bool:
-        """Whether member i has had the steps of a try, and has those for a whole try more."""
-        again, step = self.recipe.restart_after_steps, self.step
-        other = again > 0 and not self.init_from  # a start has no other weights to begin with
-        return other and step - self.start_steps[i] >= again and step + again <= self.recipe.steps
+        """Whether an attempt of member i is over and the steps left suffice for another one."""
+        attempt, step = self.recipe.restart_after_steps, self.step
+        if not attempt or self.init_from:  # init_from has no other initial weights
+            return False
+        return step - self.start_steps[i] >= attempt and step + attempt <= self.recipe.steps
 
     @property
     def evaluated_theta(self) -> Theta:
-        """What is evaluated and kept: the average of theta where there is one."""
+        """The theta that is evaluated and saved: the average, if the recipe has one."""
         return self.average or self.theta
 
     def events(self) -> Iterator[Event]:
-        """Trains, and yields what happens; once, to its end. (What was stopped is resumed.)"""
+        """Train and yield events. A generator runs once; a stopped run is resumed by a new one."""
         shown = time.perf_counter()
-        if self.step == 0:
-            # a folder that cannot be written to is found now, not in an hour
+        if self.step == 0:  # an unwritable folder is an error before the first step
             yield from save_run(self)
             save_snapshots(self, list(range(len(self.seeds))))
         while self.seeds and (self.step < self.recipe.steps or self.full_domain_phases):
@@ -169,216 +173,192 @@ class Trainer:
             ended, stopped = self.step == self.recipe.steps, self.stop_requested()
             due = self.step % self.recipe.evaluate_every == 0 or ended
             yield from self._drop_diverged(losses, due or stopped)
-            if due_now := [
-                i for i, seed in enumerate(self.seeds) if due or self._full_domain_phase_over(seed)
-            ]:
+            indices = range(len(self.seeds))
+            if members := [i for i in indices if due or self._full_domain_phase_over(i)]:
                 try:
-                    yield from self._evaluate(due_now)
-                except CheckInterrupted:
-                    # what was saved is of the evaluation before: a resumed run begins there
+                    yield from self._evaluate(members)
+                except CheckInterrupted:  # a resumed run continues from the evaluation before
                     yield from self._finish([(s, "interrupted") for s in self.seeds])
                     return
-            elif self.seeds and time.perf_counter() - shown > 0.2:
+            elif self.seeds and time.perf_counter() - shown > PROGRESS_SECONDS:
                 shown = time.perf_counter()
                 yield self._progress(0)
             if stopped and not ended and self.seeds:
                 yield from save_run(self)
                 yield from self._finish([(s, "interrupted") for s in self.seeds])
             if ended:
-                yield from self._finish(
-                    [(s, "done") for s in self.seeds if s not in self.full_domain_phases]
-                )
+                done = [s for s in self.seeds if s not in self.full_domain_phases]
+                yield from self._finish([(s, "done") for s in done])
         yield from self._finish([(s, "done") for s in self.seeds])
 
-    def _full_domain_phase_over(self, seed: int) -> bool:
-        """Whether a member's last phase has had all its steps."""
-        phase = self.full_domain_phases.get(seed)
+    def _full_domain_phase_over(self, i: int) -> bool:
+        """Whether the full-domain phase of member i has used all its steps."""
+        phase = self.full_domain_phases.get(self.seeds[i])
         return phase is not None and self.step - phase.start_step >= self.recipe.full_domain_steps
 
     def past_events(self) -> list[Event]:
-        """What a resumed run has behind it, in the order in which it happened."""
+        """Return the evaluations and milestones of a resumed run, in order."""
         seed = self.seeds[0]
         evaluations = [Event("evaluation", r["step"], seed, r) for r in self.history[seed]]
-        # sorting is stable: an evaluation stays before what it showed
+        # the sort is stable: an evaluation stays before its milestones
         return sorted(evaluations + self.milestones[seed], key=lambda e: e.step)
 
     # ── one step ───────────────────────────────────────────────────────────────────────────────
     def _step(self) -> Array:
-        """Takes a step; returns the losses [N]."""
-        tokens, answer = self.data.tokens_for_step(self.seeds, self.step)
-        self.decay_at = decay_start_steps(self.recipe, self.step, self.smoothed_loss, self.decay_at)
-        ages = self.step - self.start_steps
-        rate = lr_factors(self.recipe, self.step, self.decay_at, ages)
-        last = {
-            i: phase
-            for i, seed in enumerate(self.seeds)
-            if (phase := self.full_domain_phases.get(seed))
-        }
-        rows = {i: phase.batch_rows(tokens.shape[1], self.step) for i, phase in last.items()}
-        for i in last:
+        """Take a step; return the losses [N]."""
+        r, step = self.recipe, self.step
+        tokens, answer = self.data.tokens_for_step(self.seeds, step)
+        self.decay_at = decay_start_steps(r, step, self.smoothed_loss, self.decay_at)
+        ages = step - self.start_steps
+        rate = lr_factors(r, step, self.decay_at, ages)
+        phases, rows = {self.seeds.index(s): p for s, p in self.full_domain_phases.items()}, {}
+        for i, phase in phases.items():
+            rows[i] = phase.batch_rows(tokens.shape[1], step)
             tokens[i], answer[i] = self.data.tokens_of(rows[i])
             rate[i] = max(rate[i], MIN_LR_FACTOR)
         gradients, losses, worst = self.objective.gradients(self.theta, tokens, answer)
-        for i, phase in last.items():
+        for i, phase in phases.items():
             phase.add_unsure(rows[i], worst[i].cpu().numpy() > UNSURE_NLL)
         self.optimizer.step(gradients, rate, ages)
         if self.average:
             average, theta = list(self.average.values()), list(self.theta.values())
-            torch._foreach_lerp_(average, theta, 1 - self.recipe.ema)
+            torch._foreach_lerp_(average, theta, 1 - r.ema)
         self.step += 1
-        found = losses.cpu().numpy()
-        self.smoothed_loss = smooth_losses(self.smoothed_loss, found)
-        return found
+        values = losses.cpu().numpy()
+        self.smoothed_loss = smooth_losses(self.smoothed_loss, values)
+        return values
 
     def _drop_diverged(self, losses: Array, check_norms: bool) -> Iterator[Event]:
-        """Ends members whose loss is not finite or (if we `look`) whose theta is huge."""
+        """End members whose loss is not finite or, with `check_norms`, whose theta is huge."""
         good = np.isfinite(losses)
         if check_norms:
             good &= member_norms(self.theta) < self.max_norms
         if good.all():
             return
-        bad, last = (
-            np.nonzero(~good)[0].tolist(),
-            f"step {self.last_good_step[0]:,}, the last good one",
-        )
+        bad, last_good = np.nonzero(~good)[0].tolist(), self.last_good_step[0]
         for n, t in self.evaluated_theta.items():
             t[bad] = self.last_good_theta[n][bad]
         yield from self._finish([(self.seeds[i], "diverged") for i in bad])
-        if self.is_single:  # who trains many is told of each
-            kept = f"; {self.out} has the model of {last}" if self.out else ""
-            what = "loss or weights not finite, or huge"
-            raise GlassformerError(f"training diverged at step {self.step}: {what}{kept}")
+        if self.is_single:  # members of an ensemble only have the status
+            saved = f"; {self.out} has the model of step {last_good:,}" if self.out else ""
+            raise GlassformerError(
+                f"training diverged at step {self.step}: loss or weights not finite, or huge{saved}"
+            )
 
-    # ── looking at it ──────────────────────────────────────────────────────────────────────────
+    # ── evaluation ─────────────────────────────────────────────────────────────────────────────
     def model(self, i: int, step: int | None = None) -> Model:
-        """Return member i's current model, with averaged weights if kept. `at`: step to record."""
+        """Return member i's current model. `step`: the step to record in its provenance."""
         theta = {n: t[i].detach().clone() for n, t in self.evaluated_theta.items()}
         with torch.no_grad():
             weights = self.objective.weights(theta)
-        made = {
+        provenance = {
             "maker": "trainer", "seed": self.seeds[i], "step": self.step if step is None else step,
             "recipe": self.effective_recipe.to_json(), "parametrization": self.parametrization.ref,
         }  # fmt: skip
-        model = Model(self.config, weights, self.task.vocabulary, self.task.ref, provenance=made)
+        vocabulary, ref = self.task.vocabulary, self.task.ref
+        model = Model(self.config, weights, vocabulary, ref, provenance=provenance)
         if type(self.parametrization) is Dense:  # theta is the weights
             return model
         return replace(model, theta=theta, parametrization=self.parametrization.ref)
 
     def _evaluate(self, members: list[int]) -> Iterator[Event]:
-        finished, failed, r = [], [], self.recipe
         self.snapshot_good_state(members)
-        # before the state: what is resumed after a kill writes the same files again
-        save_snapshots(self, members)
+        save_snapshots(self, members)  # before the state: a run resumed after a kill repeats it
+        finished: list[tuple[int, str]] = []
+        restarted = []
         for i in members:
-            seed = self.seeds[i]
-            seen = seed in self.full_domain_phases  # test rows are trained on
-            report: EvaluationData = {
-                "step": self.step,
-                "loss": float(self.smoothed_loss[i]),
-                "seconds": self.seconds,
-            }
-            report |= ({"phase": FULL_DOMAIN} if seen else {}) | self.evaluator(self.model(i), seen)
-            events = self.milestone_trackers[i].update(self.step, report)
-            if (
-                r.decay_when_accuracy_above
-                and self.decay_at[i] < 0
-                and report["accuracy"] >= r.decay_when_accuracy_above
-            ):
-                self.decay_at[i] = self.step
-            end = self.step == r.steps or self._restart_due(i)
-            last = end and report["accuracy"] >= min(NEAR_SUCCESS, r.target_accuracy)
-            looks = r.full_domain_steps and (
-                seed in self.full_domain_phases or self.milestone_trackers[i].is_stable or last
-            )
-            if looks:
-                yield from self._check_domain(i, report)
-                found = self.full_domain_phases[seed].last_check
-                assert found
-                report |= {"wrong": found.wrong, "checked": found.checked}
-                events.append(Event(DOMAIN_CHECKED, self.step, seed, found.to_json()))
-            hopeless = 0 < r.abort_after_steps <= self.step - self.start_steps[i]
-            hopeless &= report["accuracy"] < r.abort_below_accuracy
-            if not (looks or hopeless or self.milestone_trackers[i].streak) and self._restart_due(
-                i
-            ):
-                events.append(Event(RESTARTED, self.step, seed, {"accuracy": report["accuracy"]}))
-                failed.append(i)
-            self.history[seed].append(report)
-            yield Event("evaluation", self.step, seed, report)
-            self.milestones[seed] += events
-            yield from events
-            if looks:
-                if self.full_domain_phases[seed].done or self._full_domain_phase_over(seed):
-                    finished.append((seed, self.full_domain_phases[seed].status))
-            elif self.milestone_trackers[i].is_stable:
-                finished.append((seed, "stable"))
-            elif hopeless:
-                finished.append((seed, "aborted"))
-        for i in failed:  # now that all has been told of what was
+            status = yield from self._evaluate_member(i)
+            if status == RESTARTED:
+                restarted.append(i)
+            elif status:
+                finished.append((self.seeds[i], status))
+        for i in restarted:  # after all events of the evaluation
             self._restart_member(i)
         if finished:
             yield from self._finish(finished)
         else:
             yield from save_run(self)
 
+    def _evaluate_member(self, i: int) -> Generator[Event, None, str]:
+        """Evaluate member i. Return its status: "" to go on, RESTARTED, or why it ends."""
+        r, seed, tracker = self.recipe, self.seeds[i], self.milestone_trackers[i]
+        phase = self.full_domain_phases.get(seed)
+        report: EvaluationData = {
+            "step": self.step, "loss": float(self.smoothed_loss[i]), "seconds": self.seconds,
+        }  # fmt: skip
+        report |= {"phase": FULL_DOMAIN} if phase else {}
+        report |= self.evaluator(self.model(i), bool(phase))
+        accuracy = report["accuracy"]
+        events = tracker.update(self.step, report)
+        if self.decay_at[i] < 0 and 0 < r.decay_when_accuracy_above <= accuracy:
+            self.decay_at[i] = self.step
+        over = self.step == r.steps or self._restart_due(i)
+        nearly = over and accuracy >= min(NEAR_SUCCESS, r.target_accuracy)
+        status = "stable" if tracker.is_stable else ""
+        if r.full_domain_steps and (phase or tracker.is_stable or nearly):
+            phase = yield from self._check_domain(i, accuracy)
+            check = phase.last_check
+            assert check
+            report |= {"wrong": check.wrong, "checked": check.checked}
+            events.append(Event(DOMAIN_CHECKED, self.step, seed, check.to_json()))
+            status = phase.status if phase.done or self._full_domain_phase_over(i) else ""
+        elif 0 < r.abort_after_steps <= self.step - self.start_steps[i] and (
+            accuracy < r.abort_below_accuracy
+        ):
+            status = status or "aborted"
+        elif not tracker.streak and self._restart_due(i):
+            events.append(Event(RESTARTED, self.step, seed, {"accuracy": accuracy}))
+            status = status or RESTARTED
+        self.history[seed].append(report)
+        yield Event("evaluation", self.step, seed, report)
+        self.milestones[seed] += events
+        yield from events
+        return status
+
     def snapshot_good_state(self, members: list[int]) -> None:
-        """What these go back to if they diverge."""
+        """Save the state that these members return to if they diverge."""
         for n, t in self.evaluated_theta.items():
             self.last_good_theta[n][members] = t[members]
         self.last_good_step[members] = self.step
 
-    def _check_domain(self, i: int, report: EvaluationData) -> Iterator[Event]:
-        """Check member i's whole domain, with progress events. Starts its last phase if needed."""
-        seed, model = self.seeds[i], self.model(i)
-        begun = FullDomainPhase(
-            self.task,
-            seed,
-            self.step,
-            report["accuracy"],
-            near_tie_fraction=self.recipe.near_tie_fraction,
+    def _check_domain(self, i: int, accuracy: float) -> Generator[Event, None, FullDomainPhase]:
+        """Check member i's whole domain. Its full-domain phase starts here."""
+        seed, model, fraction = self.seeds[i], self.model(i), self.recipe.near_tie_fraction
+        phase = self.full_domain_phases.setdefault(
+            seed, FullDomainPhase(self.task, seed, self.step, accuracy, near_tie_fraction=fraction)
         )
-        phase = self.full_domain_phases.setdefault(seed, begun)
-        yield from self._with_progress(i, phase.check(model, self.step), phase.max_checked_rows)
-        if self._full_domain_phase_over(seed) and not phase.done:  # count the remaining wrong rows
-            yield from self._with_progress(
-                i, phase.count_errors(model, self.step), phase.max_checked_rows
-            )
+        total = phase.max_checked_rows
+        yield from self._with_progress(i, phase.check(model, self.step), total)
+        if self._full_domain_phase_over(i) and not phase.done:  # count the remaining errors
+            yield from self._with_progress(i, phase.count_errors(model, self.step), total)
+        return phase
 
-    def _with_progress(self, i: int, looked: Iterator[int], rows: int) -> Iterator[Event]:
-        """Check rows of member i's domain, with progress events."""
-        for n in accumulate(looked):
+    def _with_progress(self, i: int, counts: Iterator[int], rows: int) -> Iterator[Event]:
+        """Yield progress events of a check. `counts`: rows checked since the last count."""
+        for n in accumulate(counts):
             yield self._progress(i, checked_rows=n, rows=rows)
             if n < rows and self.stop_requested():
                 raise CheckInterrupted
 
-    def _progress(self, i: int, **more: int) -> Event:
-        data = {"loss": float(self.smoothed_loss[i]), "of": self.recipe.steps, **more}
+    def _progress(self, i: int, **counts: int) -> Event:
+        data = {"loss": float(self.smoothed_loss[i]), "of": self.recipe.steps, **counts}
         return Event("step", self.step, self.seeds[i], data)
 
     def _finish(self, members: list[tuple[int, str]]) -> Iterator[Event]:
-        """Hands out the members' trainings and goes on with the others."""
+        """Yield the trainings of members (seed, status) and drop them from the run."""
         for seed, status in members:
             i = self.seeds.index(seed)
             model = self.model(i, int(self.last_good_step[i]) if status == "diverged" else None)
             model = model.map(lambda w: w.cpu().numpy())
-            history, events = self.history[seed], self.milestones[seed]
-            phase = self.full_domain_phases.pop(seed, None)
-            # what was measured before it began anew is of another model
+            history, phase = self.history[seed], self.full_domain_phases.pop(seed, None)
+            # an evaluation before a restart is of another model
             last = [r["accuracy"] for r in history[-1:] if r["step"] > self.start_steps[i]]
-            accuracy = phase.held_out_accuracy if phase else sum(last, 0.0)  # on held-out rows
             training = Training(
-                model,
-                self.effective_recipe,
-                seed,
-                self.step,
-                self.seconds,
-                accuracy,
-                status,
-                history,
-                events,
-                phase.last_check if phase else None,
+                model, self.effective_recipe, seed, self.step, self.seconds,
+                phase.held_out_accuracy if phase else sum(last, 0.0), status, history,
+                self.milestones[seed], phase.last_check if phase else None,
                 phase.start_step if phase else None,
-            )
+            )  # fmt: skip
             if self.out and status != "interrupted":
                 save(model, self.out)
                 remove(state_path(self.out))
@@ -387,7 +367,7 @@ class Trainer:
             self._keep_members([i for i, s in enumerate(self.seeds) if s not in gone])
 
     def _keep_members(self, index: list[int]) -> None:
-        """Drops all members but these."""
+        """Drop all other members."""
         state = {n: t[index] if t.ndim else t for n, t in self.optimizer.state().items()}
         for name in ("theta", "average", "last_good_theta"):
             setattr(self, name, {n: t[index] for n, t in getattr(self, name).items()})

@@ -1,6 +1,6 @@
-"""The recipes by name, and those that people write.
+"""The built-in recipes by name, and recipes from files.
 
-What a recipe's source does not state was chosen here, and the comment says so.
+Values that the source of a recipe does not state were chosen here; comments name them.
 """
 
 import sys
@@ -24,126 +24,50 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-BOOK = Recipe(
-    name="book",  # 17,760 parameters, as published
-    n_layers=2,
-    n_heads=1,
-    d_model=32,
-    d_mlp=64,
-    tied=True,
-    optional_params="norms mlp",
-    extra_positions=1,
-    activation="gelu",
-    loss="all",
-    data="draw",
-    train_rows=50_000,
-    test_rows=10_000,
-    data_seed=42,
-    batch=512,
-    optimizer="adamw",
-    lr=0.01,
-    warmup=200,
-    schedule="cosine",
-    steps=150 * 98,
-    evaluate_every=98,
-    # not stated by the book: weight decay, betas, the largest norm
-    weight_decay=0.01,
-    beta1=0.9,
-    beta2=0.999,
-    clip=1.0,
-)
+BOOK = Recipe(  # 17,760 parameters; weight decay, betas and clip are not published
+    name="book",
+    n_layers=2, n_heads=1, d_model=32, d_mlp=64, tied=True, optional_params="norms mlp",
+    extra_positions=1, activation="gelu", loss="all",
+    data="draw", train_rows=50_000, test_rows=10_000, data_seed=42, batch=512,
+    optimizer="adamw", lr=0.01, warmup=200, schedule="cosine", steps=150 * 98, evaluate_every=98,
+    weight_decay=0.01, beta1=0.9, beta2=0.999, clip=1.0,
+)  # fmt: skip
 
 FAST = replace(
-    BOOK,
-    name="fast",  # the book's model and data, about 20 times fewer steps and cheaper ones
-    embed_std=0.1,
-    batch=128,
-    loss="answer",
-    focal=2.0,
-    optimizer="muon",
-    lr=0.006,
-    muon_lr=0.006,
-    momentum=0.8,
-    beta2=0.98,
-    warmup=50,
-    schedule="plateau",
-    decay_when_loss_below=0.15,
-    decay_steps=300,
-    final_lr_fraction=0.1,
-    ema=0.95,
-    steps=2_000,
-    evaluate_every=20,
-    stop_after_successes=1,
-)
+    BOOK, name="fast", embed_std=0.1, batch=128, loss="answer", focal=2.0,
+    optimizer="muon", lr=0.006, muon_lr=0.006, momentum=0.8, beta2=0.98,
+    warmup=50, schedule="plateau", decay_when_loss_below=0.15, decay_steps=300,
+    final_lr_fraction=0.1, ema=0.95, steps=2_000, evaluate_every=20, stop_after_successes=1,
+)  # fmt: skip
 
-GROK = Recipe(
-    # the usual one-layer experiment on addition modulo 113: 226,816 parameters, 30 % of all pairs
+GROK = Recipe(  # the usual experiment on addition modulo 113: 226,816 parameters, 30 % of all pairs
     name="grok",
-    n_layers=1,
-    n_heads=4,
-    d_model=128,
-    d_head=32,
-    d_mlp=512,
-    norm="none",
-    activation="relu",
-    tied=False,
-    optional_params="mlp",
-    init="normal",
-    data="split",
-    train_fraction=0.3,
-    test_rows=0,
-    batch=0,
-    loss="answer",
-    optimizer="adamw",
-    lr=0.001,
-    beta1=0.9,
-    beta2=0.98,
-    weight_decay=1.0,
-    clip=0.0,
-    warmup=10,
-    schedule="constant",
-    steps=20_000,
-    evaluate_every=100,
-    target_accuracy=0.999,
+    n_layers=1, n_heads=4, d_model=128, d_head=32, d_mlp=512, norm="none", activation="relu",
+    tied=False, optional_params="mlp", init="normal",
+    data="split", train_fraction=0.3, test_rows=0, batch=0, loss="answer",
+    optimizer="adamw", lr=0.001, beta1=0.9, beta2=0.98, weight_decay=1.0, clip=0.0,
+    warmup=10, schedule="constant", steps=20_000, evaluate_every=100, target_accuracy=0.999,
     stop_after_successes=10,
-)
+)  # fmt: skip
 
+# Ten times grok's rate, for any modulus: a small one needs nearly all pairs, 113 needs 40 %. Under
+# all of grok's weight decay, subtraction cannot learn all pairs. The rate falls slowly once nearly
+# all test rows are right. Runs that settle on too few frequencies for all pairs are restarted.
 GROK_FAST = replace(
-    # the same model at ten times the rate; any modulus is taken. A larger one needs a smaller share
-    # of its pairs, 40 % at 113; a small one nearly all, which leaves few to test on. Half of grok's
-    # weight_decay: under all of it differences have no room for all pairs. The rate falls slowly
-    # from when nearly all test rows are right, and the run stops when all of them stay right. A
-    # few runs settle on too few frequencies for all pairs, and stay there: these begin anew
-    GROK,
-    name="grok-fast",
-    train_fraction=0.9,
-    train_rows_per_symbol=45.2,
-    eval_screen_rows=1_000,
-    batch=512,
-    lr=0.01,
-    weight_decay=0.5,
-    schedule="plateau",
-    decay_when_accuracy_above=0.99,
-    decay_steps=1_000,
-    final_lr_fraction=0.1,
-    ema=0.98,
-    steps=9_000,
-    restart_after_steps=3_000,
-    evaluate_every=20,
-    target_accuracy=1.0,
-    stop_after_successes=5,
-)
+    GROK, name="grok-fast", train_fraction=0.9, train_rows_per_symbol=45.2, eval_screen_rows=1_000,
+    batch=512, lr=0.01, weight_decay=0.5, schedule="plateau", decay_when_accuracy_above=0.99,
+    decay_steps=1_000, final_lr_fraction=0.1, ema=0.98, steps=9_000, restart_after_steps=3_000,
+    evaluate_every=20, target_accuracy=1.0, stop_after_successes=5,
+)  # fmt: skip
 
+# Small enough to watch: training rows are right long before test rows. For subtraction, which lacks
+# the symmetry a + b = b + a. So much decay makes some seeds fail; they are restarted.
 GROK_SEEN = replace(
-    # small enough to watch: training rows are right long before the test is. For subtraction, which
-    # does not give itself away by a + b = b + a: modular-addition:p=59,operation=-. Some seeds have
-    # no room for all pairs under so much decay, and begin anew; half as wide, more of them
     GROK, name="grok-seen", train_fraction=0.5, lr=0.003, weight_decay=1.5, ema=0.98, steps=10_000,
     restart_after_steps=2_500, target_accuracy=1.0, stop_after_successes=5,
 )  # fmt: skip
 
-MOD113 = Recipe(
-    # the report's: 3 layers of 4 heads, tokens a + b =, 50 epochs; all else chosen here
+MOD113 = Recipe(  # from the report: 3 layers of 4 heads, tokens a + b =, 50 epochs; the rest chosen
     name="mod113-3x4",
     n_layers=3, n_heads=4, d_model=128, d_head=32, d_mlp=512, norm="layer", activation="relu",
     tied=False, optional_params="norms mlp", init="uniform", embed_std=0.1,
@@ -152,43 +76,21 @@ MOD113 = Recipe(
     warmup=100, schedule="cosine", steps=50 * 80, evaluate_every=80,
 )  # fmt: skip
 
-REVERSE = replace(BOOK, name="reverse", steps=30 * 98)  # the book's model on reversal
+REVERSE = replace(BOOK, name="reverse", steps=30 * 98)
 
 ADDER_10 = Recipe(
-    name="adder-10",  # ten digits, by way of three and six
-    n_layers=2,
-    n_heads=2,
-    d_model=64,
-    d_mlp=128,
-    tied=True,
-    optional_params="norms mlp",
-    activation="gelu",
-    init="uniform",
-    embed_std=0.1,
-    data="fresh",
-    test_rows=5_000,
-    batch=256,
-    loss="answer",
-    focal=2.0,
+    name="adder-10",
+    n_layers=2, n_heads=2, d_model=64, d_mlp=128, tied=True, optional_params="norms mlp",
+    activation="gelu", init="uniform", embed_std=0.1,
+    data="fresh", test_rows=5_000, batch=256, loss="answer", focal=2.0,
     curriculum="3@0 6@500 10@1000",
-    optimizer="muon",
-    lr=0.006,
-    muon_lr=0.006,
-    momentum=0.9,
-    weight_decay=0.01,
-    clip=1.0,
-    warmup=100,
-    schedule="plateau",
-    decay_when_loss_below=0.01,
-    decay_steps=500,
-    ema=0.95,
-    steps=6_000,
-    evaluate_every=100,
-    stop_after_successes=3,
-)
+    optimizer="muon", lr=0.006, muon_lr=0.006, momentum=0.9, weight_decay=0.01, clip=1.0,
+    warmup=100, schedule="plateau", decay_when_loss_below=0.01, decay_steps=500, ema=0.95,
+    steps=6_000, evaluate_every=100, stop_after_successes=3,
+)  # fmt: skip
 
 TINY_ARC = Recipe(
-    name="tiny-arc",  # ten digits with 34 numbers: digit-addition with --parametrization arc-adder
+    name="tiny-arc",
     n_layers=1, n_heads=1, d_model=3, d_head=4, d_mlp=3, norm="rms", qk_norm=True,
     activation="silu", tied=True, optional_params="qk gate final",
     positions="rotary", base=9.144,  # the second frequency, base^-1/2, has a period of 19 tokens
@@ -198,74 +100,29 @@ TINY_ARC = Recipe(
 )  # fmt: skip
 
 TINY_MIRROR = replace(
-    TINY_ARC,
-    name="tiny-mirror",  # with 6, 7 or 11 numbers: --parametrization mirror-adder
-    d_mlp=2,
-    norm="none",
-    qk_norm=False,
-    activation="relu",
-    optional_params="",
-    lr=0.03,
+    TINY_ARC, name="tiny-mirror",
+    d_mlp=2, norm="none", qk_norm=False, activation="relu", optional_params="", lr=0.03,
     steps=2_500,
-)
+)  # fmt: skip
 
+# The model of "Compact Proofs of Model Performance" (arXiv 2406.11779): one head, no MLP, no norm,
+# no biases. The initial weights were chosen here.
 MAX_OF_K = Recipe(
-    # one layer, one head, no MLP, no norm, no biases: the model of "Compact Proofs of Model
-    # Performance" (arXiv 2406.11779), for max:vocab=64,length=4. How weights begin was chosen here
     name="max-of-k",
-    n_layers=1,
-    n_heads=1,
-    d_model=32,
-    d_head=32,
-    d_mlp=0,
-    norm="none",
-    tied=False,
-    optional_params="",
-    init="normal",
-    data="fresh",
-    test_rows=5_000,
-    batch=128,
-    loss="answer",
-    optimizer="adamw",
-    lr=0.001,
-    beta1=0.9,
-    beta2=0.999,
-    weight_decay=0.01,
-    clip=0.0,
-    schedule="constant",
-    steps=3_000,
-    evaluate_every=1_000,
-)
+    n_layers=1, n_heads=1, d_model=32, d_head=32, d_mlp=0, norm="none", tied=False,
+    optional_params="", init="normal", data="fresh", test_rows=5_000, batch=128, loss="answer",
+    optimizer="adamw", lr=0.001, beta1=0.9, beta2=0.999, weight_decay=0.01, clip=0.0,
+    schedule="constant", steps=3_000, evaluate_every=1_000,
+)  # fmt: skip
 
 COUPLED = Recipe(
-    name="coupled",  # ten digits, then any length: --parametrization coupled-adder
-    n_layers=1,
-    n_heads=1,
-    d_model=7,
-    d_head=2,
-    d_mlp=16,
-    norm="none",
-    activation="relu",
-    tied=True,
-    optional_params="",
-    positions="learned",
-    dtype="float64",
-    data="fresh",
-    test_rows=2_000,
-    batch=64,
-    loss="answer",
-    optimizer="adamw",
-    lr=0.02,
-    beta1=0.9,
-    beta2=0.98,
-    weight_decay=0.0,
-    clip=1.0,
-    warmup=50,
-    schedule="cosine",
-    final_lr_fraction=0.02,
-    steps=3_000,
-    evaluate_every=250,
-)
+    name="coupled",
+    n_layers=1, n_heads=1, d_model=7, d_head=2, d_mlp=16, norm="none", activation="relu",
+    tied=True, optional_params="", positions="learned", dtype="float64",
+    data="fresh", test_rows=2_000, batch=64, loss="answer",
+    optimizer="adamw", lr=0.02, beta1=0.9, beta2=0.98, weight_decay=0.0, clip=1.0,
+    warmup=50, schedule="cosine", final_lr_fraction=0.02, steps=3_000, evaluate_every=250,
+)  # fmt: skip
 
 RECIPES = {
     r.name: r
@@ -274,7 +131,7 @@ RECIPES = {
         MAX_OF_K, COUPLED,
     )
 }  # fmt: skip
-RECIPE_SUMMARIES = {  # a sentence each, for people who choose
+RECIPE_SUMMARIES = {
     "book": "The book's: two layers, 17,760 parameters, 150 epochs of 50,000 sums.",
     "fast": "The book's model and sums with Muon, in about 20 times fewer steps: seconds.",
     "grok": "One layer on 30 % of all pairs modulo 113, as in the papers on grokking.",
@@ -282,21 +139,23 @@ RECIPE_SUMMARIES = {  # a sentence each, for people who choose
     "grok-seen": "Grokking to watch: modular-addition:p=59,operation=-, some 2,000 steps.",
     "mod113-3x4": "Three layers of four heads modulo 113, as in the report.",
     "reverse": "The book's model on reversal.",
-    "adder-10": "Sums of ten digits, by way of three and six.",
+    "adder-10": "Sums of ten digits, after sums of three and six.",
     "tiny-arc": "Sums of ten digits with 34 numbers: digit-addition --parametrization arc-adder.",
     "tiny-mirror": "Sums of ten digits with 6, 7 or 11 numbers: --parametrization mirror-adder.",
     "max-of-k": "The largest of K numbers by one head alone: max:vocab=64,length=K.",
-    "coupled": "Sums of ten digits that carry over to any length: --parametrization coupled-adder.",
+    "coupled": "Sums of ten digits, then of any length: --parametrization coupled-adder.",
 }
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of a name: one of these, or of an installed package."""
-    if name not in RECIPES and isinstance(found := load_entry_point("recipe", name), Recipe):
-        return found
+    """Return a recipe by name: a built-in one, or one of an installed package."""
+    if name not in RECIPES and isinstance(recipe := load_entry_point("recipe", name), Recipe):
+        return recipe
     if name == "auto":
-        way = "name a task: glassformer train TASK, gf.fit(task)"
-        raise GlassformerError(f"auto — is chosen by a task, and here is none; {way}")
+        raise GlassformerError(
+            "auto — expected a task to choose the recipe for, got none. "
+            "Use glassformer train TASK or gf.fit(task)"
+        )
     if name not in RECIPES:
         raise unknown_name_error("recipe", name, [*RECIPES, "auto"], cutoff=0.4)
     return RECIPES[name]
@@ -305,33 +164,35 @@ def find_recipe(name: str) -> Recipe:
 def choose_recipe(
     name: str, task: Task, settings: Iterable[str] = (), start: Model | None = None
 ) -> Recipe:
-    """A recipe by name or from a file ("": the one that suits the task), with fields set. `start`:
-    the model that a run begins with, whose shape they must not contradict.
+    """Return a recipe with fields set.
+
+    Args:
+        name: Name or file of a recipe; "" or "auto": chosen by the task.
+        task: The task to train.
+        settings: Texts FIELD=VALUE.
+        start: The model whose weights a run begins with; its shape must fit the settings.
     """
     if name in ("", "auto"):
-        from .auto_recipe import recipe_for_task  # which begins with some of these
+        from .auto_recipe import recipe_for_task  # imports this module
 
-        chosen = recipe_for_task(task)
+        recipe = recipe_for_task(task)
     elif name.endswith((".json", ".toml")):
-        chosen = read_recipe(Path(name))
+        recipe = read_recipe(Path(name))
     else:
-        chosen = find_recipe(name)
+        recipe = find_recipe(name)
     values: dict[str, str] = {}
     for text in settings:
         field, equals, value = text.partition("=")
         if not equals:
             raise GlassformerError(f"--set {text} — expected FIELD=VALUE, such as lr=0.01")
         values[field.strip()] = value.strip()
-    return chosen.override(values, start)
+    return recipe.override(values, start)
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A recipe from a file of fields and values; what it leaves out is as in Recipe()."""
-    values = (
-        parse_json(read_text(path, MAX_TEXT_BYTES), path)
-        if path.suffix == ".json"
-        else read_toml(path)
-    )
+    """Read a recipe from a JSON or TOML file; missing fields have the defaults of Recipe()."""
+    is_json = path.suffix == ".json"
+    values = parse_json(read_text(path, MAX_TEXT_BYTES), path) if is_json else read_toml(path)
     if not isinstance(values, dict):
         raise GlassformerError(f"{path} — expected fields of a recipe and their values")
     try:
@@ -342,7 +203,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """What a TOML file holds."""
+    """Read a TOML file."""
     text = read_text(path, MAX_TEXT_BYTES)
     try:
         return tomllib.loads(text)
