@@ -1,4 +1,4 @@
-"""Files that an earlier version wrote load today: tests/saved_files, of commits 5506c00 and f099390.
+"""Files of earlier versions load today: tests/saved_files, written by commits 5506c00 and f099390.
 
 Each was written by the command of its name (verify --out verdict.json, prove --out
 certificate.json, disguise, truth, compile, train, sweep) on tiny models.
