@@ -31,7 +31,7 @@ NORM_NAMES = ("ln1", "ln2", "ln_final", "q_norm", "k_norm")
 class ParameterCount(Result):
     """Counts of one model's parameters."""
 
-    also = ("non_embedding",)
+    extra_json_fields = ("non_embedding",)
     total: int  # entries of all arrays; a tied unembedding counts once
     nonzero: int  # entries that are not 0
     unique: int  # entries of theta, or of the weights without a parametrization
