@@ -1,4 +1,4 @@
-"""The frame of all bridges: test batches, what float32 can carry, refusal, atomic writing."""
+"""Code shared by all bridges: test batches, float32, refusals, atomic writing."""
 
 import re
 from dataclasses import replace
@@ -15,11 +15,11 @@ from glassformer.interop.parity import (
     matching_task,
     parity_batch,
 )
-from helpers import random_model
+from helpers import raises, random_model
 
 
 class Fake:
-    """A library that understands a file of arrays, and may be made to get it wrong."""
+    """A fake library that reads a file of arrays, with an optional error."""
 
     name, extra, needs, float32 = "fake", "fake", ("numpy",), False
 
@@ -52,7 +52,7 @@ def fake(monkeypatch):
     return make
 
 
-def test_a_batch_has_rows_of_the_task_with_its_edges():
+def test_a_batch_has_rows_and_edge_cases_of_the_task():
     model = load("addition:digits=2")
     tokens = parity_batch(model).tokens
     assert tokens.shape == (1024, 8) and (tokens == parity_batch(model).tokens).all()
@@ -65,7 +65,7 @@ def test_a_batch_has_rows_of_the_task_with_its_edges():
 @pytest.mark.parametrize(
     "task", ["", "no-such-task", "addition:digits=4", "addition:digits=x", "min"]
 )
-def test_without_a_task_that_fits_tokens_are_random(task):
+def test_without_a_matching_task_tokens_are_random(task):
     model = replace(load("addition:digits=2"), task=task)
     tokens = parity_batch(model).tokens
     assert (
@@ -83,7 +83,7 @@ def test_a_large_vocabulary_gets_a_small_batch():
     "ref", ["reverse", "hello-world", "min", "addition:digits=3,order=ones", "add-digit"]
 )
 @pytest.mark.some(3)
-def test_float32_carries(ref):
+def test_models_that_fit_float32(ref):
     assert float32_problem(load(ref)) == ""
 
 
@@ -92,39 +92,39 @@ def test_float32_carries(ref):
     [
         (
             "addition:digits=10",
-            r"1,02\d of 1,024 test inputs come out wrong, such as '\d{10}\+\d{10}='",
+            r"1,02\d of 1,024 .*'\d{10}\+\d{10}='",
         ),
-        ("multiplication:digits=2", "come out wrong, such as"),
+        ("multiplication:digits=2", "of 1,024"),
         (
             "addition:digits=2,padding=none",
-            "come out wrong, such as '<bos>",
-        ),  # right in our order of sums, by luck
+            "'<bos>",
+        ),  # right in one order of sums by luck
         (
             "addition:digits=2",
-            r"logits differ by \d.\de-04 .* though every greedy token is the same",
+            r"\d.\de-04",
         ),
     ],
 )
-def test_float32_does_not_carry(ref, reason):
+def test_models_that_need_float64(ref, reason):
     assert re.search(reason, float32_problem(load(ref)))
 
 
 def test_numbers_beyond_float32_are_named():
     model = random_model(d_mlp=0)
     big = dict(model.weights) | {"ln_final.w": model.weights["ln_final.w"] * 1e300}
-    assert "ln_final.w has" in float32_problem(replace(model, weights=big))
+    assert "ln_final.w" in float32_problem(replace(model, weights=big))
 
 
-def test_a_float32_model_is_judged_by_its_answers_alone():
+def test_a_float32_model_is_judged_only_by_its_answers():
     assert float32_problem(load("addition:digits=3,dtype=float32")) == ""
 
 
-def test_compare_sees_what_differs():
+def test_compare_logits():
     batch = parity_batch(load("add-digit"))
     ours = load("add-digit").logits(batch.tokens)
     assert compare_logits(batch, ours, ours).parity == 0
     theirs = ours.copy()
-    theirs[3, 0] += 1e9  # nobody asks for a token there
+    theirs[3, 0] += 1e9  # not an answer position
     assert compare_logits(batch, ours, theirs).parity == 0
     theirs[3, 1] = -ours[3, 1]
     found = compare_logits(batch, ours, theirs)
@@ -150,15 +150,11 @@ def test_export_measures_and_renames(fake, tmp_path):
         and done.notes == ["a note"]
         and done.to_json()["differ"] == 0
     )
-    assert (
-        str(done)
-        == "largest logit difference 0.0e+00 (relative) over 100 inputs, every greedy token the "
-        "same, at the 100 positions that answer; elsewhere 0.0e+00"
-    )
+    assert "0.0e+00" in str(done) and "100 inputs" in str(done) and "100 answer" in str(done)
     assert [p.name for p in tmp_path.iterdir()] == ["there"]
-    export_checked(model, "fake", tmp_path / "there")  # the same again is fine
+    export_checked(model, "fake", tmp_path / "there")  # replaces it
     (tmp_path / "there" / "mine.txt").write_text("dear to me")
-    with pytest.raises(GlassformerError, match=r"there — has mine.txt in it"):
+    with raises("bad_argument", tmp_path / "there", "mine.txt"):
         export_checked(model, "fake", tmp_path / "there")
     assert (tmp_path / "there" / "mine.txt").exists() and [p.name for p in tmp_path.iterdir()] == [
         "there"
@@ -166,38 +162,36 @@ def test_export_measures_and_renames(fake, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "how,reason",
+    "how,mention",
     [
-        ({"refuses": "it has no hat"}, "no hat"),
-        ({"error": 2.0}, "come out wrong"),
+        ({"refuses": "it has no hat"}, "it has no hat"),
+        ({"error": 2.0}, "fake"),
         ({"error": 2e-4}, "2.0e-04"),
     ],
 )
-def test_what_does_not_arrive_leaves_nothing(fake, tmp_path, how, reason):
+def test_a_failed_export_leaves_no_file(fake, tmp_path, how, mention):
     fake(**how)
-    with pytest.raises(GlassformerError, match=reason):
+    with raises("bad_argument" if "refuses" in how else "unsupported", mention):
         export_checked(load("reverse"), "fake", tmp_path / "there")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_tolerance_lets_more_through(fake, tmp_path):
+def test_a_larger_tolerance(fake, tmp_path):
     fake(error=2e-4)
     assert export_checked(
         load("reverse"), "fake", tmp_path / "there", tolerance=1e-3
     ).parity == pytest.approx(2e-4, rel=0.5)
 
 
-def test_what_rounding_does_anyway_is_let_through(tmp_path):
-    """adder-prefix: logits of 10^29, which sums in another order move by 1e-4; more or less, by
-    the machine.
-    """
+def test_rounding_noise_is_tolerated(tmp_path):
+    """adder-prefix has logits of 10^29 that another order of sums changes by about 1e-4."""
     pytest.importorskip("torch")
     done = export_checked(load("adder-prefix"), "torch", tmp_path / "x.py", tolerance=1e-7)
     assert done.parity > 1e-7 and done.differ == 0
-    assert done.notes[0].startswith("float64 sums in another order move its logits by ")
+    assert "float64" in done.notes[0]
 
 
-def test_models_without_a_task_report_what_differs(fake, tmp_path):
+def test_models_without_a_task_report_differing_tokens(fake, tmp_path):
     fake(error=5e-5)
     tie = random_model(n_layers=0)
     head = tie.weights["unembed.W_U"].copy()
@@ -210,8 +204,8 @@ def test_models_without_a_task_report_what_differs(fake, tmp_path):
 
 
 @pytest.mark.slow
-def test_activations_that_moved_are_named(tmp_path):
-    """Off the answers `search` cannot decide between keys of equal scores; then rounding does."""
+def test_differing_activations_are_named(tmp_path):
+    """Outside of answers, `search` has keys of equal scores, and rounding breaks the tie."""
     pytest.importorskip("transformer_lens")
     done = export_checked(
         load("search:prefix=3,vocab=10,block=20"), "transformer-lens", tmp_path / "x"
@@ -219,7 +213,7 @@ def test_activations_that_moved_are_named(tmp_path):
     assert done.parity < 1e-4 < 0.1 < done.elsewhere
     first, *_, last = done.moved
     assert (first, last) == ("blocks.3.attn.hook_pattern", "ln_final.hook_normalized")
-    assert re.search(r"; elsewhere \d\.\de-01; moved: blocks\.3\.attn\.hook_pattern by ", str(done))
+    assert re.search(r"\d\.\de-01; .* blocks\.3\.attn\.hook_pattern by ", str(done))
     assert not export_checked(load("reverse"), "transformer-lens", tmp_path / "y").moved
     same = {"a": np.array([1.0, np.inf]), "b": np.ones(3)}
     assert differing_activations(same, same | {"a": np.array([1.2, np.inf])}, 0.1) == {
@@ -229,32 +223,29 @@ def test_activations_that_moved_are_named(tmp_path):
 
 def test_bad_names(tmp_path, monkeypatch):
     model = load("add-digit")
-    with pytest.raises(GlassformerError, match="export to png — expected one of adderboard, gpt2"):
+    with raises("not_found", "png", "adderboard", "gpt2"):
         export_checked(model, "png", tmp_path / "x")
-    with pytest.raises(GlassformerError, match="cannot be written"):
+    with raises("not_found", tmp_path / "no"):
         export_checked(model, "torch", tmp_path / "no" / "such" / "x.py")
-    with pytest.raises(GlassformerError, match="expected the name"):
+    with raises("bad_argument", ".."):
         export_checked(model, "torch", "..")
     monkeypatch.setattr(common.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        GlassformerError,
-        match=r"needs torch, not installed here: pip install 'glassformer\[torch\]'",
-    ):
+    with raises("needs_extra", "torch", "pip install 'glassformer[torch]'"):
         find_bridge("torch")
 
 
-def test_vocabulary_decides_whether_a_task_fits():
+def test_a_task_must_match_the_vocabulary():
     model = replace(load("add-digit"), vocabulary=Vocabulary("abcdefghij"))
     assert matching_task(model) is None and matching_task(load("add-digit")) is not None
 
 
 @pytest.mark.parametrize("to", ["gpt2", "torch"])
-def test_a_folder_of_others_is_refused_before_the_work(to, tmp_path, monkeypatch, call):
-    """Also by the command, which would build the model first."""
+def test_a_foreign_folder_is_refused_before_the_work(to, tmp_path, monkeypatch, call):
+    """Also by the command, before it loads the model."""
     pytest.importorskip("transformers" if to == "gpt2" else "torch")
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "precious.txt").write_text("x")
     monkeypatch.setattr("glassformer.resolve.load", None)
     status, _, err = call("export", "reverse", "--to", to, "--out", str(tmp_path / "theirs"))
-    assert status == 2 and ("precious.txt in it" in err or "it is a folder" in err)
+    assert status == 2 and (("precious.txt" if to == "gpt2" else "theirs") in err)
     assert (tmp_path / "theirs" / "precious.txt").exists()

@@ -18,13 +18,13 @@ from glassformer.interop import export_checked, parity
 from glassformer.interop.gpt2 import Gpt2Bridge, silence_transformers, stream_copies, to_gpt2
 from glassformer.interop.gpt2_read import read_gpt2
 from glassformer.interop.tokenizer import build_tokenizer
-from helpers import largest_difference, random_model
+from helpers import largest_difference, raises, random_model
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-# Which programs of the table GPT-2 cannot be, and why.
-REFUSED = {"modular-addition": "norm=none", "modular-addition:operation=-": "norm=none"}
+# Unsupported programs -> the field.
+REFUSED = {"modular-addition": "norm", "modular-addition:operation=-": "norm"}
 NOISY = {
     "addition:digits=3,dtype=float32"
 }  # whose own float32 logits depend on the order of sums by more than 1e-4
@@ -37,7 +37,7 @@ def theirs(folder):
 
 
 def says(folder, model, text, ties=False):
-    """What transformers says after a text, from text to text."""
+    """Return the text that transformers generates."""
     net, words = theirs(folder)
     ours = run(model, text)
     read_ = words(model.vocabulary.decode(ours.prompt), return_tensors="pt")
@@ -59,7 +59,7 @@ def says(folder, model, text, ties=False):
 def test_every_program_decodes_the_same_or_is_refused_first(ref, text, output, tmp_path):
     model = load(ref)
     if ref in REFUSED:
-        with pytest.raises(GlassformerError, match=REFUSED[ref]):
+        with raises("unsupported", REFUSED[ref], "none"):
             export_checked(model, "gpt2", tmp_path / "x")
         assert not list(tmp_path.iterdir())
         return
@@ -74,10 +74,10 @@ BOOK = pytest.param("addition:digits=2,variant=book", "99+1", marks=pytest.mark.
 
 
 @pytest.mark.parametrize("ref,text", [("addition:digits=2", "45+78"), BOOK])
-def test_a_tolerance_lets_noisy_programs_through(ref, text, tmp_path):
+def test_a_larger_tolerance_for_noisy_programs(ref, text, tmp_path):
     done = export_checked(load(ref), "gpt2", tmp_path / "x", tolerance=0.01)
     assert done.parity < 0.01 and done.differ == 0
-    if ref == "addition:digits=2":  # the book's leads hang on the order of sums in float32
+    if ref == "addition:digits=2":
         assert done.parity > 1e-4 and done.dtype == "float32"
     assert says(tmp_path / "x", load(ref), text) == run(ref, text).output
 
@@ -91,7 +91,7 @@ def test_generate_needs_no_settings(tmp_path):
 
 # ── twins ──────────────────────────────────────────────────────────────────────────────────────
 def logits(settings_, arrays, tokens):
-    """A real GPT-2 in float64, so that nothing hides behind rounding."""
+    """A GPT-2 in float64, to exclude rounding effects."""
     config = transformers.GPT2Config(**settings_, bos_token_id=None, eos_token_id=None)
     net = transformers.GPT2LMHeadModel(config).double().eval()
     net.load_state_dict(
@@ -164,7 +164,7 @@ def test_reading_back_gives_the_same_model(choices, tmp_path):
     assert largest_difference(Gpt2Bridge().logits(tmp_path / "x", tokens), again(tokens)) < 1e-3
 
 
-def test_reading_a_program_back_keeps_task_and_names(tmp_path):
+def test_reading_back_keeps_task_and_labels(tmp_path):
     model = load("reverse")
     export_checked(model, "gpt2", tmp_path / "x")
     again = read_gpt2(tmp_path / "x")
@@ -173,17 +173,16 @@ def test_reading_a_program_back_keeps_task_and_names(tmp_path):
 
 # ── refusal ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(
-    "choices,reason",
+    "choices,field",
     [
-        ({"norm": "none"}, "has no norm"), ({"norm": "rms"}, "RMSNorm"), ({"norm_first": False},
-        "norm_first=false"),
-        ({"positions": "rotary"}, "rotary"), ({"positions": "alibi"}, "alibi"), ({"mask": "none"},
-        "mask=none"),
-        ({"qk_norm": True}, "qk_norm"), ({"gated": True}, "W_gate"),
+        ({"norm": "none"}, "norm"), ({"norm": "rms"}, "norm"),
+        ({"norm_first": False}, "norm_first"),
+        ({"positions": "rotary"}, "positions"), ({"positions": "alibi"}, "positions"),
+        ({"mask": "none"}, "mask"), ({"qk_norm": True}, "qk_norm"), ({"gated": True}, "W_gate"),
     ],
 )  # fmt: skip
-def test_what_gpt2_has_no_place_for_is_refused(choices, reason, tmp_path):
-    with pytest.raises(GlassformerError, match=f"export to gpt2 — .*{reason}.*the formats torch"):
+def test_unsupported_models_are_refused_by_field(choices, field, tmp_path):
+    with raises("unsupported", "gpt2", field, "torch"):
         export_checked(random_model(**({"gated": False} | choices)), "gpt2", tmp_path / "x")
     assert not list(tmp_path.iterdir())
 
@@ -227,17 +226,17 @@ def test_a_foreign_field_is_refused_by_name(changed, field, value):
     with pytest.raises(GlassformerError) as e:
         read_gpt2(changed(**{field: value}))
     if field not in ("n_embd", "n_layer", "glassformer", "tie_word_embeddings", "n_head"):
-        assert f"config.json — {field} is" in str(e.value)
+        assert f"config.json: {field}" in str(e.value) and e.value.code == "unsupported"
 
 
-def test_an_unscaled_foreign_model_is_read(changed):
+def test_an_unscaled_model_is_read(changed):
     path = changed(scale_attn_weights=False, **{"glassformer": None})
     again, tokens = read_gpt2(path), parity.parity_batch(load("reverse")).tokens
     assert again.vocabulary == Vocabulary.numbers(14) and again.config.scale == 1
     assert largest_difference(Gpt2Bridge().logits(path, tokens), again(tokens)) < 1e-5
 
 
-def test_a_default_gpt2_as_others_save_it_is_read(tmp_path):
+def test_a_default_gpt2_is_read(tmp_path):
     torch.manual_seed(0)
     sizes = {"vocab_size": 11, "n_positions": 8, "n_embd": 12, "n_layer": 2, "n_head": 3}
     config = transformers.GPT2Config(**sizes, eos_token_id=1, bos_token_id=1)
@@ -252,21 +251,20 @@ def test_a_default_gpt2_as_others_save_it_is_read(tmp_path):
     assert largest_difference(Gpt2Bridge().logits(tmp_path, tokens), model(tokens)) < 1e-5
 
 
-def test_pickles_and_damaged_files_are_not_read(changed):
+def test_pickles_and_damaged_files_are_refused(changed):
     path = changed()
     weights = (path / "model.safetensors").read_bytes()
     (path / "model.safetensors").write_bytes(weights[:-9])
-    with pytest.raises(GlassformerError, match="damaged"):
+    with raises("damaged_file", path):
         read_gpt2(path)
     (path / "model.safetensors").rename(path / "pytorch_model.bin")
-    with pytest.raises(
-        GlassformerError, match=r"pytorch_model.bin is there, but only one safetensors file"
-    ):
+    with raises("not_found", "model.safetensors", "pytorch_model.bin"):
         read_gpt2(path)
     for text in ("{", "[" * 100_000, "[]", "{}"):
         (path / "config.json").write_text(text)
-        with pytest.raises(GlassformerError, match=r"config.json — (not JSON|has no model_type)"):
+        with pytest.raises(GlassformerError) as e:
             read_gpt2(path)
+        assert "config.json" in str(e.value)
 
 
 # ── text ───────────────────────────────────────────────────────────────────────────────────────
@@ -288,7 +286,7 @@ def test_texts_and_tokens_are_the_same(vocabulary):
         assert made.decode(ids, skip_special_tokens=False) == text
 
 
-def test_unknown_text_is_an_error_there_too(folder):
+def test_unknown_text_is_an_error_in_transformers(folder):
     words = theirs(folder)[1]
     with pytest.raises(Exception, match="UNK"):
         words("12x45=")

@@ -1,4 +1,4 @@
-"""Llama: a folder of `transformers`, read as a Model, gives the logits of the real thing."""
+"""Models read from Llama folders have the logits of `transformers`."""
 
 import json
 
@@ -58,8 +58,8 @@ def test_logits_are_the_same(choices, tmp_path):
     assert model.config.positions == "rotary" and model.config.norm == "rms"
 
 
-def test_it_is_a_model_as_any_other(tmp_path):
-    """By its path, from any command; shared keys are one for each head."""
+def test_it_loads_as_any_model(tmp_path):
+    """It loads by its path; each head has a copy of shared keys."""
     net = write(tmp_path, num_key_value_heads=2)
     model = load(tmp_path)
     keys = model.W_K  # L H D K
@@ -73,7 +73,7 @@ def test_it_is_a_model_as_any_other(tmp_path):
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_other_types(family, dtype, tmp_path):
-    """bfloat16 and float16 as float32, which holds them exactly; float64 as it is."""
+    """bfloat16 and float16 become float32, float64 stays."""
     if family == "llama":
         net = write(tmp_path, dtype)
         ours, theirs = "blocks.1.mlp.W_out", net.model.layers[1].mlp.down_proj.weight.T
@@ -110,7 +110,7 @@ def test_a_foreign_field_is_refused(field, value, tmp_path):
         "hidden_size", "num_hidden_layers", "attention_bias", "tie_word_embeddings",
         "rms_norm_eps",
     }  # fmt: skip
-    if field == "tie_word_embeddings":  # the head in the file is then not used, as there
+    if field == "tie_word_embeddings":  # the file's head is unused, as in transformers
         assert read_llama(tmp_path).config.tied
         return
     with pytest.raises(GlassformerError) as e:
@@ -119,7 +119,7 @@ def test_a_foreign_field_is_refused(field, value, tmp_path):
 
 
 def test_older_folders(tmp_path):
-    """rope_theta stood by itself, and inverse frequencies were among the arrays."""
+    """With rope_theta as a field and inverse frequencies among the arrays."""
     net = write(tmp_path)
     fields = json.loads((tmp_path / "config.json").read_text())
     del fields["rope_parameters"], fields["head_dim"]

@@ -1,4 +1,4 @@
-"""Tokenizers of transformers that read as our vocabularies do."""
+"""Tokenizers of transformers agree with our vocabularies."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Bridges to and from other people's tools, each with a parity measured by the real library."""
+"""Import from and export to other libraries; the exported files are checked by those libraries."""
 
 from .common import Bridge as Bridge
 from .common import ExportResult as ExportResult

@@ -1,13 +1,13 @@
-"""What all bridges share: finding one, refusing what it cannot carry, writing, putting in place.
+"""Export through bridges: find one, check the model, write files, compare logits, move into place.
 
-A bridge writes a model in the format of another library and reads logits back from the written
-files through it. `export` compares them with ours (see parity.py) before it puts them in place.
+A bridge writes a model in the format of another library and computes logits from the files with
+that library. The export fails unless they agree with the model's own logits (see parity.py).
 """
 
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,55 +39,50 @@ from .parity import (
 )
 
 OWN_FORMATS = ("safetensors", "taotp")
-FLOAT64_HINT = "the format torch keeps float64"
-MAX_HOOKED_INPUTS = 64  # inputs whose activations are compared
-NOISE_FACTOR = (
-    8  # a model may differ by so many times what rounding does to it here, in a few orders
-)
+FLOAT64_HINT = "export to torch, which keeps float64"
+MAX_HOOKED_INPUTS = 64  # inputs with compared activations
+NOISE_FACTOR = 8  # allowed difference, as a multiple of the rounding noise measured here
 
 
 class Bridge(Protocol):
-    """The way to another library, named by `@registry.bridge(NAME)`. Some have more.
+    """An export format, registered by `@registry.bridge(NAME)`.
 
-    `read(path) -> Model`; `hooks(model, path, tokens)`: activations by our names, in the library;
-    `files`: names that it writes into a folder, none if it writes a single file.
+    Optional members: `read(path) -> Model`; `hooks(model, path, tokens)`, the library's activations
+    under our hook names; `files`, the names written into a folder, empty for a single file.
     """
 
     extra: str  # pip install 'glassformer[extra]'
-    needs: tuple[str, ...]  # modules that must be there
-    float32: bool  # written in float32 where that is enough; False: in the model's own type
+    needs: tuple[str, ...]  # required modules
+    float32: bool  # write float32 if that is enough; False: the model's own type
 
     def check(self, model: Model) -> None:
-        """Raises if the format cannot represent the model: the reason, and what to do instead."""
+        """Raise an error if the format cannot represent the model."""
 
     def float32_limitation(self, model: Model) -> str:
-        """What the library does in float32 though weights are float64; "" if nothing."""
+        """Describe what the library computes in float32 even with float64 weights, or ""."""
 
     def write(self, model: Model, path: Path) -> list[str]:
-        """Writes NumPy weights to a new file or folder `path`, in their type; notes for the reader.
-
-        It may write more files beside it; the folder of `path` is empty and private to this call.
-        """
+        """Write the model to a new file or folder `path` in an empty folder; return notes."""
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        """tokens [B,T] -> logits [B,T,V] in NumPy, by the real library from what was written."""
+        """Compute NumPy logits [B,T,V] of tokens [B,T] with the library, from the written files."""
 
 
 @dataclass(frozen=True)
 class ExportResult(Displayable):
-    """What an export wrote, and how near the library's logits come to ours."""
+    """The written files, and how closely the library's logits agree with the model's own."""
 
     path: Path
     to: str
-    # largest |difference of logits| / max(1, largest |logit|) where a token is asked for
+    # largest |difference of logits| / max(1, largest |logit|) at answer positions
     parity: float
     rows: int
     notes: list[str] = field(default_factory=list)
-    # greedy tokens compared: where the task asks for an answer, or at every position
+    # number of compared greedy tokens: at answer positions, or everywhere without a task
     tokens: int = 0
-    differ: int = 0  # of these, not the same
-    elsewhere: float | None = None  # the parity where no token is asked for, if there is such
-    dtype: str = ""  # that was written, and why
+    differ: int = 0  # greedy tokens that differ
+    elsewhere: float | None = None  # parity at the other positions
+    dtype: str = ""  # written float type, and why
     why: str = ""
     moved: dict[str, float] = field(default_factory=dict)  # activation -> relative difference
 
@@ -96,21 +91,21 @@ class ExportResult(Displayable):
 
     def __str__(self) -> str:
         tokens = f"{self.differ:,} of {self.tokens:,} greedy tokens differ"
-        tokens = tokens if self.differ else "every greedy token the same"
+        tokens = tokens if self.differ else "all greedy tokens equal"
         over = f"{self.rows:,} input{'s' * (self.rows != 1)}"
-        at, off = f"at all {self.tokens:,} positions", self.elsewhere
-        if off is not None:
-            at = f"at the {self.tokens:,} positions that answer; elsewhere {off:.1e}"
-        found = f"largest logit difference {self.parity:.1e} (relative) over {over}, {tokens}, {at}"
+        at, elsewhere = f"at all {self.tokens:,} positions", self.elsewhere
+        if elsewhere is not None:
+            at = f"at the {self.tokens:,} answer positions; elsewhere {elsewhere:.1e}"
+        text = f"largest logit difference {self.parity:.1e} (relative) over {over}, {tokens}, {at}"
         if first := next(iter(self.moved.items()), None):
-            more = f" and {len(self.moved) - 1:,} more" * (len(self.moved) > 1)
-            found += f"; moved: {first[0]} by {first[1]:.1e}{more}"
-        return found
+            rest = f" and {len(self.moved) - 1:,} more" * (len(self.moved) > 1)
+            text += f"; differing activations: {first[0]} by {first[1]:.1e}{rest}"
+        return text
 
 
 @dataclass(frozen=True)
 class WrittenFile(Result):
-    """A file of ours: it holds the model itself, so there is no parity to measure."""
+    """A checkpoint or .taotp text, which holds the model itself."""
 
     path: Path
     to: str
@@ -121,63 +116,63 @@ class WrittenFile(Result):
 
 
 def bridge_names() -> list[str]:
-    """Of all bridges."""
+    """Return the names of all bridges."""
     return sorted(registry.entries("bridge"))
 
 
 def find_bridge(name: str) -> Bridge:
-    """The bridge of a name; an error if there is none or its library is not installed."""
+    """Return a bridge by name; raise an error if it is unknown or its library is missing."""
     if name not in bridge_names():
-        own = "gf.save writes .safetensors, gf.taotp.write a text"
-        expected = f"expected one of {', '.join(bridge_names())}; {own}"
-        raise GlassformerError(f"export to {name} — {expected}")
-    found: Bridge = registry.build("bridge", name)
-    if missing := [name for name in found.needs if importlib.util.find_spec(name) is None]:
-        needs, hint = " and ".join(missing), f"pip install 'glassformer[{found.extra}]'"
-        raise GlassformerError(f"export to {name} — needs {needs}, not installed here: {hint}")
-    return found
+        expected = f"expected one of {', '.join(bridge_names())}"
+        raise GlassformerError(f"export to {name}: {expected}", code="not_found")
+    bridge: Bridge = registry.build("bridge", name)
+    if missing := [m for m in bridge.needs if importlib.util.find_spec(m) is None]:
+        needs, hint = " and ".join(missing), f"pip install 'glassformer[{bridge.extra}]'"
+        raise GlassformerError(f"export to {name}: needs {needs}. {hint}", code="needs_extra")
+    return bridge
 
 
 def check_target(to: str, path: Path) -> None:
-    """Refuse a folder that an export in this format would not replace, before the work."""
-    if not os.path.isdir(path):  # and not path.is_dir(), which raises if the name is too long
+    """Raise an error before the work if an export in this format cannot replace `path`."""
+    if not os.path.isdir(path):  # path.is_dir() raises for long names
         return check_writable(path)
     files = getattr(find_bridge(to), "files", None)
     if files == frozenset():
-        raise GlassformerError(f"{path} — cannot be written: it is a folder; {to} is one file")
-    if files and (foreign := _relative_paths(path) - files):
-        what = f"has {min(foreign)} in it, which no export like this wrote"
-        raise GlassformerError(f"{path} — {what}; name a new folder")
+        raise GlassformerError(f"{path}: expected a file name for {to}, got a folder")
+    if files:
+        _check_replaceable(path, files)
 
 
 def import_library(name: str) -> Any:
-    """A module of someone else, imported when it is needed; types are not looked into."""
+    """Import an optional library, as an untyped module."""
     return importlib.import_module(name)
 
 
 def check_finite(to: str, weights: Mapping[str, Any]) -> None:
-    """Refuses numbers that a text cannot say."""
+    """Raise an error for NaN and infinities, which a text cannot represent."""
     for name, w in weights.items():
         if not np.isfinite(w).all():
-            raise GlassformerError(f"export to {to} — {name} has numbers that are not finite")
+            raise GlassformerError(
+                f"export to {to}: expected finite weights, got NaN or inf in {name}",
+                code="unsupported",
+            )
 
 
 def write_python(path: Path, text: str) -> None:
     if path.suffix != ".py":
-        what = "expected a name that ends in .py: what is written is Python"
-        raise GlassformerError(f"{path.name} — {what}")
+        raise GlassformerError(f"{path.name}: expected a name that ends in .py")
     path.write_text(text, encoding="utf-8")
 
 
 def run_python_file(path: Path) -> dict[str, Any]:
-    """What a Python file of ours defines. Not imported: that leaves a folder beside it."""
+    """Return the names defined by an exported Python file, without importing it."""
     module: dict[str, Any] = {"__name__": "glassformer_exported", "__file__": str(path)}
     exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module)
     return module
 
 
 def torch_logits(net: Callable[[Any], Any], tokens: Any) -> Any:
-    """tokens [B,T] -> logits [B,T,V] of a PyTorch module, in NumPy, by parts of the batch."""
+    """Compute NumPy logits [B,T,V] of tokens [B,T] with a PyTorch module, in batches."""
     torch = import_library("torch")
     with torch.no_grad():
         return np.concatenate([net(part).numpy() for part in torch.as_tensor(tokens).split(256)])
@@ -186,101 +181,116 @@ def torch_logits(net: Callable[[Any], Any], tokens: Any) -> Any:
 def write_as(
     model: Model, to: str, out: str | Path, tolerance: float = TOLERANCE
 ) -> ExportResult | WrittenFile:
-    """Write a model for another library (`export`), as a checkpoint or as a text."""
+    """Write a model in a format of `bridge_names()`, as a checkpoint or as a .taotp text."""
     if to not in OWN_FORMATS:
         if to not in bridge_names():
             hint = did_you_mean(to, (*OWN_FORMATS, *bridge_names()), 1, 0.6, "expected one of")
-            raise GlassformerError(f"export to {to} — no such format; {hint}")
+            raise GlassformerError(f"export to {to}: unknown format; {hint}", code="not_found")
         return export_checked(model, to, out, tolerance)
     if to == "safetensors":
-        kept = checkpoint.save(model, out)
+        written = checkpoint.save(model, out)
     else:
         check_writable(out)
-        kept = write_atomically(out, taotp.write(model).encode(errors="backslashreplace"))
-    return WrittenFile(Path(kept), to, Path(kept).stat().st_size)
+        written = write_atomically(out, taotp.write(model).encode(errors="backslashreplace"))
+    return WrittenFile(Path(written), to, Path(written).stat().st_size)
 
 
 def export_checked(
     model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
 ) -> ExportResult:
-    """Checks, writes beside `path`, measures through the real library, then renames into place.
+    """Export a model, and check the files with the real library before moving them to `path`.
 
-    `tolerance`: how far logits may be off, relative to the largest. Right answers must stay right.
+    `tolerance` is the allowed difference of logits relative to the largest. Right answers must stay
+    right.
     """
-    way, path = find_bridge(to), Path(path)
+    bridge, path = find_bridge(to), Path(path)
     if path.name in ("", ".."):
-        raise GlassformerError(f"{path} — expected the name of a file or folder to write")
+        raise GlassformerError(f"{path}: expected the name of a file or folder")
     check_target(to, path)
     model = model.numpy()
-    way.check(model)
-    tried = (
-        reordered_agreements(model, "float32") if way.float32 or model.dtype == "float32" else []
-    )
-    sent, kind, notes = model, "its own", list[str]()
-    if way.float32:
-        sent, why = to_float32_if_safe(model, tolerance, tried)
-        cannot = f"float32 cannot carry this model: {why}"
-        if why and (narrow := way.float32_limitation(model)):
-            raise GlassformerError(f"export to {to} — {cannot}; {narrow}; {FLOAT64_HINT}")
-        kind = cannot if why else kind if sent.dtype == model.dtype else "enough for this model"
+    bridge.check(model)
+    use_float32 = bridge.float32 or model.dtype == "float32"
+    agreements = reordered_agreements(model, "float32") if use_float32 else []
+    sent, dtype_reason, notes = model, "its own", list[str]()
+    if bridge.float32:
+        sent, reason = to_float32_if_safe(model, tolerance, agreements)
+        float32_fails = f"float32 is not enough for this model: {reason}"
+        if reason and (limitation := bridge.float32_limitation(model)):
+            problem = f"{float32_fails}; {limitation}. {FLOAT64_HINT}"
+            raise GlassformerError(f"export to {to}: {problem}", code="unsupported")
+        if reason:
+            dtype_reason = float32_fails
+        elif sent.dtype != model.dtype:
+            dtype_reason = "enough for this model"
     batch = parity_batch(model)
     if model.dtype == "float32":
-        tolerance, notes = _tolerance_above_noise(model, tolerance, tried)
+        tolerance, notes = _tolerance_above_noise(model, tolerance, agreements)
     from safetensors import SafetensorError
 
-    with folder_beside(path) as beside:
+    with folder_beside(path) as temporary:
         try:
-            notes += way.write(sent, beside / path.name)
-            theirs = way.logits(beside / path.name, batch.tokens)
+            notes += bridge.write(sent, temporary / path.name)
+            theirs = bridge.logits(temporary / path.name, batch.tokens)
         except (OSError, SafetensorError) as e:
+            raise _write_error(path, e) from None
+        agreement = compare_logits(batch, model.logits(batch.tokens), theirs)
+        # the difference may be rounding noise
+        if sent.dtype == "float64" and agreement.parity > tolerance and not agreement.lost_rows:
+            agreements = reordered_agreements(model, "float64")
+            tolerance, noise_notes = _tolerance_above_noise(model, tolerance, agreements)
+            notes = noise_notes + notes
+        if reason := agreement.failure_reason(model, batch, tolerance):
             raise GlassformerError(
-                f"{path} — cannot be written: {fileio.os_error_text(e)}"
-            ) from None
-        found = compare_logits(batch, model.logits(batch.tokens), theirs)
-        # rounding may be all it is
-        if sent.dtype == "float64" and found.parity > tolerance and not found.lost_rows:
-            tolerance, more = _tolerance_above_noise(
-                model, tolerance, reordered_agreements(model, "float64")
+                f"export to {to}: {bridge.needs[-1]} computes other logits: {reason}",
+                code="unsupported",
             )
-            notes = more + notes
-        if why := found.failure_reason(model, batch, tolerance):
-            raise GlassformerError(
-                f"export to {to} — {way.needs[-1]} does not get the same from what was written: "
-                f"{why}"
-            )
-        far = dict[str, float]()
-        if hooks := getattr(way, "hooks", None):
-            few = batch.tokens[:MAX_HOOKED_INPUTS]
-            theirs = hooks(model, beside / path.name, few)
-            far = differing_activations(record(model, few)[1], theirs, tolerance)
-        _move_into_place(beside, path)
-    measured = found.parity, len(batch.tokens), notes, found.tokens, found.differing_tokens
-    return ExportResult(path, to, *measured, found.parity_elsewhere, sent.dtype, kind, far)
+        differences = dict[str, float]()
+        if hooks := getattr(bridge, "hooks", None):
+            hooked_tokens = batch.tokens[:MAX_HOOKED_INPUTS]
+            theirs = hooks(model, temporary / path.name, hooked_tokens)
+            differences = differing_activations(record(model, hooked_tokens)[1], theirs, tolerance)
+        _move_into_place(temporary, path)
+    return ExportResult(
+        path, to, agreement.parity, len(batch.tokens), notes, agreement.tokens,
+        agreement.differing_tokens, agreement.parity_elsewhere, sent.dtype, dtype_reason,
+        differences,
+    )  # fmt: skip
 
 
 def _tolerance_above_noise(
     model: Model, tolerance: float, agreements: list[Agreement]
 ) -> tuple[float, list[str]]:
-    """What may be off: more than was asked for, with a note, where rounding alone does as much."""
-    noise = max(found.parity for found in agreements)
+    """Return `tolerance`, or more and a note if rounding noise alone exceeds it."""
+    noise = max(agreement.parity for agreement in agreements)
     if noise <= tolerance / NOISE_FACTOR:
         return tolerance, []
-    by = f"{noise:.1e} (relative) all by themselves"
-    return NOISE_FACTOR * noise, [f"{model.dtype} sums in another order move its logits by {by}"]
+    note = f"{model.dtype} rounding alone changes logits by {noise:.1e} (relative)"
+    return NOISE_FACTOR * noise, [note]
 
 
-def _move_into_place(beside: Path, path: Path) -> None:
-    """Puts what was written in place; a folder there goes only if nothing else is in it."""
+def _move_into_place(temporary: Path, path: Path) -> None:
+    """Move written files to `path`; replace a folder only if it has no other files."""
     try:
-        if (new := beside / path.name).is_dir():
-            if path.is_dir() and (foreign := _relative_paths(path) - _relative_paths(new)):
-                found = f"has {min(foreign)} in it, which no export like this wrote"
-                raise GlassformerError(f"{path} — {found}; name a new folder")
+        if (new := temporary / path.name).is_dir():
+            if path.is_dir():
+                _check_replaceable(path, _relative_paths(new))
             return replace_folder(new, path)
-        files = {path.parent / file.name: file.read_bytes() for file in sorted(beside.iterdir())}
+        files = {path.parent / file.name: file.read_bytes() for file in sorted(temporary.iterdir())}
     except OSError as e:
-        raise GlassformerError(f"{path} — cannot be written: {fileio.os_error_text(e)}") from None
+        raise _write_error(path, e) from None
     write_together(files)
+
+
+def _check_replaceable(path: Path, names: Set[str]) -> None:
+    """Raise an error if a folder has files outside `names`."""
+    if foreign := _relative_paths(path) - names:
+        problem = f"contains {min(foreign)}, not from an export; name a new folder"
+        raise GlassformerError(f"{path}: {problem}")
+
+
+def _write_error(path: Path, error: Exception) -> GlassformerError:
+    reason = fileio.os_error_text(error)
+    return GlassformerError(f"{path}: cannot be written: {reason}", code="file_error")
 
 
 def _relative_paths(folder: Path) -> set[str]:

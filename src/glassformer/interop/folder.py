@@ -1,8 +1,9 @@
-"""A folder of `transformers`: config.json and model.safetensors, read and looked at. Nothing in it
-is executed. Which families are known: gpt2_read.py and llama_read.py.
+"""Read config.json and model.safetensors of a `transformers` folder; nothing is executed.
+
+The supported families are in gpt2_read.py and llama_read.py.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -11,7 +12,7 @@ from msgspec import Meta
 
 from ..core.checkpoint_format import check_finite
 from ..core.model import ACTIVATIONS, Model
-from ..utils.errors import GlassformerError, short_repr
+from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
 from ..utils.fileio import read_bytes
 from ..utils.limits import available_memory
 from ..utils.typed_json import JsonObject, convert, read_json
@@ -25,12 +26,12 @@ ACTIVATION_ALIASES = {
     "swish": "silu",
     "gelu_pytorch_tanh": "gelu_new",
 }  # other names for our activations
-# Of any family, and what we compute too: the one value that can be read.
+# Fields of any family that change the computation, with the only supported value.
 REQUIRED_VALUES: dict[str, Any] = {
     "add_cross_attention": False, "is_encoder_decoder": False, "pruned_heads": {},
     "quantization_config": None, "auto_map": None,
 }  # fmt: skip
-IGNORED_FIELDS = {  # for training, for generating, for other heads, or for the record
+IGNORED_FIELDS = {  # fields without effect on the logits
     "initializer_range", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id",
     "sep_token_id", "decoder_start_token_id", "_name_or_path", "_num_labels", "dtype",
     "torch_dtype", "transformers_version", "chunk_size_feed_forward", "id2label", "label2id",
@@ -43,7 +44,7 @@ DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 def read_folder(path: str | Path) -> Model:
-    """The model in a folder, whatever family it is of."""
+    """Return the model in a folder of a supported family."""
     from . import gpt2_read, llama_read
 
     is_llama = read_config(Path(path))["model_type"] == "llama"
@@ -51,11 +52,11 @@ def read_folder(path: str | Path) -> Model:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """config.json."""
+    """Return the fields of config.json."""
     file = path / "config.json"
     fields = read_json(file)
     if not isinstance(fields, dict) or "model_type" not in fields:
-        raise GlassformerError(f"{file} — has no model_type: not a folder of transformers")
+        raise GlassformerError(f"{file}: expected a transformers folder, got no model_type")
     return fields
 
 
@@ -63,71 +64,86 @@ def check_fields(
     file: Path, fields: Mapping[str, Any], family: str, required: Mapping[str, Any],
     record_type: type[T], ignored: Collection[str],
 ) -> T:  # fmt: skip
-    """Return the fields of `kind`. An unknown field outside `harmless` is an error."""
-    known = set(record_type.__struct_fields__)
+    """Return the fields of `record_type`. An unknown field outside `ignored` is an error."""
+    names = set(record_type.__struct_fields__)
     for name, only in required.items():
-        if fields.get(name, only) != only and (given := fields[name]) is not None:
-            raise GlassformerError(
-                f"{file} — {name} is {short_repr(given)}; only {only!r} can be read"
-            )
-    if unknown := sorted(set(fields) - known - set(ignored) - set(required)):
-        hint = "if it does not change what the model computes, remove it"
+        if fields.get(name, only) != only and (value_ := fields[name]) is not None:
+            problem = f"{name}: expected {only!r}, got {short_repr(value_)}"
+            raise GlassformerError(f"{file}: {problem}", code="unsupported")
+    if unknown := sorted(set(fields) - names - set(ignored) - set(required)):
         name = short_repr(unknown[0]).strip("'")
-        what = f"{name} is not a field of {family} that is known here"
-        raise GlassformerError(f"{file} — {what}; {hint}")
+        problem = f"{name} is not a supported field of {family}; remove it if it has no effect"
+        raise GlassformerError(f"{file}: {problem}", code="unsupported")
     try:
-        return convert(
-            {name: value for name, value in fields.items() if name in known}, record_type
-        )
+        return convert({n: value for n, value in fields.items() if n in names}, record_type)
     except GlassformerError as e:
-        raise GlassformerError(f"{file} — {e}") from None
+        raise GlassformerError(f"{file}: {e}") from None
 
 
 def parse_activation(file: Path, field: str, name: str) -> str:
     """Return the glassformer name of an activation in config.json."""
-    if name not in (known := [*ACTIVATIONS, *ACTIVATION_ALIASES]):
-        what = f"{field} is {name!r}; expected one of {', '.join(known)}"
-        raise GlassformerError(f"{file} — {what}")
+    if name not in (names := [*ACTIVATIONS, *ACTIVATION_ALIASES]):
+        problem = f"{field}: expected one of {', '.join(names)}, got {name!r}"
+        raise GlassformerError(f"{file}: {problem}", code="unsupported")
     return ACTIVATION_ALIASES.get(name, name)
 
 
 def read_arrays(path: Path, ignored_suffixes: tuple[str, ...]) -> dict[str, Any]:
-    """model.safetensors, but for what ends so; bfloat16, which NumPy has not, as float32."""
+    """Return the arrays of model.safetensors; bfloat16 becomes float32, which NumPy has."""
     from safetensors import SafetensorError, deserialize
 
     file = path / "model.safetensors"
     if not file.is_file():
-        why = "no such file"
-        for other in ("model.safetensors.index.json", "pytorch_model.bin"):
-            if (path / other).exists():
-                why = f"{other} is there, but only one safetensors file is read"
-        raise GlassformerError(f"{file} — {why}; write the folder anew with save_pretrained")
+        names = ("model.safetensors.index.json", "pytorch_model.bin")
+        other = [f" (only {name})" for name in names if (path / name).exists()]
+        hint = "save the model as one safetensors file"
+        problem = f"no such file{''.join(other[:1])}; {hint}"
+        raise GlassformerError(f"{file}: {problem}", code="not_found")
     try:
-        held = deserialize(read_bytes(file, available_memory()))  # type: ignore[no-untyped-call]
+        tensors = deserialize(read_bytes(file, available_memory()))  # type: ignore[no-untyped-call]
     except (SafetensorError, ValueError, KeyError, TypeError):
-        raise GlassformerError(f"{file} — not a safetensors file, or a damaged one") from None
-    found = {}
-    for name, given in held:
+        raise GlassformerError(f"{file}: not a valid safetensors file", code=DAMAGED_FILE) from None
+    arrays = {}
+    for name, tensor in tensors:
         if name.endswith(ignored_suffixes):
             continue
-        if (kind := given["dtype"]) not in DTYPES:
-            raise GlassformerError(f"{file} — {name} is {kind}; expected {', '.join(DTYPES)}")
-        a = np.frombuffer(given["data"], DTYPES[kind]).reshape(given["shape"])
-        found[name] = (a.astype("<u4") << 16).view("<f4") if kind == "BF16" else a
-    check_finite(file, found)
-    return found
+        if (dtype := tensor["dtype"]) not in DTYPES:
+            problem = f"{name}: expected {', '.join(DTYPES)}, got {dtype}"
+            raise GlassformerError(f"{file}: {problem}", code="unsupported")
+        a = np.frombuffer(tensor["data"], DTYPES[dtype]).reshape(tensor["shape"])
+        arrays[name] = (a.astype("<u4") << 16).view("<f4") if dtype == "BF16" else a
+    check_finite(file, arrays)
+    return arrays
 
 
 def check_arrays(arrays: Mapping[str, Any], expected: Collection[str], family: str) -> None:
-    """Refuses by its name what is missing, or is there and has no place."""
+    """Raise an error that names a missing or an unexpected array."""
     if missing := [n for n in expected if n not in arrays]:
-        raise GlassformerError(f"model.safetensors — has no {missing[0]}")
+        raise GlassformerError(f"model.safetensors: missing {missing[0]}", code=DAMAGED_FILE)
     if foreign := [n for n in arrays if n not in expected]:
-        what = f"has {foreign[0]}, which is not of {family} with this config"
-        raise GlassformerError(f"model.safetensors — {what}")
+        problem = f"unexpected {foreign[0]} for {family} with this config"
+        raise GlassformerError(f"model.safetensors: {problem}", code="unsupported")
+
+
+def build_or_refuse(path: Path, family: str, build: Callable[[], Model]) -> Model:
+    """Return `build()`; its errors name the folder."""
+    try:
+        return build()
+    except ValueError as e:
+        problem = f"not a supported {family} model: {e}"
+        raise GlassformerError(f"{path}: {problem}", code="unsupported") from None
+    except GlassformerError as e:
+        raise GlassformerError(f"{path}: {e}") from None
+
+
+def check_layer_count(field: str, n_layers: int, n_arrays: int) -> None:
+    """Refuse an absurd number of layers before making all their names."""
+    if n_layers > n_arrays:
+        problem = f"{n_layers:,} layers, but model.safetensors has {n_arrays:,} arrays"
+        raise GlassformerError(f"{field}: {problem}", code=DAMAGED_FILE)
 
 
 def to_common_dtype(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """float64 if any is, else float32."""
+    """Convert all arrays to float64 if one is float64, else to float32."""
     kind = np.result_type(np.float32, *(a.dtype for a in weights.values()))
     return {n: np.ascontiguousarray(a, kind) for n, a in weights.items()}

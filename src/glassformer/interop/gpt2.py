@@ -1,12 +1,11 @@
-"""To GPT-2 as `transformers` has it: config.json, model.safetensors and tokenizer.json.
+"""Export to a GPT-2 folder of `transformers`: config.json, model.safetensors, tokenizer.json.
 
-GPT-2 is a causal pre-LN transformer with a table of positions, its heads as wide as the stream:
-- biases, gains, MLPs and positions are always there: zeros and ones stand for those that are not;
-- scores are divided by the root of the (padded) head size, so another scale goes into W_Q and b_Q;
-- where n_head does not divide the width, or heads are wider together, the stream is REPEATED until
-  it fits: the norm of [x x] is the norm of x, twice, which zeros beside x would spoil. Blocks read
-  the first copy and write to all;
-- there is no bias of the head: it is a row of an untied one that reads a 1 in the second copy.
+GPT-2 is a causal pre-LN transformer with learned positions and n_heads * d_head = d_model:
+- absent biases, gains, MLPs and positions become zeros and ones;
+- scores are divided by sqrt(padded d_head): another scale is multiplied into W_Q and b_Q;
+- if n_heads does not divide d_model, or the heads are wider, the stream is REPEATED: the norm of
+  [x x] is the norm of x, twice, unlike that of [x 0]. Blocks read the first copy, write to all;
+- an unembedding bias becomes a row of an untied unembedding that reads a 1 in the second copy.
 """
 
 import math
@@ -29,44 +28,48 @@ from .parity import matching_task, parity_batch
 from .tokenizer import begin_token, build_tokenizer, has_tokenizer, stop_token_id
 
 NamedValues = dict[str, Any]
-OTHER_FORMATS_HINT = "the formats torch and onnx can represent it"
+OTHER_FORMATS_HINT = "Export to torch or onnx instead"
 
 
 @bridge("gpt2")
 class Gpt2Bridge:
     extra, needs, float32 = "gpt2", ("torch", "tokenizers", "transformers"), True
-    files = frozenset({  # of the folder
+    files = frozenset({
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
         "tokenizer_config.json",
     })  # fmt: skip
 
     def check(self, model: Model) -> None:
-        if why := unsupported_reason(model):
-            raise GlassformerError(f"export to gpt2 — {why}")
+        if reason := unsupported_reason(model):
+            raise GlassformerError(f"export to gpt2: {reason}", code="unsupported")
 
     def write(self, model: Model, path: Path) -> list[str]:
         torch, lib = import_library("torch"), import_library("transformers")
         settings, arrays, notes = to_gpt2(model, model.dtype)
-        stop, own = stop_token_id(model), _own_fields(model)
+        stop, own_fields = stop_token_id(model), _own_fields(model)
         begin = begin_token(model)
         first = {"bos_token_id": model.vocabulary.encode(begin)[0] if begin else None}
         ends = {**first, "eos_token_id": stop, "pad_token_id": stop}
         with silence_transformers():
-            net = lib.GPT2LMHeadModel(lib.GPT2Config(**settings, **ends, **{CONFIG_KEY: own}))
+            net = lib.GPT2LMHeadModel(
+                lib.GPT2Config(**settings, **ends, **{CONFIG_KEY: own_fields})
+            )
             net = net.to(getattr(torch, model.dtype))
             net.load_state_dict({n: torch.tensor(a) for n, a in arrays.items()}, strict=True)
             net.generation_config = lib.GenerationConfig(
                 do_sample=False, **ends, **_generation_length(model)
             )
             net.save_pretrained(path)
-            words = model.vocabulary
-            end = {} if stop is None else {"eos_token": words[stop], "pad_token": words[stop]}
-            made = lib.PreTrainedTokenizerFast(
-                tokenizer_object=build_tokenizer(words, begin), clean_up_tokenization_spaces=False,
-                model_max_length=model.config.n_ctx,
+            vocabulary = model.vocabulary
+            end = (
+                {} if stop is None else dict.fromkeys(("eos_token", "pad_token"), vocabulary[stop])
+            )
+            fast_tokenizer = lib.PreTrainedTokenizerFast(
+                tokenizer_object=build_tokenizer(vocabulary, begin),
+                clean_up_tokenization_spaces=False, model_max_length=model.config.n_ctx,
                 model_input_names=["input_ids", "attention_mask"], **end,
             )  # fmt: skip
-            made.save_pretrained(path)
+            fast_tokenizer.save_pretrained(path)
         return notes + _rounding_notes(model)
 
     def logits(self, path: Path, tokens: Any) -> Any:
@@ -78,36 +81,32 @@ class Gpt2Bridge:
             return torch_logits(lambda part: net(input_ids=part, use_cache=False).logits, tokens)
 
     def float32_limitation(self, model: Model) -> str:
-        """PyTorch does it all in the type of the weights."""
+        """Return "": PyTorch computes in the type of the weights."""
         return ""
 
     def read(self, path: Path) -> Model:
         return read_gpt2(path)
 
 
-# ── there ──────────────────────────────────────────────────────────────────────────────────────
+# ── conversion ─────────────────────────────────────────────────────────────────────────────────
 def unsupported_reason(model: Model) -> str:
-    """Why GPT-2 cannot be this model, and what to do; "" if it can."""
+    """Describe why GPT-2 cannot represent the model and a remedy; "" if it can."""
     c, sep = model.config, model.vocabulary.sep
-    gated, first = any("gate" in n for n in model.weights), "GPT-2 normalises before"
-    table = "GPT-2 has a table of positions, this model"
-    rms = "GPT-2 has LayerNorm, this model RMSNorm (norm=rms)"
+    gated = any("gate" in n for n in model.weights)
     reasons = [
-        (c.norm == "none", f"{first} every block; this model has no norm (norm=none)"),
-        (c.norm == "rms", f"{rms}; build or train it with norm=layer"),
-        (not c.norm_first, f"{first} attention and MLP, this model after (norm_first=false)"),
-        (c.positions == "rotary", f"{table} turns queries and keys (positions=rotary)"),
-        (c.positions == "alibi", f"{table} biases scores (positions=alibi)"),
-        (c.mask != "causal", f"GPT-2 sees the past alone, this model has mask={c.mask}"),
-        (c.qk_norm, "GPT-2 does not normalise queries and keys, this model does (qk_norm)"),
-        (gated, "GPT-2 has no gated MLP, this model does (W_gate)"),
-        (not has_tokenizer(model.vocabulary), f"its tokens have {sep!r} between them, not a space"),
+        (c.norm != "layer", f"norm: expected layer, got {c.norm}"),
+        (not c.norm_first, "norm_first: expected true, got false"),
+        (c.positions in ("rotary", "alibi"), f"positions: GPT-2 has no {c.positions} positions"),
+        (c.mask != "causal", f"mask: expected causal, got {c.mask}"),
+        (c.qk_norm, "qk_norm: GPT-2 does not normalize queries and keys"),
+        (gated, "W_gate: GPT-2 has no gated MLP"),
+        (not has_tokenizer(model.vocabulary), f"token separator: expected a space, got {sep!r}"),
     ]
-    return next((f"{why}; {OTHER_FORMATS_HINT}" for holds, why in reasons if holds), "")
+    return next((f"{reason}. {OTHER_FORMATS_HINT}" for holds, reason in reasons if holds), "")
 
 
 def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedValues, list[str]]:
-    """Fields of GPT2Config, arrays of GPT2LMHeadModel by name, notes."""
+    """Return fields of GPT2Config, arrays of GPT2LMHeadModel by name, and notes."""
     c, bias = model.config, model.weights.get("unembed.b_U")
     bias = None if bias is None or not bias.any() else bias
     r, tied = stream_copies(c, bias is not None), c.tied and bias is None
@@ -116,13 +115,13 @@ def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedVal
     if tied:
         ours["unembed.W_U"] = ours["embed.W_E"].T
         for gain in ("ln_final.w", "ln_final.b"):
-            ours[gain] = ours[gain] / r  # it sums all copies
+            ours[gain] = ours[gain] / r  # the tied head sums all copies
     elif bias is not None:
         ours["ln_final.w"][c.d_model], ours["ln_final.b"][c.d_model] = 0, 1
         ours["unembed.W_U"][c.d_model] = bias
     out = {}
     for theirs, name in array_names(replace(c, tied=False)).items():
-        if name.endswith("_QKV"):  # heads side by side, and Q, K and V side by side
+        if name.endswith("_QKV"):  # concatenated heads, and Q, K and V
             a = np.concatenate([_merge_heads(ours[name.replace("QKV", x)]) for x in "QKV"], -1)
         else:
             a = ours[name].reshape(D, D) if name.endswith("W_O") else ours[name]
@@ -139,53 +138,53 @@ def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedVal
 
 
 def _padded_weights(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
-    """Every array of GPT-2, by our name, for a stream of r copies and heads and MLPs so wide.
+    """Return every GPT-2 array by our name, padded to `sizes` and r copies of the stream.
 
-    What writes writes to all copies, what reads reads the first; zeros fill the rest.
+    Outputs are written to all copies, inputs are read from the first; padding is zero.
     """
     full, c = replace(model.config, tied=False, positions="learned"), model.config
-    given = dict(model.weights) | {"pos_embed.W_pos": _position_table(model)}
+    weights = dict(model.weights) | {"pos_embed.W_pos": _position_table(model)}
     if c.tied:
-        given["unembed.W_U"] = given["embed.W_E"].T
+        weights["unembed.W_U"] = weights["embed.W_E"].T
     out = {}
     for name, shape in array_shapes(full).items():
-        w = given.get(name, (np.ones if name.endswith(".w") else np.zeros)(shape))
+        w = weights.get(name, (np.ones if name.endswith(".w") else np.zeros)(shape))
         w = w * ((c.scale or c.d_head**-0.5) * math.sqrt(sizes["K"])) if name.endswith("_Q") else w
         for i, axis in enumerate(array_axes(full)[name].rstrip("?")):
             if axis == "D" and i == w.ndim - 1:
                 w = np.concatenate([w] * r, i)
             elif axis in sizes:
-                more = sizes[axis] - w.shape[i]
-                w = np.pad(w, [(0, more if at == i else 0) for at in range(w.ndim)])
+                missing = sizes[axis] - w.shape[i]
+                w = np.pad(w, [(0, missing if at == i else 0) for at in range(w.ndim)])
         out[name] = w
     return out
 
 
 def _merge_heads(w: Any) -> Any:
-    """The heads of an array side by side: H D K -> D HK, H K -> HK."""
+    """Concatenate the heads of an array: H D K -> D HK, H K -> HK."""
     return w.transpose(1, 0, 2).reshape(w.shape[1], -1) if w.ndim == 3 else w.reshape(-1)
 
 
 def _notes(c: Config, r: int, H: int, bias: bool, compiled: bool) -> list[str]:
     D, notes = r * c.d_model, []
     if r > 1:
-        heads = f"it must hold {H} head{'s' * (H > 1)} of {c.d_head}, side by side and all of it"
-        why = heads if stream_copies(c, False) == r else "the bias of its head needs room"
-        notes.append(f"the stream of {c.d_model} is repeated {r} times, to {D}: {why}")
+        heads = f"to fit {H} head{'s' * (H > 1)} of {c.d_head}"
+        reason = heads if stream_copies(c, False) == r else "for the unembedding bias"
+        notes.append(f"the stream of {c.d_model} is repeated {r} times, to {D}, {reason}")
     if c.n_layers and c.d_head != D // H:
         notes.append(f"heads of {c.d_head} are padded with zeros to {D // H}")
     if bias:
-        instead = "it reads a constant of the last norm instead" + ", and is untied" * c.tied
-        notes.append(f"GPT-2's head has no bias: {instead}")
+        untied = ", and is untied" * c.tied
+        notes.append(f"the unembedding bias becomes a row that reads a constant{untied}")
     if compiled and r > 1:
-        notes.append("what is written is not proved: compile with target=gpt2, and it is")
+        notes.append("the exported model is not proved; compile with target=gpt2 for a proof")
     elif compiled:
-        notes.append("what is written is what was proved: glassformer prove reads the folder")
-    return [*notes, f"GPT-2 reads at most {c.n_ctx} tokens: it has no positions beyond"]
+        notes.append("the exported model is the proved one: glassformer prove reads the folder")
+    return [*notes, f"context length: {c.n_ctx} tokens"]
 
 
 def stream_copies(c: Config, bias: bool) -> int:
-    """How many copies of the stream are wide enough for the heads, which must divide it."""
+    """Return the number of copies of the stream that fit the heads."""
     r = 2 if bias else 1
     while c.n_layers and (r * c.d_model % c.n_heads or r * c.d_model // c.n_heads < c.d_head):
         r += 1
@@ -200,18 +199,18 @@ def _position_table(model: Model) -> Any:
 
 
 def _rounding_notes(model: Model) -> list[str]:
-    """A note if `generate`, which rounds logits to float32, cannot tell the best from the next."""
+    """Return a note if float32 rounding of logits in `generate` changes greedy tokens."""
     batch = parity_batch(model)
     logits = model.logits(batch.tokens)
     best, rounded = logits.argmax(-1), logits.astype("float32").argmax(-1)
     if not (n := int((best != rounded)[batch.answer_mask].sum())):
         return []
-    others = f"and cannot tell {n:,} of {int(batch.answer_mask.sum()):,} greedy tokens from others"
-    return [f"generate rounds logits to float32, {others}: model(…).logits.argmax(-1) can"]
+    effect = f"which changes {n:,} of {int(batch.answer_mask.sum()):,} greedy tokens"
+    return [f"generate rounds logits to float32, {effect}; use model(…).logits.argmax(-1)"]
 
 
 def _generation_length(model: Model) -> dict[str, int]:
-    """How many tokens `generate` adds, where answers are of one length or end themselves."""
+    """Return max_new_tokens if answers have a fixed length or a stop token."""
     batch, task = parity_batch(model), matching_task(model)
     lengths = batch.answer_mask.sum(1)
     ends = task is not None and (task.stop is not None or lengths.min() == lengths.max())
@@ -219,14 +218,14 @@ def _generation_length(model: Model) -> dict[str, int]:
 
 
 def _own_fields(model: Model) -> dict[str, Any]:
-    words = {"vocabulary": model.vocabulary.to_json(), "task": model.task}
+    fields = {"vocabulary": model.vocabulary.to_json(), "task": model.task}
     compiled = {n: model.provenance[n] for n in (COMPILED,) if n in model.provenance}
-    return words | {"labels": asdict(model.labels)} | compiled
+    return fields | {"labels": asdict(model.labels)} | compiled
 
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """transformers' progress bars and hints are not for people who asked for one line."""
+    """Silence the progress bars and hints of transformers."""
     logging = import_library("transformers.utils.logging")
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

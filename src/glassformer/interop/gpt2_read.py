@@ -1,7 +1,4 @@
-"""From GPT-2: a folder of `transformers` (config.json, model.safetensors). Nothing is executed.
-
-A folder that is not the GPT-2 that we compute is refused by the name of the field that differs.
-"""
+"""Import from a GPT-2 folder of `transformers`; an unsupported field is an error that names it."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +13,7 @@ from ..utils.errors import GlassformerError
 from ..utils.typed_json import Finite, JsonObject, Ref, check_small
 from . import folder
 
-CONFIG_KEY = "glassformer"  # in config.json: what GPT-2 has no word for
+CONFIG_KEY = "glassformer"  # our entry in config.json
 # Fields of config.json that change what GPT-2 computes, with the only supported value of each.
 REQUIRED_VALUES = folder.REQUIRED_VALUES | {
     "model_type": "gpt2", "scale_attn_by_inverse_layer_idx": False,
@@ -30,7 +27,7 @@ class OwnFields(JsonObject):
     vocabulary: dict[str, Any]  # Vocabulary.from_json checks it
     task: Ref = ""
     labels: Any = UNSET  # `labels` checks them
-    compiled: Any = UNSET  # the source of a compiled model, compiler/embedded_source.py
+    compiled: Any = UNSET  # source of a compiled model, see compiler/embedded_source.py
 
 
 class Gpt2Fields(JsonObject):
@@ -56,7 +53,7 @@ IGNORED_FIELDS = folder.IGNORED_FIELDS | {
 }  # fmt: skip
 MASK_SUFFIXES = (".attn.bias", ".attn.masked_bias")  # arrays of old versions
 
-# Their names, without "transformer.", and ours: of all arrays but those of blocks, then of a block.
+# GPT-2 names, without "transformer.", and ours, outside of blocks and within a block.
 GLOBAL_ARRAYS = {
     "wte.weight": "embed.W_E", "wpe.weight": "pos_embed.W_pos",
     "ln_f.weight": "ln_final.w", "ln_f.bias": "ln_final.b", "lm_head.weight": "unembed.W_U",
@@ -72,44 +69,37 @@ BLOCK_ARRAYS = {
 
 
 def array_names(c: Config) -> dict[str, str]:
-    """Their name -> ours, of every array; a tied head has none."""
-    found = dict(GLOBAL_ARRAYS)
+    """Return {GPT-2 name: our name} of every array."""
+    names = dict(GLOBAL_ARRAYS)
     if c.tied:
-        del found["lm_head.weight"]
+        del names["lm_head.weight"]
     for i in range(c.n_layers):
-        found |= {f"h.{i}.{theirs}": f"blocks.{i}.{ours}" for theirs, ours in BLOCK_ARRAYS.items()}
-    return found
+        names |= {f"h.{i}.{theirs}": f"blocks.{i}.{ours}" for theirs, ours in BLOCK_ARRAYS.items()}
+    return names
 
 
 def read_gpt2(path: str | Path) -> Model:
-    """The model in a GPT-2 folder, float32 or float64; what is not understood is refused."""
+    """Return the model in a GPT-2 folder, in float32 or float64."""
     path = Path(path)
-    file, given = path / "config.json", folder.read_config(path)
-    fields = folder.check_fields(file, given, "GPT-2", REQUIRED_VALUES, Gpt2Fields, IGNORED_FIELDS)
+    file, raw = path / "config.json", folder.read_config(path)
+    fields = folder.check_fields(file, raw, "GPT-2", REQUIRED_VALUES, Gpt2Fields, IGNORED_FIELDS)
     act = folder.parse_activation(file, "activation_function", fields.activation_function)
-    found = folder.read_arrays(path, MASK_SUFFIXES)
-    arrays = {n.removeprefix("transformer."): a for n, a in found.items()}
-    try:
-        return _build_model(fields, act, arrays)
-    except ValueError as e:
-        raise GlassformerError(f"{path} — not a GPT-2 that can be read: {e}") from None
-    except GlassformerError as e:
-        raise GlassformerError(f"{path} — {e}") from None
+    loaded = folder.read_arrays(path, MASK_SUFFIXES)
+    arrays = {n.removeprefix("transformer."): a for n, a in loaded.items()}
+    return folder.build_or_refuse(path, "GPT-2", lambda: _build_model(fields, act, arrays))
 
 
 def _build_model(fields: Gpt2Fields, act: str, arrays: dict[str, Any]) -> Model:
     D, H, V, inner = fields.n_embd, fields.n_head, fields.vocab_size, fields.n_inner
     if D % H:
-        raise GlassformerError(f"n_head — {H} heads do not divide a width (n_embd) of {D}")
+        raise GlassformerError(f"n_head: expected a divisor of n_embd={D}, got {H}")
     config = Config(
         d_vocab=V, n_ctx=fields.n_positions, d_model=D, n_layers=fields.n_layer, n_heads=H,
         d_mlp=4 * D if inner is None else inner, eps=fields.layer_norm_epsilon,
         activation=act, scale=0.0 if fields.scale_attn_weights else 1.0,
         tied=fields.tie_word_embeddings,
     )  # fmt: skip
-    if config.n_layers > len(arrays):  # before all their names are made
-        what = f"but model.safetensors has {len(arrays):,} arrays"
-        raise GlassformerError(f"n_layer is {config.n_layers:,}, {what}")
+    folder.check_layer_count("n_layer", config.n_layers, len(arrays))
     theirs, weights = array_names(config), dict[str, Any]()
     if config.tied:
         arrays.pop("lm_head.weight", None)
@@ -124,14 +114,13 @@ def _build_model(fields: Gpt2Fields, act: str, arrays: dict[str, Any]) -> Model:
             weights[ours] = a.reshape(H, -1, D)
         else:
             weights[ours] = a.T if ours == "unembed.W_U" else a
-    made: dict[str, Any] = {"maker": "gpt2"}
+    weights = folder.to_common_dtype(weights)
+    provenance: dict[str, Any] = {"maker": "gpt2"}
     if (own := fields.glassformer) is None:
-        return Model(
-            config, folder.to_common_dtype(weights), Vocabulary.numbers(V), provenance=made
-        )
+        return Model(config, weights, Vocabulary.numbers(V), provenance=provenance)
     if own.compiled is not UNSET:
         check_small(own.compiled, f"{CONFIG_KEY}.compiled", MAX_PROVENANCE_CHARS)
-        made[COMPILED] = own.compiled
-    given = Labels() if own.labels is UNSET else parse_labels(own.labels, config)
+        provenance[COMPILED] = own.compiled
+    model_labels = Labels() if own.labels is UNSET else parse_labels(own.labels, config)
     vocabulary = Vocabulary.from_json(own.vocabulary)
-    return Model(config, folder.to_common_dtype(weights), vocabulary, own.task, given, made)
+    return Model(config, weights, vocabulary, own.task, model_labels, provenance)

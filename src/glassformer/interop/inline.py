@@ -1,8 +1,7 @@
-"""The source of a parametrization's `expand` with everything it needs from this package.
+"""The source of a parametrization's `expand` as standalone code.
 
-What `expand` reaches is followed by name from file to file: methods of its classes, functions,
-constants. Type annotations are cut out, since their names would have to come along; what imports
-from elsewhere stays an import. Arrays are tensors there: of `backend`, PyTorch's side is needed.
+Names that `expand` uses are followed through this package: methods, functions and constants. Type
+annotations are removed; imports from other packages stay. Of `backend`, PyTorch's part is included.
 """
 
 import ast
@@ -19,12 +18,12 @@ from ..parametrizations import build_parametrization
 from ..registry import find, ref_head, split_ref
 from ..utils.errors import GlassformerError
 
-MAX_CONSTANT_SIZE = 100  # numbers of a constant
+MAX_CONSTANT_SIZE = 100  # numbers in a constant array
 PACKAGE = __name__.split(".")[0]
 Span = tuple[int, int]
 LIBRARY_TEMPLATE = '''\
 class Library:
-    """What the formula asks of its array library."""
+    """PyTorch as the array library of the formula."""
 
     torch, F = torch, torch.nn.functional
 
@@ -39,7 +38,7 @@ class backend:
 
 
 class ModuleSource:
-    """A module's text and what its top level defines."""
+    """A module's text and its top-level definitions."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module, self.text = module, inspect.getsource(module)
@@ -52,7 +51,7 @@ class ModuleSource:
                 self.definitions[name] = node
 
     def extract(self, node: ast.stmt, skip: list[ast.stmt]) -> str:
-        """A node's text without annotations, decorators and the statements to skip."""
+        """Return a node's text without annotations, decorators and the statements to skip."""
         spans = [span for n in ast.walk(node) for span in self._annotation_spans(n)]
         for s in skip:
             above = [d.lineno for d in getattr(s, "decorator_list", [])]
@@ -88,14 +87,14 @@ class ModuleSource:
 
 
 class Inliner:
-    """Collects, in an order in which everything is there before it is used at the top level."""
+    """Collects definitions, each before its first use at the top level."""
 
     def __init__(self) -> None:
         self.sources: dict[str, ModuleSource] = {}
         self.done: set[Any] = set()
         self.imports: set[str] = set()
         self.parts: list[str] = []
-        self.attributes: set[str] = set()  # x.this: what may be asked of the array library
+        self.attributes: set[str] = set()  # attributes used, maybe of the array library
         self.uses_backend = False
 
     def module_source(self, module: str) -> ModuleSource:
@@ -104,31 +103,33 @@ class Inliner:
         return self.sources[module]
 
     def add_name(self, module: str, name: str) -> None:
-        """Brings along what a name means in a module."""
+        """Add the definition of a module's name."""
         node = self.module_source(module).definitions.get(name)
-        # An import may bring several names, each of which is looked for; all else comes whole.
+        # Names of one import are added one by one, other statements as a whole.
         key = (module, name) if isinstance(node, (ast.Import, ast.ImportFrom)) else node
-        if node is None or key in self.done:  # a built-in, or here already
+        if node is None or key in self.done:  # a built-in, or done
             return
         self.done.add(key)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             return self._add_import(module, name, node)
         if isinstance(node, ast.ClassDef):
-            if name == GlassformerError.__name__:  # a class of one line, for what a formula refuses
+            if name == GlassformerError.__name__:
                 return self.parts.append(self.module_source(module).extract(node, []))
             raise _inline_error(module, f"{name} is a class that its formula uses")
-        before = len(self.parts), set(self.done), set(self.imports)
+        saved = len(self.parts), set(self.done), set(self.imports)
         try:
             self._add_references(module, node)
             self.parts.append(self.module_source(module).extract(node, []))
-        # a constant that a class of ours computes is written as what it is
+        # write a computed constant as its value
         except GlassformerError:
             if not isinstance(node, (ast.Assign, ast.AnnAssign)):
                 raise
-            self.parts, self.done, self.imports = self.parts[: before[0]], before[1], before[2]
+            self.parts, self.done, self.imports = self.parts[: saved[0]], saved[1], saved[2]
             values = vars(self.module_source(module).module)
-            given = [f"{n} = {self._literal(module, n, values[n])}" for n in _defined_names(node)]
-            self.parts.append("\n".join(given))
+            assignments = [
+                f"{n} = {self._literal(module, n, values[n])}" for n in _defined_names(node)
+            ]
+            self.parts.append("\n".join(assignments))
 
     def _literal(self, module: str, name: str, value: Any) -> str:
         if isinstance(value, np.ndarray) and value.size <= MAX_CONSTANT_SIZE:
@@ -139,30 +140,30 @@ class Inliner:
         raise _inline_error(module, f"{name} is no number and no small array")
 
     def add_class(self, kind: type, wanted: set[str]) -> None:
-        """A class and its bases, with only the methods and attributes that are reached."""
+        """Add a class and its bases with only the members that are used."""
         line = [k for k in kind.__mro__ if k is not object]
-        found: dict[str, list[tuple[type, ast.stmt]]] = {}
+        members: dict[str, list[tuple[type, ast.stmt]]] = {}
         for k in line:
             body = self.module_source(k.__module__).definitions[k.__name__]
             assert isinstance(body, ast.ClassDef)
             for s in body.body:
                 for name in _defined_names(s):
-                    found.setdefault(name, []).append((k, s))
-        kept: list[tuple[type, ast.stmt]] = []
-        todo = [w for w in sorted(wanted) if w in found]
+                    members.setdefault(name, []).append((k, s))
+        reached: list[tuple[type, ast.stmt]] = []
+        todo = [w for w in sorted(wanted) if w in members]
         while todo:
-            for k, s in found.pop(todo.pop(), []):
-                kept.append((k, s))
+            for k, s in members.pop(todo.pop(), []):
+                reached.append((k, s))
                 self._add_references(k.__module__, s)
-                asked = [n.attr for n in ast.walk(s) if isinstance(n, ast.Attribute)]
-                todo += [name for name in asked if name in found]
+                attributes = [n.attr for n in ast.walk(s) if isinstance(n, ast.Attribute)]
+                todo += [name for name in attributes if name in members]
                 if not any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(s)):
-                    break  # the bases' are not reached
+                    break  # overrides the members of bases
         for k in line[::-1]:
             source = self.module_source(k.__module__)
             node = source.definitions[k.__name__]
             assert isinstance(node, ast.ClassDef)
-            mine = [s for other, s in kept if other is k]
+            mine = [s for other, s in reached if other is k]
             rest = [s for s in node.body if not any(s is m for m in mine) and not _is_docstring(s)]
             text = source.extract(node, rest)
             self.parts.append(text if mine or _is_docstring(node.body[0]) else text + "    pass")
@@ -194,40 +195,47 @@ class Inliner:
             self.add_name(base, alias.name)
 
     def library_source(self) -> str:
-        """Return the source of the namespace for tensors: PyTorch and the methods in use."""
+        """Return the source of the array library: PyTorch, and the functions of ours in use."""
         source = self.module_source(backend.__name__)
         node = source.definitions["TorchNamespace"]
         assert isinstance(node, ast.ClassDef)
-        methods, asked = [s for s in node.body if isinstance(s, ast.FunctionDef)], self.attributes
-        own = [s for s in methods if s.name in asked - {"torch", "F"}]
-        return LIBRARY_TEMPLATE.replace("OWN", "".join(f"\n\n{source.extract(s, [])}" for s in own))
+        methods, attributes = (
+            [s for s in node.body if isinstance(s, ast.FunctionDef)],
+            self.attributes,
+        )
+        methods_ = [s for s in methods if s.name in attributes - {"torch", "F"}]
+        return LIBRARY_TEMPLATE.replace(
+            "OWN", "".join(f"\n\n{source.extract(s, [])}" for s in methods_)
+        )
 
 
 def formula_source(ref: str) -> tuple[set[str], list[str], str]:
-    """Imports, definitions and the expression that makes the parametrization of a ref."""
-    kind, entry, made = (
+    """Return imports, definitions and the expression that makes a ref's parametrization."""
+    kind, entry, inliner = (
         type(build_parametrization(ref)),
         find("parametrization", ref_head(ref)),
         Inliner(),
     )
     try:
-        made.add_class(kind, {"__init__", "expand"})
+        inliner.add_class(kind, {"__init__", "expand"})
     except OSError:
-        raise _inline_error(ref, "its source is not there") from None
+        raise _inline_error(ref, "its source is not available") from None
     options = ", ".join(
         f"{n}={v!r}" for n, v in entry.parse(split_ref(ref, entry.options)[1]).items()
     )
-    parts = [made.library_source()] * made.uses_backend + made.parts
-    return made.imports, parts, f"{kind.__name__}({options})"
+    parts = [inliner.library_source()] * inliner.uses_backend + inliner.parts
+    return inliner.imports, parts, f"{kind.__name__}({options})"
 
 
-# ── pieces ─────────────────────────────────────────────────────────────────────────────────────
-def _inline_error(what: str, why: str) -> GlassformerError:
-    return GlassformerError(f"{what} — cannot be written out: {why}")
+# ── helpers ────────────────────────────────────────────────────────────────────────────────────
+def _inline_error(subject: str, reason: str) -> GlassformerError:
+    return GlassformerError(
+        f"{subject}: cannot be written as standalone code: {reason}", code="unsupported"
+    )
 
 
 def _defined_names(node: ast.stmt) -> list[str]:
-    """The names that a statement gives a meaning to."""
+    """Return the names that a statement defines."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -257,7 +265,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _strip_blank_lines(text: str) -> str:
-    """No blank lines at the ends, and never more than one in between."""
+    """Remove blank lines at the ends and all but one in between."""
     lines: list[str] = []
     for line in text.rstrip().splitlines():
         if line.strip() or (lines and lines[-1].strip()):

@@ -1,9 +1,8 @@
-"""To ONNX: one file, any batch, any length up to the block; outputs `logits`, `pattern_0`, …
+"""Export to ONNX: one file for any batch and any length up to n_ctx; outputs logits and patterns.
 
-ONNX is one more kind of array: a `Node` is the name of a tensor in a graph, and what is done to it
-adds to the graph. So norms, activations, positions and the MLP are those of model.py, run once to
-write them down. Only what depends on the length of the text, which is not known before the graph
-runs, is said here anew: attention and its mask.
+A `GraphTensor` names a tensor in the graph; operations on it add nodes. Norms, activations,
+positions and the MLP of core/model.py run once on such tensors. Attention and its mask depend on
+the length of the text, which is unknown until the graph runs, and are written here.
 """
 
 import json
@@ -22,7 +21,7 @@ from ..registry import bridge
 from ..utils.errors import GlassformerError
 from ..utils.fileio import write_atomically
 
-OPSET, IR_VERSION = 18, 10  # of 2022 and 2024: old enough for most runtimes
+OPSET, IR_VERSION = 18, 10  # supported by most runtimes
 
 
 @bridge("onnx")
@@ -33,7 +32,7 @@ class OnnxBridge:
     files: frozenset[str] = frozenset()
 
     def check(self, model: Model) -> None:
-        """All that our transformer can be, ONNX can say."""
+        """Accept every model."""
 
     def float32_limitation(self, model: Model) -> str:
         if model.config.activation == "gelu" and model.mlp_layers:
@@ -52,19 +51,19 @@ class OnnxBridge:
 
 
 def inference_session(file: str | Path | bytes) -> Any:
-    """Ready to run: session(file).run(None, {"tokens": tokens}) -> [logits, pattern_0, …]."""
+    """Return an onnxruntime session; run(None, {"tokens": tokens}) -> [logits, pattern_0, …]."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # for models so small, more are slower
+    options.intra_op_num_threads = 1  # faster for small models
     source = file if isinstance(file, bytes) else str(file)
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 def to_onnx(model: Model, dtype: str = "float32") -> bytes:
-    """An ONNX file. In float64 programs are exact; onnxruntime then has no kernel for gelu."""
+    """Return the bytes of an ONNX file; in float64, onnxruntime has no kernel for gelu."""
     if dtype not in ("float32", "float64"):
-        raise GlassformerError(f"onnx — dtype must be float32 or float64, got {dtype!r}")
+        raise GlassformerError(f"onnx: dtype: expected float32 or float64, got {dtype!r}")
     from onnx import TensorProto, checker, helper
 
     model = model.map(lambda w: backend.to_numpy(w).astype(dtype))
@@ -83,25 +82,27 @@ def to_onnx(model: Model, dtype: str = "float32") -> bytes:
     file = helper.make_model(
         body, producer_name="glassformer", opset_imports=opsets, ir_version=IR_VERSION
     )
-    words = {"vocabulary": model.vocabulary.to_json(), "task": model.task, "config": asdict(c)}
-    helper.set_model_props(file, {k: json.dumps(v, ensure_ascii=False) for k, v in words.items()})
+    metadata = {"vocabulary": model.vocabulary.to_json(), "task": model.task, "config": asdict(c)}
+    helper.set_model_props(
+        file, {k: json.dumps(v, ensure_ascii=False) for k, v in metadata.items()}
+    )
     checker.check_model(file, full_check=True)
     return bytes(file.SerializeToString())
 
 
-# ── the transformer, its length not known yet ──────────────────────────────────────────────────
+# ── the transformer, for an unknown length ─────────────────────────────────────────────────────
 def build_graph(
     c: Config, weights: Weights, graph: "OnnxGraph"
 ) -> tuple["GraphTensor", list["GraphTensor"]]:
-    """Logits and every layer's pattern, of the graph's tokens."""
+    """Return the logits and the attention pattern of every layer."""
     patterns: dict[str, GraphTensor] = {}
 
-    def tap(name: str, value: "GraphTensor") -> "GraphTensor":
+    def hook(name: str, value: "GraphTensor") -> "GraphTensor":
         if name.endswith("hook_pattern"):
             patterns[name] = value
         return value
 
-    at, W_E = Scope(weights, tap), weights["embed.W_E"]
+    at, W_E = Scope(weights, hook), weights["embed.W_E"]
     # B T D
     x = graph.add(
         "Gather", W_E, GraphTensor(graph, "tokens", (1, c.n_ctx)), shape=(1, c.n_ctx, c.d_model)
@@ -109,10 +110,10 @@ def build_graph(
     if embed := POSITIONS[c.positions].embed:
         x = x + GRAPH_NAMESPACE.as_dtype_of(x, embed(c, at, x, 0))
     for i in range(c.n_layers):
-        here = at / f"blocks.{i}"
-        x = residual_block(c, here / "ln1", x, attention, here / "attn")
-        if here.get("mlp.W_out") is not None:
-            x = residual_block(c, here / "ln2", x, mlp, here / "mlp")
+        scope = at / f"blocks.{i}"
+        x = residual_block(c, scope / "ln1", x, attention, scope / "attn")
+        if scope.get("mlp.W_out") is not None:
+            x = residual_block(c, scope / "ln2", x, mlp, scope / "mlp")
     x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
     logits = affine(x, W_E.T if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))
     return logits, list(patterns.values())
@@ -136,7 +137,7 @@ def attention(c: Config, at: Scope, x: "GraphTensor") -> "GraphTensor":
     B, T, H, K = q.shape
     q, v = (add("Transpose", y, shape=(B, H, T, K), perm=[0, 2, 1, 3]) for y in (q, v))
     k = add("Transpose", k, shape=(B, H, K, T), perm=[0, 2, 3, 1])
-    # onnxruntime would round a scalar to float32
+    # onnxruntime rounds a scalar to float32
     q = q * np.full(K, c.scale or c.d_head**-0.5, x.graph.dtype)
     scores = add("MatMul", q, k, shape=(B, H, T, T))
     pattern = at("hook_pattern", GRAPH_NAMESPACE.softmax(scores + attention_bias(c, x.graph)))
@@ -146,7 +147,7 @@ def attention(c: Config, at: Scope, x: "GraphTensor") -> "GraphTensor":
 
 
 def attention_bias(c: Config, graph: "OnnxGraph") -> "GraphTensor":
-    """What is added to the scores, [1 or H,T,T]; by distance alone: a row of each is enough."""
+    """Return mask plus position bias [1 or H,T,T], gathered from a table by distance."""
     distances = np.arange(1 - c.n_ctx, c.n_ctx)[None]  # 1 2T-1
     bias = POSITIONS[c.positions].bias
     table = MASKS[c.mask](distances) + (bias(c, distances) if bias else 0)  # (H) 1 2T-1
@@ -158,9 +159,9 @@ def attention_bias(c: Config, graph: "OnnxGraph") -> "GraphTensor":
     return graph.add("Gather", table, at, shape=(len(table), c.n_ctx, c.n_ctx), axis=1)
 
 
-# ── arrays that are written down ───────────────────────────────────────────────────────────────
+# ── graph tensors ──────────────────────────────────────────────────────────────────────────────
 class OnnxGraph:
-    """The nodes and constants so far."""
+    """The nodes and constants of a graph."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
@@ -170,16 +171,16 @@ class OnnxGraph:
     def add(
         self, op: str, *inputs: Any, shape: tuple[int, ...] = (), **attributes: Any
     ) -> "GraphTensor":
-        """One more node. `shape`: of its value, for one text as long as the block."""
+        """Add a node. `shape` is that of its value for one text of length n_ctx."""
         from onnx import helper
 
         name = f"{op.lower()}_{len(self.nodes)}"
-        given = [x.name if isinstance(x, GraphTensor) else self.constant(x) for x in inputs]
-        self.nodes.append(helper.make_node(op, given, [name], **attributes))
+        names = [x.name if isinstance(x, GraphTensor) else self.constant(x) for x in inputs]
+        self.nodes.append(helper.make_node(op, names, [name], **attributes))
         return GraphTensor(self, name, shape)
 
     def constant(self, value: Any) -> str:
-        """The name of a constant; equal ones have one. Plain numbers get the graph's type."""
+        """Return the name of a constant. Python numbers get the graph's float type."""
         from onnx import numpy_helper
 
         value = np.asarray(value, self.dtype if isinstance(value, (int, float)) else None)
@@ -213,19 +214,19 @@ class GraphTensor:
     __radd__, __rmul__ = __add__, __mul__
 
     def __getitem__(self, key: Any) -> "GraphTensor":
-        """x[..., a:b]: the only cut that model.py makes of what is not a table."""
+        """x[..., a:b], the only indexing of activations in model.py."""
         a, b, _ = key[-1].indices(self.shape[-1])
         cut = np.array([a]), np.array([b]), np.array([-1])
         return self.graph.add("Slice", self, *cut, shape=(*self.shape[:-1], b - a))
 
 
 class GraphNamespace:
-    """The namespace for Nodes, see backend.py."""
+    """The array namespace of graph tensors, see core/backend.py."""
 
     fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
 
     def as_dtype_of(self, x: GraphTensor, table: Any) -> GraphTensor:
-        """A table [T,…] for the whole block, cut to the length of the text."""
+        """Return the first rows of a table [n_ctx,…], as many as the text has tokens."""
         if isinstance(table, GraphTensor):
             return table
         length = x.graph.add("Shape", GraphTensor(x.graph, "tokens", ()), start=1, end=2)

@@ -1,4 +1,4 @@
-"""How near a library's logits come to ours: on which texts, and what rounding alone would do."""
+"""Compare a library's logits with the model's own, and with the effect of rounding alone."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..verification.robust_eval import reorder_sums
 
-MAX_EXAMPLE_ROWS = 1024  # of all examples
-MAX_LOGITS = 2**24  # their logits, at most
-SUMMATION_ORDERS = 3  # of the same sums, besides the one that a model has
+MAX_EXAMPLE_ROWS = 1024
+MAX_LOGITS = 2**24
+SUMMATION_ORDERS = 3  # reordered models, besides the model itself
 TOLERANCE = 1e-4  # relative, of float32 logits
 
 
 @dataclass(frozen=True)
 class ParityBatch:
-    """Texts to read, and the tokens that should come next where `asked`: nowhere without a task."""
+    """Input tokens, and the right next tokens at answer positions."""
 
     tokens: Any  # [B,T]
     targets: Any  # [B,T]
@@ -31,25 +31,24 @@ class ParityBatch:
 
 
 def parity_batch(model: Model) -> ParityBatch:
-    """A deterministic batch: rows of the model's task, edges first, or else random tokens."""
+    """Return a deterministic batch: rows of the model's task, edges first, or random tokens."""
     c, rng = model.config, np.random.default_rng(0)
     task = matching_task(model)
     if task is not None:
         tokens, answer = task.batch(_sample_rows(task, 1, rng))
-        most = int(np.clip(MAX_LOGITS // (tokens.shape[1] * c.d_vocab), 1, MAX_EXAMPLE_ROWS))
-        rows = _sample_rows(task, most, rng)
+        max_rows = int(np.clip(MAX_LOGITS // (tokens.shape[1] * c.d_vocab), 1, MAX_EXAMPLE_ROWS))
+        rows = _sample_rows(task, max_rows, rng)
         tokens, answer = task.batch(rows[task.defined(rows)])
         if len(tokens) and tokens.shape[1] - 1 <= c.n_ctx:
             return ParityBatch(tokens[:, :-1], tokens[:, 1:], answer[:, 1:], True)
     T = min(c.n_ctx, 64)
-    tokens = rng.integers(
-        0, c.d_vocab, (int(np.clip(MAX_LOGITS // (T * c.d_vocab), 1, MAX_EXAMPLE_ROWS)), T)
-    )
+    n_rows = int(np.clip(MAX_LOGITS // (T * c.d_vocab), 1, MAX_EXAMPLE_ROWS))
+    tokens = rng.integers(0, c.d_vocab, (n_rows, T))
     return ParityBatch(tokens, tokens, np.ones(tokens.shape, bool), False)
 
 
 def _sample_rows(task: Task, n: int, rng: np.random.Generator) -> Any:
-    """n rows: all if there are no more, else edges, evenly chosen, and as many at random."""
+    """Return all rows of a small domain, else n edge cases, evenly spaced, and random rows."""
     if task.size <= n:
         return task.rows(0, task.size)
     edges = task.edges()
@@ -58,7 +57,7 @@ def _sample_rows(task: Task, n: int, rng: np.random.Generator) -> Any:
 
 
 def matching_task(model: Model) -> Task | None:
-    """The task that the model is for, if it names one that is here and speaks its tokens."""
+    """Return the model's task if it is known and has the model's vocabulary."""
     try:
         task: Task = embedded_task(model) or registry.build("task", model.task)
     except GlassformerError:
@@ -68,42 +67,40 @@ def matching_task(model: Model) -> Task | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Our logits and theirs on one batch."""
+    """Comparison of two models' logits on one batch."""
 
     parity: float  # infinite if theirs are not finite where ours are
-    parity_elsewhere: (
-        float | None
-    )  # the same where no token is asked for; None: there is no such place
+    parity_elsewhere: float | None  # parity at other positions; None if there are none
     tokens: int
     differing_tokens: int
-    lost_rows: list[int]  # rows that are right here and wrong there
+    lost_rows: list[int]  # rows right in ours and wrong in theirs
     their_tokens: Any  # greedy tokens [B,T]
 
     def failure_reason(self, model: Model, batch: ParityBatch, tolerance: float) -> str:
-        """In words: what is wrong, with an example; "" if nothing is."""
+        """Describe the disagreement with an example; "" within the tolerance."""
         if not self.lost_rows:
             if self.parity <= tolerance:
                 return ""
-            which = "all right answers are" if self.differing_tokens else "every greedy token is"
-            off = f"logits differ by {self.parity:.1e} (relative), and {tolerance:g} is allowed"
-            return f"{off}, though {which} the same; --tolerance allows more (tolerance=…)"
+            off = f"logits differ by {self.parity:.1e} (relative), more than {tolerance:g}"
+            return f"{off}, with equal answers; increase the tolerance (--tolerance, tolerance=)"
         i = self.lost_rows[0]
-        asked, say = batch.answer_mask[i], model.vocabulary.decode
-        read = say(batch.tokens[i, : int(asked.argmax()) + 1])
-        got, wanted = say(self.their_tokens[i][asked]), say(batch.targets[i][asked])
-        wrong = f"{len(self.lost_rows):,} of {len(batch.tokens):,} test inputs come out wrong"
-        return f"{wrong}, such as {read!r}: {got!r} instead of {wanted!r}"
+        mask, decode = batch.answer_mask[i], model.vocabulary.decode
+        read = decode(batch.tokens[i, : int(mask.argmax()) + 1])
+        got, wanted = decode(self.their_tokens[i][mask]), decode(batch.targets[i][mask])
+        wrong = f"{len(self.lost_rows):,} of {len(batch.tokens):,} test inputs are wrong"
+        return f"{wrong}: {read!r} gives {got!r} instead of {wanted!r}"
 
 
 def compare_logits(batch: ParityBatch, ours: Any, theirs: Any) -> Agreement:
-    """ours, theirs [B,T,V], compared where a token is asked for.
+    """Compare logits [B,T,V] at answer positions.
 
-    Elsewhere a program may be undecided, and then rounding decides: two keys of equal scores, say.
+    At other positions a program may have ties, such as two keys of equal scores, which rounding
+    breaks.
     """
     size = logit_scale(ours)
 
-    def off(where: Any) -> float:
-        finite = np.isfinite(ours) & where[..., None]
+    def off(mask: Any) -> float:
+        finite = np.isfinite(ours) & mask[..., None]
         if not np.isfinite(theirs[finite]).all():
             return float("inf")
         return float(np.abs(ours - theirs, where=finite, out=np.zeros(ours.shape)).max()) / size
@@ -120,38 +117,38 @@ def compare_logits(batch: ParityBatch, ours: Any, theirs: Any) -> Agreement:
 
 
 def logit_scale(x: Any) -> float:
-    """What differences are relative to: the largest finite number, or 1."""
+    """Return the scale of relative differences: the largest finite |x|, at least 1."""
     return max(1.0, float(np.abs(x[np.isfinite(x)]).max(initial=0.0)))
 
 
 def differing_activations(
     ours: Mapping[str, Any], theirs: Mapping[str, Any], tolerance: float
 ) -> dict[str, float]:
-    """Name -> relative difference of activations that differ by more, in the order they come in."""
-    far = {}
+    """Return {name: relative difference} of activations that differ by more than `tolerance`."""
+    differences = {}
     for name, a in theirs.items():
         a, b = np.broadcast_arrays(ours[name], a)
         finite = np.isfinite(a)
         gap = float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / logit_scale(a)
         if not gap <= tolerance:
-            far[name] = gap
-    return far
+            differences[name] = gap
+    return differences
 
 
-# ── what rounding does ─────────────────────────────────────────────────────────────────────────
+# ── rounding ───────────────────────────────────────────────────────────────────────────────────
 def float32_problem(
     model: Model, tolerance: float = TOLERANCE, agreements: Sequence[Agreement] = ()
 ) -> str:
-    """Why float32 cannot carry the model's constants, found by trying; "" if it can."""
+    """Describe why float32 weights change the model's answers or logits; "" if they do not."""
     model = model.numpy()
     for name, w in model.weights.items():
         with np.errstate(over="ignore"):
             if not np.isfinite(w.astype("float32")).all():
                 largest = float(w.flat[np.abs(w).argmax()])
-                return f"{name} has {largest:g}, and float32 ends at 3.4e38"
+                return f"{name} has {largest:g}, more than the maximum of float32, 3.4e38"
     agreements = agreements or reordered_agreements(model, "float32")
     worst = max(agreements, key=lambda found: (len(found.lost_rows), found.parity))
-    # What is in float32 already loses nothing more; its answers count alone.
+    # A float32 model loses no more precision: only its answers count.
     return worst.failure_reason(
         model, parity_batch(model), tolerance if model.dtype == "float64" else np.inf
     )
@@ -160,24 +157,23 @@ def float32_problem(
 def to_float32_if_safe(
     model: Model, tolerance: float = TOLERANCE, agreements: Sequence[Agreement] = ()
 ) -> tuple[Model, str]:
-    """The model in float32, if that carries it; else in float64, and why."""
-    why = float32_problem(model, tolerance, agreements)
-    return model.astype("float64" if why else "float32"), why
+    """Return the model in float32 if that is enough, else in float64 with the reason."""
+    reason = float32_problem(model, tolerance, agreements)
+    return model.astype("float64" if reason else "float32"), reason
 
 
 def reordered_agreements(model: Model, dtype: str) -> list[Agreement]:
-    """What becomes of the test batch in a float type.
+    """Compare the model with copies in `dtype` that differ in the order of their sums.
 
-    Libraries add up in other orders than we do, and a program may be right in one by luck. So
-    several orders of its sums are tried, which would change nothing if numbers were exact; and
-    PyTorch's kernels, if it is here.
+    Libraries sum in other orders, and a program may be right in one order by luck. If PyTorch is
+    installed, its kernels are included.
     """
     batch, rng = parity_batch(model), np.random.default_rng(0)
     ours = model.logits(batch.tokens)
-    tried = [
+    models = [
         m.astype(dtype)
         for m in (model, *(reorder_sums(model, rng) for _ in range(SUMMATION_ORDERS)))
     ]
     if importlib.util.find_spec("torch"):
-        tried.append(model.torch(dtype))
-    return [compare_logits(batch, ours, m.logits(batch.tokens)) for m in tried]
+        models.append(model.torch(dtype))
+    return [compare_logits(batch, ours, m.logits(batch.tokens)) for m in models]

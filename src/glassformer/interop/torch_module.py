@@ -1,8 +1,7 @@
-"""To PyTorch: a readable Python file that needs torch alone, made for this very model.
+"""Export to PyTorch: a readable Python file for one model that needs only torch.
 
-A small model's numbers stand in the file; those of a larger one in a state dict beside it (NAME.pt,
-read with weights_only=True). The module's parameters have our names, so its state dict is a Model's
-weights: see `from_torch`.
+Weights of small models are in the file, others in a state dict beside it (NAME.pt). Parameters have
+our weight names, so `from_torch` can read the state dict back.
 """
 
 import io
@@ -19,7 +18,7 @@ from ..registry import bridge
 from .common import check_finite, import_library, run_python_file, torch_logits, write_python
 from .torch_source import module_source
 
-MAX_INLINE_NUMBERS = 2_000  # up to so many numbers are written into the file
+MAX_INLINE_NUMBERS = 2_000  # weights written into the Python file
 
 
 @bridge("torch")
@@ -31,14 +30,16 @@ class TorchBridge:
         check_finite("torch", model.weights)
 
     def write(self, model: Model, path: Path) -> list[str]:
-        inside = sum(w.size for w in model.weights.values()) <= MAX_INLINE_NUMBERS
-        write_python(path, module_source(model, inside))
-        if not inside:
-            torch = import_library("torch")
-            numbers = io.BytesIO()  # torch itself would not say why it could not write
-            torch.save({n: torch.tensor(w) for n, w in model.weights.items()}, numbers)
-            path.with_suffix(".pt").write_bytes(numbers.getvalue())
-        return [] if inside else [f"the numbers are beside it, in {path.with_suffix('.pt').name}"]
+        is_inline = sum(w.size for w in model.weights.values()) <= MAX_INLINE_NUMBERS
+        write_python(path, module_source(model, is_inline))
+        if is_inline:
+            return []
+        torch = import_library("torch")
+        data = io.BytesIO()  # torch's own file errors have no reason
+        torch.save({n: torch.tensor(w) for n, w in model.weights.items()}, data)
+        file = path.with_suffix(".pt")
+        file.write_bytes(data.getvalue())
+        return [f"the weights are in {file.name}"]
 
     def logits(self, path: Path, tokens: Any) -> Any:
         return torch_logits(run_python_file(path)["load"](), tokens)
@@ -48,7 +49,14 @@ def from_torch(
     state_dict: Mapping[str, Any], config: Config, vocabulary: Vocabulary | None = None,
     task: str = "",
 ) -> Model:  # fmt: skip
-    """The Model of a state dict with our names: of an exported module that was trained on, say."""
+    """Return the Model of a state dict with our names, for example of a fine-tuned export.
+
+    Args:
+        state_dict: Name -> tensor or array.
+        config: The model's config.
+        vocabulary: By default numbers from 0.
+        task: Ref of the model's task.
+    """
     weights = {name: np.array(backend.to_numpy(w)) for name, w in state_dict.items()}
     vocabulary = Vocabulary.numbers(config.d_vocab) if vocabulary is None else vocabulary
     return Model(config, weights, vocabulary, task, provenance={"maker": "torch"})

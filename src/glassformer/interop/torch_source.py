@@ -1,4 +1,4 @@
-"""The text of the PyTorch file: what a model is, written out as a plain nn.Module, line by line."""
+"""The text of an exported PyTorch file: a model as a plain nn.Module."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,10 +10,10 @@ from .parity import matching_task, parity_batch
 
 Shapes = Mapping[str, tuple[int, ...]]
 
-# ── parts that are the same for all models ─────────────────────────────────────────────────────
+# ── parts shared by all models ─────────────────────────────────────────────────────────────────
 ARRAYS_CLASS = '''\
 class Arrays(nn.Module):
-    """Named parameters: Arrays(W=(2, 3)).W is one of that shape."""
+    """Named parameters: Arrays(W=(2, 3)).W is a parameter of shape (2, 3)."""
 
     def __init__(self, **shapes):
         super().__init__()
@@ -22,33 +22,33 @@ class Arrays(nn.Module):
             setattr(self, name, part)'''  # noqa: E501
 LOAD_INLINE = '''\
 def load():
-    """The module with its numbers, which are further down in this file."""
+    """Return the module with the weights in NUMBERS below."""
     model = Transformer()
     shapes = {n: p.shape for n, p in model.named_parameters()}
     model.load_state_dict({n: torch.tensor(NUMBERS[n], dtype=DTYPE).reshape(s) for n, s in shapes.items()})
     return model.eval()'''  # noqa: E501
 LOAD_FROM_FILE = '''\
 def load(path=Path(__file__).with_suffix(".pt")):
-    """The module with its numbers, a state dict beside this file."""
+    """Return the module with the weights of the state dict beside this file."""
     model = Transformer()
     model.load_state_dict(torch.load(path, weights_only=True))
     return model.eval()'''
 GENERATE = '''\
 @torch.no_grad()
 def generate(model, tokens, steps=STEPS):
-    """The tokens that the model adds: always the best one, until STOP."""
-    said = []
+    """Generate tokens greedily until STOP."""
+    new = []
     for _ in range(steps):
-        read = torch.tensor([(tokens + said)[-BLOCK:]], device=model.embed.W_E.device)
-        said.append(int(model(read)[0, -1].argmax()))
-        if said[-1] == STOP:
+        context = torch.tensor([(tokens + new)[-BLOCK:]], device=model.embed.W_E.device)
+        new.append(int(model(context)[0, -1].argmax()))
+        if new[-1] == STOP:
             break
-    return said'''
+    return new'''
 SPLIT_TEXT = """\
     longest_first = "|".join(map(re.escape, sorted(VOCABULARY, key=len, reverse=True)))
     words = re.findall(longest_first, text)
     if "".join(words) != text:
-        raise ValueError(f"{text!r} has what is not in the vocabulary")"""
+        raise ValueError(f"{text!r} is not made of tokens of the vocabulary")"""
 MAIN = """\
 if __name__ == "__main__":
     for text in sys.argv[1:]:
@@ -59,12 +59,12 @@ def gelu_new(x):
 
 
 def join_lines(*some: str | Literal[False]) -> str:
-    """A text of these lines; those that are False are left out."""
+    """Join lines, without those that are False."""
     return "\n".join(line for line in some if line is not False)
 
 
 def module_source(model: Model, inline_weights: bool) -> str:
-    """Python for the model. inside: numbers stand in the text, else load() reads a .pt file."""
+    """Return the Python file of a model, with its weights or with code to load NAME.pt."""
     net = network_definitions(model)
     load = LOAD_INLINE if inline_weights else LOAD_FROM_FILE
     parts = [
@@ -79,9 +79,9 @@ def module_source(model: Model, inline_weights: bool) -> str:
 
 
 def network_definitions(model: Model) -> list[str]:
-    """The definitions up to the class Transformer and the functions that it calls."""
+    """Return the classes up to Transformer and their helper functions."""
     c, weights = model.config, model.weights
-    kinds: dict[tuple[str, ...], str] = {}  # what a block has -> the class of such blocks
+    kinds: dict[tuple[str, ...], str] = {}  # weight names of a block -> class name
     for i in range(c.n_layers):
         kinds.setdefault(tuple(_names_under(weights, f"blocks.{i}.")), "")
     for n, kind in enumerate(kinds):
@@ -107,11 +107,10 @@ def _file_header(model: Model, net: str, inside: bool) -> str:
         f"    {model.config}",
         "",
         "    model = load()",
-        "    model(tokens)            # whole numbers [B,T] -> logits [B,T,V]",
+        "    model(tokens)            # integers [B,T] -> logits [B,T,V]",
         "    generate(model, encode(text), steps)",
         "",
-        "B batch, T positions, S keys, D width of the stream, H heads, K head size, F neurons, "
-        "V vocabulary.",
+        "B batch, T positions, S keys, D d_model, H heads, K d_head, F neurons, V d_vocab.",
         '"""',
         "",
         "math." in net and "import math",
@@ -123,14 +122,14 @@ def _file_header(model: Model, net: str, inside: bool) -> str:
         "",
         f"MADE_FROM = {model.name!a}",
         f"DTYPE = torch.{model.dtype}",
-        f"BLOCK = {model.config.n_ctx}  # positions it can read",
+        f"BLOCK = {model.config.n_ctx}  # context length",
         f"STOP = {None if task is None else task.stop}  # the token that ends an answer",
-        f"STEPS = {steps}  # tokens to produce, at most",
+        f"STEPS = {steps}  # maximum number of new tokens",
     )
 
 
 def torch_imports(net: str) -> list[str]:
-    """What a network's text needs of PyTorch."""
+    """Return the import lines of a network's text."""
     functional = ["import torch.nn.functional as F"] if re.search(r"\bF\.", net) else []
     return ["import torch", *functional, "from torch import nn"]
 
@@ -140,9 +139,9 @@ def _block(c: Config, name: str, shapes: Shapes) -> str:
         return f" + self.{n}" if n in shapes else ""
 
     def around(place: str, method: str) -> str:
-        before = f"x + self.{method}({_norm(c, shapes, 'x', place)})"
-        after = _norm(c, shapes, f"x + self.{method}(x)", place)
-        return f"        x = {before if c.norm_first else after}"
+        pre_norm = f"x + self.{method}({_norm(c, shapes, 'x', place)})"
+        post_norm = _norm(c, shapes, f"x + self.{method}(x)", place)
+        return f"        x = {pre_norm if c.norm_first else post_norm}"
 
     mlp, scale = "mlp.W_out" in shapes, c.scale or c.d_head**-0.5
     q, k = (_norm(c, shapes, x, f"attn.{x}_norm") for x in "qk")
@@ -164,7 +163,7 @@ def _block(c: Config, name: str, shapes: Shapes) -> str:
         '        scores = torch.einsum("bthk,bshk->bhts", q, k)' + f" * {scale!r}" * (scale != 1),
         (c.positions == "alibi" or c.mask == "causal") and join_lines(
             "        at = torch.arange(x.shape[1], device=x.device)",
-            "        behind = at[:, None] - at  # [T,S]: how far each key is behind each query",
+            "        behind = at[:, None] - at  # [T,S]: distance of key behind query",
         ),
         c.positions == "alibi" and "        scores = scores - SLOPES.to(x)[:, None, None] * "
                                    "behind.abs()",
@@ -183,15 +182,15 @@ def _block(c: Config, name: str, shapes: Shapes) -> str:
 
 
 def _transformer(c: Config, shapes: Shapes, blocks: list[str]) -> str:
-    made = ", ".join(f"{b}()" for b in blocks)
+    block_list = ", ".join(f"{b}()" for b in blocks)
     if len(set(blocks)) == 1:
-        made = f"{blocks[0]}() for _ in range({len(blocks)})"
+        block_list = f"{blocks[0]}() for _ in range({len(blocks)})"
     final = _norm(c, shapes, "x", "ln_final") if c.norm_first else "x"
     head = "self.embed.W_E.T" if c.tied else "self.unembed.W_U"
     return join_lines(
         "class Transformer(nn.Module):",
         *_init_method(shapes, ("embed", "pos_embed")),
-        bool(blocks) and f"        self.blocks = nn.ModuleList([{made}])",
+        bool(blocks) and f"        self.blocks = nn.ModuleList([{block_list}])",
         *_init_method(shapes, ("ln_final", "unembed"))[2:],
         "",
         "    def forward(self, tokens):  # [B,T]",
@@ -205,7 +204,7 @@ def _transformer(c: Config, shapes: Shapes, blocks: list[str]) -> str:
 
 
 def _helper_functions(c: Config, weights: Mapping[str, Any]) -> list[str]:
-    """The functions that some parts call, where they do."""
+    """Return the helper functions that the model needs."""
     parts: list[str] = []
     if c.norm == "rms":
         root = f"((x * x).mean(-1, keepdim=True) + {float(c.eps)!r}).sqrt()"
@@ -216,7 +215,7 @@ def _helper_functions(c: Config, weights: Mapping[str, Any]) -> list[str]:
         n = c.d_head // 2
         parts.append(join_lines(
             "def rotate(x):  "
-            "# [B,T,H,K]: turns the pairs (i, i + K/2) by angles that grow with the position",
+            "# [B,T,H,K]: rotate the pairs (i, i + K/2) by position",
             f"    i = torch.arange({n}, dtype=torch.float64, device=x.device)",
             "    at = torch.arange(x.shape[1], device=x.device)[:, None, None]  # [T,1,1]",
             f"    angles = at * {float(c.base)!r} ** (-i / {max(n, 1)})  # [T,1,K/2]",
@@ -227,15 +226,15 @@ def _helper_functions(c: Config, weights: Mapping[str, Any]) -> list[str]:
     if c.positions == "sinusoidal":
         n = c.d_model // 2
         parts.append(join_lines(
-            "def positions(T):  # [T,D]: sines and cosines in turn",
+            "def positions(T):  # [T,D]: sines and cosines",
             f"    i = torch.arange({n}, dtype=torch.float64)",
             f"    angles = torch.arange(T)[:, None] * {float(c.base)!r} ** (-i / {n})",
             f"    return torch.stack([angles.sin(), angles.cos()], -1).reshape(T, {c.d_model})",
         ))  # fmt: skip
     if c.positions == "alibi" and c.n_layers:
         slopes = [c.slope * 2.0 ** (-8 * h / c.n_heads) for h in range(1, c.n_heads + 1)]
-        why = "# alibi: a score falls with distance, by head"
-        parts.append(f"SLOPES = torch.tensor({slopes!r}, dtype=DTYPE)  {why}")
+        comment = "# alibi slope of each head"
+        parts.append(f"SLOPES = torch.tensor({slopes!r}, dtype=DTYPE)  {comment}")
     return parts
 
 
@@ -265,36 +264,36 @@ def weights_source(weights: Mapping[str, Any]) -> str:
     return join_lines(*out, "}")
 
 
-# ── pieces ─────────────────────────────────────────────────────────────────────────────────────
+# ── helpers ────────────────────────────────────────────────────────────────────────────────────
 def _norm(c: Config, shapes: Shapes, x: str, place: str) -> str:
-    """The norm of an expression, as an expression."""
+    """Return an expression for the norm of an expression."""
     w, b = f"{place}.w" in shapes, f"{place}.b" in shapes
     if c.norm == "none":
         return x
     if c.norm == "rms":
         return f"rms_norm({x})" + f" * self.{place}.w" * w + f" + self.{place}.b" * b
     size = f"({c.d_head if '_norm' in place else c.d_model},)"
-    given = f", weight=self.{place}.w" * w + f", bias=self.{place}.b" * b
-    return f"F.layer_norm({x}, {size}{given}, eps={float(c.eps)!r})"
+    arguments = f", weight=self.{place}.w" * w + f", bias=self.{place}.b" * b
+    return f"F.layer_norm({x}, {size}{arguments}, eps={float(c.eps)!r})"
 
 
 def _init_method(shapes: Shapes, places: Iterable[str]) -> list[str]:
-    """__init__ with an Arrays(…) for each place that has any."""
-    made = [
+    """Return the lines of __init__ with an Arrays(…) for each place with weights."""
+    assignments = [
         f"        self.{p} = {_arrays_call(shapes, p)}"
         for p in places
         if _names_under(shapes, p + ".")
     ]
-    return ["    def __init__(self):", "        super().__init__()", *made]
+    return ["    def __init__(self):", "        super().__init__()", *assignments]
 
 
 def _arrays_call(shapes: Shapes, place: str) -> str:
-    """Arrays(…) with what stands under a place; places within it are Arrays of their own."""
+    """Return the Arrays(…) expression of a place, with nested Arrays."""
     names = _names_under(shapes, place + ".")
-    given = [f"{n}={shapes[f'{place}.{n}']}" for n in names if "." not in n]
+    arguments = [f"{n}={shapes[f'{place}.{n}']}" for n in names if "." not in n]
     deeper = dict.fromkeys(n.split(".")[0] for n in names if "." in n)
-    given += [f"{n}={_arrays_call(shapes, f'{place}.{n}')}" for n in deeper]
-    return f"Arrays({', '.join(given)})"
+    arguments += [f"{n}={_arrays_call(shapes, f'{place}.{n}')}" for n in deeper]
+    return f"Arrays({', '.join(arguments)})"
 
 
 def _names_under(names: Iterable[str], place: str) -> list[str]:

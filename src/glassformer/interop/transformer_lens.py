@@ -1,10 +1,10 @@
-"""To and from TransformerLens: 4.x (`TransformerBridge.boot_native`) and 3.9 (`HookedTransformer`).
+"""TransformerLens 4.x (`TransformerBridge`) and 3.9 (`HookedTransformer`): export and import.
 
-Both read arrays of the same names and shapes as ours. What they know is less, or is always there:
+Weight names and shapes are ours, with these differences:
 - scores are divided by sqrt(d_head): another scale is multiplied into W_Q and b_Q;
-- biases and gains are always there: zeros and ones stand for those that a model has not;
-- there always are positions: a table (zeros for none), or rotary, with neighbours as pairs;
-- all blocks have an MLP or none has. A gated one activates W_gate (our W_in), and has no biases.
+- absent biases and gains become zeros and ones;
+- positions are a table (zeros for none), or rotary with adjacent coordinates as pairs;
+- all blocks have an MLP or none has. A gated MLP activates W_gate (our W_in), without biases.
 """
 
 import json
@@ -21,7 +21,7 @@ from ..core.model import ACTIVATIONS, POSITIONS, Config, Model, Scope
 from ..core.vocabulary import Vocabulary
 from ..core.weight_shapes import array_shapes
 from ..registry import bridge
-from ..utils.errors import GlassformerError
+from ..utils.errors import DAMAGED_FILE, GlassformerError
 from ..utils.fileio import read_bytes
 from ..utils.limits import available_memory
 from ..utils.typed_json import read_json
@@ -29,11 +29,11 @@ from .common import import_library
 from .parity import to_float32_if_safe
 from .tokenizer import END_OF_TEXT, begin_token, build_tokenizer, has_tokenizer, stop_token_id
 
-OTHER_FORMATS_HINT = "export to torch or onnx"
+OTHER_FORMATS_HINT = "Export to torch or onnx instead"
 NORM_TYPES = {"layer": "LN", "rms": "RMS"}
-LOAD_SCRIPT = '''"""The model of this folder in TransformerLens, 4.x or 3.9; nothing else is needed: `from load import model`.
+LOAD_SCRIPT = '''"""Load this folder's model in TransformerLens 4.x or 3.9: `from load import model`.
 
-`logits, cache = model.run_with_cache(TEXT)`; to_tokens, to_string and generate know the vocabulary, too.
+`logits, cache = model.run_with_cache(TEXT)`; to_tokens, to_string and generate use its tokenizer.
 """
 
 import json
@@ -56,16 +56,16 @@ except ImportError:
     from transformer_lens.utilities.tl_checkpoint_conversion import convert_tl_checkpoint
 
     cfg = TransformerBridgeConfig(**fields)
-    cfg.rotary_base = fields.get("rotary_base", cfg.rotary_base)  # which it has cut to a whole number
+    cfg.rotary_base = fields.get("rotary_base", cfg.rotary_base)  # the config truncates it
     model = TransformerBridge.boot_native(cfg, dtype=cfg.dtype)
     model.load_state_dict(convert_tl_checkpoint(weights, cfg), strict=True)
 else:
     model = HookedTransformer(HookedTransformerConfig(**fields))
-    model.load_state_dict(model.state_dict() | weights, strict=True)  # the rest are its masks
+    model.load_state_dict(model.state_dict() | weights, strict=True)  # keeps its masks
 model.eval()
 if (here / "tokenizer.json").exists():
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(here / "tokenizer.json"))
-    if described["stop"] is None:  # nothing that the model says ends a text
+    if described["stop"] is None:
         tokenizer.add_special_tokens({"eos_token": "END"})
     else:
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(described["stop"])
@@ -76,22 +76,21 @@ if (here / "tokenizer.json").exists():
 
 @bridge("transformer-lens")
 class TransformerLensBridge:
-    """The bridge: a folder with model.safetensors, config.json and load.py, for 4.x and 3.9."""
+    """Export to a folder with model.safetensors, config.json and load.py."""
 
     extra, needs, float32 = "transformer-lens", ("torch", "tokenizers", "transformer_lens"), True
     files = frozenset({"config.json", "load.py", "model.safetensors", "tokenizer.json"})
 
     def check(self, model: Model) -> None:
         if reason := unsupported_reason(model):
-            what = f"TransformerLens has no place for {reason}"
-            raise GlassformerError(f"export to transformer-lens — {what}")
+            raise GlassformerError(f"export to transformer-lens: {reason}", code="unsupported")
 
     def float32_limitation(self, model: Model) -> str:
         c = model.config
         if c.norm == "rms" and any(map(_is_norm_array, model.weights)):
             return "TransformerLens computes RMS norms with gains in float32 (norm)"
         if c.positions == "rotary":
-            return "TransformerLens turns queries and keys by float32 angles (positions)"
+            return "TransformerLens rotates queries and keys by float32 angles (positions)"
         return ""
 
     def write(self, model: Model, path: Path) -> list[str]:
@@ -99,9 +98,9 @@ class TransformerLensBridge:
 
         path.mkdir()
         (path / "model.safetensors").write_bytes(save(state_dict(model)))
-        said = {"vocabulary": model.vocabulary.to_json(), "stop": stop_token_id(model)}
-        words = {"transformer_lens": config_fields(model), **said, "task": model.task}
-        text = json.dumps(words, indent=1, ensure_ascii=False) + "\n"
+        tokens = {"vocabulary": model.vocabulary.to_json(), "stop": stop_token_id(model)}
+        description = {"transformer_lens": config_fields(model), **tokens, "task": model.task}
+        text = json.dumps(description, indent=1, ensure_ascii=False) + "\n"
         (path / "config.json").write_text(text, encoding="utf-8")
         (path / "load.py").write_text(LOAD_SCRIPT.replace("END", END_OF_TEXT), encoding="utf-8")
         if has_tokenizer(model.vocabulary):
@@ -115,97 +114,88 @@ class TransformerLensBridge:
             return backend.to_numpy(build_bridge(*_read_files(path)[:2])(torch.as_tensor(tokens)))
 
     def hooks(self, model: Model, path: Path, tokens: Any) -> dict[str, Any]:
-        """What flows there by our names, and as it is here: without what `notes` speaks of."""
+        """Return its activations under our names, with the differences in `notes` undone."""
         import torch
 
         c = model.config
         with torch.no_grad():
             cache = build_bridge(*_read_files(path)[:2]).run_with_cache(torch.as_tensor(tokens))[1]
-        found = {n: backend.to_numpy(cache[n]) for n in hook_names(model) if n in cache}
-        found = {n: v for n, v in found.items() if not n.endswith("hook_attn_scores")}
-        for n in found:
+        activations = {n: backend.to_numpy(cache[n]) for n in hook_names(model) if n in cache}
+        activations = {n: v for n, v in activations.items() if not n.endswith("hook_attn_scores")}
+        for n in activations:
             if n.endswith("hook_q") and c.scale:
-                found[n] = found[n] / (c.scale * c.d_head**0.5)
+                activations[n] = activations[n] / (c.scale * c.d_head**0.5)
             if n.endswith(("hook_q", "hook_k")) and c.positions == "rotary":
-                found[n] = found[n][..., np.argsort(adjacent_pair_order(c.d_head))]
-        return found
+                activations[n] = activations[n][..., np.argsort(adjacent_pair_order(c.d_head))]
+        return activations
 
     def read(self, path: Path) -> Model:
-        cfg, weights, words = _read_files(path)
-        vocabulary = Vocabulary.from_json(words["vocabulary"])
-        return from_transformer_lens(weights, cfg, vocabulary, words["task"])
+        cfg, weights, description = _read_files(path)
+        vocabulary = Vocabulary.from_json(description["vocabulary"])
+        return from_transformer_lens(weights, cfg, vocabulary, description["task"])
 
 
 def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Fields, weights and the words about them, of an exported folder."""
+    """Return the config fields, weights and whole config.json of an exported folder."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     try:
-        words = read_json(path / "config.json")
+        description = read_json(path / "config.json")
         weights = load(read_bytes(path / "model.safetensors", available_memory()))
-        return words["transformer_lens"], weights, words
+        return description["transformer_lens"], weights, description
     except (GlassformerError, ValueError, KeyError, TypeError, SafetensorError) as e:
-        what = f"not a folder of config.json and model.safetensors as exported: {e}"
-        raise GlassformerError(f"{path} — {what}") from None
+        problem = f"expected an exported folder with config.json and model.safetensors: {e}"
+        raise GlassformerError(f"{path}: {problem}", code=DAMAGED_FILE) from None
 
 
 def export_notes(model: Model) -> list[str]:
-    """What has another value there than here, name by name."""
+    """Describe how its activations differ from ours, by name."""
     c = model.config
-    said = ["load.py loads it: from load import model"]
+    notes = ["load.py loads it: from load import model"]
     if not has_tokenizer(model.vocabulary):
-        between = f"its tokens have {model.vocabulary.sep!r} between them"
-        said.append(f"no tokenizer, {between}: it reads numbers")
+        notes.append(f"no tokenizer for the separator {model.vocabulary.sep!r}: use token ids")
     if c.n_layers:
-        said.append("4.x: hook_attn_scores is the pattern")
+        notes.append("4.x: hook_attn_scores is the pattern")
     if c.n_layers and c.scale and c.scale != c.d_head**-0.5:
         times = f"{c.scale * c.d_head**0.5:g}"
-        said.append(f"hook_q is ours times {times}: the scale of the scores is in W_Q and b_Q")
+        notes.append(f"hook_q is ours times {times}: W_Q and b_Q include the attention scale")
     if c.positions == "rotary":
-        said.append(
-            "hook_q and hook_k are in another order, with neighbours as pairs; "
-            "4.x has no hook_rot_q, _k"
-        )
-    return said
+        order = "hook_q and hook_k have adjacent rotary pairs"
+        notes.append(f"{order}; 4.x has no hook_rot_q and hook_rot_k")
+    return notes
 
 
-# ── there ──────────────────────────────────────────────────────────────────────────────────────
+# ── export ─────────────────────────────────────────────────────────────────────────────────────
 def unsupported_reason(model: Model) -> str:
-    """Why TransformerLens cannot hold this model, and what to do; "" if it can."""
+    """Describe why TransformerLens cannot represent the model and a remedy; "" if it can."""
     c = model.config
     used = [n for n, w in model.numpy().weights.items() if w.any()]
     if not c.norm_first and c.norm != "none":
-        after = "norms after the residual sum (norm_first is false)"
-        return f"{after}, only for norms before; {OTHER_FORMATS_HINT}"
+        return f"norm_first: expected true, got false. {OTHER_FORMATS_HINT}"
     if c.positions == "alibi":
-        others = "only for learned, sinusoidal, rotary or none"
-        return f"alibi positions (positions), {others}; {OTHER_FORMATS_HINT}"
+        return f"positions: TransformerLens has no alibi positions. {OTHER_FORMATS_HINT}"
     if c.positions == "rotary" and c.d_head < 2:
-        return (
-            f"rotary positions with d_head {c.d_head}, only for d_head from 2; {OTHER_FORMATS_HINT}"
-        )
+        problem = f"d_head: rotary positions need at least 2, got {c.d_head}"
+        return f"{problem}. {OTHER_FORMATS_HINT}"
     if c.qk_norm:
-        return f"a norm of queries and keys (qk_norm); {OTHER_FORMATS_HINT}"
+        return f"qk_norm: TransformerLens has no norm of queries and keys. {OTHER_FORMATS_HINT}"
     if c.norm == "rms" and (odd := [n for n in used if _is_norm_array(n) and n.endswith(".b")]):
-        return f"{odd[0]}, a bias of an RMS norm; fold it into the biases of what reads it"
+        return f"{odd[0]}: RMS norms have no bias. Fold it into the biases after the norm"
     gated = {n.split(".")[1] for n in model.weights if n.endswith("mlp.W_gate")}
     if odd := [n for n in used if ".mlp.b_" in n and gated]:
-        return f"{odd[0]}, a bias in a gated MLP; {OTHER_FORMATS_HINT}"
+        return f"{odd[0]}: gated MLPs have no biases. {OTHER_FORMATS_HINT}"
     if gated and any(n.endswith("mlp.W_in") and n.split(".")[1] not in gated for n in used):
-        return f"gates in some MLPs and none in others; {OTHER_FORMATS_HINT}"
+        return f"W_gate: expected in all MLPs or in none. {OTHER_FORMATS_HINT}"
     return ""
 
 
 def config_fields(model: Model) -> dict[str, Any]:
-    """What `TransformerBridgeConfig` (4.x) and `HookedTransformerConfig` (3.9) are made with."""
+    """Return the fields of TransformerBridgeConfig (4.x) and HookedTransformerConfig (3.9)."""
     c, names = model.config, model.weights
-    norm = (
-        None
-        if c.norm == "none"
-        else NORM_TYPES[c.norm] + "Pre" * (not any(map(_is_norm_array, names)))
-    )
-    given = {
+    pre = "Pre" * (not any(map(_is_norm_array, names)))
+    norm = None if c.norm == "none" else NORM_TYPES[c.norm] + pre
+    fields = {
         "n_layers": c.n_layers, "d_model": c.d_model, "n_ctx": c.n_ctx, "d_head": c.d_head,
         "n_heads": c.n_heads, "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab,
         "d_mlp": max(c.d_mlp, 1), "act_fn": c.activation,
@@ -219,13 +209,13 @@ def config_fields(model: Model) -> dict[str, Any]:
     }  # fmt: skip
     if c.positions == "rotary":
         base = int(c.base) if c.base == int(c.base) else c.base
-        given |= {"rotary_dim": c.d_head // 2 * 2, "rotary_base": base}
-        given["rotary_adjacent_pairs"] = True
-    return given
+        fields |= {"rotary_dim": c.d_head // 2 * 2, "rotary_base": base}
+        fields["rotary_adjacent_pairs"] = True
+    return fields
 
 
 def state_dict(model: Model) -> dict[str, Any]:
-    """Name -> array of every weight that `HookedTransformer` has for these fields."""
+    """Return {name: array} of every weight of the HookedTransformer."""
     TransformerLensBridge().check(model)
     c, cfg = model.config, config_fields(model)
     ours = {n: w.astype(np.float64) for n, w in model.numpy().weights.items() if w.size}
@@ -249,35 +239,38 @@ def state_dict(model: Model) -> dict[str, Any]:
 
 
 def _swap_gate(weights: dict[str, Any], at: str) -> None:
-    """Theirs activates W_gate, ours W_in."""
+    """Swap W_in and W_gate: TransformerLens activates W_gate, our model W_in."""
     W_in, W_gate = f"{at}mlp.W_in", f"{at}mlp.W_gate"
     weights[W_in], weights[W_gate] = weights[W_gate], weights[W_in]
 
 
 def _default_arrays(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Name -> what stands for it if a model has it not, for all their arrays, in reading order."""
+    """Return {name: default} of all their arrays, in order: zeros, or ones for gains."""
     gains = {"LN": (".w", ".b"), "RMS": (".w",)}.get(cfg["normalization_type"], ())
     absent = {"q_norm", "k_norm", "b_gate"}
     absent |= {"b_in", "b_out"} if cfg["gated_mlp"] else {"W_gate"}
     absent |= {"ln2", "mlp"} if cfg["attn_only"] else set()
     positions = "rotary" if c.positions == "rotary" else "learned"
     theirs = array_shapes(replace(c, tied=False, positions=positions, d_mlp=cfg["d_mlp"]))
-    kept = [n for n in theirs if not absent & {*n.split(".")}]
-    kept = [n for n in kept if not _is_norm_array(n) or n.endswith(gains)]
-    return {n: (np.ones if n.endswith(".w") else np.zeros)(theirs[n]) for n in kept}
+    names = [n for n in theirs if not absent & {*n.split(".")}]
+    names = [n for n in names if not _is_norm_array(n) or n.endswith(gains)]
+    return {n: (np.ones if n.endswith(".w") else np.zeros)(theirs[n]) for n in names}
 
 
 def adjacent_pair_order(d_head: int) -> Any:
-    """Where theirs are in our order of a head's coordinates: i and i + d_head/2 are neighbours."""
+    """Return the order of a head's coordinates with our rotary pairs (i, i + d_head/2) adjacent."""
     n = d_head // 2
     pairs = np.stack([np.arange(n), np.arange(n, 2 * n)], axis=1).reshape(-1)
     return np.concatenate([pairs, np.arange(2 * n, d_head)])
 
 
 def to_transformer_lens(model: Model) -> Any:
-    """The model as a `TransformerBridge` of transformer-lens 4.x, with a tokenizer.
+    """Return the model as a `TransformerBridge` of transformer-lens 4.x, with a tokenizer.
 
-    In float32 if that carries the model, else in float64, as `export` would write it.
+    It is float32 if that is enough for the model, else float64, as in `export`.
+
+    Raises:
+        GlassformerError: TransformerLens cannot represent the model.
     """
     TransformerLensBridge().check(model)
     sent = to_float32_if_safe(model.numpy())[0]
@@ -288,23 +281,23 @@ def to_transformer_lens(model: Model) -> Any:
 
 
 def tokenizer_with_end(model: Model) -> Any:
-    """The tokenizer, with a token that ends texts and fills up short ones.
+    """Return the tokenizer with an end and padding token.
 
-    That must not be one which a text may begin with: generate overlooks those. So if no token of
-    the model ends a text, there is one more, which only the tokenizer knows.
+    `generate` ignores an end token that begins a text, so a tokenizer without a stop token gets
+    an extra one.
     """
-    made, stop = build_tokenizer(model.vocabulary, begin_token(model)), stop_token_id(model)
-    fast = import_library("transformers").PreTrainedTokenizerFast(tokenizer_object=made)
-    if stop is None:
+    plain = build_tokenizer(model.vocabulary, begin_token(model))
+    fast = import_library("transformers").PreTrainedTokenizerFast(tokenizer_object=plain)
+    if (stop := stop_token_id(model)) is None:
         fast.add_special_tokens({"eos_token": END_OF_TEXT})
-    else:  # not as a special token: those are looked for inside of others
+    else:  # special tokens would also match inside other tokens
         fast.eos_token = model.vocabulary[stop]
     fast.pad_token = fast.eos_token
     return fast
 
 
 def build_bridge(cfg: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
-    """A `TransformerBridge` from fields and a state dict of NumPy arrays."""
+    """Return a `TransformerBridge` from config fields and a state dict of NumPy arrays."""
     import torch
     from transformer_lens.config import TransformerBridgeConfig
     from transformer_lens.model_bridge import TransformerBridge
@@ -312,8 +305,8 @@ def build_bridge(cfg: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
 
     dtype = getattr(torch, cfg.get("dtype", "float32"))
     config = TransformerBridgeConfig(**{**cfg, "dtype": dtype})
-    config.rotary_base = cfg.get("rotary_base", config.rotary_base)  # not cut to a whole number
-    native: Any = TransformerBridge  # boot_native is put on it from elsewhere
+    config.rotary_base = cfg.get("rotary_base", config.rotary_base)  # not truncated to an integer
+    native: Any = TransformerBridge  # boot_native is added at import
     bridge = native.boot_native(config, dtype=dtype)
     tensors = {n: torch.tensor(w) for n, w in weights.items()}
     bridge.load_state_dict(convert_tl_checkpoint(tensors, config), strict=True)
@@ -324,8 +317,8 @@ def _is_norm_array(name: str) -> bool:
     return name.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")
 
 
-# ── and back ───────────────────────────────────────────────────────────────────────────────────
-# Fields that change what is computed and that our transformer has nothing for -> "not used".
+# ── import ─────────────────────────────────────────────────────────────────────────────────────
+# Fields that our transformer does not support -> their unused value.
 UNSUPPORTED_FIELDS = {
     "n_key_value_heads": None, "attn_scores_soft_cap": -1.0, "output_logits_soft_cap": -1.0,
     "final_rms": False, "parallel_attn_mlp": False, "post_embedding_ln": False,
@@ -339,7 +332,7 @@ ACTIVATION_NAMES = {name: name for name in ACTIVATIONS} | {
     "gelu_pytorch_tanh": "gelu_new",
 }
 BUFFER_SUFFIXES = (".mask", ".IGNORE", ".rotary_sin", ".rotary_cos")
-# How the names of 4.x's arrays end -> how ours do; the first that fits.
+# Suffixes of native (4.x) names -> ours; the first match counts.
 NATIVE_SUFFIXES = {f".{x.lower()}.weight": f".W_{x}" for x in "QKVO"}
 NATIVE_SUFFIXES |= {f".{x.lower()}.bias": f".b_{x}" for x in "QKVO"}
 NATIVE_SUFFIXES |= {f".mlp.{x}.weight": f".mlp.W_{x}" for x in ("in", "out", "gate")}
@@ -356,44 +349,59 @@ NATIVE_SUFFIXES |= {
 def from_transformer_lens(
     source: Any, cfg: Any = None, vocabulary: Vocabulary | None = None, task: str = ""
 ) -> Model:
-    """A Model from a native `TransformerBridge`, a `HookedTransformer`, or state dict and cfg.
+    """Return the Model of a `TransformerBridge`, a `HookedTransformer`, or a state dict and cfg.
 
-    Biases that are all 0, gains that are all 1 and positions that are all 0 are left out, and a
-    head that equals the embedding is tied: what went there comes back, but for a folded scale.
+    Zero biases, unit gains and zero positions are dropped, and an unembedding equal to the
+    embedding is tied: an exported model comes back unchanged, except for a folded attention scale.
+
+    Args:
+        source: The other model, or its state dict.
+        cfg: Its config; required with a state dict.
+        vocabulary: By default numbers from 0.
+        task: Ref of the model's task.
+
+    Raises:
+        GlassformerError: A config field or weight is not supported.
     """
     state = source if isinstance(source, Mapping) else source.state_dict()
-    given = source.cfg if cfg is None else cfg
-    given = dict(given if isinstance(given, Mapping) else vars(given))
-    c = _to_config(given)
+    fields = source.cfg if cfg is None else cfg
+    fields = dict(fields if isinstance(fields, Mapping) else vars(fields))
+    c = _to_config(fields)
     weights = {n: backend.to_numpy(w) for n, w in state.items() if not n.endswith(BUFFER_SUFFIXES)}
-    native = "embed.weight" in weights  # 4.x: torch's names and shapes
+    native = "embed.weight" in weights  # 4.x
     if native:
         weights = dict(_from_native(c, n, w) for n, w in weights.items())
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         if f"{at}mlp.W_gate" in weights:
             _swap_gate(weights, at)
-        if c.positions == "rotary" and (native or given.get("rotary_adjacent_pairs")):
+        if c.positions == "rotary" and (native or fields.get("rotary_adjacent_pairs")):
             back = np.argsort(adjacent_pair_order(c.d_head))
             for name in (f"{at}attn.{n}" for n in ("W_Q", "b_Q", "W_K", "b_K")):
                 weights[name] = weights[name][..., back]
-    kept = {n: w for n, w in weights.items() if not (n.split(".")[-1][0] == "b" and (w == 0).all())}
-    kept = {n: w for n, w in kept.items() if not (n.endswith(".w") and (w == 1).all())}
-    if odd := [n for n in kept if n.endswith(".mlp.b_in") and n.replace("b_in", "W_gate") in kept]:
-        what = f"{odd[0]}: in its gated MLP it is added where ours has no bias"
-        raise GlassformerError(f"transformer-lens — {what}")
-    if c.positions == "learned" and (kept["pos_embed.W_pos"] == 0).all():
+    arrays = {
+        n: w for n, w in weights.items() if not (n.split(".")[-1][0] == "b" and (w == 0).all())
+    }
+    arrays = {n: w for n, w in arrays.items() if not (n.endswith(".w") and (w == 1).all())}
+    if odd := [
+        n for n in arrays if n.endswith(".mlp.b_in") and n.replace("b_in", "W_gate") in arrays
+    ]:
+        problem = f"{odd[0]}: biases of gated MLPs are not supported"
+        raise GlassformerError(f"transformer-lens: {problem}", code="unsupported")
+    if c.positions == "learned" and (arrays["pos_embed.W_pos"] == 0).all():
         c = replace(c, positions="none")
-        del kept["pos_embed.W_pos"]
-    if np.array_equal(kept["unembed.W_U"], kept["embed.W_E"].T):
+        del arrays["pos_embed.W_pos"]
+    if np.array_equal(arrays["unembed.W_U"], arrays["embed.W_E"].T):
         c = replace(c, tied=True)
-        del kept["unembed.W_U"]
-    made = {"from": "transformer-lens"}
-    return Model(c, kept, vocabulary or Vocabulary.numbers(c.d_vocab), task, provenance=made)
+        del arrays["unembed.W_U"]
+    provenance = {"from": "transformer-lens"}
+    return Model(
+        c, arrays, vocabulary or Vocabulary.numbers(c.d_vocab), task, provenance=provenance
+    )
 
 
 def _from_native(c: Config, name: str, w: Any) -> tuple[str, Any]:
-    """An array of a native bridge by our name and in our shape."""
+    """Return our name and shape of a native bridge's array."""
     for end, ours in NATIVE_SUFFIXES.items():
         if name.endswith(end):
             name = name.removesuffix(end) + ours
@@ -410,23 +418,23 @@ def _from_native(c: Config, name: str, w: Any) -> tuple[str, Any]:
     return name, np.ascontiguousarray(w)
 
 
-def _to_config(given: Mapping[str, Any]) -> Config:
-    """Our config for theirs; a field that we have nothing for is refused by its name."""
+def _to_config(fields: Mapping[str, Any]) -> Config:
+    """Return our config for theirs; an unsupported field is an error that names it."""
 
     def get(name: str, default: Any = None) -> Any:
-        value = given.get(name, default)
+        value = fields.get(name, default)
         return default if value is None else value
 
     def refuse(name: str, value: Any) -> None:
-        what = f"{name}={value!r}: glassformer's transformer has no such thing"
-        raise GlassformerError(f"transformer-lens — {what}")
+        problem = f"{name}={value!r} is not supported"
+        raise GlassformerError(f"transformer-lens: {problem}", code="unsupported")
 
     for name, unused in UNSUPPORTED_FIELDS.items():
-        value = given.get(name, unused)
-        every = name == "n_key_value_heads" and value == given["n_heads"]
+        value = fields.get(name, unused)
+        every = name == "n_key_value_heads" and value == fields["n_heads"]
         if value not in (None, unused, False, 0) and not every:
             refuse(name, value)
-    norm = str(given.get("normalization_type", "LN") or "none")
+    norm = str(fields.get("normalization_type", "LN") or "none")
     positions = get("positional_embedding_type", "standard")
     norms = {"LN": "layer", "LNPRE": "layer", "RMS": "rms", "RMSPRE": "rms", "NONE": "none"}
     act = str(get("act_fn", "relu"))
@@ -437,24 +445,24 @@ def _to_config(given: Mapping[str, Any]) -> Config:
     attn_only = get("attn_only", False)
     if act not in ACTIVATION_NAMES and not attn_only:
         refuse("act_fn", act)
-    d_head, vocab = int(given["d_head"]), int(given["d_vocab"])
+    d_head, vocab = int(fields["d_head"]), int(fields["d_vocab"])
     if get("d_vocab_out", vocab) not in (-1, vocab):
-        refuse("d_vocab_out", given["d_vocab_out"])
+        refuse("d_vocab_out", fields["d_vocab_out"])
     if positions == "rotary" and get("rotary_dim", d_head) != d_head // 2 * 2:
-        refuse("rotary_dim", given["rotary_dim"])
+        refuse("rotary_dim", fields["rotary_dim"])
     scale = 0.0
     if not get("use_attn_scale", True):
         scale = 1.0
     elif get("attn_scale", -1.0) > 0 and get("attn_scale") != d_head**0.5:
-        scale = 1 / float(given["attn_scale"])
+        scale = 1 / float(fields["attn_scale"])
     return Config(
         d_vocab=vocab,
-        n_ctx=int(given["n_ctx"]),
-        d_model=int(given["d_model"]),
-        n_layers=int(given["n_layers"]),
-        n_heads=int(given["n_heads"]),
+        n_ctx=int(fields["n_ctx"]),
+        d_model=int(fields["d_model"]),
+        n_layers=int(fields["n_layers"]),
+        n_heads=int(fields["n_heads"]),
         d_head=d_head,
-        d_mlp=0 if attn_only else int(given["d_mlp"]),
+        d_mlp=0 if attn_only else int(fields["d_mlp"]),
         norm=norms[norm.upper()],
         eps=float(get("eps", 1e-5)),
         activation=ACTIVATION_NAMES.get(act, "relu"),
