@@ -1,10 +1,9 @@
-"""The live page: one HTML file that runs its models, put together from plain files and data.
+"""The live page: one HTML file that runs its models, assembled from the files of web/ and data.
 
-The scripts are ES modules, which a file that was opened from a disk cannot fetch. So each becomes a
-function that gives what the module exports, in the order in which they import one another: the
-engine (all that engine.js needs, and nothing of the page: a worker is made from its text), then the
-page. Data are never executed: they stand in a block of JSON in which no `<` is left, and the page's
-policy lets a browser run only the scripts whose hashes it names, and fetch nothing at all.
+A page opened from a file cannot fetch ES modules, so each module becomes a function that returns
+its exports. The engine (engine.js and its imports) is a script of its own, as a worker runs its
+text. Data are a JSON block without `<`. The page's policy allows only these scripts, by hash, and
+no network access.
 """
 
 import base64
@@ -25,8 +24,11 @@ MODULE_SYNTAX = re.compile(r"^(?:import|export)\b", re.M)
 
 
 def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -> bytes:
-    """The whole file: `data` is {models: [payload…], title, notes, made, settings}. `server`: what
-    the page must know to talk to the server that it came from; then, and only then, it may.
+    """Return the HTML file.
+
+    Args:
+        data: {models: [payload…], title, notes, made}.
+        server: {token, base} of the server that the page may connect to.
     """
     engine = module_order("engine")
     scripts = {"engine": bundle(engine), "script": bundle(module_order("page"), exclude=engine)}
@@ -48,68 +50,69 @@ def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -
 
 
 def fill_template(name: str, parts: Mapping[str, str]) -> bytes:
-    """Return a file of web/ with its placeholders filled, in one pass: placeholders inside the
-    inserted parts are left alone.
-    """
-    page = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read_web_file(name))
+    """Return a file of web/ with its placeholders replaced, except within the inserted parts."""
+    page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read_web_file(name))
     return page.encode("utf-8", "replace")
 
 
 def json_block(data: Any) -> str:
-    """JSON that can stand in a page whatever texts are in it."""
+    """Return JSON that is safe inside a script element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 # ── modules into one script ────────────────────────────────────────────────────────────────────
 def module_imports(name: str) -> list[tuple[str, list[str]]]:
-    """Return the imports of a module: paths in web/, and the names from each."""
-    found = IMPORT.findall(_read_web_file(f"{name}.js"))
+    """Return the imports of a module as (path in web/, names)."""
+    matches = IMPORT.findall(_read_web_file(f"{name}.js"))
     return [
         (posixpath.normpath(f"{posixpath.dirname(name) or '.'}/{path}"), re.findall(r"\w+", names))
-        for names, path in found
+        for names, path in matches
     ]
 
 
 def module_order(name: str) -> list[str]:
-    """A module and all that it imports, each after those that it needs."""
-    found: dict[str, None] = {}
-    below: list[str] = []
+    """Return a module and everything it imports, in dependency order."""
+    order: dict[str, None] = {}
+    importing: list[str] = []
 
-    def visit(each: str) -> None:
-        if each in below:
-            raise GlassformerError(f"page — modules import in a circle: {' → '.join(below)}")
-        if each in found:
+    def visit(module: str) -> None:
+        if module in importing:
+            raise GlassformerError(f"web: circular import: {' → '.join(importing)}")
+        if module in order:
             return
-        below.append(each)
-        for needed, _ in module_imports(each):
+        importing.append(module)
+        for needed, _ in module_imports(module):
             visit(needed)
-        found[below.pop()] = None
+        order[importing.pop()] = None
 
     visit(name)
-    return list(found)
+    return list(order)
 
 
 def bundle(names: Iterable[str], exclude: Iterable[str] = ()) -> str:
-    """Modules as one script: each a function of its own, so that only what it exports is seen."""
-    left = set(exclude)
-    return '"use strict";\n' + "".join(_wrap_module(name) for name in names if name not in left)
+    """Return modules as one script in which each module exposes only its exports."""
+    skipped = set(exclude)
+    return '"use strict";\n' + "".join(_wrap_module(name) for name in names if name not in skipped)
 
 
 def _wrap_module(name: str) -> str:
     text = _read_web_file(f"{name}.js")
     for needed, wanted in module_imports(name):
         exported = set(EXPORT.findall(_read_web_file(f"{needed}.js")))
-        if missing := [each for each in wanted if each not in exported]:
-            raise GlassformerError(f"page — {name}.js imports {missing[0]}: not in {needed}.js")
+        if missing := [export for export in wanted if export not in exported]:
+            raise GlassformerError(
+                f"web/{name}.js: imports {missing[0]}, not exported by {needed}.js"
+            )
     body, names = EXPORT.sub("", IMPORT.sub("", text)), EXPORT.findall(text)
-    if found := MODULE_SYNTAX.search(body):
-        line = body[found.start() :].partition("\n")[0]
-        raise GlassformerError(f"page — {name}.js has a line that cannot be joined: {line}")
-    if "</script" in body.lower() or "<!--" in body:  # would end the element that holds it
-        raise GlassformerError(f"page — {name}.js has a text that ends a script element")
-    given = ", ".join(names)
-    return f"const {{ {given} }} = (() => {{ // {name}.js\n{body}return {{ {given} }};\n}})();\n"
+    if match := MODULE_SYNTAX.search(body):
+        line = body[match.start() :].partition("\n")[0]
+        raise GlassformerError(f"web/{name}.js: unsupported import or export: {line}")
+    if "</script" in body.lower() or "<!--" in body:
+        raise GlassformerError(f"web/{name}.js: contains the end of a script element")
+    exports = ", ".join(names)
+    body = f"{body}return {{ {exports} }};\n"
+    return f"const {{ {exports} }} = (() => {{ // {name}.js\n{body}}})();\n"
 
 
 def _csp_hash(script: str) -> str:

@@ -1,10 +1,11 @@
-"""The examples that a page carries: edge cases and some of every class of input, as texts.
+"""The examples of a page: edge cases and inputs of every class, as texts and answers.
 
-The page scores a model on them whenever something is silenced or edited. A text is written as a
-person would type it, if the task reads it back as the same tokens; else the tokens are told too.
+The page scores a model on them after every edit. An example whose text does not parse back to the
+same tokens also has its tokens.
 """
 
 import re
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,13 @@ from ..tasks.base import Task
 from ..tasks.token_layout import TOKEN
 from ..utils.errors import GlassformerError
 
-MAX_EXAMPLES = 2_000  # examples of a page
-MAX_MULTIPLICATIONS = (
-    600_000_000  # multiplications that all of them may take: about a second in a browser
-)
+MAX_EXAMPLES = 2_000
+MAX_MULTIPLICATIONS = 600_000_000  # for all examples: about a second in a browser
 MAX_CHARACTERS = 150_000  # of all texts
 MIN_EXAMPLES = 40
-SAMPLED_ROWS = 4 * MAX_EXAMPLES  # rows among which some of every class are looked for
+SAMPLED_ROWS = 4 * MAX_EXAMPLES  # candidates for examples of every class
 
-# Class that defines `prompt` -> reader name in parse_input.js, and the attributes it needs.
+# Class that defines `prompt` -> parser name in parse_input.js, and the attributes it needs.
 INPUT_PARSERS: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     base.Task: ("words", ()),
     addition.Addition: ("sum", ("digits",)),
@@ -52,29 +51,29 @@ INPUT_PARSERS: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     sort.SortDigits: ("sorted by digits", ("length", "shortest", "repeats", "digits", "base")),
     SequenceTask: ("source", ()),
 }
-EXAMPLES_ONLY = "examples"  # a way of reading that only Python has: the page knows its examples
+EXAMPLES_ONLY = "examples"  # the parser of tasks whose own parser exists only in Python
 
 
 def input_parser(task: Task) -> dict[str, Any]:
-    """How the page reads a text for this task."""
-    told = {"mark": task.question_end, "steps": int(task.batch(task.rows(0, 1))[1].sum(1).max())}
+    """Return the name and options of the page's input parser for a task."""
+    parser = {"mark": task.question_end, "steps": int(task.batch(task.rows(0, 1))[1].sum(1).max())}
     owner = _defining_class(task, "prompt")
     how, attributes = INPUT_PARSERS.get(owner, (EXAMPLES_ONLY, ()))
-    own = {_defining_class(task, name) for name in ("read", "steps", "max_new_tokens", "answer")}
-    if own <= {c for c in INPUT_PARSERS if issubclass(owner, c)}:
-        told |= {name: getattr(task, name) for name in attributes}
-    else:  # of these the page knows nothing
+    owners = {_defining_class(task, name) for name in ("read", "steps", "max_new_tokens", "answer")}
+    if owners <= {c for c in INPUT_PARSERS if issubclass(owner, c)}:
+        parser |= {name: getattr(task, name) for name in attributes}
+    else:  # a parser of its own
         how = EXAMPLES_ONLY
     if isinstance(task, message.Message):
-        told["tokens"] = task.tokens.tolist()
+        parser["tokens"] = task.tokens.tolist()
     if isinstance(task, addition.Addition):
-        told["steps"] = task.steps(())
+        parser["steps"] = task.steps(())
     if isinstance(task, search.Search):
-        told["steps"] = 1
+        parser["steps"] = 1
     if isinstance(task, SequenceTask):
         commas = any("," in str(t) for t in task.program.tokens)
-        told |= {"length": task.program.length, "commas": commas}
-    return {"how": how, **told}
+        parser |= {"length": task.program.length, "commas": commas}
+    return {"how": how, **parser}
 
 
 def _defining_class(task: Task, method: str) -> type[Any]:
@@ -82,34 +81,36 @@ def _defining_class(task: Task, method: str) -> type[Any]:
 
 
 def page_examples(model: Model, task: Task, max_examples: int = MAX_EXAMPLES) -> dict[str, Any]:
-    """Texts, answers and classes, a list each; `tokens`: of those whose text says not all; `whole`:
-    whether there are no other inputs.
+    """Return {texts, answers, classes, names, tokens, whole}.
+
+    `classes` are indices of `names`, `tokens` {index: [prompt, answer]} of examples whose texts do
+    not parse back, `whole` is whether the examples are the whole domain.
     """
-    room = min(
+    limit = min(
         MAX_MULTIPLICATIONS // multiplications_per_example(model, task),
         MAX_CHARACTERS // average_length(task),
     )
-    n = min(max_examples, max(MIN_EXAMPLES, room))
+    n = min(max_examples, max(MIN_EXAMPLES, limit))
     rows = choose_rows(task, n)
     if not len(rows):
         return {"texts": [], "answers": [], "classes": [], "names": [], "tokens": {}}
     tokens, answer = task.batch(rows)
     names, index = np.unique(np.array(task.classes(rows)).astype(str), return_inverse=True)
-    texts, answers, told, always = [], [], {}, input_parser(task)["how"] == EXAMPLES_ONLY
-    for i, (row, asked) in enumerate(zip(tokens, answer, strict=True)):
-        prompt, said = row[: int(asked.argmax())].tolist(), row[asked].tolist()
+    texts, answers, token_pairs, always = [], [], {}, input_parser(task)["how"] == EXAMPLES_ONLY
+    for i, (row, mask) in enumerate(zip(tokens, answer, strict=True)):
+        prompt, answer_tokens = row[: int(mask.argmax())].tolist(), row[mask].tolist()
         text = typeable_text(task, prompt)
         texts.append(text if text is not None else task.vocabulary.decode(prompt))
-        answers.append(task.vocabulary.decode(said))
-        if always or text is None or task.vocabulary.encode(answers[-1]) != said:
-            told[str(i)] = [prompt, said]
+        answers.append(task.vocabulary.decode(answer_tokens))
+        if always or text is None or task.vocabulary.encode(answers[-1]) != answer_tokens:
+            token_pairs[str(i)] = [prompt, answer_tokens]
     classes = {"classes": index.ravel().tolist(), "names": names.tolist()}
     whole = {"whole": task.size <= n}
-    return {"texts": texts, "answers": answers, **classes, "tokens": told, **whole}
+    return {"texts": texts, "answers": answers, **classes, "tokens": token_pairs, **whole}
 
 
 def choose_rows(task: Task, n: int) -> Any:
-    """Rows of the domain: all, or edge cases and drawn ones, the classes of input taking turns."""
+    """Return n rows of the domain: all, or edge cases and samples balanced over classes."""
     if task.size <= n:
         rows = task.rows(0, task.size)
         return rows[task.defined(rows)]
@@ -118,23 +119,28 @@ def choose_rows(task: Task, n: int) -> Any:
     rows = rows[task.defined(rows)]
     # Each row once, edge cases first. np.unique would merge distinct numbers beyond int64.
     rows = np.array([*dict.fromkeys(map(tuple, rows.tolist()))], rows.dtype)
-    names = np.array(task.classes(rows)).astype(str)
-    turn, seen = np.zeros(len(rows), int), dict[str, int]()
-    for i, name in enumerate(names.tolist()):  # how many of its class there are before it
-        turn[i] = seen[name] = seen.get(name, -1) + 1
-    return rows[np.sort(np.argsort(turn, kind="stable")[:n])]
+    return rows[np.sort(order_by_turns(task, rows)[:n])]
+
+
+def order_by_turns(task: Task, rows: Any) -> Any:
+    """Return indices of rows such that the classes of input take turns."""
+    turns, counts = [], Counter[str]()
+    for name in map(str, task.classes(rows)):
+        turns.append(counts[name])
+        counts[name] += 1
+    return np.argsort(np.array(turns, int), kind="stable")
 
 
 def _evenly_spaced(rows: Any, n: int) -> Any:
-    """At most n of the rows, from all over."""
+    """Return at most n of the rows, evenly spaced."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, n).astype(int))] if len(rows) > n else rows
 
 
 def typeable_text(task: Task, prompt: list[int]) -> str | None:
-    """What a person may type for a prompt; None if nothing that is tried means just that."""
-    words = task.vocabulary
-    begin = [prompt[1:]] * words[prompt[0]].startswith("<")  # <bos> need not be typed
-    whole = [words.decode(tokens) for tokens in (*begin, prompt)]
+    """Return a short text that the task parses to a prompt; None if there is none."""
+    vocabulary = task.vocabulary
+    begin = [prompt[1:]] * vocabulary[prompt[0]].startswith("<")  # <bos> is optional
+    whole = [vocabulary.decode(tokens) for tokens in (*begin, prompt)]
     bare = [text.removesuffix(task.question_end) for text in whole]
     without_zeros = [re.sub(r"(?<![0-9])0+(?=[0-9])", "", text) for text in bare]
     for text in dict.fromkeys((*without_zeros, *bare, *whole, *_sum_texts(task, prompt), "")):
@@ -147,7 +153,7 @@ def typeable_text(task: Task, prompt: list[int]) -> str | None:
 
 
 def _sum_texts(task: Task, prompt: list[int]) -> list[str]:
-    """a+b, of a sum in a fixed format: the smallest adders read digits, and no + among them."""
+    """Return ["a+b"] for prompts in a fixed format, which may have no + token."""
     form = task.layout() if isinstance(task, addition.Addition) else None
     if form is None or len(prompt) != form.first:
         return []
@@ -158,7 +164,7 @@ def _sum_texts(task: Task, prompt: list[int]) -> list[str]:
 
 
 def average_length(task: Task) -> int:
-    """How many characters an example has, on the average."""
+    """Return the average number of characters of an example."""
     tokens, answer = task.batch(task.sample_or_all(50))
     ends = tokens.shape[1] - answer[:, ::-1].argmax(1)
     texts = [task.vocabulary.decode(row[:end]) for row, end in zip(tokens, ends, strict=True)]
@@ -166,7 +172,7 @@ def average_length(task: Task) -> int:
 
 
 def multiplications_per_example(model: Model, task: Task) -> int:
-    """Roughly the multiplications that one example takes, softmax counted dearly."""
+    """Estimate the multiplications for one example, with a high weight on softmax."""
     c, T = model.config, task.batch(task.rows(0, 1))[0].shape[1]
     size = sum(int(np.prod(w.shape)) for w in model.weights.values())
     return int(T * (size + c.tied * c.d_vocab * c.d_model + 40 * c.n_layers * c.n_heads * T))

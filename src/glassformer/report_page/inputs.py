@@ -1,4 +1,4 @@
-"""Which texts a page begins with, and which models read the same."""
+"""The initial inputs of a page, and the models that share them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from ..generate import prompt_tokens
 from ..resolve import task_if_known
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
-from .examples import typeable_text
+from .examples import order_by_turns, typeable_text
 
-MAX_INPUTS = 8  # of a group, unless a person says which
-SAMPLED_ROWS = 400  # rows among which inputs are looked for
+MAX_INPUTS = 8  # default number of inputs of a group
+SAMPLED_ROWS = 400  # candidates for inputs
 
 
 @dataclass
@@ -27,24 +27,22 @@ class InputGroup:
 
 
 def group_models(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[InputGroup]:
-    """Who reads what: all read given inputs; else who cannot read another's gets its own."""
+    """Group models that can read the same inputs: `inputs`, or those of the group's first model."""
     if inputs:
         for model, text in product(models, inputs):
             if problem := read_error(model, text):
                 if len(models) == 1:
                     raise GlassformerError(problem)
-                hint = "without inputs (--input) each model gets inputs of its own"
-                raise GlassformerError(f"{model_name(model)}, {problem}; {hint}")
+                hint = "omit inputs (--input) to give each model its own"
+                raise GlassformerError(f"{model_name(model)}: {problem}. {hint}")
         return [InputGroup(list(dict.fromkeys(inputs)), list(range(len(models))))]
-    found: list[InputGroup] = []
+    result: list[InputGroup] = []
     for i, model in enumerate(models):
-        home = next(
-            (g for g in found if not any(read_error(model, text) for text in g.texts)), None
-        )
-        if home is None:
-            found.append(home := InputGroup(initial_inputs(model)))
-        home.members.append(i)
-    return found
+        matching = (g for g in result if not any(read_error(model, text) for text in g.texts))
+        if (group := next(matching, None)) is None:
+            result.append(group := InputGroup(initial_inputs(model)))
+        group.members.append(i)
+    return result
 
 
 def model_name(model: Model) -> str:
@@ -52,7 +50,7 @@ def model_name(model: Model) -> str:
 
 
 def read_error(model: Model, text: str) -> str:
-    """Why a model cannot read a text; "" if it can."""
+    """Return the error of a model that cannot read a text, or ""."""
     try:
         model.to_tokens(prompt_tokens(model, text))
     except GlassformerError as e:
@@ -61,36 +59,31 @@ def read_error(model: Model, text: str) -> str:
 
 
 def initial_inputs(model: Model) -> list[str]:
-    """A few inputs: those that people know, then one of each class of input, then any."""
+    """Return a few inputs: the task's own examples, then inputs of every class."""
     task = task_if_known(model)
     if not task:
         singles = [model.vocabulary[i] for i in range(min(len(model.vocabulary), MAX_INPUTS))]
         readable = [text for text in singles if not read_error(model, text)][:3]
         if not readable:
-            problem = "knows no task; say what it reads (inputs=…, --input …)"
-            raise GlassformerError(f"{model_name(model)} — {problem}")
+            raise GlassformerError(f"{model_name(model)}: no task known. Pass inputs (--input)")
         return readable
     usual, drawn = ([text for text in texts if not read_error(model, text)]
                     for texts in (task.example_inputs, _texts_by_class(task)))  # fmt: skip
-    # What a task is known by may be too long for the model: 0+0 is no beginning, any other is.
+    # If the task's first example is too long for the model, start with a sampled input.
     first = [] if usual[:1] == [*task.example_inputs[:1]] else drawn[:1]
     texts = list(dict.fromkeys([*first, *usual, *drawn]))
     if not texts and not read_error(model, ""):
         return [""]
     if not texts:
-        problem = "no input of it fits the model; say what it reads (inputs=…, --input …)"
-        raise GlassformerError(f"{task.ref} — {problem}")
+        raise GlassformerError(f"{task.ref}: no input fits the model. Pass inputs (--input)")
     return texts[:MAX_INPUTS]
 
 
 def _texts_by_class(task: Task) -> list[str]:
-    """Texts of rows, the classes of input taking turns."""
-    rows = np.concatenate(
-        [task.sample(SAMPLED_ROWS, np.random.default_rng(0)), task.edges()[:SAMPLED_ROWS]]
-    )
+    """Return texts of sampled rows and edge cases; the classes of input take turns."""
+    sampled = task.sample(SAMPLED_ROWS, np.random.default_rng(0))
+    rows = np.concatenate([sampled, task.edges()[:SAMPLED_ROWS]])
     rows = rows[task.defined(rows)]
-    names = list(map(str, task.classes(rows)))
-    turn = [names[:i].count(name) for i, name in enumerate(names)]  # how many of its class before
-    each = zip(*task.batch(rows[np.argsort(turn, kind="stable")[: 4 * MAX_INPUTS]]), strict=True)
-    prompts = [tokens[: int(answer.argmax())].tolist() for tokens, answer in each]
+    tokens, mask = task.batch(rows[order_by_turns(task, rows)[: 4 * MAX_INPUTS]])
+    prompts = [row[: int(m.argmax())].tolist() for row, m in zip(tokens, mask, strict=True)]
     return [text for prompt in prompts if (text := typeable_text(task, prompt)) is not None]

@@ -1,7 +1,7 @@
-"""A model as plain data, for the page: what model.js reads.
+"""A model as plain data for the page (web/model.js).
 
-Everything that a checkpoint's header holds goes as the very text that its seal is made of, so that
-the page can save an edited model that `load` takes. Nothing in it is executed.
+The fields of a checkpoint's header are sent as the JSON texts that its seal is computed from, so
+that the page can save edited models as checkpoints.
 """
 
 import base64
@@ -25,11 +25,11 @@ from ..utils.errors import GlassformerError, ascii_name
 from .examples import MAX_EXAMPLES, input_parser, page_examples
 from .sources import source_payload
 
-MAX_NONZERO_WEIGHTS = 2_000_000  # that are not 0, in the weights of one model: 20 MB
-SPARSE_RATIO = 3  # weights of which less than one in so many is not 0 are told by their places
-DTYPE_NOTES = {  # float types that the page computes in, and how that is said; others as float64
-    "float64": "the page computes in it, with sums in its own order",
-    "float32": "the page rounds every number to it, with sums in its own order",
+MAX_NONZERO_WEIGHTS = 2_000_000  # of one model: 20 MB
+SPARSE_RATIO = 3  # arrays with a smaller share of nonzeros are stored by index
+DTYPE_NOTES = {
+    "float64": "the page computes in float64, with another order of sums",
+    "float32": "the page rounds to float32, with another order of sums",
 }
 
 
@@ -38,13 +38,23 @@ def model_payload(
     verdict: Mapping[str, Any] | None = None, rows: int = MAX_EXAMPLES,
     snapshots: Sequence[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """All that the page knows of a model. `inputs`: texts to begin with, `rows`: examples."""
+    """Return the data of a model for the page.
+
+    Args:
+        model: A model of at most MAX_NONZERO_WEIGHTS nonzero weights.
+        ref: Its ref.
+        title: By default the ref or the model's name.
+        inputs: Initial inputs.
+        verdict: From `verification_summary`.
+        rows: Maximum number of examples.
+        snapshots: From `read_snapshots`.
+    """
     model = model.numpy()
     title = title or ref or model.name
     if (n := sum(int(np.count_nonzero(w)) for w in model.weights.values())) > MAX_NONZERO_WEIGHTS:
-        most = f"a page carries at most {MAX_NONZERO_WEIGHTS:,} numbers that are not 0"
-        way_out = "glassformer inspect and explain look at larger models"
-        raise GlassformerError(f"{title} — {most}, and this model has {n:,}; {way_out}")
+        problem = f"expected at most {MAX_NONZERO_WEIGHTS:,} nonzero weights, got {n:,}"
+        hint = "glassformer inspect and explain support larger models"
+        raise GlassformerError(f"{title}: {problem}. {hint}", code="too_large")
     if task := task_if_known(model):
         task.require(model.vocabulary)
     return {
@@ -65,27 +75,25 @@ def model_payload(
 
 def _task_payload(model: Model, task: Task, rows: int, trained: bool) -> dict[str, Any]:
     form = task.layout()
-    told = None if form is None else {
-        "spots": [list(spot) for spot in form.spots], "first": form.first, "base": form.base,
-        "padded": form.padded,
+    layout = None if form is None else {
+        "spots": [list(spot) for spot in form.spots], "first": form.first, "padded": form.padded,
     }  # fmt: skip
     return {
         "ref": task.ref,
         "reading": input_parser(task),
         "stop": task.stop,
-        "format": told,
-        "roles": {name: np.argwhere(found).tolist() for name, found in task.roles().items()},
-        "known": list(task.example_inputs),
+        "format": layout,
         "modular": task.modular,
         "places": answer_names(task) if trained else None,
         "examples": page_examples(model, task, rows),
     }
 
 
-# ── what a checkpoint holds ────────────────────────────────────────────────────────────────────
+# ── checkpoint fields ──────────────────────────────────────────────────────────────────────────
 def checkpoint_header(model: Model) -> dict[str, Any]:
-    """The parts of a checkpoint's header, as the texts that the seal is made of: the page could not
-    tell 1 from 1.0. (Weights that were edited have no parametrization: theta stays here.)
+    """Return the header of a checkpoint as canonical JSON texts, which distinguish 1.0 and 1.
+
+    Edited weights have no parametrization, so theta is left out.
     """
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
     return {
@@ -94,7 +102,7 @@ def checkpoint_header(model: Model) -> dict[str, Any]:
         "chosen": _canonical_json({n: v for n, v in chosen.items() if v != CONFIG_DEFAULTS[n]}),
         "vocabulary": _canonical_json(model.vocabulary.to_json()),
         "task": _canonical_json(model.task),
-        "labels": {name: dict(given) for name, given in vars(model.labels).items()},
+        "labels": {name: dict(labels) for name, labels in vars(model.labels).items()},
         "provenance": [[key, _canonical_json(x)] for key, x in model.provenance.items()],
     }
 
@@ -104,13 +112,10 @@ def _canonical_json(value: Any) -> str:
 
 
 def encode_weights(model: Model) -> dict[str, Any]:
-    """Name -> shape and numbers, little-endian in base64; `at`: the places of those that are not 0,
-    where that is shorter.
-    """
+    """Return {name: {shape, data}} in little-endian base64; sparse arrays have indices `at`."""
     kind = "<f4" if model.dtype == "float32" else "<f8"
-    return {
-        name: _encode_array(backend.to_numpy(w).astype(kind)) for name, w in model.weights.items()
-    }
+    weights = model.map(backend.to_numpy).weights
+    return {name: _encode_array(w.astype(kind)) for name, w in weights.items()}
 
 
 def _encode_array(w: Any) -> dict[str, Any]:
@@ -126,25 +131,25 @@ def _base64(x: Any) -> str:
     return base64.b64encode(np.ascontiguousarray(x).tobytes()).decode()
 
 
-# ── in words ───────────────────────────────────────────────────────────────────────────────────
+# ── facts ──────────────────────────────────────────────────────────────────────────────────────
 def model_facts(model: Model) -> list[list[str]]:
-    """Who made it, how large it is, in which floats: name and text."""
-    counted, made = count(model), model.provenance
-    maker = str(made.get("maker", ""))
+    """Return [name, text] of the model's task, origin, sizes and float type."""
+    counted, provenance = count(model), model.provenance
+    maker = str(provenance.get("maker", ""))
     kinds = {"program": "a program", "text": "a text program"}
-    by = f"{kinds[maker]}: weights set by hand" if maker in kinds else maker or "not said"
-    told = {k: v for k, v in made.items() if isinstance(v, (str, int, float)) and v != ""}
-    more = [f"{k} {v}" for k, v in told.items() if k not in ("maker", "ref")]
-    sizes = f"{counted.nonzero:,} of them not 0, {counted.distinct:,} distinct values"
-    found = [
-        ["task", task_name(model) or "none known"], ["made by", ", ".join([by, *more[:6]])],
+    by = f"{kinds[maker]}: weights set by hand" if maker in kinds else maker or "unknown"
+    fields_ = {k: v for k, v in provenance.items() if isinstance(v, (str, int, float)) and v != ""}
+    details = [f"{k} {v}" for k, v in fields_.items() if k not in ("maker", "ref")]
+    sizes = f"{counted.nonzero:,} nonzero, {counted.distinct:,} distinct values"
+    rows = [
+        ["task", task_name(model) or "none known"], ["made by", ", ".join([by, *details[:6]])],
         ["transformer", str(model.config)], ["parameters", f"{counted.total:,}, {sizes}"],
     ]  # fmt: skip
     if model.parametrization:
-        made_from = f"{model.parametrization}: {counted.unique:,} numbers make the weights"
-        found.append(["parametrization", made_from])
+        made_from = f"{model.parametrization}: {counted.unique:,} free parameters"
+        rows.append(["parametrization", made_from])
     if model.labels.slots:
         slots = ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items())
-        found.append(["slots", slots])
+        rows.append(["slots", slots])
     page = DTYPE_NOTES.get(model.dtype, "the page computes in float64")
-    return [*found, ["floats", f"{model.dtype}; {page}"], ["SHA-256", digest(model)]]
+    return [*rows, ["floats", f"{model.dtype}; {page}"], ["SHA-256", digest(model)]]

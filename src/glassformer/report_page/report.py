@@ -1,9 +1,9 @@
-"""The live page of some models: one HTML file that runs them, and needs no network.
+"""The live page of some models: one HTML file that runs them without a network.
 
-    made = report([("addition:order=ones", load("addition:order=ones")), …])
-    made.save("adders.html")
+    page = report([("addition:order=ones", load("addition:order=ones")), …])
+    page.save("adders.html")
 
-Verification runs here, over the whole domain or a sample; the page computes everything else.
+Models are verified here, on the whole domain or a sample; the page computes everything else.
 """
 
 import html
@@ -31,28 +31,26 @@ from .payload import model_payload
 from .snapshots import read_history as curve
 from .snapshots import read_snapshots as read_snapshots
 
-MAX_MODELS = 4  # side by side, at most
-MAX_VERIFIED_INPUTS = (
-    20_000  # inputs that are verified, unless all are asked for; fewer if that takes long
-)
-FRAME_HEIGHT = 720  # pixels of a notebook
-MAX_VERIFY_MULTIPLICATIONS = 30_000_000_000  # multiplications that verifying may take: some seconds
+MAX_MODELS = 4  # side by side
+MAX_VERIFIED_INPUTS = 20_000  # without `full`
+FRAME_HEIGHT = 720  # pixels in a notebook
+MAX_VERIFY_MULTIPLICATIONS = 30_000_000_000  # some seconds
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 @dataclass(frozen=True)
 class Report(Displayable):
-    """All that the page holds, as plain data; a notebook shows the page itself, alive."""
+    """The data of a live page. A notebook shows the page itself."""
 
     data: dict[str, Any]
-    path: Path | None = None  # the file that it was written to
+    path: Path | None = None  # the written file
 
     def html(self) -> bytes:
         return report_page.assemble(self.data)
 
     def save(self, out: str | Path) -> Path:
-        """Writes the page to a file that ends in .html."""
+        """Write the page to FILE.html."""
         check_html_suffix(out)
         return write_atomically(out, self.html())
 
@@ -62,11 +60,11 @@ class Report(Displayable):
 
     def __fspath__(self) -> str:
         if self.path is None:
-            raise TypeError("this page is in no file: its `save` writes one")
+            raise TypeError("report has no file: call save(FILE.html)")
         return str(self.path)
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, which reaches neither the notebook nor a network."""
+        """Return the page in a sandboxed frame."""
         inside = html.escape(self.html().decode())
         size = f"width:100%;height:{FRAME_HEIGHT}px;border:1px solid #8888"
         may = "allow-scripts allow-downloads"
@@ -98,60 +96,51 @@ def report(
         snapshots: Folders of training snapshots, one for each model.
         progress: Called as inputs are verified.
     """
-    check_int_range("report — rows", rows, 1, MAX_EXAMPLES)
+    check_int_range("report: rows", rows, 1, MAX_EXAMPLES)
     if not 1 <= len(models) <= MAX_MODELS:
-        raise GlassformerError(
-            f"report — expected from 1 to {MAX_MODELS} models, got {len(models)}"
-        )
+        raise GlassformerError(f"report: expected 1 to {MAX_MODELS} models, got {len(models)}")
     histories, folders = _as_paths(history), _as_paths(snapshots)
-    for what, paths in (("histories", histories), ("folders of snapshots", folders)):
+    for label, paths in (("histories", histories), ("folders of snapshots", folders)):
         if len(paths) > len(models):
-            raise GlassformerError(f"report — {len(paths)} {what} for {len(models)} models")
+            raise GlassformerError(
+                f"report: expected at most {len(models)} {label}, got {len(paths)}"
+            )
     curves = [curve(path) for path in histories]
     ref = _task_ref(task) if isinstance(task, Task) else task
-    known = [with_task(model, ref) if ref else model for _, model in models]
-    tasks = [task_if_known(model) for model in known]
-    for model, goal in zip(known, tasks, strict=True):
-        if goal:
-            goal.require(model.vocabulary)
-    found = group_models(known, [inputs] if isinstance(inputs, str) else inputs)
+    with_tasks = [with_task(model, ref) if ref else model for _, model in models]
+    tasks = [task_if_known(model) for model in with_tasks]
+    for model, task_ in zip(with_tasks, tasks, strict=True):
+        if task_:
+            task_.require(model.vocabulary)
+    input_groups = group_models(with_tasks, [inputs] if isinstance(inputs, str) else inputs)
     names, data = short_titles([ref for ref, _ in models]), []
-    for i, (model, goal) in enumerate(zip(known, tasks, strict=True)):
-        report_stage(progress, f"{names[i]}: {'verifying' if goal else 'reading'}")
-        texts = next(group.texts for group in found if i in group.members)
+    for i, (model, task_) in enumerate(zip(with_tasks, tasks, strict=True)):
+        report_stage(progress, f"{names[i]}: {'verifying' if task_ else 'reading'}")
+        texts = next(group.texts for group in input_groups if i in group.members)
         runs = None
         if i < len(folders):
             report_stage(progress, f"{names[i]}: snapshots")
             runs = read_snapshots(model, folders[i], curves[i] if i < len(curves) else None)
-        told = model_payload(
-            model,
-            models[i][0],
-            title=names[i],
-            inputs=texts,
-            verdict=verification_summary(model, goal, full),
-            rows=rows,
-            snapshots=runs,
-        )
-        data.append(told | {"history": curves[i] if i < len(curves) else None})
+        payload = model_payload(
+            model, models[i][0], title=names[i], inputs=texts, rows=rows, snapshots=runs,
+            verdict=verification_summary(model, task_, full),
+        )  # fmt: skip
+        data.append(payload | {"history": curves[i] if i < len(curves) else None})
     title = " and ".join(names) if len(names) < 3 else f"{len(names)} models"
-    made = f"Made with glassformer {__version__}. The file needs no network."
-    notes = [] if len(found) == 1 else [
-        "These models do not read the same texts: each has an input of its own."
-    ]  # fmt: skip
-    contents = {"title": title, "notes": notes, "made": made, "models": data, "settings": {}}
-    page = Report(contents)
+    footer = f"Made with glassformer {__version__}. The file needs no network."
+    separate = len(input_groups) > 1
+    notes = ["These models read different texts, so each group has its own input."] * separate
+    page = Report({"title": title, "notes": notes, "made": footer, "models": data})
     return page if out is None else replace(page, path=page.save(out))
 
 
 def check_output_path(out: str | PathLike[str] | None) -> Path | None:
-    """Refuse a file that a page cannot go to, before the work."""
+    """Raise an error before the work if `out` is not a writable FILE.html."""
     if out is None:
         return None
     if isinstance(out, str) and not out.lower().endswith((".html", ".htm")):
-        models_ = "several models are a list: gf.report([…, …])"
-        raise GlassformerError(
-            f"report — out: expected FILE.html, got {short_repr(out)}; {models_}"
-        )
+        hint = "pass several models as a list: gf.report([…, …])"
+        raise GlassformerError(f"report: out: expected FILE.html, got {short_repr(out)}. {hint}")
     path = Path(as_text(out, "out", "a path"))
     check_html_suffix(path)
     check_writable(path)
@@ -159,27 +148,27 @@ def check_output_path(out: str | PathLike[str] | None) -> Path | None:
 
 
 def _task_ref(task: Task) -> str:
-    """The ref of a task: a page names what its models are judged by, and looks it up."""
+    """Return a ref that loads a task."""
     with suppress(GlassformerError):
         if task.ref and type(load_task(task.ref)) is type(task):
             return task.ref
-    what = "(found by no ref: give it a name, @gf.task, or type FILE.py:NAME)"
-    raise GlassformerError(f"report — expected a task with a ref, got {type(task).__name__} {what}")
+    problem = f"expected a task with a ref, got {type(task).__name__}"
+    raise GlassformerError(f"report: {problem}. Register it with @gf.task or pass FILE.py:NAME")
 
 
-def _as_paths(given: Paths) -> list[Path]:
-    some = [given] if isinstance(given, (str, PathLike)) else given
-    return [Path(as_text(each, "report", "a path")) for each in some]
+def _as_paths(paths: Paths) -> list[Path]:
+    items = [paths] if isinstance(paths, (str, PathLike)) else paths
+    return [Path(as_text(path, "report", "a path")) for path in items]
 
 
 def check_html_suffix(path: str | Path) -> None:
-    """Refuses to write a page over what is none: asked before the work."""
+    """Raise an error for a path that is not FILE.html."""
     if Path(path).suffix.lower() not in (".html", ".htm"):
-        raise GlassformerError(f"{path} — a report ends in .html")
+        raise GlassformerError(f"{path}: expected a name that ends in .html")
 
 
 def short_titles(refs: Sequence[str]) -> list[str]:
-    """Refs as titles, without the folders of files; the same one twice is numbered."""
+    """Return refs as titles, without folders if they stay distinct; equal titles are numbered."""
     short = [Path(r).name if r.endswith((".safetensors", ".taotp", ".glass")) else r for r in refs]
     short = list(refs) if len(set(short)) < len(set(refs)) else short
     number = [short[:i].count(name) + 1 for i, name in enumerate(short)]
@@ -187,28 +176,19 @@ def short_titles(refs: Sequence[str]) -> list[str]:
 
 
 def verification_summary(model: Model, task: Task | None, full: bool = False) -> dict[str, Any]:
-    """Right or wrong, and on how many inputs that was looked at."""
+    """Return {holds, text} of a verification on all inputs, or on a sample of large domains."""
     if task is None:
-        return {"holds": None, "text": "Not verified: no task is known.", "wrong": []}
-    each = multiplications_per_example(model, task)
-    whole = full or (
-        task.size <= MAX_VERIFIED_INPUTS and task.size * each <= 2 * MAX_VERIFY_MULTIPLICATIONS
-    )
-    sample = (
-        None
-        if whole
-        else min(
-            MAX_VERIFIED_INPUTS,
-            task.default_sample_size,
-            max(200, MAX_VERIFY_MULTIPLICATIONS // 3 // each),
-        )
-    )
+        return {"holds": None, "text": "Not verified: no task is known."}
+    cost = multiplications_per_example(model, task)
+    fits = task.size <= MAX_VERIFIED_INPUTS and task.size * cost <= 2 * MAX_VERIFY_MULTIPLICATIONS
+    affordable = max(200, MAX_VERIFY_MULTIPLICATIONS // 3 // cost)
+    sample_size = min(MAX_VERIFIED_INPUTS, task.default_sample_size, affordable)
+    sample = None if full or fits else sample_size
     try:
         v: Verdict = verify(model, task, sample=sample)
     except GlassformerError as e:
-        return {"holds": None, "text": f"Not verified: {e}.", "wrong": []}
-    sampled = f"a sample of {format_count(v.domain)} inputs, edge cases among them"
-    found = f"{v.wrong:,} wrong of {v.checked:,} ({'every input' if v.exhaustive else sampled})"
-    text = f"{found} on {task.ref or 'the task'}; worst margin {v.worst_margin:.4g}"
-    wrong = [[w["input"], w["got"], w["expected"], f"{w['margin']:.3g}"] for w in v.counterexamples]
-    return {"holds": v.holds, "text": text, "wrong": wrong[:5]}
+        return {"holds": None, "text": f"Not verified: {e}."}
+    scope = "all inputs" if v.exhaustive else f"a sample of {format_count(v.domain)} inputs"
+    counts = f"{v.wrong:,} wrong of {v.checked:,} ({scope})"
+    text = f"{counts} on {task.ref or 'the task'}; smallest margin {v.worst_margin:.4g}"
+    return {"holds": v.holds, "text": text}

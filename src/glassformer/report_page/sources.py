@@ -1,7 +1,7 @@
-"""The source of a compiled model as data: its text, its values as tables, and their codes.
+"""The source of a compiled model as data for the page: its values as tables, and their codes.
 
-The page interprets it (interpret.js), so that beside what a slot holds stands what it should hold,
-for any text. Tables of more than LARGEST bytes stay here: then the page says what slots hold alone.
+The page interprets it (web/interpret.js) to show the right value of each slot for any text.
+Tables of more than MAX_TABLE_BYTES are left out.
 """
 
 import base64
@@ -16,62 +16,59 @@ from ..compiler.literals import format_element
 from ..compiler.task import embedded_entry
 from ..core.model import Model
 
-# kinds of values, as the page names them
+# Names of the functions in web/interpret.js.
 KINDS: dict[type[Value], str] = {
-    Token: "token", Position: "position", Map: "map", Sum: "sum", Select: "look",
-    ThresholdCount: "tally",
+    Token: "token", Position: "position", Map: "map", Sum: "sum", Select: "select",
+    ThresholdCount: "count",
 }  # fmt: skip
-MAX_TABLE_BYTES = 150_000  # bytes of all tables, in base64
+MAX_TABLE_BYTES = 150_000  # of all tables, in base64
 
 
 def source_payload(model: Model) -> dict[str, Any] | None:
-    """What a compiled model carries, for the page; None if it was not compiled."""
-    if (told := embedded_entry(model)) is None:
+    """Return the source of a compiled model, None for other models."""
+    if (data := embedded_entry(model)) is None:
         return None
-    program, said = load_declaration(told)
-    values = said.program.values
-    # A copy of a value has a slot of its own and means the same: told by -1 - i.
-    which = [i if i >= 0 else -1 - i for i, *_ in told["values"]]
+    program, declaration = load_declaration(data)
+    values = declaration.program.values
+    # -1 - i is a copy of value i in a slot of its own.
+    indices = [i if i >= 0 else -1 - i for i, *_ in data["values"]]
     codes = [
-        {"value": i, "time": said.sublayers[v], "start": s.start, "stop": s.stop, "name": v.name,
-         "until": _reuse_time(said, v)}
-        for i, (v, s) in zip(which, said.slots.items(), strict=True)
+        {"value": i, "time": declaration.sublayers[v], "start": s.start, "stop": s.stop,
+         "until": _reuse_time(declaration, v)}
+        for i, (v, s) in zip(indices, declaration.slots.items(), strict=True)
     ]  # fmt: skip
-    kept, size = value_tables(said.program)
+    tables, size = value_tables(declaration.program)
+    problem = (
+        f"The tables of this source take {size:,} bytes, more than {MAX_TABLE_BYTES:,}: slots are "
+        "shown without the interpreter's values."
+    )
     return {
-        "name": told["name"],
-        "length": program.length,
-        "codes": codes,
-        "values": kept if size <= MAX_TABLE_BYTES else None,
+        "length": program.length, "codes": codes,
+        "values": tables if size <= MAX_TABLE_BYTES else None,
         "domains": [list(map(format_element, v.domain)) for v in values],
-        "problem": ""
-        if size <= MAX_TABLE_BYTES
-        else (
-            f"The tables of this source take {size:,} bytes, more than the {MAX_TABLE_BYTES:,} that a page "
-            "carries: only what slots hold is shown, not what they should hold."
-        ),
-    }
+        "problem": problem if size > MAX_TABLE_BYTES else "",
+    }  # fmt: skip
 
 
-def _reuse_time(said: Declaration, v: Value) -> int | None:
-    """When a slot is used again: as room for the sum that the head of a tally makes."""
-    own = range(*said.slots[v].indices(2**31))
+def _reuse_time(declaration: Declaration, v: Value) -> int | None:
+    """Return the time when the average of a counting head overwrites a slot, or None."""
+    dimensions = range(*declaration.slots[v].indices(2**31))
     uses = [
-        said.sublayers[tally] - 1 for tally, room in said.average_slots.items()
-        if max(own.start, room.start) < min(own.stop, room.stop)
+        declaration.sublayers[tally] - 1 for tally, room in declaration.average_slots.items()
+        if max(dimensions.start, room.start) < min(dimensions.stop, room.stop)
     ]  # fmt: skip
-    return min((time for time in uses if time > said.sublayers[v]), default=None)
+    return min((time for time in uses if time > declaration.sublayers[v]), default=None)
 
 
 def value_tables(program: Program) -> tuple[list[dict[str, Any]], int]:
-    """Every value of a program as tables, each after those that it is made of; and their bytes."""
+    """Return every value of a program as tables, in dependency order, and their size in bytes."""
     number = {v: i for i, v in enumerate(program.values)}
-    kept = [_value_table(v, number) for v in number]
-    return kept, sum(map(_json_size, kept))
+    values = [_value_table(v, number) for v in number]
+    return values, sum(map(_json_size, values))
 
 
 def _value_table(v: Value, number: dict[Value, int]) -> dict[str, Any]:
-    """A value as tables of whole numbers; values that it is made of by their numbers."""
+    """Return a value as integer tables; its arguments are indices of values."""
     out: dict[str, Any] = {"name": v.name, "size": len(v), "kind": KINDS[type(v)]}
     if isinstance(v, (Token, Position)):
         return out | {"table": encode_ints(v.table)}
@@ -96,43 +93,33 @@ def _value_table(v: Value, number: dict[Value, int]) -> dict[str, Any]:
             place = {d: i for i, d in enumerate(sorted(by.domain)[::sign])}
             order.append([number[by], encode_ints([place[d] for d in by.domain])])
         return out | {
-            "tests": tests,
-            "order": order,
-            "value": number[v.value],
+            "tests": tests, "order": order, "value": number[v.value],
             "there": encode_ints([v.index[d] for d in v.value.domain]),
             "default": v.index[v.default],
-        }
-    terms = [number[each] for each, _ in v.terms]
-    return out | {
-        "tests": tests,
-        "terms": terms,
-        "rows": _sum_rows(v),
-        "results": encode_ints(v.results),
-    }
+        }  # fmt: skip
+    terms = [number[term] for term, _ in v.terms]
+    results = encode_ints(v.results)
+    return out | {"tests": tests, "terms": terms, "rows": _sum_rows(v), "results": results}
 
 
 def _sum_rows(v: ThresholdCount) -> list[list[Any]]:
-    """[what each position adds, cuts, what members of the terms add] for every sum that is put to
-    tests: those that are alike but for their cut are one.
-    """
+    """Return [position weight, thresholds, term weights] of every distinct sum."""
     sums = np.column_stack([v.position_weights, *(weights for _, weights in v.terms)])
-    _, first, which = np.unique(sums, axis=0, return_index=True, return_inverse=True)
-    return [
-        [
-            int(v.position_weights[j]),
-            encode_ints(np.ceil(v.thresholds[which.ravel() == i])),
-            [encode_ints(w[j]) for _, w in v.terms],
-        ]
-        for i, j in enumerate(first.tolist())
-    ]
+    _, first, groups = np.unique(sums, axis=0, return_index=True, return_inverse=True)
+    rows = []
+    for i, j in enumerate(first.tolist()):
+        thresholds = encode_ints(np.ceil(v.thresholds[groups.ravel() == i]))
+        weights = [encode_ints(w[j]) for _, w in v.terms]
+        rows.append([int(v.position_weights[j]), thresholds, weights])
+    return rows
 
 
 def encode_ints(x: Any) -> dict[str, str]:
-    """Whole numbers in as few bytes as will hold them all, flat."""
+    """Return flat integers in base64, in the smallest type that fits."""
     flat = np.asarray(x).reshape(-1).astype(np.int64)
     low, high = (int(flat.min()), int(flat.max())) if flat.size else (0, 0)
     kinds = {"<i1": 2**7, "<i2": 2**15, "<i4": 2**31, "<f8": 2**53}
-    kind = next(k for k, most in kinds.items() if -most <= low <= high < most)
+    kind = next(k for k, limit in kinds.items() if -limit <= low <= high < limit)
     return {"of": kind[1:], "data": base64.b64encode(flat.astype(kind).tobytes()).decode()}
 
 
