@@ -1,4 +1,4 @@
-"""A server to ask, in a thread of this process; its workers are processes as they always are."""
+"""A running server in a thread of this process, with its worker processes."""
 
 import os
 import threading
@@ -18,7 +18,7 @@ PATIENCE = 300.0  # seconds that a job of a test may take: machines may be busy
 
 
 class Served:
-    """A running server, and a client that knows its token."""
+    """A running server, a client with its token, and one without."""
 
     def __init__(self, opened):
         self.open, self.base = opened, f"http://127.0.0.1:{opened.port}"
@@ -36,7 +36,7 @@ class Served:
         return answer.json()
 
     def wrong(self, **body):
-        """What is wrong with a model, in one text."""
+        """Return the error messages of a request for a model."""
         return "\n".join(e["message"] for e in self.model(**body)["errors"])
 
     def begin(self, kind, /, **body):
@@ -65,7 +65,7 @@ def serving(refs=(ADDER,), **options):
     thread.start()
     while thread.is_alive() and not opened.server.started:
         time.sleep(0.01)
-    assert thread.is_alive(), "the server ended before it began"
+    assert thread.is_alive(), "the server ended before it started"
     served = Served(opened)
     try:
         yield served
@@ -78,7 +78,7 @@ def serving(refs=(ADDER,), **options):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder that is given: a source, a text, a checkpoint, and links that lead out of it."""
+    """A folder with a source, a text, a checkpoint, and links out of it."""
     import glassformer as gf
 
     folder = tmp_path_factory.mktemp("given")

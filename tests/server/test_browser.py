@@ -1,6 +1,4 @@
-"""The page with its server in a real browser: type a source with an error, see it in its place,
-mend it, prove it; edit a weight, and the proof breaks with a counterexample.
-"""
+"""The studio in a browser: source errors in place, proofs, edits, counterexamples, trainings."""
 
 import json
 import re
@@ -36,7 +34,7 @@ def server(evil):
 
 @pytest.fixture
 def page(chromium, server):
-    """The page, opened. What it complained of, or asked of anyone else, fails the test."""
+    """The open page. An error or a request to another server fails the test."""
     complaints, asked = [], []
     context = chromium.new_context(viewport={"width": 1300, "height": 900})
     context.set_default_timeout(PATIENCE)
@@ -59,7 +57,7 @@ def verdict(page, result):
     return page.text_content("#verdict")
 
 
-def test_type_a_source_with_an_error_see_it_mend_it_prove_it(page):
+def test_source_errors_are_shown_in_place_until_fixed(page):
     page.fill("#source-text", WRONG)
     expect(page.locator("#source-errors li")).to_have_count(1)
     assert "line 3, column 8" in page.text_content("#source-errors")
@@ -75,7 +73,7 @@ def test_type_a_source_with_an_error_see_it_mend_it_prove_it(page):
     assert page.input_value("#source-text") == WRONG.replace("firs", "first")
     assert page.evaluate("() => document.activeElement.id") == "source-text"  # typing goes on
     expect(page.locator("#source-errors li")).to_have_count(0)
-    expect(page.locator("#source-said")).to_contain_text("proved for every text of up to 6 tokens")
+    expect(page.locator("#source-said")).to_contain_text("proved for all texts of up to 6 tokens")
     page.fill("#input", "c a b")
     expect(page.locator("#answer")).to_have_text("c")
     page.click("#prove")
@@ -83,9 +81,9 @@ def test_type_a_source_with_an_error_see_it_mend_it_prove_it(page):
     assert said.startswith("proved, margin") and "every text of up to 6 tokens" in said
 
 
-def test_a_source_that_is_typed_anew_is_not_said_to_be_proved(page):
+def test_the_status_is_cleared_by_typing(page):
     page.fill("#source-text", WRONG.replace("firs(", "first("))
-    expect(page.locator("#source-said")).to_contain_text("compiled, and proved", timeout=PATIENCE)
+    expect(page.locator("#source-said")).to_contain_text("compiled and proved", timeout=PATIENCE)
     said = """() => {
         const box = document.getElementById("source-text");
         box.value += " ";
@@ -95,7 +93,7 @@ def test_a_source_that_is_typed_anew_is_not_said_to_be_proved(page):
     assert page.evaluate(said) == ""
 
 
-def test_edit_a_weight_and_the_proof_breaks_and_undo_mends_it(page):
+def test_an_edit_breaks_the_proof_and_undo_restores_it(page):
     page.click("#prove")
     margin = verdict(page, "proved")
     assert re.search(r"proved, margin [0-9.]+ — every row was run", margin)
@@ -103,7 +101,7 @@ def test_edit_a_weight_and_the_proof_breaks_and_undo_mends_it(page):
     box.fill("-9999")
     box.press("Enter")
     said = verdict(page, "refuted")
-    found = re.match(r"refuted: (\S+) says (\S+), right is (\S+), margin −\S+$", said)
+    found = re.match(r"refuted: (\S+) gives (\S+), expected (\S+), margin −\S+$", said)
     assert found and found[2] != found[3]
     page.click("#verdict button")
     expect(page.locator("#input")).to_have_value(found[1])
@@ -122,7 +120,7 @@ def test_a_page_opened_by_a_ticket_can_be_opened_again(chromium, server):
     page.close()
 
 
-def test_no_proof_where_none_is_wanted(page):
+def test_proofs_after_edits_can_be_turned_off(page):
     page.uncheck("#after")
     box = page.locator("#weights .cell input")
     box.fill("-9999")
@@ -140,7 +138,7 @@ def edit(page, value):
 
 
 def cleared(page):
-    """Nothing is said of what is shown, and nothing is at work on it."""
+    """The shown model has no verdict and no running check."""
     judged = page.locator("#judged")
     expect(page.locator("#verdict")).to_have_text("")
     expect(judged).not_to_have_attribute("data-result", re.compile(""))
@@ -148,7 +146,7 @@ def cleared(page):
     expect(page.locator("#stop")).to_be_hidden()
 
 
-def test_a_verdict_goes_with_the_model_that_it_was_of(page):
+def test_a_verdict_disappears_with_its_model(page):
     page.uncheck("#after")
     page.click("#prove")
     verdict(page, "proved")
@@ -160,7 +158,7 @@ def test_a_verdict_goes_with_the_model_that_it_was_of(page):
     cleared(page)
 
 
-def test_what_is_found_out_of_a_model_that_is_gone_is_not_said_of_another(page, server):
+def test_a_late_verdict_is_dropped(page, server):
     page.uncheck("#after")
     page.fill("#ref", "addition:digits=3")
     page.press("#ref", "Enter")
@@ -184,17 +182,17 @@ def test_what_is_found_out_of_a_model_that_is_gone_is_not_said_of_another(page, 
     cleared(page)
 
 
-def test_a_verdict_says_that_it_is_of_the_model_with_all_its_parts(page):
+def test_a_verdict_ignores_interventions_and_says_so(page):
     page.click("#prove")
-    assert "no part changed" not in verdict(page, "proved")
+    assert "interventions" not in verdict(page, "proved")
     page.keyboard.press("x")  # silences the head that is chosen
-    expect(page.locator("#verdict")).to_contain_text("of the model itself, with no part changed")
+    expect(page.locator("#verdict")).to_contain_text("without the interventions shown")
     assert verdict(page, "proved")
     page.keyboard.press("u")
-    expect(page.locator("#verdict")).not_to_contain_text("no part changed")
+    expect(page.locator("#verdict")).not_to_contain_text("interventions")
 
 
-def test_open_another_model_beside_it_and_one_that_is_not_there(page):
+def test_opening_models(page):
     page.fill("#ref", "additoin")
     page.press("#ref", "Enter")
     expect(page.locator("#ref-problem")).to_contain_text("did you mean addition")
@@ -229,10 +227,10 @@ def test_markup_in_refs_sources_and_labels_stays_text(page, evil):
 
 
 @pytest.mark.slow
-def test_a_training_is_watched_and_stopped(page):
+def test_a_training_is_shown_and_stopped(page):
     page.fill("#train-task", "multiplication")  # not learned before the click arrives
     recipes = page.locator("#recipe option").all_text_contents()
-    assert recipes[0] == "what suits the task (auto)" and page.input_value("#recipe") == "auto"
+    assert recipes[0] == "recipe of the task (auto)" and page.input_value("#recipe") == "auto"
     assert "fast" in recipes and "auto" not in recipes
     page.select_option("#recipe", "fast")  # the default ends by itself, soon
     page.fill("#train-steps", "1000000")
@@ -254,8 +252,8 @@ def test_a_training_is_watched_and_stopped(page):
     cleared(page)
 
 
-def test_in_the_last_phase_of_a_training_that_is_said(page):
-    """It goes on beyond the steps of the recipe, or begins before they are over."""
+def test_the_full_domain_phase_is_shown(page):
+    """The full-domain phase may go beyond the steps of the recipe, or start before their end."""
     seen = {"kind": "evaluation", "loss": 0.5, "accuracy": 0.75, "digits": [0.75, 1.0]}
     first = [seen | {"step": 4_000}, {"kind": "stable", "step": 4_000}]
     look = {"kind": "domain checked", "wrong": 7, "checked": 1_000_000, "coverage": "all rows"}
@@ -278,8 +276,8 @@ def test_in_the_last_phase_of_a_training_that_is_said(page):
     last = "step 4,300, in the full-domain phase, loss 0.25, "
     last += "7 wrong of 1,000,000 (all rows) at step 4,100"
     expect(page.locator("#train-said")).to_have_text(last)
-    begun = "step 4,000 of 4,000, loss 0.25, 75 % of test rows right, stable at step 4,000"
-    assert page.evaluate("() => said")[:2] == ["beginning …", "beginning …"]
+    begun = "step 4,000 of 4,000, loss 0.25, 75 % of held-out rows right, stable at step 4,000"
+    assert page.evaluate("() => said")[:2] == ["starting …", "starting …"]
     assert begun in page.evaluate("() => said")
     page.evaluate("() => { said.length = 0; }")
     page.click("#train-stop")
@@ -291,7 +289,7 @@ def test_in_the_last_phase_of_a_training_that_is_said(page):
     expect(page.locator("#train-said")).to_have_text("stopped")
 
 
-def test_a_server_that_is_gone_is_said_in_words(chromium):
+def test_a_closed_server_is_reported(chromium):
     with serving([ADDER]) as found:
         page = chromium.new_page()
         page.set_default_timeout(PATIENCE)
@@ -299,7 +297,7 @@ def test_a_server_that_is_gone_is_said_in_words(chromium):
         page.wait_for_selector("#refs option", state="attached")
     page.fill("#ref", "min")
     page.press("#ref", "Enter")
-    expect(page.locator("#ref-problem")).to_contain_text("the server does not answer")
+    expect(page.locator("#ref-problem")).to_contain_text("does not answer")
     page.fill("#input", "3+4")  # and the page itself lives
     expect(page.locator("#answer")).to_have_text("07")
     page.close()

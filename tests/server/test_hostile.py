@@ -1,6 +1,4 @@
-"""Requests that are malformed, too large or meant badly, ten thousand if all are wanted: none gets
-a 5xx, the server's memory stays bounded, and it serves afterwards as before.
-"""
+"""Malformed, oversized and hostile requests: no 5xx, bounded memory, and the server still works."""
 
 import json
 import os

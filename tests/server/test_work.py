@@ -1,4 +1,4 @@
-"""What the server does: models, texts with errors in their places, edits, verdicts, proofs."""
+"""The server's requests: models, source errors with locations, edits, verdicts, proofs."""
 
 import base64
 import json
@@ -13,13 +13,13 @@ from glassformer.core.checkpoint import digest, to_bytes
 from glassformer.server.catalogue import Catalogue
 from glassformer.server.errors import split_locations
 from glassformer.server.handlers import Handlers, apply_edits
-from glassformer.utils.errors import GlassformerError
+from helpers import raises
 from server.conftest import ADDER, GLASS, TAOTP
 
 MARKUP = "<script>hacked=1</script><img src=x onerror=hacked=1>"
 
 
-def test_a_message_says_where():
+def test_messages_have_locations():
     assert split_locations("source:3:7 — no\nsource:4 — nor this\nelse — where") == [
         {"line": 3, "column": 7, "message": "no"},
         {"line": 4, "column": None, "message": "nor this"},
@@ -28,13 +28,13 @@ def test_a_message_says_where():
 
 
 @pytest.mark.parametrize("name", ["tokens", "length"])
-def test_a_name_assigned_twice_is_no_defect_of_the_server(served, name):
+def test_a_name_assigned_twice_is_an_error_with_its_line(served, name):
     source = f"tokens = [0, 1]\nlength = 5\n{name} = 3\nemit = count(token == 1) % 2\n"
     wrong = served.model(source=source)["errors"]
-    assert [each["line"] for each in wrong] == [3] and f"`{name}`" in wrong[0]["message"]
+    assert [each["line"] for each in wrong] == [3] and name in wrong[0]["message"]
 
 
-def test_mutants_of_sources_are_no_defect_of_the_server(served):
+def test_mutated_sources_cause_no_server_error(served):
     made = {"glass": mutants.glass(15, 5), "taotp": mutants.text_programs(15, 5)}
     for kind, texts in made.items():
         for text in texts:
@@ -42,7 +42,7 @@ def test_mutants_of_sources_are_no_defect_of_the_server(served):
             assert answer.status_code == 200, text
 
 
-def test_a_checkpoint_does_not_choose_what_it_is_proved_on(served):
+def test_a_checkpoint_does_not_choose_its_task(served):
     model = gf.compile(GLASS).model
     for claim in ("lang/reverse", "parity.glass", "additi\u043en", "/etc/x.glass"):
         data = base64.b64encode(to_bytes(replace(model, task=claim))).decode()
@@ -61,40 +61,40 @@ def test_a_model_by_its_ref(served):
     assert ADDER in names["typed"] and "lang/sort" in names["lang"] and "fast" in names["recipes"]
 
 
-def test_the_recipes_of_a_page_are_those_of_the_command_line(served):
+def test_the_recipes_are_those_of_the_command_line(served):
     names = served.client.get("/api/refs").json()["recipes"]
     assert sorted(names) == sorted(gf.list("recipes")) and names[0] == "auto"
     for name in ("", *names):  # each is taken, and what is wrong is the field
         told = served.job("train", task=ADDER, recipe=name, settings={"lrr": 1})
         assert "lrr" in told["errors"][0]["message"]
     told = served.job("train", task=ADDER, recipe="suted")
-    assert "did you mean" in told["errors"][0]["message"]
+    assert "suted" in told["errors"][0]["message"]
 
 
-def test_a_source_is_compiled_and_its_errors_have_places(served):
+def test_source_errors_have_locations(served):
     assert served.model(source=GLASS)["digest"] == digest(gf.compile(GLASS).model)
     wrong = served.model(source=GLASS.replace("first(", "fist(") + "x = y\n")["errors"]
     assert [(e["line"], e["column"]) for e in wrong] == [(3, 8), (4, 5)]
     assert "first" in wrong[0]["message"] and "source" not in wrong[0]["message"]
 
 
-def test_a_text_is_read_and_its_errors_have_places(served):
+def test_text_errors_have_locations(served):
     assert served.model(source=TAOTP, kind="taotp")["digest"] == digest(gf.taotp.parse(TAOTP))
     wrong = served.model(source=TAOTP.replace("-1", "minus", 1), kind="taotp")["errors"]
     assert wrong[0]["line"] == 3
 
 
-def test_a_checkpoint_is_read_if_it_is_sealed(served):
+def test_a_checkpoint_is_read_only_with_a_valid_seal(served):
     data = to_bytes(gf.load(ADDER))
     told = base64.b64encode(data).decode()
     assert served.model(checkpoint=told)["digest"] == digest(gf.load(ADDER))
     flipped = base64.b64encode(data[:-1] + bytes([data[-1] ^ 1])).decode()
-    assert "SHA-256 does not match" in served.wrong(checkpoint=flipped)
-    assert "base64" in served.wrong(checkpoint="no!")
-    assert "not a safetensors file" in served.wrong(checkpoint="")
+    assert served.model(checkpoint=flipped)["code"] == "damaged_file"
+    assert served.model(checkpoint="no!")["code"] == "bad_argument"
+    assert served.model(checkpoint="")["code"] == "damaged_file"
 
 
-def test_edits_are_made_and_looked_at():
+def test_edits_are_checked_and_applied():
     model = gf.load(ADDER)
     edit = {"name": "embed.W_E", "index": [1, 0], "value": 7.5}
     found = apply_edits(model, [edit])
@@ -103,18 +103,19 @@ def test_edits_are_made_and_looked_at():
     assert apply_edits(model, []) is model
     low = replace(gf.load("adder-10-7p.safetensors"))
     assert low.parametrization and not apply_edits(low, [edit | {"index": [0, 0]}]).parametrization
-    for bad, said in (
-        ({"name": "embed.W_X"}, "no such weight"), ({"index": [1]}, "expected an index of shape"),
-        ({"index": [1, 99]}, "expected an index"), ({"index": [1, 0, 0]}, "expected an index"),
+    for bad, code, mention in (
+        ({"name": "embed.W_X"}, "not_found", "embed.W_X"), ({"index": [1]}, "bad_argument", "[1]"),
+        ({"index": [1, 99]}, "bad_argument", "[1, 99]"),
+        ({"index": [1, 0, 0]}, "bad_argument", "[1, 0, 0]"),
     ):  # fmt: skip
-        with pytest.raises(GlassformerError, match=said):
+        with raises(code, mention):
             apply_edits(model, [edit | bad])
     small = gf.load("adder-3.safetensors")
-    with pytest.raises(GlassformerError, match="float32 can hold"):
+    with raises("bad_argument", "embed.W_E", "1e+300"):
         apply_edits(small, [edit | {"value": 1e300}])
 
 
-def test_verify_counts_the_whole_domain(served):
+def test_verify_runs_the_whole_domain(served):
     told = served.job("verify", ref=ADDER)
     verdict = told["result"]["verdict"]
     assert told["state"] == "done" and verdict["exhaustive"] and verdict["checked"] == 100
@@ -125,10 +126,10 @@ def test_verify_counts_the_whole_domain(served):
     assert served.job("verify", ref=ADDER, sample=10)["result"]["verdict"]["sample"] == 10
 
 
-class Told(list):
-    """A line that keeps what is told."""
+class FakeChannel(list):
+    """A progress channel that keeps its messages."""
 
-    tell = list.append
+    send = list.append
 
 
 BREAK = [{"name": "embed.W_E", "index": [3, 0], "value": -9999.0}]
@@ -153,12 +154,12 @@ LARGE = pytest.param("adder-coupled:digits=22", marks=pytest.mark.slow)  # numbe
 
 
 @pytest.mark.parametrize("ref", ["adder-least", LARGE])
-def test_a_counterexample_is_a_text_that_the_model_reads(ref):
-    """Whatever the tokens look like, and however long the numbers are."""
-    desk, line = Handlers(Catalogue([], [], None)), Told()
+def test_the_model_can_read_the_text_of_a_counterexample(ref):
+    """For any tokens and numbers of any length."""
+    handlers, line = Handlers(Catalogue([], [], None)), FakeChannel()
     edits = [{"name": "embed.W_E", "index": [1, 0], "value": -9999.0}]
     for do, more in (("prove", {}), ("verify", {"sample": 100})):
-        found = desk.handle(do, {"ref": ref, "edits": edits, **more}, line)["counterexample"]
+        found = handlers.handle(do, {"ref": ref, "edits": edits, **more}, line)["counterexample"]
         assert gf.run(apply_edits(gf.load(ref), edits), found["input"]).output == found["got"]
     early = next(told["counterexample"] for told in line if "counterexample" in told)
     assert "+" in early["input"]
@@ -171,25 +172,25 @@ def test_a_compiled_model_is_proved_and_refuted(served):
     assert told["result"] in ("refuted", "unknown")
 
 
-def test_a_compiled_proof_says_what_it_is_at():
-    desk, line = Handlers(Catalogue([], [], None)), Told()
+def test_a_compiled_proof_reports_its_stages():
+    handlers, line = Handlers(Catalogue([], [], None)), FakeChannel()
     given = {"ref": "lang/sort:vocab=3,length=2"}
-    assert desk.handle("prove", given, line)["proof"]["result"] == "proved"
+    assert handlers.handle("prove", given, line)["proof"]["result"] == "proved"
     doing = [told["doing"] for told in line if "doing" in told]
     assert doing == ["compiling", "trying edge cases", "proving"]
     far = [(told["done"], told["todo"]) for told in line if "done" in told]
     assert far == sorted(far) and len(far) > 2 and far[-1][0] == far[-1][1]
     edits = [{"name": "unembed.W_U", "index": [0, 0], "value": 0.25}]
-    desk.handle("prove", given | {"edits": edits}, line)
-    assert desk.compiled.cache_info().hits == 1  # after an edit it is not compiled anew
+    handlers.handle("prove", given | {"edits": edits}, line)
+    assert handlers.compiled.cache_info().hits == 1  # compiled once, also after edits
 
 
-def test_what_cannot_be_judged_says_why(served):
+def test_a_model_without_a_matching_task_is_not_judged(served):
     told = served.job("prove", source=TAOTP, kind="taotp")
-    assert told["state"] == "wrong" and "knows no task" in told["errors"][0]["message"]
+    assert told["state"] == "wrong" and told["code"] == "bad_argument"
     told = served.job("verify", ref=ADDER, task="sort")
     assert told["state"] == "wrong" and told["result"] is None
-    assert "no such" in served.job("verify", ref="additoin")["errors"][0]["message"]
+    assert served.job("verify", ref="additoin")["code"] == "not_found"
 
 
 def test_a_puzzle_is_judged(served):
@@ -198,11 +199,12 @@ def test_a_puzzle_is_judged(served):
     first = next(iter(levels().values()))
     told = served.post("check", level=first.id, text="nonsense").json()
     assert told["level"] == first.id and not told["right"] and told["problem"]
-    assert "no such level" in served.post("check", level="no-such-level", text="").json()["problem"]
+    told = served.post("check", level="no-such-level", text="").json()
+    assert told["code"] == "not_found" and "no-such-level" in told["problem"]
 
 
-def test_texts_with_markup_come_back_as_texts(served):
-    """In refs, sources and labels: JSON has them as they are, and no answer is a page."""
+def test_markup_comes_back_as_text(served):
+    """In refs, sources and labels. No answer is an HTML page."""
     for body in (
         {"ref": MARKUP}, {"ref": f"hello-world:message={MARKUP}"},
         {"source": f'"""{MARKUP}"""\nx = 1'},
@@ -229,16 +231,16 @@ def test_texts_with_markup_come_back_as_texts(served):
         {str(i): i for i in range(5_000)},
     ],
 )  # fmt: skip
-def test_what_is_not_expected_is_refused_in_a_line(served, body):
+def test_invalid_requests_are_refused_with_one_line(served, body):
     answer = served.post("model", **body)
     assert answer.status_code == 422 and list(answer.json()) == ["error", "code"]
     assert len(answer.json()["error"]) < 400
 
 
-def test_of_a_million_unknown_fields_not_each_is_told(served):
-    """Each would be an error of its own, and take memory."""
+def test_many_unknown_fields_are_one_error(served):
+    """Each would otherwise be an error and take memory."""
     answer = served.post("model", **{str(i): i for i in range(5_000)})
-    assert answer.json()["error"] == "request — expected at most 20 fields, got 5,000"
+    assert "20" in answer.json()["error"] and "5,000" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def test_of_a_million_unknown_fields_not_each_is_told(served):
      '{"ref": "min", "edits": [{"name": "embed.W_E", "index": [0, 0], "value": Infinity}]}'],
 )  # fmt: skip
 @pytest.mark.some(3)
-def test_odd_json_is_no_trouble(served, text):
+def test_odd_json_is_an_error_of_the_client(served, text):
     kind = {"content-type": "application/json"}
     answer = served.client.post("/api/model", content=text.encode("latin-1"), headers=kind)
     assert answer.status_code in (200, 400, 422), answer.text

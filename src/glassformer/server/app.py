@@ -1,4 +1,4 @@
-"""What the server answers: the page, models, and long work as jobs."""
+"""The routes of the server: the page, models, and jobs."""
 
 import json
 from collections.abc import Callable
@@ -16,50 +16,50 @@ from .errors import error_payload, refusal_body
 from .jobs import JobTable
 from .worker_pool import PoolBusy, WorkerPool
 
-QUICK_SECONDS = 30.0  # seconds for what is answered at once
-JUDGE_SECONDS = float(DEFAULT_SECONDS)  # and for a puzzle, as `glassformer puzzle check` has it
-FREE_WORKER_SECONDS = 5.0  # seconds to wait for a free process
-BUSY_MESSAGE = "this server is at work on as much as it may; wait for it, or stop a job"
+QUICK_SECONDS = 30.0  # for requests without a job
+JUDGE_SECONDS = float(DEFAULT_SECONDS)  # for a puzzle, as in the command
+FREE_WORKER_SECONDS = 5.0  # to wait for a free process
+BUSY_MESSAGE = "the server is busy; wait, or stop a job"
 RESPONSES: dict[int | str, dict[str, Any]] = {
          400: {"description": "not JSON"}, 403: {"description": "not from this page"},
          408: {"description": "too slow"}, 413: {"description": "too large"},
-         415: {"description": "not called JSON"}, 422: {"description": "not what is expected"},
+         415: {"description": "not application/json"}, 422: {"description": "invalid fields"},
          429: {"description": "busy"}}  # fmt: skip
 JOB_RESPONSES: dict[int | str, dict[str, Any]] = {404: {"description": "no such job"}}
 
 
 class JsonResponse(Response):
-    """JSON that is there already as bytes."""
+    """A response of JSON bytes."""
 
     media_type = "application/json"
 
 
 def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> FastAPI:
-    """The application. auth_middleware.py stands before it."""
+    """Return the application, to be wrapped by AuthMiddleware."""
     app = FastAPI(
         title="glassformer studio", docs_url=None, redoc_url=None, openapi_url=None,
         responses=RESPONSES, redirect_slashes=False,
     )  # fmt: skip
 
     def at_once(
-        do: str, given: Any, room: str = "quick", seconds: float = QUICK_SECONDS
+        do: str, body: Any, kind_of_work: str = "quick", seconds: float = QUICK_SECONDS
     ) -> Response:
-        """What a process answers now. What is wrong with a text that someone typed is an answer."""
+        """Answer a request in a worker. An error in the user's text is a normal answer."""
         try:
-            with pool.worker(room, FREE_WORKER_SECONDS) as worker:
-                kind, data = worker.request(do, given, seconds)
+            with pool.worker(kind_of_work, FREE_WORKER_SECONDS) as worker:
+                kind, data = worker.request(do, body, seconds)
         except PoolBusy:
             return error_response(429, BUSY_MESSAGE)
         except ProcessEnded as e:
-            return JsonResponse(to_ascii_json(error_payload(f"{do} — {e}", "stopped")))
+            return JsonResponse(to_ascii_json(error_payload(f"{do}: {e}", "stopped")))
         if kind == WRONG:
             failed = json.loads(data)
             data = to_ascii_json(error_payload(failed["error"], failed["code"]))
         return JsonResponse(data, status_code=500 if kind == DEFECT else 200)
 
-    def begun(do: str, given: request_models.RequestModel) -> Response:
+    def begun(do: str, body: request_models.RequestModel) -> Response:
         try:
-            job = jobs.start(do, given.model_dump())
+            job = jobs.start(do, body.model_dump())
         except PoolBusy:
             return error_response(429, BUSY_MESSAGE)
         return JsonResponse(json.dumps({"job": job.id}))
@@ -71,47 +71,47 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
 
     @app.get("/api/refs")
     def refs() -> Response:
-        """All that can be named."""
+        """List all refs."""
         return at_once("refs", {})
 
     @app.post("/api/model")
-    def model(given: request_models.ShowRequest) -> Response:
-        """A model for the page, or what is wrong with its ref or its text, and where."""
-        return at_once("model", given.model_dump())
+    def model(body: request_models.ShowRequest) -> Response:
+        """Return a model for the page, or the errors in its ref or source."""
+        return at_once("model", body.model_dump())
 
     @app.post("/api/check")
-    def check(given: request_models.CheckRequest) -> Response:
-        """A solution of a puzzle, judged."""
-        return at_once("check", given.model_dump(), "judge", JUDGE_SECONDS)
+    def check(body: request_models.CheckRequest) -> Response:
+        """Judge the solution of a puzzle."""
+        return at_once("check", body.model_dump(), "judge", JUDGE_SECONDS)
 
     @app.post("/api/verify")
-    def verify(given: request_models.VerifyRequest) -> Response:
-        """Begins to check a model on its whole domain, or on a sample."""
-        return begun("verify", given)
+    def verify(body: request_models.VerifyRequest) -> Response:
+        """Start to verify a model."""
+        return begun("verify", body)
 
     @app.post("/api/prove")
-    def prove(given: request_models.ProveRequest) -> Response:
-        """Begins to prove a model."""
-        return begun("prove", given)
+    def prove(body: request_models.ProveRequest) -> Response:
+        """Start to prove a model."""
+        return begun("prove", body)
 
     @app.post("/api/train")
-    def train(given: request_models.TrainRequest) -> Response:
-        """Begins to train a model."""
-        return begun("train", given)
+    def train(body: request_models.TrainRequest) -> Response:
+        """Start to train a model."""
+        return begun("train", body)
 
     @app.get("/api/jobs/{name}", responses=JOB_RESPONSES)
     def job(name: str, after: Annotated[int, Query(ge=0, le=10**9)] = 0) -> Response:
-        """How a job stands."""
-        found = jobs.by_id.get(name)
-        return JsonResponse(found.to_json(after)) if found else job_not_found()
+        """Return the status of a job."""
+        job_ = jobs.by_id.get(name)
+        return JsonResponse(job_.to_json(after)) if job_ else job_not_found()
 
     @app.delete("/api/jobs/{name}", responses=JOB_RESPONSES)
     def stop(name: str) -> Response:
-        """Stops a job."""
-        if not (found := jobs.by_id.get(name)):
+        """Stop a job."""
+        if not (job_ := jobs.by_id.get(name)):
             return job_not_found()
-        jobs.stop(found)
-        return JsonResponse(json.dumps({"job": found.id}))
+        jobs.stop(job_)
+        return JsonResponse(json.dumps({"job": job_.id}))
 
     @app.exception_handler(RequestValidationError)
     def not_expected(request: Request, error: RequestValidationError) -> Response:
@@ -127,7 +127,7 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
 
 
 def job_not_found() -> Response:
-    return error_response(404, "there is no such job, or it is long over")
+    return error_response(404, "no such job, or it ended long ago")
 
 
 def error_response(status: int, message: str, headers: Any = None) -> Response:

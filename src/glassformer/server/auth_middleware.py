@@ -1,10 +1,9 @@
-"""The door: who may come in, with how much, and for how long.
+"""Checks of every request before the application: host, origin, token, size and time.
 
-A page of another site can make a browser send requests here, and a name of another site can be made
-to lead here (DNS rebinding). So: the Host must be this server's own, an Origin must be its own, and
-every request must know the token, which only the address that was printed holds: in the query of
-the page itself, in a header of everything else. Bodies are read whole, up to a size and a time,
-before anyone looks at them.
+Other sites can make a browser send requests here, or point a name at this address (DNS rebinding).
+So Host and Origin must be the server's own, and every request must have the token of the printed
+address: in the query of the page, in a header of other requests. Bodies are read in full first,
+within a size and a time.
 """
 
 import asyncio
@@ -22,10 +21,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 
 TOKEN_HEADER = "x-glassformer-token"
-MAX_BODY_BYTES = 8 * 2**20 + 2**18  # bytes
-BODY_SECONDS = 20.0  # for a body to arrive
-TICKET_SECONDS = 30.0  # that a ticket is good for: a browser may take its time to start
-MAX_CONCURRENT_REQUESTS = 32  # requests; bodies of all of them are held
+MAX_BODY_BYTES = 8 * 2**20 + 2**18
+BODY_SECONDS = 20.0  # to receive a body
+TICKET_SECONDS = 30.0  # lifetime of a ticket; a browser may start slowly
+MAX_CONCURRENT_REQUESTS = 32
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff", "x-frame-options": "DENY", "cache-control": "no-store",
@@ -35,15 +34,15 @@ SECURITY_HEADERS = {
 
 
 class RequestRefused(Exception):
-    """A request that goes no further."""
+    """A refused request."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status, self.reason = status, why
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
 
 
 class AuthMiddleware:
-    """Around the application: only what may come in gets there."""
+    """ASGI middleware that forwards only permitted requests to the application."""
 
     def __init__(self, app: AsgiApp, token: str, port: int) -> None:
         self.app, self.token = app, token.encode()
@@ -51,22 +50,23 @@ class AuthMiddleware:
         self.hosts = {f"{name}{end}" for name in ("127.0.0.1", "localhost") for end in ends}
         self.origins = {f"http://{host}" for host in self.hosts}
         self.active_requests = 0
-        self.tickets: dict[bytes, float] = {}  # each opens the page once, until then
+        self.tickets: dict[bytes, float] = {}  # ticket -> expiry time
 
     def new_ticket(self) -> str:
-        """What opens the page once. The command of a browser can be seen by all who use this
-        machine: it gets a ticket and not the token.
-        """
-        made = secrets.token_urlsafe(24)
-        self.tickets[made.encode()] = time.monotonic() + TICKET_SECONDS
-        return made
+        """Return a ticket that opens the page once: others can see a browser's command line."""
+        ticket = secrets.token_urlsafe(24)
+        self.tickets[ticket.encode()] = time.monotonic() + TICKET_SECONDS
+        return ticket
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send) if scope["type"] == "lifespan" else None
         if self.active_requests >= MAX_CONCURRENT_REQUESTS:
             return await send_refusal(
-                send, RequestRefused(429, "too many requests at once; try again")
+                send,
+                RequestRefused(
+                    429, f"at most {MAX_CONCURRENT_REQUESTS} concurrent requests; try again"
+                ),
             )
         self.active_requests += 1
         try:
@@ -81,47 +81,47 @@ class AuthMiddleware:
             self.active_requests -= 1
 
     def check(self, scope: AsgiScope) -> dict[str, str]:
-        """The headers of a request that may come in."""
+        """Return the headers of a permitted request; raise RequestRefused for others."""
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
             key = name.decode("latin-1").lower()
             if key in headers and key in ("host", "origin", "content-length", TOKEN_HEADER):
-                raise RequestRefused(400, f"{key} is there twice")
+                raise RequestRefused(400, f"duplicate header {key}")
             headers[key] = value.decode("latin-1")
         if headers.get("host", "").lower() not in self.hosts:
-            raise RequestRefused(403, "this server answers only as 127.0.0.1 and localhost")
+            raise RequestRefused(403, "host: expected 127.0.0.1 or localhost")
         if "origin" in headers and headers["origin"].lower() not in self.origins:
-            raise RequestRefused(403, "a page of another origin may ask for nothing")
+            raise RequestRefused(403, "origin: expected this server's own page")
         site = headers.get("sec-fetch-site", "none")
         page = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
         if site not in ("none", "same-origin") and not page:
-            raise RequestRefused(403, "a page of another site may ask for nothing")
+            raise RequestRefused(403, "sec-fetch-site: expected this server's own page")
         if page:
-            given = _query_token(scope["query_string"])
+            token = _query_token(scope["query_string"])
         else:
-            given = headers.get(TOKEN_HEADER, "")
-        said = given.encode("utf-8", "replace")
-        if page and said in self.tickets:
-            if time.monotonic() > self.tickets.pop(said):
+            token = headers.get(TOKEN_HEADER, "")
+        token_bytes = token.encode("utf-8", "replace")
+        if page and token_bytes in self.tickets:
+            if time.monotonic() > self.tickets.pop(token_bytes):
                 raise RequestRefused(
-                    403, "this link was for once, and soon: open the address it printed"
+                    403, "This one-time link has expired. Open the URL printed in the terminal."
                 )
-        elif not secrets.compare_digest(said, self.token):
+        elif not secrets.compare_digest(token_bytes, self.token):
             raise RequestRefused(
-                403, "no token, or not that of this server: open the address it printed"
+                403, "Missing or wrong token. Open the URL printed in the terminal."
             )
         if scope["method"] == "POST" and _content_type(headers) != "application/json":
-            raise RequestRefused(415, "expected content-type: application/json")
+            raise RequestRefused(415, "content-type: expected application/json")
         return headers
 
 
 def _query_token(query: bytes) -> str:
-    """The token in the query of the page."""
+    """Return the token in the query of the page."""
     try:
-        asked = parse_qs(query[:1_000].decode("latin-1"), max_num_fields=20)
+        fields = parse_qs(query[:1_000].decode("latin-1"), max_num_fields=20)
     except ValueError:
-        raise RequestRefused(400, "the query has more than 20 fields") from None
-    return asked.get("token", [""])[0]
+        raise RequestRefused(400, "query: expected at most 20 fields") from None
+    return fields.get("token", [""])[0]
 
 
 def _content_type(headers: dict[str, str]) -> str:
@@ -129,10 +129,10 @@ def _content_type(headers: dict[str, str]) -> str:
 
 
 async def _read_body(headers: dict[str, str], receive: Receive) -> bytes | None:
-    """All of a request's body; None if whoever sent it has gone."""
+    """Return a request's body; None if the client disconnected."""
     size = headers.get("content-length", "0")
     if size.isdecimal() and int(size[:20]) > MAX_BODY_BYTES:
-        raise RequestRefused(413, f"a request has at most {MAX_BODY_BYTES:,} bytes")
+        raise RequestRefused(413, f"body: expected at most {MAX_BODY_BYTES:,} bytes")
     parts: list[bytes] = []
     total, end = 0, asyncio.get_running_loop().time() + BODY_SECONDS
     while True:
@@ -140,25 +140,25 @@ async def _read_body(headers: dict[str, str], receive: Receive) -> bytes | None:
         try:
             message = await asyncio.wait_for(receive(), max(0.0, left))
         except asyncio.TimeoutError:
-            raise RequestRefused(408, f"a request has {BODY_SECONDS:g} s to arrive") from None
+            raise RequestRefused(408, f"body: not received within {BODY_SECONDS:g} s") from None
         if message["type"] != "http.request":
             return None
         parts.append(message.get("body", b""))
         total += len(parts[-1])
         if total > MAX_BODY_BYTES:
-            raise RequestRefused(413, f"a request has at most {MAX_BODY_BYTES:,} bytes")
+            raise RequestRefused(413, f"body: expected at most {MAX_BODY_BYTES:,} bytes")
         if not message.get("more_body"):
             return b"".join(parts)
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """A body that was read, to be read by the application."""
+    """Return a `receive` that gives the application the body."""
     sent = False
 
     async def read() -> MutableMapping[str, Any]:
         nonlocal sent
         if sent:
-            return await receive()  # which waits until the sender has gone
+            return await receive()  # waits for the client to disconnect
         sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
@@ -168,20 +168,20 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 def _with_headers(send: Send) -> Send:
     async def sent(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            there = {name.lower() for name, _ in message.get("headers", [])}
-            own = [
+            names = {name.lower() for name, _ in message.get("headers", [])}
+            missing = [
                 (n.encode(), v.encode())
                 for n, v in SECURITY_HEADERS.items()
-                if n.encode() not in there
+                if n.encode() not in names
             ]
-            message = {**message, "headers": [*message.get("headers", []), *own]}
+            message = {**message, "headers": [*message.get("headers", []), *missing]}
         await send(message)
 
     return sent
 
 
 async def send_refusal(send: Send, refused: RequestRefused) -> None:
-    """Says why in a line. The connection ends: what was not read is not waited for."""
+    """Send a refusal and close the connection without reading the rest of the body."""
     body = refusal_body(refused.status, refused.reason)
     kind = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     start = {"type": "http.response.start", "status": refused.status}

@@ -1,11 +1,13 @@
-"""What a page may name: what is registered, what comes with the package, what was typed on the
-command line, and files of the folders given there. A file of Python runs only if it was typed.
+"""The refs that a page may use: registered names, package files, command-line refs, and folders.
+
+Only refs on the command line may execute a Python file.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from .. import registry, resolve, taotp, user_modules
@@ -25,22 +27,20 @@ FILE_SUFFIXES = (
     ".json",
     ".toml",
     ".py",
-)  # that some option or other may name
-RECIPE_NAMES = ["auto", *sorted(RECIPES)]  # the first is for tasks that name none
-MAX_LISTED_FILES = 1_000  # files of a folder that are shown
+)  # suffixes of option values that are checked as files
+RECIPE_NAMES = ["auto", *sorted(RECIPES)]
+MAX_LISTED_FILES = 1_000
 
 
 class Catalogue:
-    """Refs from a page, as models and tasks."""
+    """Loads the models and tasks of refs from a page."""
 
     def __init__(self, typed: Sequence[str], folders: Sequence[Path], fence: FileSandbox) -> None:
         self.command_line_refs, self.folders, self.sandbox = list(typed), list(folders), fence
-        user_modules.load_user_files(
-            self.command_line_refs
-        )  # FILE.py:NAME: the file is run, since it was typed
+        user_modules.load_user_files(self.command_line_refs)  # FILE.py:NAME may run
 
     def model(self, ref: str) -> Model:
-        """The model of a ref."""
+        """Return the model of a ref."""
         if ref in self.command_line_refs:
             with self.sandbox.suspended():
                 return resolve.load(ref)
@@ -54,17 +54,17 @@ class Catalogue:
         self._check_options(ref, options)
         if "/" in name or os.sep in name or "." in name:
             expected = "a program, lang/NAME, or a file that ends in .safetensors, .taotp or .glass"
-            raise GlassformerError(f"{ref} — expected {expected}")
+            raise GlassformerError(f"{ref}: expected {expected}", code="not_found")
         model: Model = registry.build("program", ref)
         return model
 
     def task(self, ref: str, model: Model | None = None) -> Task:
-        """The task of a ref; without one, the model's own."""
+        """Return the task of a ref; without one, the model's own."""
         if not ref and model:
             if own_task := embedded_task(model):
                 return own_task
             if not model.task:
-                return resolve.load_task(model)  # which says what is wrong
+                return resolve.load_task(model)  # raises the error
             ref = model.task
         if ref in self.command_line_refs or (
             registry.FILE_REF.match(ref) and registry.is_registered("task", ref)
@@ -82,7 +82,7 @@ class Catalogue:
         return task
 
     def without_unknown_task(self, model: Model) -> Model:
-        """A model that came in a file or from the page: of a task that may not be named, none."""
+        """Remove the task ref of an untrusted model if a page may not use it."""
         if not model.task or embedded_task(model):
             return model
         try:
@@ -92,7 +92,7 @@ class Catalogue:
         return model
 
     def list_names(self) -> dict[str, list[str]]:
-        """All that can be named, to choose from."""
+        """Return all refs by kind, to choose from."""
         return {
             "typed": self.command_line_refs,
             "programs": sorted(registry.entries("program")),
@@ -106,8 +106,9 @@ class Catalogue:
 
     # ── files ──────────────────────────────────────────────────────────────────────────────────
     def _file(self, name: str, called: bool = True) -> Path:
-        """A file of the folders given, wherever links lead, or one that comes with the package.
-        `called`: it may be named as its folder calls it.
+        """Return a file of the folders, after resolving links, or of the package.
+
+        `called`: also accept a name relative to a folder.
         """
         if name in resolve.trained_models():
             return resolve.TRAINED_FOLDER / name
@@ -121,33 +122,31 @@ class Catalogue:
                 real = Path(os.path.realpath(folder / name))
                 if real.is_relative_to(folder) and real.is_file():
                     return real
-        way_out = "the command line gives folders: glassformer studio REF --folder FOLDER"
-        raise GlassformerError(f"{name} — is in no folder that was given; {way_out}")
+        problem = "not in a folder of the command line. Pass --folder FOLDER"
+        raise GlassformerError(f"{name}: {problem}", code="not_found")
 
     def _model_files(self) -> Iterator[str]:
         for folder in self.folders:
-            found = (
-                f for f in sorted(folder.iterdir()) if f.suffix in MODEL_SUFFIXES and f.is_file()
-            )
-            for _, file in zip(range(MAX_LISTED_FILES), found, strict=False):
-                if Path(os.path.realpath(file)).is_relative_to(folder):
+            entries = sorted(folder.iterdir())
+            files = (f for f in entries if f.suffix in MODEL_SUFFIXES and f.is_file())
+            for file in islice(files, MAX_LISTED_FILES):
+                if file.resolve().is_relative_to(folder):
                     yield str(file)
 
     def _check_ref(self, ref: str) -> None:
         if len(ref) > MAX_REF_CHARACTERS:
-            raise GlassformerError(
-                f"{ref[:60]}… — a ref has at most {MAX_REF_CHARACTERS:,} characters"
-            )
+            problem = f"expected at most {MAX_REF_CHARACTERS:,} characters"
+            raise GlassformerError(f"{ref[:60]}…: {problem}")
         if "\0" in ref:
-            raise GlassformerError("ref — holds a null byte")
+            raise GlassformerError("ref: expected text without null bytes")
         if registry.FILE_REF.match(ref):
-            way_out = f"only what is typed on the command line does: glassformer studio {ref}"
-            raise GlassformerError(f"{ref} — would run a file; {way_out}")
+            problem = "executes a Python file. Pass it on the command line"
+            raise GlassformerError(f"{ref}: {problem}")
 
     def _check_options(self, ref: str, options: dict[str, str]) -> None:
         for name, value in options.items():
             if value.endswith(FILE_SUFFIXES):
                 try:
-                    self._file(value, called=False)  # a program opens it by this very name
+                    self._file(value, called=False)  # the program opens the literal name
                 except GlassformerError as e:
-                    raise GlassformerError(f"{ref} — {name}={e}") from None
+                    raise GlassformerError(f"{ref}: {name}={e}") from None

@@ -1,11 +1,13 @@
-"""What is wrong with what a page asked for, as the page is told: every line with its place."""
+"""Errors as JSON for the page, with lines and columns in a source."""
 
 import json
 import re
 from typing import Any
 
-SOURCE_NAME = "source"  # what errors call a text that was typed
-SOURCE_LOCATION = re.compile(rf"{SOURCE_NAME}(?::(\d{{1,9}}))?(?::(\d{{1,9}}))? — (.*)", re.DOTALL)
+SOURCE_NAME = "source"  # name of the page's source in error messages
+SOURCE_LOCATION = re.compile(
+    rf"{SOURCE_NAME}(?::(\d{{1,9}}))?(?::(\d{{1,9}}))?(?: —|:) (.*)", re.DOTALL
+)
 
 
 STATUS_CODES = {  # HTTP status -> error code
@@ -28,10 +30,12 @@ def error_payload(message: str, code: str) -> dict[str, Any]:
 
 
 def split_locations(message: str) -> list[dict[str, Any]]:
-    """The lines of a message, each with where it belongs."""
-    found = []
+    """Return {line, column, message} for every line of a message."""
+    locations = []
     for line in message.split("\n"):
-        at = SOURCE_LOCATION.fullmatch(line)
-        where = [int(n) if n else None for n in at.groups()[:2]] if at else [None, None]
-        found.append({"line": where[0], "column": where[1], "message": at[3] if at else line})
-    return found
+        match = SOURCE_LOCATION.fullmatch(line)
+        numbers = [int(n) if n else None for n in match.groups()[:2]] if match else [None, None]
+        locations.append(
+            {"line": numbers[0], "column": numbers[1], "message": match[3] if match else line}
+        )
+    return locations

@@ -1,10 +1,8 @@
-"""A fence around a process that works for a page: files of the folders given, and nothing else.
+"""File sandbox of worker processes, by an audit hook: read-only access to the user's folders.
 
-catalogue.py decides what a page may name and says why not. This is the second lock: whatever reads
-a file for whatever reason (an option that names a table, a parametrization in a checkpoint) stops
-here if nobody gave that folder. What Python and its libraries need is let through to be read: its
-own folders (sys.prefix, site-packages), /proc and /sys. Nothing is written, started or connected
-to.
+It backs up the checks of catalogue.py, for example against file names in options or checkpoints.
+The folders of Python and its packages, /proc and /sys are readable, too. Writing files, starting
+processes and connecting to sockets are forbidden.
 """
 
 import errno
@@ -27,13 +25,13 @@ FORBIDDEN_EVENTS = (
 
 
 class FileSandbox:
-    """Raised once, and for good: an audit hook cannot be taken away. `lowered` opens it a while."""
+    """The sandbox of a process: permanent once activated, except within `suspended`."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         package = Path(__file__).parents[1]
-        own = [sys.prefix, sys.base_prefix, str(package), *site.getsitepackages()]
-        own += [site.getusersitepackages()]
-        roots = [os.path.realpath(path) for path in [*own, *map(str, folders)]]
+        python_folders = [sys.prefix, sys.base_prefix, str(package), *site.getsitepackages()]
+        python_folders += [site.getusersitepackages()]
+        roots = [os.path.realpath(path) for path in [*python_folders, *map(str, folders)]]
         self.roots = tuple(os.path.join(root, "") for root in roots)
         self.active = False
 
@@ -43,28 +41,28 @@ class FileSandbox:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Within it everything may be opened: for what was typed on the command line."""
-        before, self.active = self.active, False
+        """Allow everything within the context, for refs of the command line."""
+        previous, self.active = self.active, False
         try:
             yield
         finally:
-            self.active = before
+            self.active = previous
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.active:
             return
         if event == "open":
             path, mode, flags = args
-            if isinstance(path, int):  # open already
+            if isinstance(path, int):  # an open file
                 return
             writes = bool(flags & WRITE_FLAGS) or bool({*str(mode or "")} & {*"wax+"})
             if not self.allows(os.fsdecode(path), writes):
-                raise PermissionError(errno.EACCES, "it is in none of the folders that were given")
+                raise PermissionError(errno.EACCES, "not in a folder of the command line")
         elif event in FORBIDDEN_EVENTS:
-            raise PermissionError(errno.EACCES, "not for a page")
+            raise PermissionError(errno.EACCES, "forbidden for requests")
 
     def allows(self, path: str, writes: bool = False) -> bool:
-        """Whether a file may be opened, wherever links lead."""
+        """Whether a file may be opened, after resolving links."""
         real = os.path.realpath(path)
         if writes:
             return real == os.devnull

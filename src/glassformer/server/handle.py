@@ -1,10 +1,11 @@
-"""A server of the live page: in a thread (`gf.open`), or until Ctrl-C (the command studio)."""
+"""A running studio server, in a thread (from Python) or until Ctrl-C (from the command line)."""
 
 import atexit
 import html
 import tempfile
 import threading
 from collections.abc import Sequence
+from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,9 @@ from ..utils.errors import GlassformerError
 from ..utils.results import Displayable
 from .server import StudioServer
 
-MIN_LIMITS, MAX_LIMITS = (0.1, 1), (10_000, 1_000)  # minutes, and GiB
-
 
 class ServerHandle(Displayable):
-    """A running server, until `close` or the end of this process. `with gf.studio(…)` closes it."""
+    """A server that runs until `close`, the end of its `with` block or the end of the process."""
 
     def __init__(self, server: Any, kept: Any) -> None:
         self.address, self._server, self._model_folder = server.address, server, kept
@@ -29,7 +28,7 @@ class ServerHandle(Displayable):
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Ends it, and all that it is doing."""
+        """Stop the server and all its jobs."""
         atexit.unregister(self.close)
         self._server.stop()
         self._thread.join(10)
@@ -39,7 +38,7 @@ class ServerHandle(Displayable):
     def __enter__(self) -> "ServerHandle":
         return self
 
-    def __exit__(self, *what: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __str__(self) -> str:
@@ -50,8 +49,8 @@ class ServerHandle(Displayable):
         if not self._thread.is_alive():
             return "<div>closed</div>"
         address = html.escape(self.address)
-        where = "on this machine; Python is behind it until <code>close()</code>"
-        return f'<div><a href="{address}" target="_blank" rel="noopener">the page</a> {where}</div>'
+        link = f'<a href="{address}" target="_blank" rel="noopener">the studio</a>'
+        return f"<div>{link} runs on this machine until <code>close()</code></div>"
 
 
 def create_server(
@@ -59,38 +58,34 @@ def create_server(
     folders: str | PathLike[str] | Sequence[str | PathLike[str]], inputs: str | Sequence[str],
     port: int | None, minutes: float, memory: float,
 ) -> tuple[StudioServer, Any]:  # fmt: skip
-    """A server that is ready to run, and the folder of models that it needs until it is closed."""
-    for name, value, least, most in (
-        ("minutes", minutes, MIN_LIMITS[0], MAX_LIMITS[0]),
-        ("memory", memory, MIN_LIMITS[1], MAX_LIMITS[1]),
+    """Return a server that is ready to run and its temporary folder of models."""
+    for name, value, minimum, maximum in (
+        ("minutes", minutes, 0.1, 10_000), ("memory", memory, 1, 1_000),
         ("port", port or 0, 0, 65_535),
-    ):
-        if not least <= value <= most:
-            raise GlassformerError(
-                f"studio — {name} must be from {least:g} to {most:g}, got {value}"
-            )
-    kept = tempfile.TemporaryDirectory(prefix="glassformer-")
+    ):  # fmt: skip
+        if not minimum <= value <= maximum:
+            expected = f"expected {minimum:g} to {maximum:g}, got {value}"
+            raise GlassformerError(f"studio: {name}: {expected}")
+    model_folder = tempfile.TemporaryDirectory(prefix="glassformer-")
     try:
         if not models:
-            raise GlassformerError("studio — expected a model, or several")
-        refs = [
-            _ref_for_workers(each, Path(kept.name, f"model-{i}"))
-            for i, each in enumerate(models, 1)
-        ]
-        given = [folders] if isinstance(folders, (str, PathLike)) else folders
+            raise GlassformerError("studio: models: expected at least one")
+        files = (Path(model_folder.name, f"model-{i}") for i in count(1))
+        refs = list(map(_ref_for_workers, models, files))
+        folder_list = [folders] if isinstance(folders, (str, PathLike)) else folders
         server = StudioServer(
-            refs, folders=[as_text(f, "studio", "a path") for f in given], port=port,
+            refs, folders=[as_text(f, "studio", "a path") for f in folder_list], port=port,
             inputs=[inputs] if isinstance(inputs, str) else list(inputs), minutes=minutes,
             gigabytes=memory,
         )  # fmt: skip
     except BaseException:
-        kept.cleanup()
+        model_folder.cleanup()
         raise
-    return server, kept
+    return server, model_folder
 
 
 def _ref_for_workers(model: Model | str | PathLike[str], path: Path) -> str:
-    """A ref for other processes: a Model of this one is written to a file first."""
+    """Return a ref for worker processes; a Model is saved to a file."""
     if isinstance(model, Model):
         return str(checkpoint.save(model, path.with_suffix(".safetensors")))
-    return as_text(model, "open")
+    return as_text(model, "studio")

@@ -1,7 +1,6 @@
-"""What a process does for a page: models, verdicts, proofs, trainings, puzzles. A list, no more.
+"""The request handlers of a worker process: models, verdicts, proofs, trainings, puzzles.
 
-What comes in was looked at by request_models.py and is plain data. Texts of sources are read, never
-executed.
+Requests were validated by request_models.py and are plain data. Sources are parsed, never executed.
 """
 
 import base64
@@ -38,25 +37,21 @@ if TYPE_CHECKING:
     from ..training.loop import Trainer
     from .worker_main import ProgressChannel
 
-COMPILED_CACHE_SIZE = 4  # compiled models
-QUICK_CHECK_ROWS = (
-    1_000  # rows, besides the edge cases, that are looked at before a proof is looked for
-)
-MAX_SNAPSHOTS, MAX_SNAPSHOT_NUMBERS = (
-    60,
-    1_500_000,
-)  # of a training, and the weights that all of them may have
+COMPILED_CACHE_SIZE = 4
+QUICK_CHECK_ROWS = 1_000  # sampled rows to run before a proof, besides edge cases
+MAX_SNAPSHOTS = 60
+MAX_SNAPSHOT_NUMBERS = 1_500_000  # weights of all snapshots
 RequestFields = Mapping[str, Any]
 
 
 class Handlers:
-    """Where a process keeps what it needs to work for a page."""
+    """The handlers and the cached models of a process."""
 
-    def __init__(self, shelf: Catalogue) -> None:
-        self.catalogue = shelf
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
         self.compiled = lru_cache(COMPILED_CACHE_SIZE)(self._compiled)
         self.by_name: dict[str, Callable[[RequestFields, ProgressChannel], Any]] = {
-            "refs": lambda given, line: shelf.list_names(),
+            "refs": lambda request, line: catalogue.list_names(),
             "model": self.model,
             "verify": self.verify,
             "prove": self.prove,
@@ -64,43 +59,43 @@ class Handlers:
             "check": self.check,
         }
 
-    def handle(self, what: str, given: RequestFields, line: "ProgressChannel") -> Any:
-        with np.errstate(all="ignore"):  # what is not finite, the rooms see to
-            return self.by_name[what](given, line)
+    def handle(self, name: str, request: RequestFields, line: "ProgressChannel") -> Any:
+        with np.errstate(all="ignore"):  # handlers check for non-finite values
+            return self.by_name[name](request, line)
 
     # ── models ─────────────────────────────────────────────────────────────────────────────────
-    def model(self, given: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
-        """A model as the page has it."""
-        model, ref = self.load(given)
-        texts = given.get("inputs") or _initial_inputs(model)
+    def model(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
+        """Return a model for the page."""
+        model, ref = self.load(request)
+        texts = request.get("inputs") or _initial_inputs(model)
         for text in texts:
             if problem := read_error(model, text):
-                raise GlassformerError(f"{ref} — {problem}")
+                raise GlassformerError(f"{ref}: {problem}")
         return model_payload(model, ref, title=short_titles([ref])[0], inputs=texts)
 
-    def load(self, given: RequestFields) -> tuple[Model, str]:
-        """The model that was asked for, with its edits, and what to call it."""
-        if (ref := given.get("ref")) is not None:
+    def load(self, request: RequestFields) -> tuple[Model, str]:
+        """Return the requested model with its edits, and its ref."""
+        if (ref := request.get("ref")) is not None:
             in_library = ref.startswith(source_refs.LIBRARY_PREFIX)
             model = self.compiled(ref, "") if in_library else self.catalogue.model(ref)
-        elif given.get("source") is not None:
+        elif request.get("source") is not None:
             model, ref = (
-                self.parse_source(given["source"], given["kind"]),
-                f"{SOURCE_NAME}.{given['kind']}",
+                self.parse_source(request["source"], request["kind"]),
+                f"{SOURCE_NAME}.{request['kind']}",
             )
         else:
             try:
-                data = base64.b64decode(given["checkpoint"], validate=True)
+                data = base64.b64decode(request["checkpoint"], validate=True)
             except (ValueError, binascii.Error):
-                raise GlassformerError("checkpoint — expected base64") from None
+                raise GlassformerError("checkpoint: expected base64") from None
             model, ref = (
                 self.catalogue.without_unknown_task(checkpoint.from_bytes(data, "checkpoint")),
                 "",
             )
-        return apply_edits(model, given.get("edits") or ()), ref
+        return apply_edits(model, request.get("edits") or ()), ref
 
     def parse_source(self, text: str, kind: str) -> Model:
-        """The model of a text that was typed."""
+        """Return the model of a source typed in the page."""
         if kind == "glass":
             return self.compiled("", text)
         return resolve.check_task_vocabulary(
@@ -108,79 +103,71 @@ class Handlers:
         )
 
     def _compiled(self, ref: str, text: str) -> Model:
-        """The model of a ref of the library or of a source. The last few are kept: after every edit
-        the same one is asked for.
-        """
+        """Compile a library ref or a source; cached, as every edit requests the same model."""
         return (
             self.catalogue.model(ref)
             if ref
             else source_refs.compile_ref(source_refs.SourceRef(SOURCE_NAME, text, {})).model
         )
 
-    def model_and_task(self, given: RequestFields) -> tuple[Model, Task]:
-        model, _ = self.load(given)
-        task = self.catalogue.task(given.get("task") or "", model)
+    def model_and_task(self, request: RequestFields) -> tuple[Model, Task]:
+        model, _ = self.load(request)
+        task = self.catalogue.task(request.get("task") or "", model)
         task.require(model.vocabulary)
         return model, task
 
-    # ── is it right? ───────────────────────────────────────────────────────────────────────────
-    def verify(self, given: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
-        model, task = self.model_and_task(given)
+    # ── verdicts ───────────────────────────────────────────────────────────────────────────────
+    def verify(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
+        model, task = self.model_and_task(request)
         verdict = api.verify(
-            model, task, sample=given.get("sample"), exhaustive=bool(given.get("every")),
-            seed=given.get("seed", 0), progress=lambda event: line.send(progress_fields(event)),
+            model, task, sample=request.get("sample"), exhaustive=bool(request.get("every")),
+            seed=request.get("seed", 0), progress=lambda event: line.send(progress_fields(event)),
         )  # fmt: skip
-        found = next(iter(verdict.counterexamples), None)
+        counterexample = next(iter(verdict.counterexamples), None)
         return {"verdict": verdict.to_json(), "margin": verdict.worst_margin,
-                "counterexample": typeable_counterexample(model, task, found)}  # fmt: skip
+                "counterexample": typeable_counterexample(model, task, counterexample)}  # fmt: skip
 
-    def prove(self, given: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
-        """A proof. First a glance: what is badly broken is seen to be at once. What it is at is
-        told, as making a model from a source may take longer than to prove it.
-        """
-        line.send({"doing": "compiling" if _is_source(given) else "reading the model"})
-        model, task = self.model_and_task(given)
+    def prove(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
+        """Prove a model; report each stage, and a counterexample among edge cases and samples."""
+        line.send({"doing": "compiling" if _is_source(request) else "reading the model"})
+        model, task = self.model_and_task(request)
         line.send({"doing": "trying edge cases"})
-        seed = given.get("seed", 0)
+        seed = request.get("seed", 0)
         rows = [task.edges(), task.sample(QUICK_CHECK_ROWS, np.random.default_rng(seed))]
         rows_ = np.concatenate(rows)
         if wrong := first_counterexample(model, task, rows_[task.defined(rows_)]):
             line.send({"counterexample": typeable_counterexample(model, task, wrong)})
         line.send({"doing": "proving"})
         proof = api.prove(
-            model, task, method=given.get("method", "auto"), seed=seed,
+            model, task, method=request.get("method", "auto"), seed=seed,
             progress=lambda event: line.send(progress_fields(event)) if event.total else None,
         )  # fmt: skip
-        told = proof.to_json()
-        told.pop("certificate")  # large, and of no use to a page
-        found = proof.counterexample
-        margin = found.get("margin") if found else proof.margin
-        shown = typeable_counterexample(model, task, found)
-        return {"proof": told, "margin": margin, "counterexample": shown}
+        result = proof.to_json()
+        result.pop("certificate")  # large, and unused by the page
+        counterexample = proof.counterexample
+        margin = counterexample.get("margin") if counterexample else proof.margin
+        shown = typeable_counterexample(model, task, counterexample)
+        return {"proof": result, "margin": margin, "counterexample": shown}
 
     # ── training ───────────────────────────────────────────────────────────────────────────────
-    def train(self, given: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
-        """A model trained while the page looks on: every evaluation is told, and the model at the
-        end comes with its snapshots.
-        """
-        task = self.catalogue.task(given["task"])
-        name = given.get("recipe", "")
-        if name and name not in RECIPE_NAMES:  # a file, say
+    def train(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
+        """Train a model, report every event, and return the model with its snapshots."""
+        task = self.catalogue.task(request["task"])
+        name = request.get("recipe", "")
+        if name and name not in RECIPE_NAMES:
             raise unknown_name_error("recipe", name, RECIPE_NAMES, cutoff=0.4)
-        settings = given.get("settings", {})
+        settings = request.get("settings", {})
         for field in settings:
-            recipe_option(field)  # an error unless it is a recipe field
-        with (
-            self.catalogue.sandbox.suspended()
-        ):  # PyTorch looks for a place for its files, and uses none
+            recipe_option(field)  # raises an error for unknown fields
+        with self.catalogue.sandbox.suspended():  # importing PyTorch checks folders
             import torch as torch
 
         run = api.train(
-            task, name, [seed := given.get("seed", 0)], stop=line.stopped,
+            task, name, [seed := request.get("seed", 0)], stop=line.stopped,
             **cast(Any, {field: str(value) for field, value in settings.items()}),
         )  # fmt: skip
         trainer, recipe = run.trainer, run.trainer.recipe
-        album, training = SnapshotSeries(trainer), None
+        series, training = SnapshotSeries(trainer), None
         line.send({"of": recipe.steps, "names": list(answer_names(task)), "recipe": recipe.name})
         for event in run:
             if event.kind == "done":
@@ -190,25 +177,25 @@ class Handlers:
             elif event.kind != "checkpoint":
                 line.send({"event": {"kind": event.kind, "step": event.step, **event.data}})
             if event.kind == "evaluation":
-                album.add(event.data)
+                series.add(event.data)
         assert training is not None
         ref = f"{task.ref}, trained ({recipe.name}, seed {seed}, {training.steps:,} steps)"
         model = training.model
         shown = model_payload(
-            model, ref, inputs=_initial_inputs(model), snapshots=album.snapshots or None
+            model, ref, inputs=_initial_inputs(model), snapshots=series.snapshots or None
         )
-        told = training.to_json()
-        told.pop("events")
-        return {"model": shown, "training": told}
+        result = training.to_json()
+        result.pop("events")
+        return {"model": shown, "training": result}
 
     # ── puzzles ────────────────────────────────────────────────────────────────────────────────
-    def check(self, given: RequestFields, line: "ProgressChannel") -> Any:
-        with limited_memory(MAX_MEMORY_BYTES):  # the limit of `glassformer puzzle check`
-            return judge(level(given["level"]), given["text"]).to_json()
+    def check(self, request: RequestFields, line: "ProgressChannel") -> Any:
+        with limited_memory(MAX_MEMORY_BYTES):  # the command's limit
+            return judge(level(request["level"]), request["text"]).to_json()
 
 
 class SnapshotSeries:
-    """Snapshots of a training, few enough for a page: when there are too many, every other goes."""
+    """Snapshots of a training. When there are too many, every other one is dropped."""
 
     def __init__(self, trainer: "Trainer") -> None:
         self.trainer, self.stride, self.evaluations = trainer, 1, 0
@@ -221,25 +208,25 @@ class SnapshotSeries:
         if self.max_snapshots < 2 or (self.evaluations - 1) % self.stride:
             return
         model = self.trainer.model(0).map(lambda w: w.cpu().numpy()).astype("float32")
-        told = {name: report[name] for name in ("step", "loss", "accuracy")}
-        told |= {"places": report["digits"], "trained": report.get("train_accuracy")}
-        self.snapshots.append({**told, "weights": encode_weights(model)})
+        entry = {name: report[name] for name in ("step", "loss", "accuracy")}
+        entry |= {"places": report["digits"], "trained": report.get("train_accuracy")}
+        self.snapshots.append({**entry, "weights": encode_weights(model)})
         if len(self.snapshots) > self.max_snapshots:
             self.snapshots, self.stride = self.snapshots[::2], 2 * self.stride
 
 
 def _initial_inputs(model: Model) -> list[str]:
-    """Texts to begin with; none, if the model says nothing of what it reads."""
+    """Return initial inputs; none for a model without a known task."""
     try:
         return initial_inputs(model)
     except GlassformerError:
         return []
 
 
-def _is_source(given: RequestFields) -> bool:
-    """Whether a model is made from a source of the sequence language."""
-    typed = given.get("source") is not None and given["kind"] == "glass"
-    return typed or source_refs.is_source_ref(given.get("ref") or "")
+def _is_source(request: RequestFields) -> bool:
+    """Whether a model is compiled from a source."""
+    typed = request.get("source") is not None and request["kind"] == "glass"
+    return typed or source_refs.is_source_ref(request.get("ref") or "")
 
 
 def progress_fields(event: Progress) -> dict[str, int]:
@@ -247,20 +234,18 @@ def progress_fields(event: Progress) -> dict[str, int]:
 
 
 def typeable_counterexample(
-    model: Model, task: Task, found: dict[str, Any] | None
+    model: Model, task: Task, counterexample: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """A counterexample as one can type it, since a click in the page does: a row of digits alone is
-    no text that the model reads.
-    """
-    if found is None or not read_error(model, found["input"]):
-        return found
-    tokens, answer = (x[0] for x in task.batch(np.array([found["row"]], task.row_type)))
+    """Return a counterexample whose input text the model can read, for use in the page."""
+    if counterexample is None or not read_error(model, counterexample["input"]):
+        return counterexample
+    tokens, answer = (x[0] for x in task.batch(np.array([counterexample["row"]], task.row_type)))
     text = typeable_text(task, tokens[: int(answer.argmax())].tolist())
-    return found if text is None else {**found, "input": text}
+    return counterexample if text is None else {**counterexample, "input": text}
 
 
 def apply_edits(model: Model, edits: Sequence[Mapping[str, Any]]) -> Model:
-    """The model with some of its weights set anew. What theta made them is no longer true."""
+    """Return the model with edited weights, without its parametrization."""
     if not edits:
         return model
     model = model.numpy()
@@ -270,13 +255,13 @@ def apply_edits(model: Model, edits: Sequence[Mapping[str, Any]]) -> Model:
     for edit in edits:
         w, at = changed[edit["name"]], tuple(edit["index"])
         if len(at) != w.ndim or any(not 0 <= i < n for i, n in zip(at, w.shape, strict=True)):
-            where = f"an index of shape {list(w.shape)}, got {list(at)[:8]}"
-            raise GlassformerError(f"edit of {edit['name']} — expected {where}")
+            problem = f"expected an index of shape {list(w.shape)}, got {list(at)[:8]}"
+            raise GlassformerError(f"edit of {edit['name']}: {problem}")
         with np.errstate(over="ignore"):
             w[at] = edit["value"]
         if not np.isfinite(w[at]):
-            what = f"expected a number that {w.dtype} can hold, got {edit['value']:g}"
-            raise GlassformerError(f"edit of {edit['name']} — {what}")
+            problem = f"expected a finite {w.dtype}, got {edit['value']:g}"
+            raise GlassformerError(f"edit of {edit['name']}: {problem}")
     return replace(model, weights={**model.weights, **changed}, theta={}, parametrization="")
 
 
@@ -287,15 +272,15 @@ def _edited_names(model: Model, edits: Sequence[Mapping[str, Any]]) -> Iterator[
         yield edit["name"]
 
 
-def resolve_folders(given: Sequence[str | Path]) -> list[Path]:
-    """The folders that were given, as they really are; an error for what is none."""
-    found = []
-    for folder in map(Path, given):
+def resolve_folders(folders: Sequence[str | Path]) -> list[Path]:
+    """Return folders with links resolved; raise an error for a path that is not a folder."""
+    resolved = []
+    for folder in map(Path, folders):
         try:
             real = folder.resolve(strict=True)
         except (OSError, RuntimeError, ValueError):
-            raise GlassformerError(f"--folder {folder} — there is no such folder") from None
+            raise GlassformerError(f"--folder {folder}: no such folder", code="not_found") from None
         if not real.is_dir():
-            raise GlassformerError(f"--folder {folder} — is a file; expected a folder")
-        found.append(real)
-    return found
+            raise GlassformerError(f"--folder {folder}: expected a folder, got a file")
+        resolved.append(real)
+    return resolved

@@ -1,4 +1,4 @@
-"""Long work for a page: begun, looked at, stopped. Each job has a process of its own meanwhile."""
+"""Jobs: long requests that run in a worker process each and can be polled and stopped."""
 
 import json
 import secrets
@@ -12,16 +12,15 @@ from ..utils.workers import START_SECONDS, ProcessEnded, Worker
 from .errors import split_locations
 from .worker_pool import PoolBusy, WorkerPool
 
-MAX_FINISHED_JOBS = 16  # jobs that are over and can still be looked at
-MAX_RESULT_BYTES = 2**27  # of their results, together
-MAX_EVENTS = 5_000  # of a training that are told; later ones are not kept
-# seconds for a training to end by itself and hand over its model: it may be looking at a million
-# rows just now
+MAX_FINISHED_JOBS = 16
+MAX_RESULT_BYTES = 2**27  # of the results of all finished jobs
+MAX_EVENTS = 5_000  # of a training; later ones are dropped
+# Time for a stopped training to return its model; it may be checking a million rows.
 STOP_GRACE_SECONDS = 60.0
 
 
 class ServerJob:
-    """One piece of work. `state`: running, done, wrong (with errors), stopped."""
+    """A job. `state`: running, done, wrong (with errors), stopped."""
 
     def __init__(self, kind: str) -> None:
         self.id, self.kind, self.state = secrets.token_urlsafe(12), kind, "running"
@@ -30,53 +29,51 @@ class ServerJob:
         self.errors: list[Any] = []
         self.code = ""  # error code of `errors`
         self.result = b"null"
-        self.lock = threading.Lock()  # around its worker: it is this job's only for a while
+        self.lock = threading.Lock()  # guards `worker`, which is released after the job
         self.worker: Worker | None = None
-        self.order_number = 0  # of that worker
+        self.order_number = 0  # of the job at its worker
         self.stop_requested = False
-        self.kill_timer: threading.Timer | None = (
-            None  # of a training that was asked to end by itself
-        )
+        self.kill_timer: threading.Timer | None = None  # of a training with a stop request
         self.started_at, self.seconds = time.monotonic(), 0.0
 
     def add_progress(self, data: bytes) -> None:
-        """What the process says on its way."""
-        told = json.loads(data)
-        event = told.pop("event", None)
+        """Add a message of the worker to progress and events."""
+        message = json.loads(data)
+        event = message.pop("event", None)
         if event is not None and len(self.events) < MAX_EVENTS:
             self.events.append(event)
-        self.progress = self.progress | told
+        self.progress = self.progress | message
 
     @property
     def training_started(self) -> bool:
-        """Whether a training has a model: before that its process starts, and imports PyTorch."""
+        """Whether a training has a model, after starting its process and importing PyTorch."""
         return "of" in self.progress
 
     def to_json(self, after: int = 0) -> bytes:
-        """How it stands; of the events, those after so many."""
+        """Return the status as JSON, with the events from index `after`."""
         running = self.state == "running"
         seconds = time.monotonic() - self.started_at if running else self.seconds
-        told = {
+        status = {
             "job": self.id, "kind": self.kind, "state": self.state, "seconds": round(seconds, 1),
             "progress": self.progress, "events": self.events[after:], "errors": self.errors,
             "code": self.code,
         }  # fmt: skip
-        return json.dumps(told).encode()[:-1] + b',"result":' + self.result + b"}"
+        return json.dumps(status).encode()[:-1] + b',"result":' + self.result + b"}"
 
 
 class JobTable:
-    """All jobs of a server. As many at once as its pool has room for."""
+    """All jobs of a server. The worker pool limits how many run at once."""
 
     def __init__(self, pool: WorkerPool, seconds: float) -> None:
         self.pool, self.seconds = pool, seconds
         self.by_id: dict[str, ServerJob] = {}
         self.lock = threading.Lock()
 
-    def start(self, kind: str, given: Any) -> ServerJob:
-        """Starts a job; Busy if there is no room."""
+    def start(self, kind: str, request: Any) -> ServerJob:
+        """Start a job. Raise PoolBusy if no worker is free."""
         job, ready = ServerJob(kind), threading.Event()
         refused: list[PoolBusy] = []
-        work = threading.Thread(target=self._run, args=(job, given, ready, refused), daemon=True)
+        work = threading.Thread(target=self._run, args=(job, request, ready, refused), daemon=True)
         work.start()
         ready.wait()
         if refused:
@@ -87,7 +84,7 @@ class JobTable:
         return job
 
     def stop(self, job: ServerJob) -> None:
-        """A training comes to an end by itself, and its model stays; all else is killed."""
+        """Ask a training to end and return its model; kill other jobs."""
         with job.lock:
             job.stop_requested = True
             if job.worker is None:
@@ -99,21 +96,21 @@ class JobTable:
                 self._start_kill_timer(job)
 
     def _start_kill_timer(self, job: ServerJob) -> None:
-        """From now on a training has its time to end by itself; or to begin, if it has not."""
+        """Kill a training that does not end in time, or does not start if it has not yet."""
         if job.kill_timer is not None:
             job.kill_timer.cancel()
         job.kill_timer = threading.Timer(
             STOP_GRACE_SECONDS if job.training_started else START_SECONDS, self._kill, (job,)
         )
-        job.kill_timer.daemon = True  # a server that is closed does not wait for it
+        job.kill_timer.daemon = True
         job.kill_timer.start()
 
     def _on_progress(self, job: ServerJob, data: bytes) -> None:
-        before = job.training_started
+        had_started = job.training_started
         job.add_progress(data)
-        if job.training_started and not before:
+        if job.training_started and not had_started:
             with job.lock:
-                if job.kill_timer is not None:  # it was asked to stop before it had begun
+                if job.kill_timer is not None:  # stopped before its start
                     self._start_kill_timer(job)
 
     def _kill(self, job: ServerJob) -> None:
@@ -122,12 +119,12 @@ class JobTable:
                 job.worker.kill()
 
     def _run(
-        self, job: ServerJob, given: Any, ready: threading.Event, refused: list[PoolBusy]
+        self, job: ServerJob, request: Any, ready: threading.Event, refused: list[PoolBusy]
     ) -> None:
         state = "wrong"
         try:
             with self.pool.worker("job") as worker:
-                kind, data = self._ask_worker(job, worker, given, ready)
+                kind, data = self._ask_worker(job, worker, request, ready)
             if kind == RESULT:
                 job.result, state = data, "done"
             else:
@@ -136,11 +133,11 @@ class JobTable:
         except PoolBusy as e:
             refused.append(e)
         except ProcessEnded as e:
-            job.errors = [] if job.stop_requested else split_locations(f"{job.kind} — {e}")
+            job.errors = [] if job.stop_requested else split_locations(f"{job.kind}: {e}")
             state, job.code = ("stopped" if job.stop_requested else "wrong"), "stopped"
-        except Exception as e:  # whatever it is: a job that nobody works on is not running
+        except Exception as e:  # a job without a worker must not stay "running"
             job.errors = split_locations(
-                f"{job.kind} — a defect of glassformer: {type(e).__name__}: {e}"
+                f"{job.kind}: a bug in glassformer: {type(e).__name__}: {e}"
             )
             job.code = "defect"
         finally:
@@ -148,26 +145,26 @@ class JobTable:
             ready.set()
 
     def _ask_worker(
-        self, job: ServerJob, worker: Worker, given: Any, ready: threading.Event
+        self, job: ServerJob, worker: Worker, request: Any, ready: threading.Event
     ) -> tuple[bytes, bytes]:
-        """The answer of a worker, which is this job's until then: after it, others have it."""
+        """Return the answer of a worker, which belongs to the job until then."""
         with job.lock:
             job.worker, job.order_number = worker, worker.next_order
         ready.set()
         try:
             tell = partial(self._on_progress, job)
-            kind, data = worker.request(job.kind, given, self.seconds, tell)
+            kind, data = worker.request(job.kind, request, self.seconds, tell)
         finally:
             with job.lock:
                 job.worker = None
                 if job.kill_timer is not None:
                     job.kill_timer.cancel()
         if job.kind == "train" and job.training_started:
-            worker.kill()  # PyTorch's memory goes with it, whatever came of it
+            worker.kill()  # frees PyTorch's memory
         return kind, data
 
     def _drop_old_jobs(self) -> None:
-        """The oldest that are over go, when there are too many or they are too large."""
+        """Drop the oldest finished jobs if there are too many or they are too large."""
         over = [job for job in self.by_id.values() if job.state != "running"]
         size = sum(len(job.result) for job in over)
         while len(over) > MAX_FINISHED_JOBS or size > MAX_RESULT_BYTES:

@@ -1,7 +1,4 @@
-"""Schemas of the page's requests: plain data of limited size.
-
-The functions of api.py check ranges of numbers and names.
-"""
+"""Schemas of requests: plain data of limited size. The functions of api.py check values."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,10 +6,10 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from ..utils.limits import MAX_REF_CHARACTERS
 
-MAX_FIELDS = 20  # of any object that is sent
-MAX_SOURCE_CHARACTERS = 400_000  # characters of a text, as the text language has at most
+MAX_FIELDS = 20  # of any object
+MAX_SOURCE_CHARACTERS = 400_000  # the limit of the text language
 MAX_EDITS, MAX_AXES = 20_000, 4
-MAX_CHECKPOINT_CHARACTERS = 8 * 2**20  # characters of base64
+MAX_CHECKPOINT_CHARACTERS = 8 * 2**20  # of base64
 
 Ref = Annotated[str, Field(max_length=MAX_REF_CHARACTERS)]
 Index = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -20,21 +17,21 @@ ShortName = Annotated[str, Field(max_length=200)]
 
 
 class RequestModel(BaseModel):
-    """An object of a request: its own fields, of their own types, and no others."""
+    """An object of a request with strict types and without extra fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
-    def _limit_fields(cls, given: Any) -> Any:
-        """Each unknown field is an error of its own: not of a million of them."""
-        if isinstance(given, dict) and len(given) > MAX_FIELDS:
-            raise ValueError(f"expected at most {MAX_FIELDS} fields, got {len(given):,}")
-        return given
+    def _limit_fields(cls, fields: Any) -> Any:
+        """Refuse many fields at once, as each unknown field would be an error."""
+        if isinstance(fields, dict) and len(fields) > MAX_FIELDS:
+            raise ValueError(f"expected at most {MAX_FIELDS} fields, got {len(fields):,}")
+        return fields
 
 
 class WeightEdit(RequestModel):
-    """One number among the weights, set anew."""
+    """A new value of one weight."""
 
     name: ShortName
     index: Annotated[list[Index], Field(min_length=1, max_length=MAX_AXES), FailFast()]
@@ -42,7 +39,7 @@ class WeightEdit(RequestModel):
 
 
 class ModelSelector(RequestModel):
-    """A model: by its ref, as a text that was typed, or as a checkpoint; and what was edited."""
+    """A model by its ref, source or checkpoint, with edits."""
 
     ref: Ref | None = None
     source: Annotated[str, Field(max_length=MAX_SOURCE_CHARACTERS)] | None = None
@@ -58,11 +55,11 @@ class ModelSelector(RequestModel):
 
 
 class ShowRequest(ModelSelector):
-    """A model to be looked at."""
+    """Show a model."""
 
 
 class VerifyRequest(ModelSelector):
-    """Is it right? Counted, or a sample of so many."""
+    """Verify a model on every input or on a sample."""
 
     task: Ref = ""
     sample: int | None = None
@@ -71,7 +68,7 @@ class VerifyRequest(ModelSelector):
 
 
 class ProveRequest(ModelSelector):
-    """Is it right on all of its domain?"""
+    """Prove a model on its whole domain."""
 
     task: Ref = ""
     method: ShortName = "auto"
@@ -79,7 +76,7 @@ class ProveRequest(ModelSelector):
 
 
 class TrainRequest(RequestModel):
-    """A model to be trained: fields of the recipe as --set has them."""
+    """Train a model. `settings` are recipe fields as in --set."""
 
     task: Ref
     recipe: ShortName = ""
@@ -91,16 +88,16 @@ class TrainRequest(RequestModel):
 
 
 class CheckRequest(RequestModel):
-    """A solution of a puzzle."""
+    """Judge the solution of a puzzle."""
 
     level: ShortName
     text: Annotated[str, Field(max_length=MAX_SOURCE_CHARACTERS)]
 
 
 def validation_message(error: Any) -> str:
-    """What is wrong with a request, in one line that repeats nothing of it but names of fields."""
+    """Return the first error of a request in one line, without its values."""
     if error.get("type") == "json_invalid":
-        return f"request — not JSON, from character {error['loc'][-1]} on"
+        return f"request: not JSON at character {error['loc'][-1]} on"
     where = ".".join(str(part)[:40] for part in error.get("loc", ())[1:][:6])
-    what = str(error.get("msg", "cannot be read")).removeprefix("Value error, ")
-    return f"{where or 'request'} — {what[:200]}"
+    what = str(error.get("msg", "invalid value")).removeprefix("Value error, ")
+    return f"{where or 'request'}: {what[:200]}"

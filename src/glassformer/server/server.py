@@ -1,4 +1,4 @@
-"""The server itself: one address of this machine, until Ctrl-C; nothing is left behind then."""
+"""The studio server on 127.0.0.1. It ends with all its processes."""
 
 import asyncio
 import errno
@@ -27,14 +27,14 @@ from .handlers import resolve_folders
 from .jobs import JobTable
 from .worker_pool import WorkerPool, decode_answer
 
-HOST = "127.0.0.1"  # and no other: what is served here is for who sits at this machine
-DEFAULT_PORT = 8757  # what a browser keeps of puzzles, it keeps by address and port
+HOST = "127.0.0.1"
+DEFAULT_PORT = 8757  # constant, as browsers store puzzle progress by address and port
 MAX_CONNECTIONS = 128
-MAX_SILENT_SECONDS = 15.0  # seconds that a connection may say nothing, or half a request
+MAX_SILENT_SECONDS = 15.0  # of a connection without a complete request
 
 
 class LimitedProtocol(H11Protocol):
-    """A connection. One too many is closed, and so is one on which no request ever arrives."""
+    """A connection that closes beyond MAX_CONNECTIONS or after MAX_SILENT_SECONDS."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -57,32 +57,30 @@ class LimitedProtocol(H11Protocol):
 
 
 class PoolClosingServer(uvicorn.Server):
-    """Ends with all its processes."""
+    """A server that closes its worker pool when it ends."""
 
     def __init__(self, config: uvicorn.Config, pool: WorkerPool) -> None:
         super().__init__(config)
         self.pool = pool
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await asyncio.to_thread(self.pool.close)  # first: answers that are waited for will not come
+        await asyncio.to_thread(self.pool.close)  # first, as pending answers will not come
         await super().shutdown(sockets)
 
 
 class StudioServer:
-    """What `glassformer studio` holds: a socket, processes, a page. `run` serves until Ctrl-C."""
+    """The studio's socket, worker processes and page. `run` serves until Ctrl-C."""
 
     def __init__(
         self, refs: Sequence[str], *, folders: Sequence[str | Path] = (), port: int | None = None,
         inputs: Sequence[str] = (), minutes: float = 30.0, gigabytes: float = 4.0,
     ) -> None:  # fmt: skip
         if len(refs) > MAX_MODELS:
-            raise GlassformerError(
-                f"studio — at most {MAX_MODELS} models side by side, got {len(refs)}"
-            )
-        given = [str(folder) for folder in resolve_folders(folders)]
+            raise GlassformerError(f"studio: expected at most {MAX_MODELS} models, got {len(refs)}")
+        folder_names = [str(folder) for folder in resolve_folders(folders)]
         size = min(int(gigabytes * 2**30), available_memory())
         self.pool = WorkerPool(
-            {"typed": list(refs), "folders": given, "memory": size},
+            {"typed": list(refs), "folders": folder_names, "memory": size},
             {"quick": 2, "judge": 1, "job": max(1, min(cores(), 4))},
         )
         self.token = secrets.token_urlsafe(24)
@@ -112,14 +110,14 @@ class StudioServer:
         return f"http://{HOST}:{self.port}/?token={token}"
 
     def run(self) -> None:
-        """Serves. Ctrl-C, or a polite kill, ends it."""
+        """Serve until Ctrl-C or SIGTERM."""
         try:
             self.server.run(sockets=[self.socket])
         finally:
             self.close()
 
     def stop(self) -> None:
-        """Ends `run` from another thread, be it running or not yet."""
+        """End `run` from another thread, also before it starts."""
         self.server.should_exit = True
 
     def close(self) -> None:
@@ -136,27 +134,28 @@ class StudioServer:
     def _model(self, ref: str, inputs: Sequence[str]) -> Any:
         try:
             with self.pool.worker("quick") as worker:
-                asked = {"ref": ref, "inputs": list(inputs)}
-                return json.loads(decode_answer(*worker.request("model", asked, self.jobs.seconds)))
+                request = {"ref": ref, "inputs": list(inputs)}
+                return json.loads(
+                    decode_answer(*worker.request("model", request, self.jobs.seconds))
+                )
         except ProcessEnded as e:
-            raise GlassformerError(f"{ref} — {e}") from None
+            raise GlassformerError(f"{ref}: {e}") from None
 
     def _page(self) -> bytes:
-        for model, title in zip(
-            self.models, short_titles([m["ref"] for m in self.models]), strict=True
-        ):
+        titles = short_titles([m["ref"] for m in self.models])
+        for model, title in zip(self.models, titles, strict=True):
             model["title"] = title
-        made = f"Served by glassformer {__version__} on this machine."
+        footer = f"Served by glassformer {__version__} on this machine."
         data = {
-            "models": self.models, "title": ", ".join(m["title"] for m in self.models), "notes": [],
-            "made": made, "settings": {}, "levels": [each.to_json() for each in levels().values()],
-            "axes": AXES,
+            "models": self.models, "title": ", ".join(m["title"] for m in self.models),
+            "notes": [], "made": footer, "axes": AXES,
+            "levels": [level.to_json() for level in levels().values()],
         }  # fmt: skip
         return report_page.assemble(data, {"token": self.token, "base": ""})
 
 
 def default_socket() -> socket.socket:
-    """A socket at the usual port, or at any that is free if someone has that."""
+    """Return a socket at DEFAULT_PORT, or at any free port if it is taken."""
     try:
         return bind_socket(DEFAULT_PORT)
     except GlassformerError:
@@ -164,9 +163,9 @@ def default_socket() -> socket.socket:
 
 
 def bind_socket(port: int) -> socket.socket:
-    """A socket at this address of this machine, or an error that says what is in the way."""
+    """Return a listening socket at a port of this machine."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    if os.name != "nt":  # there it would share a port that another has
+    if os.name != "nt":  # on Windows it would allow sharing a port
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
@@ -174,7 +173,6 @@ def bind_socket(port: int) -> socket.socket:
     except (OSError, OverflowError) as e:
         listening.close()
         taken = isinstance(e, OSError) and e.errno == errno.EADDRINUSE
-        way_out = "leave out --port for one that is free"
-        said = "is taken" if taken else f"cannot be had: {os_error_text(e)}"
-        raise GlassformerError(f"--port {port} — {said}; {way_out}") from None
+        problem = "in use" if taken else f"not available: {os_error_text(e)}"
+        raise GlassformerError(f"--port {port}: {problem}. Omit it to use a free port") from None
     return listening
