@@ -1,4 +1,4 @@
-"""A real Chromium, for the tests of the page."""
+"""Chromium for the tests of the page."""
 
 import shutil
 from contextlib import contextmanager
@@ -6,13 +6,13 @@ from contextlib import contextmanager
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
          "--disable-dev-shm-usage"]  # fmt: skip
 
-# A click waits for two frames, and on a busy machine Chromium now and then forgets one that was
-# asked for while nothing moves: 2 of 300 clicks never came. So something always asks.
+# A click waits for two frames, and on a busy machine Chromium sometimes drops a requested frame of an
+# idle page (2 of 300 clicks). So frames are requested all the time.
 FRAMES = "{ const ask = requestAnimationFrame.bind(window); setInterval(() => ask(() => {}), 50); }"
 
 
 class Chromium:
-    """A browser whose tabs never stop drawing."""
+    """A browser whose tabs request frames all the time."""
 
     def __init__(self, browser):
         self.browser = browser

@@ -1,4 +1,4 @@
-"""The engine of the page, in a real Chromium."""
+"""The engine of the page in Chromium."""
 
 import base64
 from contextlib import ExitStack
@@ -11,7 +11,7 @@ from browser import launched
 from glassformer import report_page
 from glassformer.report_page.payload import model_payload
 
-# Arrays go as texts: number by number they would take a hundred times as long.
+# Arrays are sent as base64, which is a hundred times faster than lists of numbers.
 PACK = """
 const pack = (data) => { let out = ""; const all = new Uint8Array(Float64Array.from(data).buffer);
     for (const byte of all) out += String.fromCharCode(byte); return btoa(out); };
@@ -21,24 +21,24 @@ const unpack = (text) => new Float64Array(bytes(text).buffer);
 
 
 def packed(x):
-    """Numbers, as `unpack` reads them in the page."""
+    """Return numbers as `unpack` reads them in the page."""
     return base64.b64encode(np.ascontiguousarray(x, dtype="<f8").tobytes()).decode()
 
 
 def unpacked(text):
-    """What `pack` in the page wrote."""
+    """Return the numbers that `pack` wrote in the page."""
     return np.frombuffer(base64.b64decode(text), dtype="<f8")
 
 
 class Engine:
-    """The page's engine, to be asked from Python."""
+    """Evaluates JavaScript with the page's engine."""
 
     def __init__(self, tab):
         self.tab = tab
 
     def __call__(self, expression, *given):
-        """The value of a JavaScript expression of `m`, the model given first, and of `x`, the rest
-        that was given: engine("run(m, x[0]).output", model, "4+8").
+        """Return the value of an expression of `m`, the first argument, and `x`, the others:
+        engine("run(m, x[0]).output", model, "4+8").
         """
         first, *rest = given or [None]
         told = None if first is None else report_page.json_block(_payload(first))
@@ -51,13 +51,13 @@ HERE, browsers, way_out = Path(__file__).parent, [], ExitStack()
 
 @pytest.fixture(scope="module")
 def chromium():
-    """One for all files of this folder: no test in it has a loop of its own."""
+    """A browser shared by all files of this folder."""
     if not browsers:
         browsers.append(way_out.enter_context(launched()))
     return browsers[0]
 
 
-@pytest.hookimpl(trylast=True)  # when the test's own things are gone
+@pytest.hookimpl(trylast=True)  # after the fixtures of the test
 def pytest_runtest_teardown(item, nextitem):
     if nextitem is None or HERE not in nextitem.path.parents:
         browsers.clear()
@@ -70,7 +70,7 @@ def _payload(model):
 
 @pytest.fixture(scope="module")
 def engine(chromium):
-    """engine("forward(…)", model, …); an error on the way fails the test."""
+    """engine("forward(…)", model, …); a browser error fails the test."""
     context = chromium.new_context(offline=True)
     tab, complaints = context.new_page(), []
     tab.on("console", lambda m: complaints.append(m.text))

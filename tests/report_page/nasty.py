@@ -1,4 +1,4 @@
-"""A model with markup wherever a text of a model can be."""
+"""A model with markup in all its texts."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ NASTY = ["<script>hacked=1</script>", "</script><script>hacked=1</script>",
 
 
 def nasty_model() -> Model:
-    """Tokens, names of heads and slots, who made it."""
+    """Return a model with markup in tokens, labels and provenance."""
     model = random_model(d_vocab=len(NASTY), n_heads=2)
     names = dict(zip(("0.0", "0.1", "1.0", "1.1"), NASTY, strict=False))
     return replace(model, vocabulary=Vocabulary(NASTY, sep="|"), labels=Labels({NASTY[0]: (0, 2)},

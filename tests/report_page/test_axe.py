@@ -1,6 +1,4 @@
-"""What axe has to say of the pages, at every width, light and dark: nothing. (It comes with the
-`test` extra, as axe-playwright-python.)
-"""
+"""axe finds no accessibility problem at any width, light and dark."""
 
 from pathlib import Path
 
@@ -19,7 +17,7 @@ WRONG = 'tokens = [*"abc"]\nlength = 6\nemit = firs(token, default="a")\n'
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Addresses of files: hand-made, side by side, compiled, trained, and a text."""
+    """Pages of hand-made, compiled and trained models, side by side, and of a text."""
     folder = tmp_path_factory.mktemp("axe")
     last, history = str(GROK / "step-004000.safetensors"), GROK / "history.jsonl"
     text = explained.walkthrough_page("160-numbers", {"160-numbers": "How", "sort": "A sort"})
@@ -42,13 +40,13 @@ def server():
 
 
 def complaints(tab):
-    """What is against a page, and where."""
+    """Return the violations of a page with their elements."""
     found = Axe().run(tab).response["violations"]
     return [(v["id"], [" ".join(n["target"]) for n in v["nodes"]][:3]) for v in found]
 
 
 def test_axe_finds_what_is_there(chromium):
-    """Else it would be no wonder that it finds nothing elsewhere."""
+    """A page with a violation, to check axe itself."""
     tab = chromium.new_page()
     tab.set_content('<html lang="en"><title>x</title><main><h1>x</h1><img src="data:,"></main>')
     assert [name for name, _ in complaints(tab)] == ["image-alt"]
@@ -65,10 +63,10 @@ def test_axe_finds_nothing(chromium, pages, server, scheme, width):
         tab.goto(path.as_uri())
         if path.stem != "text":
             expect(tab.locator("#score")).to_contain_text("examples right", timeout=SLOWLY)
-            tab.click("#heads .switch button >> nth=1")  # something silenced, a chip
+            tab.click("#heads .switch button >> nth=1")  # an ablation
             expect(tab.locator("#chips .chip")).to_be_visible()
         found[path.stem] = complaints(tab)
-    tab.goto(server.address)  # with Python: a source that is wrong, a level with a hint, a proof
+    tab.goto(server.address)  # an invalid source, a hint, a proof
     tab.fill("#source-text", WRONG)
     expect(tab.locator("#source-errors li")).to_have_count(1, timeout=SLOWLY)
     tab.click("#hint")

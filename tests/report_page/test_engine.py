@@ -1,4 +1,4 @@
-"""Parts silenced, the stream by name, what logits are made of, the score: as Python has them."""
+"""Interventions, slots, contributions to logits and the score agree with Python."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from glassformer.verification.evaluation import row_margins, teacher_forced_marg
 from helpers import largest_difference, random_model
 from report_page.conftest import unpacked
 
-LOGITS = "pack(forward(m.config, m.weights, x[0], tapOf(m, x[1])).data)"
+LOGITS = "pack(forward(m.config, m.weights, x[0], interventionHook(m, x[1])).data)"
 ADDER = "addition:digits=3,order=ones"
 
 
@@ -27,8 +27,8 @@ def tapped(engine, model, tokens, *actions):
     return unpacked(engine(LOGITS, model, list(map(int, tokens)), list(actions)))
 
 
-# ── parts ──────────────────────────────────────────────────────────────────────────────────────
-def test_silencing_each_part_is_pythons_ablation(engine):
+# ── components────────────────────────────────────────────────────────────────────────────────────
+def test_ablating_each_component_agrees_with_python(engine):
     model, tokens = load(ADDER), prompt_tokens(load(ADDER), "127+458")
     random = random_model(n_layers=2, norm_first=True)
     for m, text in ((model, tokens), (random, [3, 1, 4, 1])):
@@ -51,7 +51,7 @@ def test_silencing_each_part_is_pythons_ablation(engine):
     assert largest_difference(both[0], model(tokens).ravel()) > 0.01
 
 
-def test_a_mean_is_over_the_examples(engine):
+def test_means_are_over_the_examples(engine):
     model, tokens = load(ADDER), prompt_tokens(load(ADDER), "127+458")
     seen = engine("m.examples.map((e) => [...e.prompt, ...e.answer])", model)
     reference = np.array(seen[:: len(seen) // 100])[:, : len(tokens)]
@@ -61,7 +61,7 @@ def test_a_mean_is_over_the_examples(engine):
         assert largest_difference(wanted, got) <= 1e-11, name
 
 
-def test_from_another_input(engine):
+def test_patching_from_another_input(engine):
     model = load(ADDER)
     tokens, other = prompt_tokens(model, "127+458"), prompt_tokens(model, "999+1")
     cache = record(model, np.array([other]))[1]
@@ -80,11 +80,11 @@ def test_the_mask_and_norms(engine):
     wanted = model(text, hook=ones).ravel()
     got = tapped(engine, model, text, {"part": "norm blocks.1.ln2", "how": "zero"})
     assert largest_difference(wanted, got) <= 1e-12
-    every = engine("partNames(m)", model)
+    every = engine("componentNames(m)", model)
     assert "norm ln_final" in every and "mask" in every and "head 1.2" in every
 
 
-def test_several_at_once(engine):
+def test_several_interventions(engine):
     model, text = random_model(), [3, 1, 4, 1]
     taps = [ablation_hook(model, name) for name in ("head 0.0", "mlp 1")]
     wanted = model(text, hook=lambda name, x: taps[1](name, taps[0](name, x))).ravel()
@@ -93,12 +93,12 @@ def test_several_at_once(engine):
 
 
 FIND = """x[0].map((name) => {
-    try { return find(m, name).name; } catch (e) { return e.message; }
+    try { return findComponent(m, name).name; } catch (e) { return e.code; }
 })"""
 
 
 @pytest.mark.parametrize("ref", [ADDER, "hello-world", "lang/reverse"])
-def test_parts_that_there_are_not(engine, ref):
+def test_unknown_components(engine, ref):
     model = load(ref)
     names = ["head 0.0", "head:0.1", "HEAD 00.0", "mlp 9", "slot x", "nothing", "", "neuron 0",
              "dims 0:2", "dims 2:1", "position 99", *model.labels.heads.values()]  # fmt: skip
@@ -107,32 +107,29 @@ def test_parts_that_there_are_not(engine, ref):
         try:
             return components.find_component(model, name).name
         except GlassformerError as e:
-            return str(e)
+            return e.code
 
     assert engine(FIND, model, names) == [in_python(name) for name in names]
 
 
-def test_deeds_that_make_no_sense(engine):
+def test_invalid_interventions(engine):
     tried = """x[0].map((action) => {
-        try { tapOf(m, [action]); return ""; } catch (e) { return e.message; }
+        try { interventionHook(m, [action]); return ""; } catch (e) { return e.code; }
     })"""
     actions = [{"part": "mask", "how": "mean"}, {"part": "head 0.0", "how": "loud"},
                {"part": "head 0.0", "how": "from", "text": "x"}]  # fmt: skip
-    said = engine(tried, load(ADDER), actions)
-    assert said[0] == "mask — it is there or not: mean says nothing of it"
-    assert said[1] == "head 0.0 — 'loud': expected one of zero, mean, from"
-    assert said[2].startswith("input 'x' — expected two whole numbers")
+    assert engine(tried, load(ADDER), actions) == ["bad_argument"] * 3
 
 
 # ── the stream ─────────────────────────────────────────────────────────────────────────────────
-SLOTS = "slots(m, record(m, x[0]), x[0])"
+SLOTS = "slotContents(m, record(m, x[0]), x[0])"
 
 
 @pytest.mark.parametrize(
     ("ref", "text"),
     [(ADDER, "127+458"), ("reverse", "12345"), ("addition:digits=2", "45+78"), ("sort", "3 1 2")],
 )
-def test_slots_hold_what_explain_says(engine, ref, text):
+def test_slot_contents_agree_with_explain(engine, ref, text):
     model = load(ref)
     tokens = prompt_tokens(model, text)
     story, found = explain(model, tokens), engine(SLOTS, model, tokens)
@@ -162,7 +159,7 @@ def _last_of_each_layer(model):
     ("ref", "text"),
     [("lang/reverse", "3 1 2 |"), ("lang/dyck-1", "( ) ) ("), ("lang/sort", "3 1 |")],
 )
-def test_values_beside_the_interpreters(engine, ref, text):
+def test_values_agree_with_the_interpreter(engine, ref, text):
     model = load(ref)
     tokens = prompt_tokens(model, text)
     found = engine(SLOTS, model, tokens)
@@ -180,16 +177,17 @@ def test_values_beside_the_interpreters(engine, ref, text):
 
 
 def _stream(cache, at, time):
-    """The stream at a position: at first, or after heads and neurons by turns."""
+    """Return the stream at a position: time 0 is the embedding, then attention and MLP by turns."""
     if time == 0:
         return cache["hook_embed"][0, at] + (cache.get("hook_pos_embed", {at: 0}))[at]
     here = f"blocks.{(time - 1) // 2}.hook_resid_"
     return cache[here + ("mid" if time % 2 and f"{here}mid" in cache else "post")][0, at]
 
 
-def test_a_logit_is_the_sum_of_its_sources(engine):
+def test_a_logit_is_the_sum_of_contributions(engine):
     sums = """(() => { const cache = record(m, x[0]), at = x[0].length - 1; return x[1].map(
-        (v) => [sources(m, cache, at, v), cache.logits.data[at * m.config.d_vocab + v]]); })()"""
+        (v) => [logitContributions(m, cache, at, v),
+            cache.logits.data[at * m.config.d_vocab + v]]); })()"""
     for seed, (norm, tied) in enumerate([("layer", True), ("rms", False), ("none", True)]):
         model, text = random_model(seed, norm=norm, tied=tied), [3, 1, 4, 1]
         found = engine(sums, model, text, [2, 5])
@@ -203,24 +201,26 @@ def test_a_logit_is_the_sum_of_its_sources(engine):
         assert largest_difference([float(s[0, 0]) for _, s in wanted], got) <= 1e-11
 
 
-def test_sources_of_what_is_silenced_or_post_norm(engine):
+def test_contributions_of_ablated_and_post_norm_models(engine):
     post = random_model(norm_first=False)
-    assert engine("sources(m, record(m, [1, 2]), 1, 3).map((s) => s.part)", post) == ["stream"]
+    assert engine("logitContributions(m, record(m, [1, 2]), 1, 3).map((s) => s.part)", post) == [
+        "stream"
+    ]
     model = load(ADDER)
     text = prompt_tokens(model, "127+458")
     got = engine("""(() => {
-        const cache = record(m, x[0], tapOf(m, [{part: "slot digit", how: "zero"}]));
-        const all = sources(m, cache, x[0].length - 1, 5);
+        const cache = record(m, x[0], interventionHook(m, [{part: "slot digit", how: "zero"}]));
+        const all = logitContributions(m, cache, x[0].length - 1, 5);
         const logit = cache.logits.data.at(-m.config.d_vocab + 5);
         return [all.reduce((sum, s) => sum + s.amount, 0), logit, all.at(-1).part];
     })()""", model, text)  # fmt: skip
-    assert abs(got[0] - got[1]) < 1e-9 and got[2] == "silenced"
+    assert abs(got[0] - got[1]) < 1e-9 and got[2] == "ablated"
 
 
-# ── the sentence ───────────────────────────────────────────────────────────────────────────────
+# ── the summary ────────────────────────────────────────────────────────────────────────────────
 SAY = """(() => { const ran = run(m, x[0]), step = ran.steps[x[1]];
     const read = ran.tokens.slice(0, step.at);
-    return sentence(m, record(m, read), step, x[2], read); })()"""
+    return summarizeStep(m, record(m, read), step, x[2], read); })()"""
 
 
 @pytest.mark.parametrize(
@@ -237,18 +237,18 @@ SAY = """(() => { const ran = run(m, x[0]), step = ran.steps[x[1]];
         ("reverse", "12345", 0, None, "`reads the mirrored position` reads 5, x5; then comes 5"),
         ("lang/reverse", "3 1 2 |", 0, [0, 0], "`bar` reads |, so `bar` is 3; then comes 2"),
         ("hello-world", "", 0, None,
-         "No head reads anything: the token alone decides; then comes H"),
+         "No head attends: the current token alone decides; then comes H"),
     ],
 )  # fmt: skip
-def test_the_sentence(engine, ref, text, step, head, says):
+def test_the_summary_of_a_step(engine, ref, text, step, head, says):
     assert engine(SAY, load(ref), text, step, head) == says
 
 
 # ── the score ──────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("ref", [ADDER, "reverse", "lang/dyck-1", "modular-addition"])
-def test_margins_are_pythons(engine, ref):
+def test_margins_agree_with_python(engine, ref):
     model = load(ref)
-    got = engine("m.examples.map((e) => [e.prompt, e.answer, marginOf(m, e, null)])", model)
+    got = engine("m.examples.map((e) => [e.prompt, e.answer, answerMargin(m, e, null)])", model)
     for prompt_, answer, margin in got[::7]:
         tokens = np.array([[*prompt_, *answer]])
         asked = np.arange(tokens.shape[1])[None] >= len(prompt_)
@@ -260,7 +260,7 @@ def test_margins_are_pythons(engine, ref):
     assert sum(c["total"] for c in found["byClass"].values()) == found["total"]
 
 
-def test_a_head_that_is_silenced_breaks_sums(engine):
+def test_an_ablated_head_breaks_sums(engine):
     model, task = load(ADDER), load_task(ADDER.replace(",dtype", ""))
     silenced = {"part": "head 0.1", "how": "zero"}
     found = engine("scoreNow(m, x[0])", model, [silenced])
@@ -275,13 +275,15 @@ def test_a_head_that_is_silenced_breaks_sums(engine):
     assert sum(c["right"] for c in by_class.values()) == found["right"]
 
 
-def test_without_the_mask_models_decode(engine):
-    """Given question and answer at once, a model without a mask would see what it is asked."""
+def test_models_without_a_mask_decode(engine):
+    """Teacher forcing would show the answer to a model without a mask."""
     task = load_task("addition:digits=1")
     model = random_model(d_vocab=12)
     model = Model(model.config, model.weights, task.vocabulary, task.ref)
     open_ = replace(model, config=replace(model.config, mask="none"))
-    off = "m.examples.map((e) => [e.prompt, e.answer, marginOf(m, e, tapOf(m, x[0]))])"
+    off = (
+        "m.examples.map((e) => [e.prompt, e.answer, answerMargin(m, e, interventionHook(m, x[0]))])"
+    )
     got = engine(off, model, [{"part": "mask", "how": "zero"}])
     apart = 0
     for asked, answer, margin in got[::9]:
@@ -292,11 +294,11 @@ def test_without_the_mask_models_decode(engine):
     assert apart
 
 
-def test_what_is_not_finite_is_wrong(engine):
+def test_non_finite_logits_are_wrong(engine):
     model = random_model()
     got = engine("""scoreNow({...withWeights(m, {"unembed.W_U": {shape: [4, 7], data: new Float64Array(28).fill(NaN)}}),
         task: {stop: null, reading: {}}, examples: [{text: "1", prompt: [1], answer: [2], expected: "2", class: ""}]})""", model)  # fmt: skip  # noqa: E501
-    assert got["right"] == 0 and got["wrong"][0]["got"] == "no finite number"
+    assert got["right"] == 0 and got["wrong"][0]["got"] == "logits not finite"
 
 
 def test_classes_of_any_name(engine):
@@ -337,6 +339,6 @@ BROKEN = """(async () => {
 
 def test_a_worker_that_breaks_is_told_and_none_keeps_models_that_were_closed(engine):
     told, sent = engine(BROKEN, load("addition:digits=1"))
-    closed = ["the score — other models were opened"] * 2
-    assert told == ["scored", "the score — broken", *closed]
+    closed = ["score: other models were opened"] * 2
+    assert told == ["scored", "score: broken", *closed]
     assert sent == [True, False, "ended", True, False, "ended"]  # once to each worker

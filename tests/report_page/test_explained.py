@@ -1,4 +1,4 @@
-"""The walks of docs/explained as pages for the disk: a text, and the models beside it, running."""
+"""The walkthroughs of docs/explained as offline pages with running models."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def walks(tmp_path_factory):
-    """All of them, written once: their titles, and where they are."""
+    """All walkthroughs, written once: {title: file}."""
     folder = tmp_path_factory.mktemp("walks") / "explained"
     return explained.write_walkthroughs(folder)
 
@@ -25,14 +25,14 @@ def test_they_are_those_of_the_documents():
 
 
 def test_the_package_has_all_that_they_need():
-    """In a wheel there is no clone: pyproject.toml puts these documents into it."""
+    """pyproject.toml puts these documents into the wheel."""
     project = (ROOT / "pyproject.toml").read_text()
     taken = re.findall(r'^"(docs/[^"]+)" = "glassformer/\1"$', project, re.MULTILINE)
     assert explained.DOCS_FOLDER in taken
     for name in explained.WALKTHROUGHS:
         text = (ROOT / explained.DOCS_FOLDER / f"{name}.md").read_text()
         found = explained.LIVE_COMMENT.search(text)
-        for path in re.findall(r"docs/[\w./-]+", found["what"]):
+        for path in re.findall(r"docs/[\w./-]+", found["refs"]):
             assert path.startswith(explained.DOCS_FOLDER) and (ROOT / path).exists()
         for picture in re.findall(r"!\[.*?\]\(\.\./(.*?)\)", explained.LIVE_COMMENT.sub("", text)):
             assert f"docs/{picture}" in taken and (ROOT / "docs" / picture).is_file()
@@ -57,7 +57,7 @@ def test_a_walk_runs_beside_its_text(chromium, walks, name):
         at = explained.LIVE_COMMENT.search(
             (ROOT / explained.DOCS_FOLDER / f"{name}.md").read_text()
         )["at"]
-        if at:  # the text begins at an input
+        if at:  # the page opens with an input
             asked = at.removeprefix("#input=").replace("%2B", "+").replace("%20", " ")
             expect(live.locator("#input")).to_have_value(asked.replace("%7C", "|"))
         frame, first = (tab.locator(s).bounding_box() for s in ("iframe", "main > p >> nth=0"))
@@ -66,4 +66,4 @@ def test_a_walk_runs_beside_its_text(chromium, walks, name):
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         for link in tab.locator("main a").all():
             where = link.get_attribute("href").split("#")[0]
-            assert (files[name].parent / where).is_file(), where  # none leads nowhere
+            assert (files[name].parent / where).is_file(), where

@@ -1,4 +1,4 @@
-"""The page's interpreter says what compiler/interpreter.py says, of sources of every kind."""
+"""The page's interpreter agrees with compiler/interpreter.py."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def compare(engine, name, n):
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_values_are_the_interpreters(engine, name):
+def test_values_agree(engine, name):
     compare(engine, name, 10)
 
 
@@ -39,8 +39,8 @@ def test_every_source_of_the_library(engine):
     assert sum(size <= MAX_TABLE_BYTES for size in sizes.values()) > 0.8 * len(sizes), sizes
 
 
-def test_kinds_of_values_that_were_compared():
-    """All six kinds of values, looks in an order and tallies with tests are among the few."""
+def test_all_kinds_of_values_are_compared():
+    """The few sources have all six kinds, selectors with an order and counts with tests."""
     kinds, ordered, tested = set(), 0, 0
     for name in FEW:
         for value in value_tables(
@@ -48,18 +48,18 @@ def test_kinds_of_values_that_were_compared():
         )[0]:
             kinds.add(value["kind"])
             ordered += bool(value.get("order"))
-            tested += value["kind"] == "tally" and bool(value["tests"])
-    assert kinds == {"token", "position", "map", "sum", "look", "tally"} and ordered and tested
+            tested += value["kind"] == "count" and bool(value["tests"])
+    assert kinds == {"token", "position", "map", "sum", "select", "count"} and ordered and tested
 
 
-def test_tables_that_are_too_large_stay(engine, monkeypatch):
+def test_large_tables_are_left_out(engine, monkeypatch):
     model = load("lang/reverse")
     assert source_payload(model)["values"] and not source_payload(model)["problem"]
     monkeypatch.setattr("glassformer.report_page.sources.MAX_TABLE_BYTES", 10)
     told = source_payload(model)
-    assert told["values"] is None and "more than the 10 that a page" in told["problem"]
-    found = engine("slots(m, record(m, [0, 4, 2, 11]), [0, 4, 2, 11])", model)
-    assert {s["means"] for s in found} == {""}  # what slots hold is shown, and nothing beside it
+    assert told["values"] is None and " 10:" in told["problem"]
+    found = engine("slotContents(m, record(m, [0, 4, 2, 11]), [0, 4, 2, 11])", model)
+    assert {s["means"] for s in found} == {""}  # without the interpreter's values
     assert any(s["kind"] == "value" for s in found)
 
 

@@ -1,12 +1,12 @@
-"""The live page in a notebook: what `gf.report` gives back, embedded as Jupyter and VS Code do."""
+"""The live page in a notebook, embedded as in Jupyter and VS Code."""
 
 import pytest
 from playwright.sync_api import expect
 
 import glassformer as gf
 
-# What stands around an output: Jupyter's page says little; VS Code's webview allows inline scripts,
-# and frames and workers of data: and https: only.
+# Policies around an output. VS Code's webview allows inline scripts, and only data: and https:
+# for frames and workers.
 VS_CODE = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src https: data:; connect-src https:; child-src https: data:"
@@ -46,7 +46,7 @@ def test_it_runs_in_a_notebook(chromium, tmp_path, output, where):
 
 
 def test_it_reaches_nothing_of_the_notebook(chromium, tmp_path, output):
-    """Neither its page nor its storage: the frame has an origin of its own."""
+    """The frame has an origin of its own."""
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f"<!doctype html><title>notebook</title><body>{output}</body>")
     tab = chromium.new_page()

@@ -1,6 +1,4 @@
-"""What the live page shows of a model, beside what Python says of it: attention, the stream,
-neurons, logits, a training to scrub. And that nothing in a model is obeyed.
-"""
+"""The views of the live page agree with Python, and markup in a model stays text."""
 
 import re
 
@@ -76,7 +74,7 @@ def test_attention_as_python_has_it(visit):
     box = tab.locator("#attention canvas").bounding_box()
     cell = box["width"] / len(tokens)
     tab.mouse.move(box["x"] + 2.5 * cell, box["y"] + (len(tokens) - 0.5) * cell)
-    assert tab.inner_text("#attention .says") == "= at 7 reads 7 at 2: 50 %"
+    assert tab.inner_text("#attention .says") == "= at 7 looks at 7 at 2: 50 %"
     expect(tab.locator("#sentence")).to_contain_text("reads 7 and 8")
 
 

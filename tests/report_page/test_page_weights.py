@@ -1,6 +1,4 @@
-"""Weights in the live page: a grid with names, another number typed or dragged, undone, saved and
-read back by Python.
-"""
+"""Weights in the live page: named axes, edits by typing and dragging, undo and saved files."""
 
 import re
 
@@ -63,7 +61,7 @@ def test_what_was_verified_is_the_model_as_it_was_made(visit):
     expect(said).to_have_class("verdict right")
     expect(note).to_be_hidden()
     put(tab, 7, 2, "-9999")
-    expect(note).to_have_text("All of this is of the model as it was opened: it was changed since.")
+    expect(note).to_have_text("This describes the model as opened. It has been changed since.")
     tab.click("#undo")
     expect(note).to_be_hidden()
 
@@ -105,7 +103,7 @@ def test_what_is_no_number_is_refused(visit):
     put(tab, 1, 1, "-2.5")
     expect(tab.locator("#weight-problem")).to_have_text("")
     expect(tab.locator("#chips")).to_contain_text("1 weight")
-    assert re.search("as it was: 0$", tab.inner_text("#weight-back"))
+    assert re.search("reset to 0$", tab.inner_text("#weight-back"))
     tab.click("#weight-back")
     expect(tab.locator("#chips")).to_have_text("")
     expect(tab.locator(CELL.format(1, 1))).to_have_text("0")

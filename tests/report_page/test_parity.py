@@ -1,4 +1,4 @@
-"""forward.js is model.py: name by name, in a real browser."""
+"""forward.js agrees with model.py, activation by activation."""
 
 import itertools
 import math
@@ -97,9 +97,9 @@ def test_every_case(engine, ref, text, output):
     tokens = prompt_tokens(model, text)
     compare(engine, model, tokens, each=True)
     compare(engine, model, tokens)
-    say = "(({output, tokens, stopped}) => [output, tokens, stopped])(run(m, x[0]))"
+    say = "(({output, tokens}) => [output, tokens])(run(m, x[0]))"
     wanted = run(model, text)
-    assert engine(say, model, text) == [wanted.output, wanted.tokens, wanted.stopped]
+    assert engine(say, model, text) == [wanted.output, wanted.tokens]
     assert wanted.output.lstrip("0") == output.lstrip("0")
 
 
@@ -138,7 +138,7 @@ def test_random_models_of_every_architecture(engine, dtype):
 
 
 def test_the_last_positions_alone(engine):
-    """What nobody asks for is skipped, and what is asked for stays the same."""
+    """`last` skips the other positions and changes nothing at the last ones."""
     asked = "[1, 3].map((n) => pack(forward(m.config, m.weights, x[0], null, n).data))"
     for model, tokens in random_models("float64"):
         wanted = flow(model, tokens)["logits"]
@@ -157,13 +157,16 @@ def test_float32_is_not_float64_in_disguise(engine):
     assert engine(kind, model.astype("float64")) == "Float64Array"
 
 
-def test_how_it_rounds_is_said(engine):
-    for dtype, said in (("float64", "the page computes in it"), ("float32", "the page rounds")):
+def test_the_float_type_is_described(engine):
+    for dtype, said in (
+        ("float64", "the page computes in float64"),
+        ("float32", "the page rounds"),
+    ):
         facts = dict(engine("m.facts", random_model().astype(dtype)))
         assert facts["floats"].startswith(f"{dtype}; {said}")
 
 
-def test_float16_is_named_as_not(engine):
+def test_float16_is_computed_in_float64(engine):
     model = random_model().astype("float16")
     facts = dict(engine("m.facts", model))
     assert facts["floats"] == "float16; the page computes in float64"
@@ -179,8 +182,8 @@ def test_erf(engine):
     assert np.abs(got - exact).max() <= 1e-15
 
 
-def test_a_tap_must_keep_shapes(engine):
+def test_a_hook_must_keep_shapes(engine):
     said = engine("""(() => { try {
         forward(m.config, m.weights, [1, 2], (name, a) => name === "hook_embed" ? {...a, shape: [1, 8]} : a);
     } catch (e) { return e.message; } })()""", random_model())  # fmt: skip  # noqa: E501
-    assert said == "hook — hook_embed must keep its shape [2, 4], got [1, 8]"
+    assert all(mention in said for mention in ("hook_embed", "[2, 4]", "[1, 8]"))

@@ -1,6 +1,4 @@
-"""The levels in the page, in a real browser: solved by what the page says, with its server; and
-what a page without one says instead.
-"""
+"""The puzzles in the page, with a server and without one."""
 
 import json
 
@@ -63,7 +61,7 @@ def shown():
 
 
 def checked(tab):
-    """What the judge says to the text in the box."""
+    """Return the judgement of the text in the box."""
     tab.click("#check")
     expect(tab.locator("#judgement .verdict")).to_be_visible(timeout=PATIENCE)
     return tab.text_content("#judgement .verdict").replace("Not judged", "not judged")
@@ -102,7 +100,7 @@ def test_a_level_is_solved_by_following_only_the_page(opened, server, name):
     assert tab.input_value("#solution") == levels()[name].stub
 
 
-def test_a_judgement_goes_with_the_text_that_it_was_of(opened, server):
+def test_a_judgement_disappears_when_the_text_changes(opened, server):
     tab, place = opened(server.address), "#judgement"
     solved = (SOLUTIONS / "traffic-light.1.taotp").read_text("utf-8")
     tab.fill("#solution", solved)
@@ -127,7 +125,7 @@ def test_a_judgement_goes_with_the_text_that_it_was_of(opened, server):
 
 
 @pytest.mark.slow
-def test_what_is_right_on_every_example_and_wrong_is_told_so(opened, server):
+def test_a_solution_wrong_outside_of_the_examples_is_refused(opened, server):
     tab = opened(server.address)
     tab.select_option("#level", "the-largest")
     text = (SOLUTIONS / "the-largest.1.taotp").read_text("utf-8").replace("-1e4", "-5")
@@ -148,7 +146,7 @@ def test_no_solution_is_in_the_page(opened, server):
             assert "".join(told.split()) not in html, path.name
 
 
-def test_without_a_server_it_says_what_to_type(opened, file):
+def test_without_a_server_it_shows_the_command(opened, file):
     tab = opened(file(shown()))
     assert tab.locator("#check").count() == 0
     command = "glassformer puzzle check traffic-light traffic-light.taotp"
@@ -170,7 +168,7 @@ def test_a_page_without_levels_has_no_puzzles(opened, file):
 
 
 def test_texts_are_texts(opened, file):
-    """Whatever a level says, and whatever was kept by someone who meant no good."""
+    """Markup in levels and in stored progress."""
     evil = shown()[0] | dict.fromkeys(("title", "goal", "stub", "command", "read"), MARKUP)
     evil |= {"hints": [MARKUP], "examples": {MARKUP: MARKUP}}
     address = file([evil])

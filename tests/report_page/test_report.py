@@ -1,4 +1,4 @@
-"""The report: which models, which inputs, what is verified, trainings."""
+"""The report: models, inputs, verification, trainings."""
 
 import json
 from dataclasses import replace
@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer import GlassformerError, Model, load, load_task, report_page
+from glassformer import Model, load, load_task, report_page
 from glassformer.report_page.examples import choose_rows
 from glassformer.report_page.inputs import MAX_INPUTS, group_models, initial_inputs
 from glassformer.report_page.payload import model_payload
 from glassformer.report_page.report import check_html_suffix, report, short_titles
 from glassformer.report_page.snapshots import read_history, read_snapshots
 from glassformer.training import fit
-from helpers import random_model
+from helpers import raises, random_model
 from training.small import TASK, recipe
 
 
@@ -32,30 +32,30 @@ def test_any_model_has_a_page(engine, choices):
     data = report([("any", model)], rows=10).data
     told = data["models"][0]
     assert told["verdict"]["holds"] is None and len(told["inputs"]) == min(3, model.config.d_vocab)
-    said = engine("m.inputs.map((text) => run(m, text, {most: 3}).tokens.length)", told)
+    said = engine("m.inputs.map((text) => run(m, text, {maxTokens: 3}).tokens.length)", told)
     assert len(said) == len(told["inputs"])
     assert json.loads(report_page.json_block(data)) == json.loads(json.dumps(data))
 
 
-def test_a_model_whose_logits_are_not_finite_says_so(engine):
+def test_a_model_with_non_finite_logits_is_an_error(engine):
     model = load("reverse")
     weights = {n: w * (np.nan if n == "embed.W_E" else 1) for n, w in model.weights.items()}
     told = report([("broken", replace(model, weights=weights))], rows=20).data["models"][0]
     assert told["verdict"]["holds"] is False
     said = engine("(() => { try { run(m, '12345'); } catch (e) { return e.message; } })()", told)
-    assert said == "decoding — logits are not finite after 6 tokens"
+    assert "6 tokens" in said
     assert engine("scoreNow(m).right", told) == 0
 
 
-# ── inputs, and who reads them ─────────────────────────────────────────────────────────────────
-def test_models_that_read_the_same_texts_share_them():
+# ── inputs ─────────────────────────────────────────────────────────────────────────────────────
+def test_models_share_inputs_that_they_can_read():
     names = "addition:order=ones", "addition:digits=3", "reverse", "addition:digits=10"
     found = group_models([load(n) for n in names])
     assert [g.members for g in found] == [[0, 1, 3], [2]]
     assert found[0].texts[:3] == ["123+456", "999+1", "0+0"] and len(found[0].texts) == MAX_INPUTS
     assert len(set(found[1].texts)) == MAX_INPUTS
     both = report([named("reverse"), named("hello-world")], rows=5).data
-    assert "an input of its own" in both["notes"][0] and both["title"] == "reverse and hello-world"
+    assert len(both["notes"]) == 1 and both["title"] == "reverse and hello-world"
 
 
 def test_inputs_are_of_every_class():
@@ -65,18 +65,18 @@ def test_inputs_are_of_every_class():
     assert initial_inputs(load("adder-hinge"))[:2] == ["123+456", "999+1"]
 
 
-def test_given_inputs_are_for_all():
+def test_passed_inputs_are_for_all_models():
     adders = [load("addition:digits=2"), load("addition:digits=3")]
     assert group_models(adders, ["45+78", "45+78"])[0].texts == ["45+78"]
-    with pytest.raises(GlassformerError, match=r"addition:digits=2, input '100\+1' .*of its own"):
+    with raises("bad_argument", "addition:digits=2", "100+1", "--input"):
         group_models(adders, ["100+1"])
-    with pytest.raises(GlassformerError, match=r"^input '100\+1' "):
+    with raises("bad_argument", "100+1"):
         group_models(adders[:1], ["100+1"])
 
 
-def test_a_page_has_at_most_four_models_and_needs_one():
+def test_a_page_has_one_to_four_models():
     for n in (0, 5):
-        with pytest.raises(GlassformerError, match=f"from 1 to 4 models, got {n}"):
+        with raises("bad_argument", "1 to 4", n):
             report([named("reverse")] * n)
 
 
@@ -89,9 +89,9 @@ def test_titles():
     ]
 
 
-def test_names_of_files(tmp_path):
+def test_file_names(tmp_path):
     for name in ("x.pdf", "x", "x.html.txt"):
-        with pytest.raises(GlassformerError, match=r"a report ends in .html"):
+        with raises("bad_argument", name, ".html"):
             check_html_suffix(name)
     path = gf.report("add-digit", tmp_path / "x.HTML", "7 8").path
     assert path.read_bytes().startswith(b"<!doctype html>")
@@ -101,19 +101,19 @@ def test_another_task():
     ref, model = named("addition:digits=2")
     told = report([(ref, replace(model, task=""))], task=ref, rows=5).data["models"][0]
     assert told["verdict"]["holds"] is True and told["task"]["ref"] == ref
-    with pytest.raises(GlassformerError, match="the model's vocabulary has"):
+    with raises("bad_argument", "addition"):
         report([named("reverse")], task="addition")
 
 
 def test_a_task_of_other_tokens():
-    with pytest.raises(GlassformerError, match="the model's vocabulary has"):
+    with raises("bad_argument", "addition"):
         model_payload(replace(load("reverse"), task="addition"))
 
 
-def test_what_is_verified():
+def test_verification_is_exhaustive_or_sampled():
     exhaustive, sampled = (report([named(ref)], rows=5).data["models"][0]["verdict"]["text"]
                            for ref in ("add-digit", "addition:digits=10"))  # fmt: skip
-    assert "0 wrong of 100 (every input)" in exhaustive
+    assert "0 wrong of 100 (all inputs)" in exhaustive
     assert "a sample of 10^20 inputs" in sampled.replace("about ", "")
 
 
@@ -129,12 +129,11 @@ def test_history(tmp_path):
     file = tmp_path / "h.jsonl"
     file.write_text(LINES)
     assert read_history(file) == {"steps": [5], "loss": [2.5], "accuracy": [0.5], "trained": None}
-    for text, says in (("{", "one JSON object a line"), ("{}", "without an evaluation"),
-                       ('{"loss": 1}', "step, loss")):  # fmt: skip
+    for text in ("{", "{}", '{"loss": 1}'):
         file.write_text(text)
-        with pytest.raises(GlassformerError, match=says):
+        with raises("damaged_file", file):
             read_history(file)
-    with pytest.raises(GlassformerError, match="2 histories for 1 models"):
+    with raises("bad_argument", "histories", 1, 2):
         report([named("reverse")], history=[file, file])
 
 
@@ -155,7 +154,7 @@ def test_snapshots(engine, tmp_path):
     kind = "Float32Array" if model.dtype == "float32" else "Float64Array"
     assert [step for step, *_ in last] == [0, 10, 20] and {k for _, k, _ in last} == {kind}
     np.testing.assert_allclose(last[-1][2], model.weights["embed.W_E"].ravel(), rtol=1e-6)
-    with pytest.raises(GlassformerError, match="snapshots of another model"):
+    with raises("bad_argument", tmp_path / "s"):
         read_snapshots(load("reverse"), tmp_path / "s")
 
 
@@ -170,8 +169,8 @@ def test_a_model_of_numbers_of_any_length_has_a_page(engine):
 
 
 @pytest.mark.parametrize("ref", ["adder-least", LONG])
-def test_the_examples_of_a_fixed_format_are_typed_as_sums(engine, ref):
-    """Which the page reads, as it does not read a row of digits alone."""
+def test_the_examples_of_a_fixed_format_are_texts_of_sums(engine, ref):
+    """The page cannot parse a row of digits."""
     told = model_payload(load(ref), rows=20)
     texts, answers = (told["task"]["examples"][name] for name in ("texts", "answers"))
     for text, answer in zip(texts, answers, strict=True):

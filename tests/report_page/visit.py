@@ -1,6 +1,4 @@
-"""A page in Chromium: opened from its file, offline; at the end nothing was asked for and nothing
-complained of.
-"""
+"""A page in Chromium, opened from its file and offline, that must cause no request and no error."""
 
 from contextlib import contextmanager
 
@@ -9,11 +7,11 @@ from playwright.sync_api import expect
 from glassformer import load
 from glassformer.report_page.report import report
 
-SLOWLY = 30_000  # milliseconds that a busy machine may take
+SLOWLY = 30_000  # milliseconds
 
 
 class Visits:
-    """go("adder") -> a tab with that page; what it did that it should not is in `complaints`."""
+    """go("adder") -> a tab with that page. Requests and errors are collected in `complaints`."""
 
     def __init__(self, chromium, files):
         self.chromium, self.files, self.contexts, self.complaints = chromium, files, [], []
@@ -22,7 +20,7 @@ class Visits:
         size = {"width": width, "height": 900}
         context = self.chromium.new_context(viewport=size, offline=True, **options)
         context.set_default_timeout(SLOWLY)
-        # Drawn when the event is over, not at the next frame: what is asked next sees it.
+        # Draw right after the event instead of in the next frame, before the next assertion.
         context.add_init_script(
             "window.requestAnimationFrame = (f) => { queueMicrotask(() => f(0)); return 1; }"
         )
@@ -36,7 +34,7 @@ class Visits:
         return tab
 
     def asked(self, request):
-        """The page itself, and the worker that it makes of its own text: nothing else."""
+        """Allow only the page itself and its worker."""
         own = request.url.startswith("blob:") or request.url.split("#")[0] in {
             path.as_uri() for path in self.files.values()
         }
@@ -54,13 +52,13 @@ def visits(chromium, files):
 
 
 def page_of(folder, name, *refs, inputs=(), rows=60, **options):
-    """The file of a page of some models."""
+    """Return the file of a page of some models."""
     made = report([(ref, load(ref)) for ref in refs], inputs, rows=rows, **options)
     return made.save(folder / f"{name}.html")
 
 
 def scored(tab, m=0):
-    """The page's score once it is that of the model as it is: {right, total}."""
+    """Return the page's score (right, total) once it is up to date."""
     place = tab.locator("#score" + (f"-{m}" if m else ""))
     expect(place).to_contain_text("examples right", timeout=SLOWLY)
     expect(place).not_to_have_class("stale", timeout=SLOWLY)

@@ -1,12 +1,11 @@
-// The engine: all that the page needs to run a model, and nothing that draws. A worker is made from
-// the text of this script, and listens; so nothing here may need a page around it.
+// The modules that run a model without a page. A worker runs the text of this script.
 
 import { listen } from "./score.js";
-import { sentence } from "./step_summary.js";
-import { sources } from "./stream.js";
+import { summarizeStep } from "./step_summary.js";
+import { logitContributions } from "./stream.js";
 import { checkpoint } from "./save_checkpoint.js";
-import { taotp } from "./taotp.js";
+import { taotpText } from "./taotp.js";
 
-export const ENGINE = { sentence, sources, checkpoint, taotp };
+export const ENGINE = { summarizeStep, logitContributions, checkpoint, taotpText };
 
 if (typeof document === "undefined") listen(globalThis);

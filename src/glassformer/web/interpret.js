@@ -1,87 +1,90 @@
-// What a source means: every value at every position of a text, as compiler/interpreter.py defines it. The
-// values come as tables of whole numbers (sources.py); a member of a domain is told by its number.
+// The interpreter of a compiled model's source (compiler/interpreter.py): every value at every
+// position. Values are integer tables made by report_page/sources.py; members of a domain are
+// indices.
 
-const KINDS = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f8: Float64Array };
+const ARRAY_TYPES = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f8: Float64Array };
 
-/** The numbers that sources.ints wrote; kept, as they are asked for at every position. */
-function ints(packed) {
-  packed.numbers ??= new KINDS[packed.of](Uint8Array.from(atob(packed.data), (c) => c.charCodeAt(0)).buffer);
+/** The integers written by sources.encode_ints, decoded once. */
+function decodeInts(packed) {
+  packed.numbers ??=
+    new ARRAY_TYPES[packed.of](Uint8Array.from(atob(packed.data), (c) => c.charCodeAt(0)).buffer);
   return packed.numbers;
 }
 
-/** tokens [T], numbers of the source's tokens -> for every value its members, [T]. */
+/** Tokens [T] of the source -> the members [T] of every value. */
 export function trace(source, tokens) {
   const { values } = source, T = tokens.length, out = [];
-  for (const value of values) out.push(MEANING[value.kind](value, tokens, T, out, values));
+  for (const value of values) out.push(EVALUATE[value.kind](value, tokens, T, out, values));
   return out;
 }
 
-const each = (T, f) => Array.from({ length: T }, (_, t) => f(t));
+const atEachPosition = (T, f) => Array.from({ length: T }, (_, t) => f(t));
 
-/** Which positions s a look at t may see and finds: never those that are to come. */
-function matches(value, t, out, values) {
-  const found = [];
+/** The positions s <= t that pass all tests of a selector at t. */
+function matchingPositions(value, t, out, values) {
+  const positions = [];
   for (let s = 0; s <= t; s++) {
-    const all = value.tests.every(({ here, there, table }) => {
+    const passes = value.tests.every(({ here, there, table }) => {
       const width = there === null ? 1 : values[there].size;
       const i = here === null ? 0 : out[here][t], j = there === null ? 0 : out[there][s];
-      return ints(table)[i * width + j];
+      return decodeInts(table)[i * width + j];
     });
-    if (all) found.push(s);
+    if (passes) positions.push(s);
   }
-  return found;
+  return positions;
 }
 
-/** Which of two positions is better, by the first that tells them apart. */
-function compare(value, a, b, out) {
+/** Compare two positions by the first ordering that distinguishes them. */
+function comparePositions(value, a, b, out) {
   for (const [by, ranks] of value.order) {
-    const apart = ints(ranks)[out[by][a]] - ints(ranks)[out[by][b]];
-    if (apart) return apart;
+    const difference = decodeInts(ranks)[out[by][a]] - decodeInts(ranks)[out[by][b]];
+    if (difference) return difference;
   }
   return 0;
 }
 
-const MEANING = {
-  token: (value, tokens, T) => each(T, (t) => ints(value.table)[tokens[t]]),
+const EVALUATE = {
+  token: (value, tokens, T) => atEachPosition(T, (t) => decodeInts(value.table)[tokens[t]]),
 
-  position: (value, tokens, T) => each(T, (t) => ints(value.table)[t]),
+  position: (value, tokens, T) => atEachPosition(T, (t) => decodeInts(value.table)[t]),
 
-  map: (value, tokens, T, out, values) => each(T, (t) => {
+  map: (value, tokens, T, out, values) => atEachPosition(T, (t) => {
     const at = value.args.reduce((place, a) => place * values[a].size + out[a][t], 0);
-    const found = ints(value.table)[at];
-    if (found < 0) throw new Error(`${value.name} — a combination that was said never to be`);
+    const found = decodeInts(value.table)[at];
+    if (found < 0)
+      throw new Error(`${value.name}: a combination of values that the source declares impossible`);
     return found;
   }),
 
-  sum: (value, tokens, T, out) => each(T, (t) => {
+  sum: (value, tokens, T, out) => atEachPosition(T, (t) => {
     let total = value.constant;
     for (let i = 0; i < value.args.length; i++) {
       const number = value.numbers[i][out[value.args[i]][t]];
       if (number === null) return value.otherwise;
       total += value.factors[i] * number;
     }
-    return ints(value.table)[total - value.low];
+    return decodeInts(value.table)[total - value.low];
   }),
 
-  look: (value, tokens, T, out, values) => each(T, (t) => {
-    const found = matches(value, t, out, values);
+  select: (value, tokens, T, out, values) => atEachPosition(T, (t) => {
+    const found = matchingPositions(value, t, out, values);
     if (!found.length) return value.default;
     let best = found[0];
-    for (const s of found) if (compare(value, s, best, out) > 0) best = s;
-    return ints(value.there)[out[value.value][best]];
+    for (const s of found) if (comparePositions(value, s, best, out) > 0) best = s;
+    return decodeInts(value.there)[out[value.value][best]];
   }),
 
-  tally: (value, tokens, T, out, values) => each(T, (t) => {
-    const found = matches(value, t, out, values);
+  count: (value, tokens, T, out, values) => atEachPosition(T, (t) => {
+    const found = matchingPositions(value, t, out, values);
     let passed = 0;
     for (const [one, cuts, weights] of value.rows) {
       let total = 0;
       for (const s of found) {
         total += one;
-        value.terms.forEach((term, i) => { total += ints(weights[i])[out[term][s]]; });
+        value.terms.forEach((term, i) => { total += decodeInts(weights[i])[out[term][s]]; });
       }
-      for (const cut of ints(cuts)) passed += total >= cut;
+      for (const cut of decodeInts(cuts)) passed += total >= cut;
     }
-    return ints(value.results)[passed];
+    return decodeInts(value.results)[passed];
   }),
 };

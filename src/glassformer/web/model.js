@@ -1,9 +1,9 @@
-// The payload of a model, as payload.py makes it, into what everyone else here works with.
+// The model object of the page, from the payload that report_page/payload.py writes.
 
-import { encode, Vocabulary } from "./vocabulary.js";
+import { Vocabulary } from "./vocabulary.js";
 import { answer, read } from "./parse_input.js";
 
-/** payload -> {title, ref, config, weights, vocabulary, labels, provenance, dtype, task, facts, …}. */
+/** payload -> {title, ref, config, weights, vocabulary, labels, dtype, task, facts, …}. */
 export function readModel(data) {
   const { header } = data, parsed = (name) => JSON.parse(header[name]);
   const model = {
@@ -16,61 +16,65 @@ export function readModel(data) {
     source: data.source ?? null, history: data.history ?? null, edits: [], data,
   };
   model.original = model.weights;
-  model.snapshots = data.snapshots?.map((each) => readSnapshot(each, data.dtype)) ?? null;
+  model.snapshots = data.snapshots?.map((snapshot) => readSnapshot(snapshot, data.dtype)) ?? null;
   model.task = data.task ? { ...data.task } : null;
-  model.whole = Boolean(data.task?.examples.whole); // the examples are all inputs that there are
+  model.whole = Boolean(data.task?.examples.whole); // the examples are the whole domain
   model.examples = model.task ? readExamples(model, data.task.examples) : [];
   return model;
 }
 
-/** {name: {shape, data}} of what payload.weights made: base64, little-endian. */
+/** {name: {shape, data}} from the base64 of payload.encode_weights, little-endian. */
 export function readWeights(data, dtype) {
   const Store = dtype === "float32" ? Float32Array : Float64Array;
   return Object.fromEntries(Object.entries(data).map(([name, w]) => {
-    const given = new Store(bytes(w.data).buffer);
-    if (w.at === undefined) return [name, { shape: w.shape, data: given }];
-    const whole = new Store(w.shape.reduce((a, b) => a * b, 1));
-    new Uint32Array(bytes(w.at).buffer).forEach((at, i) => { whole[at] = given[i]; });
-    return [name, { shape: w.shape, data: whole }];
+    const values = new Store(base64Bytes(w.data).buffer);
+    if (w.at === undefined) return [name, { shape: w.shape, data: values }];
+    const dense = new Store(w.shape.reduce((a, b) => a * b, 1));
+    new Uint32Array(base64Bytes(w.at).buffer).forEach((at, i) => { dense[at] = values[i]; });
+    return [name, { shape: w.shape, data: dense }];
   }));
 }
 
-/** A model of the training: its weights are read when they are first asked for. */
-function readSnapshot({ weights, ...told }, dtype) {
+/** A training snapshot; its weights are decoded at first use. */
+function readSnapshot({ weights, ...fields }, dtype) {
   let read = null;
-  return Object.defineProperty(told, "weights", { enumerable: true, get: () => (read ??= asType(weights, dtype)) });
+  return Object.defineProperty(fields, "weights",
+    { enumerable: true, get: () => (read ??= readFloat32(weights, dtype)) });
 }
 
-/** Snapshots go as float32, whatever the model's own float type. */
-function asType(weights, dtype) {
+/** Snapshots are stored as float32. */
+function readFloat32(weights, dtype) {
   const read = readWeights(weights, "float32");
   if (dtype === "float32") return read;
-  return Object.fromEntries(Object.entries(read).map(([name, w]) => [name, { shape: w.shape, data: Float64Array.from(w.data) }]));
+  return Object.fromEntries(Object.entries(read)
+    .map(([name, w]) => [name, { shape: w.shape, data: Float64Array.from(w.data) }]));
 }
 
-function bytes(base64) {
+function base64Bytes(base64) {
   return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
 }
 
-/** [{text, expected, class, prompt, answer}]: what is typed, what is right, in words and in tokens. */
+/** [{text, expected, class, prompt, answer}]: input and right answer, as texts and as tokens. */
 function readExamples(model, { texts, answers, classes, names, tokens }) {
   const { reading } = model.task;
-  const found = texts.map((text, i) => {
-    const told = tokens[i], said = told ? told[1] : encode(model, answers[i]);
-    const example = { text, expected: answer(model, said), class: names[classes[i]], answer: said };
-    // Read when it is first asked for: a page that opens need not read them all.
-    let prompt = told ? told[0] : null;
+  const examples = texts.map((text, i) => {
+    const pair = tokens[i], answerTokens = pair ? pair[1] : model.vocabulary.encode(answers[i]);
+    const example = { text, expected: answer(model, answerTokens), class: names[classes[i]],
+      answer: answerTokens };
+    // Parsed at first use, so that the page opens fast.
+    let prompt = pair ? pair[0] : null;
     return Object.defineProperty(example, "prompt", {
       enumerable: false, get: () => (prompt ??= read(model, text).flat()),
     });
   });
   if (reading.how === "examples") {
-    model.task.reading = { ...reading, known: new Map(found.map((each, i) => [each.text, tokens[i]?.[0]])) };
+    model.task.reading = { ...reading,
+      known: new Map(examples.map((example, i) => [example.text, tokens[i]?.[0]])) };
   }
-  return found;
+  return examples;
 }
 
-/** The same model with other weights: {name: array} in place of those of that name. */
+/** The model with some weights {name: array} replaced. */
 export function withWeights(model, weights) {
   return { ...model, weights: { ...model.weights, ...weights } };
 }

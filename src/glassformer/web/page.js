@@ -1,98 +1,129 @@
-// The page comes to life: a column for each model, the theme, the keys. What each part of a column shows is in views/.
-import { forgetLook, make } from "./charts.js";
-import { change, closeColumns, columns, drawnNow, inputsOf, openColumns, readAddress, state, type, undo } from "./store.js";
+// The page: one column per model, the theme and the keys. views/ draws the sections of a column.
+import { resetColors, create } from "./charts.js";
+import { update, closeColumns, columns, redrawNow, inputsOf, openColumns, readAddress, state,
+  setInput, undo } from "./store.js";
 import { openAttention, pickHead } from "./views/attention.js";
 import { openExamples } from "./views/examples.js";
 import { openFacts } from "./views/about.js";
-import { idOf, openInput, partOf, play, walkBy, walkTo } from "./views/input.js";
+import { elementId, openInput, elementOf, play, stepBy, stepTo } from "./views/input.js";
 import { openLinks } from "./views/dataflow.js";
 import { openLogits } from "./views/logits.js";
-import { closeMenu, openMenu, openOthers, openParts, silenceChosen } from "./views/interventions.js";
+import { closeMenu, openMenu, openOtherComponents, openChips,
+  toggleCurrentHead } from "./views/interventions.js";
 import { openServer } from "./views/server.js";
 import { openPuzzles } from "./views/puzzles.js";
 import { openSnapshots, scrubBy } from "./views/snapshots.js";
 import { openStream } from "./views/stream.js";
 import { openWeights } from "./views/weights.js";
 
-/** The places of a column, in the order in which they are read: name, heading, is it as wide as the column? */
+/** The sections of a column: id, heading, "wide" or "folded". */
 const SECTIONS = [
-  ["training", "Training", "wide"], ["heads", "Heads"], ["attention", "Attention"], ["logits", "Next token"],
-  ["sources", "Where the margin comes from"], ["stream", "The stream", "wide"], ["source", "Source"], ["neurons", "Neurons"], ["examples", "Examples"],
-  ["others", "Other parts"], ["weights", "Weights", "wide"], ["facts", "About this model", "folded"],
+  ["training", "Training", "wide"], ["heads", "Heads"], ["attention", "Attention"],
+  ["logits", "Next token"],
+  ["sources", "Margin by component"], ["stream", "Residual stream", "wide"], ["source", "Source"],
+  ["neurons", "Neurons"], ["examples", "Examples"],
+  ["others", "Other components"], ["weights", "Weights", "wide"],
+  ["facts", "About this model", "folded"],
 ];
 
-function columnOf(column) {
-  const id = (name) => idOf(name, column);
+function columnElement(column) {
+  const id = (name) => elementId(name, column);
   const section = ([name, heading, kind = ""]) => (kind === "folded"
-    ? make("details", { id: id(name), class: "part folded wide" }, make("summary", {}, make("h3", {}, heading)), make("div", { class: "body" }))
-    : make("section", { id: id(name), class: `part ${kind}`, "aria-label": columns.length > 1 ? `${heading}, ${column.base.title}` : heading },
-      make("h3", {}, heading), make("div", { class: "body" })));
-  return make("article", { id: id("model"), class: "model", "data-column": column.m, "aria-label": column.base.title },
-    make("h2", { class: "unseen" }, column.base.title),
-    make("p", { class: "tries quiet" }, column.group === column.m ? ["Try ", ...inputsOf(column.base).slice(0, [6, 4, 3, 3][columns.length - 1]).map((text) => make("button", {
-      type: "button", class: "plain", onclick: () => type(column.group, text) }, text || "nothing"))] : ""),
-    make("p", { id: id("sentence"), class: "sentence", "aria-live": "polite" }),
-    make("div", { id: id("stage"), class: "stage", tabindex: -1 }, make("div", { class: "arcs" }), make("div", { id: id("tokens"), class: "tokens", role: "group",
-      "aria-label": "Tokens read and written" })),
-    make("p", { id: id("chips"), class: "chips" }),
-    make("div", { class: "parts" }, SECTIONS.map(section)));
+    ? create("details", { id: id(name), class: "part folded wide" },
+    create("summary", {}, create("h3", {}, heading)), create("div", { class: "body" }))
+    : create("section",
+    { id: id(name), class: `part ${kind}`,
+    "aria-label": columns.length > 1 ? `${heading}, ${column.base.title}` : heading },
+      create("h3", {}, heading), create("div", { class: "body" })));
+  return create("article",
+    { id: id("model"), class: "model", "data-column": column.m, "aria-label": column.base.title },
+    create("h2", { class: "unseen" }, column.base.title),
+    create("p", { class: "tries quiet" },
+    column.group === column.m
+    ? ["Try ",
+    ...inputsOf(column.base).slice(0, [6, 4, 3, 3][columns.length - 1])
+    .map((text) => create("button", {
+      type: "button", class: "plain", onclick: () => setInput(column.group, text) },
+        text || "empty input"))] : ""),
+    create("p", { id: id("sentence"), class: "sentence", "aria-live": "polite" }),
+    create("div", { id: id("stage"), class: "stage", tabindex: -1 },
+    create("div", { class: "arcs" }),
+    create("div", { id: id("tokens"), class: "tokens", role: "group",
+      "aria-label": "Input and output tokens" })),
+    create("p", { id: id("chips"), class: "chips" }),
+    create("div", { class: "parts" }, SECTIONS.map(section)));
 }
 
 // ── the theme ──────────────────────────────────────────────────────────────────────────────────
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (document.documentElement.dataset.theme || (prefersDark.matches ? "dark" : "light")) === "dark";
+const isDark =
+  () => (document.documentElement.dataset.theme || (prefersDark.matches ? "dark" : "light"))
+  === "dark";
 
-/** Colours or width are others: whatever was painted or measured is drawn anew. */
-function lookAgain() {
-  const button = document.getElementById("theme"), other = isDark() ? "Light" : "Dark";
-  button.textContent = other;
-  button.setAttribute("aria-label", `${other} colours`);
-  forgetLook();
+/** Redraw everything after a change of theme, width or medium. */
+function redrawAll() {
+  const button = document.getElementById("theme"), otherTheme = isDark() ? "Light" : "Dark";
+  button.textContent = otherTheme;
+  button.setAttribute("aria-label", `${otherTheme} colors`);
+  resetColors();
   document.getElementById("columns").dataset.width = innerWidth;
-  change(() => { state.look = `${isDark()} ${matchMedia("print").matches} ${innerWidth}`; });
+  update(() => { state.look = `${isDark()} ${matchMedia("print").matches} ${innerWidth}`; });
 }
 
 function switchTheme() {
   document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-  lookAgain();
+  redrawAll();
 }
 
 // ── keys ───────────────────────────────────────────────────────────────────────────────────────
-const chosen = () => columns[state.model];
+const currentColumn = () => columns[state.model];
 
-function headBy(n) {
-  const { n_layers, n_heads } = chosen().base.config, all = n_layers * n_heads;
-  if (!all) return;
-  const now = chosen().head[0] * n_heads + chosen().head[1], to = (now + n + all) % all;
-  pickHead(chosen(), Math.floor(to / n_heads), to % n_heads);
+function selectHeadBy(n) {
+  const { n_layers, n_heads } = currentColumn().base.config, count = n_layers * n_heads;
+  if (!count) return;
+  const current = currentColumn().head[0] * n_heads + currentColumn().head[1],
+    to = (current + n + count) % count;
+  pickHead(currentColumn(), Math.floor(to / n_heads), to % n_heads);
 }
 
-const show = (name) => {
-  const place = partOf(name, chosen());
+const focusSection = (name) => {
+  const place = elementOf(name, currentColumn());
   place.scrollIntoView({ block: "start" });
-  (place.querySelector('button:not(:disabled), select, [tabindex="0"]') ?? place).focus({ preventScroll: true });
+  (place.querySelector('button:not(:disabled), select, [tabindex="0"]')
+    ?? place).focus({ preventScroll: true });
 };
 
-const KEYS = [ // key, in words, what it does
-  ["/", "to the input", () => { document.getElementById("input").focus(); document.getElementById("input").select(); }],
-  ["ArrowLeft", "one token back", () => walkBy(-1)], ["ArrowRight", "one token on", () => walkBy(1)],
-  ["Home", "to the first token of the answer", () => walkTo(0)], ["End", "to its last", () => walkTo(Infinity)],
-  [" ", "write the answer, or stop", () => play(!state.playing, true)],
-  ["[", "the head before", () => headBy(-1)], ["]", "the next head", () => headBy(1)],
-  ["x", "silence the chosen head, or let it speak", silenceChosen], ["u", "undo", undo],
-  ["t", "to the tokens", () => partOf("tokens", chosen()).querySelector('[tabindex="0"]')?.focus()],
-  ["h", "to the heads", () => show("heads")], ["s", "to the stream", () => show("stream")], ["n", "to the neurons", () => show("neurons")],
-  ["l", "to the logits", () => show("logits")], ["e", "to the examples", () => show("examples")],
-  ["w", "to the weights: arrows move, Enter edits, Shift and arrows change", () => show("weights")],
-  ["m", "the next model", () => change(() => { state.model = (state.model + 1) % columns.length; markChosen(); })],
-  [",", "the snapshot before", () => scrubBy(chosen(), -1)], [".", "the next snapshot", () => scrubBy(chosen(), 1)],
-  ["d", "dark or light", switchTheme], ["?", "these keys", openKeys],
+const KEYS = [ // key, description, action
+  ["/", "go to the input",
+    () => { document.getElementById("input").focus(); document.getElementById("input").select(); }],
+  ["ArrowLeft", "previous token", () => stepBy(-1)], ["ArrowRight", "next token", () => stepBy(1)],
+  ["Home", "first token of the answer", () => stepTo(0)],
+  ["End", "last token of the answer", () => stepTo(Infinity)],
+  [" ", "play or pause the answer", () => play(!state.playing, true)],
+  ["[", "previous head", () => selectHeadBy(-1)], ["]", "next head", () => selectHeadBy(1)],
+  ["x", "ablate or restore the selected head", toggleCurrentHead], ["u", "undo", undo],
+  ["t", "go to the tokens",
+  () => elementOf("tokens", currentColumn()).querySelector('[tabindex="0"]')?.focus()],
+  ["h", "go to the heads", () => focusSection("heads")],
+  ["s", "go to the stream", () => focusSection("stream")],
+  ["n", "go to the neurons", () => focusSection("neurons")],
+  ["l", "go to the logits", () => focusSection("logits")],
+  ["e", "go to the examples", () => focusSection("examples")],
+  ["w", "go to the weights: arrows move, Enter edits, Shift + arrows change the value",
+  () => focusSection("weights")],
+  ["m", "next model",
+  () => update(() => { state.model = (state.model + 1) % columns.length; markCurrent(); })],
+  [",", "previous snapshot", () => scrubBy(currentColumn(), -1)],
+  [".", "next snapshot", () => scrubBy(currentColumn(), 1)],
+  ["d", "dark or light theme", switchTheme], ["?", "show these keys", openKeys],
 ];
-const NAMES = { " ": "Space", ArrowLeft: "←", ArrowRight: "→" };
+const KEY_SYMBOLS = { " ": "Space", ArrowLeft: "←", ArrowRight: "→" };
 
-function markChosen() {
-  for (const column of columns) partOf("model", column).classList.toggle("current", columns.length > 1 && column.m === state.model);
-  partOf("model", chosen()).scrollIntoView({ block: "nearest", inline: "nearest" });
+function markCurrent() {
+  for (const column of columns)
+    elementOf("model", column).classList.toggle("current",
+      columns.length > 1 && column.m === state.model);
+  elementOf("model", currentColumn()).scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 function openKeys() {
@@ -103,67 +134,74 @@ function openKeys() {
 
 function onKey(e) {
   if (e.key === "Escape") { closeMenu(); return; }
-  if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "z" && !e.target.closest("input, textarea")) { e.preventDefault(); undo(); return; }
-  if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, select, textarea, dialog, #menu, [role=grid]")) return;
+  if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "z"
+    && !e.target.closest("input, textarea")) { e.preventDefault(); undo(); return; }
+  if (e.ctrlKey || e.metaKey || e.altKey
+    || e.target.closest("input, select, textarea, dialog, #menu, [role=grid]")) return;
   if (e.key === " " && e.target.closest("button, summary, a")) return;
-  const found = KEYS.find(([key]) => key === e.key);
-  if (!found) return;
+  const binding = KEYS.find(([key]) => key === e.key);
+  if (!binding) return;
   e.preventDefault();
-  found[2]();
+  binding[2]();
 }
 
-/** The address to hand on: without the token of a server, which is for one person alone. */
+/** The URL to share: without the server's secret token. */
 function linkOf({ href }) {
-  const found = new URL(href);
-  found.searchParams.delete("token");
-  return found.href;
+  const url = new URL(href);
+  url.searchParams.delete("token");
+  return url.href;
 }
 
 function openTools() {
   document.getElementById("theme").addEventListener("click", switchTheme);
   document.getElementById("help").addEventListener("click", openKeys);
   document.getElementById("keys").querySelector("dl").append(...KEYS.flatMap(([key, words]) => [
-    make("dt", {}, make("kbd", {}, NAMES[key] ?? key)), make("dd", {}, words)]), make("dt", {}, make("kbd", {}, "Enter")), make("dd", {}, "in the input: write the answer"));
+    create("dt", {}, create("kbd", {}, KEY_SYMBOLS[key] ?? key)), create("dd", {}, words)]),
+    create("dt", {}, create("kbd", {}, "Enter")),
+    create("dd", {}, "in the input: play the answer"));
   const copy = document.getElementById("copy");
   copy.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(linkOf(location));
       copy.textContent = "Copied";
-    } catch { // a browser that does not let a file do so: the address bar has it
-      copy.textContent = "It is in the address bar";
+    } catch { // some browsers deny clipboard access to local files
+      copy.textContent = "Copy it from the address bar";
     }
     setTimeout(() => { copy.textContent = "Copy link"; }, 2000);
   });
   document.addEventListener("keydown", onKey);
-  prefersDark.addEventListener("change", lookAgain);
-  matchMedia("print").addEventListener("change", () => { lookAgain(); drawnNow(); });
-  addEventListener("hashchange", () => change(() => readAddress()));
-  let width = innerWidth, soon = 0;
+  prefersDark.addEventListener("change", redrawAll);
+  matchMedia("print").addEventListener("change", () => { redrawAll(); redrawNow(); });
+  addEventListener("hashchange", () => update(() => readAddress()));
+  let width = innerWidth, timer = 0;
   addEventListener("resize", () => {
-    clearTimeout(soon);
-    soon = setTimeout(() => { if (innerWidth !== width) { width = innerWidth; lookAgain(); } }, 150);
+    clearTimeout(timer);
+    timer = setTimeout(() => { if (innerWidth !== width) { width = innerWidth; redrawAll(); } },
+      150);
   });
 }
 
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
   document.getElementById("made").textContent = data.made ?? "";
-  document.getElementById("notes").append(...(data.notes ?? []).map((note) => make("li", {}, note)));
+  document.getElementById("notes")
+    .append(...(data.notes ?? []).map((note) => create("li", {}, note)));
   openTools();
   openMenu();
   openLinks();
   openModels(data.models);
   if (location.hash.includes("=")) readAddress();
-  lookAgain();
+  redrawAll();
   openServer(data.models, (models) => {
     openModels(models);
-    document.title = document.getElementById("title").textContent = models.map((model) => model.title).join(", ");
-    change();
+    document.title =
+      document.getElementById("title").textContent = models.map((model) => model.title).join(", ");
+    update();
   });
   openPuzzles(data.levels, data.axes);
 }
 
-/** These models, instead of any that were there. */
+/** Replace the models of the page. */
 function openModels(models) {
   closeColumns();
   for (const id of ["columns", "answers", "walk"]) document.getElementById(id).replaceChildren();
@@ -171,14 +209,14 @@ function openModels(models) {
   openColumns(models);
   document.documentElement.style.setProperty("--models", columns.length);
   document.body.classList.toggle("several", columns.length > 1);
-  document.getElementById("columns").append(...columns.map(columnOf));
+  document.getElementById("columns").append(...columns.map(columnElement));
   openInput();
-  openParts();
+  openChips();
   openAttention();
   openLogits();
   openStream();
   openExamples();
-  openOthers();
+  openOtherComponents();
   for (const column of columns) { openSnapshots(column); openWeights(column); openFacts(column); }
 }
 

@@ -1,218 +1,202 @@
-// What a person typed, as each task reads it: tasks/*.py in the browser's language, with the same
-// messages. `model.task.reading` says which of them, with its numbers; a test compares both.
-//
-// A task that brings a reading of its own in Python is not known here: then the page reads the
-// tokens' words, and the texts of its examples.
+// The user's text parsed into tokens as tasks/*.py parse it. `model.task.reading` names the parser
+// and its options. The texts of a task with its own parser in Python are read by the vocabulary, or
+// looked up among the page's examples.
 
-import { cut, quoted, spaces, split, strip } from "./vocabulary.js";
+import { InputError, pythonPattern, quoted, split, strip } from "./vocabulary.js";
 
-const refuse = (message) => { throw new Error(message); };
-const unsuffixed = (text, end) => (text.endsWith(end) ? text.slice(0, -end.length) : text);
-const plural = (n) => (n === 1 ? "" : "s");
+const refuse = (message) => { throw new InputError(message); };
+const withoutSuffix = (text, end) => (text.endsWith(end) ? text.slice(0, -end.length) : text);
+const upToDigits = (n) => `of at most ${n} digit${n === 1 ? "" : "s"}`;
+const OPERANDS = (sign) => pythonPattern(`^\\s*([0-9]+)\\s*\\${sign}\\s*([0-9]+)\\s*=?\\s*$`);
 
-/** The question's tokens by the format's spots, of numbers given as texts of digits. */
+/** Question tokens in the order of the format's spots; `numbers` are texts of digits. */
 function byFormat(format, numbers) {
-  const out = [];
+  const tokens = [];
   for (const [name, digit] of format.spots.slice(0, format.first)) {
-    if (name === "token") { out.push(digit); continue; }
+    if (name === "token") { tokens.push(digit); continue; }
     const digits = numbers[name].replace(/^0+(?=.)/, "");
-    if (format.padded || digit === 0 || digits.length > digit) out.push(Number(digits.at(-1 - digit) ?? 0));
+    if (format.padded || digit === 0 || digits.length > digit) {
+      tokens.push(Number(digits.at(-1 - digit) ?? 0));
+    }
   }
-  return out;
+  return tokens;
 }
 
-// how -> the tokens of the question. r: the reading, v: the vocabulary
-const PROMPTS = {
-  words: (r, v, text) => v.encode(text),
+/** The two operands of a text such as 12+34, each of at most `digits` digits. */
+function operands(text, pattern, digits, example) {
+  const match = pattern.exec(text);
+  if (!match || Math.max(match[1].length, match[2].length) > digits) {
+    refuse(`expected two numbers ${upToDigits(digits)}, such as ${example}`);
+  }
+  return [match[1], match[2]];
+}
 
-  examples: (r, v, text) => r.known?.get(text) ?? v.encode(text),
+// Parser name -> (options, vocabulary, text, task) -> tokens of the question.
+const PARSERS = {
+  words: (options, v, text) => v.encode(text),
 
-  sum(r, v, text, task) {
-    const found = spaces("^(?:<bos>)?\\s*([0-9]+)\\s*\\+\\s*([0-9]+)\\s*=?$").exec(strip(text));
-    if (!found || Math.max(found[1].length, found[2].length) > r.digits) {
-      const given = Array.from(text).length <= 60 ? text : `${cut(text, 59)}…`;
-      const wanted = `two whole numbers of at most ${r.digits} digit${plural(r.digits)} and a + between them`;
-      refuse(`input ${quoted(given)} — expected ${wanted}, such as 4+8`);
-    }
-    return byFormat(task.format, { a: found[1], b: found[2] });
+  examples: (options, v, text) => options.known?.get(text) ?? v.encode(text),
+
+  sum({ digits }, v, text, task) {
+    const pattern = pythonPattern("^(?:<bos>)?\\s*([0-9]+)\\s*\\+\\s*([0-9]+)\\s*=?$");
+    const [a, b] = operands(strip(text), pattern, digits, "4+8");
+    return byFormat(task.format, { a, b });
   },
 
-  product(r, v, text) {
-    const found = spaces("^\\s*([0-9]+)\\s*\\*\\s*([0-9]+)\\s*=?\\s*$").exec(text), n = r.digits;
-    if (!found || Math.max(found[1].length, found[2].length) > n) {
-      const such = `such as ${"12".slice(0, n)}*${"34".slice(0, n)}, got ${quoted(cut(text, 40))}`;
-      refuse(`multiplication — expected two numbers of at most ${n} digit${plural(n)} ${such}`);
-    }
-    return v.encode(`${found[1].padStart(n, "0")}*${found[2].padStart(n, "0")}=`);
+  product({ digits: n }, v, text) {
+    const [a, b] = operands(text, OPERANDS("*"), n, `${"12".slice(0, n)}*${"34".slice(0, n)}`);
+    return v.encode(`${a.padStart(n, "0")}*${b.padStart(n, "0")}=`);
   },
 
-  "sum of one place"(r, v, text) {
-    const found = spaces("^\\s*([0-9]+)\\s*\\+\\s*([0-9]+)\\s*=?\\s*$").exec(text), n = r.digits;
-    if (!found || Math.max(found[1].length, found[2].length) > n) {
-      refuse(`input ${quoted(text)} — expected a sum of two numbers of up to ${n} digits`);
-    }
-    return v.encode(`${found[1].padStart(n, "0")}+${found[2].padStart(n, "0")}=`);
+  "sum of one place"({ digits: n }, v, text) {
+    const [a, b] = operands(text, OPERANDS("+"), n, "4+8");
+    return v.encode(`${a.padStart(n, "0")}+${b.padStart(n, "0")}=`);
   },
 
-  "two digits"(r, v, text) {
-    const words = split(unsuffixed(text.toLowerCase().replace("+", " "), "="));
+  "two digits"(options, v, text) {
+    const words = split(withoutSuffix(text.toLowerCase().replace("+", " "), "="));
     const tokens = v.encode(words.join(""));
-    if (tokens.length !== 2) {
-      refuse(`input ${quoted(text)} — expected two digits, as in '4 8', got ${tokens.length}`);
-    }
-    return tokens;
+    return tokens.length === 2 ? tokens : refuse("expected two digits, such as 4 8");
   },
 
-  modular(r, v, text) {
-    const numbers = split(unsuffixed(strip(text), "=").replace(r.operation, " "));
-    const what = `input ${quoted(text)} —`;
-    if (numbers.length !== 2 || !numbers.every((n) => /^[0-9]{1,8}$/.test(n))) {
-      refuse(`${what} expected two numbers, as in '1${r.operation}1'`);
+  modular({ operation, p, plus }, v, text) {
+    const numbers = split(withoutSuffix(strip(text), "=").replace(operation, " "));
+    const [a, b] = numbers.map(Number);
+    if (numbers.length !== 2 || !numbers.every((n) => /^[0-9]{1,8}$/.test(n))
+      || Math.max(a, b) >= p) {
+      refuse(`expected two numbers from 0 to ${p - 1}, such as 1${operation}1`);
     }
-    const [a, b] = numbers.map(Number), most = Math.max(a, b);
-    if (most >= r.p) refuse(`${what} expected numbers from 0 to ${r.p - 1}, got ${most}`);
-    if (r.operation === "/" && common(b, r.p) !== 1) {
-      refuse(`${what} ${b} has no inverse modulo ${r.p}`);
-    }
-    return r.plus ? [a, r.p + 1, b, r.p] : [a, b, r.p];
+    if (operation === "/" && gcd(b, p) !== 1) refuse(`${b} has no inverse modulo ${p}`);
+    return plus ? [a, p + 1, b, p] : [a, b, p];
   },
 
-  key(r, v, text) {
+  key({ key_length: n }, v, text) {
     const tokens = v.encode(text);
-    if (tokens.length < r.key_length) {
-      refuse(`input ${quoted(text)} — ${r.key_length} tokens were expected, got ${tokens.length}`);
-    }
-    return tokens;
+    return tokens.length < n ? refuse(`expected ${n} tokens, got ${tokens.length}`) : tokens;
   },
 
-  message: (r, v, text) => [r.tokens[0], ...Array.from(text, (char) => v.index(char))],
+  message: ({ tokens }, v, text) => [tokens[0], ...Array.from(text, (char) => v.index(char))],
 
-  reversed(r, v, text) {
-    const tokens = v.encode(unsuffixed(strip(text), "="));
-    if (tokens.length !== r.length || Math.max(...tokens) >= r.alphabet) {
-      const wanted = `${r.length} of ${v.tokens.slice(0, r.alphabet).join("")}`;
-      refuse(`input ${quoted(text)} — expected ${wanted}; another length is another option length=`);
+  reversed({ length, alphabet }, v, text) {
+    const tokens = v.encode(withoutSuffix(strip(text), "="));
+    if (tokens.length !== length || Math.max(...tokens) >= alphabet) {
+      refuse(`expected ${length} of ${v.tokens.slice(0, alphabet).join("")}`);
     }
     return [...tokens, v.index("=")];
   },
 
-  found(r, v, text) {
+  found({ prefix, bos, vocab }, v, text) {
     const tokens = v.encode(text);
-    if (tokens.length <= r.prefix) {
-      const wanted = `at least ${r.prefix + 1} tokens`;
-      refuse(`input ${quoted(text)} — ${wanted} were expected, got ${tokens.length}`);
+    if (tokens.length <= prefix) {
+      refuse(`expected at least ${prefix + 1} tokens, got ${tokens.length}`);
     }
-    return r.bos ? [r.vocab, ...tokens] : tokens;
+    return bos ? [vocab, ...tokens] : tokens;
   },
 
-  sorted: (r, v, text, task) => [...listed(r, v, v.encode(text), text, task), 0],
+  sorted: (options, v, text) => [...checkList(options, v, v.encode(text)), 0],
 
-  "sorted by digits"(r, v, text, task) {
+  "sorted by digits"(options, v, text) {
+    const { digits: n, base } = options;
     const numbers = split(text.replaceAll(",", " ")).map((word) => {
-      const digits = v.encode(word);
-      if (digits.length > r.digits) {
-        refuse(`${word} — at most ${r.digits} digits were expected, got ${digits.length}`);
-      }
-      return parseInt(word, r.base);
+      if (v.encode(word).length > n) refuse(`expected numbers ${upToDigits(n)}, got ${word}`);
+      return parseInt(word, base);
     });
-    const spelled = (n) => Array.from(n.toString(r.base).padStart(r.digits, "0"), (d) => parseInt(d, r.base));
-    return [...listed(r, v, numbers, text, task), 0].flatMap(spelled);
+    return [...checkList(options, v, numbers), 0].flatMap((number) => (
+      Array.from(number.toString(base).padStart(n, "0"), (digit) => parseInt(digit, base))));
   },
 
-  source(r, v, text, task) {
+  source({ commas, length }, v, text, task) {
     let tokens;
     try {
-      tokens = r.commas ? split(text).map((word) => v.index(word)) : v.encode(text);
+      tokens = commas ? split(text).map((word) => v.index(word)) : v.encode(text);
     } catch (e) {
-      const one = split(text), chars = Array.from(strip(text));
-      if (one.length === 1 && chars.every((char) => v.places.has(char))) {
-        refuse(`${e.message}; separate tokens by spaces: ${chars.slice(0, 40).join(" ")}`);
+      const chars = Array.from(strip(text));
+      if (split(text).length === 1 && chars.every((char) => v.ids.has(char))) {
+        refuse(`separate tokens by spaces: ${chars.slice(0, 40).join(" ")}`);
       }
       throw e;
     }
     if (tokens[0] === 0) tokens = tokens.slice(1);
-    if (tokens.includes(0)) refuse("input — expected <bos> only as the first token");
-    if (tokens.length < 1 || tokens.length > r.length) {
-      const most = r.length.toLocaleString("en"), got = tokens.length.toLocaleString("en");
-      refuse(`input — ${task.ref} takes 1 to ${most} tokens, got ${got}`);
+    if (tokens.includes(0)) refuse("<bos> is only allowed at the beginning");
+    if (tokens.length < 1 || tokens.length > length) {
+      refuse(`${task.ref} reads 1 to ${length} tokens, got ${tokens.length}`);
     }
     return [0, ...tokens];
   },
 };
 
-function common(a, b) {
-  return b ? common(b, a % b) : a;
+function gcd(a, b) {
+  return b ? gcd(b, a % b) : a;
 }
 
 /** A list of the domain, without its delimiter. */
-function listed(r, v, numbers, text, task) {
+function checkList({ repeats, shortest, length }, v, numbers) {
   const list = numbers.at(-1) === 0 ? numbers.slice(0, -1) : numbers;
-  const what = `${task.ref.split(":")[0]} of ${quoted(cut(text, 40))}`;
-  if (list.includes(0)) refuse(`${what} — ${v.text(0)} ends a list and cannot stand within`);
-  if (!r.repeats && new Set(list).size < list.length) {
-    refuse(`${what} — different numbers were expected (repeats=true sorts the rest)`);
-  }
-  if (list.length < r.shortest || list.length > r.length) {
-    refuse(`${what} — ${r.shortest} to ${r.length} numbers were expected, got ${list.length}`);
+  if (list.includes(0)) refuse(`${v.text(0)} is only allowed at the end of a list`);
+  if (!repeats && new Set(list).size < list.length) refuse("expected distinct numbers");
+  if (list.length < shortest || list.length > length) {
+    refuse(`expected ${shortest} to ${length} numbers, got ${list.length}`);
   }
   return list;
 }
 
-/** After the delimiter may come the start of the sorted list. */
+/** The start of the sorted list may follow the delimiter. */
 function readSorted(task, v, text) {
-  const prompt = (t) => PROMPTS[task.reading.how](task.reading, v, t, task);
+  const prompt = (t) => PARSERS[task.reading.how](task.reading, v, t, task);
   const words = split(text.replaceAll(",", " ")), zero = new Set(v.text(0));
-  const same = (word) => new Set(word).size === zero.size && [...word].every((char) => zero.has(char));
-  const at = words.findIndex(same), end = at < 0 ? words.length : at;
+  const isZero = (word) => new Set(word).size === zero.size && [...word].every((c) => zero.has(c));
+  const at = words.findIndex(isZero), end = at < 0 ? words.length : at;
   const question = prompt(words.slice(0, end).join(" ")), start = words.slice(end + 1);
-  const bare = (word) => word.replace(/^0+/, "");
-  const right = words.slice(0, end).sort((a, b) => Number(a) - Number(b));
-  if (String(start.map(bare)) !== String(right.slice(0, start.length).map(bare))) return [prompt(text), []];
-  const answer = prompt(right.join(" ")).slice(0, steps(task, question));
+  const withoutZeros = (word) => word.replace(/^0+/, "");
+  const sorted = words.slice(0, end).sort((a, b) => Number(a) - Number(b));
+  const right = sorted.slice(0, start.length).map(withoutZeros);
+  if (String(start.map(withoutZeros)) !== String(right)) return [prompt(text), []];
+  const answer = prompt(sorted.join(" ")).slice(0, maxNewTokens(task, question));
   return [question, answer.slice(0, Math.floor(answer.length / end) * start.length)];
 }
 
-// ── what decoding asks ─────────────────────────────────────────────────────────────────────────
-/** The tokens of a text: the question, and how the answer begins if it goes on. */
+// ── used by decoding ───────────────────────────────────────────────────────────────────────────
+/** The tokens of a text: [question, start of the answer if the text continues with one]. */
 export function read(model, text) {
   const { task, vocabulary } = model;
-  const [question, start] = task ? readBy(task, vocabulary, text) : [vocabulary.encode(text), []];
-  if (!question.length) refuse("input — expected at least one token");
-  if (task && start.length && (start.includes(task.stop) || start.length >= steps(task, question))) {
-    const what = `${quoted(cut(vocabulary.decode(start), 40))} is a whole answer`;
-    refuse(`input ${quoted(cut(text, 60))} — ${what}, nothing comes after it`);
+  const [question, start] = task ? readQuestion(task, vocabulary, text)
+    : [vocabulary.encode(text), []];
+  if (!question.length) refuse("expected at least one token");
+  const isWhole = () => start.includes(task.stop) || start.length >= maxNewTokens(task, question);
+  if (task && start.length && isWhole()) {
+    refuse(`${quoted(vocabulary.decode(start))} is a complete answer: no token follows it`);
   }
   const n = question.length + start.length;
   if (n > model.config.n_ctx) {
-    refuse(`input of ${n} tokens — longer than the block of ${model.config.n_ctx} tokens`);
+    refuse(`expected at most ${model.config.n_ctx} tokens (the context length), got ${n}`);
   }
   return [question, start];
 }
 
-function readBy(task, v, text) {
+function readQuestion(task, v, text) {
   const { how, mark } = task.reading;
   if (how.startsWith("sorted")) return readSorted(task, v, text);
   const at = mark ? text.indexOf(mark) : -1, end = at < 0 ? text.length : at + mark.length;
-  const question = PROMPTS[how](task.reading, v, text.slice(0, end), task);
+  const question = PARSERS[how](task.reading, v, text.slice(0, end), task);
   return [question, v.encode(strip(text.slice(end)))];
 }
 
-/** How many tokens to decode, at most, after a prompt. */
-export function steps(task, prompt) {
-  const r = task.reading;
-  if (r.how === "message") return Math.max(r.tokens.length - prompt.length, 1);
-  if (r.how === "sorted") return prompt.length - 1;
-  if (r.how === "sorted by digits") return prompt.length - r.digits;
-  if (r.how === "source") return task.stop === null ? 1 : Math.max(1, room(task, prompt));
-  return r.steps;
+/** The maximum number of tokens to decode after a prompt. */
+export function maxNewTokens(task, prompt) {
+  const { how, tokens, digits, steps } = task.reading;
+  if (how === "message") return Math.max(tokens.length - prompt.length, 1);
+  if (how === "sorted") return prompt.length - 1;
+  if (how === "sorted by digits") return prompt.length - digits;
+  if (how !== "source") return steps;
+  return task.stop === null ? 1 : Math.max(1, tokensWithinDomain(task, prompt));
 }
 
-/** How many tokens may follow a prompt before nothing is known of what is right; or null. */
-export function room(task, prompt) {
+/** The number of tokens that may follow a prompt within the task's domain; null: no limit. */
+export function tokensWithinDomain(task, prompt) {
   return task.reading.how === "source" ? task.reading.length + 2 - prompt.length : null;
 }
 
-/** The text of the tokens that a model produced. */
+/** The text of generated tokens, without the stop token. */
 export function answer(model, tokens) {
   const { task, vocabulary } = model;
   if (!task) return vocabulary.decode(tokens);

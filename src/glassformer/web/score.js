@@ -1,132 +1,137 @@
-// Is it right, and by how much? The page's examples, as evaluation.py judges them: the margin of an
-// answer token is its logit minus the best other, and 0 or less is wrong, as is what is not finite.
+// The score on the page's examples, as in verification/evaluation.py: the margin of an answer token
+// is its logit minus the best other; a margin that is not a positive number is an error.
 
 import { forward } from "./forward.js";
-import { next } from "./decoding.js";
+import { nextLogits } from "./decoding.js";
 import { readModel, withWeights } from "./model.js";
 import { answer } from "./parse_input.js";
-import { tapOf } from "./components.js";
+import { interventionHook } from "./components.js";
 
-const LISTED = 100; // wrong examples that are told one by one
+const MAX_LISTED_ERRORS = 100;
 
 /** The margin of a token among logits [V]; NaN if one is not finite. */
-function lead(logits, token) {
-  let other = -Infinity;
+function tokenMargin(logits, token) {
+  let best = -Infinity;
   for (let i = 0; i < logits.length; i++) {
     if (!Number.isFinite(logits[i])) return NaN;
-    if (i !== token && logits[i] > other) other = logits[i];
+    if (i !== token && logits[i] > best) best = logits[i];
   }
-  return logits[token] - other;
+  return logits[token] - best;
 }
 
-/** The smallest margin over an example's answer. A causal model is given question and answer at once:
- * it decodes them if and only if each next token leads. Any other decodes. */
-export function marginOf(model, example, tap) {
+/** The smallest margin over an example's answer. A causal model gets question and right answer in
+ * one pass, which is equivalent to greedy decoding; any other model decodes. */
+export function answerMargin(model, example, hook) {
   const { config: c } = model, { prompt, answer: wanted } = example;
   const tokens = [...prompt, ...wanted.slice(0, -1)], V = c.d_vocab;
-  const worse = (a, b) => (Number.isNaN(a) || Number.isNaN(b) ? NaN : Math.min(a, b));
-  let least = Infinity;
-  if ((tap?.config?.mask ?? c.mask) === "causal" && tokens.length <= c.n_ctx) {
-    // Who looks at all that flows sees all positions.
-    const logits = forward(c, model.weights, tokens, tap, tap ? tokens.length : wanted.length).data;
+  const minimum = (a, b) => (Number.isNaN(a) || Number.isNaN(b) ? NaN : Math.min(a, b));
+  let smallest = Infinity;
+  if ((hook?.config?.mask ?? c.mask) === "causal" && tokens.length <= c.n_ctx) {
+    // A hook must see all positions.
+    const logits = forward(c, model.weights, tokens, hook,
+      hook ? tokens.length : wanted.length).data;
     const first = logits.length - wanted.length * V;
     wanted.forEach((token, i) => {
       const at = first + i * V;
-      least = worse(least, lead(logits.subarray(at, at + V), token));
+      smallest = minimum(smallest, tokenMargin(logits.subarray(at, at + V), token));
     });
-    return least;
+    return smallest;
   }
   for (let i = 0; i < wanted.length; i++) {
-    least = worse(least, lead(next(model, tokens.slice(0, prompt.length + i), tap), wanted[i]));
-    if (!(least > 0)) return least; // what follows its first wrong token is as wrong
+    smallest = minimum(smallest,
+      tokenMargin(nextLogits(model, tokens.slice(0, prompt.length + i), hook), wanted[i]));
+    if (!(smallest > 0)) return smallest; // wrong from here on
   }
-  return least;
+  return smallest;
 }
 
-/** What a model really says, as many tokens as the right answer has. */
-function said(model, example, tap) {
+/** The greedy answer of a model, at most as long as the right one. */
+function generatedText(model, example, hook) {
   const tokens = [...example.prompt], { stop } = model.task;
   for (let i = 0; i < example.answer.length; i++) {
-    const logits = next(model, tokens, tap);
-    if (!logits.every(Number.isFinite)) return "no finite number";
+    const logits = nextLogits(model, tokens, hook);
+    if (!logits.every(Number.isFinite)) return "logits not finite";
     tokens.push(logits.indexOf(logits.reduce((a, b) => Math.max(a, b))));
     if (tokens.at(-1) === stop) break;
   }
   return answer(model, tokens.slice(example.prompt.length));
 }
 
-/** The score, here and now: {right, total, worst, wrong: […], byClass: {name: {right, total}}}. */
+/** The score: {right, total, worst, wrong: […], byClass: {name: {right, total}}}. */
 export function scoreNow(model, actions = []) {
-  const tap = actions.length ? tapOf(model, actions) : null, wrong = [];
+  const hook = actions.length ? interventionHook(model, actions) : null, wrong = [];
   const byClass = Object.create(null); // a class may have any name
   let right = 0, worst = Infinity, worstText = "";
   for (const example of model.examples) {
-    const margin = marginOf(model, example, tap), good = margin > 0;
+    const margin = answerMargin(model, example, hook), isRight = margin > 0;
     const group = (byClass[example.class] ??= { right: 0, total: 0 });
     group.total += 1;
-    if (good) [right, group.right] = [right + 1, group.right + 1];
+    if (isRight) [right, group.right] = [right + 1, group.right + 1];
     if (!(margin >= worst)) [worst, worstText] = [margin, example.text];
-    if (!good && wrong.length < LISTED) {
+    if (!isRight && wrong.length < MAX_LISTED_ERRORS) {
       const { text, expected, class: name } = example;
-      wrong.push({ text, got: said(model, example, tap), expected, margin, class: name });
+      wrong.push({ text, got: generatedText(model, example, hook), expected, margin, class: name });
     }
   }
   return { right, total: model.examples.length, worst, worstText, wrong, byClass };
 }
 
 // ── in a worker ────────────────────────────────────────────────────────────────────────────────
-let worker = null, asked = 0, heard = false, alone = false; // alone: no worker may be had here, as in some notebooks
-const waiting = new Map(), known = new Map();
+// noWorkers: the page may not start workers, as in some notebooks.
+let worker = null, lastId = 0, hasReplied = false, noWorkers = false;
+const pending = new Map(), sentModels = new Map();
 
-/** The same, in a worker made from the engine's own text: the page stays free. */
+/** The score, computed in a worker that runs the engine's script. */
 export function score(model, actions = []) {
   const script = globalThis.document?.getElementById("engine");
-  const now = () => scoreNow(model, actions);
-  if (alone || !script || !globalThis.Worker) return Promise.resolve().then(now);
-  worker ??= hire(script.textContent);
-  const id = (asked += 1), first = !known.has(model.data);
-  if (first) known.set(model.data, known.size);
+  const scoreLocally = () => scoreNow(model, actions);
+  if (noWorkers || !script || !globalThis.Worker) return Promise.resolve().then(scoreLocally);
+  worker ??= startWorker(script.textContent);
+  const id = (lastId += 1), first = !sentModels.has(model.data);
+  if (first) sentModels.set(model.data, sentModels.size);
   const changed = Object.entries(model.weights).filter(([name, w]) => w !== model.original[name]);
   return new Promise((resolve, reject) => {
-    waiting.set(id, { resolve, reject, now });
+    pending.set(id, { resolve, reject, now: scoreLocally });
     const data = first ? model.data : null;
-    worker.postMessage({ id, model: known.get(model.data), data, weights: Object.fromEntries(changed), actions });
+    worker.postMessage({ id, model: sentModels.get(model.data), data,
+      weights: Object.fromEntries(changed), actions });
   });
 }
 
-function hire(text) {
+function startWorker(text) {
   const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-  const found = new Worker(address);
-  found.onmessage = ({ data: { id, result, problem } }) => {
-    heard = true;
-    const { resolve, reject } = waiting.get(id);
-    waiting.delete(id);
+  const started = new Worker(address);
+  started.onmessage = ({ data: { id, result, problem } }) => {
+    hasReplied = true;
+    const { resolve, reject } = pending.get(id);
+    pending.delete(id);
     if (problem === undefined) resolve(result);
     else reject(new Error(problem));
   };
-  found.onerror = (e) => {
-    if (heard) return dismiss(e.message || "the worker ended"); // whoever waits is told; the next question hires anew
-    alone = true; // its page's policy lets none begin: what was asked is done here
-    const left = [...waiting.values()];
-    waiting.clear();
-    for (const { resolve, now } of left) resolve(Promise.resolve().then(now));
+  started.onerror = (e) => {
+    if (hasReplied) return stopWorker(e.message || "the worker ended");
+    noWorkers = true; // blocked by a policy: compute here instead
+    const requests = [...pending.values()];
+    pending.clear();
+    for (const { resolve, now: scoreLocally } of requests)
+      resolve(Promise.resolve().then(scoreLocally));
   };
-  return found;
+  return started;
 }
 
-function dismiss(why) {
+function stopWorker(reason) {
   worker?.terminate();
   worker = null;
-  known.clear();
-  const left = [...waiting.values()];
-  waiting.clear();
-  for (const { reject } of left) reject(new Error(`the score — ${why}`));
+  sentModels.clear();
+  const requests = [...pending.values()];
+  pending.clear();
+  for (const { reject } of requests) reject(new Error(`score: ${reason}`));
 }
 
-/** Other models are to be opened: none is kept, here or in the worker. */
-export const forgetModels = () => dismiss("other models were opened");
+/** Forget all models, here and in the worker. */
+export const forgetModels = () => stopWorker("other models were opened");
 
-/** What the worker does with a message. */
+/** Answer the messages of a page, in a worker. */
 export function listen(scope) {
   const models = new Map();
   scope.onmessage = ({ data: { id, model, data, weights, actions } }) => {

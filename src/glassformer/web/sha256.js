@@ -1,23 +1,22 @@
-// SHA-256 (FIPS 180-4): a page that was opened from a disk has no SubtleCrypto, and a checkpoint must
-// be sealed.
+// SHA-256 (FIPS 180-4), for pages opened from a file, which have no SubtleCrypto.
 
-const FIRST = primes(64);
-const ROUND = FIRST.map((p) => fraction(Math.cbrt(p)));
-const START = FIRST.slice(0, 8).map((p) => fraction(Math.sqrt(p)));
+const PRIMES = primes(64);
+const ROUND = PRIMES.map((p) => fraction(Math.cbrt(p)));
+const START = PRIMES.slice(0, 8).map((p) => fraction(Math.sqrt(p)));
 
 function primes(n) {
-  const found = [];
-  for (let i = 2; found.length < n; i++) if (found.every((p) => i % p)) found.push(i);
-  return found;
+  const numbers = [];
+  for (let i = 2; numbers.length < n; i++) if (numbers.every((p) => i % p)) numbers.push(i);
+  return numbers;
 }
 
 function fraction(x) {
   return Math.floor((x - Math.floor(x)) * 2 ** 32) | 0;
 }
 
-const turned = (x, n) => (x >>> n) | (x << (32 - n));
+const rotateRight = (x, n) => (x >>> n) | (x << (32 - n));
 
-/** The hash of some bytes, in hexadecimal. */
+/** The hash of bytes, in hexadecimal. */
 export function sha256(bytes) {
   const blocks = Math.ceil((bytes.length + 9) / 64), padded = new Uint8Array(64 * blocks);
   padded.set(bytes);
@@ -29,15 +28,17 @@ export function sha256(bytes) {
     for (let i = 0; i < 16; i++) w[i] = view.getInt32(at + 4 * i);
     for (let i = 16; i < 64; i++) {
       const a = w[i - 15], b = w[i - 2];
-      const low = turned(a, 7) ^ turned(a, 18) ^ (a >>> 3), high = turned(b, 17) ^ turned(b, 19) ^ (b >>> 10);
-      w[i] = w[i - 16] + low + w[i - 7] + high;
+      const sigma0 = rotateRight(a, 7) ^ rotateRight(a, 18) ^ (a >>> 3),
+        sigma1 = rotateRight(b, 17) ^ rotateRight(b, 19) ^ (b >>> 10);
+      w[i] = w[i - 16] + sigma0 + w[i - 7] + sigma1;
     }
     let [a, b, c, d, e, f, g, h] = state;
     for (let i = 0; i < 64; i++) {
-      const mixed = turned(e, 6) ^ turned(e, 11) ^ turned(e, 25), choice = (e & f) ^ (~e & g);
+      const mixed = rotateRight(e, 6) ^ rotateRight(e, 11) ^ rotateRight(e, 25),
+        choice = (e & f) ^ (~e & g);
       const first = (h + mixed + choice + ROUND[i] + w[i]) | 0;
       const major = (a & b) ^ (a & c) ^ (b & c);
-      const second = ((turned(a, 2) ^ turned(a, 13) ^ turned(a, 22)) + major) | 0;
+      const second = ((rotateRight(a, 2) ^ rotateRight(a, 13) ^ rotateRight(a, 22)) + major) | 0;
       [h, g, f, e, d, c, b, a] = [g, f, e, (d + first) | 0, c, b, a, (first + second) | 0];
     }
     [a, b, c, d, e, f, g, h].forEach((x, i) => { state[i] = state[i] + x; });

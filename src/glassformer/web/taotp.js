@@ -1,133 +1,151 @@
-// A model as a text program: taotp/write.py in the browser's language. The text reads back as exactly
-// the same model; a test compares it with what Python writes, line by line.
+// A model as a .taotp text, as taotp/write.py writes it; a test compares the two line by line.
 
-const TOP = [["tok_emb", "embed.W_E", "VD"], ["pos_emb", "pos_embed.W_pos", "TD"],
+import { InputError } from "./vocabulary.js";
+
+const TOP_ARRAYS = [["tok_emb", "embed.W_E", "VD"], ["pos_emb", "pos_embed.W_pos", "TD"],
   ["out_emb", "unembed.W_U", "VD"], ["out_bias", "unembed.b_U", "V"]];
-const LAYER = [["Q", "attn.W_Q", "HDK"], ["K", "attn.W_K", "HDK"], ["V", "attn.W_V", "HDK"], ["P", "attn.W_O", "HDK"],
-  ["bQ", "attn.b_Q", "HK"], ["bK", "attn.b_K", "HK"], ["bV", "attn.b_V", "HK"], ["bP", "attn.b_O", "D"],
-  ["M1", "mlp.W_in", "DF"], ["b1", "mlp.b_in", "F"], ["gate", "mlp.W_gate", "DF"], ["b_gate", "mlp.b_gate", "F"],
+const LAYER_ARRAYS = [["Q", "attn.W_Q", "HDK"], ["K", "attn.W_K", "HDK"], ["V", "attn.W_V", "HDK"],
+  ["P", "attn.W_O", "HDK"],
+  ["bQ", "attn.b_Q", "HK"], ["bK", "attn.b_K", "HK"], ["bV", "attn.b_V", "HK"],
+  ["bP", "attn.b_O", "D"],
+  ["M1", "mlp.W_in", "DF"], ["b1", "mlp.b_in", "F"], ["gate", "mlp.W_gate", "DF"],
+  ["b_gate", "mlp.b_gate", "F"],
   ["M2", "mlp.W_out", "FD"], ["b2", "mlp.b_out", "D"]];
-const HEAD = LAYER.filter(([, , axes]) => axes[0] === "H");
-const NORMS = [["ln1", "ln1"], ["ln2", "ln2"], ["lnq", "attn.q_norm"], ["lnk", "attn.k_norm"]];
-const CHOICES = { norm: "layer", norm_first: true, eps: 1e-20, activation: "relu", positions: "learned",
+const HEAD_ARRAYS = LAYER_ARRAYS.filter(([, , axes]) => axes[0] === "H");
+const NORM_KEYS = [["ln1", "ln1"], ["ln2", "ln2"], ["lnq", "attn.q_norm"], ["lnk", "attn.k_norm"]];
+const CONFIG_DEFAULTS = { norm: "layer", norm_first: true, eps: 1e-20, activation: "relu",
+  positions: "learned",
   base: 10000, slope: 1, mask: "causal", scale: 0, qk_norm: false };
-const MOST_CELLS = 4e6, MOST_STRING = 10000, MOST_NAMES = 1000, MOST_TEXT = 8e6, MOST_NUMBERS = 1e6;
+const MAX_CELLS = 4e6, MAX_STRING = 10000, MAX_NAMES = 1000, MAX_TEXT = 8e6, MAX_WORDS = 1e6;
 
-/** The text of a model. */
-export function taotp(model) {
-  const { config: c, weights: w, labels } = model, lines = [`# ${model.title.replaceAll(/[\r\n]+/g, " ")}`];
+
+export function taotpText(model) {
+  const { config: c, weights: w, labels } = model,
+    lines = [`# ${model.title.replaceAll(/[\r\n]+/g, " ")}`];
   const say = (line) => lines.push(line), v = model.vocabulary;
   const cells = Object.values(w).reduce((sum, { data }) => sum + data.length, 0);
-  if (cells > MOST_CELLS) refuse(model, `at most ${MOST_CELLS.toLocaleString("en")} numbers`);
+  if (cells > MAX_CELLS) refuse(`at most ${MAX_CELLS.toLocaleString("en")} numbers`);
   const task = JSON.parse(model.header.task);
   if (task) say(`task: ${quote(task)}`);
   if (!v.numbers) {
-    const single = v.size <= MOST_STRING / 2 && v.tokens.every((t) => Array.from(t).length === 1);
+    const single = v.size <= MAX_STRING / 2 && v.tokens.every((t) => Array.from(t).length === 1);
     say(`tokens: ${single ? quote(v.tokens.join("")) : `[${v.tokens.map(quote).join(" ")}]`}`);
     if (v.sep) say(`sep: ${quote(v.sep)}`);
   } else if (v.first) say(`first: ${v.first}`);
   if (model.dtype === "float32") say("dtype: float32");
-  for (const [key, usual] of Object.entries(CHOICES)) if (c[key] !== usual) say(`${key}: ${choice(model, key)}`);
+  for (const [key, usual] of Object.entries(CONFIG_DEFAULTS))
+    if (c[key] !== usual) say(`${key}: ${optionText(model, key)}`);
   if (!w["pos_embed.W_pos"]) say(`block_size: ${c.n_ctx}`);
   if (!c.n_layers) {
     const silent = { n_heads: 1, d_head: Math.floor(c.d_model / c.n_heads), d_mlp: 0 };
     for (const [key, size] of Object.entries(silent)) if (c[key] !== size) say(`${key}: ${c[key]}`);
   }
-  const roomy = 4 * cells <= MOST_CELLS, slots = roomy ? tiles(model) : {}, named = roomy ? headNames(model) : {};
+  const roomy = 4 * cells <= MAX_CELLS, slots = roomy ? contiguousSlots(model) : {},
+    named = roomy ? headNames(model) : {};
   if (Object.keys(slots).length) {
     const widths = Object.entries(slots).map(([name, [a, b]]) => `${quote(name)}: ${b - a}`);
     say(`slots: {${widths.join("  ")}}`);
   }
-  for (const [key, name, axes] of TOP) {
-    if (w[name]) say(`${key}: ${bySlots(turned(name, w[name]), axes, slots, "  ")}`);
+  for (const [key, name, axes] of TOP_ARRAYS) {
+    if (w[name]) say(`${key}: ${arrayBySlot(toBookletLayout(name, w[name]), axes, slots, "  ")}`);
   }
-  lines.push(...norms(w, [["lnf", "ln_final"]], "", ""));
+  lines.push(...normLines(w, [["lnf", "ln_final"]], "", ""));
   if (c.n_layers) {
     say("layers: [");
     for (let i = 0; i < c.n_layers; i++) {
       say("  {");
-      if (named[i]) lines.push(...heads(named[i], w, slots, i));
-      for (const [key, name, axes] of LAYER) {
+      if (named[i]) lines.push(...headLines(named[i], w, slots, i));
+      for (const [key, name, axes] of LAYER_ARRAYS) {
         const path = `blocks.${i}.${name}`;
         if (!w[path] || (named[i] && axes[0] === "H")) continue;
-        let [x, rest] = [turned(name, w[path]), axes];
-        if (axes[0] === "H" && x.shape[0] === 1) [x, rest] = [{ shape: x.shape.slice(1), data: x.data }, axes.slice(1)];
-        say(`    ${key}: ${bySlots(x, rest, slots, "      ")}`);
+        let [x, rest] = [toBookletLayout(name, w[path]), axes];
+        if (axes[0] === "H" && x.shape[0] === 1)
+          [x, rest] = [{ shape: x.shape.slice(1), data: x.data }, axes.slice(1)];
+        say(`    ${key}: ${arrayBySlot(x, rest, slots, "      ")}`);
       }
-      lines.push(...norms(w, NORMS, `blocks.${i}.`, "    "));
+      lines.push(...normLines(w, NORM_KEYS, `blocks.${i}.`, "    "));
       say("  }");
     }
     say("]");
   }
   const groups = { slots: Object.keys(slots).length ? {} : labels.slots, neurons: labels.neurons,
-    heads: Object.fromEntries(Object.entries(labels.heads).filter(([at]) => !said(named, at))) };
-  lines.push(...labelled(groups));
+    heads: Object.fromEntries(Object.entries(labels.heads)
+    .filter(([at]) => !hasNamedHead(named, at))) };
+  lines.push(...labelLines(groups));
   const text = `${lines.join("\n")}\n`;
-  if (text.length > MOST_TEXT || text.split(/\s+/).length > MOST_NUMBERS) refuse(model, "a shorter text");
+  if (text.length > MAX_TEXT || text.split(/\s+/).length > MAX_WORDS) {
+    refuse(`at most ${MAX_TEXT / 1e6} million characters and ${MAX_WORDS / 1e6} million words`);
+  }
   return text;
 }
 
-function refuse(model, expected) {
-  throw new Error(`${model.title} as text — expected ${expected}; save it as .safetensors instead`);
+function refuse(expected) {
+  throw new InputError(`a .taotp text has ${expected}; save a checkpoint instead`);
 }
 
-const said = (named, at) => {
+const hasNamedHead = (named, at) => {
   const [layer, head] = at.split(".").map(Number);
   return named[layer] && head < named[layer].length;
 };
 
-function norms(w, table, path, indent) {
+function normLines(w, table, path, indent) {
   return table.flatMap(([key, name]) => {
-    const texts = [["gamma", "w"], ["beta", "b"]].filter(([, weight]) => w[`${path}${name}.${weight}`])
-      .map(([gain, weight]) => `${gain}: ${array(w[`${path}${name}.${weight}`], `${indent}  `)}`);
+    const texts =
+      [["gamma", "w"], ["beta", "b"]].filter(([, weight]) => w[`${path}${name}.${weight}`])
+      .map(([gain, weight]) =>
+      `${gain}: ${arrayText(w[`${path}${name}.${weight}`], `${indent}  `)}`);
     return texts.length ? [`${indent}${key}: {${texts.join(" ")}}`] : [];
   });
 }
 
-/** The slots of a stream that is made of slots from end to end, or none. */
-function tiles(model) {
+/** The slots if they cover the whole stream in order, else {}. */
+function contiguousSlots(model) {
   const { slots } = model.labels;
   let stop = 0;
   for (const [start, end] of Object.values(slots)) {
     if (start !== stop || end <= start) return {};
     stop = end;
   }
-  return stop === model.config.d_model && Object.keys(slots).length <= MOST_NAMES ? slots : {};
+  return stop === model.config.d_model && Object.keys(slots).length <= MAX_NAMES ? slots : {};
 }
 
-/** The names of the heads, of the layers in which each has one of its own. */
+/** {layer: head labels} of the layers whose heads all have distinct labels. */
 function headNames(model) {
-  const { config: c, labels } = model, found = {};
+  const { config: c, labels } = model, named = {};
   for (let i = 0; i < c.n_layers; i++) {
     const places = Array.from({ length: c.n_heads }, (_, h) => `${i}.${h}`);
-    const names = places.filter((at) => Object.hasOwn(labels.heads, at)).map((at) => labels.heads[at]);
-    if (new Set(names).size === places.length) found[i] = names;
+    const names =
+      places.filter((at) => Object.hasOwn(labels.heads, at)).map((at) => labels.heads[at]);
+    if (new Set(names).size === places.length) named[i] = names;
   }
-  return found;
+  return named;
 }
 
-/** Heads with names, one by one. */
-function heads(names, w, slots, layer) {
+
+function headLines(names, w, slots, layer) {
   const out = ["    heads: {"];
   names.forEach((head, h) => {
     out.push(`      ${quote(head)}: {`);
-    for (const [key, name, axes] of HEAD) {
+    for (const [key, name, axes] of HEAD_ARRAYS) {
       const path = `blocks.${layer}.${name}`;
-      if (w[path]) out.push(`        ${key}: ${bySlots(part(turned(name, w[path]), h), axes.slice(1), slots, "          ")}`);
+      if (!w[path]) continue;
+      const x = subarray(toBookletLayout(name, w[path]), h);
+      out.push(`        ${key}: ${arrayBySlot(x, axes.slice(1), slots, "          ")}`);
     }
     out.push("      }");
   });
   return [...out, "    }"];
 }
 
-/** The names that do not stand elsewhere. */
-function labelled({ slots, heads: ofHeads, neurons }) {
+/** The labels that are written nowhere else. */
+function labelLines({ slots, heads: ofHeads, neurons }) {
   const out = [];
   for (const [group, names] of [["slots", slots], ["heads", ofHeads], ["neurons", neurons]]) {
     if (!Object.keys(names).length) continue;
     out.push(`  ${group}: {`);
     for (const [key, value] of Object.entries(names)) {
-      out.push(`    ${quote(key)}: ${Array.isArray(value) ? `[${value[0]} ${value[1]}]` : quote(String(value))}`);
+      const text = Array.isArray(value) ? `[${value[0]} ${value[1]}]` : quote(String(value));
+      out.push(`    ${quote(key)}: ${text}`);
     }
     out.push("  }");
   }
@@ -135,98 +153,113 @@ function labelled({ slots, heads: ofHeads, neurons }) {
 }
 
 // ── arrays ─────────────────────────────────────────────────────────────────────────────────────
-/** One of those side by side on the first axis. */
-function part(x, i) {
+/** Entry i along the first axis. */
+function subarray(x, i) {
   const size = x.data.length / x.shape[0];
   return { shape: x.shape.slice(1), data: x.data.subarray(i * size, (i + 1) * size) };
 }
 
-/** From our way round to the booklet's: the last two axes change places. */
-function turned(name, x) {
+/** W_U and W_O with their last two axes swapped, as the booklet has them. */
+function toBookletLayout(name, x) {
   if (name !== "unembed.W_U" && name !== "attn.W_O") return x;
   const [n, m] = x.shape.slice(-2), data = x.data.slice();
   for (let at = 0; at < data.length; at += n * m) {
-    for (let i = 0; i < n; i++) for (let j = 0; j < m; j++) data[at + j * n + i] = x.data[at + i * m + j];
+    for (let i = 0; i < n; i++)
+      for (let j = 0; j < m; j++) data[at + j * n + i] = x.data[at + i * m + j];
   }
   return { shape: [...x.shape.slice(0, -2), m, n], data };
 }
 
-const used = (x) => x !== 0 || Object.is(x, -0); // -0 is not 0, or it would not come back
+const isNonzero = (x) => x !== 0 || Object.is(x, -0); // -0 is written
 
-/** {slot: piece} where it leaves a slot out, or else as any array. */
-function bySlots(x, axes, slots, indent) {
-  if (!axes.includes("D") || axes[0] === "H" || !x.data.some(used)) return array(x, indent);
-  const along = axes.indexOf("D"), pieces = Object.entries(slots).map(([name, span]) => [name, cutOut(x, along, span)]);
-  const full = pieces.filter(([, piece]) => piece.data.some(used));
-  if (full.length === pieces.length) return (pieces.length && eye(x)) || array(x, indent);
-  const deeper = full.length > 1 ? `${indent}  ` : indent;
-  const texts = full.map(([name, piece]) => `${quote(name)}: ${eye(piece) || array(piece, deeper)}`);
+/** {slot: piece} if some slots are zero, else the array. */
+function arrayBySlot(x, axes, slots, indent) {
+  if (!axes.includes("D") || axes[0] === "H" || !x.data.some(isNonzero))
+    return arrayText(x, indent);
+  const axis = axes.indexOf("D"),
+    pieces = Object.entries(slots).map(([name, span]) => [name, sliceAxis(x, axis, span)]);
+  const nonzero = pieces.filter(([, piece]) => piece.data.some(isNonzero));
+  if (nonzero.length === pieces.length)
+    return (pieces.length && identityText(x)) || arrayText(x, indent);
+  const deeper = nonzero.length > 1 ? `${indent}  ` : indent;
+  const texts =
+    nonzero.map(([name, piece]) =>
+    `${quote(name)}: ${identityText(piece) || arrayText(piece, deeper)}`);
   return `{${(texts.length > 1 ? ["", ...texts] : texts).join(`\n${indent}`)}}`;
 }
 
-/** A stretch of an array of one or two axes, along one of them. */
-function cutOut(x, along, [start, stop]) {
-  const width = x.shape.at(-1), last = along === x.shape.length - 1;
-  if (!last) return { shape: [stop - start, width], data: x.data.subarray(start * width, stop * width) };
+/** A range of an array of one or two axes. */
+function sliceAxis(x, axis, [start, stop]) {
+  const width = x.shape.at(-1), last = axis === x.shape.length - 1;
+  if (!last)
+    return { shape: [stop - start, width], data: x.data.subarray(start * width, stop * width) };
   const data = x.data.filter((_, i) => i % width >= start && i % width < stop);
   return { shape: [...x.shape.slice(0, -1), stop - start], data };
 }
 
-/** The identity times a number above 0, or "". */
-function eye(x) {
+/** "eye(n) * scale" of a positive multiple of the identity, else "". */
+function identityText(x) {
   const [n, m] = x.shape, scale = x.data[0];
   if (x.shape.length !== 2 || n !== m || n < 2 || !(scale > 0)) return "";
   if (!x.data.every((a, i) => Object.is(a, i % (n + 1) ? 0 : scale))) return "";
-  return scale === 1 ? `eye(${n})` : `eye(${n}) * ${number(scale)}`;
+  return scale === 1 ? `eye(${n})` : `eye(${n}) * ${numberText(scale)}`;
 }
 
-/** zeros(…), sparse(…) or the numbers themselves, whichever is short. */
-function array(x, indent) {
-  const there = [], sizes = x.shape.join(" "), size = x.data.length;
-  x.data.forEach((a, i) => { if (used(a)) there.push(i); });
-  if (!there.length && (x.shape.length > 1 || size > 8 || !size)) return `zeros(${sizes})`;
-  if (size > 16 && 5 * there.length < size) {
-    const entries = there.map((at) => {
+/** zeros(…), sparse(…) or the numbers, whichever is short. */
+function arrayText(x, indent) {
+  const nonzero = [], sizes = x.shape.join(" "), size = x.data.length;
+  x.data.forEach((a, i) => { if (isNonzero(a)) nonzero.push(i); });
+  if (!nonzero.length && (x.shape.length > 1 || size > 8 || !size)) return `zeros(${sizes})`;
+  if (size > 16 && 5 * nonzero.length < size) {
+    const entries = nonzero.map((at) => {
       let rest = at;
-      const index = [...x.shape].reverse().map((n) => { const i = rest % n; rest = (rest - i) / n; return i; });
-      return `[${index.reverse().join(" ")} ${number(x.data[at])}]`;
+      const index =
+        [...x.shape].reverse().map((n) => { const i = rest % n; rest = (rest - i) / n; return i; });
+      return `[${index.reverse().join(" ")} ${numberText(x.data[at])}]`;
     });
     return `sparse([${sizes}]\n${indent}${entries.join(`\n${indent}`)})`;
   }
-  return dense(x, indent);
+  return denseText(x, indent);
 }
 
-function dense(x, indent) {
-  if (x.shape.length === 1) return `[${Array.from(x.data, number).join(" ")}]`;
-  const rows = (deeper) => Array.from({ length: x.shape[0] }, (_, i) => dense(part(x, i), deeper));
-  if (x.shape.length === 2 && (x.shape[0] === 1 || x.data.length <= 8)) return `[${rows("").join(" ")}]`;
+function denseText(x, indent) {
+  if (x.shape.length === 1) return `[${Array.from(x.data, numberText).join(" ")}]`;
+  const rows = (deeper) => Array.from({ length: x.shape[0] },
+    (_, i) => denseText(subarray(x, i), deeper));
+  if (x.shape.length === 2 && (x.shape[0] === 1 || x.data.length <= 8))
+    return `[${rows("").join(" ")}]`;
   return `[\n${indent}${rows(`${indent}  `).join(`\n${indent}`)}]`;
 }
 
-// ── words ──────────────────────────────────────────────────────────────────────────────────────
-/** The shortest text that reads back as the same number, as Python writes it. */
-export function number(x) {
+// ── scalars ──────────────────────────────────────────────────────────────────────────────────────
+/** A number as Python's repr writes it. */
+export function numberText(x) {
   if (Object.is(x, -0)) return "-0";
-  const [digits, exponent] = x.toExponential().split("e").map((text, i) => (i ? Number(text) : text));
+  const [digits,
+    exponent] = x.toExponential().split("e").map((text, i) => (i ? Number(text) : text));
   if (x !== 0 && (exponent < -4 || exponent >= 16)) {
     return `${digits}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
   }
-  return String(x); // plain from 1e-6 to 1e21, which is more than is asked for here
+  return String(x);
 }
 
-/** A choice of the config, as Python writes it: 1.0 is not 1. */
-function choice(model, key) {
+/** A config field as Python writes it: 1.0, not 1. */
+function optionText(model, key) {
   const value = model.config[key];
   if (typeof value === "boolean") return value ? "True" : "False";
-  return typeof value === "number" ? new RegExp(`"${key}":([^,}]*)`).exec(model.header.config)[1] : value;
+  return typeof value === "number" ? new RegExp(`"${key}":([^,}]*)`).exec(model.header.config)[1]
+    : value;
 }
 
-/** A word as it is; anything else in quotes. */
+/** A word as it is; any other text in quotes. */
 function quote(text) {
-  if (Array.from(text).length > MOST_STRING / 2) {
-    throw new Error(`a name as text — expected at most ${MOST_STRING / 2} characters`);
+  if (Array.from(text).length > MAX_STRING / 2) {
+    refuse(`names of at most ${MAX_STRING / 2} characters`);
   }
   if (/^[A-Za-z_][-.A-Za-z0-9_]*$/.test(text) && !/^(nan|inf|infinity)$/i.test(text)) return text;
-  const plain = (char) => char !== '"' && char !== "\\" && (char.codePointAt(0) > 0xffff || char === " " || !/[\p{C}\p{Z}]/u.test(char));
-  return `"${Array.from(text, (char) => (plain(char) ? char : `\\u${char.codePointAt(0).toString(16).padStart(4, "0")}`)).join("")}"`;
+  const plain =
+    (char) => char !== '"' && char !== "\\"
+    && (char.codePointAt(0) > 0xffff || char === " " || !/[\p{C}\p{Z}]/u.test(char));
+  const escape = (char) => `\\u${char.codePointAt(0).toString(16).padStart(4, "0")}`;
+  return `"${Array.from(text, (char) => (plain(char) ? char : escape(char))).join("")}"`;
 }

@@ -1,16 +1,23 @@
-// The source that a model was compiled from; and at the end, folded, the verdict and who made the model.
-import { make } from "../charts.js";
-import { follow } from "../store.js";
-import { partOf } from "./input.js";
+// The source of a compiled model, and the folded section with its verdict and facts.
+import { create } from "../charts.js";
+import { subscribe } from "../store.js";
+import { elementOf } from "./input.js";
+
+const VERDICT_CLASSES = { true: "right", false: "wrong" };
 
 export function openFacts(column) {
-  const { verdict, facts, provenance } = column.base, place = partOf("facts", column).querySelector(".body");
-  const since = make("p", { class: "since quiet", hidden: true }, "All of this is of the model as it was opened: it was changed since.");
-  follow((c) => (c === column ? [c.live] : []), (c) => { if (c === column) since.hidden = c.live === c.base; });
+  const { verdict, facts, provenance } = column.base,
+    place = elementOf("facts", column).querySelector(".body");
+  const since = create("p", { class: "since quiet", hidden: true },
+    "This describes the model as opened. It has been changed since.");
+  subscribe((c) => (c === column ? [c.live] : []),
+    (c) => { if (c === column) since.hidden = c.live === c.base; });
   place.append(since,
-    verdict ? make("p", { class: `verdict ${verdict.holds === true ? "right" : verdict.holds === false ? "wrong" : ""}` }, verdict.text) : "",
-    make("dl", {}, facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
-  const code = partOf("source", column), text = provenance.compiled?.source;
+    verdict ? create("p", { class: `verdict ${VERDICT_CLASSES[verdict.holds] ?? ""}` },
+    verdict.text) : "",
+    create("dl", {},
+    facts.flatMap(([name, value]) => [create("dt", {}, name), create("dd", {}, value)])));
+  const code = elementOf("source", column), text = provenance.compiled?.source;
   code.hidden = typeof text !== "string";
-  if (!code.hidden) code.querySelector(".body").append(make("pre", { tabindex: 0 }, text));
+  if (!code.hidden) code.querySelector(".body").append(create("pre", { tabindex: 0 }, text));
 }

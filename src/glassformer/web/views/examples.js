@@ -1,49 +1,58 @@
-// The page's examples, scored after every deed: how many are right, class by class, and those that are not.
-import { barRows, grouped, inDigits, inPercent, make, visible } from "../charts.js";
-import { follow, type } from "../store.js";
-import { among, idOf, partOf } from "./input.js";
+// The page's examples, scored after every change: number right, by class, and the wrong ones.
+import { barChart, formatInteger, formatNumber, formatPercent, create,
+  visibleToken } from "../charts.js";
+import { subscribe, setInput } from "../store.js";
+import { exampleScope, elementId, elementOf } from "./input.js";
 
-const SHOWN = 60;
+const MAX_SHOWN_ERRORS = 60;
 
 export function openExamples() {
-  follow((c) => [c.score], drawExamples, { soon: true });
+  subscribe((c) => [c.score], drawExamples, { soon: true });
 }
 
 function drawExamples(column) {
-  const { score, base } = column, place = partOf("examples", column);
+  const { score, base } = column, place = elementOf("examples", column);
   place.hidden = !base.examples?.length;
   const body = place.querySelector(".body");
-  if (place.hidden || !score) return body.replaceChildren(make("p", { class: "quiet" }, "Trying the examples …"));
-  if (score.problem) return body.replaceChildren(make("p", { class: "quiet" }, score.problem));
-  const all = score.right === score.total, wrong = score.wrong.slice(0, SHOWN);
+  if (place.hidden || !score)
+    return body.replaceChildren(create("p", { class: "quiet" }, "Scoring the examples …"));
+  if (score.problem) return body.replaceChildren(create("p", { class: "quiet" }, score.problem));
+  const all = score.right === score.total, wrong = score.wrong.slice(0, MAX_SHOWN_ERRORS);
   const classes = classesOf(score);
   body.replaceChildren(
-    make("p", { class: "quiet" }, `${grouped(score.right)} of ${grouped(score.total)} right; the worst margin is ${inDigits(score.worst)}.`
-      + (base.whole ? " These are all inputs there are." : ` These are ${among(base)} of every class: no share of all inputs.`)
-      + (all ? ` Silence a part or edit a weight, and those that break are listed here${classes.length > 1 ? `, with the ${classes.length} classes that they are of` : ""}.`
+    create("p", { class: "quiet" },
+    `${formatInteger(score.right)} of ${formatInteger(score.total)} right; smallest margin `
+      + `${formatNumber(score.worst)}.`
+      + (base.whole ? " These are all inputs."
+      : ` These are ${exampleScope(base)} of every class, not a share of all inputs.`)
+      + (all ? " Ablate a component or edit a weight to see which ones break."
         : " Click one to load it.")),
-    classes.length > 1 && !all ? barRows(classes.map(([name, right, n]) => ({ name: String(name), value: n ? right / n : 0,
-      text: right === n ? grouped(n) : `${inPercent(right / n)} of ${grouped(n)}` })), { most: 1, signed: false, label: "Right, by class" }) : "",
-    make("ol", { id: idOf("wrong", column), class: "failures", "aria-label": "Examples that are wrong" }, wrong.map((w) => make("li", {},
-      make("button", { type: "button", onclick: () => load(column, w.text) }, visible(w.text)),
-      make("span", {}, "says ", make("b", {}, visible(w.got) || "nothing"), ", right is ", make("b", {}, visible(w.expected)),
-        make("small", {}, ` margin ${inDigits(w.margin, 3)}`))))),
-    score.wrong.length > SHOWN || score.total - score.right > wrong.length
-      ? make("p", { class: "quiet" }, `and ${grouped(score.total - score.right - wrong.length)} more`) : "");
+    classes.length > 1 && !all
+    ? barChart(classes.map(([name, right, n]) => ({ name: String(name), value: n ? right / n : 0,
+      text: right === n ? formatInteger(n)
+      : `${formatPercent(right / n)} of ${formatInteger(n)}` })),
+      { maximum: 1, signed: false, label: "Right by class" }) : "",
+    create("ol",
+    { id: elementId("wrong", column), class: "failures", "aria-label": "Wrong examples" },
+    wrong.map((w) => create("li", {},
+      create("button", { type: "button", onclick: () => load(column, w.text) },
+      visibleToken(w.text)),
+      create("span", {}, "got ", create("b", {}, visibleToken(w.got) || "nothing"), ", expected ",
+      create("b", {}, visibleToken(w.expected)),
+        create("small", {}, ` margin ${formatNumber(w.margin, 3)}`))))),
+    score.wrong.length > MAX_SHOWN_ERRORS || score.total - score.right > wrong.length
+      ? create("p", { class: "quiet" },
+      `and ${formatInteger(score.total - score.right - wrong.length)} more`) : "");
 }
 
-/** [name, right, of how many], whichever way they are told. */
+/** [class, right, total], sorted. */
 function classesOf({ byClass }) {
-  const found = Array.isArray(byClass) ? byClass : Object.entries(byClass ?? {});
-  return found.map((each) => {
-    if (!Array.isArray(each)) return [each.class ?? each.name, each.right, each.total];
-    const [name, told] = each;
-    return Array.isArray(told) ? [name, told[0], told[1]] : [name, told.right, told.total];
-  }).filter(([, , n]) => n).sort(([a], [b]) => String(a).localeCompare(String(b), "en", { numeric: true }));
+  return Object.entries(byClass).map(([name, { right, total }]) => [name, right, total])
+    .sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
 }
 
 function load(column, text) {
-  type(column.group, text);
+  setInput(column.group, text);
   document.getElementById("bar").scrollIntoView({ block: "start" });
-  partOf("model", column).scrollIntoView({ block: "start" });
+  elementOf("model", column).scrollIntoView({ block: "start" });
 }
