@@ -6,8 +6,8 @@ from contextlib import contextmanager
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
          "--disable-dev-shm-usage"]  # fmt: skip
 
-# A click waits for two frames, and on a busy machine Chromium sometimes drops a requested frame of an
-# idle page (2 of 300 clicks). So frames are requested all the time.
+# A click waits for two frames, and on a busy machine Chromium sometimes drops a requested frame of
+# an idle page (2 of 300 clicks). So frames are requested all the time.
 FRAMES = "{ const ask = requestAnimationFrame.bind(window); setInterval(() => ask(() => {}), 50); }"
 
 
