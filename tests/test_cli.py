@@ -308,7 +308,7 @@ BAD = [
     (["list", "recipe"], "did you mean recipes?"),
     (["claims", "bok"], "no claim of that name; did you mean book"),
     (["export", "addition", "--to", "png", "--out", "x.png"], "expected one of safetensors, taotp"),
-    (["export", "addition", "--to", "gpt", "--out", "x"], "no such format; did you mean gpt2?"),
+    (["export", "addition", "--to", "gpt", "--out", "x"], "did you mean gpt2?"),
     (["export", "addition", "--to", "taotp", "--out", "/no/such/folder/x.taotp"],
     "cannot be written"),
     (["run", "disagrees.taotp", "a"], "disagrees.taotp — its task max:vocab=3 has 3 tokens: 0 1 2; "

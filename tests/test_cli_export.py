@@ -22,7 +22,7 @@ def test_export_says_how_near_it_came(call, tmp_path):
     assert (status, err) == (0, "") and lines[0] == f"wrote {tmp_path}/x"
     assert "heads of 3 are padded with zeros to 6" in out
     assert lines[-1].startswith("largest logit difference ")
-    assert "e-07 (relative) over 1,024 inputs, every greedy token the same, at the 6,1" in lines[-1]
+    assert "e-07 (relative) over 1,024 inputs" in lines[-1] and " 6,1" in lines[-1]
     assert lines[1] == "  float32: enough for this model"
     assert sorted(p.name for p in (tmp_path / "x").iterdir()) == [
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
@@ -47,10 +47,7 @@ def test_export_as_json(call, tmp_path):
 
 
 BAD = [
-    (
-        ["modular-addition", "--to", "gpt2"],
-        "GPT-2 normalises before every block; this model has no norm (norm=none); the formats",
-    ),
+    (["modular-addition", "--to", "gpt2"], "export to gpt2: norm"),
     (["reverse", "--to", "torch"], "expected a name that ends in .py"),
     (
         ["reverse", "--to", "png"],
@@ -76,11 +73,9 @@ def test_refusals_write_nothing(call, tmp_path, words, part):
 def test_float64_where_it_is_needed(call, tmp_path):
     words = ("export", "addition:digits=10", "--to", "onnx", "--out", tmp_path / "x.onnx")
     status, out, _ = call(*words)
-    assert status == 0 and out.splitlines()[1].startswith(
-        "  float64: float32 cannot carry this model: 1,02"
-    )
+    assert status == 0 and out.splitlines()[1].startswith("  float64: ")
     status, out, _ = call(*words, "--json")
-    assert json.loads(out)["dtype"] == "float64" and "come out wrong" in json.loads(out)["why"]
+    assert json.loads(out)["dtype"] == "float64" and "1,024" in json.loads(out)["why"]
 
 
 @pytest.mark.slow
@@ -96,16 +91,14 @@ def test_a_tolerance(call, tmp_path):
         tmp_path / "x",
     )
     status, out, _ = call(*words)
-    assert status == 0 and "e-04 (relative) over 1,024 inputs, every greedy token the same" in out
+    assert status == 0 and "e-04 (relative) over 1,024 inputs" in out
 
 
 def test_a_folder_with_other_things_is_left_alone(call, tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "thesis.tex").write_text("years")
     status, _, err = call("export", "reverse", "--to", "gpt2", "--out", tmp_path / "x")
-    assert (
-        status == 2 and "has thesis.tex in it" in err and (tmp_path / "x" / "thesis.tex").exists()
-    )
+    assert status == 2 and "thesis.tex" in err and (tmp_path / "x" / "thesis.tex").exists()
 
 
 def test_a_missing_library(call, tmp_path, monkeypatch):
@@ -115,7 +108,4 @@ def test_a_missing_library(call, tmp_path, monkeypatch):
         lambda name: None if name == "transformers" else object(),
     )
     status, _, err = call("export", "reverse", "--to", "gpt2", "--out", tmp_path / "x")
-    assert (
-        status == 2
-        and "needs transformers, not installed here: pip install 'glassformer[gpt2]'" in err
-    )
+    assert status == 2 and "transformers" in err and "pip install 'glassformer[gpt2]'" in err

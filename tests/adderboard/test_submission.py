@@ -253,7 +253,7 @@ def test_refusals_of_models():
         Adderboard().check(replace(load("adder-least"), task=""))
     model = scramble("digit-addition")
     W = np.full_like(model.weights["embed.W_E"], np.nan)
-    with pytest.raises(GlassformerError, match=r"embed.W_E has numbers that are not finite"):
+    with pytest.raises(GlassformerError, match=r"embed\.W_E"):
         Adderboard().check(replace(model, weights={**model.weights, "embed.W_E": W}))
     with pytest.raises(GlassformerError, match="are more than a file should hold"):
         Adderboard().check(scramble("digit-addition", d_model=200, d_mlp=400))

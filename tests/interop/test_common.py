@@ -223,7 +223,7 @@ def test_differing_activations_are_named(tmp_path):
 
 def test_bad_names(tmp_path, monkeypatch):
     model = load("add-digit")
-    with raises("not_found", "png", "adderboard", "gpt2"):
+    with raises("bad_argument", "png", "adderboard", "gpt2"):
         export_checked(model, "png", tmp_path / "x")
     with raises("not_found", tmp_path / "no"):
         export_checked(model, "torch", tmp_path / "no" / "such" / "x.py")

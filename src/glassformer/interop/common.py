@@ -124,7 +124,7 @@ def find_bridge(name: str) -> Bridge:
     """Return a bridge by name; raise an error if it is unknown or its library is missing."""
     if name not in bridge_names():
         expected = f"expected one of {', '.join(bridge_names())}"
-        raise GlassformerError(f"export to {name}: {expected}", code="not_found")
+        raise GlassformerError(f"export to {name}: {expected}")
     bridge: Bridge = registry.build("bridge", name)
     if missing := [m for m in bridge.needs if importlib.util.find_spec(m) is None]:
         needs, hint = " and ".join(missing), f"pip install 'glassformer[{bridge.extra}]'"
@@ -185,7 +185,7 @@ def write_as(
     if to not in OWN_FORMATS:
         if to not in bridge_names():
             hint = did_you_mean(to, (*OWN_FORMATS, *bridge_names()), 1, 0.6, "expected one of")
-            raise GlassformerError(f"export to {to}: unknown format; {hint}", code="not_found")
+            raise GlassformerError(f"export to {to}: unknown format; {hint}")
         return export_checked(model, to, out, tolerance)
     if to == "safetensors":
         written = checkpoint.save(model, out)

@@ -190,5 +190,5 @@ def verification_summary(model: Model, task: Task | None, full: bool = False) ->
         return {"holds": None, "text": f"Not verified: {e}."}
     scope = "all inputs" if v.exhaustive else f"a sample of {format_count(v.domain)} inputs"
     counts = f"{v.wrong:,} wrong of {v.checked:,} ({scope})"
-    text = f"{counts} on {task.ref or 'the task'}; smallest margin {v.worst_margin:.4g}"
+    text = f"{counts} on {task.ref or 'the task'}; worst margin {v.worst_margin:.4g}"
     return {"holds": v.holds, "text": text}

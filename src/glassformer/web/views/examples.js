@@ -21,7 +21,7 @@ function drawExamples(column) {
   const classes = classesOf(score);
   body.replaceChildren(
     create("p", { class: "quiet" },
-    `${formatInteger(score.right)} of ${formatInteger(score.total)} right; smallest margin `
+    `${formatInteger(score.right)} of ${formatInteger(score.total)} right; worst margin `
       + `${formatNumber(score.worst)}.`
       + (base.whole ? " These are all inputs."
       : ` These are ${exampleScope(base)} of every class, not a share of all inputs.`)
