@@ -1,1 +1,1 @@
-"""One hand-made program a file: functions that return a Model whose weights were set by hand."""
+"""Programs: one file each, with a function that returns a Model whose weights were set by hand."""

@@ -142,7 +142,7 @@ def _book(base: int) -> Model:
 
 # ── for this family of programs ────────────────────────────────────────────────────────────────
 def embed_in_plane(x: npt.ArrayLike, h: npt.ArrayLike) -> Floats:
-    """The stream [..., 3] with these two coordinates."""
+    """Return the stream [..., 3] with these two coordinates."""
     x, h = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(h, dtype=float))
     out: Floats = np.stack([x, h], axis=-1) @ lift(2)
     return out
@@ -157,7 +157,9 @@ def step_down(w: dict[str, Floats], start: float, width: float, height: float, b
 
 
 def with_constant_norm(x: npt.ArrayLike) -> Floats:
-    """Numbers x [n] as rows (x, 1, a, −x−a−1) [n, 4], with a such that the sum of squares is 4."""
+    """Return numbers x [n] as rows (x, 1, a, −x−a−1) [n, 4], with a such that the sum of squares is
+    4.
+    """
     x = np.asarray(x, dtype=float)
     a = (-x - 1 + np.sqrt(-3 * x**2 - 2 * x + 5)) / 2
     out: Floats = np.stack([x, np.ones_like(x), a, -x - a - 1], axis=-1)
@@ -165,14 +167,14 @@ def with_constant_norm(x: npt.ArrayLike) -> Floats:
 
 
 def spike_names(points: Iterable[str]) -> dict[str, str]:
-    """Names for the neurons of craft.spikes, three per point."""
+    """Return names of the neurons of craft.spikes, three per point."""
     parts = ("middle", "left arm", "right arm")
     names = [f"{point}: {part}" for point in points for part in parts]
     return {f"0.{i}": name for i, name in enumerate(names)}
 
 
 def bend_names(sums: Any) -> dict[str, str]:
-    """Names for the neurons of craft.table, which bend its polyline from the middle outwards."""
+    """Return names of the neurons of craft.table, whose polyline bends from the middle outwards."""
     middle = len(sums) // 2
     names = [f"from sum {s} up" for s in sums[middle:-1]]
     names += [f"from sum {s} down" for s in sums[1 : middle + 1][::-1]]

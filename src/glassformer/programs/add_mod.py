@@ -54,7 +54,7 @@ def _hinge(digits: int, place: Place) -> Model:
     """Two coordinates, a number x and a height h, as in add-digit; layer norm divides by h.
 
     The digit d of an operand is x = d − m, at the height 500·10^i if it stands i places below the
-    one asked for. The head is not aimed: the mean of what it reads has every digit at its place
+    requested one. The head is not aimed: the mean of what it reads has every digit at its place
     value. Higher places, 10⁸ times as high, are not heard; `+` and `=` have x = 0. After it `=`
     holds (v, 500), v = Σ 10^−i·(a_i + b_i − 2m). With d − m for the digits, the tied head rounds v
     + m (see add-digit); we want it to cut, so Σ 10^−i·2m − m should be ½·(1 − step), step =
@@ -69,7 +69,7 @@ def _hinge(digits: int, place: Place) -> Model:
     task = AddMod(digits, place)
     column = PLACES.index(place)
     height, step = 500.0, 10.0**-column
-    # Of each digit: how many places below the one asked for
+    # Places of each digit below the requested one
     below = column - np.arange(digits - 1, -1, -1.0)
     weigh = np.sum(10 ** -below[below >= 0])
     m = (1 - step) / 2 / (2 * weigh - 1)
@@ -99,7 +99,7 @@ def figure_6_3(
     """The booklet's Figure 6.3, and what its exercises change in it.
 
     Stream: value (d/100 of the token, then the sum), one (always 1), rest (makes token rows fixed
-    under layer norm), position (a ring). A head per digit looks so many positions back from `=` and
+    under layer norm), position (a ring). A head per digit looks back to it from `=` and
     adds its digit·10^k to the value; the last head clears the rest. Then layer norm makes a number
     of the sum that depends on nothing else, and the MLP has that number for every sum, and writes
     the digit so loudly that what is in the stream is noise.
@@ -149,5 +149,5 @@ def figure_6_3(
 
 
 def min_separation(model: Model) -> float:
-    """The least distance between two sums as a booklet's MLP of spikes sees them: min_sep."""
+    """Return the smallest distance between two sums at the input of a booklet's MLP of spikes."""
     return float(1 / model.weights["blocks.0.mlp.W_in"].max())

@@ -1,7 +1,4 @@
-"""Decimal addition as the booklet does it (section 6.8, Figure 6.4): analog sums, a spike for each.
-
-This is `addition:variant=book`; programs/addition.py has the name, and a far smaller default.
-"""
+"""Decimal addition as in the booklet (section 6.8, Figure 6.4): analog sums, a spike for each."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -75,7 +72,7 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
 
 
 def mlp_inputs(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Floats:
-    """What the MLP sees in the value slot, for every sum and each digit of the answer in it."""
+    """Return the MLP's input in the value slot, for every sum and each answer digit."""
     sums, positions = np.arange(2 * 10**digits - 1), ring(3 * digits + 2)[-digits - 1 :]
     codes = unit * sums[:, None] + positions @ np.asarray(mix, dtype=float)  # S n+1
     return layer_norm(LAYOUT.row(value=codes.reshape(-1, 1), one=1, position=positions[0]))[:, 0]

@@ -13,8 +13,9 @@ layer norm takes away, and the rounding of that mean, never matter:
     digit  (d, −d)           0 for + and =
     score  m                 read against the mean of the digit slot
 
-|M| is so much larger than all else that layer norm is a division by |M|·√(2/5), and leaves of a row
-the *side* ±1 (the sign of M, negative for operands), the *value* d/|M| and the *score* m/|M|.
+|M| exceeds all else by orders of magnitude, so layer norm is a division by |M|·√(2/5), and leaves
+of a row the *side* ±1 (the sign of M, negative for operands), the *value* d/|M| and the *score*
+m/|M|.
 
 **The rows.** The row that predicts column k (`=` or a digit just written) has M = REF·10^k. That is
 the unit that v is measured in: nothing has to be divided by 10^k. An operand's digit of column j
@@ -60,7 +61,9 @@ from ..utils.errors import GlassformerError
 
 @dataclass(frozen=True)
 class Constants:
-    """What decides what is negligible. Larger ones leave float32's range, or its precision."""
+    """Constants that make neglected terms negligible. Larger ones exceed float32's range or
+    precision.
+    """
 
     ref: float  # REF: M of the row that predicts the ones
     lift: float  # LIFT: |M| of an operand's top digit is LIFT·10^n
@@ -68,7 +71,7 @@ class Constants:
 
 
 CONSTANTS = {"float64": Constants(1e9, 1e7, 56), "float32": Constants(2e6, 1e6, 20)}
-ROUNDING_UNIT = 2**-7  # a score of 1 is m = 1/FINE in the row of the answer's top digit
+ROUNDING_UNIT = 2**-7  # a score of 1 is m = 1/ROUNDING_UNIT in the row of the answer's top digit
 MAX_FLOAT32_DIGITS = 3
 
 

@@ -17,15 +17,15 @@ s is a+b plus the carry into column i−1, less 10 for the carry c_i out of it, 
 less the carry in, and u = 10·t or 10·t − 1, where t = a_i+b_i+c_i, 0 … 19, is the whole column with
 its carry. Three neurons turn −u/2 into t mod 10: one is always open and turns the sign round, two
 make the step of −10 between u = 90 (t = 9) and u = 99 (t = 10). The result, s_i or s_i − 1/10, is
-told from the other digits by a parabola: the logit −(x−d)²/2, less its part that is the same for
-all d.
+distinguished from the other digits by a parabola: the logit −(x−d)²/2, less its part that is the
+same for all d.
 
 The tied head reads the digit slot; the parabola's −d²/2 is the head's bias. `<EOS>` has no digit
 but the ring's point n for embedding: its logit is highest once s_n has been written.
 
-Layer norm: the ring is LOUD times as large as a digit, and the rows have mean 0, so that layer norm
-divides them all by LOUD·√(3/5), up to (digit/LOUD)². So little changes when everything is rounded
-to float32 that the margin stays.
+Layer norm: the ring is NORM_SCALE times as large as a digit, and the rows have mean 0, so that
+layer norm divides them all by NORM_SCALE·√(3/5), up to (digit/NORM_SCALE)². So little changes when
+everything is rounded to float32 that the margin stays.
 """
 
 import numpy as np
@@ -35,8 +35,8 @@ from ..core.vocabulary import Vocabulary
 from ..craft import Head, Layout, ring
 
 NORM_SCALE = 1e4
-ATTENTION_SCALE = 10.0  # of the parabola: a logit is −SHARP·(x−d)²/2
-UNRELATED_SCORE = 100.0 * ATTENTION_SCALE  # more than any digit's logit: (9.5)²/2·SHARP
+ATTENTION_SCALE = 10.0  # of the parabola: a logit is −ATTENTION_SCALE·(x−d)²/2
+UNRELATED_SCORE = 100.0 * ATTENTION_SCALE  # more than any digit's logit: (9.5)²/2·ATTENTION_SCALE
 
 
 def addition_ones_first(digits: int, dtype: str) -> Model:
@@ -76,7 +76,7 @@ def addition_ones_first(digits: int, dtype: str) -> Model:
     w["ln_final.w"][:] = ATTENTION_SCALE / 2 * norm  # x·d comes in twice: as (x, −x) times (d, −d)
     w["unembed.b_U"][:10] = -ATTENTION_SCALE * (d**2 / 2 + 0.55 * d)
     w["unembed.b_U"][10:13] = -UNRELATED_SCORE  # +, = and <PAD> are never an answer
-    # <EOS>: 2·FAR at column n, −FAR in the columns beside it.
+    # <EOS>: 2·UNRELATED_SCORE at column n, −UNRELATED_SCORE in the columns beside it.
     rise = 3 * UNRELATED_SCORE / (1 - np.cos(2 * np.pi / columns))
     w["embed.W_E"][13, column] = points[n] * rise / (3 * ATTENTION_SCALE / 2 * NORM_SCALE)
     w["unembed.b_U"][13] = 2 * UNRELATED_SCORE - rise

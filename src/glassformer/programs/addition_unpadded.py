@@ -1,37 +1,4 @@
-"""Addition as people write it (exercise 6.20): one model does 4+8=12 and 84+88=172.
-
-    <bos>84+88=172<eos>
-
-Numbers of any length up to n stand at no fixed place, so the model first finds out where things
-are. Powers of ten come from softmax: a score of j·ln 10 is a weight of 10^j. Such weights are
-wanted as they are, not as shares of their sum; `<bos>`, worth 0, therefore takes a weight of
-10^(2n+6), beside which the others do not count, and the heads' output is multiplied by that. All
-powers below are relative to it. p is a token's position.
-
-*Layer 0, marks.* Head 0.0 looks at `+`, or at `<bos>` before it: every token learns where `+` is
-and that it is behind it. Head 0.1 does the same for `=`.
-
-*Layer 1, the sum, at `=`.* The digits of a weigh 10^(p₊−1−p) and those of b, behind `+`,
-10^(p₌−1−p): powers of their own places. So head 1.0 brings a+b. (Other tokens look at `<bos>`
-only.) The `=` token adds ½. The MLP counts for which m = 1 … n the sum is 10^m or more, one step of
-two neurons each: `length` is the number of digits less 1. The steps are sums of numbers as large as
-the sum, and their rounding is multiplied by the sum again in layer 2. That sets the limit: 6
-digits, where `next` is off by 0.02 of the ½ allowed, and 2 in float32.
-
-*Layer 2, the next digit.* Seen from position p, head 2.0 gives `=` the weight 10^(p−p₌−length), and
-the sum there becomes a number whose integer part ends in the digit to write: 172½ → 1.725, 17.25,
-172.5. It gives the digit written at position q the weight 10^(p−q) and takes it off ten times:
-1.725, 7.25, 2.5 is what is left in the slot `next`. Head 2.1 brings p₌ + length, where the answer
-ends.
-
-*The head.* next·d − d(d+1)/2 is a parabola in d, highest at ⌊next⌋: see `multiplication`. `next` is
-never nearer to an integer than ½·10^−n (that is what the ½ is for), so that is the margin, here
-multiplied by 2·10^n. `<eos>` has the logit 100·(p − end − ½): negative until the last digit is
-written, and then larger than that of any digit.
-
-*Layer norm* only divides by NORM: see craft/layout.py. Values are read with weights ±1, so that
-what is worth 0 is exactly that, however large its weight.
-"""
+"""Addition without padding (exercise 6.20): one model for 4+8=12 and 84+88=172."""
 
 import numpy as np
 
@@ -47,7 +14,7 @@ VOCABULARY = Vocabulary([*"0123456789+=", "<bos>", "<eos>"])
 
 
 def unpadded_addition(digits: int) -> Model:
-    """`<bos>84+88=172<eos>`: numbers of 1 to so many digits, without leading zeros."""
+    """`<bos>84+88=172<eos>`: numbers of 1 to `digits` digits, without leading zeros."""
     n = digits
     if not 1 <= n <= MAX_DIGITS:
         raise GlassformerError(f"padding=none — digits must be from 1 to {MAX_DIGITS}, got {n}")
@@ -86,7 +53,7 @@ def unpadded_addition(digits: int) -> Model:
 
 
 def _heads(w: dict[str, Floats], layout: FixedNormLayout, n: int, unit: float) -> None:
-    """Marks in layer 0, the sum in layer 1, the next digit and where the answer ends in layer 2."""
+    """Set heads: marks in layer 0, the sum in layer 1, next digit and end in layer 2."""
     sink, far = (2 * n + 6) * LN10, (4 * n + 10) * LN10  # scores: of <bos>; of what is out of reach
     read, one = layout.read, layout.read_one
     key, values = [read(is_plus=2 * far, is_bos=far)], [read(position=1), read(is_plus=1)]
@@ -105,7 +72,9 @@ def _heads(w: dict[str, Floats], layout: FixedNormLayout, n: int, unit: float) -
 
 
 def _answers(layout: FixedNormLayout) -> Floats:
-    """The head [D,V]: a parabola, which a 1 keeps above the other tokens' 0; and <eos>."""
+    """Return the head [D,V]: a parabola for digits, raised by 1 above the other tokens' 0, and
+    <eos>.
+    """
     d, U = np.arange(10.0), np.zeros((layout.size, len(VOCABULARY)))
     U[:, :10] = np.outer(NORM_SCALE * layout.read(next=1), d) + np.outer(
         layout.read_one, 1 - d * (d + 1) / 2

@@ -1,21 +1,4 @@
-"""`min` and `max`: the smallest, or largest, number read so far; three numbers a token (chapter 5).
-
-Why it works. Numbers stand on an arc of the √3-circle that layer norm leaves alone, in order, above
-the horizon: number i at angle θ_i. There is one head and it needs one number a side: the query is
-how high a token stands, 3 sin θ > 0, the key how far right, 3 cos θ, which falls with i. Their
-product is largest for the smallest number, whatever token asks; repeated tokens share the attention
-and are the same. The head writes the whole point so loudly that the token's own vanishes in the
-final layer norm, and the nearest point on the circle is the number itself.
-
-Margins. The booklet's arc is all of the upper half circle. Near its ends θ ≈ π/n: keys of
-neighbours differ only by n⁻², and a token there asks with a height of n⁻¹. At hardness 1e8 the
-smallest number leads the second by 1.5·3·3·1e8·(π/n)³/√3: 14 for 1,200 numbers, but 7 for 1,500,
-where as many copies of the second outweigh it. `wide` leaves out a tenth of the half circle at both
-ends: heights are at least 0.3, keys differ by n⁻¹, and at 1e12 the lead is above 1e6 for a million
-numbers: e^−1e6 is 0, the look-up exact. What is left is the final logits, where neighbours differ
-by ½·3·(0.8π/n)²: 1e-11 for a million numbers, 10,000 times the rounding of float64, and 2e-6 for
-2,000 numbers, 8 times that of float32 (measured: float32 fails at 5,000).
-"""
+"""`min` and `max`: the smallest or largest number so far; three numbers a token (chapter 5)."""
 
 from typing import Annotated, Any, Literal
 
@@ -68,7 +51,9 @@ def wide_extreme(name: str, vocab: int, block: int = 0) -> Model:
 
 
 def book_extreme(name: str, vocab: int, block: int = 0) -> Model:
-    """The booklet's, of any size: positions are all zeros, the empty MLP has a bias of zeros."""
+    """Return the booklet's construction, of any size: zero positions, and an empty MLP with zero
+    bias.
+    """
     config = Config(vocab, block or vocab, 3, d_head=3, tied=True, eps=0.0, activation="relu")
     points = ring(vocab + 1, points_per_turn=2 * vocab + 2)[1:]  # V D
     w = zeros(config, "mlp", "mlp.b_out")

@@ -1,30 +1,4 @@
-"""Hello World: a fixed message, whatever that is (chapter 2).
-
-What comes next depends on the position alone, so no layer is needed. Let E be the embedding of
-tokens, tied to the head, t the message's tokens and W_pos[i] = N·E[t_{i+1}] with a large N: the
-stream at i is E[t_i] + N·E[t_{i+1}], which points to the next token but for an angle of at most
-1/N. The next token wins if every embedding is nearest to itself after the norm, by more than that.
-Which embeddings are is the variants' business:
-
-- book: points on the ring, which layer norm leaves alone. (13 + 11)·3 = 72 numbers; 807 with
-  tokenizer=ascii.
-- rms: RMSNorm leaves a circle in the plane alone: two numbers each, 48 in all (exercise 2.6).
-- sparse: +1 or −1 in one coordinate: one number each is not 0, vocabulary + block = 24 (2.2; see
-  repeat_last.py).
-- integer: the ring times a scale, rounded (2.7).
-- positive: the ring plus 2 in every coordinate. Layer norm takes that off the stream, and as the
-  stream then sums to 0, the 2s of the head add up to nothing (2.8).
-- simpleformer: section 2.1's architecture, without norm and with token embeddings that are 0 and
-  not tied. Points on the unit circle will do, and N = 1.
-- zero-pos: W_pos is 0 and the head not tied (2.4, 2.5). Where every token has one successor only
-  ("Hel Word!"), a token's embedding is its successor's point on the ring. Else the position must be
-  found: see `_counted`.
-
-The margin on a ring of V tokens is 3(1 − cos 2π/V) ≈ 59/V², less at most 3·(2π/V)/N. That is far
-above rounding for the longest message in float64, and for a thousand different characters in
-float32 (zero-pos: for a hundred characters in all). The builder tries its one input, and refuses to
-return a model that would print something else.
-"""
+"""Hello World: print a fixed message (chapter 2)."""
 
 from typing import Literal
 
@@ -73,7 +47,7 @@ def hello_world(
 
 
 def margin(model: Model, task: Message) -> float:
-    """By how much the right token wins at the closest. The input never varies: one pass is all."""
+    """Return the smallest margin of the message. The input never varies, so one pass suffices."""
     logits, after = model(task.tokens[:-1]), task.tokens[1:]  # T V
     at = np.arange(len(after))
     right = logits[at, after]
@@ -88,7 +62,9 @@ def _position_lookup(
     norm: str = "layer",
     tied: bool = True,
 ) -> Model:
-    """The model without layers whose positions say, `loud`, the next token in this code [V, D]."""
+    """Return a model without layers whose positions, times `loud`, hold the code [V, D] of the next
+    token.
+    """
     V, D = code.shape
     config = Config(V, len(task.tokens) - 1, D, n_layers=0, norm=norm, tied=tied)
     w = zeros(config)
@@ -98,7 +74,7 @@ def _position_lookup(
 
 
 def _integer_scale(task: Message) -> Model:
-    """The coarsest scale, a power of 2, at which half of the ring's margin is left."""
+    """Return the coarsest scale, a power of 2, that keeps half of the ring's margin."""
     V, scale = len(task.vocabulary), 1
     loud = 10.0 ** np.ceil(np.log10(V))  # N: the power of 10 from V up
     half = 3 * (1 - np.cos(2 * np.pi / V)) / 2
@@ -111,7 +87,9 @@ def _integer_scale(task: Message) -> Model:
 
 
 def _successor_model(task: Message) -> Model | None:
-    """No positions or layers: a token's embedding is what follows. None if that may differ."""
+    """Return a model without positions and layers, if every token has one successor; None
+    otherwise.
+    """
     V, pairs = len(task.vocabulary), {*zip(task.tokens[:-1], task.tokens[1:], strict=True)}
     follows = dict(pairs)
     if len(follows) < len(pairs):

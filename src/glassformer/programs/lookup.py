@@ -1,28 +1,4 @@
-"""LOOKUP TABLE: memorise any table from keys to values (chapter 3; the default: exercise 3.12).
-
-*Why the booklet's does not.* It sums one vector per token of the key and reads off the value
-linearly, so that each logit is a sum of functions of single tokens, up to one positive factor. No
-such sum is positive on 00 and 11 and negative on 01 and 10: XOR, with four entries, is the smallest
-table that it cannot hold. It takes something that is not linear.
-
-*The any variant.* One attention layer hashes the key, one ReLU neuron per entry recognises it.
-
-- Stream: `token`, a point on a ring, and `position`, a point on another. Both are fixed under layer
-  norm.
-- Head 0 looks at itself and erases the position. Head j reads the token j back and adds it through
-  a fixed random isometry G_j into all six coordinates (a plane in the five dimensions that have
-  mean 0). What then stands there, token + Σ G_j·(token j back), depends on the key and nothing
-  else; for random G_j no two keys of a table point in the same direction.
-- Layer norm puts the hashes on a sphere: u_i·u_i = 6 for every key, and u_i·u_k < 6 for two of
-  them. Neuron i computes 1 − 2(6 − u·u_i)/(6 − m_i), where m_i is the largest u_k·u_i: it is 1 for
-  its own key and −1 or less for all others, so ReLU makes it a test for equality. Of several hashes
-  the one with the widest smallest gap is taken.
-- The neuron that fires writes its value's point, SHOUT times louder than the hash: with the tied
-  head that is the answer.
-
-The variants hash (section 3.5) and book (section 3.6) are in lookup_hash.py and lookup_book.py.
-They need luck with the table.
-"""
+"""LOOKUP TABLE: memorize any table from keys to values (chapter 3; the default: exercise 3.12)."""
 
 from typing import Annotated, Any, Literal
 
@@ -109,7 +85,7 @@ def lookup(
 
 
 def hash_keys(task: Lookup, mix: list[Floats]) -> Floats:
-    """The hash of every key [n, 6]: the sum over j of (the token j back) @ mix[j]."""
+    """Return the hash of every key [n, 6]: the sum over j of (the token j back) @ mix[j]."""
     points = ring(len(task.vocabulary))[task.table.keys]  # n l 3
     out = np.zeros((task.entries, 6))
     for j, m in enumerate(mix):
@@ -118,7 +94,9 @@ def hash_keys(task: Lookup, mix: list[Floats]) -> Floats:
 
 
 def best_hash(task: Lookup, tries: int) -> tuple[list[Floats], Floats]:
-    """The best of `tries` matrices G_j [3, 6], and each key's 1 − cos to the nearest other hash."""
+    """Return the best of `tries` matrices G_j [3, 6], and each key's 1 − cos to the nearest other
+    hash.
+    """
     rng, tried = np.random.default_rng(0), []
     for _ in range(tries):
         mix = [np.eye(3, 6)] + [random_isometry(6, rng) for _ in range(task.key_length - 1)]
@@ -127,7 +105,9 @@ def best_hash(task: Lookup, tries: int) -> tuple[list[Floats], Floats]:
 
 
 def nearest_gaps(u: Floats) -> Floats:
-    """For each row of u [n, D], of length √D, 1 − cos to the nearest other: [n]; at most 1."""
+    """Return 1 − cos from each row of u [n, D], of length √D, to the nearest other row: [n], at
+    most 1.
+    """
     out = np.ones(len(u))
     for start in range(0, len(u), 1_000):  # by pieces: n² numbers are many
         cos = u[start : start + 1_000] @ u.T / u.shape[1]
@@ -137,5 +117,5 @@ def nearest_gaps(u: Floats) -> Floats:
 
 
 def hash_attempts(task: Lookup) -> int:
-    """How many hashes are worth trying: comparing all keys takes n² steps."""
+    """Return the number of hashes to try: comparing all keys takes n² steps."""
     return 16 if task.entries <= 1_000 else 2

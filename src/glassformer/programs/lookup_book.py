@@ -1,14 +1,4 @@
-"""LOOKUP TABLE with a tied head, as the booklet has it (section 3.6): what it needs is optimised.
-
-The layer is that of lookup_hash.py. With a tied head the hash of a key must point to the embedding
-of its value, and embedding and hash matrices depend on each other: both are found by descending the
-cross-entropy of the table, which is all there is to be seen (nothing else of the transformer is
-trained, so no prefix can disturb it). Adam on the full table, embeddings put back on the sphere
-after every step; it stops when every entry is right by MARGIN, or after STEPS.
-
-What it cannot hold it gets wrong, without a word: see exercise 3.9 (a vocabulary of 10 and 1,000
-entries) and 3.11.
-"""
+"""LOOKUP TABLE with a tied head, as in the booklet (section 3.6), with optimized vectors."""
 
 from typing import Any
 
@@ -26,7 +16,7 @@ MAX_PARAMETERS = 2_000_000  # logits of a step
 
 
 def tied_lookup(task: Lookup, block: int, dims: int, seed: int) -> Model:
-    """One layer, d_model = dims + 3, as many heads as a key has tokens."""
+    """Return a model of one layer, d_model = dims + 3, with a head for each token of a key."""
     if (n := task.entries * len(task.vocabulary)) > MAX_PARAMETERS:
         raise GlassformerError(
             f"entries × vocabulary must be at most {MAX_PARAMETERS:,}, got {n:,}"
@@ -62,7 +52,9 @@ def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: b
 
 
 def optimize(task: Lookup, dims: int, seed: int) -> tuple[Floats, Floats]:
-    """Token vectors E [V, dims], fixed under layer norm, and hash matrices [length, dims, dims]."""
+    """Return token vectors E [V, dims], fixed under layer norm, and hash matrices [length, dims,
+    dims].
+    """
     rng = np.random.default_rng([seed, 2])
     keys, values = task.table.keys[:, ::-1], task.table.values  # keys[:, j]: the token j back
     E = layer_norm(rng.standard_normal((len(task.vocabulary), dims)))
@@ -84,7 +76,7 @@ def optimize(task: Lookup, dims: int, seed: int) -> tuple[Floats, Floats]:
 def margin_and_gradients(
     E: Floats, mix: Floats, keys: Any, values: Any
 ) -> tuple[float, tuple[Floats, Floats]]:
-    """The smallest margin of all entries, and the gradients of the mean cross-entropy: E, mix.
+    """Return the smallest margin, and the gradients of the mean cross-entropy in E and mix.
 
     h = Σ_j E[token j back] @ mix[j], and three zeros (position); y = layer_norm(h); logits y·E.
     """

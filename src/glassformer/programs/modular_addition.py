@@ -55,7 +55,7 @@ def modular_addition(
     p: Modulus = 113, operation: Literal["+", "-"] = "+", plus: bool = False,
     variant: Literal["analog", "clock", "pizza"] = "analog",
 ) -> Model:  # fmt: skip
-    """a + b (or a − b) modulo p: with numbers, or with angles as a trained network has them."""
+    """a + b (or a − b) modulo p, by numbers or by angles as in trained networks."""
     task = ModularAddition(p=p, operation=operation, plus=plus)
     if variant == "pizza" and p % 2 == 0:
         must = f"p must be odd, got {p}; variant=clock takes any p"
@@ -134,7 +134,9 @@ def _clock() -> list[tuple[float, float, float]]:
 
 
 def frequencies(p: int, pizza: bool) -> list[int]:
-    """Up to DIALS frequencies up to p/2: 1, then always the one that makes the worst gap most."""
+    """Return up to MAX_FREQUENCIES frequencies up to p/2: 1, then greedily those with the largest
+    gap.
+    """
     k = np.arange(1, p // 2 + 1)
     gaps = 1 - np.cos(2 * np.pi * np.outer(k, np.arange(1, p)) / p)  # k, wrong c − right c
     lengths = np.abs(np.cos(np.pi * np.outer(k, np.arange(p if pizza else 1)) / p))  # k, a − b
@@ -150,7 +152,9 @@ def frequencies(p: int, pizza: bool) -> list[int]:
 
 
 def _config(p: int, minus: bool, plus: bool, layout: Layout, d_head: int, d_mlp: int) -> Config:
-    """One head and no positions if only a + b matters; else two that find a and b by position."""
+    """Return a config with one head and no positions if only a + b matters, otherwise with two
+    heads.
+    """
     return Config(
         p + 1 + plus, 3 + plus, layout.size, n_heads=1 + minus, d_head=d_head, d_mlp=d_mlp,
         norm="none", activation="relu", positions="learned" if minus else "none", tied=True,
@@ -160,9 +164,9 @@ def _config(p: int, minus: bool, plus: bool, layout: Layout, d_head: int, d_mlp:
 def _gather(
     config: Config, w: dict[str, Floats], layout: Layout, read: slice, write: Floats, mirror: Floats
 ) -> dict[str, str]:
-    """Attention that adds, at `=`, what `read` holds at a and b (else 0), times `write` [K, D].
+    """Set attention that adds, at `=`, `read` at a and b (0 elsewhere) times `write` [K, D].
 
-    With two heads, what the second finds at b goes through `mirror` [K, K] first. Names the heads.
+    With two heads, the reading at b goes through `mirror` [K, K] first. Names the heads.
     """
     W_Q, W_K, W_V, W_O = (w[f"blocks.0.attn.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     W_V[:, read], W_O[:] = np.eye(config.d_head), write

@@ -11,9 +11,9 @@ from `=` on.
 key's, B is the query's) and `=` with the score 0. They have the signs +1 and −1, so the head brings
 the difference of their weights, tanh(x/2) = x/2 − x³/24 + …: a line as long as x is small. Rounding
 is a share 1e-16/x of the product, the bend one of x²/12, or x²/48 for the straight line that fits
-best; SMALL is where both are least. Head 1.1 reads the digits that are already written, weighed by
-their places as in layer 0. In its mean `*`, worth 0, stands in for the places still to come, with
-their weight 1…1 (the slot `others` has its logarithm), so that the mean is always one over 2n
+best; EPSILON is where both are least. Head 1.1 reads the digits that are already written, weighed
+by their places as in layer 0. In its mean `*`, worth 0, stands in for the places still to come,
+with their weight 1…1 (the slot `others` has its logarithm), so that the mean is always one over 2n
 places. What is left in the slot `left` is the product less what is written, and ½, which the
 position table put there.
 
@@ -22,7 +22,7 @@ position table put there.
 10^m is in the position table. `left` is an integer and a half, so the best logit leads by ½ at
 least, in units of 1; the errors above take 0.01 of it for 4 digits, 0.2 for 2 digits in float32.
 
-*Layer norm* only divides by NORM: see craft/layout.py.
+*Layer norm* only divides by NORM_SCALE: see craft/layout.py.
 """
 
 from typing import Any, Literal
@@ -37,10 +37,10 @@ from ..tasks.multiplication import Digits
 from ..utils.errors import GlassformerError
 
 NORM_SCALE = 2.0**27
-# A score of −FAR leaves a weight of e^−64; scores are kept in the stream in units of FAR
+# A score of −UNRELATED_SCORE leaves a weight of e^−64; it is also the unit of scores in the stream
 UNRELATED_SCORE = 64.0
 EPSILON = {"float64": 3e-5, "float32": 0.02}  # the largest x
-ATTENTION_SCALE = 2.0  # logits are in units of 1/SHARP
+ATTENTION_SCALE = 2.0  # logits are in units of 1/ATTENTION_SCALE
 
 
 @program("multiplication")
@@ -93,7 +93,7 @@ def multiplication(digits: Digits = 2, dtype: Literal["float64", "float32"] = "f
 
 
 def _positions(layout: Layout, n: int) -> Floats:
-    """Scores that find places, the signs of * and =, and what is due at each position [4n+1, D]."""
+    """Return position rows [4n+1, D]: scores of places, signs of * and =, initial terms."""
     P = np.zeros((4 * n + 1, layout.size))
     at = {name: where.start for name, where in layout.items()}
     times, equals = n, 2 * n + 1
@@ -114,5 +114,5 @@ def _positions(layout: Layout, n: int) -> Floats:
 
 
 def _repunit(n: Any) -> Any:
-    """The number 1…1 of n digits."""
+    """Return the number 1…1 of n digits."""
     return (10.0**n - 1) / 9

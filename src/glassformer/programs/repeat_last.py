@@ -1,16 +1,4 @@
-"""Repeating the last token for ever: exercises 2.1 and 2.2.
-
-No layers and no positions: the head sees the embedding of the last token, and nothing else. With a
-tied head the logit of token j after token i is x_i·x_j: all it takes is embeddings that are nearest
-to themselves after the norm.
-
-- ring: points on the ring that layer norm leaves alone. 3·vocab numbers; the margin is 3(1 − cos
-  2π/vocab) ≈ 59/vocab².
-- sparse: +1 or −1 in one of d = ⌈vocab/2⌉ coordinates: vocab numbers that are not 0, among vocab·d.
-  Layer norm takes the mean 1/d from (1, 0, …) and divides by √(d−1)/d: the logits are then √(d−1)
-  for the token itself, its negative for its opposite, and ±1/√(d−1) for the rest. The first is
-  greater only if d > 2: so d is at least 3.
-"""
+"""Repeating the last token forever: exercises 2.1 and 2.2."""
 
 from typing import Any, Literal
 
@@ -30,7 +18,7 @@ MAX_FLOAT32_VOCAB = (
 
 
 def sign_codes(n: int) -> Floats:
-    """n rows with a single ±1, and never two alike: [n, max(3, n/2)]."""
+    """Return n distinct rows with a single ±1: [n, max(3, n/2)]."""
     code = np.zeros((n, max(3, (n + 1) // 2)))
     i = np.arange(n)
     code[i, i // 2] = 1 - 2 * (i % 2)

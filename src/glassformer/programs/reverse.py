@@ -7,10 +7,11 @@ Let n be the length and count positions from 0, so that `=` stands at n. At posi
   is fixed under layer norm, so a row of both is, and layer norm does nothing.
 - The head. A reflection of a circle is linear, like a rotation. The query is the position mirrored,
   so the score of position s is 3·cos of the angle from s to 2n−1−t, times the hardness that makes
-  the best lead its neighbours by LEAD; e^−LEAD is far below rounding. What the head finds it writes
-  on top of the token here, LOUD times. The stream then points to the right token but for an angle
-  of 1/LOUD, and two tokens are 2π/14 apart (2π/40 with 36 symbols).
-- The end. For t = 2n there is nothing to find. The position says `<EOS>`, LOUD times the head.
+  the best lead its neighbours by SCORE_LEAD; e^−SCORE_LEAD is far below rounding. What the head
+  finds it writes on top of the token here, NORM_SCALE times. The stream then points to the right
+  token but for an angle of 1/NORM_SCALE, and two tokens are 2π/14 apart (2π/40 with 36 symbols).
+- The end. For t = 2n there is nothing to find. The position says `<EOS>`, NORM_SCALE times the
+  head.
 """
 
 import numpy as np
@@ -26,7 +27,7 @@ NORM_SCALE = 100.0
 
 @program("reverse", float32=True)
 def reverse(length: Length = 5, alphabet: Alphabet = 10) -> Model:
-    """A sequence backwards, by a head that looks into a mirror."""
+    """A sequence in reverse, by a head whose query is its mirrored position."""
     task, n = Reverse(length=length, alphabet=alphabet), length
     layout = Layout(token=3, position=3)
     token, position = layout["token"], layout["position"]

@@ -8,10 +8,10 @@ prefix−1 back. The last head scores
     −½ Σ w_j (q_j − k_j)²  =  Σ w_j q_j k_j − ½ Σ w_j k_j²  − (the same for every k)
 
 which is linear in what k holds, if besides its tokens k holds `squares` = Σ w_j k_j². Any weights
-w_j ≥ 1 will do. A key that is not equal loses by δ²/2 or more; the hardness makes that LEAD. Fewer
-than prefix + 1 numbers would not do: a key that is a sum over its tokens is exact only if each of
-the V^prefix sums is a corner of their hull, and in `prefix` dimensions or less they cannot all be,
-if V > prefix (Sanyal, 2009).
+w_j ≥ 1 will do. A key that is not equal loses by δ²/2 or more; the hardness makes that SCORE_LEAD.
+Fewer than prefix + 1 numbers would not do: a key that is a sum over its tokens is exact only if
+each of the V^prefix sums is a corner of their hull, and in `prefix` dimensions or less they cannot
+all be, if V > prefix (Sanyal, 2009).
 
 *Gathering* takes one head and about log₂(prefix) layers. Layer 0 copies the token one back and its
 square. When the tokens 1 … m back are known, what position i − h knows (h ≤ m) are the tokens h+1 …
@@ -24,15 +24,15 @@ in its `squares` from the beginning. It travels h positions with every copy, 1 �
 it reaches exactly the positions that have fewer than `prefix` tokens before them, and costs them
 MARK/2 = δ²/2 of score.
 
-*Layer norm* must not change what is copied. Positions are a ring of radius LOUD·√3 that drowns the
-rest, so that it divides everything by almost one number, `unit`. Every write adds −⅓ of itself to
-the three coordinates of the ring: the mean of the stream stays 0, and the ring's plane is not
-touched. What is left is an error of |rest|²/(6·LOUD²) a layer, and `loud` is chosen to keep the sum
-of these below a hundredth of δ²/2, and of the lead of a position over its neighbours.
+*Layer norm* must not change what is copied. Positions are a ring of radius `loud`·√3 that drowns
+the rest, so that it divides everything by almost one number, `unit`. Every write adds −⅓ of itself
+to the three coordinates of the ring: the mean of the stream stays 0, and the ring's plane is not
+touched. What is left is an error of |rest|²/(6·`loud`²) a layer, and `loud` is chosen to keep the
+sum of these below a hundredth of δ²/2, and of the lead of a position over its neighbours.
 
-*The answer* a is written SHOUT times; with −SHOUT/2 in `square` (from b_O) and the tied head the
-logit of t is SHOUT·(a·t − t²/2): a parabola with its top at t = a, that leads by SHOUT·δ²/2 while
-leftovers disturb less than 3δ.
+*The answer* a is written HEAD_SCALE times; with −HEAD_SCALE/2 in `square` (from b_O) and the tied
+head the logit of t is HEAD_SCALE·(a·t − t²/2): a parabola with its top at t = a, that leads by
+HEAD_SCALE·δ²/2 while leftovers disturb less than 3δ.
 
 The variants book and bos are in search_book.py, hash (exercise 4.5) in search_hash.py.
 """
@@ -52,7 +52,7 @@ SCORE_LEAD = 200.0  # of the right key over the next best, in units of softmax
 
 
 def layer_offsets(prefix: int) -> tuple[list[int], list[int]]:
-    """How far back each layer looks, and how often each token then is in the sum of squares."""
+    """Return the offset of each layer, and how often each token is in the sum of squares."""
     steps, weights = [1], [1]
     while (known := len(weights)) < prefix:
         h = min(known, prefix - known)
@@ -62,7 +62,7 @@ def layer_offsets(prefix: int) -> tuple[list[int], list[int]]:
 
 
 def stream_scale(prefix: int, vocab: int, block: int) -> float:
-    """LOUD: all layer norms together change a score by less than a hundredth of what decides."""
+    """Return a scale at which all layer norms change a score by less than 1 % of its gap."""
     steps, weights = layer_offsets(prefix)
     # |rest|²: tokens are at most 1, squares at most the sum of weights
     rest = (sum(weights) + 1) ** 2 + prefix
@@ -89,7 +89,7 @@ def search(
     prefix: Prefix = 3, vocab: Vocab = 10, block: Block = 100,
     variant: Literal["squares", "book", "bos", "hash"] = "squares",
 ) -> Model:  # fmt: skip
-    """What followed the last tokens when they occurred before: 1 2 3 4 5 1 2 3 gives 4."""
+    """The token that followed the last tokens at their earlier occurrence: 1 2 3 1 2 gives 3."""
     task = Search(prefix=prefix, vocab=vocab, block=block, bos=variant == "bos")
     if variant in ("book", "bos"):
         return book_search(task, block)

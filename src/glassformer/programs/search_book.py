@@ -20,7 +20,7 @@ HARDNESS = 1e8
 
 
 def book_search(task: Search, block: int) -> Model:
-    """The printed construction; for a task with <bos>, the same with one token more."""
+    """Return the printed construction; for a task with <bos>, the same with one more token."""
     prefix, V = task.prefix, len(task.vocabulary)
     if prefix < 2:
         raise GlassformerError(f"prefix must be at least 2 (for three heads), got {prefix}")

@@ -7,13 +7,13 @@ and through G_{j−1} into `key`; the token itself is in `query` from the embedd
 compares by QK-norm, that is by the cosine, which is 1 for equal hashes and less for all others: the
 length of a hash does not matter, nor what layer norm divided it by.
 
-Positions are LOUD, so that layer norm is nearly linear in layer 0, and early positions, whose keys
-would reach before the start, have a `key` that is drowned by a mark. The answer is written SHOUT
-times louder than all the rest.
+Positions are EMBED_SCALE, so that layer norm is nearly linear in layer 0, and early positions,
+whose keys would reach before the start, have a `key` that is drowned by a mark. The answer is
+written HEAD_SCALE times louder than all the rest.
 
 Unlike the other variants it is right only *almost surely*: two hashes nearer than about 1e-5 are
-mixed up. There are vocab^prefix keys, and no sphere of HASH − 2 dimensions keeps 1000^10 of them so
-far apart; but a text has only `block` of them.
+mixed up. There are vocab^prefix keys, and no sphere of HASH_SIZE − 2 dimensions keeps 1000^10 of
+them so far apart; but a text has only `block` of them.
 """
 
 import numpy as np
@@ -25,11 +25,11 @@ from ..tasks.search import Search
 HASH_SIZE = 6  # numbers in a hash; their sum is 0
 EMBED_SCALE = 1e5
 HEAD_SCALE = 1e10
-SCALE = 1e12  # cosines that differ by 1e-10 lead by SCALE·HASH·1e-10 = 600
+SCALE = 1e12  # cosines that differ by 1e-10 lead by SCALE·HASH_SIZE·1e-10 = 600
 
 
 def hashed_search(task: Search, block: int) -> Model:
-    """Two layers, HASH numbers per head."""
+    """Return the model: two layers, HASH_SIZE numbers per head."""
     prefix, V = task.prefix, task.vocab
     layout = Layout(token=3, query=HASH_SIZE, key=HASH_SIZE, position=3)
     token, position, query, key = (layout[name] for name in ("token", "position", "query", "key"))

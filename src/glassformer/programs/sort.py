@@ -1,6 +1,6 @@
 """`sort`: a list and the delimiter 0, then the list in ascending order (chapter 5).
 
-    bits     the default: up to 65,535 numbers, with repeats if asked for, right in float32 too: sort_bits.py
+    bits     the default: up to 65,535 numbers, with repeats by option, right in float32 too: sort_bits.py
     book     the booklet's, for 28 tokens: sort_book.py
     golden   the same for 33 tokens (exercise 5.1)
 

@@ -42,12 +42,12 @@ BIT_SCALE = 0.01  # a mean is written this softly, so that it does not change th
 
 
 def as_bits(n: int, m: int) -> Any:
-    """The numbers 0 … n−1 as m bits each, most significant first, ±1 [n, m]."""
+    """Return the numbers 0 … n−1 as m bits each, most significant first, ±1 [n, m]."""
     return 2.0 * (np.arange(n)[:, None] >> np.arange(m)[::-1] & 1) - 1
 
 
 def attend_next_larger(head: Head, p: int, bits: slice, end: slice, minus: slice) -> None:
-    """Aim at the smallest number that agrees in p bits and then has a 1 for a 0; else at the end.
+    """Attend to the smallest number that agrees in p bits and then has 1 for 0, or the delimiter.
 
     `end` holds 1 at the delimiter, 0 elsewhere, `minus` −1 everywhere. Takes p + 2 dimensions.
     """
@@ -64,14 +64,16 @@ def attend_next_larger(head: Head, p: int, bits: slice, end: slice, minus: slice
 
 
 def _match_bits(head: Head, n: int, first: int, end: slice, hardness: float) -> None:
-    """Compare n bits, in the first n dimensions. The end's, all −1, become 0: it never fits."""
+    """Compare n bits, in the first n dimensions. The delimiter's, all −1, become 0: it never
+    matches.
+    """
     for i in range(n):
         head.query[first + i, i] = hardness
         head.key[first + i, i] = head.key[end, i] = 1
 
 
 def write_bits(head: Head, source: slice, target: slice, end: slice, loudness: float) -> None:
-    """Write the bits of what the head looks at; of the end, 0."""
+    """Write the bits of the token attended to; 0 for the delimiter."""
     head.copy(source, target, loudness)
     head.value[end, : source.stop - source.start] = 1
 
@@ -102,7 +104,7 @@ def bitwise_sort(vocab: int, length: int, low: int, repeats: bool) -> Model:
 
 
 def _add_repeats(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
-    """The layers and the head that say a number as often as it was read."""
+    """Add the layers and the head that write a number as often as it was read."""
     m, row = at["bits"].stop, w["embed.W_E"][0]
     norm = float(np.sqrt(np.mean(row * row)))  # what layer norm divides by: flags undo it
     marker, counter, again = Head(w, 0, 0), Head(w, 1, 0), Head(w, 2, m)

@@ -138,14 +138,14 @@ class Addition(TwoNumbers):
             return super().counterfactual_answers(rows, i)
         u = (rows // 10**i % 10).sum(-1)
         c = (rows.sum(-1) // 10**i - u) % 10
-        told = {"stays": (u[0] + c[0]) % 10}
+        answers = {"stays": (u[0] + c[0]) % 10}
         if i < self.digits:
-            told["column"] = (u[1] + c[0]) % 10
+            answers["column"] = (u[1] + c[0]) % 10
         if i > 0:
-            told["carry"] = (u[0] + c[1]) % 10
+            answers["carry"] = (u[0] + c[1]) % 10
         if 0 < i < self.digits:
-            told["both"] = (u[1] + c[1]) % 10
-        return told
+            answers["both"] = (u[1] + c[1]) % 10
+        return answers
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
@@ -164,7 +164,7 @@ class Addition(TwoNumbers):
         return self.digits + 1 + (self.stop is not None)
 
 
-@lru_cache(maxsize=16)  # whoever verifies, proves or compares asks for them
+@lru_cache(maxsize=16)  # used by verify, prove and compare
 def _edges(n: int) -> Rows:
     kind = row_type((10**n,))
     power, column = np.array([10**k for k in range(n)], kind), np.arange(n)

@@ -1,4 +1,4 @@
-"""What the adders share: a model from a few numbers, and the head that finds a column."""
+"""Parts of all adders: a model from a few numbers, and the head that finds a column."""
 
 import math
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ DIGITS = np.arange(10.0)
 def build_adder(
     formula: Formula, numbers: Mapping[str, float], config: Config, task: Addition, labels: Labels
 ) -> Model:
-    """The model that the numbers make."""
+    """Return the model that a formula makes of these numbers."""
     theta = {name: np.array([numbers[name]], dtype=float) for name in formula.numbers}
     w, ref = formula.expand(theta, array_shapes(config)), formula.ref
     return Model(config, w, task.vocabulary, task.ref, labels, parametrization=ref, theta=theta)
 
 
 def one_layer(task: DigitAddition, **choices: Any) -> Config:
-    """An adder's config: one such head, three neurons. The angle's period is what a is before b."""
+    """Return the config of a one-layer adder; the angle's period is the distance from a to b."""
     n_ctx, base = 3 * task.digits + 2 + len(task.between), (task.period / (2 * math.pi)) ** 2
     return Config(
         10, n_ctx, d_model=2, n_heads=1, d_head=4, d_mlp=3, activation="relu", eps=0.0,
@@ -55,7 +55,7 @@ def column_adder(c: Any, x: Any, y: Any, value: Any) -> Terms:
 
 
 def adder_labels(task: DigitAddition) -> Labels:
-    """The names of what stands where in an adder of one such layer."""
+    """Return names of the slots, head and neurons of a one-layer adder."""
     n, slots = task.digits, {"lift": (0, 1), "digit": (1, 2)}
     heads = {"0.0": f"columns: {n} and {n + task.period} back by 10, one further by 1"}
     neurons = {"0.0": "turns the sign", "0.1": "t ≥ 10: the digit wraps …", "0.2": "… by 10"}

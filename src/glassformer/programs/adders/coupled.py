@@ -4,12 +4,12 @@
 
 *Coupled* positions (as in Position Coupling and Abacus) number what stands in one column alike:
 a_i, b_i and the token after which s_i is to be written all have the number i. Here a number i is a
-point of a circle, (cos wi, sin wi), in two slots of the stream for those that are asked and in two
+point of a circle, (cos wi, sin wi), in two slots of the stream for keys and in two
 others for those who ask. The zero before a number and the one after it go on counting; other zeros,
-and what is written, have no such point, and nobody looks there.
+and what is written, have no such point, and are not attended to.
 
-A score is then (S/w²)·cos w(c − i − shift): it depends on how far a column is from the one that is
-asked for, and on nothing else. It is the same function of c − i whatever the length of the numbers,
+A score is then (S/w²)·cos w(c − i − shift): it depends only on the distance of a column from
+the requested one. It is the same function of c − i whatever the length of the numbers,
 up to terms of w², so what is learned from ten digits can be said of a hundred: theta has no number
 of a position or a length in it. That ends where the circle does: columns that are PERIOD apart are
 one and the same, and the zero above numbers of PERIOD − 1 digits looks like one below.
@@ -44,8 +44,9 @@ Small = Annotated[float, Between(0.0001, 100)]
 
 @parametrization("coupled-adder")
 class CoupledAdder(_Adder):
-    """Digits on an arc, positions by column on a circle, ReLU units: no norm, d_model 7, one head
-    of 2. Its theta is for numbers of any length.
+    """Digits on an arc, positions by column on a circle, ReLU units; no norm, one head of 2.
+
+    d_model is 7. Its theta holds for numbers of any length.
     """
 
     constants = (MIDDLE, float(PERIOD))
@@ -55,8 +56,9 @@ class CoupledAdder(_Adder):
         self, size: Small = 12.0, step: Small = 0.1, sharp: Small = 8.0, out: Small = 6.0,
         up: Small = 4.0, down: Small = 0.5,
     ) -> None:  # fmt: skip
-        """Where training starts: the arc's size and step, how sharp attention is, and the
-        deviations of what attention writes and of the MLP's matrices.
+        """Set initial values: the arc's size and step, the sharpness of attention.
+
+        The others are standard deviations of what attention and MLP write.
         """
         self.size, self.step, self.sharp = size, step, sharp
         self.out, self.up, self.down = out, up, down
@@ -111,9 +113,9 @@ TRAINED = Path(__file__).parents[2] / "trained"  # what comes with the package
 
 @program("adder-coupled")
 def adder_coupled(digits: LongerDigits = 100, model: str = "adder-coupled.safetensors") -> Model:
-    """A trained adder for numbers of another length: the theta of a coupled-adder, expanded anew.
+    """Extend a trained adder to numbers of another length: expand its theta for that length.
 
-    Nothing is trained here and no number is set: all but the table of positions is as in the file.
+    Nothing is trained and no number is set: only the table of positions differs from the file.
     """
     here = Path(model)
     trained = load(here if here.exists() or here.name != model else TRAINED / model)
@@ -124,7 +126,7 @@ def adder_coupled(digits: LongerDigits = 100, model: str = "adder-coupled.safete
 
 
 def extended_to(trained: Model, digits: int) -> Model:
-    """A trained coupled-adder for numbers of so many digits."""
+    """Return a trained coupled-adder extended to numbers of `digits` digits."""
     task = DigitAddition(digits)
     config = replace(trained.config, n_ctx=4 * digits + 1)
     shapes = {n: tuple(w.shape) for n, w in trained.weights.items()}
@@ -140,12 +142,12 @@ def extended_to(trained: Model, digits: int) -> Model:
 
 
 def _digits_of_length(length: int) -> int:
-    """Of the numbers whose texts, without the last token, are so long: 4n + 1. 0: there are none"""
+    """Return the number of digits n of a text of 4n + 1 tokens; 0 for other lengths."""
     return (length - 1) // 4 if length % 4 == 1 else 0
 
 
 def position_table(length: int) -> Any:
-    """The table of positions [T,7]: who asks for column i, and what stands in column c."""
+    """Return the table of positions [T,7]: queries of column i and keys of column c."""
     n, w = _digits_of_length(length), 2 * math.pi / PERIOD
     table = np.zeros((length, 7))
     asks = np.arange(n + 1)  # of positions 3n … 4n

@@ -93,7 +93,7 @@ def adder_hinge(digits: DigitCount = 10, norm: Literal["none", "rms"] = "none") 
 
 
 def query_vector(task: DigitAddition) -> tuple[float, float]:
-    """(x, y) of a query that sees the column to write 10 times as strongly as the one below."""
+    """Return (x, y) of a query that weighs the column to write 10 times the column below."""
     w = 2 * math.pi / task.period
     strength = max(100.0, 11 / w**2)  # A, such that all else is about as weak for every n
     # w(n + δ)

@@ -15,7 +15,7 @@ of positions, 160 of its 265 entries at 10 digits, is made from
 
 A score s is s/top of M in the score slot, too little for layer norm to notice (at s/ref it would).
 
-The weight of W_V is 1 here (a product with it does not round, which is all that is asked of it).
+The weight of W_V is 1 here (a product with it does not round, which is its only purpose).
 
 **Why not ALiBi.** Its bias is linear in the distance, and in one layer nothing else tells where a
 digit stands: a_j and b_j, which must count alike, are n + 1 apart, so that in every head b_j has

@@ -40,14 +40,14 @@ Small = Annotated[float, Between(0.0001, 100)]
 
 
 class _Adder(Parametrization):
-    """What the two have in common: arrays by axis, and the head."""
+    """Base class of both tiny adders: arrays by axis, and the head."""
 
     random_init = True
     constants: tuple[float, ...] = (MIDDLE,)
     logarithms: tuple[str, ...] = ()  # positive options; theta stores their logarithms
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """Random, and of the weights only the shapes matter: few weights are of this kind."""
+        """Draw theta at random; of the weights only the shapes are used."""
         theta = self.theta_shapes({name: tuple(w.shape) for name, w in weights.items()})
         return {name: self.draw(name, shape, rng) for name, shape in theta.items()}
 
@@ -61,7 +61,9 @@ class _Adder(Parametrization):
     def head(
         self, step: Array, turn: Array, size: Array, gain: Array, out: Array
     ) -> dict[str, Array]:
-        """The embedding of this `size`, and attention: `gain` of q and k, `out` [D] is written."""
+        """Return the embedding of this `size` and the head: `gain` of q and k, `out` [D] is
+        written.
+        """
         xp = backend.backend_for(step)
         angle = (step * xp.as_dtype_of(step, np.arange(DIGITS) - MIDDLE))[:, None]  # V 1
         first, second, third = (xp.as_dtype_of(step, axis)[:, None] for axis in np.eye(3))  # D 1
@@ -80,16 +82,15 @@ class _Adder(Parametrization):
 
 @parametrization("arc-adder")
 class ArcAdder(_Adder):
-    """Digits on an arc, a head that sees distances alone, any MLP: RMSNorm, d_model 3, one head
-    of 4 with QK-norm.
-    """
+    """Digits on an arc, a head that depends on distance, any MLP; RMSNorm, d_model 3, QK-norm."""
 
     def __init__(
         self, step: Small = 0.1, gain: Small = 4.0, sharp: Small = 5.0, out: Small = 6.0,
         down: Small = 2.0,
     ) -> None:  # fmt: skip
-        """Where training starts: the arc's step, the gain of q and k, the log of the last norm's
-        gain, and the deviations of what attention and MLP write.
+        """Set initial values: the arc's step, the gain of q and k, the log of the last norm's gain.
+
+        The others are standard deviations of what attention and MLP write.
         """
         self.step, self.gain, self.sharp, self.out, self.down = step, gain, sharp, out, down
 
@@ -137,8 +138,9 @@ class MirrorAdder(_Adder):
         self, form: Literal["bare", "odd", "free"] = "odd", size: Small = 12.0, step: Small = 0.1,
         gain: Small = 5.0, out: Small = 8.0, down: Small = 1.0,
     ) -> None:  # fmt: skip
-        """Where training starts: the embedding's size, the arc's step, the gain of q and k, and the
-        deviations of what attention and MLP write.
+        """Set initial values: the embedding's size, the arc's step, the gain of q and k.
+
+        The others are standard deviations of what attention and MLP write.
         """
         self.form, self.size, self.step = form, size, step
         self.gain, self.out, self.down = gain, out, down
@@ -172,7 +174,7 @@ class MirrorAdder(_Adder):
 
 
 def _check(name: str, shapes: Shapes, must: Shapes, may: set[str], wanted: str) -> None:
-    """Refuses arrays that the parametrization does not make, or of other shapes."""
+    """Refuse arrays that the parametrization does not make, or of other shapes."""
     wrong = [n for n in must if tuple(shapes.get(n, ())) != must[n]]
     wrong += sorted(set(shapes) - set(must) - may)
     if wrong:

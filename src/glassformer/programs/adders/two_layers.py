@@ -10,7 +10,8 @@ guard=row below; this one keeps the plan, and its sums are exact up to rounding.
 add up digits, each times 10 to its column j. Layer 0 tells every digit its place, a gate
 multiplies, layer 1 adds up, the head takes the floor.
 
-**Slots**: digit (d), first (1 at <bos>), mark (1 at <bos>, *plus* at +, *equals* at =), count, place.
+**Slots**: digit (d), first (1 at <bos>), mark (1 at <bos>, *plus* at +, *equals* at =), count,
+place.
 
 **Layer 0, head 0** has slope σ0 and no query but a bias: a key D back has weight λ0^−D, λ0 = exp
 σ0. A softmax divides by the sum of these, which would depend on the position; but if <bos> has the
@@ -98,7 +99,7 @@ class TwoLayers(Formula):
 
 
 def _head(layer: int, past: Any, reads: Any, writes: tuple[Any, Any]) -> Terms:
-    """In layer 0 the first head, in layer 1 the second; the other one does nothing."""
+    """Return the active head of a layer: the first in layer 0, the second in layer 1."""
     at, own = f"blocks.{layer}.attn.", np.eye(2)[layer][:, None, None]  # H 1 1
     return {
         at + "W_Q": [(1, np.zeros((2, 5, 1)))], at + "b_Q": [(1, own[..., 0])],
