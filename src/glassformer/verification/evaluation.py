@@ -62,10 +62,11 @@ class Margins(NamedTuple):
 
     def clear_in_both(self, other: "Margins") -> Any:
         """Return where both margins exceed a tie and MIN_MARGIN_RATIO times their difference."""
+        one, two = self.margin, other.margin
         with np.errstate(invalid="ignore"):  # inf - inf, outside the answer
-            apart = np.where(self.margin == other.margin, 0, np.abs(self.margin - other.margin))
-        clear = (self.margin > self.tie) & (other.margin > other.tie)
-        return clear & (np.minimum(self.margin, other.margin) > MIN_MARGIN_RATIO * apart)
+            difference = np.where(one == two, 0, np.abs(one - two))
+        above_tie = (one > self.tie) & (two > other.tie)
+        return above_tie & (np.minimum(one, two) > MIN_MARGIN_RATIO * difference)
 
 
 def margins_and_ties(model: Model, tokens: Any, answer: Any) -> Margins:
@@ -85,22 +86,19 @@ def decoded_margins_and_ties(
     """Return token margins of decoding, and ties."""
     _check_length(model, tokens)
     pieces = (answer[:, 1:] & ~answer[:, :-1]).sum(1)
-    if (
-        model.config.mask != "causal" and (pieces > 1).any()
-    ):  # decoding stops at the end of the first piece
-        what = "expected the answer tokens in one piece, got several"
-        raise GlassformerError(f"mask=none — {what}; use a causal model")
-    out, ties = np.full(tokens.shape, np.inf), np.zeros(tokens.shape)
+    if model.config.mask != "causal" and (pieces > 1).any():  # decoding would stop after the first
+        expected = "expected the answer tokens in one piece, got several"
+        raise GlassformerError(f"mask=none — {expected}; use a causal model")
+    margins, ties = np.full(tokens.shape, np.inf), np.zeros(tokens.shape)
     failed = np.full(len(tokens), np.inf)  # margin of the first wrong token
     for rows, t, step in decode_answers(model, tokens, answer, hook):
         ties[rows, t] = _tie_sizes(model, step.logits)
-        gap = _margins_of_logits(
-            step.logits[:, None], tokens[rows, t][:, None], answer[rows, t][:, None]
-        )[:, 0]
-        failed[rows] = np.where((failed[rows] == np.inf) & ~(gap > 0), gap, failed[rows])
-        out[rows, t] = np.where((failed[rows] == np.inf) | ~answer[rows, t], gap, failed[rows])
+        margin = _margins_of_logits(step.logits, tokens[rows, t], answer[rows, t])
+        failed[rows] = np.where((failed[rows] == np.inf) & ~(margin > 0), margin, failed[rows])
+        right = (failed[rows] == np.inf) | ~answer[rows, t]
+        margins[rows, t] = np.where(right, margin, failed[rows])
     n = answer_span(answer)
-    return Margins(out[:, -n:], ties[:, -n:])
+    return Margins(margins[:, -n:], ties[:, -n:])
 
 
 def _tie_sizes(model: Model, logits: Any) -> Any:
@@ -118,17 +116,17 @@ def answer_span(answer: Any) -> int:
     return int(answer.shape[1] - answer.any(0).argmax())
 
 
-def _margins_of_logits(logits: Any, wanted: Any, asked: Any) -> Any:
-    """Return margins [B,T] of logits [B,T,V]; inf where `asked` [B,T] is False."""
-    at = wanted[..., None]
+def _margins_of_logits(logits: Any, wanted: Any, answer: Any) -> Any:
+    """Return margins [...] of the wanted tokens [...] in logits [...,V]; inf outside the answer."""
+    index = wanted[..., None]
     with np.errstate(all="ignore"):
         # a finite sum has finite terms; only otherwise is every logit checked
         finite = True if np.isfinite(logits.sum()) else np.isfinite(logits).all(-1)
-        right = np.take_along_axis(logits, at, -1)[..., 0]
+        right = np.take_along_axis(logits, index, -1)[..., 0]
         others = logits if logits.flags.writeable else logits.copy()
-        np.put_along_axis(others, at, -np.inf, -1)
-        gap = np.where(finite, right - backend.max_last_axis(others), np.nan)
-    return np.where(asked, gap, np.inf)
+        np.put_along_axis(others, index, -np.inf, -1)
+        margin = np.where(finite, right - backend.max_last_axis(others), np.nan)
+    return np.where(answer, margin, np.inf)
 
 
 # ── decoding ───────────────────────────────────────────────────────────────────────────────────
@@ -143,9 +141,8 @@ def decode_answers(
     for start in np.unique(first):
         rows = np.flatnonzero(first == start)
         n = steps or int(answer[rows].sum(1).max())
-        for t, step in enumerate(
-            decode_steps(model, tokens[rows, :start], n, hook=hook), int(start)
-        ):
+        steps_of_rows = decode_steps(model, tokens[rows, :start], n, hook=hook)
+        for t, step in enumerate(steps_of_rows, int(start)):
             yield rows, t, step
 
 
@@ -159,12 +156,9 @@ def greedy_outputs(model: Model, tokens: Any, answer: Any, hook: Hook | None = N
 
 # ── scores ─────────────────────────────────────────────────────────────────────────────────────
 def correct_tokens(
-    model: Model,
-    task: Task,
-    rows: Any,
-    hook: Hook | None = None,
+    model: Model, task: Task, rows: Any, hook: Hook | None = None,
     teacher_forced: bool | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return which answer tokens are right, bool [B, longest answer]; True after an answer's end.
 
     `teacher_forced`: the input has the right tokens; otherwise the model decodes. None: only if the
@@ -174,26 +168,20 @@ def correct_tokens(
 
 
 def margins_by_answer_token(
-    model: Model,
-    task: Task,
-    rows: Any,
-    hook: Hook | None = None,
-    teacher_forced: bool | None = None,
-    chunk: int = 0,
-) -> Any:
+    model: Model, task: Task, rows: Any, hook: Hook | None = None,
+    teacher_forced: bool | None = None, chunk: int = 0,
+) -> Any:  # fmt: skip
     """Return margins [B, longest answer], first answer token first; inf after an answer's end.
 
     `chunk`: rows in one forward pass; 0: as many as fit into a few megabytes.
     """
-    measure = {None: token_margins, True: teacher_forced_margins, False: decoded_margins}[
-        teacher_forced
-    ]
-    out, chunk = [], chunk or chunk_size(model, task)
+    methods = {None: token_margins, True: teacher_forced_margins, False: decoded_margins}
+    margins, chunk = [], chunk or chunk_size(model, task)
     for start in range(0, len(rows), chunk):
         tokens, answer = task.batch(rows[start : start + chunk])
-        out.append(_align_answers(measure(model, tokens, answer, hook), answer))
-    width = max((part.shape[1] for part in out), default=0)
-    padded = [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=np.inf) for p in out]
+        margins.append(_align_answers(methods[teacher_forced](model, tokens, answer, hook), answer))
+    width = max((m.shape[1] for m in margins), default=0)
+    padded = [np.pad(m, ((0, 0), (0, width - m.shape[1])), constant_values=np.inf) for m in margins]
     return np.concatenate([np.zeros((0, width)), *padded])
 
 
@@ -202,10 +190,10 @@ def correct_logits(logits: Any, wanted: Any) -> Any:
     return _margins_of_logits(np.array(logits), wanted, True) > 0
 
 
-def _align_answers(gap: Any, answer: Any) -> Any:
+def _align_answers(margins: Any, answer: Any) -> Any:
     """Align token margins [B,n] at the first token of each answer: [B, longest answer]."""
-    order = np.argsort(~answer[:, -gap.shape[1] :], axis=1, kind="stable")
-    return np.take_along_axis(gap, order[:, : int(answer.sum(1).max())], 1)
+    order = np.argsort(~answer[:, -margins.shape[1] :], axis=1, kind="stable")
+    return np.take_along_axis(margins, order[:, : int(answer.sum(1).max())], 1)
 
 
 @dataclass(frozen=True)
@@ -233,39 +221,34 @@ def score(model: Model, task: Task, rows: Any = None, hook: Hook | None = None) 
     """
     if rows is None and task.size > MAX_EXHAUSTIVE_ROWS:
         rows = task.sample(task.default_sample_size, np.random.default_rng(0))
-    todo, step = task.size if rows is None else len(rows), chunk_size(model, task)
-    right, asked, classes = np.zeros(0), np.zeros(0), dict[str, tuple[int, int]]()
-    checked = wrong = 0
-    for start in range(0, todo, step):
-        stop = min(start + step, todo)
-        part = task.rows(start, stop) if rows is None else rows[start:stop]
-        part = part[task.defined(part)]
-        if not len(part):
-            continue
-        tokens, answer = task.batch(part)
-        gap = _align_answers(token_margins(model, tokens, answer, hook), answer)  # B n
-        there, more = gap != np.inf, max(gap.shape[1] - len(right), 0)
-        right, asked = (np.pad(x, (0, more)) for x in (right, asked))
-        right[: gap.shape[1]] += ((gap > 0) & there).sum(0)
-        asked[: gap.shape[1]] += there.sum(0)
-        good = (gap > 0).all(1)
-        checked, wrong = checked + len(part), wrong + int((~good).sum())
-        names, index = np.unique(task.classes(part), return_inverse=True)
-        for name, n, bad in zip(names, np.bincount(index), np.bincount(index, ~good), strict=True):
+    right, total, classes = np.zeros(0), np.zeros(0), dict[str, tuple[int, int]]()
+    for chunk in domain_chunks(task, chunk_size(model, task), rows):
+        tokens, answer = task.batch(chunk)
+        margins = _align_answers(token_margins(model, tokens, answer, hook), answer)  # B n
+        n = margins.shape[1]
+        right, total = (np.pad(x, (0, max(n - len(right), 0))) for x in (right, total))
+        is_answer = margins != np.inf
+        right[:n] += ((margins > 0) & is_answer).sum(0)
+        total[:n] += is_answer.sum(0)
+        names, index = np.unique(task.classes(chunk), return_inverse=True)
+        failed = np.bincount(index, ~(margins > 0).all(1))
+        for name, checked, wrong in zip(names, np.bincount(index), failed, strict=True):
             before = classes.get(str(name), (0, 0))
-            classes[str(name)] = (before[0] + int(n), before[1] + int(bad))
-    positions = (right / np.maximum(asked, 1)).tolist()
-    return Score(checked, wrong, positions, classes)
+            classes[str(name)] = (before[0] + int(checked), before[1] + int(wrong))
+    checked, wrong = (sum(counts[i] for counts in classes.values()) for i in (0, 1))
+    return Score(checked, wrong, (right / np.maximum(total, 1)).tolist(), classes)
 
 
 # ── chunks and float types ─────────────────────────────────────────────────────────────────────
-def domain_chunks(task: Task, size: int) -> Iterator[Any]:
-    """Yield all defined rows of a task, at most `size` at a time."""
-    for start in range(0, task.size, size):
-        rows = task.rows(start, min(start + size, task.size))
-        rows = rows[task.defined(rows)]
-        if len(rows):
-            yield rows
+def domain_chunks(task: Task, size: int, rows: Any = None) -> Iterator[Any]:
+    """Yield all defined rows of a task, or of `rows`, at most `size` at a time."""
+    n = task.size if rows is None else len(rows)
+    for start in range(0, n, size):
+        stop = min(start + size, n)
+        chunk = task.rows(start, stop) if rows is None else rows[start:stop]
+        chunk = chunk[task.defined(chunk)]
+        if len(chunk):
+            yield chunk
 
 
 def chunk_size(model: Model, task: Task) -> int:
@@ -277,10 +260,10 @@ def peak_activation_size(model: Model, task: Task) -> int:
     """Return the number of entries of the largest activation of one row."""
     tokens, answer = task.batch(task.rows(0, 1))
     c, T = model.config, tokens.shape[1]
-    asked = int(answer.sum(1).max())
-    rows = T if c.n_layers > 1 else asked  # the last block computes answer positions only
-    heads = c.n_heads * max(rows * T, T * c.d_head)
-    return int(max(1, T * c.d_model, rows * c.d_mlp, heads, asked * c.d_vocab))
+    n = int(answer.sum(1).max())
+    queries = T if c.n_layers > 1 else n  # the last block computes answer positions only
+    heads = c.n_heads * max(queries * T, T * c.d_head)
+    return int(max(1, T * c.d_model, queries * c.d_mlp, heads, n * c.d_vocab))
 
 
 def in_dtype(model: Model, dtype: str) -> Model:

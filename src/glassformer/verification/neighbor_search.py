@@ -6,7 +6,7 @@ have their own scale. A search that finds nothing proves nothing.
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from ..tasks.bigint_rows import unique_rows
 from .chunks import ChunkedEvaluation
 from .counts import RowCounts, RowMargin
 
+Beam = list[tuple[RowMargin, ...]]
 BEAM_WIDTH = 4  # per answer token
 MAX_EXPANDED_FAILURES = 16  # of a round
-MAX_ROWS_PER_ROUND = 20_000  # rows of a round
+MAX_ROWS_PER_ROUND = 20_000
 
 
 def supports_neighbor_search(task: Task) -> bool:
@@ -47,31 +48,27 @@ def search_neighbors(
     """Search from the counts of a sample; yield the counts of new rows."""
     rng = np.random.default_rng([seed, 1])
     beam, failures = list(counts.lowest), [f[2] for f in counts.failures]
-    seen, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()
+    evaluated, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()
     start = 0
     for _ in range(rounds):
-        low = [row for found in beam for _, _, row in found]
-        base = sorted(
-            {row for row in [*failures[:MAX_EXPANDED_FAILURES], *low] if row not in expanded}
-        )
+        closest = [row for rows in beam for _, _, row in rows]
+        base = sorted({*failures[:MAX_EXPANDED_FAILURES], *closest} - expanded)
         if not base:
             return
         expanded.update(base)
-        near = one_digit_neighbors(work.task, np.array(base, work.task.row_type))
-        near = near[[tuple(row) not in seen for row in near.tolist()]]
-        if len(near) > max_rows:
-            near = near[np.sort(rng.choice(len(near), max_rows, replace=False))]
-        seen.update(map(tuple, near.tolist()))
-        for first in range(0, len(near), work.chunk):
-            tally = work.count_rows(near[first : first + work.chunk], start + first)
-            failures = [f[2] for f in tally.failures] + failures
-            beam = _update_beam(beam, tally)
-            yield tally
-        start += len(near)
+        rows = one_digit_neighbors(work.task, np.array(base, work.task.row_type))
+        rows = rows[[tuple(row) not in evaluated for row in rows.tolist()]]
+        if len(rows) > max_rows:
+            rows = rows[np.sort(rng.choice(len(rows), max_rows, replace=False))]
+        evaluated.update(map(tuple, rows.tolist()))
+        for first in range(0, len(rows), work.chunk):
+            new = work.count_rows(rows[first : first + work.chunk], start + first)
+            failures = [f[2] for f in new.failures] + failures
+            beam = _update_beam(beam, new.lowest)
+            yield new
+        start += len(rows)
 
 
-def _update_beam(
-    beam: list[tuple[RowMargin, ...]], tally: RowCounts
-) -> list[tuple[RowMargin, ...]]:
-    both = [a + b for a, b in itertools.zip_longest(beam, tally.lowest, fillvalue=())]
-    return [tuple(heapq.nsmallest(BEAM_WIDTH, {f[2]: f for f in found}.values())) for found in both]
+def _update_beam(beam: Beam, lowest: Iterable[tuple[RowMargin, ...]]) -> Beam:
+    both = [a + b for a, b in itertools.zip_longest(beam, lowest, fillvalue=())]
+    return [tuple(heapq.nsmallest(BEAM_WIDTH, {f[2]: f for f in rows}.values())) for rows in both]

@@ -64,8 +64,9 @@ class JournalState:
     counts: Mapping[str, RowCounts] = field(default_factory=dict)
 
     def with_chunks(
-        self, chunks: range, found: Mapping[str, RowCounts], work: ChunkedEvaluation
+        self, chunks: range, new: Mapping[str, RowCounts], work: ChunkedEvaluation
     ) -> "JournalState":
+        """Add the counts of chunks; parts keep the evaluation's order."""
         merged: list[range] = []
         for r in sorted([*self.done, chunks], key=lambda r: r.start):
             if merged and merged[-1].stop > r.start:
@@ -73,13 +74,11 @@ class JournalState:
             if merged and merged[-1].stop == r.start:
                 r = range(merged.pop().start, r.stop)
             merged.append(r)
-        both = dict(self.counts)
-        for part, t in found.items():
-            both[part] = add_counts([both.get(part, RowCounts()), t], work.keep, work.n_closest)
-        # parts in the evaluation's order
-        return JournalState(
-            tuple(merged), {part: both[part] for part in work.parts if part in both}
-        )
+        counts = dict(self.counts)
+        for part, c in new.items():
+            counts[part] = add_counts([counts.get(part, RowCounts()), c], work.keep, work.n_closest)
+        ordered = {part: counts[part] for part in work.parts if part in counts}
+        return JournalState(tuple(merged), ordered)
 
     def remaining(self, chunks: int) -> Iterator[range]:
         """Yield the ranges of chunks that are not done."""
@@ -93,11 +92,11 @@ class JournalState:
 
     @property
     def looked_at(self) -> int:
-        return sum(t.looked_at for t in self.counts.values())
+        return sum(c.looked_at for c in self.counts.values())
 
     @property
     def wrong(self) -> int:
-        return sum(t.wrong for t in self.counts.values())
+        return sum(c.wrong for c in self.counts.values())
 
 
 class Journal:
@@ -110,44 +109,41 @@ class Journal:
         """Return the stored state, or an empty one if there is no file."""
         if not os.path.lexists(self.path):
             return JournalState()
-        # a margin may be infinite
-        value = read_json(self.path, "damaged journal", finite=False)
+        value = read_json(self.path, "damaged journal", finite=False)  # margins may be infinite
         try:
             content = convert(value, dict[str, Any])
             sha256 = content.pop("sha256", None)
-            o = convert(content, SavedJournal)
-            check_small(o.run, "run", 10**7)
+            saved = convert(content, SavedJournal)
+            check_small(saved.run, "run", 10**7)
             if sha256 != _checksum(content):
-                raise GlassformerError("its SHA-256 does not match", code=DAMAGED_FILE)
+                raise GlassformerError("its SHA-256 does not match")
         except GlassformerError as e:
-            hint = "remove it to begin anew"
-            raise GlassformerError(f"{self.path} — damaged journal ({e}); {hint}") from None
-        run = o.run
-        for name in {**self.run, **run}:
-            if run.get(name) != self.run.get(name):
-                was, now = (_short_value(x.get(name)) for x in (run, self.run))
-                which = ascii_name(name)[:60]
-                what = f"expected the journal of a run with {which} {now}, got {was}"
-                raise GlassformerError(f"{self.path} — {what}; remove it or use another path")
-        found = {part: RowCounts(**asdict(t)) for part, t in o.found.items()}
-        state = JournalState(tuple(range(a, b) for a, b in o.done), found)
-        if wrong := _inconsistency(state, work):
-            hint = "remove it to begin anew"
-            raise GlassformerError(
-                f"{self.path} — damaged journal ({wrong}); {hint}", code=DAMAGED_FILE
-            )
+            raise self._damaged(e) from None
+        for name in {**self.run, **saved.run}:
+            if saved.run.get(name) != self.run.get(name):
+                actual, this = (_short_value(run.get(name)) for run in (saved.run, self.run))
+                run = f"expected the journal of a run with {ascii_name(name)[:60]} {this}"
+                hint = "remove it or use another path"
+                raise GlassformerError(f"{self.path} — {run}, got {actual}; {hint}")
+        counts = {part: RowCounts(**asdict(c)) for part, c in saved.found.items()}
+        state = JournalState(tuple(range(a, b) for a, b in saved.done), counts)
+        if problem := _inconsistency(state, work):
+            raise self._damaged(problem)
         return state
+
+    def _damaged(self, problem: object) -> GlassformerError:
+        message = f"{self.path} — damaged journal ({problem}); remove it to start again"
+        return GlassformerError(message, code=DAMAGED_FILE)
 
     def write(self, state: JournalState, now: bool = False) -> None:
         """Write the state, at most every WRITE_INTERVAL_S seconds unless `now`."""
         if not now and time.monotonic() - self.written < WRITE_INTERVAL_S:
             return
         done = [(r.start, r.stop) for r in state.done]
-        found = {part: SavedRowCounts(**vars(t)) for part, t in state.counts.items()}
-        content = SavedJournal(FORMAT, self.run, done, found)
-        o = json.loads(json.dumps(to_builtins(content)))
-        sealed = o | {"sha256": _checksum(o)}
-        write_atomically(self.path, json.dumps(sealed).encode())
+        counts = {part: SavedRowCounts(**vars(c)) for part, c in state.counts.items()}
+        saved = to_builtins(SavedJournal(FORMAT, self.run, done, counts))
+        content = json.loads(json.dumps(saved))
+        write_atomically(self.path, json.dumps(content | {"sha256": _checksum(content)}).encode())
         self.written = time.monotonic()
 
 
@@ -161,22 +157,22 @@ def _inconsistency(state: JournalState, work: ChunkedEvaluation) -> str:
         end = r.stop
     rows, radix = work.rows_by_part(state.done), work.task.radix
     for part in {**rows, **state.counts}:
-        t, n = state.counts.get(part, RowCounts()), rows.get(part, 0)
-        if t.looked_at != n or not t.wrong <= t.checked <= n:
-            wrong, checked, looked_at = map(format_count, (t.wrong, t.checked, t.looked_at))
-            return f"{part} has {wrong} wrong of {checked} of {looked_at}, with {n:,} rows run"
-        classes = t.classes.values()
-        if sum(c for c, _, _ in classes) > t.checked or sum(w for _, w, _ in classes) > t.wrong:
+        counts, n = state.counts.get(part, RowCounts()), rows.get(part, 0)
+        if counts.looked_at != n or not counts.wrong <= counts.checked <= n:
+            figures = map(format_count, (counts.wrong, counts.checked, counts.looked_at))
+            return f"{part} has {' wrong of '.join(figures)}, with {n:,} rows run"
+        checked, wrong = (sum(c[i] for c in counts.classes.values()) for i in (0, 1))
+        if checked > counts.checked or wrong > counts.wrong:
             return f"{part} has more rows in its classes than it has"
-        worst = [t.worst] if t.checked else []
-        for _, _, row in (*t.failures, *worst, *itertools.chain(*t.lowest)):
+        worst = [counts.worst] if counts.checked else []
+        for _, _, row in (*counts.failures, *worst, *itertools.chain(*counts.lowest)):
             if len(row) != len(radix) or any(x >= n for x, n in zip(row, radix, strict=True)):
-                return f"{part} has a row that is none of the task"
+                return f"{part} has a row outside the task's domain"
     return ""
 
 
-def _checksum(o: Any) -> str:
-    return hashlib.sha256(json.dumps(o, sort_keys=True).encode()).hexdigest()
+def _checksum(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _short_value(value: Any) -> str:

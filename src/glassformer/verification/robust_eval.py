@@ -59,38 +59,40 @@ class RobustEvaluator:
 
     def evaluate_one_by_one(self, tokens: Any, answer: Any) -> RobustMargins:
         """Run examples in a batch and one at a time."""
-        found = Margins(np.full(answer.shape, np.inf), np.zeros(answer.shape))
+        margins = Margins(np.full(answer.shape, np.inf), np.zeros(answer.shape))
         for i in range(len(tokens)):
-            one = decoded_margins_and_ties(self.model, tokens[[i]], answer[[i]])
-            for whole, part in zip(found, one, strict=True):
+            row = decoded_margins_and_ties(self.model, tokens[[i]], answer[[i]])
+            for whole, part in zip(margins, row, strict=True):
                 whole[i, -part.shape[1] :] = part[0]
-        found = Margins(*(x[:, -answer_span(answer) :] for x in found))
-        return self._compare(tokens, answer, found, ("together with others", "alone"))
+        margins = Margins(*(x[:, -answer_span(answer) :] for x in margins))
+        return self._compare(tokens, answer, margins, ("in a batch", "alone"))
 
     def _compare(
-        self, tokens: Any, answer: Any, other: Margins, ways: tuple[str, str]
+        self, tokens: Any, answer: Any, second: Margins, runs: tuple[str, str]
     ) -> RobustMargins:
-        one = margins_and_ties(self.model, tokens, answer)
-        steady, lead = one.clear_in_both(other), one.margin.min(1)
-        sure = steady.all(1)
+        first = margins_and_ties(self.model, tokens, answer)
+        clear, margin = first.clear_in_both(second), first.margin.min(1)
+        certain = clear.all(1)
         with np.errstate(invalid="ignore", divide="ignore"):  # outside the answer; ties of 0
-            room = np.nan_to_num(one.margin / one.tie, nan=-np.inf).min(1)
-        found = RobustMargins(lead, other.margin.min(1), sure, room, "")
-        if sure.all():
-            return found
-        i = int((found.right_but_uncertain if found.right_but_uncertain.any() else ~sure).argmax())
-        asked = self.model.vocabulary.decode(tokens[i, : int(answer[i].argmax())])
-        why = _describe_doubt(one, other, (i, steady[i].argmin()), ways) if lead[i] > 0 else ""
-        return found._replace(doubt=f"{asked} is {f'right by {why}' if why else 'wrong'}")
+            in_ties = np.nan_to_num(first.margin / first.tie, nan=-np.inf).min(1)
+        result = RobustMargins(margin, second.margin.min(1), certain, in_ties, "")
+        if certain.all():
+            return result
+        right = result.right_but_uncertain
+        i = int((right if right.any() else ~certain).argmax())
+        prompt = self.model.vocabulary.decode(tokens[i, : int(answer[i].argmax())])
+        at = i, clear[i].argmin()
+        doubt = f"right by {_describe_doubt(first, second, at, runs)}" if margin[i] > 0 else "wrong"
+        return result._replace(doubt=f"{prompt} is {doubt}")
 
 
 def _describe_doubt(
-    one: Margins, other: Margins, at: tuple[Any, Any], ways: tuple[str, str]
+    first: Margins, second: Margins, at: tuple[Any, Any], runs: tuple[str, str]
 ) -> str:
-    x, y = one.margin[at], other.margin[at]
-    if y > 0 and not (x > one.tie[at] and y > other.tie[at]):
+    x, y = first.margin[at], second.margin[at]
+    if y > 0 and not (x > first.tie[at] and y > second.tie[at]):
         return f"{x:.2g}, which another order of the same sums could turn"
-    return f"{x:.2g} {ways[0]} and {f'by {y:.2g}' if y > 0 else 'wrong'} {ways[1]}"
+    return f"{x:.2g} {runs[0]} and {f'by {y:.2g}' if y > 0 else 'wrong'} {runs[1]}"
 
 
 class ClosestRows:
@@ -100,18 +102,19 @@ class ClosestRows:
         self.task, self.margin_in_ties = task, np.zeros(0)
         self.rows: Rows = np.zeros((0, len(task.radix)), task.row_type)
 
-    def add(self, rows: Rows, room: Any) -> None:
-        room, rows = np.concatenate([self.margin_in_ties, room]), np.concatenate([self.rows, rows])
-        least = np.argsort(room, kind="stable")[:ONE_BY_ONE_ROWS]
-        self.margin_in_ties, self.rows = room[least], rows[least]
+    def add(self, rows: Rows, margin_in_ties: Any) -> None:
+        margins, rows = (np.concatenate(both) for both in
+                         ((self.margin_in_ties, margin_in_ties), (self.rows, rows)))  # fmt: skip
+        closest = np.argsort(margins, kind="stable")[:ONE_BY_ONE_ROWS]
+        self.margin_in_ties, self.rows = margins[closest], rows[closest]
 
     def select(self, rng: np.random.Generator) -> Rows:
         """Return the closest rows, some edge cases and some random rows, without repeats."""
         task, edges = self.task, self.task.edges()
         steps = int(task.batch(task.rows(0, 1))[1].sum(1).max())
-        most = min(ONE_BY_ONE_ROWS, max(1, MAX_ONE_BY_ONE_TOKENS // (3 * steps)))
-        spread = edges[:: max(1, -(-len(edges) // most))]
-        rows = np.concatenate([self.rows[:most], spread, task.sample(most, rng)])
+        n = min(ONE_BY_ONE_ROWS, max(1, MAX_ONE_BY_ONE_TOKENS // (3 * steps)))
+        spread = edges[:: max(1, -(-len(edges) // n))]
+        rows = np.concatenate([self.rows[:n], spread, task.sample(n, rng)])
         return unique_rows(rows[task.defined(rows)])
 
 
@@ -134,34 +137,34 @@ def evaluate_domain(
 
     `on_rows` is called with the number of rows done, the rows and their margins.
     """
-    trial, near, step = RobustEvaluator(model), ClosestRows(task), chunk_size(model, task)
+    evaluator, closest, step = RobustEvaluator(model), ClosestRows(task), chunk_size(model, task)
     checked, margin, doubt = 0, np.inf, ""
-    missed, unsure = DistinctCounter(), DistinctCounter()
+    failures, uncertain = DistinctCounter(), DistinctCounter()
 
-    def count(rows: Rows, looked: RobustMargins, wrong: Any) -> None:
+    def count(rows: Rows, margins: RobustMargins, wrong: Any) -> None:
         nonlocal margin, doubt
-        missed.add(rows[wrong])
-        unsure.add(rows[~looked.certain])
-        margin = min(margin, float(looked.margin.min()), float(looked.second_margin.min()))
-        doubt = doubt or (looked.doubt if looked.right_but_uncertain.any() else "")
+        failures.add(rows[wrong])
+        uncertain.add(rows[~margins.certain])
+        margin = min(margin, float(margins.margin.min()), float(margins.second_margin.min()))
+        doubt = doubt or (margins.doubt if margins.right_but_uncertain.any() else "")
 
     for start in range(0, task.size, step):
         stop = min(start + step, task.size)
         rows = task.rows(start, stop)
         rows = rows[task.defined(rows)]
         if len(rows):
-            looked = trial.evaluate(*task.batch(rows))
-            near.add(rows, looked.margin_in_ties)
+            margins = evaluator.evaluate(*task.batch(rows))
+            closest.add(rows, margins.margin_in_ties)
             checked += len(rows)
-            count(rows, looked, ~(looked.margin > 0))
+            count(rows, margins, ~(margins.margin > 0))
             if on_rows:
-                on_rows(stop, rows, looked)
+                on_rows(stop, rows, margins)
     if checked:
-        rows = near.select(trial.rng)
-        looked = trial.evaluate_one_by_one(*task.batch(rows))
-        count(rows, looked, ~(looked.margin > 0) | ~(looked.second_margin > 0))
-    wrong, open_ = (min(found.count, checked) for found in (missed, unsure))
-    return ExhaustiveResult(checked, wrong, open_, margin, missed.first, doubt)
+        rows = closest.select(evaluator.rng)
+        margins = evaluator.evaluate_one_by_one(*task.batch(rows))
+        count(rows, margins, ~(margins.margin > 0) | ~(margins.second_margin > 0))
+    n_wrong, n_uncertain = (min(counter.count, checked) for counter in (failures, uncertain))
+    return ExhaustiveResult(checked, n_wrong, n_uncertain, margin, failures.first, doubt)
 
 
 class DistinctCounter:
@@ -171,12 +174,12 @@ class DistinctCounter:
         self.count, self._known = 0, dict[tuple[int, ...], None]()
 
     def add(self, rows: Rows) -> None:
-        again = 0
+        repeated = 0
         for row in map(tuple, rows[:MAX_REMEMBERED_ROWS].tolist()):
-            again += row in self._known
+            repeated += row in self._known
             if len(self._known) < MAX_REMEMBERED_ROWS:
                 self._known[row] = None
-        self.count += len(rows) - again
+        self.count += len(rows) - repeated
 
     @property
     def first(self) -> list[tuple[int, ...]]:
@@ -189,26 +192,23 @@ def reorder_sums(model: Model, rng: np.random.Generator) -> Model:
     Sums over positions keep their order, and so do ALiBi's heads and rotary queries and keys, as
     slopes and angles depend on the index.
     """
-    c, weights, xp = (
-        model.config,
-        dict(model.weights),
-        backend.backend_for(model.weights["embed.W_E"]),
-    )
-    order = {"D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
-    stays = {"alibi": {"H"}, "rotary": {"QK"}}.get(c.positions, set())
+    c, weights = model.config, dict(model.weights)
+    xp = backend.backend_for(weights["embed.W_E"])
+    sizes = {"D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
+    fixed = {"alibi": {"H"}, "rotary": {"QK"}}.get(c.positions, set())
     if c.positions == "sinusoidal":  # depends on the index of a dimension: use a table
         if c.n_ctx * c.d_model > MAX_POSITION_TABLE_ENTRIES:
-            stays = {"D"}
+            fixed = {"D"}
         else:
             like = xp.broadcast_positions(weights["embed.W_E"][:1], c.n_ctx)
             weights["pos_embed.W_pos"] = sinusoidal(c, Scope({}, None), like, 0)
             c = replace(c, positions="learned")
-    turned = {axis: _random_order(n, rng) for axis, n in order.items() if axis not in stays}
-    for name, letters in array_axes(c).items():
-        asks = "QK" in stays and not name.endswith(("W_V", "b_V", "W_O"))
-        for i, axis in enumerate(letters.rstrip("?")):
-            if name in weights and axis in turned and not (axis == "K" and asks):
-                weights[name] = xp.permute_axis(weights[name], turned[axis], i)
+    orders = {axis: _random_order(n, rng) for axis, n in sizes.items() if axis not in fixed}
+    for name, axes in array_axes(c).items():
+        rotated = "QK" in fixed and not name.endswith(("W_V", "b_V", "W_O"))
+        for i, axis in enumerate(axes.rstrip("?")):
+            if name in weights and axis in orders and not (axis == "K" and rotated):
+                weights[name] = xp.permute_axis(weights[name], orders[axis], i)
     return Model(c, weights, model.vocabulary)
 
 
