@@ -192,7 +192,7 @@ BAD = {
     ),
     "cut off": ("traffic-light", "tok_emb: [[1", "traffic-light.taotp:1:13 — "),
     "other tokens": ("traffic-light", "tok_emb: ring(3)  block_size: 4", "vocabulary has"),
-    "a short block": ("traffic-light", f"{LIGHT} tok_emb: ring(3) block_size: 2", "than the block"),
+    "a short block": ("traffic-light", f"{LIGHT} tok_emb: ring(3) block_size: 2", "n_ctx"),
     "not the language": ("squares", "import os", "import"),
     "another length": ("squares", f"{SQUARES}emit = token".replace("3", "4"), "expected length"),
     "more tokens": ("squares", f"{SQUARES}emit = token".replace("10", "11"), "expected tokens"),

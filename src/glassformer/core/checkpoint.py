@@ -39,41 +39,31 @@ def save(model: Model, path: str | Path) -> Path:
     """
     if Path(path).suffix != ".safetensors":
         raise GlassformerError(f"{path} — a model is saved in a file that ends in .safetensors")
-    check_writable(
-        path, *split_ref(model.parametrization)[1].values()
-    )  # its parametrization may read a file
+    inputs = split_ref(model.parametrization)[1].values()  # may name a file, not to be overwritten
+    check_writable(path, *inputs)
     return write_atomically(path, to_bytes(model))
 
 
 def to_bytes(model: Model) -> bytes:
     """Return the contents of the file that `save` writes."""
-    from safetensors.numpy import save as with_header
+    from safetensors.numpy import save as safetensors_bytes
 
     check_theta("model", model)
-
     try:
-        header = vars_of(
-            Header(
-                format=FORMAT_VERSION,
-                config=asdict(model.config),
-                vocabulary=model.vocabulary.to_json(),
-                task=model.task,
-                labels={n: dict(names) for n, names in vars(model.labels).items()},
-                provenance=dict(model.provenance),
-                parametrization=model.parametrization,
-            )
-        )
+        header = vars_of(Header(
+            format=FORMAT_VERSION, config=asdict(model.config), task=model.task,
+            vocabulary=model.vocabulary.to_json(), provenance=dict(model.provenance),
+            labels={n: dict(names) for n, names in vars(model.labels).items()},
+            parametrization=model.parametrization,
+        ))  # fmt: skip
         json.dumps(header)
     except (TypeError, ValueError, RecursionError) as e:
         raise GlassformerError(f"model — provenance cannot be saved as JSON: {e}") from None
-    sealed = {
-        "header": header,
-        "model": digest(model),
-        "sha256": header_checksum(header, digest(model)),
-    }
-    stored = dict(model.weights) | {THETA_PREFIX + n: t for n, t in model.theta.items()}
-    tensors = {n: np.ascontiguousarray(backend.to_numpy(w)) for n, w in stored.items()}
-    return with_header(tensors, {HEADER_KEY: json.dumps(sealed)})
+    sha256 = digest(model)
+    sealed = {"header": header, "model": sha256, "sha256": header_checksum(header, sha256)}
+    arrays = dict(model.weights) | {THETA_PREFIX + n: t for n, t in model.theta.items()}
+    tensors = {n: np.ascontiguousarray(backend.to_numpy(w)) for n, w in arrays.items()}
+    return safetensors_bytes(tensors, {HEADER_KEY: json.dumps(sealed)})
 
 
 def load(path: str | Path) -> Model:
@@ -87,9 +77,8 @@ def from_bytes(data: bytes, name: str) -> Model:
 
 
 def _checked(path: Path, model: Model) -> Model:
-    if FILE_REF.match(model.parametrization) and not is_registered(
-        "parametrization", model.parametrization
-    ):
+    ref = model.parametrization
+    if FILE_REF.match(ref) and not is_registered("parametrization", ref):
         # a file named by a checkpoint is not executed: keep the weights, drop theta
         return replace(model, theta={}, parametrization="")
     check_theta(path, model)
@@ -110,10 +99,8 @@ def recompute_from_theta(model: Model, where: str | Path = "model") -> Model:
     model = model.numpy()
     if not model.parametrization:
         if model.theta:
-            theta = f"{len(model.theta)} arrays"
-            raise GlassformerError(
-                f"{where} — expected no theta without a parametrization, got {theta}"
-            )
+            expected = "expected no theta without a parametrization"
+            raise GlassformerError(f"{where} — {expected}, got {len(model.theta)} arrays")
         return model
     from ..parametrizations import build_parametrization
 

@@ -99,23 +99,22 @@ def model_from_bytes(path: Path, data: bytes) -> Model:
     """Return the model from the bytes of a file. Errors name `path`."""
     tensors, metadata = parse_safetensors(path, data)
     if HEADER_KEY not in metadata:
-        what = f"a safetensors file, but not of glassformer: it has no {HEADER_KEY!r} header"
+        problem = f"expected a glassformer checkpoint, got a file without {HEADER_KEY!r} header"
         if RUN_STATE_KEY in metadata:
-            what = "the state of a run and no model yet: train … --resume goes on with it"
-        raise GlassformerError(f"{path} — {what}", code=DAMAGED_FILE)
-    damaged = f"{path} — damaged checkpoint: it"
+            problem = "expected a model, got the state of a run; continue it with train … --resume"
+        raise GlassformerError(f"{path} — {problem}", code=DAMAGED_FILE)
+    damaged = f"{path} — damaged checkpoint"
     try:
         sealed = json.loads(metadata[HEADER_KEY])
         model = _build_model(sealed, tensors)
     except (ValueError, RecursionError, GlassformerError) as e:
-        raise GlassformerError(f"{damaged}s header does not fit ({e})", code=DAMAGED_FILE) from None
-    found = digest(model)
-    if sealed["sha256"] != header_checksum(sealed["header"], found):
-        raise GlassformerError(f"{damaged}s SHA-256 does not match its contents", code=DAMAGED_FILE)
-    if sealed["model"] != found:
-        said = sealed["model"][:12]
-        what = f"{damaged} says its model is {said}…, but that is {found[:12]}…"
-        raise GlassformerError(what, code=DAMAGED_FILE)
+        raise GlassformerError(f"{damaged}: invalid header ({e})", code=DAMAGED_FILE) from None
+    sha256 = digest(model)
+    if sealed["sha256"] != header_checksum(sealed["header"], sha256):
+        raise GlassformerError(f"{damaged}: its SHA-256 does not match", code=DAMAGED_FILE)
+    if sealed["model"] != sha256:
+        digests = f"expected model {sha256[:12]}…, got {sealed['model'][:12]}…"
+        raise GlassformerError(f"{damaged}: {digests}", code=DAMAGED_FILE)
     check_finite(path, tensors)
     return model
 
@@ -123,10 +122,10 @@ def model_from_bytes(path: Path, data: bytes) -> Model:
 def check_finite(path: Path, weights: dict[str, Any]) -> None:
     """Raise an error that names the first array and index with a NaN or an infinity."""
     for name, w in weights.items():
-        if not (good := np.isfinite(w)).all():
-            at = [int(i) for i in np.argwhere(~good)[0]]
-            found = f"{name} has {w[tuple(at)]} at {at}"
-            raise GlassformerError(f"{path} — {found}; expected finite numbers", code=DAMAGED_FILE)
+        if not (finite := np.isfinite(w)).all():
+            index = [int(i) for i in np.argwhere(~finite)[0]]
+            problem = f"{name} has {w[tuple(index)]} at {index}; expected finite numbers"
+            raise GlassformerError(f"{path} — {problem}", code=DAMAGED_FILE)
 
 
 def parse_labels(value: Any, c: Config) -> Labels:
@@ -149,12 +148,13 @@ def _build_model(sealed: Any, tensors: dict[str, Any]) -> Model:
     header = convert(sealed, SealedHeader).header
     config = Config(**header.config)
     weights = {n: t for n, t in tensors.items() if not n.startswith(THETA_PREFIX)}
-    theta = {
-        n.removeprefix(THETA_PREFIX): t for n, t in tensors.items() if n.startswith(THETA_PREFIX)
-    }
-    vocabulary, names = Vocabulary.from_json(header.vocabulary), parse_labels(header.labels, config)
-    rest = header.provenance, header.parametrization, theta
-    return Model(config, weights, vocabulary, header.task, names, *rest)
+    theta = {n.removeprefix(THETA_PREFIX): tensors[n] for n in tensors.keys() - weights}
+    labels, vocabulary = (
+        parse_labels(header.labels, config),
+        Vocabulary.from_json(header.vocabulary),
+    )
+    rest = header.provenance, header.parametrization, dict(sorted(theta.items()))
+    return Model(config, weights, vocabulary, header.task, labels, *rest)
 
 
 def parse_safetensors(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
@@ -167,13 +167,12 @@ def parse_safetensors(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str
         (size,) = struct.unpack("<Q", data[:8])
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
     except (SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
-        what = "not a safetensors file, or a truncated or damaged one"
-        raise GlassformerError(f"{path} — {what}", code=DAMAGED_FILE) from None
+        problem = "not a safetensors file, or a truncated or damaged one"
+        raise GlassformerError(f"{path} — {problem}", code=DAMAGED_FILE) from None
     for name, w in weights.items():
         if w.dtype not in (np.float64, np.float32, np.float16):
-            found = f"{name} is {w.dtype}"
-            what = f"{path} — {found}; expected float64, float32 or float16"
-            raise GlassformerError(what, code=DAMAGED_FILE)
+            problem = f"{name} is {w.dtype}; expected float64, float32 or float16"
+            raise GlassformerError(f"{path} — {problem}", code=DAMAGED_FILE)
     return weights, metadata
 
 

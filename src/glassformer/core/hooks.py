@@ -25,18 +25,17 @@ def hook_names(model: Model | Config) -> list[str]:
     small: dict[str, Any] = {"d_vocab": 1, "n_ctx": 1, "d_model": 2, "n_heads": 1, "d_head": 2}
     tiny = replace(config, **small, d_mlp=min(config.d_mlp, 1))
     weights = {n: np.ones(array_shapes(tiny)[n]) for n in present}
-    seen = ActivationCache()
+    cache = ActivationCache()
     with np.errstate(all="ignore"):  # a norm of equal numbers divides by 0
-        forward(tiny, weights, np.zeros((1, 1), dtype=int), seen)
-    return list(seen)
+        forward(tiny, weights, np.zeros((1, 1), dtype=int), cache)
+    return list(cache)
 
 
 def replace_activations(model: Model, functions: Mapping[str, Callable[[Array], Array]]) -> Hook:
     """Return a hook that applies functions to the activations they are named for."""
     if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
-        raise GlassformerError(
-            f"on — expected a table of names and functions, got {short_repr(functions)}"
-        )
+        expected = "expected a table of names and functions"
+        raise GlassformerError(f"hook — {expected}, got {short_repr(functions)}")
     check_hook_names(model, functions)
     return lambda name, value: functions[name](value) if name in functions else value
 
@@ -46,9 +45,9 @@ def check_hook_names(model: Model, names: Iterable[str]) -> None:
     known = hook_names(model)
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 3, 0.4) or known[:3]
-            none = f"no such activation in this model; near: {', '.join(near)}"
-            raise GlassformerError(f"hook {name!r} — {none}", code="not_found")
+            similar = difflib.get_close_matches(name, known, 3, 0.4) or known[:3]
+            hint = f"no such activation; similar: {', '.join(similar)}"
+            raise GlassformerError(f"hook {name!r} — {hint}", code="not_found")
 
 
 class ActivationCache(Displayable, dict[str, Array]):
@@ -68,32 +67,33 @@ class ActivationCache(Displayable, dict[str, Array]):
         try:
             return super().__getitem__(key)
         except TypeError:  # unhashable
-            wanted = "expected a name, or a name and a layer"
-            raise GlassformerError(f"activation {short_repr(key)} — {wanted}") from None
+            expected = "expected a name, or a name and a layer"
+            raise GlassformerError(f"activation {short_repr(key)} — {expected}") from None
 
     def __missing__(self, key: Any) -> Array:
         if self.model and isinstance(key, str) and " " in key:
-            part = components.find_component(self.model, key)
-            if len(part.hooks) == 1:
-                return self[part.hooks[0]][part.index_in_activation()]
-            several = f"in {len(part.hooks)} activations: {', '.join(part.hooks[:3])}, …"
-            raise GlassformerError(f"activation {key!r} — {several}")
-        short, *where = key if isinstance(key, tuple) and key else (key,)
-        layer = f"blocks.{where[0]}." if where else ""
-        inside = [n for n in self if n.endswith(f"hook_{short}") and n.startswith(layer)]
-        inside = [n for n in inside if where or "." not in n]
-        found = [n for n in inside if len(where) < 2 or n.startswith(f"{layer}{where[1]}.")]
-        if len(found) == 1:
-            return self[found[0]]
+            component = components.find_component(self.model, key)
+            if len(component.hooks) == 1:
+                return self[component.hooks[0]][component.index_in_activation()]
+            activations = f"{len(component.hooks)} activations: {', '.join(component.hooks[:3])}"
+            raise GlassformerError(f"activation {key!r} — in {activations}, …")
+        short, *place = key if isinstance(key, tuple) and key else (key,)
+        layer = f"blocks.{place[0]}." if place else ""
+        in_layer = [n for n in self if n.endswith(f"hook_{short}") and n.startswith(layer)]
+        in_layer = [n for n in in_layer if place or "." not in n]
+        matches = [n for n in in_layer if len(place) < 2 or n.startswith(f"{layer}{place[1]}.")]
+        if len(matches) == 1:
+            return self[matches[0]]
         known = [n.rpartition("hook_")[2] for n in self]
-        near = inside or difflib.get_close_matches(str(short), known, 3, 0.4)
-        several = f"{'several' if found else 'none'} of that name; near: {near[:3]}"
-        if short in known and not where:  # in the blocks
-            several = f'each layer has one: cache["{short}", 0]'
-        raise GlassformerError(f"activation {short_repr(key)} — {several}")
+        similar = in_layer or difflib.get_close_matches(str(short), known, 3, 0.4)
+        problem = f"{'several' if matches else 'none'} of that name; similar: {similar[:3]}"
+        if short in known and not place:
+            problem = f'each layer has one: cache["{short}", 0]'
+        raise GlassformerError(f"activation {short_repr(key)} — {problem}")
 
     def __repr__(self) -> str:
-        return f"<Record: {len(self)} activations, {', '.join(list(self)[:3])}, …>"
+        names = ", ".join(list(self)[:3])
+        return f"<ActivationCache: {len(self)} activations, {names}, …>"
 
     def __call__(self, name: str, value: Array) -> Array:
         self[name] = value

@@ -30,10 +30,8 @@ MAX_FINITE = {  # the largest finite number of each float type
     "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
     "float16": float(np.finfo(np.float16).max), "bfloat16": 2.0**127 * (2 - 2**-7),
 }  # fmt: skip
-MAX_CONFIG_VALUES = {
-    "n_layers": 10_000,
-    "n_ctx": 2**24,
-}  # other sizes: at most 2**31 - 1
+_INT32 = 2**31 - 1
+MAX_CONFIG_VALUES = {"n_layers": 10_000, "n_ctx": 2**24}  # other sizes: _INT32
 
 
 @validate_init(check_kinds=False)
@@ -66,34 +64,30 @@ class Config(Displayable):
         choices: dict[str, Mapping[str, Any]] = {
             "norm": NORMS, "activation": ACTIVATIONS, "positions": POSITIONS, "mask": MASKS,
         }  # fmt: skip
-        wrong = [
-            f"{name} must be one of {', '.join(table)}, got {short_repr(getattr(self, name))}"
-            for name, table in choices.items()
-            if not isinstance(given := getattr(self, name), str) or given not in table
-        ]
+        problems = []
         for f in fields(self):
-            value, least = getattr(self, f.name), 0 if f.name in ("n_layers", "d_mlp") else 1
-            most = MAX_CONFIG_VALUES.get(f.name, 2**31 - 1)
-            if f.type is int and (type(value) is not int or value < least):
-                wrong.append(
-                    f"{f.name} must be a whole number from {least}, got {short_repr(value)}"
-                )
-            elif f.type is int and value > most:
-                wrong.append(f"{f.name} must be at most {most:,}, got {short_repr(value)}")
-            finite = type(value) in (int, float) and 0 <= value <= MAX_FINITE["float64"]
-            if f.type is float and not finite:
-                wrong.append(f"{f.name} must be a finite number from 0, got {short_repr(value)}")
-            if f.type is bool and type(value) is not bool:
-                wrong.append(f"{f.name} must be true or false, got {short_repr(value)}")
-        if not wrong and self.positions == "sinusoidal" and self.d_model % 2:
-            wrong.append(f"sinusoidal positions need an even d_model, got {self.d_model}")
-        if wrong:
-            raise GlassformerError("config — " + "; ".join(wrong))
-        for f in fields(self):
-            if f.type is float and type(value := getattr(self, f.name)) is int and value > 2**53:
-                object.__setattr__(
-                    self, f.name, float(value)
-                )  # NumPy and PyTorch take 64 bits only
+            name, value, expected = f.name, getattr(self, f.name), ""
+            low, high = int(name not in ("n_layers", "d_mlp")), MAX_CONFIG_VALUES.get(name, _INT32)
+            if name in choices and not (isinstance(value, str) and value in choices[name]):
+                expected = f"one of {', '.join(choices[name])}"
+            elif f.type is int and (type(value) is not int or value < low):
+                expected = f"a whole number from {low}"
+            elif f.type is int and value > high:
+                expected = f"at most {high:,}"
+            elif f.type is float and not (
+                type(value) in (int, float) and 0 <= value <= MAX_FINITE["float64"]
+            ):
+                expected = "a finite number from 0"
+            elif f.type is bool and type(value) is not bool:
+                expected = "true or false"
+            elif f.type is float and type(value) is int and value > 2**53:
+                object.__setattr__(self, name, float(value))  # NumPy and PyTorch take 64 bits only
+            if expected:
+                problems.append(f"{name} must be {expected}, got {short_repr(value)}")
+        if not problems and self.positions == "sinusoidal" and self.d_model % 2:
+            problems = [f"sinusoidal positions need an even d_model, got {self.d_model}"]
+        if problems:
+            raise GlassformerError("config — " + "; ".join(problems))
 
     def __str__(self) -> str:
         parts = [f"{self.n_layers} layer{'s' * (self.n_layers != 1)}", f"d_model {self.d_model}"]
@@ -315,27 +309,26 @@ class Model(Displayable):
     theta: Weights = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        weights = check_weights(
-            self.config, {n: _frozen_copy(n, w) for n, w in self.weights.items()}
-        )
+        weights = {n: _frozen_copy(n, w) for n, w in self.weights.items()}
+        weights = check_weights(self.config, weights)
         if (n := len(self.vocabulary)) != (d_vocab := self.config.d_vocab):
             raise GlassformerError(f"model — {d_vocab} tokens, but the vocabulary has {n}")
-        kinds = {name: backend.dtype_name(w) for name, w in weights.items()}
-        kind = kinds["embed.W_E"]
-        if mixed := [f"{name} as {other}" for name, other in kinds.items() if other != kind]:
-            found = f"got embed.W_E as {kind} and {mixed[0]}"
-            raise GlassformerError(f"model — expected arrays of one type, {found}")
+        dtypes = {name: backend.dtype_name(w) for name, w in weights.items()}
+        dtype = dtypes["embed.W_E"]
+        if mixed := [f"{name} as {other}" for name, other in dtypes.items() if other != dtype]:
+            got = f"got embed.W_E as {dtype} and {mixed[0]}"
+            raise GlassformerError(f"model — expected arrays of one type, {got}")
         for name in ("eps", "base", "slope", "scale"):
-            if (value := getattr(self.config, name)) > MAX_FINITE.get(kind, math.inf):
-                got = f"got {value:g}; {kind} ends at {MAX_FINITE[kind]:.3g}"
+            if (value := getattr(self.config, name)) > MAX_FINITE.get(dtype, math.inf):
+                got = f"got {value:g}; {dtype} ends at {MAX_FINITE[dtype]:.3g}"
                 raise GlassformerError(f"config — {name} must be finite in the model's type, {got}")
         object.__setattr__(self, "weights", MappingProxyType(weights))
         object.__setattr__(self, "theta", {n: _frozen_copy(n, t) for n, t in self.theta.items()})
 
     def __reduce__(self) -> Any:
         # copy and pickle cannot handle MappingProxyType
-        given = (getattr(self, f.name) for f in fields(self))
-        return Model, tuple(dict(x) if isinstance(x, Mapping) else x for x in given)
+        values = (getattr(self, f.name) for f in fields(self))
+        return Model, tuple(dict(x) if isinstance(x, Mapping) else x for x in values)
 
     @property
     def name(self) -> str:
@@ -385,8 +378,8 @@ class Model(Displayable):
             tokens = self.vocabulary.encode(tokens)
             if "compiled" in self.provenance and tokens[:1] != [0]:
                 tokens = [0, *tokens]  # compiled models expect <bos> first
-        here = self.weights["embed.W_E"]
-        return backend.backend_for(here).to_device_of(here, check_tokens(self.config, tokens))
+        W_E = self.weights["embed.W_E"]
+        return backend.backend_for(W_E).to_device_of(W_E, check_tokens(self.config, tokens))
 
     # ── weights and conversions ────────────────────────────────────────────────────────────────
     @property
@@ -412,14 +405,14 @@ class Model(Displayable):
     def __getattr__(self, name: str) -> Array:
         """Weights by short names: `model.W_E`, or `model.W_Q` [layers,H,D,K] of all layers."""
         weights = vars(self).get("weights", {}) if name.startswith(("W_", "b_")) else {}
-        found = [w for n, w in weights.items() if n.rpartition(".")[2] == name]
-        if not found:
+        arrays = [w for n, w in weights.items() if n.rpartition(".")[2] == name]
+        if not arrays:
             raise attribute_error(self, name, "model")
         if name in ("W_E", "W_pos", "b_U"):
-            return found[0]
-        if len(found) < self.config.n_layers:
+            return arrays[0]
+        if len(arrays) < self.config.n_layers:
             raise AttributeError(f"not every layer has {name}; take it from model.weights")
-        return backend.backend_for(found[0]).stack(found)
+        return backend.backend_for(arrays[0]).stack(arrays)
 
     @property
     def dtype(self) -> str:
@@ -429,8 +422,9 @@ class Model(Displayable):
     def map(self, f: Callable[[Array], Array]) -> "Model":
         """Return the model with f applied to every array, as in `model.map(torch.from_numpy)`."""
         check_function("map", f, "(array) -> array")
-        mapped = {name: f(w) for name, w in self.weights.items()}
-        return replace(self, weights=mapped, theta={name: f(t) for name, t in self.theta.items()})
+        weights, theta = ({n: f(w) for n, w in arrays.items()}
+                          for arrays in (self.weights, self.theta))  # fmt: skip
+        return replace(self, weights=weights, theta=theta)
 
     def astype(self, dtype: str) -> "Model":
         """Return the model in another float type."""
@@ -448,13 +442,14 @@ class Model(Displayable):
             import torch
         except ModuleNotFoundError:
             raise GlassformerError(f"model — {TORCH_MISSING}") from None
-        own_type = isinstance(dtype, str) and not dtype
-        kind = getattr(torch, float_type(self.dtype if own_type else dtype))
+        is_default = isinstance(dtype, str) and not dtype
+        kind = getattr(torch, float_type(self.dtype if is_default else dtype))
         try:
             return self.map(lambda w: torch.tensor(backend.to_numpy(w), dtype=kind, device=device))
         except (RuntimeError, TypeError, ValueError, AssertionError) as e:
-            why = str(e).partition("\n")[0]
-            raise GlassformerError(f"model — not on device {short_repr(device)}: {why}") from None
+            reason = str(e).partition("\n")[0]
+            message = f"model — not on device {short_repr(device)}: {reason}"
+            raise GlassformerError(message) from None
 
     def __str__(self) -> str:
         return describe_model(self)
@@ -466,17 +461,17 @@ class Model(Displayable):
 
 def _frozen_copy(name: str, w: Any) -> Array:
     """Return a weight as a read-only float array: a copy, unless it is read-only already."""
-    this = f"weights — {short_repr(name)}: expected"
+    expected = f"weights — {short_repr(name)}: expected"
     if isinstance(w, (list, tuple, int, float)):
         try:
             w = np.array(w, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
-            raise GlassformerError(f"{this} numbers, in rows of one length") from None
+            raise GlassformerError(f"{expected} numbers, in rows of one length") from None
     if not hasattr(w, "dtype") or not hasattr(w, "shape"):
-        raise GlassformerError(f"{this} an array, got {short_repr(w)}")
-    kind = backend.dtype_name(w)
-    if kind not in MAX_FINITE and (isinstance(w, np.ndarray) or hasattr(w, "detach")):
-        raise GlassformerError(f"{this} floats ({', '.join(MAX_FINITE)}), got {kind}")
+        raise GlassformerError(f"{expected} an array, got {short_repr(w)}")
+    dtype = backend.dtype_name(w)
+    if dtype not in MAX_FINITE and (isinstance(w, np.ndarray) or hasattr(w, "detach")):
+        raise GlassformerError(f"{expected} floats ({', '.join(MAX_FINITE)}), got {dtype}")
     if isinstance(w, np.ndarray) and (w.flags.writeable or type(w) is not np.ndarray):
         w = np.array(w)  # also copies views of memory-mapped files
         w.setflags(write=False)
@@ -486,15 +481,13 @@ def _frozen_copy(name: str, w: Any) -> Array:
 def float_type(dtype: Any) -> str:
     """Return the name of a float type of models, given a name or a NumPy or PyTorch dtype."""
     try:
-        known = isinstance(dtype, str) or type(dtype).__name__ == "dtype"
-        name = str(dtype if known else np.dtype(dtype)).removeprefix("torch.")
+        is_dtype = isinstance(dtype, str) or type(dtype).__name__ == "dtype"
+        name = str(dtype if is_dtype else np.dtype(dtype)).removeprefix("torch.")
     except Exception:  # np.dtype of any object may raise anything
         name = ""
     if name not in MAX_FINITE:
-        known_types = ", ".join(MAX_FINITE)
-        raise GlassformerError(
-            f"model — dtype: expected one of {known_types}, got {short_repr(dtype)}"
-        )
+        expected = f"expected one of {', '.join(MAX_FINITE)}"
+        raise GlassformerError(f"model — dtype: {expected}, got {short_repr(dtype)}")
     return name
 
 
@@ -507,12 +500,12 @@ def check_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
     if not isinstance(start, (int, np.integer)):
         raise GlassformerError(f"start — expected a position, got {short_repr(start)}")
     if start < 0 or start + tokens.shape[-1] > c.n_ctx:
-        given = f"{tokens.shape[-1]} tokens" + (f" from position {start} on" if start else "")
-        raise GlassformerError(f"input of {given} — longer than the block of {c.n_ctx} tokens")
+        text = f"{tokens.shape[-1]} tokens" + (f" from position {start} on" if start else "")
+        raise GlassformerError(f"input of {text} — longer than the block of {c.n_ctx} tokens")
     low, high = (int(tokens.min()), int(tokens.max())) if tokens.shape[0] else (0, 0)
     if low < 0 or high >= c.d_vocab:
-        bad = low if low < 0 else high
-        raise GlassformerError(f"token {bad} — expected a number from 0 to {c.d_vocab - 1}")
+        token = low if low < 0 else high
+        raise GlassformerError(f"token {token} — expected a number from 0 to {c.d_vocab - 1}")
     return tokens
 
 
@@ -526,12 +519,15 @@ def shape_checked_hook(hook: Hook) -> Hook:
     """Wrap a hook: an error if it changes a shape, except for more positions (as a cache does)."""
     check_function("hook", hook, "(name, value) -> value")
 
-    def look(name: str, value: Array) -> Array:
-        got, had = hook(name, value), tuple(value.shape)
-        has = tuple(getattr(got, "shape", ()))
-        if has != had and (has[:1] + has[2:] != had[:1] + had[2:] or has[1:2] < had[1:2]):
-            what = list(has) if hasattr(got, "shape") else short_repr(got)
-            raise GlassformerError(f"hook — {name} must keep its shape {list(had)}, got {what}")
-        return got
+    def checked(name: str, value: Array) -> Array:
+        new, old_shape = hook(name, value), tuple(value.shape)
+        shape = tuple(getattr(new, "shape", ()))
+        if shape != old_shape and (
+            shape[:1] + shape[2:] != old_shape[:1] + old_shape[2:] or shape[1:2] < old_shape[1:2]
+        ):
+            got = list(shape) if hasattr(new, "shape") else short_repr(new)
+            must = f"must keep its shape {list(old_shape)}"
+            raise GlassformerError(f"hook — {name} {must}, got {got}")
+        return new
 
-    return look
+    return checked
