@@ -35,7 +35,7 @@ def joint_members(values: Sequence[Value], length: int, tokens: int) -> Ints:
     shape = next(iter(indices.values())).shape
     columns = np.stack([np.broadcast_to(member_indices(v, indices), shape) for v in values])
     columns = columns[:, (columns >= 0).all(0)]
-    return np.stack(unique_rows(columns, [len(v) for v in values]), 1)
+    return np.stack(unique_rows([*columns], [len(v) for v in values]), 1)
 
 
 def joint_roots(values: Sequence[Value], length: int, tokens: int) -> dict[Any, int]:

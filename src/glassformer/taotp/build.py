@@ -14,8 +14,7 @@ from ..core.vocabulary import Vocabulary
 from ..utils.errors import GlassformerError
 from . import keys
 from .keys import AXIS_NAMES
-from .named_parts import NAMED_KINDS, NamedParts
-from .slots import array_from_slots
+from .named_parts import NAMED_KINDS, NamedParts, array_from_slots
 from .values import (
     BAD_SOURCE,
     MAX_CELLS,

@@ -1,7 +1,8 @@
-"""Heads and neurons that a text defines one by one, each with its name.
+"""Named slots of the stream, and heads and neurons that a text defines one by one.
 
-heads: {name: {Q: … K: … V: … P: …} …} and neurons: {name: {in: … bias: … out: …} …}. Missing arrays
-are 0; narrower heads and layers with fewer heads or neurons are padded with zeros.
+slots: {token: 3 place: 3}, and arrays as {slot: piece}. heads: {name: {Q: … K: … V: … P: …} …} and
+neurons: {name: {in: … bias: … out: …} …}. Missing arrays are 0; narrower heads and layers with
+fewer heads or neurons are padded with zeros.
 """
 
 import math
@@ -9,9 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .keys import LAYER_ARRAYS, ArrayTable, transpose_if_needed
-from .values import Numbers, SourceText
+from ..utils.errors import did_you_mean
+from .keys import AXIS_NAMES, LAYER_ARRAYS, ArrayTable, transpose_if_needed
+from .values import Numbers, SourceText, TextNode, format_shape, to_array
 
+Slots = Mapping[str, tuple[int, int]]  # name -> start, stop
 HEAD_ARRAYS: ArrayTable = {key: entry for key, entry in LAYER_ARRAYS.items() if entry[1][0] == "H"}
 _NEURON_KEYS = {"in": "M1", "bias": "b1", "gate": "gate", "gate_bias": "b_gate", "out": "M2"}
 NEURON_ARRAYS: ArrayTable = {key: LAYER_ARRAYS[name] for key, name in _NEURON_KEYS.items()}
@@ -58,3 +61,46 @@ class NamedParts:
             inside: tuple[int | slice, ...] = (index, *(slice(n) for n in array.shape))
             whole[inside] = array
         return weights
+
+
+def array_from_slots(
+    source: SourceText, slots: Slots, node: TextNode, where: str, axes: str
+) -> Numbers:
+    """Return the array of {slot: piece}: the pieces at their slots on the axis D, else 0."""
+    pieces = node.value
+    assert isinstance(pieces, dict)
+    if not slots:
+        hint = "write slots: {token: 3 …}, each with its width"
+        source.fail(node.offset, f"{where} names slots, but there is no entry slots; {hint}")
+    if not pieces:
+        source.fail(node.offset, f"{where} must name at least one slot")
+    d_axis, other = axes.index("D"), axes.replace("D", "")
+    arrays: dict[str, Numbers] = {}
+    for slot, piece in pieces.items():
+        if slot not in slots:
+            hint = did_you_mean(slot, [name[:40] for name in slots][:20], 2, 0.6)
+            source.fail(piece.offset, f"{where} — no such slot {slot[:40]!r}; {hint}")
+        start, stop = slots[slot]
+        if isinstance(piece.value, float) and not other:
+            array = np.full(stop - start, piece.value)
+        else:
+            array = to_array(source, piece)
+        names = [AXIS_NAMES[axis] for axis in axes]
+        names[d_axis] = f"{stop - start}, the width of the slot"
+        first, model = next(iter(arrays.items()), (slot, array))
+        expected = ""
+        if array.ndim != len(axes) or array.shape[d_axis] != stop - start:
+            expected = " x ".join(names)
+        elif other and array.shape[1 - d_axis] != (n := model.shape[1 - d_axis]):
+            expected = f"{AXIS_NAMES[other]} = {n} as in {where}.{first[:40]}"
+        if expected:
+            got = format_shape(array.shape)
+            source.fail(piece.offset, f"{where}.{slot[:40]} — expected {expected}, got {got}")
+        arrays[slot] = array
+    shape = list(array.shape)
+    shape[d_axis] = max(stop for _, stop in slots.values())
+    source.spend(node.offset, cells=int(np.prod(shape)))
+    out = np.zeros(shape)
+    for slot, array in arrays.items():
+        out[(slice(None),) * d_axis + (slice(*slots[slot]),)] = array
+    return out

@@ -17,16 +17,13 @@ import re
 from typing import NoReturn
 
 from ..core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS
-from ..utils.errors import GlassformerError
 from .functions import FUNCTIONS, call, combine
 from .keys import DTYPES
 from .values import (
-    BAD_SOURCE,
     MAX_DEPTH,
     MAX_NAMES,
     MAX_NUMBERS,
     MAX_STRING,
-    MAX_TEXT,
     BareWord,
     SourceText,
     TextNode,
@@ -59,10 +56,6 @@ class TextParser:
 
     def __init__(self, text: str, name: str) -> None:
         self.source, self.text = SourceText(text, name), text
-        if len(text) > MAX_TEXT:
-            limit = f"a program has at most {MAX_TEXT:,} characters, got {len(text):,}"
-            hint = "keep large weights in a .safetensors checkpoint"
-            raise GlassformerError(f"{name} — {limit}; {hint}", code=BAD_SOURCE)
         self.end = self.max_depth = 0
         self.advance()
 

@@ -52,6 +52,10 @@ class SourceText:
     """A text with its variables and its remaining budget."""
 
     def __init__(self, text: str, name: str) -> None:
+        if len(text) > MAX_TEXT:
+            limit = f"a program has at most {MAX_TEXT:,} characters, got {len(text):,}"
+            hint = "keep large weights in a .safetensors checkpoint"
+            raise GlassformerError(f"{name} — {limit}; {hint}", code=BAD_SOURCE)
         self.text, self.name = text, name
         self.variables: dict[str, Variable] = {}
         self.numbers = self.nodes = self.cells = 0

@@ -12,19 +12,9 @@ from ..core import backend
 from ..core.model import Model
 from ..core.vocabulary import NumberTokens
 from ..utils.errors import GlassformerError
-from .keys import (
-    CONFIG_DEFAULTS,
-    DTYPES,
-    FINAL_NORM,
-    LAYER_ARRAYS,
-    LAYER_NORMS,
-    NORM_PARAMETERS,
-    TOP_ARRAYS,
-    ArrayTable,
-    transpose_if_needed,
-)
-from .named_parts import HEAD_ARRAYS
-from .slots import Slots
+from . import keys
+from .keys import ArrayTable, transpose_if_needed
+from .named_parts import HEAD_ARRAYS, Slots
 from .syntax import NOT_FINITE
 from .values import MAX_CELLS, MAX_NAMES, MAX_NODES, MAX_NUMBERS, MAX_STRING, MAX_TEXT, Numbers
 
@@ -45,8 +35,8 @@ def write(model: Model) -> str:
     dtypes = {str(w.dtype) for w in weights.values()}
     if sum(w.size for w in weights.values()) > MAX_CELLS:
         raise_not_writable(model, f"at most {MAX_CELLS:,} numbers")
-    if len(dtypes) > 1 or not dtypes <= set(DTYPES):
-        expected = f"one float type of {', '.join(DTYPES)}"
+    if len(dtypes) > 1 or not dtypes <= set(keys.DTYPES):
+        expected = f"one float type of {', '.join(keys.DTYPES)}"
         raise_not_writable(model, f"{expected}, got {', '.join(sorted(dtypes))}")
     if others := [name for name, w in weights.items() if not np.isfinite(w).all()]:
         raise_not_writable(model, f"finite numbers, got others in {', '.join(others)}")
@@ -77,9 +67,9 @@ def model_lines(model: Model, weights: Weights) -> Iterator[str]:
         yield f"first: {v.tokens.first}"
     if v.sep and not isinstance(v.tokens, NumberTokens):
         yield f"sep: {quote(v.sep)}"
-    if (dtype := str(weights["embed.W_E"].dtype)) != DTYPES[0]:
+    if (dtype := str(weights["embed.W_E"].dtype)) != keys.DTYPES[0]:
         yield f"dtype: {dtype}"
-    for key, default in CONFIG_DEFAULTS.items():
+    for key, default in keys.CONFIG_DEFAULTS.items():
         if (value := getattr(c, key)) != default:
             yield f"{key}: {value}"
     if "pos_embed.W_pos" not in weights:
@@ -92,25 +82,25 @@ def model_lines(model: Model, weights: Weights) -> Iterator[str]:
     if slots:
         widths = (f"{quote(name)}: {stop - start}" for name, (start, stop) in slots.items())
         yield f"slots: {{{'  '.join(widths)}}}"
-    for key, (name, axes) in TOP_ARRAYS.items():
+    for key, (name, axes) in keys.TOP_ARRAYS.items():
         if name in weights:
             w = transpose_if_needed(name, weights[name])
             yield f"{key}: {format_by_slots(w, axes, slots, '  ')}"
-    yield from norm_lines(weights, FINAL_NORM, "", "")
+    yield from norm_lines(weights, keys.FINAL_NORM, "", "")
     if c.n_layers:
         yield "layers: ["
         for i in range(c.n_layers):
             yield "  {"
             if i in named:
                 yield from head_lines(named[i], weights, slots, i)
-            for key, (name, axes) in LAYER_ARRAYS.items():
+            for key, (name, axes) in keys.LAYER_ARRAYS.items():
                 path = f"blocks.{i}.{name}"
                 if path in weights and not (i in named and key in HEAD_ARRAYS):
                     w = transpose_if_needed(name, weights[path])
                     if axes[0] == "H" and len(w) == 1:
                         w, axes = w[0], axes[1:]
                     yield f"    {key}: {format_by_slots(w, axes, slots, '      ')}"
-            yield from norm_lines(weights, LAYER_NORMS, f"blocks.{i}.", "    ")
+            yield from norm_lines(weights, keys.LAYER_NORMS, f"blocks.{i}.", "    ")
             yield "  }"
         yield "]"
     yield from label_lines(model)
@@ -118,7 +108,9 @@ def model_lines(model: Model, weights: Weights) -> Iterator[str]:
 
 def norm_lines(weights: Weights, table: ArrayTable, path: str, indent: str) -> Iterator[str]:
     for key, (name, _) in table.items():
-        paths = {gain: f"{path}{name}.{suffix}" for gain, (suffix, _) in NORM_PARAMETERS.items()}
+        paths = {
+            gain: f"{path}{name}.{suffix}" for gain, (suffix, _) in keys.NORM_PARAMETERS.items()
+        }
         texts = [
             f"{gain}: {format_array(weights[full], indent + '  ')}"
             for gain, full in paths.items() if full in weights
