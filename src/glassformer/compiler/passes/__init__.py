@@ -1,1 +1,1 @@
-"""The compiler: a list of passes, one a file."""
+"""The compiler's passes, one per file."""

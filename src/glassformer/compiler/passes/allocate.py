@@ -1,8 +1,9 @@
-"""Where in the stream everything stands.
+"""Allocate slots of the residual stream.
 
-The first three numbers are the base: one direction is 1 everywhere but at the beginning of the
-text, another only there. Then a slot for each value, then room for the sums that heads bring to the
-neurons of the same layer; in the last layer they may lie over what nobody reads any more.
+The first three dimensions are the base, which has one direction that is constant after <bos> and
+one that is nonzero only at <bos>. Then follow a slot for each value, and slots for the averages
+that heads leave for neurons of their layer. In the last layer, averages may overwrite a value that
+nothing reads any more.
 """
 
 from dataclasses import dataclass
@@ -26,27 +27,28 @@ from .encode import Codes, Encoder, UnencodableSum
 from .schedule import Sublayers, count_layers, schedule
 
 BASE_DIMS = slice(0, 3)
-# (value here, value there) that are compared -> a copy of the second, for this alone
+# (query value, key value) of an equality test -> a copy of the key value for this test alone
 ValueCopies = dict[tuple[Value, Value], Value]
 
 
 @dataclass
 class CountReadout:
-    """What a flat head brings to the neurons of a tally: averages of numbers over what matches and
-    the beginning of the text. Test j is passed where scale[j]·(average `of[j]`) + each[j]·(1 − b)
-    − cut[j]·b is positive, b being the weight of the beginning.
+    """The averages that a uniform head brings to the neurons of a count.
+
+    Test j passes where scale[j]·average[j] + position_weights[j]·(1 − b) − thresholds[j]·b > 0, for
+    the weight b of <bos>.
     """
 
-    weights: Any  # [n, members of all terms]: the numbers of what is there
-    bos: Any  # [n]: the number of the beginning
+    weights: Any  # [n, members of all terms]
+    bos: Any  # [n]: the entry of <bos>
     average_of_test: Any  # [J]
     scale_of_test: Any  # [J]
-    has_bos_average: bool  # the beginning's weight is one of the averages, the last
+    has_bos_average: bool  # the last average is the weight of <bos>
 
 
 @dataclass
 class Plan:
-    """What the passes have decided so far."""
+    """All decisions about a model before its weights are made."""
 
     program: Program
     codes: Codes
@@ -54,12 +56,10 @@ class Plan:
     slots: dict[Value, slice]
     average_slots: dict[ThresholdCount, slice]
     readouts: dict[ThresholdCount, CountReadout]
-    hosts: dict[Value, Value]  # values without a slot, and what they are read off
-    indicator_of: dict[
-        Value, tuple[Value, int]
-    ]  # values that are true for one member of another only
+    hosts: dict[Value, Value]  # value without a slot -> value that it is read from
+    indicator_of: dict[Value, tuple[Value, int]]  # flag -> value and the one member it holds for
     copies: ValueCopies
-    materialized: frozenset[Sum]  # sums that neurons make although a look could do without
+    materialized: frozenset[Sum]  # sums that neurons compute although a position lookup could not
     width: int
 
     @property
@@ -75,167 +75,158 @@ class Plan:
         )
 
     def computed_at(self, sublayer: int) -> list[Value]:
-        return [v for v, t in self.sublayers.items() if t == sublayer]
+        return [v for v, s in self.sublayers.items() if s == sublayer]
 
 
 def make_plan(program: Program, finely_coded: frozenset[str] = frozenset()) -> Plan:
-    """`fine`: names of values that are told apart more finely than size alone asks for."""
-    codes, twins, made = encode_values(program, finely_coded)
-    make_names_unique([*program.values, *twins.values()])
-    times = schedule(program, made) | dict.fromkeys(twins.values(), 0)
+    """Choose codes, sublayers and slots; `finely_coded`: names of values with wider codes."""
+    codes, copies, materialized = encode_values(program, finely_coded)
+    make_names_unique([*program.values, *copies.values()])
     hosts = find_hosts(program, codes)
-    pins = find_indicators(program, hosts)
-    times = {v: t for v, t in times.items() if v not in hosts and v not in pins}
-    slots, room, carried, at = {}, {}, {}, 3
-    for v in times:
-        slots[v] = slice(at, at + codes[v].shape[1])
-        at = slots[v].stop
-    last = 2 * count_layers(times)
-    for v in times:
-        if isinstance(v, ThresholdCount):
-            carried[v] = make_readout(v)
-            n = len(carried[v].bos)
-            over = None if carried[v].has_bos_average else v.terms[0][0]
-            dead = over is not None and over in slots and not _read_by_neurons(over, v, times)
-            if times[v] == last and dead and slots[over].stop - slots[over].start >= n + 1:  # type: ignore[index]
-                room[v] = slice(slots[over].start, slots[over].start + n + 1)  # type: ignore[index]
-            else:
-                room[v] = slice(at, at + n + 1)
-                at += n + 1
-    return Plan(program, codes, times, slots, room, carried, hosts, pins, twins, made, at)
+    indicator_of = find_indicators(program, hosts)
+    sublayers = schedule(program, materialized) | dict.fromkeys(copies.values(), 0)
+    sublayers = {v: s for v, s in sublayers.items() if v not in hosts and v not in indicator_of}
+    slots, average_slots, readouts, end = {}, {}, {}, BASE_DIMS.stop
+    for v in sublayers:
+        slots[v] = slice(end, end + codes[v].shape[1])
+        end = slots[v].stop
+    last = 2 * count_layers(sublayers)
+    for v in sublayers:
+        if not isinstance(v, ThresholdCount):
+            continue
+        readouts[v] = make_readout(v)
+        width, start = len(readouts[v].bos) + 1, end
+        if sublayers[v] == last and not readouts[v].has_bos_average:
+            x = v.terms[0][0]
+            wide = x in slots and slots[x].stop - slots[x].start >= width
+            if wide and not _read_by_neurons(x, v, sublayers):
+                start = slots[x].start
+        average_slots[v] = slice(start, start + width)
+        end = max(end, start + width)
+    return Plan(
+        program, codes, sublayers, slots, average_slots, readouts, hosts, indicator_of, copies,
+        materialized, end,
+    )  # fmt: skip
 
 
 def encode_values(
     program: Program, finely_coded: frozenset[str] = frozenset()
 ) -> tuple[Codes, ValueCopies, frozenset[Sum]]:
-    """The codes, the twins among what they are of, and the sums that neurons make although a look
-    could do without: where it could not tell what is nothing.
-    """
-    made: frozenset[Sum] = frozenset()
+    """Return codes, copies of values, and the sums that must be materialized to be encodable."""
+    materialized: frozenset[Sum] = frozenset()
     while True:
-        encoder = Encoder(program, finely_coded, made)
+        encoder = Encoder(program, finely_coded, materialized)
         try:
-            return encoder.make_codes(), encoder.copies, made
+            return encoder.make_codes(), encoder.copies, materialized
         except UnencodableSum as e:
-            left = {t.query for t in encoder.position_lookups.values()} & {*e.sums}
-            if not left:
+            looked_up = {t.query for t in encoder.position_lookups.values()}
+            chosen = [s for s in e.sums if s in looked_up][:1]
+            if not chosen:
                 raise
-            made |= {next(s for s in e.sums if s in left)}
+            materialized |= {*chosen}
 
 
 def find_hosts(program: Program, codes: Codes) -> dict[Value, Value]:
-    """Functions of the token (or the position) that can be read off another such value: off one
-    that has a simplex for a code, any function can.
+    """Find functions of the token (or position) that can be read from another such value.
+
+    Any function can be read from a value with a simplex code.
     """
-    simple = [v for v in program.values if isinstance(v, (Token, Position))]
+    values = program.values
+    simple = [v for v in values if isinstance(v, (Token, Position))]
     hosts = [v for v in simple if codes[v].shape[1] == len(v) > 2]
-    named = {
-        side
-        for v in program.values
-        if isinstance(v, (Select, ThresholdCount))
-        for t in v.predicates
-        if t.query is not None
-        for side in t.args
-    } | {a for v in program.values if isinstance(v, Map) for a in v.args}
-    partial = {
-        a for v in program.values if isinstance(v, Sum) and v.has_non_numbers for a in v.args
-    }
-    named |= {a for a in partial if np.isnan(a.numeric_domain).any()}
+    selectors = [v for v in values if isinstance(v, (Select, ThresholdCount))]
+    need_slot = {x for v in selectors for t in v.predicates if t.query is not None for x in t.args}
+    need_slot |= {a for v in values if isinstance(v, Map) for a in v.args} | {program.emit}
+    partial = {a for v in values if isinstance(v, Sum) and v.has_non_numbers for a in v.args}
+    need_slot |= {a for a in partial if np.isnan(a.numeric_domain).any()}
     out: dict[Value, Value] = {}
     for v in simple:
+        if v in need_slot:
+            continue
         for w in hosts:
-            free = v not in named and v is not program.emit and v not in out
-            if free and w is not v and w not in out and member_given(v, w) is not None:
+            if w is not v and w not in out and member_given(v, w) is not None:
                 out[v] = w
+                break
     return out
 
 
 def find_indicators(program: Program, hosts: dict[Value, Value]) -> dict[Value, tuple[Value, int]]:
-    """Conditions on the token there that hold for one member of a value in the stream: that member
-    is looked for, and the condition needs no slot.
+    """Find flags that only select keys and hold for one member of a value in the stream.
+
+    The head can match that member, so the flag needs no slot.
     """
-    flags: dict[Value, bool] = {}
+    flags, others = set[Value](), set[Value]()
     for v in program.values:
         tests = v.predicates if isinstance(v, (Select, ThresholdCount)) else ()
         alone = {t.key for t in tests if t.query is None and t.table.sum() == 1 and t.key}
-        others = {a for a in v.args if a not in alone}
-        others |= {side for t in tests if t.query is not None for side in t.args}
+        flags |= alone
+        others |= {a for a in v.args if a not in alone}
+        others |= {x for t in tests if t.query is not None for x in t.args}
         if isinstance(v, Select):
             others |= {v.value, *(o for _, o in v.sort_keys)}
         if isinstance(v, ThresholdCount):
             others |= {x for x, _ in v.terms}
-        for flag in alone:
-            flags.setdefault(flag, True)
-        for other in others:
-            flags[other] = False
+    flags -= others
     out: dict[Value, tuple[Value, int]] = {}
-    for flag, only in flags.items():
-        if not only or flag in hosts or len(flag) != 2 or not isinstance(flag, (Token, Position)):
+    for flag in flags:
+        if flag in hosts or len(flag) != 2 or not isinstance(flag, (Token, Position)):
             continue
         for w in program.values:
-            if w is flag or w in hosts or flags.get(w) or len(w) < 3:
+            if w in hosts or w in flags or len(w) < 3:
                 continue
             members = member_given(flag, w)
-            if members is not None:
-                true = flag.index.get(True, -1)
-                at = np.flatnonzero(members == true)
-                if len(at) == 1:
-                    out[flag] = (w, int(at[0]))
-                    break
+            holds = [] if members is None else np.flatnonzero(members == flag.index.get(True, -1))
+            if len(holds) == 1:
+                out[flag] = (w, int(holds[0]))
+                break
     return out
 
 
 def member_given(v: Value, w: Value) -> Any:
-    """Which member v is for each member of w, if that says it; else None."""
+    """Return the member of v for each member of w, or None if v is no function of w."""
     if type(v) is not type(w) or not isinstance(v, (Token, Position)):
         return None
-    if len(set(zip(v.table.tolist(), w.table.tolist(), strict=True))) > len(w):  # type: ignore
+    assert isinstance(w, (Token, Position))
+    if len(set(zip(v.table.tolist(), w.table.tolist(), strict=True))) > len(w):
         return None
     out = np.zeros(len(w), int)
-    out[w.table] = v.table  # type: ignore[attr-defined]
+    out[w.table] = v.table
     return out
 
 
 def _read_by_neurons(value: Value, count: ThresholdCount, sublayers: Sublayers) -> bool:
-    """Whether a value is read by neurons of the layer in which a tally is made."""
-    mlp = [
-        v
-        for v, t in sublayers.items()
-        if t == sublayers[count] and not isinstance(v, (ThresholdCount, Select))
-    ]
-    shared = [
-        v
-        for v, t in sublayers.items()
-        if isinstance(v, ThresholdCount) and t == sublayers[count] and v is not count
-    ]
-    return any(value in v.args for v in mlp) or any(
-        v.terms and v.terms[0][0] is value for v in shared
-    )
+    """Whether another value that neurons compute in the layer of a count reads `value`."""
+    for v, s in sublayers.items():
+        if s == sublayers[count] and v is not count:
+            read = [x for x, _ in v.terms[:1]] if isinstance(v, ThresholdCount) else v.args
+            if value in read:
+                return True
+    return False
 
 
 def make_readout(v: ThresholdCount) -> CountReadout:
-    """The averages that a tally needs: one for each kind of row among its weights, and the weight
-    of the beginning, unless each test has an average of its own, where the beginning can be what
-    it is compared with.
+    """Choose the averages of a count: one for each set of parallel weight rows.
+
+    The weight of <bos> is another, unless each test has an average of its own, to which <bos> can
+    contribute the threshold.
     """
     J = len(v.thresholds)
     weights = np.concatenate([w for _, w in v.terms], 1) if v.terms else np.zeros((J, 0))
     rows: list[Any] = []
-    of, scale = np.zeros(J, int), np.zeros(J)
+    average_of, scale = np.zeros(J, int), np.zeros(J)
     for j, row in enumerate(weights):
         if not row.any():
             continue
-        for i, known in enumerate(rows):
-            factor = row @ known / (known @ known)
-            if np.array_equal(row, factor * known):
-                of[j], scale[j] = i, factor
+        for i, other in enumerate(rows):
+            factor = row @ other / (other @ other)
+            if np.array_equal(row, factor * other):
+                average_of[j], scale[j] = i, factor
                 break
         else:
-            of[j], scale[j] = len(rows), 1.0
+            average_of[j], scale[j] = len(rows), 1.0
             rows.append(row.astype(float))
-    single = len(rows) == J and not v.position_weights.any()
-    begin = -v.thresholds / scale if single else np.append(np.zeros(len(rows)), 1.0)
-    if not single:
-        rows = [*rows, np.zeros(weights.shape[1])]
-    stacked = np.stack(rows) if rows else np.zeros((0, weights.shape[1]))
-    return CountReadout(stacked, begin, of, scale, not single)
+    if len(rows) == J and not v.position_weights.any():
+        stacked = np.array(rows).reshape(J, weights.shape[1])
+        return CountReadout(stacked, -v.thresholds / scale, average_of, scale, False)
+    bos = np.append(np.zeros(len(rows)), 1.0)
+    return CountReadout(np.stack([*rows, np.zeros(weights.shape[1])]), bos, average_of, scale, True)

@@ -1,8 +1,8 @@
-"""Tuning: gains, hardness and codes, set by what the certificate finds and not by trial.
+"""Calibrate gains, hardness and codes from the certificate.
 
-A tally's steps are made as steep as its certificate needs, a look as hard as its leak asks, a flat
-head at the best place between what leaks and by how much equals differ. Where that is not enough,
-values are told apart more finely and tables get neurons in pairs, which mend errors.
+The steps of a count get as steep as the certificate needs, a select as hard as its leak requires, a
+uniform head the best hardness between leak and spread. Where that is not enough, values get codes
+with larger gaps, and tables get neurons in pairs, which correct errors.
 """
 
 import math
@@ -19,68 +19,65 @@ from .encode import is_equality
 from .stream import EmitSettings
 
 MAX_TRIES = 20
-MAX_CERTIFICATE_CASES = 600_000_000  # of all tries, in the certificate's cases: half a minute
-SELECT_LEAK = {
-    "float64": 1e-12,
-    "float32": 1e-8,
-}  # of looks, where what they bring must be off by less
+MAX_CERTIFICATE_CASES = 600_000_000  # of all tries: half a minute
+SELECT_LEAK = {"float64": 1e-12, "float32": 1e-8}  # where selects must be more exact
 GAIN_HEADROOM = 1.02  # steps go this much farther than they must
-INITIAL_GAIN = 1.1  # to begin with
+INITIAL_GAIN = 1.1
 
 
 def calibrate(program: Program, dtype: str, target: str = "") -> tuple[Model, Certificate, Plan]:
-    """The smallest model of a program that is found to hold in a float type."""
-    settings, fine = EmitSettings(), frozenset[str]()
+    """Return the smallest model of a program that is proved in a float type.
+
+    Raises:
+        GlassformerError: no try is proved.
+    """
+    settings, finely_coded = EmitSettings(), frozenset[str]()
     best: tuple[Model, Certificate, Plan] | None = None
     reason, work = "", 0
     for tries in range(MAX_TRIES):
-        made = make_plan(program, fine)
-        work += 2 * estimate_size(made)
+        plan = make_plan(program, finely_coded)
+        work += 2 * estimate_size(plan)
         if tries and work > MAX_CERTIFICATE_CASES:
             reason += f"; stopped after {work:,} of {MAX_CERTIFICATE_CASES:,} cases"
             break
-        model = Emitter(made, settings, target).build_model().astype(dtype)
-        failed = None
+        model = Emitter(plan, settings, target).build_model().astype(dtype)
+        failure = None
         try:
-            found = certify(model, program, made.declaration)
-            if best is None or found.margin > best[1].margin:
-                best = (model, found, made)
+            certificate = certify(model, program, plan.declaration)
+            if best is None or certificate.margin > best[1].margin:
+                best = (model, certificate, plan)
         except TooManyCases as e:
-            if best is not None:
-                break
-            raise _unproved(program, dtype, str(e)) from None
+            reason = str(e)
+            break
         except Unproved as e:
-            found, failed, reason = e.certificate, e, str(e)
-        work += found.work
+            certificate, failure, reason = e.certificate, e, str(e)
+        work += certificate.work
         new = replace(
             settings,
-            gain=update_gains(settings, found),
-            hardness=settings.hardness | update_hardness(made, settings, found),
+            gain=update_gains(settings, certificate),
+            hardness=settings.hardness | update_hardness(plan, settings, certificate),
         )
         settled = new.hardness == settings.hardness and all(
             abs(g / settings.gain.get(n, INITIAL_GAIN) - 1) < 0.02 for n, g in new.gain.items()
         )
         if settled and best is not None:
             break
-        if settled and failed is not None:
-            more = refine_codes(program, fine, failed)
-            if more == fine and new.paired_neurons and new.factor_by_key:
-                break
-            if more == fine:
+        if settled and failure is not None:
+            refined = refine_codes(finely_coded, failure)
+            if refined == finely_coded:
+                if new.paired_neurons and new.factor_by_key:
+                    break
                 new = replace(new, paired_neurons=True, factor_by_key=True, leak=SELECT_LEAK[dtype])
-            fine = more
+            finely_coded = refined
         settings = new
     if best is None:
-        raise _unproved(program, dtype, reason)
+        message = f"{program.name}: not proved in {dtype}: {reason}"
+        raise GlassformerError(message, code="unsupported")
     return best
 
 
-def _unproved(program: Program, dtype: str, reason: str) -> GlassformerError:
-    return GlassformerError(f"{program.name}: not proved in {dtype}: {reason}", code="unsupported")
-
-
 def update_gains(settings: EmitSettings, certificate: Certificate) -> dict[str, float]:
-    """Steps just as steep as they must be."""
+    """Return gains that make steps just as steep as they must be."""
     out = dict(settings.gain)
     for name, reach in certificate.step_reach.items():
         if reach > 1e-9:
@@ -88,32 +85,33 @@ def update_gains(settings: EmitSettings, certificate: Certificate) -> dict[str, 
     return out
 
 
-def refine_codes(program: Program, finely_coded: frozenset[str], error: Unproved) -> frozenset[str]:
-    """The values that a failed head compares, to be told apart more finely."""
-    if not isinstance(error.value, (Select, ThresholdCount)):
+def refine_codes(finely_coded: frozenset[str], failure: Unproved) -> frozenset[str]:
+    """Add the values that a failed head compares to the finely coded ones."""
+    if not isinstance(failure.value, (Select, ThresholdCount)):
         return finely_coded
-    compared = [t for t in error.value.predicates if is_equality(t)]
-    return finely_coded | {side.name for t in compared for side in t.args}
+    tests = [t for t in failure.value.predicates if is_equality(t)]
+    return finely_coded | {side.name for t in tests for side in t.args}
 
 
 def update_hardness(
     plan: Plan, settings: EmitSettings, certificate: Certificate
 ) -> dict[str, float]:
-    """Factors for heads: a look that leads by too little, a tally that is not at its best between
-    what leaks and by how much equals differ.
+    """Return hardness for selects that leak too much, and for counts far from their optimum.
+
+    A harder uniform head leaks less, but spreads the weights of ties more.
     """
     out, n = {}, plan.program.length + 1
     for v in plan.program.values:
-        gap, now = certificate.score_gap.get(v.name), settings.hardness.get(v.name, 1.0)
+        gap, hardness = certificate.score_gap.get(v.name), settings.hardness.get(v.name, 1.0)
         if gap is None or not gap > 1:
             continue
         if isinstance(v, Select) and gap < 0.9 * (wanted := math.log(n / settings.leak)):
-            out[v.name] = now * min(2.0, wanted / gap)
+            out[v.name] = hardness * min(2.0, wanted / gap)
         if isinstance(v, ThresholdCount) and v.predicates:
             spread = certificate.score_spread[v.name]
             factors = [0.5 + 0.05 * i for i in range(40)]
-            wrong = [f * spread + 2 * n * math.exp(-gap * f) for f in factors]
-            best = factors[wrong.index(min(wrong))]
+            errors = [f * spread + 2 * n * math.exp(-gap * f) for f in factors]
+            best = factors[errors.index(min(errors))]
             if abs(best - 1) > 0.08:
-                out[v.name] = now * best
+                out[v.name] = hardness * best
     return out

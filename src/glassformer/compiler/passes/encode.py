@@ -1,17 +1,17 @@
-"""How each value is written into its slot: a code, a row for each member of its domain.
+"""Choose a code for each value: one row of numbers for each member of its domain.
 
-All rows of a code have sum 0 and one length, so that a layer norm divides every position by one
-number. What is compared or copied shares a code. Kinds, the narrowest first:
+The rows of a code have sum 0 and equal length, so that a layer norm divides every position by the
+same number. Values that are compared or copied share a code. The kinds, narrowest first:
 
     bit      2 numbers   two members
     ring     3           equality: points on a circle
-    torus    5           the same, told apart better: two circles, one of which runs faster
-    number   3           order and sums, too: points on a half circle, one coordinate linear
-    square   4           the number and its square: to look at a position that was computed
+    torus    5           equality with larger gaps: two circles of different speed
+    number   3           order and sums: points on a half circle, one coordinate linear
+    square   4           the number and its square: for lookups at a computed position
     simplex  n           anything
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -36,76 +36,75 @@ from ..joint_domains import joint_cases
 Codes = dict[Value, Any]  # value -> [members, width]
 CODE_KINDS = ["ring", "torus", "number", "square", "simplex"]
 MAX_CODE_NUMBERS = 10_000_000  # of all codes: 80 MB
-SQUARED_LENGTH = 3.0  # the squared length of a ring's and a number's rows
+SQUARED_LENGTH = 3.0  # of the rows of ring and number codes
 
 
 def is_equality(test: Predicate) -> bool:
-    """Whether a test says that two values are equal."""
+    """Whether a predicate holds exactly where its query and key are equal."""
     if test.query is None or test.key is None:
         return False
     place = [test.key.index.get(d, -1) for d in test.query.domain]
-    same = np.array(place)[:, None] == np.arange(len(test.key))
-    return bool((test.table == same).all())
+    return bool((test.table == (np.array(place)[:, None] == np.arange(len(test.key)))).all())
 
 
 class UnencodableSum(GlassformerError):
-    """Sums that may add nothing, for which no one number can stand."""
+    """No number can represent `nothing` in all of these sums."""
 
     def __init__(self, sums: Sequence[Sum]) -> None:
         names = ", ".join(dict.fromkeys(s.name for s in sums))
-        super().__init__(f"{names} — may add nothing; say what it is then")
+        super().__init__(f"{names}: a term may be nothing; write what the sum is then")
         self.sums = sums
 
 
 def position_lookups(
-    program: Program, materialized: frozenset[Sum] = frozenset()
+    program: Program, materialized: Collection[Sum] = frozenset()
 ) -> dict[Select, Predicate]:
-    """The looks at a position that is a sum of numbers here, and the test that says so. They need
-    no neurons: −(sum − position)² is a product of what is here and what is there. The sum must
-    never be a position that is yet to come: the nearest one would be found for it. `but`: sums
-    that are made by neurons all the same.
+    """Return the selects of one computed position, a sum of numbers, with their only test.
+
+    They need no neurons: −(sum − position)² is a product of query and key. The sum must never be a
+    later position, since the nearest visible one would win. `materialized` sums are left out.
     """
     out = {}
-    for look in program.values:
-        if not isinstance(look, Select) or len(look.predicates) != 1 or look.sort_keys:
+    for v in program.values:
+        if not isinstance(v, Select) or len(v.predicates) != 1 or v.sort_keys:
             continue
-        (test,) = look.predicates
-        here, there = test.query, test.key
-        if not isinstance(here, Sum) or here in materialized or not isinstance(there, Position):
+        (test,) = v.predicates
+        s, place = test.query, test.key
+        if not isinstance(s, Sum) or s in materialized or not isinstance(place, Position):
             continue
-        itself = [here.domain[i] for i in here.table] == list(range(here.low, here.high + 1))
-        if (
-            itself
-            and (not here.has_non_numbers or here.domain[here.fallback_index] is None)
-            and is_equality(test)
-        ):
-            found = joint_cases(program, list(here.args), ["position"])
-            total = here.total(found)
-            past = ~(total > found["position"])  # nothing is no number, and compares as false
-            if list(there.domain) == list(range(program.length)) and past.all():
-                out[look] = test
+        is_identity = [s.domain[i] for i in s.table] == list(range(s.low, s.high + 1))
+        keeps_nothing = not s.has_non_numbers or s.domain[s.fallback_index] is None
+        if is_identity and keeps_nothing and is_equality(test):
+            cases = joint_cases(program, list(s.args), ["position"])
+            never_later = ~(s.total(cases) > cases["position"])  # NaN compares as false
+            if list(place.domain) == list(range(program.length)) and never_later.all():
+                out[v] = test
     return out
 
 
+def values_read(program: Program, lookups: Mapping[Select, Predicate]) -> set[Value]:
+    """Return all values that are read, except sums that only give positions to look up."""
+    sums: dict[Value, Value | None] = {v: test.query for v, test in lookups.items()}
+    read = {a for v in program.values for a in v.args if a is not sums.get(v)}
+    return read | {program.emit}
+
+
 class Encoder:
-    """Collects what is asked of each value, then makes the codes."""
+    """Collects the requirements on each value's code, then makes the codes."""
 
     def __init__(
         self,
         program: Program,
-        finely_coded: frozenset[str] = frozenset(),
-        materialized: frozenset[Sum] = frozenset(),
+        finely_coded: Collection[str] = frozenset(),
+        materialized: Collection[Sum] = frozenset(),
     ) -> None:
         self.program, self.values, self.finely_coded = program, program.values, finely_coded
         self.position_lookups = position_lookups(program, materialized)
-        self.parent = {v: v for v in self.values}
+        self.read_values = values_read(program, self.position_lookups)
+        self.parent = {v: v for v in self.values}  # union-find: values that share a code
         self.kinds = dict.fromkeys(self.values, "ring")
         self.copies: dict[tuple[Value, Value], Value] = {}
         self.partial_totals: dict[Sum, Any] = {}
-        asked = {look: test.query for look, test in self.position_lookups.items()}
-        # what neurons make: all but sums that only say where to look
-        self.read_values = {a for v in self.values for a in v.args if a is not asked.get(v)}  # type: ignore[call-overload]
-        self.read_values.add(program.emit)
 
     def find_root(self, v: Value) -> Value:
         while self.parent[v] is not v:
@@ -139,32 +138,32 @@ class Encoder:
                 self.merge(v, v.value)
 
     def require_test(self, test: Predicate) -> None:
-        if is_equality(test):
-            here, there = test.args
-            if there.name in self.finely_coded and isinstance(there, (Token, Position)):
-                there = self.make_copy(here, there)
-            self.merge(here, there)
-            for side in (here, there):
-                self.require_kind(
-                    side, "torus" if side.name in self.finely_coded and len(side) > 5 else "ring"
-                )
+        if not is_equality(test):
+            for side in test.args:
+                if len(side) > 2:
+                    self.require_kind(side, "simplex")
             return
-        for side in test.args:
-            if len(side) > 2:
-                self.require_kind(side, "simplex")
+        query, key = test.args
+        if key.name in self.finely_coded and isinstance(key, (Token, Position)):
+            key = self.make_copy(query, key)
+        self.merge(query, key)
+        for side in (query, key):
+            fine = side.name in self.finely_coded and len(side) > 5
+            self.require_kind(side, "torus" if fine else "ring")
 
-    def make_copy(self, here: Value, there: Value) -> Value:
-        """A copy of a function of the token or the position, with a slot and a code of its own."""
-        if (here, there) not in self.copies:
-            made = self.copies[here, there] = copy(there)
-            self.values.append(made)
-            self.parent[made], self.kinds[made] = made, "ring"
-        return self.copies[here, there]
+    def make_copy(self, query: Value, key: Value) -> Value:
+        """Return a copy of a token or position value, with its own slot and code."""
+        if (query, key) not in self.copies:
+            new = self.copies[query, key] = copy(key)
+            self.values.append(new)
+            self.parent[new], self.kinds[new] = new, "ring"
+        return self.copies[query, key]
 
     def make_codes(self) -> Codes:
+        """Make the narrowest code that all values which share it can use."""
         self.collect_requirements()
         out: Codes = {}
-        many = 0
+        size = 0
         for root in dict.fromkeys(self.find_root(v) for v in self.values):
             members = [v for v in self.values if self.find_root(v) is root]
             kind = max((self.kinds[v] for v in members), key=CODE_KINDS.index)
@@ -172,60 +171,54 @@ class Encoder:
             numbers = sorted(d for d in domain if is_number(d))
             domain = [*numbers, *(d for d in domain if not is_number(d))]
             width = len(domain) if kind == "simplex" else 5
-            many += (len(domain) + sum(map(len, members))) * width
-            if many > MAX_CODE_NUMBERS:
+            size += (len(domain) + sum(map(len, members))) * width
+            if size > MAX_CODE_NUMBERS:
                 raise GlassformerError(
-                    f"{root.name} — has {len(domain):,} members, a direction for each; all codes "
-                    f"together would have {many:,} numbers, the most is {MAX_CODE_NUMBERS:,}"
+                    f"{root.name}: expected codes of at most {MAX_CODE_NUMBERS:,} numbers in all, "
+                    f"got {size:,}: its {len(domain):,} members need a dimension each"
                 )
             code = make_code(kind, domain, self.number_for_nothing(members, kind))
-            place = {d: i for i, d in enumerate(domain)}
+            row = {d: i for i, d in enumerate(domain)}
             for v in members:
-                out[v] = code[[place[d] for d in v.domain]]
+                out[v] = code[[row[d] for d in v.domain]]
         return out
 
     def number_for_nothing(self, members: Sequence[Value], kind: str) -> float | None:
-        """The number that stands for `nothing` where numbers are added up: one with which every
-        sum is out of reach of what it is without.
-        """
-        mine = [v for v in members if None in v.domain]
-        users = [(s, x) for s in self.values if isinstance(s, Sum) for x in s.args if x in mine]
+        """Return a number for `nothing` that takes every sum outside its range without it."""
+        partial = [v for v in members if None in v.domain]
+        users = [s for s in self.values if isinstance(s, Sum) for x in s.args if x in partial]
         if not users or kind == "simplex":
             return None
         numbers = [d for v in members for d in v.domain if is_number(d)]
         low, high = min(numbers), max(numbers)
         for step in range(1, 4 * (high - low + 2)):
             for x in (low - step, high + step):
-                if all(self.is_separated(s, float(x)) for s, _ in users):
+                if all(self.is_separated(s, float(x)) for s in users):
                     return float(x)
-        raise UnencodableSum([s for s, _ in users])
+        raise UnencodableSum(users)
 
     def is_separated(self, s: Sum, x: float) -> bool:
-        """Whether a sum with x for nothing is out of reach of every sum of numbers, if neurons make
-        it, and below all positions where it is a position to look at.
+        """Whether a sum with x for `nothing` differs from all sums of numbers.
+
+        That matters if neurons compute it. Where it is looked up, it must be below all positions.
         """
-        looked = any(test.query is s for test in self.position_lookups.values())
-        if s not in self.partial_totals:  # (what is added up, how often nothing is), each once
-            found = joint_cases(self.program, list(s.args), ["position"])
-            parts = np.stack([s.total(found, 0.0), s.total(found, 1.0) - s.total(found, 0.0)], 1)
-            self.partial_totals[s] = np.unique(parts[np.isnan(s.total(found))], axis=0)
+        looked_up = any(test.query is s for test in self.position_lookups.values())
+        if s not in self.partial_totals:  # distinct (sum of numbers, coefficient of nothing)
+            cases = joint_cases(self.program, list(s.args), ["position"])
+            at0, at1 = s.total(cases, 0.0), s.total(cases, 1.0)
+            parts = np.stack([at0, at1 - at0], 1)[np.isnan(s.total(cases))]
+            self.partial_totals[s] = np.unique(parts, axis=0)
         total = self.partial_totals[s] @ [1.0, x]
-        if (
-            not looked
-            and s.has_non_numbers
-            and (np.diff(s.table) == 0).all()
-            and s.table[0] == s.fallback_index
-        ):
+        constant = s.has_non_numbers and (s.table == s.fallback_index).all()
+        if not looked_up and constant:
             return True
-        if looked and not (total <= -1).all():
+        if looked_up and not (total <= -1).all():
             return False
-        if s not in self.read_values:
-            return True
-        return bool(((total < s.low) | (total > s.high)).all())
+        return s not in self.read_values or bool(((total < s.low) | (total > s.high)).all())
 
 
 def is_linear(x: Value, weights: Any) -> bool:
-    """Whether what a tally adds for each member is a multiple of its number, plus a constant."""
+    """Whether the weights of a count are a linear function of the numbers of x."""
     if len(x) <= 2:
         return True
     numbers = x.numeric_domain
@@ -237,7 +230,7 @@ def is_linear(x: Value, weights: Any) -> bool:
 
 
 def make_code(kind: str, domain: Sequence[Element], nothing: float | None = None) -> Any:
-    """The code of a domain, numbers first: [members, width]."""
+    """Return the code [members, width] of a domain that lists its numbers first."""
     n = len(domain)
     if n == 1:
         return np.zeros((1, 0))
@@ -262,25 +255,26 @@ def make_code(kind: str, domain: Sequence[Element], nothing: float | None = None
         if d in numbers:
             t = (numbers[d] - middle) / half
             rows.append(half_circle_point(t) if kind == "number" else parabola_point(t))
+            continue
+        angle = -np.pi * (others.index(d) + 1) / (len(others) + 1)
+        if kind == "number":
+            rows.append([np.cos(angle), np.sin(angle)])
         else:
-            a = -np.pi * (others.index(d) + 1) / (len(others) + 1)
-            rows.append([np.cos(a), np.sin(a), 0.0][: 2 if kind == "number" else 3])
-            if kind == "square":
-                rows[-1] = [0.9 * np.cos(a), -0.6, 0.0]
-                rows[-1][2] = -np.sqrt(max(1.1 - rows[-1][0] ** 2 - 0.36, 0.0))
-    found = np.array(rows)
-    return found @ lift(found.shape[1]) * SQUARED_LENGTH**0.5
+            x = 0.9 * np.cos(angle)
+            rows.append([x, -0.6, -np.sqrt(max(1.1 - x**2 - 0.36, 0.0))])
+    points = np.array(rows)
+    return points @ lift(points.shape[1]) * SQUARED_LENGTH**0.5
 
 
 def torus_code(n: int) -> Any:
-    """Points on two circles at once, the second as many times as fast as tells them apart best."""
+    """Return points on two circles at once; the speed of the second maximizes the gaps."""
     steps = 2 * np.pi * np.arange(n) / n
 
-    def nearest(fast: int) -> float:
-        return float((np.cos(steps) + np.cos(fast * steps))[1:].max())
+    def nearest(speed: int) -> float:
+        return float((np.cos(steps) + np.cos(speed * steps))[1:].max())
 
-    fast = min(range(2, max(3, n // 2 + 1)), key=nearest)
-    both = [f(k * steps) for k in (1, fast) for f in (np.cos, np.sin)]
+    speed = min(range(2, max(3, n // 2 + 1)), key=nearest)
+    both = [f(k * steps) for k in (1, speed) for f in (np.cos, np.sin)]
     return np.stack(both, 1) @ lift(4) * (SQUARED_LENGTH / 2) ** 0.5
 
 

@@ -1,4 +1,4 @@
-"""Heads: what they look for, and what they bring."""
+"""Build the attention heads of a plan: what they match, and what they copy or average."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ from .stream import BASE_LENGTH, ONE_DIRECTION, PlannedStream, orthonormal_basis
 
 @dataclass
 class HeadSpec:
-    """Reads functionals of the stream: q and k [D,r], v [D,n]; begin_k and begin_v at the
-    beginning of the text; writes o [n,D].
+    """A head: q, k [D,r] and v [D,n] read the stream, o [n,D] writes it.
+
+    bos_k [r] and bos_v [n] are the key and value of <bos>.
     """
 
     q: Any
@@ -30,86 +31,75 @@ class HeadSpec:
 
 
 class HeadBuilder(PlannedStream):
-    """The heads of a plan, layer by layer."""
+    """Builds the heads of a plan, layer by layer."""
 
     def match_products(self, tests: Sequence[Predicate]) -> tuple[list[Any], list[Any], Any, float]:
-        """Columns for q and k, a functional of the key alone, and what all tests together give
-        where they hold: 1 less, or lower, where one does not.
+        """Return columns of q and k, weights of the key alone, and the score of a match.
+
+        The score is at least 1 lower where a test fails.
         """
         qs: list[Any] = []
         ks: list[Any] = []
-        key, level = np.zeros(self.D), 0.0
+        key_only, level = np.zeros(self.D), 0.0
+        slots, codes = self.plan.slots, self.codes
         for test in tests:
-            here, there = test.query, test.key
-            if is_equality(test):
-                assert here is not None and there is not None
-                there = self.plan.copies.get((here, there), there)
-                a, b = self.codes[here], self.codes[there]
-                dots = a @ b.T
-                gap = self.squared_length(there) - dots[~test.table].max()
+            query, key = test.query, test.key
+            if query is not None and key is not None and is_equality(test):
+                key = self.plan.copies.get((query, key), key)
+                a, b = codes[query], codes[key]
+                gap = self.squared_length(key) - (a @ b.T)[~test.table].max()
                 P = orthonormal_basis(np.vstack([a, b]))
                 Q, K = np.zeros((2, self.D, P.shape[1]))
-                Q[self.plan.slots[here]], K[self.plan.slots[there]] = P / gap, P
-                qs.append(Q)
-                ks.append(K)
-                level += self.squared_length(there) / gap
-            elif here is None and there in self.plan.indicator_of:
-                pin, i = self.plan.indicator_of[there]
-                code = self.codes[pin]
-                gap = self.squared_length(pin) - np.delete(code @ code[i], i).max()
-                key[self.plan.slots[pin]] += code[i] / gap
-                level += self.squared_length(pin) / gap
-            elif here is None and there is not None:
-                key += self.functional(there, test.table[0].astype(float))
+                Q[slots[query]], K[slots[key]] = P / gap, P
+                level += self.squared_length(key) / gap
+            elif query is not None and key is not None:
+                Q, K = self.factor_relation(test, query, key)
                 level += 1
-            elif there is None and here is not None:
-                qs.append(self.functional(here, test.table[:, 0].astype(float))[:, None])
-                ks.append(self.constant()[:, None])
+            elif query is not None:
+                Q = self.functional(query, test.table[:, 0].astype(float))[:, None]
+                K = self.constant()[:, None]
                 level += 1
-            elif here is not None and there is not None:
-                Q, K = self.factor_relation(test)
-                qs.append(Q)
-                ks.append(K)
-                level += 1
+            elif key is None:
+                raise GlassformerError("selector: expected a condition that can hold")
             else:
-                raise GlassformerError("a look that never finds anything")
-        return qs, ks, key, level
+                if key in self.plan.indicator_of:
+                    host, i = self.plan.indicator_of[key]
+                    weights, score = self.match_functional(host, i)
+                    key_only[slots[host]] += weights
+                    level += score
+                else:
+                    key_only += self.functional(key, test.table[0].astype(float))
+                    level += 1
+                continue
+            qs.append(Q)
+            ks.append(K)
+        return qs, ks, key_only, level
 
-    def factor_relation(self, test: Predicate) -> tuple[Any, Any]:
-        """Any relation, as products: 1 where it holds and 0 where not."""
-        here, there = test.query, test.key
-        assert here is not None and there is not None
-        F = [np.hstack([self.codes[v], np.ones((len(v), 1))]) for v in (here, there)]
+    def factor_relation(self, test: Predicate, query: Value, key: Value) -> tuple[Any, Any]:
+        """Write a predicate as products of q and k: 1 where it holds and 0 elsewhere."""
+        F = [np.hstack([self.codes[v], np.ones((len(v), 1))]) for v in (query, key)]
         B = np.linalg.pinv(F[0]) @ test.table.astype(float) @ np.linalg.pinv(F[1]).T
         if np.abs(F[0] @ B @ F[1].T - test.table).max() > 1e-9:
-            raise GlassformerError("a relation that its codes cannot say")
+            raise GlassformerError(f"{query.name}, {key.name}: their codes cannot be compared")
         if self.settings.factor_by_key:
-            return self.factor_relation_by_key(here, there, B)
+            # More products, but an error in one dimension of the key stays in one product.
+            return self._read_sides(query, B, key, np.eye(B.shape[1]))
         U, s, Vt = np.linalg.svd(B)
         r = int((s > 1e-9 * max(s[0], 1e-9)).sum())
-        out = []
-        for v, side in ((here, U[:, :r]), (there, Vt[:r].T)):
-            W = np.zeros((self.D, r))
-            side = side * s[:r] ** 0.5
+        return self._read_sides(query, U[:, :r] * s[:r] ** 0.5, key, Vt[:r].T * s[:r] ** 0.5)
+
+    def _read_sides(self, query: Value, A: Any, key: Value, B: Any) -> tuple[Any, Any]:
+        """Return weights [D,r] for (code, 1) @ A of the query and (code, 1) @ B of the key."""
+        Q, K = np.zeros((2, self.D, A.shape[1]))
+        for W, v, side in ((Q, query, A), (K, key, B)):
             W[self.plan.slots[v]] = side[:-1]
             W[BASE_DIMS] += np.outer(ONE_DIRECTION, side[-1]) / BASE_LENGTH
-            out.append(W)
-        return out[0], out[1]
-
-    def factor_relation_by_key(self, here: Value, there: Value, B: Any) -> tuple[Any, Any]:
-        """The same products with one number of the slot there each: more of them, but an error in
-        one number stays in one product.
-        """
-        n = B.shape[1]
-        Q, K = np.zeros((2, self.D, n))
-        Q[self.plan.slots[here]], K[self.plan.slots[there]] = B[:-1], np.eye(n)[:-1]
-        Q[BASE_DIMS] += np.outer(ONE_DIRECTION, B[-1]) / BASE_LENGTH
-        K[BASE_DIMS] += np.outer(ONE_DIRECTION, np.eye(n)[-1]) / BASE_LENGTH
         return Q, K
 
     def order_functional(self, v: Select) -> tuple[Any, float]:
-        """A functional of the key that orders as the look does, steps at least 1 apart and 0 in
-        the middle, and its range.
+        """Return weights of the key that order as the select does, and their range.
+
+        Steps are at least 1 apart; 0 is in the middle.
         """
         out, reach = np.zeros(self.D), 0.0
         for sign, o in reversed(v.sort_keys):
@@ -123,93 +113,81 @@ class HeadBuilder(PlannedStream):
         return out - self.constant(reach / 2), reach
 
     def query_and_key(self, v: Select | ThresholdCount) -> tuple[Any, Any, Any]:
-        """(q, k, what the beginning has for k): for a look the beginning is just below what
-        matches and above the rest; for a tally it is as good as what matches. Scores of what
-        matches are about 0, so that it matters little by how much norms scale them.
+        """Return q, k, and the key of <bos>.
+
+        For a select, <bos> scores just below all matches and above the rest; for a count, as much
+        as a match. Matches score about 0, so that the scale of norms matters little.
         """
-        if v in self.position_lookups:
+        if isinstance(v, Select) and v in self.position_lookups:
             return self.position_query_and_key(v)
-        qs, ks, key, level = self.match_products(v.predicates)
-        order, reach = (
-            self.order_functional(v) if isinstance(v, Select) else (np.zeros(self.D), 0.0)
-        )
-        A = reach + 2 if isinstance(v, Select) else 1.0
-        sink = -reach / 2 - 1 if isinstance(v, Select) else 0.0
         if isinstance(v, ThresholdCount) and not v.predicates:
             return np.zeros((self.D, 0)), np.zeros((self.D, 0)), np.zeros(0)
-        q = np.hstack([*(x * A for x in qs), self.constant()[:, None]])
-        k = np.hstack([*ks, (A * key + order - self.constant(A * level))[:, None]])
-        return q, k, np.append(np.zeros(q.shape[1] - 1), sink)
+        qs, ks, key_only, level = self.match_products(v.predicates)
+        order, factor, bos = np.zeros(self.D), 1.0, 0.0
+        if isinstance(v, Select):
+            order, reach = self.order_functional(v)
+            factor, bos = reach + 2, -reach / 2 - 1
+        q = np.hstack([*(x * factor for x in qs), self.constant()[:, None]])
+        k = np.hstack([*ks, (factor * key_only + order - self.constant(factor * level))[:, None]])
+        return q, k, np.append(np.zeros(q.shape[1] - 1), bos)
 
     def position_query_and_key(self, v: Select) -> tuple[Any, Any, Any]:
-        """−(e − p)² up to what all keys share: 2ep − p², counted from the middle."""
+        """Return q and k for the score −(e − p)², up to what all keys share: 2ep − p², centered."""
         test = self.position_lookups[v]
-        e_value, place = test.query, test.key
-        assert isinstance(e_value, Sum) and place is not None
+        assert isinstance(test.query, Sum) and test.key is not None
         middle = self.program.length // 2
-        e = self.constant(e_value.constant - middle)
-        for x, factor in zip(e_value.args, e_value.coefficients, strict=True):
-            e = e + factor * self.number_functional(x)
-        p = place.numeric_domain - middle
-        k = np.stack([self.functional(place, p), self.functional(place, -(p**2))], 1)
-        begin = -1.0 - middle
-        return np.stack([2 * e, self.constant()], 1), k, np.array([begin, -(begin**2)])
+        e = self.sum_functional(test.query, middle)
+        p = test.key.numeric_domain - middle
+        k = np.stack([self.functional(test.key, p), self.functional(test.key, -(p**2))], 1)
+        bos = -1.0 - middle
+        return np.stack([2 * e, self.constant()], 1), k, np.array([bos, -(bos**2)])
 
     def build_heads(self, layer: int) -> list[HeadSpec]:
-        """Looks and tallies of one layer; those that select alike share a head."""
-        return [
-            self.build_head(layer, members)
-            for members in group_by_selector(self.plan, layer).values()
-        ]
+        """Build the heads for the selects and counts of a layer."""
+        groups = group_by_selector(self.plan, layer).values()
+        return [self.build_head(layer, members) for members in groups]
 
     def build_head(self, layer: int, members: list[Any]) -> HeadSpec:
-        q, k, begin_k = self.query_and_key(members[0])
-        V, begin_v, W_O = [], [], []
+        """Build the head for selects, or counts, that attend alike."""
+        q, k, bos_k = self.query_and_key(members[0])
         T = self.program.length + 1
         if isinstance(members[0], Select):
-            hard = np.log(T / self.settings.leak)
+            hardness = np.log(T / self.settings.leak)
         else:
-            most = max([1.0, *(float(np.abs(w).max()) for v in members for _, w in v.terms)])
-            hard = np.log(40 * T * T * most)
-        hard *= max(self.settings.hardness.get(v.name, 1.0) for v in members)
+            largest = max([1.0, *(float(np.abs(w).max()) for v in members for _, w in v.terms)])
+            hardness = np.log(40 * T * T * largest)
+        hardness *= max(self.settings.hardness.get(v.name, 1.0) for v in members)
+        V, bos_v, W_O = [], [], []
         for v in members:
             if isinstance(v, Select):
-                P = orthonormal_basis(self.codes[v])
-                target = self.codes[v][[v.index[d] for d in v.value.domain]] @ P
+                P, code = orthonormal_basis(self.codes[v]), self.codes[v]
                 o = np.zeros((P.shape[1], self.D))
                 o[:, self.plan.slots[v]] = P.T
-                V.append(self.functional(v.value, target))
-                begin_v.append(self.codes[v][v.index[v.default]] @ P)
+                read = self.functional(v.value, code[[v.index[d] for d in v.value.domain]] @ P)
+                bos_v.append(code[v.index[v.default]] @ P)
             else:
-                c = self.plan.readouts[v]
-                n = len(c.bos)
-                o = np.zeros((n, self.D))
+                readout = self.plan.readouts[v]
+                n, start = len(readout.bos), 0
+                o, read = np.zeros((n, self.D)), np.zeros((self.D, n))
                 o[:, self.plan.average_slots[v]] = lift(n) * self.scale_of_average(layer, v)
-                at, read = 0, np.zeros((self.D, n))
                 for x, w in v.terms:
-                    read += self.functional(x, c.weights[:, at : at + w.shape[1]].T)
-                    at += w.shape[1]
-                V.append(read)
-                begin_v.append(c.bos)
+                    read += self.functional(x, readout.weights[:, start : start + w.shape[1]].T)
+                    start += w.shape[1]
+                bos_v.append(readout.bos)
+            V.append(read)
             W_O.append(o)
         name = " and ".join(v.name for v in members)
         return HeadSpec(
-            q * hard, k, begin_k, np.hstack(V), np.concatenate(begin_v), np.vstack(W_O), name
+            q * hardness, k, bos_k, np.hstack(V), np.concatenate(bos_v), np.vstack(W_O), name
         )
 
 
 def group_by_selector(plan: Plan, layer: int) -> dict[Any, list[Any]]:
-    """The looks and tallies of a layer, those together that a head serves."""
+    """Group the selects and counts of a layer that can share a head."""
     groups: dict[Any, list[Any]] = {}
     for v in [*plan.computed_at(2 * layer + 1), *plan.computed_at(2 * layer + 2)]:
-        if isinstance(v, Select):
-            groups.setdefault((*map(selector_key, v.predicates), "order", *v.sort_keys), []).append(
-                v
-            )
-        elif isinstance(v, ThresholdCount):
-            groups.setdefault((*map(selector_key, v.predicates),), []).append(v)
+        if isinstance(v, (Select, ThresholdCount)):
+            tests = ((t.query, t.key, t.table.tobytes()) for t in v.predicates)
+            order = ("order", *v.sort_keys) if isinstance(v, Select) else ()
+            groups.setdefault((*tests, *order), []).append(v)
     return groups
-
-
-def selector_key(test: Predicate) -> Any:
-    return test.query, test.key, test.table.tobytes()

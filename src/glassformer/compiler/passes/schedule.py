@@ -1,41 +1,31 @@
-"""When each value is there: 0 in the embedding, 2l+1 after the heads of layer l, 2l+2 after its
-neurons. As early as can be.
+"""Schedule each value at the earliest sublayer at which its arguments are available.
+
+Sublayer 0 is the embedding, 2l+1 the heads of layer l, 2l+2 its neurons.
 """
 
 from ..ir import Map, Position, Program, Select, Sum, Token, Value
-from .encode import position_lookups
+from .encode import position_lookups, values_read
 
 Sublayers = dict[Value, int]
 
 
 def schedule(program: Program, materialized: frozenset[Sum] = frozenset()) -> Sublayers:
-    """The time of every value that is made; a sum that only says where to look is not."""
-    unmade = unmaterialized_sums(program, materialized)
+    """Return the sublayer of every value, except sums that only give positions to look up."""
+    read = values_read(program, position_lookups(program, materialized))
+    skipped = {v for v in program.values if isinstance(v, Sum) and v not in read}
     out: Sublayers = {}
-
-    def ready(v: Value) -> int:
-        args = [x for a in v.args for x in (a.args if a in unmade else (a,))]
-        return max((out[a] for a in args), default=0)
-
     for v in program.values:
-        if v in unmade:
+        if v in skipped:
             continue
+        args = [x for a in v.args for x in (a.args if a in skipped else (a,))]
+        ready = max((out[a] for a in args), default=0)
         if isinstance(v, (Token, Position)):
             out[v] = 0
         elif isinstance(v, (Map, Sum)):
-            out[v] = ready(v) // 2 * 2 + 2
+            out[v] = ready // 2 * 2 + 2
         else:
-            layer = (ready(v) + 1) // 2
-            out[v] = 2 * layer + (1 if isinstance(v, Select) else 2)
+            out[v] = (ready + 1) // 2 * 2 + (1 if isinstance(v, Select) else 2)
     return out
-
-
-def unmaterialized_sums(program: Program, materialized: frozenset[Sum]) -> set[Value]:
-    """Sums that nothing but looks at a position reads."""
-    asked = {look: test.query for look, test in position_lookups(program, materialized).items()}
-    read = {a for v in program.values for a in v.args if a is not asked.get(v)}  # type: ignore[call-overload]
-    sums = {v for v in program.values if isinstance(v, Sum)}
-    return set(sums - read - {program.emit})
 
 
 def count_layers(sublayers: Sublayers) -> int:

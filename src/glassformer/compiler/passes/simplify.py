@@ -1,6 +1,4 @@
-"""The same program with less in it: what is there twice once, what follows from the token or the
-position alone in the embedding, arguments and tests that say nothing gone.
-"""
+"""Simplify a program: merge equal values, fold functions of token or position, drop arguments."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,25 +8,25 @@ import numpy as np
 
 from ..ir import Map, Position, Predicate, Program, Select, Sum, ThresholdCount, Token, Value
 
-Replacements = dict[Value, Value]  # which value of a new program stands for one of the old
+Replacements = dict[Value, Value]  # value of the old program -> value of the new one
 
 
 def simplify(program: Program) -> tuple[Program, Replacements]:
-    """What means the same, made of fewer and simpler values."""
+    """Return an equivalent program of fewer and simpler values, and the replacements."""
     new: Replacements = {}
-    known: dict[Any, Value] = {}
+    distinct: dict[Any, Value] = {}
     for old in program.values:
         value = renumber_members(_fold_constants(rebuild(old, new), program), old)
         key = _structure_key(value)
         if old is program.emit:
             value.name = old.name
-            known[key] = value
-        new[old] = known.setdefault(key, value)
+            distinct[key] = value
+        new[old] = distinct.setdefault(key, value)
     return replace(program, emit=new[program.emit]), new
 
 
 def renumber_members(new: Value, old: Value) -> Value:
-    """The new value with its members numbered as in the old one, which others go by."""
+    """Give the members of the new value the indices that they have in the old one."""
     place = np.array([old.index[d] for d in new.domain])
     for name in ("table", "results"):
         if hasattr(new, name):
@@ -40,8 +38,8 @@ def renumber_members(new: Value, old: Value) -> Value:
     return new
 
 
-def rebuild(v: Value, replacements: dict[Value, Value]) -> Value:
-    """The value, made of new values."""
+def rebuild(v: Value, replacements: Replacements) -> Value:
+    """Return the value with its arguments replaced."""
     args = [replacements[a] for a in v.args]
     if isinstance(v, Map):
         return _reduce_map(v.name, args, v.domain, v.table)
@@ -49,87 +47,66 @@ def rebuild(v: Value, replacements: dict[Value, Value]) -> Value:
         terms: dict[Value, int] = {}
         for a, factor in zip(args, v.coefficients, strict=True):
             terms[a] = terms.get(a, 0) + factor
-        things = {v.low + i: v.domain[k] for i, k in enumerate(v.table)}
-        reach = Sum.range(terms, v.constant)
-        things = {s: things[s] for s in reach}
-        return Sum(
-            v.name,
-            terms,
-            v.constant,
-            things,
-            v.domain[v.fallback_index] if v.has_non_numbers else None,
-        )
+        elements = {s: v.domain[v.table[s - v.low]] for s in Sum.range(terms, v.constant)}
+        fallback = v.domain[v.fallback_index] if v.has_non_numbers else None
+        return Sum(v.name, terms, v.constant, elements, fallback)
+    if not isinstance(v, (Select, ThresholdCount)):
+        return v
+    tests = _merge_tests([_test(t, replacements) for t in v.predicates])
     if isinstance(v, Select):
-        tests = _merge_tests([_test(t, replacements) for t in v.predicates])
-        order = [(sign, replacements[o]) for sign, o in v.sort_keys if len(o) > 1]
-        return Select(v.name, tests, replacements[v.value], v.default, order)
-    if isinstance(v, ThresholdCount):
-        tests = _merge_tests([_test(t, replacements) for t in v.predicates])
-        return ThresholdCount(
-            v.name,
-            tests,
-            [(replacements[x], w) for x, w in v.terms],
-            v.position_weights,
-            v.thresholds,
-            v.outputs,
-        )
-    return v
+        sort_keys = [(sign, replacements[o]) for sign, o in v.sort_keys if len(o) > 1]
+        return Select(v.name, tests, replacements[v.value], v.default, sort_keys)
+    weights = [(replacements[x], w) for x, w in v.terms]
+    return ThresholdCount(v.name, tests, weights, v.position_weights, v.thresholds, v.outputs)
 
 
-def _test(t: Predicate, replacements: dict[Value, Value]) -> Predicate:
-    here, there = (None if v is None else replacements[v] for v in (t.query, t.key))
-    return Predicate(here, there, t.table)
+def _test(t: Predicate, replacements: Replacements) -> Predicate:
+    query, key = (None if v is None else replacements[v] for v in (t.query, t.key))
+    return Predicate(query, key, t.table)
 
 
 def _merge_tests(tests: Sequence[Predicate]) -> list[Predicate]:
-    """Those that do not always hold; tests of tokens there, all together, as one."""
+    """Drop tests that always hold, and merge tests of the key token alone into one."""
     tests = [t for t in tests if not t.table.all()]
-    simple = [t for t in tests if t.query is None and isinstance(t.key, Token)]
-    if len(simple) < 2:
+    keys = [(t, t.key) for t in tests if t.query is None and isinstance(t.key, Token)]
+    if len(keys) < 2:
         return tests
-    holds: Any = np.ones(len(simple[0].key.table), bool)  # type: ignore[union-attr]
-    for t in simple:
-        holds = holds & t.table[0][t.key.table]  # type: ignore[union-attr]
-    flag = Token(" and ".join(t.key.name for t in simple if t.key), holds.tolist())
+    holds = np.all([t.table[0][key.table] for t, key in keys], axis=0)
+    flag = Token(" and ".join(key.name for _, key in keys), holds.tolist())
     table = np.array([[bool(d) for d in flag.domain]])
-    return [*(t for t in tests if t not in simple), Predicate(None, flag, table)]
+    merged = [t for t, _ in keys]
+    return [*(t for t in tests if t not in merged), Predicate(None, flag, table)]
 
 
 def _reduce_map(name: str, args: Sequence[Value], domain: Sequence[Any], table: Any) -> Value:
-    """A map without arguments that have one member only, or follow from another."""
+    """Return a map without arguments that are constant, or functions of another argument."""
     keep = [i for i, a in enumerate(args) if len(a) > 1]
     for i in list(keep):
         others = [k for k in keep if k != i]
         if any(_is_function_of(args[i], args[k]) for k in others):
             keep = others
+    dropped = [i for i in range(len(args)) if i not in keep]
     cells: dict[tuple[int, ...], Any] = {}
-    for at in np.argwhere(table >= 0):
-        case = dict(enumerate(at.tolist()))
-        fits = all(
-            _are_consistent(args[i], case[i], args[k], case[k])
-            for i in case
-            if i not in keep
-            for k in keep
-        )
-        if fits:
-            cells[tuple(case[i] for i in keep)] = domain[table[tuple(at)]]
+    for cell in np.argwhere(table >= 0).tolist():
+        if all(_are_consistent(args[i], cell[i], args[k], cell[k]) for i in dropped for k in keep):
+            cells[tuple(cell[i] for i in keep)] = domain[table[tuple(cell)]]
     return Map(name, [args[i] for i in keep], cells)
 
 
 def _is_function_of(v: Value, w: Value) -> bool:
-    """Whether w, a function of the token (or the position), says what v is."""
+    """Whether v is a function of w, both being functions of the token (or of the position)."""
     if type(v) is not type(w) or not isinstance(v, (Token, Position)):
         return False
     return len(set(zip(v.table.tolist(), w.table.tolist(), strict=True))) == len(w)  # type: ignore
 
 
 def _are_consistent(v: Value, i: int, w: Value, k: int) -> bool:
-    """Whether v can be i where w is k, if one follows from the other."""
+    """Whether v can be member i where w is member k, as far as v is a function of w."""
     return not _is_function_of(v, w) or bool((v.table[w.table == k] == i).all())  # type: ignore
 
 
 def _fold_constants(v: Value, program: Program) -> Value:
-    """What is always the same, or a function of the token or the position alone, as one."""
+    """Return constants and functions of the token or position alone as Token or Position."""
     if len(v) == 1:
         return Token(v.name, [v.domain[0]] * len(program.tokens))
     if not isinstance(v, (Map, Sum)):
@@ -146,37 +123,24 @@ def _fold_constants(v: Value, program: Program) -> Value:
 
 
 def _structure_key(v: Value) -> Any:
-    """What two values that are the same have in common."""
-    args = tuple(id(a) for a in v.args)
+    """Return a key that equal values share."""
+    args, domain = tuple(map(id, v.args)), _typed_members(v.domain)
     if isinstance(v, (Token, Position)):
-        return type(v), _typed_members(v.domain), v.table.tobytes()
+        return type(v), domain, v.table.tobytes()
     if isinstance(v, Map):
-        return Map, args, _typed_members(v.domain), v.table.tobytes()
+        return Map, args, domain, v.table.tobytes()
     if isinstance(v, Sum):
-        return (
-            Sum,
-            args,
-            v.coefficients,
-            v.constant,
-            _typed_members(v.domain),
-            v.table.tobytes(),
-            v.fallback_index,
-        )
+        whole = (v.coefficients, v.constant, v.fallback_index)
+        return Sum, args, domain, v.table.tobytes(), whole
     assert isinstance(v, (Select, ThresholdCount))
     tests = tuple((id(t.query), id(t.key), t.table.tobytes()) for t in v.predicates)
     if isinstance(v, Select):
-        order = tuple((sign, id(o)) for sign, o in v.sort_keys)
-        return Select, tests, order, id(v.value), _typed_members([v.default])
+        sort_keys = tuple((sign, id(o)) for sign, o in v.sort_keys)
+        return Select, tests, sort_keys, id(v.value), _typed_members([v.default])
     terms = tuple((id(x), w.tobytes()) for x, w in v.terms)
-    return (
-        ThresholdCount,
-        tests,
-        terms,
-        v.position_weights.tobytes(),
-        v.thresholds.tobytes(),
-        _typed_members(v.outputs),
-    )
+    numbers = v.position_weights.tobytes(), v.thresholds.tobytes()
+    return ThresholdCount, tests, terms, numbers, _typed_members(v.outputs)
 
 
-def _typed_members(things: Sequence[Any]) -> Any:
-    return tuple((type(d).__name__, d) for d in things)
+def _typed_members(elements: Sequence[Any]) -> Any:
+    return tuple((type(d).__name__, d) for d in elements)

@@ -1,4 +1,4 @@
-"""Sums that may add nothing, in a way that no number can stand for, become tables."""
+"""Turn sums into tables where `nothing` among their terms cannot be encoded as a number."""
 
 from dataclasses import replace
 
@@ -10,31 +10,31 @@ from .simplify import Replacements, rebuild, renumber_members
 
 
 def tabulate(program: Program) -> tuple[Program, Replacements]:
-    """The program with such sums as tables of all their cases."""
-    became: Replacements = {v: v for v in program.values}
+    """Return the program with such sums as maps, and the replacements of its values."""
+    replacements: Replacements = {v: v for v in program.values}
     while True:
         try:
             encode_values(program)
-            return program, became
+            return program, replacements
         except UnencodableSum as e:
             program, new = _tabulate_first(program, e)
-            became = {v: new.get(w, w) for v, w in became.items()}
+            replacements = {v: new.get(w, w) for v, w in replacements.items()}
 
 
 def _tabulate_first(program: Program, error: UnencodableSum) -> tuple[Program, Replacements]:
-    """The first of them, the fewest cases first, as a table."""
+    """Turn the sum with the fewest arguments into a map."""
     chosen = min(dict.fromkeys(error.sums), key=lambda s: len(s.args))
     new: Replacements = {}
     for old in program.values:
-        made = rebuild(old, new)
+        value = rebuild(old, new)
         if old is chosen:
-            assert isinstance(made, Sum)
-            found = joint_cases(program, list(made.args))
-            members = [found[a] for a in made.args]
+            assert isinstance(value, Sum)
+            cases = joint_cases(program, list(value.args))
+            members = [cases[a] for a in value.args]
             if len(members[0]) > MAX_DOMAIN_SIZE:
                 raise error
             rows = zip(*(m.tolist() for m in members), strict=True)
-            things = (made.domain[i] for i in made.result_indices(members))
-            made = Map(made.name, made.args, dict(zip(rows, things, strict=True)))
-        new[old] = renumber_members(made, old)
+            results = (value.domain[i] for i in value.result_indices(members))
+            value = Map(value.name, value.args, dict(zip(rows, results, strict=True)))
+        new[old] = renumber_members(value, old)
     return replace(program, emit=new[program.emit]), new
