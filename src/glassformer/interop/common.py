@@ -211,7 +211,7 @@ def export_checked(
     bridge.check(model)
     use_float32 = bridge.float32 or model.dtype == "float32"
     agreements = reordered_agreements(model, "float32") if use_float32 else []
-    sent, dtype_reason, notes = model, "its own", list[str]()
+    sent, dtype_reason, notes = model, "the model's own type", list[str]()
     if bridge.float32:
         sent, reason = to_float32_if_safe(model, tolerance, agreements)
         float32_fails = f"float32 is not enough for this model: {reason}"
