@@ -160,13 +160,13 @@ def all_nasty(monkeypatch):
     monkeypatch.setattr("glassformer.report_page.payload.task_if_known", lambda model: Nasty())
     told = model_payload(model, NASTY[0], title=NASTY[0], inputs=["<b>", NASTY[2]])
     told["verdict"] = {"holds": False, "text": NASTY[2]}
-    return Report({"title": NASTY[1], "notes": NASTY, "made": NASTY[2], "models": [told]})
+    return Report({"title": NASTY[1], "notes": NASTY, "footer": NASTY[2], "models": [told]})
 
 
 def test_no_text_of_a_model_breaks_out_of_the_page(monkeypatch):
     made = all_nasty(monkeypatch)
     text = made.html().decode()
-    empty = {**made.data, "models": [], "title": "", "notes": [], "made": ""}
+    empty = {**made.data, "models": [], "title": "", "notes": [], "footer": ""}
     plain = report_page.assemble(empty).decode()
     for tag in ("<script", "</script", "<img", "<b>", "<!--"):
         assert text.lower().count(tag) == plain.lower().count(tag), tag

@@ -297,7 +297,7 @@ def test_models_without_a_mask_decode(engine):
 def test_non_finite_logits_are_wrong(engine):
     model = random_model()
     got = engine("""scoreNow({...withWeights(m, {"unembed.W_U": {shape: [4, 7], data: new Float64Array(28).fill(NaN)}}),
-        task: {stop: null, reading: {}}, examples: [{text: "1", prompt: [1], answer: [2], expected: "2", class: ""}]})""", model)  # fmt: skip  # noqa: E501
+        task: {stop: null, parser: {}}, examples: [{text: "1", prompt: [1], answer: [2], expected: "2", class: ""}]})""", model)  # fmt: skip  # noqa: E501
     assert got["right"] == 0 and got["wrong"][0]["got"] == "logits not finite"
 
 

@@ -48,7 +48,7 @@ def file(tmp_path):
 
     def made(given):
         models = [model_payload(load(ADDER), ADDER)]
-        data = {"title": "a page", "models": models, "notes": [], "made": "", "levels": given}
+        data = {"title": "a page", "models": models, "notes": [], "footer": "", "levels": given}
         path = tmp_path / "page.html"
         path.write_bytes(report_page.assemble(data))
         return path.as_uri()

@@ -83,8 +83,8 @@ def replaced(task, n_ctx):
 def test_every_task_has_a_parser():
     """The page has a parser for every registered task."""
     for name in entries("task"):
-        assert input_parser(load_task(name))["how"] != "examples", name
-    assert {how for how, _ in INPUT_PARSERS.values()} >= {"words", "sum", "source"}
+        assert input_parser(load_task(name))["name"] != "examples", name
+    assert {parser for parser, _ in INPUT_PARSERS.values()} >= {"words", "addition", "source"}
 
 
 class Shouted(Task):
@@ -106,7 +106,7 @@ def test_a_parser_that_exists_only_in_python(engine, monkeypatch):
     model = Model(model.config, model.weights, task.vocabulary)
     monkeypatch.setattr("glassformer.report_page.payload.task_if_known", lambda model: task)
     told = model_payload(model)
-    assert told["task"]["reading"]["how"] == "examples"
+    assert told["task"]["parser"]["name"] == "examples"
     # examples are parsed as in Python, other texts by the vocabulary
     assert engine("[read(m, 'a='), read(m, 'ab'), m.examples.map((e) => e.prompt)]", told) == [
         [[0, 2], []], [[0, 1], []], [[0, 2], [1, 2]],

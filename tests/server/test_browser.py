@@ -112,7 +112,7 @@ def test_an_edit_breaks_the_proof_and_undo_restores_it(page):
 
 def test_a_page_opened_by_a_ticket_can_be_opened_again(chromium, server):
     page = chromium.new_page()
-    page.goto(f"{server.once}#step=1")
+    page.goto(f"{server.one_time_address}#step=1")
     page.wait_for_selector("#refs option", state="attached")
     assert page.url.startswith(f"{server.address}#")
     page.reload()
@@ -173,7 +173,7 @@ def test_a_late_verdict_is_dropped(page, server):
     expect(page.locator("#verdict")).to_contain_text("% of 1,000,", timeout=PATIENCE)
     edit(page, "-9999")
     cleared(page)
-    job = list(server.jobs.all.values())[-1]
+    job = list(server.jobs.by_id.values())[-1]
     for _ in range(1_200):
         if job.state != "running":
             break
@@ -262,7 +262,7 @@ def test_the_full_domain_phase_is_shown(page):
 
     def answer(route):
         step, events = told.pop(0) if len(told) > 1 else told[0]
-        progress = {"step": step, "of": 4_000, "loss": 0.25, "names": []} if step else {}
+        progress = {"step": step, "steps": 4_000, "loss": 0.25, "names": []} if step else {}
         route.fulfill(json={"state": "running", "progress": progress, "events": events})
 
     page.route("**/api/train", lambda route: route.fulfill(json={"job": "mine"}))

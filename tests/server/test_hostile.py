@@ -44,7 +44,7 @@ BODIES = {
     "model": [{"ref": ADDER}, {"source": GLASS}, {"source": TAOTP, "kind": "taotp"},
               {"checkpoint": "AAAA"},
               {"ref": ADDER, "edits": [{"name": "embed.W_E", "index": [0, 0], "value": 1.0}]}],
-    "verify": [{"ref": ADDER, "task": ADDER, "sample": 5, "every": False, "seed": 1}],
+    "verify": [{"ref": ADDER, "task": ADDER, "sample": 5, "exhaustive": False, "seed": 1}],
     "prove": [{"ref": ADDER, "task": "", "method": "auto", "seed": 0}],
     "train": [{"task": "no-such-task", "recipe": "fast", "seed": 0, "settings": {"steps": 1}}],
     "check": [{"level": "no-such-level", "text": "x"}],

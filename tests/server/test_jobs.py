@@ -113,7 +113,7 @@ class FakeWorker:
         self.killed.set()
 
 
-STARTED = b'{"of": 5, "names": []}'  # first message of a training
+STARTED = b'{"steps": 5, "names": []}'  # first message of a training
 
 
 class FakePool:
@@ -244,7 +244,7 @@ def test_a_job_can_be_stopped(served):
         job, lambda told: told["progress"].get("done") or told["state"] != "running"
     )
     far = told["progress"]
-    assert told["state"] == "running" and 0 < far["done"] < far["todo"] and far["todo"] >= 10**9
+    assert told["state"] == "running" and 0 < far["done"] < far["total"] and far["total"] >= 10**9
     before = workers(served)
     assert served.client.delete(f"/api/jobs/{job}").status_code == 200
     told = served.finished(job)
@@ -258,8 +258,8 @@ def test_a_job_can_be_stopped(served):
 def test_a_compiled_proof_can_be_stopped(served):
     large = "lang/double-histogram:vocab=100,length=100"  # which takes long to make
     job = served.begin("prove", ref=large)
-    told = served.finished(job, lambda told: "doing" in told["progress"])
-    assert told["state"] == "running" and told["progress"]["doing"] == "compiling"
+    told = served.finished(job, lambda told: "stage" in told["progress"])
+    assert told["state"] == "running" and told["progress"]["stage"] == "compiling"
     assert served.client.delete(f"/api/jobs/{job}").status_code == 200
     assert served.finished(job)["state"] == "stopped"
 
@@ -301,7 +301,9 @@ def test_a_training_reports_events_and_returns_its_model_when_stopped(served):
         return len(evaluated(told)) > 1 or told["state"] != "running"
 
     seen = evaluated(told := served.finished(job, twice))
-    assert seen[:2] == [20, 40] and told["progress"]["of"] == 10**6 and told["state"] == "running"
+    assert (
+        seen[:2] == [20, 40] and told["progress"]["steps"] == 10**6 and told["state"] == "running"
+    )
     served.client.delete(f"/api/jobs/{job}")
     told = served.finished(job)
     assert told["state"] == "done" and told["result"]["training"]["status"] == "interrupted"

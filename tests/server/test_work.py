@@ -119,7 +119,7 @@ def test_verify_runs_the_whole_domain(served):
     told = served.job("verify", ref=ADDER)
     verdict = told["result"]["verdict"]
     assert told["state"] == "done" and verdict["exhaustive"] and verdict["checked"] == 100
-    assert verdict["wrong"] == 0 and told["progress"]["done"] == told["progress"]["todo"] == 100
+    assert verdict["wrong"] == 0 and told["progress"]["done"] == told["progress"]["total"] == 100
     assert told["result"]["counterexample"] is None
     margin = gf.verify(ADDER).worst_margin
     assert told["result"]["margin"] == pytest.approx(margin, rel=1e-9)
@@ -137,7 +137,7 @@ BREAK = [{"name": "embed.W_E", "index": [3, 0], "value": -9999.0}]
 
 def test_an_edit_breaks_the_proof_with_a_counterexample(served):
     told = served.job("prove", ref=ADDER)
-    watched = {"doing": "proving", "done": 100, "todo": 100, "wrong": 0}
+    watched = {"stage": "proving", "done": 100, "total": 100, "wrong": 0}
     assert told["progress"] == watched
     right = told["result"]
     assert right["proof"]["result"] == "proved" and right["margin"] > 0
@@ -176,9 +176,9 @@ def test_a_compiled_proof_reports_its_stages():
     handlers, line = Handlers(Catalogue([], [], None)), FakeChannel()
     given = {"ref": "lang/sort:vocab=3,length=2"}
     assert handlers.handle("prove", given, line)["proof"]["result"] == "proved"
-    doing = [told["doing"] for told in line if "doing" in told]
+    doing = [told["stage"] for told in line if "stage" in told]
     assert doing == ["compiling", "trying edge cases", "proving"]
-    far = [(told["done"], told["todo"]) for told in line if "done" in told]
+    far = [(told["done"], told["total"]) for told in line if "done" in told]
     assert far == sorted(far) and len(far) > 2 and far[-1][0] == far[-1][1]
     edits = [{"name": "unembed.W_U", "index": [0, 0], "value": 0.25}]
     handlers.handle("prove", given | {"edits": edits}, line)

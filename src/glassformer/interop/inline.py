@@ -139,7 +139,7 @@ class Inliner:
             return repr(value)
         raise _inline_error(module, f"{name} is no number and no small array")
 
-    def add_class(self, kind: type, wanted: set[str]) -> None:
+    def add_class(self, kind: type, names: set[str]) -> None:
         """Add a class and its bases with only the members that are used."""
         line = [k for k in kind.__mro__ if k is not object]
         members: dict[str, list[tuple[type, ast.stmt]]] = {}
@@ -150,7 +150,7 @@ class Inliner:
                 for name in _defined_names(s):
                     members.setdefault(name, []).append((k, s))
         reached: list[tuple[type, ast.stmt]] = []
-        todo = [w for w in sorted(wanted) if w in members]
+        todo = [w for w in sorted(names) if w in members]
         while todo:
             for k, s in members.pop(todo.pop(), []):
                 reached.append((k, s))

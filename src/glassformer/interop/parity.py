@@ -86,9 +86,9 @@ class Agreement:
         i = self.lost_rows[0]
         mask, decode = batch.answer_mask[i], model.vocabulary.decode
         read = decode(batch.tokens[i, : int(mask.argmax()) + 1])
-        got, wanted = decode(self.their_tokens[i][mask]), decode(batch.targets[i][mask])
+        got, right = decode(self.their_tokens[i][mask]), decode(batch.targets[i][mask])
         wrong = f"{len(self.lost_rows):,} of {len(batch.tokens):,} test inputs are wrong"
-        return f"{wrong}: {read!r} gives {got!r} instead of {wanted!r}"
+        return f"{wrong}: {read!r} gives {got!r} instead of {right!r}"
 
 
 def compare_logits(batch: ParityBatch, ours: Any, theirs: Any) -> Agreement:
@@ -147,7 +147,7 @@ def float32_problem(
                 largest = float(w.flat[np.abs(w).argmax()])
                 return f"{name} has {largest:g}, more than the maximum of float32, 3.4e38"
     agreements = agreements or reordered_agreements(model, "float32")
-    worst = max(agreements, key=lambda found: (len(found.lost_rows), found.parity))
+    worst = max(agreements, key=lambda a: (len(a.lost_rows), a.parity))
     # A float32 model loses no more precision: only its answers count.
     return worst.failure_reason(
         model, parity_batch(model), tolerance if model.dtype == "float64" else np.inf

@@ -27,7 +27,7 @@ def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -
     """Return the HTML file.
 
     Args:
-        data: {models: [payload…], title, notes, made}.
+        data: {models: [payload…], title, notes, footer}.
         server: {token, base} of the server that the page may connect to.
     """
     engine = module_order("engine")

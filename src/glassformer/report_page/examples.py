@@ -38,17 +38,17 @@ SAMPLED_ROWS = 4 * MAX_EXAMPLES  # candidates for examples of every class
 # Class that defines `prompt` -> parser name in parse_input.js, and the attributes it needs.
 INPUT_PARSERS: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     base.Task: ("words", ()),
-    addition.Addition: ("sum", ("digits",)),
-    multiplication.Multiplication: ("product", ("digits",)),
-    add_mod.AddMod: ("sum of one place", ("digits",)),
-    add_digit.AddDigit: ("two digits", ()),
+    addition.Addition: ("addition", ("digits",)),
+    multiplication.Multiplication: ("multiplication", ("digits",)),
+    add_mod.AddMod: ("add-mod", ("digits",)),
+    add_digit.AddDigit: ("add-digit", ()),
     modular.ModularAddition: ("modular", ("p", "operation", "plus")),
-    lookup.Lookup: ("key", ("key_length",)),
+    lookup.Lookup: ("lookup", ("key_length",)),
     message.Message: ("message", ()),
-    reverse.Reverse: ("reversed", ("length", "alphabet")),
-    search.Search: ("found", ("prefix", "vocab", "bos")),
-    sort.Sort: ("sorted", ("length", "shortest", "repeats")),
-    sort.SortDigits: ("sorted by digits", ("length", "shortest", "repeats", "digits", "base")),
+    reverse.Reverse: ("reverse", ("length", "alphabet")),
+    search.Search: ("search", ("prefix", "vocab", "bos")),
+    sort.Sort: ("sort", ("length", "shortest", "repeats")),
+    sort.SortDigits: ("sort-digits", ("length", "shortest", "repeats", "digits", "base")),
     SequenceTask: ("source", ()),
 }
 EXAMPLES_ONLY = "examples"  # the parser of tasks whose own parser exists only in Python
@@ -56,14 +56,17 @@ EXAMPLES_ONLY = "examples"  # the parser of tasks whose own parser exists only i
 
 def input_parser(task: Task) -> dict[str, Any]:
     """Return the name and options of the page's input parser for a task."""
-    parser = {"mark": task.question_end, "steps": int(task.batch(task.rows(0, 1))[1].sum(1).max())}
+    parser = {
+        "question_end": task.question_end,
+        "steps": int(task.batch(task.rows(0, 1))[1].sum(1).max()),
+    }
     owner = _defining_class(task, "prompt")
-    how, attributes = INPUT_PARSERS.get(owner, (EXAMPLES_ONLY, ()))
+    name, attributes = INPUT_PARSERS.get(owner, (EXAMPLES_ONLY, ()))
     owners = {_defining_class(task, name) for name in ("read", "steps", "max_new_tokens", "answer")}
     if owners <= {c for c in INPUT_PARSERS if issubclass(owner, c)}:
         parser |= {name: getattr(task, name) for name in attributes}
     else:  # a parser of its own
-        how = EXAMPLES_ONLY
+        name = EXAMPLES_ONLY
     if isinstance(task, message.Message):
         parser["tokens"] = task.tokens.tolist()
     if isinstance(task, addition.Addition):
@@ -73,7 +76,7 @@ def input_parser(task: Task) -> dict[str, Any]:
     if isinstance(task, SequenceTask):
         commas = any("," in str(t) for t in task.program.tokens)
         parser |= {"length": task.program.length, "commas": commas}
-    return {"how": how, **parser}
+    return {"name": name, **parser}
 
 
 def _defining_class(task: Task, method: str) -> type[Any]:
@@ -96,7 +99,7 @@ def page_examples(model: Model, task: Task, max_examples: int = MAX_EXAMPLES) ->
         return {"texts": [], "answers": [], "classes": [], "names": [], "tokens": {}}
     tokens, answer = task.batch(rows)
     names, index = np.unique(np.array(task.classes(rows)).astype(str), return_inverse=True)
-    texts, answers, token_pairs, always = [], [], {}, input_parser(task)["how"] == EXAMPLES_ONLY
+    texts, answers, token_pairs, always = [], [], {}, input_parser(task)["name"] == EXAMPLES_ONLY
     for i, (row, mask) in enumerate(zip(tokens, answer, strict=True)):
         prompt, answer_tokens = row[: int(mask.argmax())].tolist(), row[mask].tolist()
         text = typeable_text(task, prompt)

@@ -80,7 +80,7 @@ def _task_payload(model: Model, task: Task, rows: int, trained: bool) -> dict[st
     }  # fmt: skip
     return {
         "ref": task.ref,
-        "reading": input_parser(task),
+        "parser": input_parser(task),
         "stop": task.stop,
         "format": layout,
         "modular": task.modular,

@@ -130,7 +130,7 @@ def report(
     footer = f"Made with glassformer {__version__}. The file needs no network."
     separate = len(input_groups) > 1
     notes = ["These models read different texts, so each group has its own input."] * separate
-    page = Report({"title": title, "notes": notes, "made": footer, "models": data})
+    page = Report({"title": title, "notes": notes, "footer": footer, "models": data})
     return page if out is None else replace(page, path=page.save(out))
 
 

@@ -83,8 +83,8 @@ def _value_table(v: Value, number: dict[Value, int]) -> dict[str, Any]:
         }  # fmt: skip
     assert isinstance(v, (Select, ThresholdCount))
     tests = [
-        {"here": None if t.query is None else number[t.query],
-         "there": None if t.key is None else number[t.key], "table": encode_ints(t.table)}
+        {"query": None if t.query is None else number[t.query],
+         "key": None if t.key is None else number[t.key], "table": encode_ints(t.table)}
         for t in v.predicates
     ]  # fmt: skip
     if isinstance(v, Select):
@@ -94,7 +94,7 @@ def _value_table(v: Value, number: dict[Value, int]) -> dict[str, Any]:
             order.append([number[by], encode_ints([place[d] for d in by.domain])])
         return out | {
             "tests": tests, "order": order, "value": number[v.value],
-            "there": encode_ints([v.index[d] for d in v.value.domain]),
+            "members": encode_ints([v.index[d] for d in v.value.domain]),
             "default": v.index[v.default],
         }  # fmt: skip
     terms = [number[term] for term, _ in v.terms]

@@ -21,8 +21,8 @@ from .server import StudioServer
 class ServerHandle(Displayable):
     """A server that runs until `close`, the end of its `with` block or the end of the process."""
 
-    def __init__(self, server: Any, kept: Any) -> None:
-        self.address, self._server, self._model_folder = server.address, server, kept
+    def __init__(self, server: Any, model_folder: Any) -> None:
+        self.address, self._server, self._model_folder = server.address, server, model_folder
         self._thread = threading.Thread(target=server.run, daemon=True)
         self._thread.start()
         atexit.register(self.close)

@@ -120,7 +120,7 @@ class Handlers:
     def verify(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
         model, task = self.model_and_task(request)
         verdict = api.verify(
-            model, task, sample=request.get("sample"), exhaustive=bool(request.get("every")),
+            model, task, sample=request.get("sample"), exhaustive=bool(request.get("exhaustive")),
             seed=request.get("seed", 0), progress=lambda event: line.send(progress_fields(event)),
         )  # fmt: skip
         counterexample = next(iter(verdict.counterexamples), None)
@@ -129,15 +129,15 @@ class Handlers:
 
     def prove(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
         """Prove a model; report each stage, and a counterexample among edge cases and samples."""
-        line.send({"doing": "compiling" if _is_source(request) else "reading the model"})
+        line.send({"stage": "compiling" if _is_source(request) else "reading the model"})
         model, task = self.model_and_task(request)
-        line.send({"doing": "trying edge cases"})
+        line.send({"stage": "trying edge cases"})
         seed = request.get("seed", 0)
         rows = [task.edges(), task.sample(QUICK_CHECK_ROWS, np.random.default_rng(seed))]
         rows_ = np.concatenate(rows)
         if wrong := first_counterexample(model, task, rows_[task.defined(rows_)]):
             line.send({"counterexample": typeable_counterexample(model, task, wrong)})
-        line.send({"doing": "proving"})
+        line.send({"stage": "proving"})
         proof = api.prove(
             model, task, method=request.get("method", "auto"), seed=seed,
             progress=lambda event: line.send(progress_fields(event)) if event.total else None,
@@ -168,12 +168,12 @@ class Handlers:
         )  # fmt: skip
         trainer, recipe = run.trainer, run.trainer.recipe
         series, training = SnapshotSeries(trainer), None
-        line.send({"of": recipe.steps, "names": list(answer_names(task)), "recipe": recipe.name})
+        line.send({"steps": recipe.steps, "names": list(answer_names(task)), "recipe": recipe.name})
         for event in run:
             if event.kind == "done":
                 training = event.data["training"]
             elif event.kind == "step":
-                line.send({"step": event.step, "loss": event.data["loss"], "of": recipe.steps})
+                line.send({"step": event.step, "loss": event.data["loss"], "steps": recipe.steps})
             elif event.kind != "checkpoint":
                 line.send({"event": {"kind": event.kind, "step": event.step, **event.data}})
             if event.kind == "evaluation":
@@ -230,7 +230,7 @@ def _is_source(request: RequestFields) -> bool:
 
 
 def progress_fields(event: Progress) -> dict[str, int]:
-    return {"done": event.done, "todo": event.total, "wrong": event.wrong}
+    return {"done": event.done, "total": event.total, "wrong": event.wrong}
 
 
 def typeable_counterexample(

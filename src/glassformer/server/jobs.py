@@ -47,7 +47,7 @@ class ServerJob:
     @property
     def training_started(self) -> bool:
         """Whether a training has a model, after starting its process and importing PyTorch."""
-        return "of" in self.progress
+        return "steps" in self.progress
 
     def to_json(self, after: int = 0) -> bytes:
         """Return the status as JSON, with the events from index `after`."""

@@ -63,7 +63,7 @@ class VerifyRequest(ModelSelector):
 
     task: Ref = ""
     sample: int | None = None
-    every: bool = False
+    exhaustive: bool = False
     seed: int = 0
 
 

@@ -148,7 +148,7 @@ class StudioServer:
         footer = f"Served by glassformer {__version__} on this machine."
         data = {
             "models": self.models, "title": ", ".join(m["title"] for m in self.models),
-            "notes": [], "made": footer, "axes": AXES,
+            "notes": [], "footer": footer, "axes": AXES,
             "levels": [level.to_json() for level in levels().values()],
         }  # fmt: skip
         return report_page.assemble(data, {"token": self.token, "base": ""})

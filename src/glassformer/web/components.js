@@ -71,7 +71,7 @@ function embeddings(model) {
 export function findComponent(model, name) {
   const component = findByName(model, normalizeName(name)) ?? findByLabel(model, name.trim());
   if (component) return component;
-  throw new InputError(`no component is named ${quoted(name)}`);
+  throw new InputError(`no component is named ${quoted(name)}`, "not_found");
 }
 
 function normalizeName(name) {

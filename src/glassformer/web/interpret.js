@@ -24,9 +24,9 @@ const atEachPosition = (T, f) => Array.from({ length: T }, (_, t) => f(t));
 function matchingPositions(value, t, out, values) {
   const positions = [];
   for (let s = 0; s <= t; s++) {
-    const passes = value.tests.every(({ here, there, table }) => {
-      const width = there === null ? 1 : values[there].size;
-      const i = here === null ? 0 : out[here][t], j = there === null ? 0 : out[there][s];
+    const passes = value.tests.every(({ query, key, table }) => {
+      const width = key === null ? 1 : values[key].size;
+      const i = query === null ? 0 : out[query][t], j = key === null ? 0 : out[key][s];
       return decodeInts(table)[i * width + j];
     });
     if (passes) positions.push(s);
@@ -50,10 +50,10 @@ const EVALUATE = {
 
   map: (value, tokens, T, out, values) => atEachPosition(T, (t) => {
     const at = value.args.reduce((place, a) => place * values[a].size + out[a][t], 0);
-    const found = decodeInts(value.table)[at];
-    if (found < 0)
+    const member = decodeInts(value.table)[at];
+    if (member < 0)
       throw new Error(`${value.name}: a combination of values that the source declares impossible`);
-    return found;
+    return member;
   }),
 
   sum: (value, tokens, T, out) => atEachPosition(T, (t) => {
@@ -67,19 +67,19 @@ const EVALUATE = {
   }),
 
   select: (value, tokens, T, out, values) => atEachPosition(T, (t) => {
-    const found = matchingPositions(value, t, out, values);
-    if (!found.length) return value.default;
-    let best = found[0];
-    for (const s of found) if (comparePositions(value, s, best, out) > 0) best = s;
-    return decodeInts(value.there)[out[value.value][best]];
+    const positions = matchingPositions(value, t, out, values);
+    if (!positions.length) return value.default;
+    let best = positions[0];
+    for (const s of positions) if (comparePositions(value, s, best, out) > 0) best = s;
+    return decodeInts(value.members)[out[value.value][best]];
   }),
 
   count: (value, tokens, T, out, values) => atEachPosition(T, (t) => {
-    const found = matchingPositions(value, t, out, values);
+    const positions = matchingPositions(value, t, out, values);
     let passed = 0;
     for (const [one, cuts, weights] of value.rows) {
       let total = 0;
-      for (const s of found) {
+      for (const s of positions) {
         total += one;
         value.terms.forEach((term, i) => { total += decodeInts(weights[i])[out[term][s]]; });
       }

@@ -56,7 +56,7 @@ function base64Bytes(base64) {
 
 /** [{text, expected, class, prompt, answer}]: input and right answer, as texts and as tokens. */
 function readExamples(model, { texts, answers, classes, names, tokens }) {
-  const { reading } = model.task;
+  const { parser } = model.task;
   const examples = texts.map((text, i) => {
     const pair = tokens[i], answerTokens = pair ? pair[1] : model.vocabulary.encode(answers[i]);
     const example = { text, expected: answer(model, answerTokens), class: names[classes[i]],
@@ -67,8 +67,8 @@ function readExamples(model, { texts, answers, classes, names, tokens }) {
       enumerable: false, get: () => (prompt ??= read(model, text).flat()),
     });
   });
-  if (reading.how === "examples") {
-    model.task.reading = { ...reading,
+  if (parser.name === "examples") {
+    model.task.parser = { ...parser,
       known: new Map(examples.map((example, i) => [example.text, tokens[i]?.[0]])) };
   }
   return examples;

@@ -183,7 +183,7 @@ function openTools() {
 
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
-  document.getElementById("made").textContent = data.made ?? "";
+  document.getElementById("footer").textContent = data.footer ?? "";
   document.getElementById("notes")
     .append(...(data.notes ?? []).map((note) => create("li", {}, note)));
   openTools();

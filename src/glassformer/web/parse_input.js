@@ -1,4 +1,4 @@
-// The user's text parsed into tokens as tasks/*.py parse it. `model.task.reading` names the parser
+// The user's text parsed into tokens as tasks/*.py parse it. `model.task.parser` names the parser
 // and its options. The texts of a task with its own parser in Python are read by the vocabulary, or
 // looked up among the page's examples.
 
@@ -37,23 +37,23 @@ const PARSERS = {
 
   examples: (options, v, text) => options.known?.get(text) ?? v.encode(text),
 
-  sum({ digits }, v, text, task) {
+  addition({ digits }, v, text, task) {
     const pattern = pythonPattern("^(?:<bos>)?\\s*([0-9]+)\\s*\\+\\s*([0-9]+)\\s*=?$");
     const [a, b] = operands(strip(text), pattern, digits, "4+8");
     return byFormat(task.format, { a, b });
   },
 
-  product({ digits: n }, v, text) {
+  multiplication({ digits: n }, v, text) {
     const [a, b] = operands(text, OPERANDS("*"), n, `${"12".slice(0, n)}*${"34".slice(0, n)}`);
     return v.encode(`${a.padStart(n, "0")}*${b.padStart(n, "0")}=`);
   },
 
-  "sum of one place"({ digits: n }, v, text) {
+  "add-mod"({ digits: n }, v, text) {
     const [a, b] = operands(text, OPERANDS("+"), n, "4+8");
     return v.encode(`${a.padStart(n, "0")}+${b.padStart(n, "0")}=`);
   },
 
-  "two digits"(options, v, text) {
+  "add-digit"(options, v, text) {
     const words = split(withoutSuffix(text.toLowerCase().replace("+", " "), "="));
     const tokens = v.encode(words.join(""));
     return tokens.length === 2 ? tokens : refuse("expected two digits, such as 4 8");
@@ -70,14 +70,14 @@ const PARSERS = {
     return plus ? [a, p + 1, b, p] : [a, b, p];
   },
 
-  key({ key_length: n }, v, text) {
+  lookup({ key_length: n }, v, text) {
     const tokens = v.encode(text);
     return tokens.length < n ? refuse(`expected ${n} tokens, got ${tokens.length}`) : tokens;
   },
 
   message: ({ tokens }, v, text) => [tokens[0], ...Array.from(text, (char) => v.index(char))],
 
-  reversed({ length, alphabet }, v, text) {
+  reverse({ length, alphabet }, v, text) {
     const tokens = v.encode(withoutSuffix(strip(text), "="));
     if (tokens.length !== length || Math.max(...tokens) >= alphabet) {
       refuse(`expected ${length} of ${v.tokens.slice(0, alphabet).join("")}`);
@@ -85,7 +85,7 @@ const PARSERS = {
     return [...tokens, v.index("=")];
   },
 
-  found({ prefix, bos, vocab }, v, text) {
+  search({ prefix, bos, vocab }, v, text) {
     const tokens = v.encode(text);
     if (tokens.length <= prefix) {
       refuse(`expected at least ${prefix + 1} tokens, got ${tokens.length}`);
@@ -93,9 +93,9 @@ const PARSERS = {
     return bos ? [vocab, ...tokens] : tokens;
   },
 
-  sorted: (options, v, text) => [...checkList(options, v, v.encode(text)), 0],
+  sort: (options, v, text) => [...checkList(options, v, v.encode(text)), 0],
 
-  "sorted by digits"(options, v, text) {
+  "sort-digits"(options, v, text) {
     const { digits: n, base } = options;
     const numbers = split(text.replaceAll(",", " ")).map((word) => {
       if (v.encode(word).length > n) refuse(`expected numbers ${upToDigits(n)}, got ${word}`);
@@ -142,7 +142,7 @@ function checkList({ repeats, shortest, length }, v, numbers) {
 
 /** The start of the sorted list may follow the delimiter. */
 function readSorted(task, v, text) {
-  const prompt = (t) => PARSERS[task.reading.how](task.reading, v, t, task);
+  const prompt = (t) => PARSERS[task.parser.name](task.parser, v, t, task);
   const words = split(text.replaceAll(",", " ")), zero = new Set(v.text(0));
   const isZero = (word) => new Set(word).size === zero.size && [...word].every((c) => zero.has(c));
   const at = words.findIndex(isZero), end = at < 0 ? words.length : at;
@@ -174,34 +174,34 @@ export function read(model, text) {
 }
 
 function readQuestion(task, v, text) {
-  const { how, mark } = task.reading;
-  if (how.startsWith("sorted")) return readSorted(task, v, text);
+  const { name, question_end: mark } = task.parser;
+  if (name.startsWith("sort")) return readSorted(task, v, text);
   const at = mark ? text.indexOf(mark) : -1, end = at < 0 ? text.length : at + mark.length;
-  const question = PARSERS[how](task.reading, v, text.slice(0, end), task);
+  const question = PARSERS[name](task.parser, v, text.slice(0, end), task);
   return [question, v.encode(strip(text.slice(end)))];
 }
 
 /** The maximum number of tokens to decode after a prompt. */
 export function maxNewTokens(task, prompt) {
-  const { how, tokens, digits, steps } = task.reading;
-  if (how === "message") return Math.max(tokens.length - prompt.length, 1);
-  if (how === "sorted") return prompt.length - 1;
-  if (how === "sorted by digits") return prompt.length - digits;
-  if (how !== "source") return steps;
+  const { name, tokens, digits, steps } = task.parser;
+  if (name === "message") return Math.max(tokens.length - prompt.length, 1);
+  if (name === "sort") return prompt.length - 1;
+  if (name === "sort-digits") return prompt.length - digits;
+  if (name !== "source") return steps;
   return task.stop === null ? 1 : Math.max(1, tokensWithinDomain(task, prompt));
 }
 
 /** The number of tokens that may follow a prompt within the task's domain; null: no limit. */
 export function tokensWithinDomain(task, prompt) {
-  return task.reading.how === "source" ? task.reading.length + 2 - prompt.length : null;
+  return task.parser.name === "source" ? task.parser.length + 2 - prompt.length : null;
 }
 
 /** The text of generated tokens, without the stop token. */
 export function answer(model, tokens) {
   const { task, vocabulary } = model;
   if (!task) return vocabulary.decode(tokens);
-  if (task.reading.how === "sorted by digits") {
-    const text = vocabulary.decode(tokens), n = task.reading.digits;
+  if (task.parser.name === "sort-digits") {
+    const text = vocabulary.decode(tokens), n = task.parser.digits;
     return (text.match(new RegExp(`.{1,${n}}`, "gs")) ?? []).join(" ");
   }
   const end = task.stop === null ? -1 : tokens.indexOf(task.stop);

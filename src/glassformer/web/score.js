@@ -22,24 +22,24 @@ function tokenMargin(logits, token) {
 /** The smallest margin over an example's answer. A causal model gets question and right answer in
  * one pass, which is equivalent to greedy decoding; any other model decodes. */
 export function answerMargin(model, example, hook) {
-  const { config: c } = model, { prompt, answer: wanted } = example;
-  const tokens = [...prompt, ...wanted.slice(0, -1)], V = c.d_vocab;
+  const { config: c } = model, { prompt, answer: rightTokens } = example;
+  const tokens = [...prompt, ...rightTokens.slice(0, -1)], V = c.d_vocab;
   const minimum = (a, b) => (Number.isNaN(a) || Number.isNaN(b) ? NaN : Math.min(a, b));
   let smallest = Infinity;
   if ((hook?.config?.mask ?? c.mask) === "causal" && tokens.length <= c.n_ctx) {
     // A hook must see all positions.
     const logits = forward(c, model.weights, tokens, hook,
-      hook ? tokens.length : wanted.length).data;
-    const first = logits.length - wanted.length * V;
-    wanted.forEach((token, i) => {
+      hook ? tokens.length : rightTokens.length).data;
+    const first = logits.length - rightTokens.length * V;
+    rightTokens.forEach((token, i) => {
       const at = first + i * V;
       smallest = minimum(smallest, tokenMargin(logits.subarray(at, at + V), token));
     });
     return smallest;
   }
-  for (let i = 0; i < wanted.length; i++) {
+  for (let i = 0; i < rightTokens.length; i++) {
     smallest = minimum(smallest,
-      tokenMargin(nextLogits(model, tokens.slice(0, prompt.length + i), hook), wanted[i]));
+      tokenMargin(nextLogits(model, tokens.slice(0, prompt.length + i), hook), rightTokens[i]));
     if (!(smallest > 0)) return smallest; // wrong from here on
   }
   return smallest;

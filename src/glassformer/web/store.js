@@ -112,7 +112,7 @@ export const maxSteps = () => Math.max(1, ...columns.map((c) => c.ran?.steps.len
 /** Call `draw(column)` now and whenever a value of `needs(column)` changes; `soon`: in the next
  * frame. */
 export function subscribe(needs, draw, { soon = false } = {}) {
-  subscriptions.push({ needs, draw, soon, known: new Map() });
+  subscriptions.push({ needs, draw, soon, previous: new Map() });
 }
 
 /** Call `work()` after every redraw. */
@@ -135,15 +135,15 @@ export function update(work = () => {}) {
 export const redrawNow = () => redraw(true);
 
 function redraw(soon) {
-  for (const follower of subscriptions) {
-    if (follower.soon !== soon) continue;
+  for (const subscription of subscriptions) {
+    if (subscription.soon !== soon) continue;
     for (const column of columns) {
-      const needs = follower.needs(column), previous = follower.known.get(column);
+      const needs = subscription.needs(column), previous = subscription.previous.get(column);
       if (previous && previous.length === needs.length
         && previous.every((x, i) => Object.is(x, needs[i]))) continue;
-      follower.known.set(column, needs);
+      subscription.previous.set(column, needs);
       try {
-        keepFocus(() => follower.draw(column));
+        keepFocus(() => subscription.draw(column));
       } catch (e) {
         reportError(e); // and draw the other views
       }

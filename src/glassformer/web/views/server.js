@@ -84,12 +84,12 @@ function drawVerdict(column, { kind, state, progress = {}, result, errors = [] }
     return place.replaceChildren();
   }
   if (isRunning) {
-    const fraction = progress.todo
-      ? ` ${formatPercent(progress.done / progress.todo)} of ${formatInteger(progress.todo)}` : "";
+    const fraction = progress.total
+      ? ` ${formatPercent(progress.done / progress.total)} of ${formatInteger(progress.total)}` : "";
     const example_ = progress.counterexample
       ? [" — wrong for: ", counterexampleElement(column, progress.counterexample)] : [];
     return place.replaceChildren(state === "waiting" ? "waiting for a free worker …"
-      : `${progress.doing ?? (kind === "prove" ? "proving" : "verifying")} …${fraction}`,
+      : `${progress.stage ?? (kind === "prove" ? "proving" : "verifying")} …${fraction}`,
       ...example_);
   }
   if (state === "stopped") return place.replaceChildren("stopped");
@@ -304,7 +304,7 @@ function trainForm() {
 function trainingStatus({ progress, events, state }, stopping) {
   if (stopping) return "stopping …";
   if (state === "waiting") return "waiting for a free worker …";
-  if (progress.of === undefined) return "starting …";
+  if (progress.steps === undefined) return "starting …";
   const last = events.findLast((e) => e.kind === "evaluation"),
     turn = events.findLast((e) => e.kind !== "evaluation");
   const step = formatInteger(Math.max(progress.step ?? 0, last?.step ?? 0)),
@@ -315,7 +315,7 @@ function trainingStatus({ progress, events, state }, stopping) {
     ? [`step ${step}, in the full-domain phase`, loss,
     `${formatInteger(look.wrong)} wrong of ${formatInteger(look.checked)} (${look.coverage}) `
       + `at step ${formatInteger(look.step)}`]
-    : [`step ${step} of ${formatInteger(progress.of)}`, loss,
+    : [`step ${step} of ${formatInteger(progress.steps)}`, loss,
     last ? `${formatPercent(last.accuracy)} of held-out rows right` : "",
     turn ? `${turn.kind} at step ${formatInteger(turn.step)}` : ""];
   return words.filter(Boolean).join(", ");

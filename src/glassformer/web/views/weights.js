@@ -7,7 +7,7 @@ import { checkpoint } from "../save_checkpoint.js";
 import { taotpText } from "../taotp.js";
 
 const MAX_TABLE_CELLS = 1500; // larger grids are drawn on a canvas
-const drawnGrids = new Map(); // column -> {grid, cells, known, canvas, spot}
+const drawnGrids = new Map(); // column -> {grid, cells, keys, canvas, spot}
 
 export function openWeights(column) {
   const names = Object.keys(column.base.weights);
@@ -123,7 +123,7 @@ function drawGrid(column) {
     onchange: (e) => updateGrid(column, { head: Number(e.target.value), at: [0, 0] }) },
       grid.heads.map((name, i) => create("option", { value: i, selected: i === column.grid.head },
       name)))] : []));
-  const drawn = { grid, cells: [], known: [] };
+  const drawn = { grid, cells: [], keys: [] };
   drawnGrids.set(column, drawn);
   if (many) place.replaceChildren(bigGrid(column, drawn));
   else {
@@ -196,8 +196,8 @@ function paintGrid(column) {
     const isCurrent = column.grid.at[0] === Number(cell.dataset.i)
       && column.grid.at[1] === Number(cell.dataset.j), share = largest ? part[k] / largest : 0;
     const key = `${part[k]} ${largest} ${isCurrent} ${was[first + k]}`;
-    if (drawn.known[k] === key) return;
-    drawn.known[k] = key;
+    if (drawn.keys[k] === key) return;
+    drawn.keys[k] = key;
     cell.textContent = formatNumber(part[k]);
     cell.style.backgroundColor = tint(share * MAX_TEXT_TINT);
     cell.className =
