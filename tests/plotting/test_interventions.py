@@ -81,11 +81,11 @@ def test_interchange_bars(adder):
     )
     words = [t.get_text() for t in ax.get_legend().get_texts()]
     assert words == [
-        "the column",
-        "the carry",
+        "column",
+        "carry",
         "column and carry",
-        "nothing: stays",
-        "something else",
+        "unchanged",
+        "other",
     ]
     with raises("bad_argument"):
         interchange_bars([Interchange("head 0.0", "", [])])
@@ -97,8 +97,8 @@ def test_comparison(adder, tmp_path):
     c = compare(model, model, task, task.rows(0, 300), names=("one", "other"))
     fig = comparison(c)
     titles = [ax.get_title("left") for ax in fig.axes]
-    assert titles[:6] == ["head 0.0", "head 0.1", "answers moved by a swap"] * 2
-    assert titles[6:] == ["attention in common", "margins"]
+    assert titles[:6] == ["head 0.0", "head 0.1", "predictions changed by a swap"] * 2
+    assert titles[6:] == ["attention overlap", "margins"]
     assert fig.get_suptitle() == "one and other: addition:digits=2,order=ones"
     assert np.array_equal(fig.axes[1].images[0].get_array(), c.attention.patterns[0][0, 1])
     assert np.array_equal(fig.axes[6].images[0].get_array(), c.attention.overlap)
@@ -112,7 +112,7 @@ def test_comparison(adder, tmp_path):
     assert save(fig, tmp_path / "c.png").stat().st_size > 10_000
     modular = [load(f"modular-addition:p=5,variant={v}") for v in ("analog", "clock")]
     drawn = comparison(compare(*modular, load_task(modular[0])))
-    assert "answers moved by a swap" not in [ax.get_title("left") for ax in drawn.axes]
+    assert "predictions changed by a swap" not in [ax.get_title("left") for ax in drawn.axes]
     unpadded = load("addition:digits=1,padding=none")
     with raises("bad_argument", "addition"):
         comparison(compare(unpadded, unpadded, load_task(unpadded)))

@@ -78,7 +78,7 @@ def test_updates():
         matrices, [rank.Truncation(0, 0.1, 0), rank.Truncation(1, 1.0, 21)], 1.0, 108
     )
     accuracy, bars = drawn(show_rank.update_rank_figure(made)).axes
-    assert accuracy.texts[0].get_text() == "rank 1: 21 numbers for 108"
+    assert accuracy.texts[0].get_text() == "rank 1: 21 of 108 parameters"
     assert [p.get_width() for p in bars.patches[3:]] == [m.effective for m in matrices]
 
 
@@ -118,7 +118,7 @@ def test_lens_accuracy_ends_with_the_whole_answer():
 def test_shares_as_bars():
     ax = drawn(show_logits.attribution_bars([("a", 2.0), ("b", -0.5)], title="t")).axes[0]
     assert [p.get_width() for p in ax.patches] == [2.0, -0.5, 1.5]
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b", "in all"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b", "total"]
 
 
 def test_of_many_parts_the_largest_are_shown_and_nothing_is_lost():
@@ -129,7 +129,7 @@ def test_of_many_parts_the_largest_are_shown_and_nothing_is_lost():
         "n48",
         "n47",
         "47 others",
-        "in all",
+        "total",
     ]
     widths = [p.get_width() for p in ax.patches]
     assert sum(widths[:-1]) == pytest.approx(widths[-1]) == sum(s for _, s in shares)
@@ -148,7 +148,7 @@ def test_growth_with_and_without_residuals():
     after, wrote = drawn(show_stream.stream_growth(*both, "t")).axes
     means = {line.get_label(): line.get_ydata() for line in after.lines}
     assert np.allclose(means["with residuals"], both[0].after.mean(1))
-    assert np.allclose(means["without"], both[1].after.mean(1))
+    assert np.allclose(means["without residuals"], both[1].after.mean(1))
     assert np.allclose([p.get_height() for p in wrote.patches[:5]], both[0].wrote.mean(1))
     assert after.get_yscale() == "linear"
 

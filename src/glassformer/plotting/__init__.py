@@ -1,8 +1,4 @@
-"""Figures of runs and models, and how things show themselves in a notebook.
-
-`gf.show.attention(model, "127+458")` and its kin are one line each. Matplotlib is imported when a
-figure is drawn.
-"""
+"""Matplotlib figures, public as `gf.show`. Matplotlib is imported when a figure is drawn."""
 
 from .api import Picture as Picture
 from .api import attention as attention

@@ -1,8 +1,6 @@
-"""One line, one picture: `gf.show.attention(model, "127+458")` and its kin.
+"""Figures in one call: `gf.show.attention(model, "127+458")`.
 
-Each takes a ref, a path or a Model, and a text as `gf.run` does (or tokens). Of a text the model's
-answer is shown too. What comes back is a Picture, which a notebook shows; `picture.save("a.svg")`
-writes it, `picture.figure` is Matplotlib's own.
+Each function takes a model or ref, and a text or tokens. A text is shown with the model's answer.
 """
 
 import io
@@ -20,10 +18,10 @@ from ..coerce import ModelLike, TaskLike, as_model, as_task, as_task_if_known, a
 from ..core import components
 from ..core.hooks import record
 from ..core.model import Model
-from ..lens import attention as looks
-from ..lens import embeddings as points
-from ..lens import logits as lenses
+from ..lens import logits as lens_logits
+from ..lens.attention import attention_patterns, head_steps
 from ..lens.compare import compare
+from ..lens.embeddings import token_embeddings
 from ..lens.explain import explain
 from ..lens.inspect import DEFAULT_INPUTS, inspect
 from ..lens.interventions.ablate import ablation_hook
@@ -46,17 +44,19 @@ from .style import Figure
 
 Text = Any  # a text, or tokens [T]
 P = ParamSpec("P")
-PIXELS_PER_INCH = 96  # to an inch of a screen
-MAX_WIDTH_INCHES = 9.0  # inches of a notebook's cell
-PIXEL_RATIO = 2  # pixels of the picture for each of these
-MAX_NEURONS = 24  # that are drawn
+PIXELS_PER_INCH = 96  # of a screen
+MAX_WIDTH_INCHES = 9.0  # of a notebook's cell
+PIXEL_RATIO = 2  # image pixels per screen pixel
+MAX_NEURONS = 24
+MAX_STREAMS = 4
+MAX_CLASSES = 20
 
 
 class Picture:
-    """A figure that a notebook shows where it is the last thing of a cell, once."""
+    """A Matplotlib figure that a notebook displays once, as the last value of a cell."""
 
-    def __init__(self, figure: Figure, about: str) -> None:
-        self.figure, self.description = figure, about
+    def __init__(self, figure: Figure, description: str) -> None:
+        self.figure, self.description = figure, description
 
     def __repr__(self) -> str:
         return f"<Picture: {self.description}>"
@@ -65,72 +65,77 @@ class Picture:
         buffer = io.BytesIO()
         with style.style_context():
             self.figure.savefig(buffer, format="png", dpi=PIXEL_RATIO * PIXELS_PER_INCH)
-        wide, high = self.figure.get_size_inches()
-        size = PIXELS_PER_INCH * min(1.0, MAX_WIDTH_INCHES / wide)
-        return buffer.getvalue(), {"width": int(size * wide), "height": int(size * high)}
+        width, height = self.figure.get_size_inches()
+        scale = PIXELS_PER_INCH * min(1.0, MAX_WIDTH_INCHES / width)
+        return buffer.getvalue(), {"width": int(scale * width), "height": int(scale * height)}
 
     def save(self, path: str | Path) -> Path:
-        """Writes it as .png, .svg or .pdf."""
+        """Write the figure to a .png, .svg or .pdf file."""
         return style.save(self.figure, path)
 
 
 def returns_picture(draw: Callable[P, Figure]) -> Callable[P, Picture]:
-    """What a function draws, as a Picture; what does not fit is refused in a line."""
-    name, takes = f"show.{draw.__name__}", signature(draw)
+    """Wrap a drawing function: check its arguments and return a Picture."""
+    name, parameters = f"show.{draw.__name__}", signature(draw)
     simple = {k: v for k, v in draw.__annotations__.items() if v in (str, int)}
 
     @wraps(draw)
     def call(*args: P.args, **kwargs: P.kwargs) -> Picture:
-        check_types(name, simple, given := bind_arguments(name, takes, args, kwargs))
+        check_types(name, simple, arguments := bind_arguments(name, parameters, args, kwargs))
         try:
             with np.errstate(all="ignore"):
-                figure = draw(**given)  # type: ignore[call-arg]
+                figure = draw(**arguments)  # type: ignore[call-arg]
         except ModuleNotFoundError as e:
             if (e.name or "").partition(".")[0] != "matplotlib":
                 raise
-            raise GlassformerError(f"{name} — {FIGURES_MISSING}") from None
-        about = (draw.__doc__ or "").partition("\n")[0].rstrip(".")
-        return Picture(figure, f"{draw.__name__}: {about}")
+            raise GlassformerError(f"{name}: {FIGURES_MISSING}") from None
+        description = (draw.__doc__ or "").partition("\n")[0].rstrip(".")
+        return Picture(figure, f"{draw.__name__}: {description}")
 
     return call
 
 
 @dataclass(frozen=True)
 class ReadText:
-    """A model, and the tokens [T] that it read: a text and its own answer but the last token."""
+    """A model, a text and the model's answer."""
 
     model: Model
-    tokens: Any
-    str_tokens: list[str]  # of these, and of the last token that was said
-    boundary: int | None  # where the answer starts
+    tokens: Any  # [T] of the text and the answer without its last token
+    str_tokens: list[str]  # of text and answer
+    boundary: int | None  # position of the first answer token
 
     @property
     def read_tokens(self) -> list[str]:
         return self.str_tokens[: len(self.tokens)]
 
+    @property
+    def cache(self) -> Any:
+        """All activations of one run."""
+        return record(self.model, self.tokens[None])[1]
 
-def _read_text(given: ModelLike, text: Text) -> ReadText:
-    model = as_model(given).numpy()
+
+def _read_text(model: ModelLike, text: Text) -> ReadText:
+    model = as_model(model).numpy()
     if not isinstance(text, str):
         tokens = model.to_tokens(text)
         if tokens.ndim != 1:
-            got = list(tokens.shape)
-            raise GlassformerError(f"show — expected a text, or the tokens of one: got {got}")
+            shape = list(tokens.shape)
+            raise GlassformerError(f"show: expected a text or its tokens [T], got shape {shape}")
         return ReadText(model, tokens, [model.vocabulary[int(t)] for t in tokens], None)
     run = generate.run(model, text)
-    n = min(len(run.tokens) - 1, model.config.n_ctx)  # what was dropped from the window is not seen
-    words = [model.vocabulary[t] for t in run.tokens[: n + 1]]
-    return ReadText(model, np.array(run.tokens[:n]), words, len(run.prompt))
+    n = min(len(run.tokens) - 1, model.config.n_ctx)  # the first context window
+    str_tokens = [model.vocabulary[t] for t in run.tokens[: n + 1]]
+    return ReadText(model, np.array(run.tokens[:n]), str_tokens, len(run.prompt))
 
 
-# ── on one text ────────────────────────────────────────────────────────────────────────────────
+# ── of one text ────────────────────────────────────────────────────────────────────────────────
 @returns_picture
 def attention(model: ModelLike, text: Text) -> Figure:
-    """Who looks where: each head of each layer, by name."""
+    """Attention of all heads."""
     s = _read_text(model, text)
-    found = looks.attention_patterns(s.model, s.tokens[None])[:, 0]  # L H T S
-    names = s.model.labels.heads
-    return attention_figures.heatmaps(found, s.str_tokens, s.boundary, names)
+    patterns = attention_patterns(s.model, s.tokens[None])[:, 0]  # L H T S
+    labels = s.model.labels.heads
+    return attention_figures.heatmaps(patterns, s.str_tokens, s.boundary, labels)
 
 
 @returns_picture
@@ -140,140 +145,131 @@ def steps(model: ModelLike, text: Text, head: str = "head 0.0") -> Figure:
     part = components.find_component(s.model, head)
     if part.kind != "head":
         raise GlassformerError(
-            f"show.steps — expected a head, such as head 0.0, got {short_repr(head)}"
+            f"show.steps: expected a head, such as head 0.0, got {short_repr(head)}"
         )
     layer, h = map(int, part.name.split()[1].split("."))
-    found = looks.head_steps(s.model, s.tokens, layer, h)
-    return attention_figures.head_steps_figure(
-        found, s.boundary, components.display_name(s.model, part.name)
-    )
+    title = components.display_name(s.model, part.name)
+    computation = head_steps(s.model, s.tokens, layer, h)
+    return attention_figures.head_steps_figure(computation, s.boundary, title)
 
 
 @returns_picture
 def stream(model: ModelLike, text: Text) -> Figure:
-    """What each named slot of the stream holds, token by token, after each part."""
+    """Slots of the stream at each token, after each of the last components."""
     s = _read_text(model, text)
-    after = {
-        part: x[0]
-        for part, x in streams_by_component(s.model, record(s.model, s.tokens[None])[1]).items()
-    }
-    last = list(after)[-4:]  # of many layers the last
-    return stream_figures.slots_map(
-        {p: after[p] for p in last}, components.slots_or_stream(s.model), s.read_tokens
-    )
+    streams = [*streams_by_component(s.model, s.cache).items()][-MAX_STREAMS:]
+    slots = components.slots_or_stream(s.model)
+    return stream_figures.slots_map({name: x[0] for name, x in streams}, slots, s.read_tokens)
 
 
 @returns_picture
 def neurons(model: ModelLike, text: Text, layer: int = -1) -> Figure:
-    """Which neurons fire at which token: those of a layer that fire most, by name."""
+    """Activations of the most active neurons of a layer at each token."""
     s = _read_text(model, text)
-    if not s.model.mlp_layers:
-        raise GlassformerError("show.neurons — this model has no MLP")
-    i = s.model.mlp_layers[-1] if layer == -1 else layer
-    if i not in s.model.mlp_layers:
-        expected = f"expected one of {s.model.mlp_layers}"
-        raise GlassformerError(f"show.neurons — layer: {expected}, got {short_repr(layer)}")
-    fired = record(s.model, s.tokens[None])[1][f"blocks.{i}.mlp.hook_post"][0]  # T F
-    most = np.sort(np.argsort(-np.abs(fired).max(0), kind="stable")[:MAX_NEURONS])
-    names = [components.display_name(s.model, components.neuron_name(i, int(j))) for j in most]
-    return stream_figures.neurons_map(fired[:, most], names, s.read_tokens)
+    layers = s.model.mlp_layers
+    if not layers:
+        raise GlassformerError("show.neurons: expected a model with an MLP, got none")
+    i = layers[-1] if layer == -1 else layer
+    if i not in layers:
+        expected = f"expected one of {layers}"
+        raise GlassformerError(f"show.neurons: layer: {expected}, got {short_repr(layer)}")
+    post = s.cache[f"blocks.{i}.mlp.hook_post"][0]  # T F
+    chosen = np.sort(np.argsort(-np.abs(post).max(0), kind="stable")[:MAX_NEURONS])
+    names = [components.display_name(s.model, components.neuron_name(i, int(j))) for j in chosen]
+    return stream_figures.neurons_map(post[:, chosen], names, s.read_tokens)
 
 
 @returns_picture
 def logits(model: ModelLike, text: Text) -> Figure:
-    """Which token would win if the model stopped after each part: the logit lens."""
+    """Logit lens: the top token after each component."""
     s = _read_text(model, text)
-    at = None if s.boundary is None else s.boundary - 1
-    return logit_figures.lens_map(lenses.logit_lens(s.model, s.tokens), boundary=at)
+    boundary = None if s.boundary is None else s.boundary - 1
+    return logit_figures.lens_map(lens_logits.logit_lens(s.model, s.tokens), boundary=boundary)
 
 
 @returns_picture
 def margin(model: ModelLike, text: Text) -> Figure:
-    """Why the next token wins: the share of each part in its lead over the runner-up."""
-    s = as_model(model).numpy()
-    found = explain(s, as_tokens(text, s))
-    title = f"after {' '.join(found.tokens)} comes {found.winner}, not {found.runner_up}"
-    return logit_figures.attribution_bars(found.shares, title=title)
+    """Shares of the components in the next token's margin over the runner-up."""
+    model = as_model(model).numpy()
+    e = explain(model, as_tokens(text, model))
+    title = f"{' '.join(e.tokens)} → {e.winner}, not {e.runner_up}"
+    return logit_figures.attribution_bars(e.shares, title=title)
 
 
-# ── of the model as a whole ────────────────────────────────────────────────────────────────────
+# ── of a model ─────────────────────────────────────────────────────────────────────────────────
 @returns_picture
 def embeddings(model: ModelLike) -> Figure:
-    """Where the tokens stand, on their first two principal components."""
-    return embedding_figures.embedding_map(points.token_embeddings(as_model(model)))
+    """Token embeddings on their first two principal components."""
+    return embedding_figures.embedding_map(token_embeddings(as_model(model)))
 
 
 @returns_picture
 def errors(model: ModelLike, task: "TaskLike | None" = None, without: str = "") -> Figure:
-    """Which inputs go wrong; with a part silenced, which ones need it.
+    """Inputs that go wrong, optionally without a component.
 
-    Of two numbers all pairs are drawn, up to a million; else some inputs, by class.
+    All pairs of a task with two numbers, up to about a million; otherwise a sample by class.
     """
     m = as_model(model).numpy()
     t = as_task(task, m)
-    tap = ablation_hook(m, without) if without else None
+    hook = ablation_hook(m, without) if without else None
     title = f"without {_component_label(m, without)}" if without else ""
     if len(t.radix) != 2 or t.size > MAX_EXHAUSTIVE_ROWS:
-        kinds = score(m, t, t.sample_or_all(DEFAULT_INPUTS), tap).classes.items()
+        kinds = score(m, t, t.sample_or_all(DEFAULT_INPUTS), hook).classes.items()
         shares = sorted(((k, 1 - bad / n, n) for k, (n, bad) in kinds if n), key=lambda s: s[1])
-        return error_figures.class_bars(shares[:20], title)
+        return error_figures.class_bars(shares[:MAX_CLASSES], title)
     rows = t.rows(0, t.size)
-    there = t.defined(rows)
+    defined = t.defined(rows)
     wrong = np.zeros(len(rows))
-    wrong[there] = 1 - correct_tokens(m, t, rows[there], tap).mean(1)
-    bad = rows[there & (wrong > 0)]
-    some = bad[:: max(1, len(bad) // error_figures.MAX_EXAMPLES)][: error_figures.MAX_EXAMPLES]
-    return error_figures.errors_map(
-        wrong.reshape(t.radix), _error_lines(m, t, some, tap), title=title
-    )
+    wrong[defined] = 1 - correct_tokens(m, t, rows[defined], hook).mean(1)
+    wrong_rows, n = rows[defined & (wrong > 0)], error_figures.MAX_EXAMPLES
+    examples = _error_lines(m, t, wrong_rows[:: max(1, len(wrong_rows) // n)][:n], hook)
+    return error_figures.errors_map(wrong.reshape(t.radix), examples, title=title)
 
 
-def _component_label(model: Model, what: str) -> str:
-    """A part by its number and by its name."""
-    name = components.find_component(model, what).name
+def _component_label(model: Model, component: str) -> str:
+    name = components.find_component(model, component).name
     return f"{name} ({label})" if (label := components.label_of(model, name)) else name
 
 
-def _error_lines(model: Model, task: Task, rows: Any, tap: Any) -> list[str]:
-    """Inputs, what the model says to each, and what is right."""
-    out = []
+def _error_lines(model: Model, task: Task, rows: Any, hook: Any) -> list[str]:
+    lines = []
     for row in rows:
         tokens, answer = task.batch(row[None])
-        at, got = np.nonzero(answer[0])[0], greedy_outputs(model, tokens, answer, tap)
-        asked = task.vocabulary.decode(tokens[0, : at[0]])
-        says, due = (task.answer(x[0, at].tolist()) for x in (got, tokens))
-        out.append(f"{asked} {says}, not {due}")
-    return out
+        at = np.nonzero(answer[0])[0]
+        outputs = greedy_outputs(model, tokens, answer, hook)
+        question = task.vocabulary.decode(tokens[0, : at[0]])
+        output, right = (task.answer(x[0, at].tolist()) for x in (outputs, tokens))
+        lines.append(f"{question} {output}, not {right}")
+    return lines
 
 
 @returns_picture
 def comparison(a: ModelLike, b: ModelLike, task: "TaskLike | None" = None) -> Figure:
-    """Two models side by side: their attention, what moves their answers, their margins."""
+    """Attention, effects of token swaps and margins of two models."""
     one, other = as_model(a), as_model(b)
     return intervention_figures.comparison(compare(one, other, as_task(task, one, other)))
 
 
 @returns_picture
 def training(trained: Training | Sequence[Training]) -> Figure:
-    """How it learned, or several did: loss, what is right, each digit, the turning points."""
-    several: Any = trained if isinstance(trained, (list, tuple)) else [trained]
-    if not several or not all(isinstance(t, Training) for t in several):
-        what = "expected what gf.fit gives back, or a list of these"
-        raise GlassformerError(f"show.training — {what}, got {short_repr(trained)}")
-    return training_curves(several)
+    """Loss, accuracy and milestones of one or more training runs."""
+    runs: Any = trained if isinstance(trained, (list, tuple)) else [trained]
+    if not runs or not all(isinstance(t, Training) for t in runs):
+        expected = "expected a result of gf.fit, or a list of them"
+        raise GlassformerError(f"show.training: {expected}, got {short_repr(trained)}")
+    return training_curves(runs)
 
 
 @returns_picture
 def view(model: ModelLike, name: str, text: Text = None, task: "TaskLike | None" = None) -> Figure:
-    """Any figure of `gf.inspect` by its name, over many inputs of the task."""
+    """A figure of `gf.inspect`, by name."""
     if not isinstance(name, str) or name not in FIGURES:
-        raise GlassformerError(
-            f"show.view — expected one of {', '.join(FIGURES)}: {short_repr(name)}"
-        )
+        expected = f"expected one of {', '.join(FIGURES)}"
+        raise GlassformerError(f"show.view: {expected}, got {short_repr(name)}", code="not_found")
     m = as_model(model)
     prompt = None if text is None else as_tokens(text, m)
-    found = inspect(m, as_task_if_known(task, m), prompt=prompt, only=FIGURES[name].view)
-    drawn = inspection_figures(found)
-    if name not in drawn:
-        raise GlassformerError(f"show.view — the text is too long for {name}")
-    return drawn[name]()
+    inspection = inspect(m, as_task_if_known(task, m), prompt=prompt, only=FIGURES[name].view)
+    figures = inspection_figures(inspection)
+    if name not in figures:
+        raise GlassformerError(f"show.view: expected a shorter text for {name}")
+    return figures[name]()

@@ -1,4 +1,4 @@
-"""Pieces that many figures have: rules, bars with names, maps with numbers, keys to colours."""
+"""Elements shared by figures: axes formats, bars with labels, heatmaps with numbers, color bars."""
 
 import math
 from collections.abc import Callable
@@ -9,22 +9,21 @@ import numpy as np
 from ..utils.errors import GlassformerError
 from .style import INK, PALE, SHARE_COLORMAP, SIGNED_COLORMAP, Axes, Axis, Figure, Names
 
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 def require_data(items: Any, figure_name: str, item_name: str) -> None:
     """Raise an error if there is nothing to draw."""
     if not len(items):
-        raise GlassformerError(
-            f"{figure_name} — nothing to draw: expected at least one {item_name}"
-        )
+        raise GlassformerError(f"{figure_name}: expected at least one {item_name}, got none")
 
 
 def add_grid(ax: Axes, axis: Literal["x", "y"] = "y") -> None:
-    """Pale lines behind all else, to measure against."""
     ax.grid(axis=axis, color=PALE, linewidth=0.5)
 
 
 def hide_frame(ax: Axes) -> None:
-    """No frame and no ticks: for maps, whose cells say where they end."""
+    """Remove frame and ticks of a heatmap."""
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
 
@@ -38,7 +37,7 @@ def thousands_axis(axis: Axis) -> None:
 
 
 def log_axis(ax: Axes) -> None:
-    """The upright axis in powers of ten, their names without formulas (see style.py)."""
+    """Make the y axis logarithmic, with labels that need no math text (see style.py)."""
     ax.set_yscale("log")
     ax.yaxis.set_major_formatter(_format_power)
     ax.yaxis.set_minor_formatter(lambda x, _: "")
@@ -46,19 +45,19 @@ def log_axis(ax: Axes) -> None:
 
 def _format_power(x: float, _: Any = None) -> str:
     power = math.log10(x)
-    raised = f"{power:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"10{raised}" if power == round(power) else f"{x:.2g}"
+    exponent = f"{power:.0f}".translate(SUPERSCRIPTS)
+    return f"10{exponent}" if power == round(power) else f"{x:.2g}"
 
 
 def label_rows(ax: Axes, names: Names) -> None:
-    """Names beside rows of bars, the first on top."""
+    """Label rows of bars, the first at the top."""
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(names) - 0.4, -0.6)
 
 
 def token_labels(names: Names, n: int) -> list[str]:
-    """The names of n tokens of an answer: those that were given, then y1, y2, …"""
+    """Return labels of n answer tokens: the given names, then y1, y2, …"""
     return [names[i] if i < len(names) else f"y{i + 1}" for i in range(n)]
 
 
@@ -66,19 +65,31 @@ def annotated_heatmap(
     ax: Axes, values: Any, text: Callable[[float], str], dark: float = 0.6,
     limit: float | None = None, **options: Any,
 ) -> Any:  # fmt: skip
-    """A map with the number in every cell: of shares, or of numbers from -most to most."""
+    """Draw a heatmap with a number in each cell: shares, or numbers from -limit to limit."""
     scale: dict[str, Any] = {"cmap": SHARE_COLORMAP, "vmin": 0, "vmax": 1}
     if limit:
         scale = {"cmap": SIGNED_COLORMAP, "vmin": -limit, "vmax": limit}
     image = ax.imshow(np.nan_to_num(values), aspect="auto", **scale, **options)
     for (y, x), value in np.ndenumerate(values):
-        colour = "white" if (abs(value) / limit if limit else value) > dark else INK
-        ax.text(x, y, text(value), ha="center", va="center", fontsize=7, color=colour)
+        color = "white" if (abs(value) / limit if limit else value) > dark else INK
+        ax.text(x, y, text(value), ha="center", va="center", fontsize=7, color=color)
     return image
 
 
+def signed_image(ax: Axes, x: Any, limit: float = 0.0, aspect: str = "auto") -> Any:
+    """Draw signed numbers from -limit to limit (by default the largest), white at 0."""
+    limit = limit or float(np.abs(x).max(initial=0)) or 1.0
+    scale: dict[str, Any] = {"cmap": SIGNED_COLORMAP, "vmin": -limit, "vmax": limit}
+    return ax.imshow(x, aspect=aspect, interpolation="nearest", **scale)
+
+
+def token_rotation(tokens: Names) -> int:
+    """Return the angle of tokens on the x axis: long ones are vertical."""
+    return 90 if max(map(len, tokens), default=0) > 2 else 0
+
+
 def color_bar(fig: Figure, image: Any, ax: Any = None, labelsize: float = 7, **options: Any) -> Any:
-    """The key to a map's colours, without a frame."""
+    """Add a color bar without a frame."""
     bar: Any = fig.colorbar(image, ax=ax, **options)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=labelsize)

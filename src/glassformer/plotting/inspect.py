@@ -1,10 +1,6 @@
-"""The figures of an inspection, each under the name of its file.
+"""The figures of an inspection, by name.
 
-    for name, draw in figures(found).items():
-        save(draw(), folder / f"{name}.png")
-
-A figure is a function of the Subject and of what a view found. To add one is to write one and to
-put it into FIGURES, or from a file of yours under `@figure_of`.
+A figure is a function of the Subject and of a view's result, registered with `@register_figure`.
 """
 
 from collections.abc import Callable
@@ -17,25 +13,26 @@ from ..lens.heads import mean_attention_from
 from ..lens.inspect import Inspection, Subject
 from ..tasks.token_layout import answer_names
 from .figures import attention, embeddings, fourier, interventions, logits, rank, stream
+from .style import Names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DrawFunction = Callable[[Subject, Any], "Figure"]
-MAX_WIDE_TOKENS = 64  # texts longer than this make no readable map
+MAX_WIDE_TOKENS = 64  # longer texts have no figures with a row or column for each token
 
 
 @dataclass(frozen=True)
 class InspectionFigure:
-    """A figure of what a view found."""
+    """A figure of a view's result."""
 
     view: str
     draw: DrawFunction
-    wide: bool = False  # has a row or column for every token of the text
+    wide: bool = False  # has a row or column for each token
 
 
 def _attention_summary(s: Subject, found: Any) -> "Figure":
-    """Attention from where the answer starts, on known sums or the shown input; and the mean."""
+    """Draw the attention from the last prompt position, on some inputs and on average."""
     p = s.boundary
     inputs = {" ".join(s.str_tokens[:p]): s.example[None, :p]}
     if s.task.modular and s.task.modular[0] > 90 and s.task.example_inputs:
@@ -46,85 +43,82 @@ def _attention_summary(s: Subject, found: Any) -> "Figure":
     return attention.attention_bars(summaries, position_labels(s.task)[:p])
 
 
+def _attention_heatmaps(s: Subject, patterns: Any) -> "Figure":
+    return attention.heatmaps(patterns, s.str_tokens, s.boundary, s.model.labels.heads)
+
+
+def _expected_and_actual(s: Subject, patterns: Any) -> "Figure":
+    maps = expected_attention(s.task), late_expected_attention(s.task)
+    return attention.expected_and_actual(patterns, maps[0], s.str_tokens, s.boundary, maps[1])
+
+
+def _firing_panels(s: Subject, layers: Any) -> "Figure":
+    return stream.firing_panels(layers[-1], s.model.config.activation, _answer_names(s))
+
+
 def _answer_names(s: Subject) -> list[str]:
-    """What the tokens of the answer are called."""
     return answer_names(s.task) if s.task else []
 
 
-FIGURES: dict[str, InspectionFigure] = {  # by the name of the file
-    "attention": InspectionFigure(
-        "attention",
-        lambda s, found: attention.heatmaps(found, s.str_tokens, s.boundary, s.model.labels.heads),
-        wide=True,
+def _plain(draw: Callable[[Any], "Figure"]) -> DrawFunction:
+    """Adapt a figure of a result alone."""
+    return lambda s, result: draw(result)
+
+
+def _by_token(draw: Callable[[Any, Names], "Figure"]) -> DrawFunction:
+    """Adapt a figure of a result and the names of the answer tokens."""
+    return lambda s, result: draw(result, _answer_names(s))
+
+
+# Name of the figure, and of its file -> view, drawing function, and whether it is wide.
+_TABLE: dict[str, tuple[str, DrawFunction, bool]] = {
+    "attention": ("attention", _attention_heatmaps, True),
+    "attention-expected": ("attention", _expected_and_actual, True),
+    "attention-steps": (
+        "steps", lambda s, steps: attention.head_steps_figure(steps, s.boundary), True,
     ),
-    "attention-expected": InspectionFigure(
-        "attention",
-        lambda s, found: attention.expected_and_actual(
-            found,
-            expected_attention(s.task),
-            s.str_tokens,
-            s.boundary,
-            late_expected_attention(s.task),
-        ),
-        wide=True,
+    "alignment": ("alignment", lambda s, shares: attention.alignment_bars([shares]), False),
+    "attention-summary": ("heads", _attention_summary, False),
+    "tokens": ("tokens", _plain(embeddings.embedding_map), False),
+    "tokens-similarity": ("tokens", _plain(embeddings.cosine_heatmap), False),
+    "positions-similarity": ("positions", _plain(embeddings.cosine_heatmap), False),
+    "singular-values": ("ranks", _plain(rank.singular_values), False),
+    "truncation": ("truncation", _plain(rank.truncation_curve), False),
+    "logit-lens": (
+        "logit-lens", lambda s, lens: logits.lens_map(lens, boundary=s.boundary - 1), True,
     ),
-    "attention-steps": InspectionFigure(
-        "steps", lambda s, found: attention.head_steps_figure(found, s.boundary), wide=True
+    "stopping": ("stopping", _by_token(logits.lens_accuracy_map), False),
+    "shares": ("shares", _by_token(logits.shares_map), False),
+    "stream": (
+        "stream", lambda s, runs: stream.stream_growth(runs["residual"], runs["without"]), False,
     ),
-    "alignment": InspectionFigure("alignment", lambda s, found: attention.alignment_bars([found])),
-    "attention-summary": InspectionFigure("heads", _attention_summary),
-    "tokens": InspectionFigure("tokens", lambda s, found: embeddings.embedding_map(found)),
-    "tokens-similarity": InspectionFigure(
-        "tokens", lambda s, found: embeddings.cosine_heatmap(found)
+    "norms": ("norms", _plain(stream.norm_histograms), False),
+    "neurons": ("neurons", _firing_panels, False),
+    "ablations": ("ablations", _by_token(interventions.ablation_bars), False),
+    "patching-stream": (
+        "patching", lambda s, grids: interventions.patch_heatmap(grids["stream"]), True,
     ),
-    "positions-similarity": InspectionFigure(
-        "positions", lambda s, found: embeddings.cosine_heatmap(found)
+    "patching-heads": (
+        "patching", lambda s, grids: interventions.patch_heatmap(grids["heads"]), True,
     ),
-    "singular-values": InspectionFigure("ranks", lambda s, found: rank.singular_values(found)),
-    "truncation": InspectionFigure("truncation", lambda s, found: rank.truncation_curve(found)),
-    "logit-lens": InspectionFigure(
-        "logit-lens", lambda s, found: logits.lens_map(found, boundary=s.boundary - 1), wide=True
-    ),
-    "stopping": InspectionFigure(
-        "stopping", lambda s, found: logits.lens_accuracy_map(found, _answer_names(s))
-    ),
-    "shares": InspectionFigure(
-        "shares", lambda s, found: logits.shares_map(found, _answer_names(s))
-    ),
-    "stream": InspectionFigure(
-        "stream", lambda s, found: stream.stream_growth(found["residual"], found["without"])
-    ),
-    "norms": InspectionFigure("norms", lambda s, found: stream.norm_histograms(found)),
-    "neurons": InspectionFigure(
-        "neurons",
-        lambda s, found: stream.firing_panels(
-            found[-1], s.model.config.activation, _answer_names(s)
-        ),
-    ),
-    "ablations": InspectionFigure(
-        "ablations", lambda s, found: interventions.ablation_bars(found, _answer_names(s))
-    ),
-    "patching-stream": InspectionFigure(
-        "patching", lambda s, found: interventions.patch_heatmap(found["stream"]), wide=True
-    ),
-    "patching-heads": InspectionFigure(
-        "patching", lambda s, found: interventions.patch_heatmap(found["heads"]), wide=True
-    ),
-    "interchange": InspectionFigure(
-        "interchange", lambda s, found: interventions.interchange_bars(found)
-    ),
-    "spectrum": InspectionFigure("modular", lambda s, found: fourier.spectrum_bars(found)),
-    "neuron-frequencies": InspectionFigure(
-        "modular", lambda s, found: fourier.neuron_frequencies(found)
-    ),
-    "waves": InspectionFigure("modular", lambda s, found: fourier.wave_plane(found)),
-}
+    "interchange": ("interchange", _plain(interventions.interchange_bars), False),
+    "spectrum": ("modular", _plain(fourier.spectrum_bars), False),
+    "neuron-frequencies": ("modular", _plain(fourier.neuron_frequencies), False),
+    "waves": ("modular", _plain(fourier.wave_plane), False),
+}  # fmt: skip
+FIGURES = {name: InspectionFigure(*entry) for name, entry in _TABLE.items()}
 
 
 def register_figure(
     view: str, name: str = "", wide: bool = False
 ) -> Callable[[DrawFunction], DrawFunction]:
-    """Registers a function as a figure of a view, by default in a file of the view's name."""
+    """Register a function as a figure of a view.
+
+    Args:
+        view: Name of the view.
+        name: Name of the figure and its file; by default that of the view.
+        wide: Leave it out for texts of more than MAX_WIDE_TOKENS tokens.
+    """
 
     def register(draw: DrawFunction) -> DrawFunction:
         FIGURES[name or view] = InspectionFigure(view, draw, wide)
@@ -133,12 +127,13 @@ def register_figure(
     return register
 
 
-def inspection_figures(found: Inspection) -> "dict[str, Callable[[], Figure]]":
-    """Name of the file -> what draws the figure, view by view."""
-    small, s = len(found.subject.str_tokens) <= MAX_WIDE_TOKENS, found.subject
+def inspection_figures(inspection: Inspection) -> "dict[str, Callable[[], Figure]]":
+    """Return a function that draws each figure of an inspection."""
+    s = inspection.subject
+    short = len(s.str_tokens) <= MAX_WIDE_TOKENS
     return {
         name: partial(figure.draw, s, result)
-        for view, result in found.results.items()
+        for view, result in inspection.results.items()
         for name, figure in FIGURES.items()
-        if figure.view == view and (small or not figure.wide)
+        if figure.view == view and (short or not figure.wide)
     }

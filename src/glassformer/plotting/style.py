@@ -1,9 +1,8 @@
-"""One quiet style for all figures: readable in print, in grey and by colour-blind people.
+"""The style of all figures: readable in print, in gray and with color blindness.
 
-Colours are those of Okabe and Ito. Figures are made without pyplot: no window, and nothing that one
-figure leaves to the next.
+The colors are those of Okabe and Ito. Figures are made without pyplot: no window, no global state.
 
-    with drawn(rows=2, title="Learning") as (fig, (top, bottom)):
+    with drawing(rows=2, title="Learning") as (fig, (top, bottom)):
         top.plot(x, y, color=BLUE)
     save(fig, "curves.png")
 """
@@ -14,26 +13,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..utils.errors import GlassformerError
+from ..utils.errors import FIGURES_MISSING, GlassformerError
 from ..utils.fileio import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.axis import Axis as Axis
     from matplotlib.figure import Figure as Figure
-else:  # Matplotlib is imported when a figure is drawn and not before
+else:  # Matplotlib is imported when a figure is drawn
     Axes = Axis = Figure = Any
 
 Names = Sequence[str]
 INK, GRAY, PALE = "#222222", "#767676", "#d9d9d9"
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = COLORS
-# what tells lines apart where colour does not
 LINE_STYLES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
-SHARE_COLORMAP = "Blues"  # map of colours for shares from 0 to 1: lightness alone tells them apart
-# and for numbers on both sides of 0: more is bluer here too, as on the page
-SIGNED_COLORMAP = "RdBu"
-FIGURE_WIDTH = 7.5  # inches of most figures
+SHARE_COLORMAP = "Blues"  # for shares from 0 to 1
+SIGNED_COLORMAP = "RdBu"  # for signed numbers: more is bluer, as in the page
+FIGURE_WIDTH = 7.5  # inches
 FILE_TYPES = ("png", "svg", "pdf")
 DPI = 160
 
@@ -50,23 +47,25 @@ STYLE: dict[Any, Any] = {
 
 
 def check_figure_path(path: str | Path) -> Path:
-    """The path, if a figure can be of its kind and Matplotlib is here; asked before the work."""
+    """Return the path if its suffix is a figure's and Matplotlib is installed.
+
+    Raises:
+        GlassformerError: Another suffix, or Matplotlib is missing.
+    """
     path = Path(path)
     if path.suffix.removeprefix(".").lower() not in FILE_TYPES:
-        raise GlassformerError(
-            f"{path} — a figure ends in {', '.join('.' + k for k in FILE_TYPES)}"
-        )
+        suffixes = ", ".join("." + k for k in FILE_TYPES)
+        raise GlassformerError(f"{path}: expected a figure's suffix, one of {suffixes}")
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
-        needed = "figures need Matplotlib, which is not installed"
-        raise GlassformerError(f"{path} — {needed}: pip install 'glassformer[figures]'") from None
+        raise GlassformerError(f"{path}: {FIGURES_MISSING}") from None
     return path
 
 
 @contextlib.contextmanager
 def style_context() -> Iterator[None]:
-    """Within it, what Matplotlib makes has the style."""
+    """Apply STYLE to everything Matplotlib makes in this context."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
@@ -76,7 +75,14 @@ def style_context() -> Iterator[None]:
 def figure(
     rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), **options: Any
 ) -> tuple[Figure, Sequence[Axes]]:
-    """A figure of `size` inches, and its axes in reading order. Options as of `subplots`."""
+    """Return a figure of `size` inches, and its axes in reading order.
+
+    Args:
+        rows: Rows of axes.
+        columns: Columns of axes.
+        size: Width and height in inches.
+        options: Passed to Matplotlib's `subplots`.
+    """
     from matplotlib.figure import Figure
 
     with style_context():
@@ -90,7 +96,7 @@ def drawing(
     rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), title: str = "",
     **options: Any,
 ) -> Iterator[tuple[Figure, Sequence[Axes]]]:  # fmt: skip
-    """The same, to be drawn on in the style within the block; then a title above, if any."""
+    """Yield `figure(rows, columns, size, **options)` in the style; then add the title."""
     fig, axes = figure(rows, columns, size, **options)
     with style_context():
         yield fig, axes
@@ -99,7 +105,7 @@ def drawing(
 
 
 def save(fig: Figure, path: str | Path) -> Path:
-    """Writes a figure; the same figure gives the same bytes."""
+    """Write a figure to a file; equal figures give equal bytes."""
     path = check_figure_path(path)
     kind = path.suffix[1:].lower()
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})

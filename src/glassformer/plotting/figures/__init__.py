@@ -1,1 +1,1 @@
-"""Figures, a file a subject: each function draws what a view of lens/, or a run, has found."""
+"""Figures, one file for each subject. Each function draws the result of a view or of a run."""

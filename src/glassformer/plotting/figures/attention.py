@@ -1,21 +1,27 @@
-"""Figures of attention: heatmaps, the map that a task expects, one head in four steps, bars over
-heads, alignment.
+"""Figures of attention: heatmaps, expected maps, one head in four steps, alignment.
 
-A row is who asks, a column who is asked. The dashed line is the boundary between what was given and
-what the model writes; rows that ask for a token of the answer say which: `= → 9`. Words are the
-tokens that were read and, if one likes, the one that comes last and was not.
+Rows are query positions and columns key positions. A dashed line separates the prompt from the
+answer; rows that predict an answer token name it: `= → 9`.
 """
 
-import textwrap  # noqa: I001
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...utils.errors import GlassformerError
-from ...lens.attention import Alignment, ExpectedAttention, HeadSteps
 from ...core.components import head_name
-from ..helpers import hide_frame, color_bar, percent_axis, require_data, add_grid
+from ...lens.attention import Alignment, ExpectedAttention, HeadSteps
+from ...utils.errors import GlassformerError
+from ..helpers import (
+    add_grid,
+    color_bar,
+    hide_frame,
+    percent_axis,
+    require_data,
+    signed_image,
+    token_rotation,
+)  # fmt: skip
 from ..style import (
     AMBER,
     BLUE,
@@ -26,39 +32,38 @@ from ..style import (
     ORANGE,
     PURPLE,
     SHARE_COLORMAP,
-    SIGNED_COLORMAP,
     SKY,
     Axes,
     Figure,
     Names,
     drawing,
-)
+)  # fmt: skip
 
-CELL_INCHES = 0.21  # inches of a token's row
-# of a bar of colours
+CELL_INCHES = 0.21  # height of a token's row
+MAX_LABELS = 40  # token labels of an axis
 COLOR_BAR_OPTIONS: dict[str, Any] = {"fraction": 0.04, "pad": 0.02, "aspect": 30, "shrink": 0.7}
 ROLE_COLORS = {"a": BLUE, "b": SKY, "carry": AMBER, "source": BLUE}
-EXTRA_COLORS = (GREEN, PURPLE)  # roles that a new task may name
+EXTRA_COLORS = (GREEN, PURPLE)  # of other roles
 
 
 def heatmaps(
     patterns: Any, tokens: Names, boundary: int | None = None,
     names: Mapping[str, str] | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
-    """Patterns [L,H,T,S] of one input, or means: a row for each layer, a column for each head.
+    """Draw patterns [L,H,T,S] of one input: layers are rows, heads columns.
 
-    Layers of one head are side by side. `boundary`: the position of the first token of the answer.
-    `names`: of heads, as "layer.head" -> name.
+    Single heads stand side by side. `tokens` may include the token after the input, `boundary` is
+    the position of the first answer token, and `names` maps "layer.head" to a label.
     """
     L, H, T, _ = _check_patterns(patterns)
     rows, columns = (L, H) if H > 1 else (1, L)
     with drawing(rows, columns, size=_figure_size(rows, columns, T), title=title) as (fig, axes):
         for ax, (i, h) in zip(axes, np.ndindex(L, H), strict=True):
             image = _heatmap(ax, patterns[i, h], tokens, boundary, small=columns > 2)
-            given = (names or {}).get(f"{i}.{h}")
-            name = f"{i}.{h} {given}" if given else head_name(i, h)
+            label = (names or {}).get(f"{i}.{h}")
+            name = f"{i}.{h} {label}" if label else head_name(i, h)
             name = textwrap.fill(name, int(14 * _panel_side(T)), max_lines=2, placeholder="…")
-            ax.set_title(name, fontsize=8 if given else 10)
+            ax.set_title(name, fontsize=8 if label else 10)
         color_bar(fig, image, list(axes), label="attention", **COLOR_BAR_OPTIONS)
     return fig
 
@@ -67,17 +72,17 @@ def expected_and_actual(
     patterns: Any, expected: ExpectedAttention, tokens: Names, boundary: int | None = None,
     late: ExpectedAttention | None = None,
 ) -> Figure:  # fmt: skip
-    """What the task expects, by role, then the patterns [L,H,T,S] with what is due framed.
+    """Draw the expected attention by role, then patterns [L,H,T,S] with the direct roles framed.
 
-    `late`: another map to be drawn beside the right one, that of the book.
+    `late` is a second expected map, the book's.
     """
     L, H, T, _ = _check_patterns(patterns)
-    maps = [("expected", expected), *([("the book's, a row late", late)] if late else [])]
+    maps = [("expected", expected), *([("the book's map, one row late", late)] if late else [])]
     columns = max(len(maps) + L * H if L * H <= 2 else 3, len(maps))
     rows = -(-(len(maps) + L * H) // columns)
     with drawing(rows, columns, size=_figure_size(rows, columns, T)) as (fig, axes):
-        for ax, (name, m) in zip(axes, maps, strict=False):
-            _role_map(ax, m, tokens, boundary)
+        for ax, (name, expected_map) in zip(axes, maps, strict=False):
+            _role_map(ax, expected_map, tokens, boundary)
             ax.set_title(name)
         rest = axes[len(maps) :]
         for ax, (i, h) in zip(rest, np.ndindex(L, H), strict=False):
@@ -86,28 +91,27 @@ def expected_and_actual(
             ax.set_title(head_name(i, h))
         for ax in rest[L * H :]:
             ax.set_visible(False)
-        color_bar(
-            fig, image, list(axes[: len(maps) + L * H]), label="attention", **COLOR_BAR_OPTIONS
-        )
+        used = list(axes[: len(maps) + L * H])
+        color_bar(fig, image, used, label="attention", **COLOR_BAR_OPTIONS)
     return fig
 
 
 def head_steps_figure(s: HeadSteps, boundary: int | None = None, title: str = "") -> Figure:
-    """One head on one input: project, score, mask and softmax, combine."""
+    """Draw the computation of one head on one input."""
     title = title or head_name(s.layer, s.head)
     with drawing(2, 3, size=_figure_size(2, 3, len(s.tokens)), title=title) as (fig, axes):
         for ax, x, name in zip(axes, (s.q, s.k, s.v), ("queries", "keys", "values"), strict=False):
             _signed_heatmap(fig, ax, x, s.tokens, f"1 project: {name}")
-        _signed_heatmap(fig, axes[3], s.scores, s.tokens, "2 score: q·k, scaled", keys=True)
+        _signed_heatmap(fig, axes[3], s.scores, s.tokens, "2 scores: q·k, scaled", keys=True)
         image = _heatmap(axes[4], s.pattern, s.tokens, boundary, small=True)
         color_bar(fig, image, axes[4], **COLOR_BAR_OPTIONS)
-        axes[4].set_title("3 mask, softmax")
-        _signed_heatmap(fig, axes[5], s.z, s.tokens, "4 combine: values, mixed")
+        axes[4].set_title("3 mask and softmax")
+        _signed_heatmap(fig, axes[5], s.z, s.tokens, "4 weighted values")
     return fig
 
 
 def attention_bars(summaries: Mapping[str, Any], labels: Names) -> Figure:
-    """Attention from one position: input -> [L,H,S]. A row a layer, a column a head."""
+    """Draw attention from one position: input -> [L,H,S]. Layers are rows, heads columns."""
     require_data(summaries, "bars of attention", "input")
     L, H, S = next(iter(summaries.values())).shape
     require_data(range(L), "bars of attention", "layer")
@@ -126,61 +130,64 @@ def attention_bars(summaries: Mapping[str, Any], labels: Names) -> Figure:
 def alignment_bars(
     alignments: Sequence[Alignment], names: Names = (), labels: Names = ()
 ) -> Figure:
-    """Share of attention on each role, by answer position: models are columns, heads are rows.
+    """Draw the share of attention on each role by query position: models are columns, heads rows.
 
-    A tick is what looking at everything alike would put on all roles. `places`: names of the answer
-    positions.
+    A tick marks the share of uniform attention. `names` are those of the models, `labels` those of
+    the answer tokens.
     """
     require_data(alignments, "bars of alignment", "model")
     L, H, n = alignments[0].entropy.shape
     if any(a.entropy.shape != (L, H, n) for a in alignments):
-        what = "expected models of as many layers, heads and answer positions"
-        raise GlassformerError(f"bars of alignment — {what}")
-    wide = len(alignments)
-    size = max(1.6 + 1.7 * wide, 4.5), 1.1 + 1.4 * L * H
-    with drawing(L * H, wide, size=size, sharex=True, sharey=True) as (fig, axes):
+        raise GlassformerError(
+            "bars of alignment: expected models with equal numbers of layers, heads and answer "
+            "tokens"
+        )
+    columns = len(alignments)
+    size = max(1.6 + 1.7 * columns, 4.5), 1.1 + 1.4 * L * H
+    with drawing(L * H, columns, size=size, sharex=True, sharey=True) as (fig, axes):
         for at, ax in enumerate(axes):
-            row, column = divmod(at, wide)
+            row, column = divmod(at, columns)
             a, (i, h) = alignments[column], divmod(row, H)
-            base = np.zeros(n)  # roles share no cell, so bars add up to the share on all of them
-            for name, colour in _role_colors(a.shares):
+            base = np.zeros(n)
+            for name, color in _role_colors(a.shares):
                 share = np.nan_to_num(a.shares[name][i, h])
-                ax.bar(range(n), share, 0.72, base, color=colour, label=name)
+                ax.bar(range(n), share, 0.72, base, color=color, label=name)
                 base += share
             chance, x = a.chance["expected"], np.arange(n)
-            ax.hlines(chance, x - 0.36, x + 0.36, color=INK, linewidth=1.2, label="even look")
+            uniform = {"color": INK, "linewidth": 1.2, "label": "uniform attention"}
+            ax.hlines(chance, x - 0.36, x + 0.36, **uniform)
             _format_share_axes(ax, labels or [str(p) for p in a.positions])
             if not row:
                 ax.set_title(names[column] if column < len(names) else "")
             if not column:
                 ax.set_ylabel(f"layer {i}" + (f", head {h}" if H > 1 else ""))
             if row == L * H - 1:
-                ax.set_xlabel("token that is asked for" if labels else "position that asks")
+                ax.set_xlabel("answer token" if labels else "query position")
         _legend_below(fig, axes[0])
     return fig
 
 
 def model_grid(models: Sequence[tuple[str, Any, Names, int | None]]) -> Figure:
-    """Models, each (name, patterns [L,H,T,S], words, boundary), one under the other by layer.
+    """Draw models (name, patterns [L,H,T,S], tokens, boundary) as rows, layers as columns.
 
-    Several heads of a layer are drawn as their mean.
+    The heads of a layer are averaged.
     """
     require_data(models, "grid of attention", "model")
     shapes = [_check_patterns(p) for _, p, _, _ in models]
     rows, columns = len(models), max(s[0] for s in shapes)
     size = _figure_size(rows, columns, max(s[2] for s in shapes))
     with drawing(rows, columns, size=size) as (fig, axes):
-        for row, (name, patterns, words, boundary) in enumerate(models):
+        for row, (name, patterns, tokens, boundary) in enumerate(models):
             for i, ax in enumerate(axes[row * columns : (row + 1) * columns]):
                 ax.set_visible(i < len(patterns))
                 if i < len(patterns):
-                    image = _heatmap(ax, patterns[i].mean(0), words, boundary, small=columns > 2)
+                    image = _heatmap(ax, patterns[i].mean(0), tokens, boundary, small=columns > 2)
                     ax.set_title(f"{name}: layer {i}")
         color_bar(fig, image, list(axes), label="attention", **COLOR_BAR_OPTIONS)
     return fig
 
 
-# ── parts ──────────────────────────────────────────────────────────────────────────────────────
+# ── elements ───────────────────────────────────────────────────────────────────────────────────
 def _heatmap(ax: Axes, pattern: Any, tokens: Names, boundary: int | None, small: bool) -> Any:
     _label_token_axes(ax, tokens, pattern.shape, boundary, small)
     return ax.imshow(pattern, cmap=SHARE_COLORMAP, vmin=0, vmax=1, aspect="auto")
@@ -189,40 +196,39 @@ def _heatmap(ax: Axes, pattern: Any, tokens: Names, boundary: int | None, small:
 def _label_token_axes(
     ax: Axes, tokens: Names, shape: tuple[int, ...], boundary: int | None, small: bool
 ) -> None:
-    """Tokens on the axes, and the line between what was given and what is written."""
+    """Label both axes with tokens, and draw the line between prompt and answer."""
     T, S = shape
     if len(tokens) not in (T, T + 1) or T != S:
-        expected = f"expected as many tokens as rows and columns ({T}, {S})"
-        raise GlassformerError(f"heatmap — {expected}, got {len(tokens)}")
+        raise GlassformerError(f"heatmap: expected {T} tokens, got {len(tokens)}")
     rows, tokens = list(tokens), tokens[:T]
     if boundary is not None:
-        asks = range(boundary - 1, len(rows) - 1)
-        rows[boundary - 1 : len(rows) - 1] = [f"{rows[t]} → {rows[t + 1]}" for t in asks]
+        predicting = range(boundary - 1, len(rows) - 1)
+        rows[boundary - 1 : len(rows) - 1] = [f"{rows[t]} → {rows[t + 1]}" for t in predicting]
         if boundary < T:
             for line in (ax.axhline, ax.axvline):
                 line(boundary - 0.5, color=ORANGE, linewidth=1, linestyle=LINE_STYLES[1])
     rows = rows[:T]
     font = 6 if T > 16 else 7 if small else 8
-    every = -(-T // 40)  # beyond 40 tokens, not all of them
-    turned = 90 if max(map(len, tokens)) > 2 else 0
-    ax.set_xticks(range(0, S, every), list(tokens)[::every], fontsize=font, rotation=turned)
-    ax.set_yticks(range(0, T, every), rows[::every], fontsize=font)
+    step = -(-T // MAX_LABELS)
+    rotation = token_rotation(tokens)
+    ax.set_xticks(range(0, S, step), list(tokens)[::step], fontsize=font, rotation=rotation)
+    ax.set_yticks(range(0, T, step), rows[::step], fontsize=font)
     hide_frame(ax)
 
 
-def _role_map(ax: Axes, right: ExpectedAttention, words: Names, boundary: int | None) -> None:
-    """Cells coloured by role; a cell of two roles has the first."""
+def _role_map(ax: Axes, expected: ExpectedAttention, tokens: Names, boundary: int | None) -> None:
+    """Color cells by role; a cell with two roles has the color of the first."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
 
-    picture = np.ones((*right.union.shape, 3))
-    colours = _role_colors(right.roles)
-    for name, colour in reversed(colours):
-        picture[right.roles[name]] = to_rgb(colour)
+    picture = np.ones((*expected.union.shape, 3))
+    colors = _role_colors(expected.roles)
+    for name, color in reversed(colors):
+        picture[expected.roles[name]] = to_rgb(color)
     ax.imshow(picture, aspect="auto")
-    _label_token_axes(ax, words, right.union.shape, boundary, small=True)
-    handles = [Patch(color=colour, label=name) for name, colour in colours]
-    ax.legend(handles=handles, loc="upper left", handlelength=1, handleheight=1)  # empty there
+    _label_token_axes(ax, tokens, expected.union.shape, boundary, small=True)
+    handles = [Patch(color=color, label=name) for name, color in colors]
+    ax.legend(handles=handles, loc="upper left", handlelength=1, handleheight=1)
 
 
 def _frame_cells(ax: Axes, cells: Any) -> None:
@@ -234,30 +240,26 @@ def _frame_cells(ax: Axes, cells: Any) -> None:
 
 
 def _signed_heatmap(
-    fig: Figure, ax: Axes, x: Any, words: Names, title: str, keys: bool = False
+    fig: Figure, ax: Axes, x: Any, tokens: Names, title: str, keys: bool = False
 ) -> None:
-    """Numbers of both signs, white at 0."""
-    top = float(np.abs(x).max()) or 1.0
-    image = ax.imshow(
-        x, cmap=SIGNED_COLORMAP, vmin=-top, vmax=top, aspect="auto", interpolation="nearest"
-    )
+    """Draw signed numbers, white at 0; `keys`: columns are key positions."""
+    image = signed_image(ax, x)
     if keys:
-        _label_token_axes(ax, words, x.shape, None, small=True)
+        _label_token_axes(ax, tokens, x.shape, None, small=True)
     else:
-        ax.set_yticks(range(len(words)), list(words), fontsize=7)
-        ax.set_xlabel("dimension of the head", fontsize=8)
+        ax.set_yticks(range(len(tokens)), list(tokens), fontsize=7)
+        ax.set_xlabel("head dimension", fontsize=8)
         ax.set_xticks(range(0, x.shape[1], -(-x.shape[1] // 7)))
         ax.tick_params(length=0)
     ax.set_title(title)
     color_bar(fig, image, ax, **COLOR_BAR_OPTIONS)
 
 
-def _format_share_axes(ax: Axes, places: Names) -> None:
-    """The axes of bars of shares, one at each place."""
+def _format_share_axes(ax: Axes, labels: Names) -> None:
     ax.set_ylim(0, 1)
     percent_axis(ax.yaxis)
     add_grid(ax)
-    ax.set_xticks(range(len(places)), places)
+    ax.set_xticks(range(len(labels)), labels)
     ax.tick_params(axis="x", length=0)
 
 
@@ -267,12 +269,12 @@ def _legend_below(fig: Figure, ax: Axes) -> None:
 
 
 def _role_colors(roles: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Role -> colour, without the maps that Alignment adds."""
-    named = [name for name in roles if name not in ("aligned", "expected", "late")]
-    new = [name for name in named if name not in ROLE_COLORS]
+    """Return each role with its color, leaving out the maps that Alignment adds."""
+    names = [name for name in roles if name not in ("aligned", "expected", "late")]
+    extra = [name for name in names if name not in ROLE_COLORS]
     return [
-        (name, ROLE_COLORS.get(name) or EXTRA_COLORS[new.index(name) % len(EXTRA_COLORS)])
-        for name in named
+        (name, ROLE_COLORS.get(name) or EXTRA_COLORS[extra.index(name) % len(EXTRA_COLORS)])
+        for name in names
     ]
 
 
@@ -287,6 +289,6 @@ def _figure_size(rows: int, columns: int, T: int) -> tuple[float, float]:
 def _check_patterns(patterns: Any) -> tuple[int, int, int, int]:
     if patterns.ndim != 4 or not len(patterns):
         got = list(patterns.shape)
-        raise GlassformerError(f"heatmap — expected patterns [L,H,T,S] with L from 1, got {got}")
+        raise GlassformerError(f"heatmap: expected patterns [L,H,T,S] with L from 1, got {got}")
     L, H, T, S = patterns.shape
     return L, H, T, S

@@ -1,9 +1,4 @@
-"""Training curves: loss with its floors, accuracy, each answer digit, and the turning points.
-
-The panels share the axis of steps. Each answer digit is a row of a strip that darkens as the digit
-is learned: a staircase is seen as one, with four digits or with eleven. Turning points are named
-above the panels.
-"""
+"""Training curves: loss with its plateaus, accuracy, accuracy of each answer token, milestones."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,42 +20,40 @@ from ..style import (
     Figure,
     Names,
     drawing,
-)
+)  # fmt: skip
 
-if TYPE_CHECKING:  # PyTorch is not needed to draw what was trained
+if TYPE_CHECKING:  # drawing needs no PyTorch
     from ...training.loss_floor import LossPlateau
     from ...training.result import Training
 
-DIGIT_ROW_INCHES = 0.19  # inches of a digit's row
-LETTER_INCHES = 0.051  # inches of a letter of a turning point's name
-AXES_INCHES = 4.85  # inches from the first step to the last
-LOG_SCALE_RATIO = 1_000.0  # a loss that falls by more than this is drawn on a scale of powers
+DIGIT_ROW_INCHES = 0.19
+LETTER_INCHES = 0.051  # of a milestone's name
+AXES_INCHES = 4.85  # width of the axes
+LOG_SCALE_RATIO = 1_000.0  # losses with a larger range are drawn on a log scale
 
 
 def training_curves(
     trainings: "Sequence[Training]", floors: "Sequence[LossPlateau]" = (), names: Names = (),
     title: str = "",
 ) -> Figure:  # fmt: skip
-    """A figure of one run, or of several runs of one recipe (each thin, the median bold).
+    """Draw one run, or several runs of one recipe with their median in bold.
 
-    `floors`: losses that mean something, to be drawn as lines. `names`: of the answer's digits.
+    `floors` are drawn as lines of constant loss; `names` are those of the answer tokens.
     """
     runs = [t for t in trainings if t.history]
     if not runs:
-        why = "the run ended before its first evaluation"
-        raise GlassformerError(f"curves — nothing to draw: {why}")
+        raise GlassformerError("curves: expected a run with an evaluation, got none")
     digits = len(runs[0].history[0]["digits"])
-    rows_of_events = _event_rows(runs[0]) if len(runs) == 1 else []
-    # a single digit is as right as the whole
+    event_rows = _event_rows(runs[0]) if len(runs) == 1 else []
     heights = [2.1, 1.7] + [max(0.8, DIGIT_ROW_INCHES * digits)] * (digits > 1)
-    size = FIGURE_WIDTH, sum(heights) + 1.1 + 0.15 * len(rows_of_events)
-    shape: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": heights}}
-    with drawing(len(heights), size=size, title=title, **shape) as (fig, axes):
+    size = FIGURE_WIDTH, sum(heights) + 1.1 + 0.15 * len(event_rows)
+    options: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": heights}}
+    with drawing(len(heights), size=size, title=title, **options) as (fig, axes):
         _draw_loss(axes[0], runs, floors)
         _draw_accuracy(axes[1], runs)
         if digits > 1:
             _draw_digit_strip(fig, axes[2], runs, names)
-        _draw_events(axes[:2], rows_of_events)
+        _draw_events(axes[:2], event_rows)
         axes[-1].set(xlim=(0, max(t.history[-1]["step"] for t in runs)), xlabel="step")
         thousands_axis(axes[-1].xaxis)
         fig.align_ylabels()
@@ -71,12 +64,12 @@ def _draw_loss(ax: Axes, runs: "list[Training]", floors: "Sequence[LossPlateau]"
     steps, losses = _draw_runs(ax, runs, "loss", BLUE)
     low, high = np.nanmin(losses), np.nanmax(losses)
     drawn = [f for f in floors if f.loss <= high]
-    least = any(f.unknown_tokens == 0 and f.loss > 0 for f in floors)
-    if len(drawn) < 3 and not least and high > LOG_SCALE_RATIO * low > 0:
+    reachable = any(f.unknown_tokens == 0 and f.loss > 0 for f in floors)
+    if len(drawn) < 3 and not reachable and high > LOG_SCALE_RATIO * low > 0:
         log_axis(ax)
         drawn = [f for f in drawn if f.loss > 0]
     else:
-        # the first steps would flatten all the rest
+        # The first steps would flatten the rest of the curve.
         top = np.nanpercentile(losses, 95) if len(steps) > 20 else high
         top = max(top, *(f.loss for f in drawn), low) if drawn else max(top, low)
         base = min([low, *(f.loss for f in drawn)])
@@ -89,33 +82,24 @@ def _draw_loss(ax: Axes, runs: "list[Training]", floors: "Sequence[LossPlateau]"
 
 
 def _draw_accuracy(ax: Axes, runs: "list[Training]") -> None:
-    which = ", median" if len(runs) > 1 else ""
+    suffix = ", median" if len(runs) > 1 else ""
     if all("train_accuracy" in h for t in runs for h in t.history):
-        _draw_runs(
-            ax,
-            runs,
-            "train_accuracy",
-            ORANGE,
-            LINE_STYLES[1],
-            "training rows" + which,
-            draw_each_run=False,
-        )
-    _draw_runs(ax, runs, "accuracy", BLUE, LINE_STYLES[0], "test rows" + which)
+        line = LINE_STYLES[1], "training rows" + suffix
+        _draw_runs(ax, runs, "train_accuracy", ORANGE, *line, draw_each_run=False)
+    _draw_runs(ax, runs, "accuracy", BLUE, LINE_STYLES[0], "test rows" + suffix)
     ax.set_ylim(-0.03, 1.05)
     percent_axis(ax.yaxis)
-    ax.set_ylabel("all digits right")
+    ax.set_ylabel("accuracy")
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2)
 
 
 def _draw_digit_strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Names) -> None:
-    """A row for each answer digit, the first said on top; the mean over the runs."""
+    """Draw the accuracy of each answer token, averaged over the runs, as a row of a heatmap."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history], dtype=float)
-    # steps, digits
-    shares = np.mean(
-        [_extend_with_last([h["digits"] for h in t.history], len(steps)) for t in runs], axis=0
-    )
-    edges = np.concatenate([[0.0], steps])  # an evaluation stands for the steps that led to it
+    digits = [_extend_with_last([h["digits"] for h in t.history], len(steps)) for t in runs]
+    shares = np.mean(digits, axis=0)  # steps, digits
+    edges = np.concatenate([[0.0], steps])  # an evaluation covers the steps before it
     n = shares.shape[1]
     key: dict[str, Any] = {"cmap": SHARE_COLORMAP, "vmin": 0, "vmax": 1, "rasterized": True}
     mesh = ax.pcolormesh(edges, np.arange(n + 1), shares.T, **key)
@@ -129,38 +113,38 @@ def _draw_digit_strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Name
     ax.scatter(x, y, s=14, color=ORANGE, edgecolor="white", linewidth=0.6, zorder=3, clip_on=False,
                label="learned")  # fmt: skip
     ax.set_ylabel("answer token")
-    beside = ax.inset_axes((1.018, 0, 0.018, 1))
-    color_bar(fig, mesh, cax=beside, labelsize=8, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
+    side = ax.inset_axes((1.018, 0, 0.018, 1))
+    color_bar(fig, mesh, cax=side, labelsize=8, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
     if learned:
         ax.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), handletextpad=0.2)
 
 
 def _draw_runs(
-    ax: Axes, runs: "list[Training]", key: str, colour: str, line: Any = "-", label: str = "",
+    ax: Axes, runs: "list[Training]", key: str, color: str, line: Any = "-", label: str = "",
     draw_each_run: bool = True,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Each run, and the median of several in bold; returns steps [n] and values [runs, n]."""
+    """Draw each run and the median; return steps [n] and values [runs, n]."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history])
     values = np.array([_extend_with_last([h[key] for h in t.history], len(steps)) for t in runs])
     if len(runs) > 1 and draw_each_run:
         for t in runs:
             x, y = [h["step"] for h in t.history], [h[key] for h in t.history]
-            ax.plot(x, y, color=colour, alpha=0.35, linewidth=0.7)
-    middle = np.median(values, axis=0)
-    dots = "o" if len(steps) < 3 else ""  # a single point is no line
-    ax.plot(steps, middle, color=colour, linestyle=line, label=label, marker=dots, markersize=3)
+            ax.plot(x, y, color=color, alpha=0.35, linewidth=0.7)
+    median = np.median(values, axis=0)
+    marker = "o" if len(steps) < 3 else ""  # a single point has no line
+    ax.plot(steps, median, color=color, linestyle=line, label=label, marker=marker, markersize=3)
     add_grid(ax)
     return steps, values
 
 
 def _extend_with_last(values: Sequence[Any], n: int) -> Any:
-    """A run that ended early stays where it was."""
+    """Repeat the last value of a run that ended early."""
     return np.array([*values, *[values[-1]] * (n - len(values))], dtype=float)
 
 
 def _event_rows(run: "Training") -> list[list[tuple[int, str]]]:
-    """Turning points other than digits, in as many rows of labels as keep them apart."""
+    """Place the labels of milestones, other than digits, in rows without overlap."""
     per_inch = run.history[-1]["step"] / AXES_INCHES
     rows: list[list[tuple[int, str]]] = []
     ends: list[float] = []

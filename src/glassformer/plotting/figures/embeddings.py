@@ -1,4 +1,4 @@
-"""Embeddings as figures: where tokens are, and which of them point the same way."""
+"""Figures of embeddings: principal components and cosine similarity."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,21 +9,21 @@ from ...lens.embeddings import Embeddings
 from ..helpers import color_bar, hide_frame
 from ..style import BLUE, INK, LINE_STYLES, ORANGE, PALE, SIGNED_COLORMAP, Axes, Figure, drawing
 
-# where a name may stand beside its point: x and y in points, and what of the name is there
+# Places of a name beside its point: offset in points, and alignment.
 LABEL_SIDES = [
     (0.0, 3.0, "center", "bottom"), (0.0, -4.0, "center", "top"), (4.0, 0.0, "left", "center"),
     (-4.0, 0.0, "right", "center"), (3.0, 3.0, "left", "bottom"), (-3.0, 3.0, "right", "bottom"),
     (3.0, -3.0, "left", "top"), (-3.0, -3.0, "right", "top"),
 ]  # fmt: skip
-AXES_WIDTH_POINTS, AXES_HEIGHT_POINTS = 240.0, 190.0  # points, about what the axes have
+AXES_WIDTH_POINTS, AXES_HEIGHT_POINTS = 240.0, 190.0  # size of the axes, about
 COLOR_BAR_OPTIONS: dict[str, Any] = {"shrink": 0.6, "ticks": [-1, 0, 1]}
-MAX_NAMED_ROWS = 40  # so many rows have each a name on the axis; of more, some
+MAX_NAMED_ROWS = 40  # larger embeddings have every tenth row labeled, or fewer
 
 
 def embedding_map(
     embeddings: Embeddings, title: str = "", components: tuple[int, int] = (0, 1)
 ) -> Figure:
-    """Each row as a named point on two principal components; a thin line through the numbers."""
+    """Draw rows as labeled points on two principal components, with a line through the numbers."""
     with drawing(size=(5.0, 4.4)) as (fig, (ax,)):
         _draw_points(ax, embeddings, components)
         ax.set_title(title or f"{embeddings.kind}: principal components")
@@ -31,7 +31,7 @@ def embedding_map(
 
 
 def cosine_heatmap(embeddings: Embeddings, title: str = "") -> Figure:
-    """Cosine similarity of all rows; for positions a line where the answer starts."""
+    """Draw the cosine similarity of all rows; lines mark the first answer position."""
     with drawing(size=(5.0, 4.4)) as (fig, (ax,)):
         image = _draw_cosines(ax, embeddings)
         ax.set_title(title or f"{embeddings.kind}: cosine similarity")
@@ -43,7 +43,7 @@ def before_and_after(
     pair: tuple[Embeddings, Embeddings], title: str = "",
     names: tuple[str, str] = ("before", "after"),
 ) -> Figure:  # fmt: skip
-    """Both figures of two embeddings, one above the other."""
+    """Draw both figures of two embeddings, one above the other."""
     with drawing(2, 2, size=(8.0, 7.2), title=title) as (fig, axes):
         for row, (embeddings, name) in enumerate(zip(pair, names, strict=True)):
             _draw_points(axes[2 * row], embeddings, (0, 1))
@@ -55,9 +55,9 @@ def before_and_after(
 
 
 def _draw_points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> None:
-    found, numbers = embeddings.display_pca, embeddings.numbers
-    wide = np.pad(found.points, ((0, 0), (0, max(components) + 1)))  # one dimension has no second
-    x, y = (wide[:, i] for i in components)
+    pca, numbers = embeddings.display_pca, embeddings.numbers
+    padded = np.pad(pca.points, ((0, 0), (0, max(components) + 1)))
+    x, y = (padded[:, i] for i in components)
     if 2 < len(numbers) <= MAX_NAMED_ROWS:
         ax.plot(x[numbers], y[numbers], color=PALE, linewidth=1, zorder=1)
     is_number = np.isin(np.arange(len(x)), numbers) if numbers else np.ones(len(x), dtype=bool)
@@ -67,22 +67,22 @@ def _draw_points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) 
     ax.scatter(*others, s=10 if small else 16, color=ORANGE, marker="s", zorder=2)
     size = 5.5 if small else 8
     for i, (dx, dy, ha, va) in enumerate(_free_label_sides(x, y, embeddings.names, size)):
-        colour = INK if is_number[i] else ORANGE
-        ax.annotate(embeddings.names[i], (x[i], y[i]), xytext=(dx, dy), color=colour, ha=ha, va=va,
+        color = INK if is_number[i] else ORANGE
+        ax.annotate(embeddings.names[i], (x[i], y[i]), xytext=(dx, dy), color=color, ha=ha, va=va,
                     textcoords="offset points", fontsize=size)  # fmt: skip
-    shares = [found.explained[i] if i < len(found.explained) else 0.0 for i in components]
-    whose = " of the numbers" if len(numbers) > 2 else ""
-    ax.set_xlabel(f"component {components[0] + 1}{whose} ({shares[0]:.0%} of the variance)")
-    ax.set_ylabel(f"component {components[1] + 1} ({shares[1]:.0%})")
+    shares = [pca.explained[i] if i < len(pca.explained) else 0.0 for i in components]
+    of_numbers = " of the numbers" if len(numbers) > 2 else ""
+    ax.set_xlabel(f"PC {components[0] + 1}{of_numbers} ({shares[0]:.0%} of the variance)")
+    ax.set_ylabel(f"PC {components[1] + 1} ({shares[1]:.0%})")
     ax.margins(0.09)
 
 
 def _free_label_sides(
     x: Any, y: Any, names: Sequence[str], size: float
 ) -> list[tuple[float, float, str, str]]:
-    """For each name the first side where it covers no earlier name and no point, else the first."""
+    """Return the first place of each name that covers no other name or point, else the first."""
     sides = zip((AXES_WIDTH_POINTS, AXES_HEIGHT_POINTS), (x, y), strict=True)
-    scale = [side / max(1.2 * float(np.ptp(v)), 1e-300) for side, v in sides]  # and margins
+    scale = [side / max(1.2 * float(np.ptp(v)), 1e-300) for side, v in sides]  # with margins
     at = np.stack([x * scale[0], y * scale[1]], axis=1)  # N 2, in points
     taken = [(px - 2.5, py - 2.5, px + 2.5, py + 2.5) for px, py in at]
     chosen = []
@@ -117,7 +117,7 @@ def _draw_cosines(ax: Axes, embeddings: Embeddings) -> Any:
     if embeddings.boundary is not None:
         for line in (ax.axhline, ax.axvline):
             line(embeddings.boundary - 0.5, color=INK, linewidth=1, linestyle=LINE_STYLES[1])
-        ax.set_xlabel(f"{embeddings.kind}; the answer is from {embeddings.boundary} on")
+        ax.set_xlabel(f"{embeddings.kind} (answer from {embeddings.boundary})")
     else:
         ax.set_xlabel(embeddings.kind)
     return image

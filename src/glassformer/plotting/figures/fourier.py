@@ -1,4 +1,4 @@
-"""Modular addition as figures: spectra, neurons by frequency, waves in logits, losses."""
+"""Figures of modular addition: spectra, neurons by frequency, waves in logits, losses."""
 
 from collections.abc import Sequence
 
@@ -18,27 +18,26 @@ from ..style import (
     SHARE_COLORMAP,
     Figure,
     drawing,
-)
+)  # fmt: skip
 
-# loss, colour, kind of line
 LOSS_CURVES = (("full", BLUE, 0), ("restricted", GREEN, 1), ("excluded", ORANGE, 3))
 
 
 def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
-    """The power of every frequency in the embedding and in the way out; the key ones in colour."""
-    parts = (("embedding", analysis.embedding), ("way to the logits", analysis.readout))
+    """Draw the power of each frequency in the embedding and the readout, key ones in color."""
+    parts = (("embedding", analysis.embedding), ("map to the logits", analysis.readout))
     with drawing(2, size=(7.0, 4.2), title=title, sharex=True) as (fig, axes):
-        for ax, (name, found) in zip(axes, parts, strict=True):
-            k, key = np.arange(1, len(found.shares) + 1), analysis.key
-            ax.bar(k, found.shares, 0.8, color=[BLUE if i in key else PALE for i in k],
+        for ax, (name, spectrum) in zip(axes, parts, strict=True):
+            k, key = np.arange(1, len(spectrum.shares) + 1), analysis.key
+            ax.bar(k, spectrum.shares, 0.8, color=[BLUE if i in key else PALE for i in k],
                    edgecolor=[BLUE if i in key else GRAY for i in k], linewidth=0.5)  # fmt: skip
-            for i in found.by_strength[: max(8, len(key))]:
-                if i in key or found.shares[i - 1] >= 0.02:
-                    ax.annotate(str(i), (i, found.shares[i - 1]), xytext=(0, 1.5), ha="center",
+            for i in spectrum.by_strength[: max(8, len(key))]:
+                if i in key or spectrum.shares[i - 1] >= 0.02:
+                    ax.annotate(str(i), (i, spectrum.shares[i - 1]), xytext=(0, 1.5), ha="center",
                                 textcoords="offset points", fontsize=7,
                                 fontweight="bold" if i in key else "normal")  # fmt: skip
-            share = f"{found.power_share(key):.0%} in the key frequencies"
-            ax.set_title(f"{name}: {share}, Gini {found.gini:.2f}")
+            share = f"{spectrum.power_share(key):.0%} in the key frequencies"
+            ax.set_title(f"{name}: {share}, Gini {spectrum.gini:.2f}")
             percent_axis(ax.yaxis)
             ax.set_ylabel("share of power")
             ax.margins(x=0.01, y=0.12)
@@ -47,9 +46,9 @@ def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
 
 
 def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
-    """Each neuron's best frequency and how much of the neuron it explains; a panel a layer."""
+    """Draw each neuron's best frequency and the variance it explains, a panel for each layer."""
     if not analysis.neurons:
-        raise GlassformerError("neurons — the model has no neurons to draw")
+        raise GlassformerError("neurons: expected a model with neurons, got none")
     layers, jitter = analysis.neurons, np.random.default_rng(0)
     size = 7.0, 0.6 + 2.1 * len(layers)
     with drawing(len(layers), size=size, sharex=True) as (fig, axes):
@@ -65,15 +64,15 @@ def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
             ax.set(ylim=(0, 1.12), yticks=[0, 0.25, 0.5, 0.75, 1])
             percent_axis(ax.yaxis)
             ax.set_xlim(-0.7, len(analysis.embedding.shares) + 0.7)
-            text = f"{fit.single_frequency_share:.1%} of {len(fit.share)} neurons keep to one frequency"
-            ax.set_title(f"layer {fit.layer}: {text}", pad=8)
-        axes[-1].set_xlabel("the frequency that explains most of a neuron (0: it never changes)")
-        fig.supylabel("share of the neuron's variance", fontsize=9)
+            share = f"{fit.single_frequency_share:.1%} of {len(fit.share)} neurons"
+            ax.set_title(f"layer {fit.layer}: {share} have a single frequency", pad=8)
+        axes[-1].set_xlabel("best frequency of the neuron (0: constant neuron)")
+        fig.supylabel("share of variance explained", fontsize=9)
     return fig
 
 
 def wave_plane(analysis: ModularAnalysis) -> Figure:
-    """Power of the logits by frequency in a and in b: waves of a + b are on the diagonal."""
+    """Draw the power of the logits by frequency in a and b; waves of a + b are on the diagonal."""
     power, low = analysis.power_plane / max(analysis.power_plane.sum(), 1e-300), 1e-6
     with drawing(size=(5.0, 4.3)) as (fig, (ax,)):
         powers = np.log10(np.maximum(power, low))
@@ -87,26 +86,25 @@ def wave_plane(analysis: ModularAnalysis) -> Figure:
         ax.set_xticks(at, map(str, at), fontsize=7)
         ax.set_yticks(at, map(str, at), fontsize=7)
         ax.set(xlabel="frequency in b", ylabel="frequency in a",
-               title="logits: power of waves in a and in b")  # fmt: skip
+               title="power of the logits by frequency")  # fmt: skip
     return fig
 
 
 def right_logit_maps(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
-    """The right answer's logit by a + b and a − b: a pizza has stripes, a clock has none."""
+    """Draw the right logit by a + b and a − b; a pizza has stripes, a clock has none."""
     import matplotlib
 
     n = len(analyses)
     with drawing(1, n, size=(0.4 + 2.4 * n, 2.8)) as (fig, axes):
-        # no more can be told apart, and the file is smaller
-        colours = matplotlib.colormaps["cividis"].resampled(24)
+        colors = matplotlib.colormaps["cividis"].resampled(24)  # a smaller file
         for ax, (name, analysis) in zip(axes, analyses, strict=True):
             p = analysis.p
             a, b = np.indices((p, p))
             square = np.full((p, p), np.nan)
             square[(a - b) % p, (a + b) % p] = (
                 analysis.right_logits
-            )  # for odd p every cell has one pair
-            image = ax.imshow(square, cmap=colours, origin="lower", interpolation="nearest")
+            )  # one pair in each cell, for odd p
+            image = ax.imshow(square, cmap=colors, origin="lower", interpolation="nearest")
             bar = fig.colorbar(image, ax=ax, shrink=0.7)
             bar.outline.set_visible(False)
             ax.set_title(f"{name}\ndistance irrelevance {analysis.irrelevance:.2f}", fontsize=8)
@@ -116,28 +114,27 @@ def right_logit_maps(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
 
 
 def loss_curves(history: Sequence[ModularProgress], title: str = "") -> Figure:
-    """Full, restricted and excluded loss along a run; below, the Gini and the squared weights."""
+    """Draw full, restricted and excluded loss along a run, the Gini coefficient and weights."""
     if len(history) < 2:
-        expected = "expected at least two checkpoints to draw a line"
-        raise GlassformerError(f"losses — {expected}, got {len(history)}")
+        raise GlassformerError(f"losses: expected at least two checkpoints, got {len(history)}")
     heights = {"height_ratios": [2.4, 1, 1]}
     steps = [h.step for h in history]
-    known = "train" in history[0].losses
+    with_training = "train" in history[0].losses
     with drawing(3, size=(7.0, 5.6), title=title, sharex=True, gridspec_kw=heights) as (fig, axes):
-        for name, colour, line in LOSS_CURVES:
-            which, pairs = ("train", "training") if known and name == "excluded" else ("all", "all")
-            values = [getattr(h.losses[which], name) for h in history]
-            label = f"{name} ({pairs} pairs)"
-            axes[0].plot(steps, values, color=colour, linestyle=LINE_STYLES[line], label=label)
-        if known:
+        for name, color, line in LOSS_CURVES:
+            training = with_training and name == "excluded"
+            values = [getattr(h.losses["train" if training else "all"], name) for h in history]
+            label = f"{name} ({'training' if training else 'all'} pairs)"
+            axes[0].plot(steps, values, color=color, linestyle=LINE_STYLES[line], label=label)
+        if with_training:
             values = [h.losses["train"].full for h in history]
             label = "full (training pairs)"
             axes[0].plot(steps, values, color=GRAY, linestyle=LINE_STYLES[2], label=label)
         log_axis(axes[0])
-        axes[0].set_ylabel("loss")
+        axes[0].set_ylabel("loss (log scale)")
         axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.4)
         axes[1].plot(steps, [h.gini for h in history], color=INK)
-        axes[1].set_ylabel("Gini of the\nembedding's waves", fontsize=8)
+        axes[1].set_ylabel("Gini coefficient\nof the embedding", fontsize=8)
         axes[2].plot(steps, [h.squares for h in history], color=INK)
         axes[2].set_ylabel("sum of\nsquared weights", fontsize=8)
         axes[2].set_ylim(0, None)

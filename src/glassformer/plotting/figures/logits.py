@@ -1,4 +1,4 @@
-"""Figures of the logits: the logit lens over parts and positions, and shares of a margin."""
+"""Figures of the logit lens and of shares of a margin."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,84 +17,68 @@ from ..helpers import (
     label_rows,
     require_data,
     token_labels,
-)
+)  # fmt: skip
 from ..style import BLUE, FIGURE_WIDTH, GRAY, INK, ORANGE, Axes, Figure, Names, drawing
 
-ROW_INCHES = 0.27  # inches of a row of bars or cells
+ROW_INCHES = 0.27
+DOWN_UP = {"origin": "lower", "interpolation": "nearest"}  # the first component at the bottom
 
 
 def lens_map(lens: LogitLens, index: int = 0, boundary: int | None = None) -> Figure:
-    """Which token would win after each part, at each position of one text; darker: more probable.
+    """Draw the top token after each component, at each position of one text; darker: more probable.
 
-    `boundary`: where the first token of the answer is asked for; a line is drawn before it. Read
-    upwards.
+    `boundary` is the position that predicts the first answer token.
     """
     if not 0 <= index < len(lens.str_tokens):
-        raise GlassformerError(
-            f"logit lens — expected a text below {len(lens.str_tokens)}, got {index}"
-        )
-    words, parts = lens.str_tokens[index], lens.parts
-    winners, share = lens.top_tokens[:, index], lens.probabilities[:, index].max(-1)  # N T
-    said = iter([lens.vocabulary[t] for t in winners.flat])
-    cell = max(0.42, 0.085 * max(len(lens.vocabulary[t]) for t in winners.flat))
-    size = max(4.0, 1.9 + cell * len(words)), 1.2 + ROW_INCHES * len(parts)
+        expected = f"expected a text below {len(lens.str_tokens)}"
+        raise GlassformerError(f"index: {expected}, got {index}")
+    tokens, parts = lens.str_tokens[index], lens.parts
+    tops, share = lens.top_tokens[:, index], lens.probabilities[:, index].max(-1)  # N T
+    names = [lens.vocabulary[t] for t in tops.flat]
+    texts, cell = iter(names), max(0.42, 0.085 * max(map(len, names)))
+    size = max(4.0, 1.9 + cell * len(tokens)), 1.2 + ROW_INCHES * len(parts)
     with drawing(size=size) as (fig, (ax,)):
-        image = annotated_heatmap(
-            ax, share, lambda _: next(said), origin="lower", interpolation="nearest"
-        )
-        _label_map(fig, ax, image, words, parts, "probability of the token shown")
+        image = annotated_heatmap(ax, share, lambda _: next(texts), **DOWN_UP)
+        _label_map(fig, ax, image, tokens, parts, "probability")
         if boundary is not None:
             ax.axvline(boundary - 0.5, color=ORANGE, linewidth=1.5, linestyle=(0, (3, 2)))
-        ax.set(xlabel="token read", ylabel="stopped after")
+        ax.set(xlabel="input token", ylabel="stopped after")
     return fig
 
 
 def lens_accuracy_map(stops: Sequence[tuple[str, Score]], names: Names = ()) -> Figure:
-    """How right each answer token, and the whole answer, would be if the model stopped there."""
-    require_data(stops, "logit lens", "part")
+    """Draw the accuracy of each answer token, and of the answer, after each component."""
+    require_data(stops, "logit lens", "component")
     share = np.array([[*s.positions, s.accuracy] for _, s in stops])  # N n+1
     n = share.shape[1] - 1
     size = max(4.2, 2.0 + 0.62 * (n + 1)), 1.2 + ROW_INCHES * len(stops)
     with drawing(size=size) as (fig, (ax,)):
-        image = annotated_heatmap(
-            ax, share, _format_percent_down, origin="lower", interpolation="nearest"
-        )
+        image = annotated_heatmap(ax, share, _format_percent_down, **DOWN_UP)
         ax.axvline(n - 0.5, color="white", linewidth=4)
-        _label_map(
-            fig, ax, image, [*token_labels(names, n), "all"], [part for part, _ in stops], "right"
-        )
-        ax.set(xlabel="token of the answer", ylabel="stopped after")
+        columns, rows = [*token_labels(names, n), "all"], [part for part, _ in stops]
+        _label_map(fig, ax, image, columns, rows, "accuracy")
+        ax.set(xlabel="answer token", ylabel="stopped after")
     return fig
 
 
 def attribution_bars(
     shares: Sequence[tuple[str, float]], max_bars: int = 24, title: str = ""
 ) -> Figure:
-    """A bar for each part, in the model's order (of more than `most` the largest), and the sum."""
-    require_data(shares, "shares", "part")
-    total = sum(s for _, s in shares)
-    largest = stable_argsort([abs(s) for _, s in shares]).tolist()
-    shown = [
-        shares[i] for i in (range(len(shares)) if len(shares) <= max_bars else largest[:max_bars])
-    ]
+    """Draw a bar for each component (of more than `max_bars` the largest) and the total."""
+    require_data(shares, "shares", "component")
+    shown, total = list(shares), sum(s for _, s in shares)
     if len(shares) > max_bars:
-        shown.append(
-            (f"{len(shares) - max_bars:,} others", sum(shares[i][1] for i in largest[max_bars:]))
-        )
-    lines = [*shown, ("in all", total)]
+        order = stable_argsort([abs(s) for _, s in shares]).tolist()
+        rest = sum(shares[i][1] for i in order[max_bars:])
+        shown = [shares[i] for i in order[:max_bars]]
+        shown.append((f"{len(shares) - max_bars:,} others", rest))
+    lines = [*shown, ("total", total)]
+    place = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5}
     with drawing(size=(FIGURE_WIDTH, 0.9 + ROW_INCHES * len(lines)), title=title) as (fig, (ax,)):
-        colours = [BLUE if s >= 0 else ORANGE for _, s in shown] + [INK]
-        ax.barh(range(len(lines)), [s for _, s in lines], 0.66, color=colours)
+        colors = [BLUE if s >= 0 else ORANGE for _, s in shown] + [INK]
+        ax.barh(range(len(lines)), [s for _, s in lines], 0.66, color=colors)
         for y, (_, s) in enumerate(lines):
-            at = (max(s, 0), y)  # to the right of the bar
-            ax.annotate(
-                format_number(s, 3),
-                at,
-                xytext=(3, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=7.5,
-            )
+            ax.annotate(format_number(s, 3), (max(s, 0), y), **place)
         ax.axvline(0, color=GRAY, linewidth=0.8)
         ax.axhline(len(shown) - 0.5, color=GRAY, linewidth=0.6)
         label_rows(ax, [name for name, _ in lines])
@@ -106,23 +90,23 @@ def attribution_bars(
 
 
 def shares_map(shares: AnswerAttribution, names: Names = ()) -> Figure:
-    """Mean shares of the margin, parts by answer tokens, and their sum below."""
+    """Draw the mean shares of the margin, components by answer tokens, and their sum."""
     values = np.concatenate([shares.shares, shares.margin[None]])  # P+1 n
     parts, n = [*shares.parts, "margin"], values.shape[1]
-    most = float(np.abs(values).max()) or 1.0
+    limit = float(np.abs(values).max()) or 1.0
     size = max(4.2, 2.4 + 0.62 * n), 1.2 + ROW_INCHES * len(parts)
     with drawing(size=size) as (fig, (ax,)):
-        image = annotated_heatmap(ax, values, "{:.2g}".format, limit=most, interpolation="nearest")
+        options = {"limit": limit, "interpolation": "nearest"}
+        image = annotated_heatmap(ax, values, "{:.2g}".format, **options)
         ax.axhline(len(parts) - 1.5, color="white", linewidth=4)
         _label_map(fig, ax, image, token_labels(names, n), parts, "mean share of the margin")
-        ax.set_xlabel("token of the answer")
+        ax.set_xlabel("answer token")
     return fig
 
 
 def _label_map(
     fig: Figure, ax: Axes, image: Any, columns: Names, rows: Names, colorbar_label: str
 ) -> None:
-    """The names of a map's columns and rows, and the key to its colours."""
     ax.set_xticks(range(len(columns)), columns)
     ax.set_yticks(range(len(rows)), rows)
     hide_frame(ax)
@@ -131,5 +115,5 @@ def _label_map(
 
 
 def _format_percent_down(share: float) -> str:
-    """Rounded down, so that only what is whole is called 100."""
+    """Round down, so that only 1 is 100."""
     return "100" if share >= 1 else f"{int(round(share * 1_000, 6)) / 10:g}"

@@ -1,4 +1,4 @@
-"""Figures of the stream: how it grows, what norms do to it, which neurons fire."""
+"""Figures of the stream: its growth, norms, firing neurons, slots of one text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,8 +14,10 @@ from ..helpers import (
     log_axis,
     percent_axis,
     require_data,
+    signed_image,
     token_labels,
-)
+    token_rotation,
+)  # fmt: skip
 from ..style import (
     BLUE,
     FIGURE_WIDTH,
@@ -25,140 +27,132 @@ from ..style import (
     ORANGE,
     PALE,
     SHARE_COLORMAP,
-    SIGNED_COLORMAP,
     SKY,
     Axes,
     Figure,
     Names,
     drawing,
-)
+)  # fmt: skip
 
-LOG_SCALE_RATIO = 1_000.0  # sizes that differ by more than this are drawn on a scale of powers
+LOG_SCALE_RATIO = 1_000.0  # norms with a larger range are drawn on a log scale
 ACTIVATION_LABELS = {"relu": "ReLU", "gelu": "GELU", "gelu_new": "GELU (tanh)", "silu": "SiLU"}
-MAX_WIDTH_RATIO = 10.0  # histograms whose widths differ by more than this have axes of their own
-TAIL_SHARE = 0.001  # of the values are left out at each end of an axis
+MAX_WIDTH_RATIO = 10.0  # histograms with a larger ratio of widths have separate x ranges
+TAIL_SHARE = 0.001  # share of values left out at each end of an axis
 
 
 def stream_growth(
     residual: StreamNorms, without: StreamNorms | None = None, title: str = ""
 ) -> Figure:
-    """The stream's length after each part: the mean over positions bold, each position thin."""
+    """Draw the norm of the stream after each component: each position, and their mean in bold."""
     runs: list[Any] = [(residual, BLUE, LINE_STYLES[0], "with residuals")]
     if without is not None:
-        runs.append((without, ORANGE, LINE_STYLES[1], "without"))
+        runs.append((without, ORANGE, LINE_STYLES[1], "without residuals"))
     parts = residual.parts
-    at = np.arange(len(parts))
-    shape: dict[str, Any] = {"sharey": True, "gridspec_kw": {"width_ratios": [3, 2]}}
-    with drawing(1, 2, size=(FIGURE_WIDTH, 3.2), title=title, **shape) as (fig, (ax, wrote)):
-        for run, colour, line, label in runs:
-            ax.plot(at, run.after, color=colour, alpha=0.25, linewidth=0.7)
-            ax.plot(at, run.after.mean(1), "o", color=colour, linestyle=line, markersize=3.5,
-                    label=label)  # fmt: skip
+    at, bar = np.arange(len(parts)), 0.8 / len(runs)
+    options: dict[str, Any] = {"sharey": True, "gridspec_kw": {"width_ratios": [3, 2]}}
+    with drawing(1, 2, size=(FIGURE_WIDTH, 3.2), title=title, **options) as (fig, (ax, wrote)):
+        for i, (run, color, line, label) in enumerate(runs):
+            ax.plot(at, run.after, color=color, alpha=0.25, linewidth=0.7)
+            style = {"color": color, "linestyle": line, "markersize": 3.5, "label": label}
+            ax.plot(at, run.after.mean(1), "o", **style)
+            x = at + (i - (len(runs) - 1) / 2) * bar
+            wrote.bar(x, run.wrote.mean(1), bar, color=color, label=label)
         ax.set_xlim(-0.3, len(parts) - 0.7)
-        ax.set_xticks(at, parts, rotation=30, ha="right")
         sizes = np.concatenate([run.after.mean(1) for run, *_ in runs])
         if sizes.max() > LOG_SCALE_RATIO * sizes[sizes > 0].min(initial=np.inf):
             log_axis(ax)
         else:
             ax.set_ylim(bottom=0)
-        ax.set(ylabel="length of vectors", title="the stream after each part")
+        ax.set(ylabel="mean norm", title="stream after each component")
         ax.legend(loc="best")
-        bar = 0.8 / len(runs)
-        for i, (run, colour, _, label) in enumerate(runs):
-            wrote.bar(at + (i - (len(runs) - 1) / 2) * bar, run.wrote.mean(1), bar, color=colour,
-                      label=label)  # fmt: skip
-        wrote.set_xticks(at, parts, rotation=30, ha="right")
-        wrote.set_title("what the part wrote")
+        wrote.set_title("output of each component")
         for panel in (ax, wrote):
+            panel.set_xticks(at, parts, rotation=30, ha="right")
             add_grid(panel)
     return fig
 
 
 def norm_histograms(statistics: Sequence[NormStatistics]) -> Figure:
-    """What goes into each norm (left) and what comes out (right), a row for each norm."""
+    """Draw histograms of the values before (left) and after (right) each norm."""
     require_data(statistics, "norms", "norm")
     rows = len(statistics)
     with drawing(rows, 2, size=(FIGURE_WIDTH, 0.7 + 1.3 * rows)) as (fig, axes):
         before = [(s.before, s.spread_before) for s in statistics]
         after = [(s.after, s.spread_after) for s in statistics]
         _draw_histograms(axes[::2], before, "before the norm", SKY)
-        _draw_histograms(axes[1::2], after, "after it, gain and bias included", BLUE)
+        _draw_histograms(axes[1::2], after, "after the norm, with gain and bias", BLUE)
         for ax, s in zip(axes[::2], statistics, strict=True):
             ax.set_ylabel(" ".join(reversed(s.name.removeprefix("blocks.").split("."))))
         fig.align_ylabels()
     return fig
 
 
-def _draw_histograms(axes: Sequence[Axes], shown: Sequence[Any], title: str, colour: str) -> None:
-    """A column of histograms, each with the spread of single vectors."""
+def _draw_histograms(
+    axes: Sequence[Axes], histograms: Sequence[Any], title: str, color: str
+) -> None:
+    """Draw a column of histograms, each with the range of std of single vectors."""
     axes[0].set_title(title)
     axes[-1].set_xlabel("value")
-    for ax, (h, (low, high)) in zip(axes, shown, strict=True):
-        _draw_histogram(ax, h, colour)
-        words = f"mean {h.mean:.2g}, deviation {h.std:.2g}\nof one vector {low:.2g} to {high:.2g}"
-        ax.text(0.99, 0.97, words, transform=ax.transAxes, ha="right", va="top", fontsize=7)
-    _align_ranges(axes, [_central_range(h) for h, _ in shown])
-
-
-def _draw_histogram(ax: Axes, h: Histogram, colour: str) -> None:
-    ax.stairs(h.counts, h.edges, fill=True, color=colour)
-    ax.axvline(0, ymax=1 / 1.4, color=GRAY, linewidth=0.6)
-    ax.set_ylim(0, 1.4 * max(int(h.counts.max()), 1))  # room for words
-    ax.set_yticks([])
-    ax.spines["left"].set_visible(False)
+    for ax, (h, (low, high)) in zip(axes, histograms, strict=True):
+        ax.stairs(h.counts, h.edges, fill=True, color=color)
+        ax.axvline(0, ymax=1 / 1.4, color=GRAY, linewidth=0.6)
+        ax.set(ylim=(0, 1.4 * max(int(h.counts.max()), 1)), yticks=[])  # room for text
+        ax.spines["left"].set_visible(False)
+        text = f"mean {h.mean:.2g}, std {h.std:.2g}\nstd per vector {low:.2g} to {high:.2g}"
+        ax.text(0.99, 0.97, text, transform=ax.transAxes, ha="right", va="top", fontsize=7)
+    _align_ranges(axes, [_central_range(h) for h, _ in histograms])
 
 
 def _central_range(h: Histogram) -> tuple[float, float]:
-    """From where to where all but the rarest values are."""
+    """Return the range of values without TAIL_SHARE at each end."""
     below = np.cumsum(h.counts) / max(int(h.counts.sum()), 1)
     first, last = int((below < TAIL_SHARE).sum()), int((below < 1 - TAIL_SHARE).sum())
     return float(h.edges[first]), float(h.edges[min(last + 1, len(h.edges) - 1)])
 
 
 def _align_ranges(axes: Sequence[Axes], ranges: Sequence[tuple[float, float]]) -> None:
-    """One range for all if they are comparable, else each its own."""
+    """Set one x range for all axes if their widths are comparable."""
     widths = [high - low for low, high in ranges]
-    together = max(widths) <= MAX_WIDTH_RATIO * min(widths)
+    comparable = max(widths) <= MAX_WIDTH_RATIO * min(widths)
     common = min(low for low, _ in ranges), max(high for _, high in ranges)
     for ax, own in zip(axes, ranges, strict=True):
-        ax.set_xlim(*(common if together else own))
+        ax.set_xlim(*(common if comparable else own))
 
 
 def firing_panels(firing: FiringRates, activation: str = "gelu", names: Names = ()) -> Figure:
-    """The activation with what its neurons get; how often each fires, by answer token and class.
+    """Draw the inputs of a layer's neurons, and firing rates by answer token and input class.
 
-    Neurons are sorted by how often they fire. `names`: of the answer's tokens.
+    Neurons are sorted by firing rate; `names` are those of the answer tokens.
     """
     classes = [k for k in firing.classes if k]
     heights = [2.2, 1.3, max(0.6, 0.2 * len(firing.positions))]
     heights += [max(0.6, 0.2 * len(classes))] * (len(classes) > 1)
     order = np.argsort(-firing.share, kind="stable")
     n, size = len(order), (FIGURE_WIDTH, sum(heights) + 1.4)
-    shape: dict[str, Any] = {"gridspec_kw": {"height_ratios": heights}}
-    with drawing(len(heights), size=size, **shape) as (fig, axes):
+    options: dict[str, Any] = {"gridspec_kw": {"height_ratios": heights}}
+    with drawing(len(heights), size=size, **options) as (fig, axes):
         _draw_activation(axes[0], firing.pre, activation)
-        axes[1].bar(np.arange(n), firing.share[order], 1.0, color=BLUE, edgecolor="white",
-                    linewidth=0.3 * (n < 200))  # fmt: skip
-        axes[1].set_ylim(0, 1)
+        edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3 * (n < 200)}
+        axes[1].bar(np.arange(n), firing.share[order], 1.0, color=BLUE, **edge)
+        axes[1].set(ylim=(0, 1), ylabel="firing rate")
         percent_axis(axes[1].yaxis)
-        axes[1].set_ylabel("fires")
-        who = f"the {n:,} neurons of layer {firing.layer}"
-        axes[1].set_title(f"{who}, sorted by how often they fire")
+        axes[1].set_title(f"the {n:,} neurons of layer {firing.layer}, sorted by firing rate")
         labels = token_labels(names, len(firing.positions))
-        _draw_share_strip(axes[2], firing.by_position[:, order], labels, "by token of the answer")
+        _draw_share_strip(axes[2], firing.by_position[:, order], labels, "by answer token")
         if len(classes) > 1:
             shares = np.stack([firing.classes[k] for k in classes])[:, order]
-            _draw_share_strip(axes[3], shares, classes, "by class of input")
+            _draw_share_strip(axes[3], shares, classes, "by input class")
         for ax in axes[1:]:
             ax.set(xlim=(-0.5, n - 0.5), xticks=[])
-        beside = axes[2].inset_axes((1.01, 0, 0.012, 1))
+        side = axes[2].inset_axes((1.01, 0, 0.012, 1))
         scale: dict[str, Any] = {"ticks": [0, 1], "format": lambda x, _: f"{x:.0%}"}
-        key = color_bar(fig, axes[2].images[0], cax=beside, **scale)
-        key.ax.tick_params(labelcolor=INK)
+        bar = color_bar(fig, axes[2].images[0], cax=side, **scale)
+        bar.ax.tick_params(labelcolor=INK)
     return fig
 
 
 def _draw_activation(ax: Axes, pre: Histogram, name: str) -> None:
+    """Draw an activation function over the histogram of its inputs."""
     low, high = _central_range(pre)
     x, y = activation_curve(name, min(low, -3.0), max(high, 3.0))
     behind = ax.twinx()
@@ -171,11 +165,10 @@ def _draw_activation(ax: Axes, pre: Histogram, name: str) -> None:
     ax.axhline(0, color=GRAY, linewidth=0.6)
     ax.axvline(0, color=GRAY, linewidth=0.6)
     if name != "relu":
-        ax.plot(
-            x, np.maximum(x, 0), color=GRAY, linestyle=LINE_STYLES[2], linewidth=1, label="ReLU"
-        )
+        dotted = {"color": GRAY, "linestyle": LINE_STYLES[2], "linewidth": 1}
+        ax.plot(x, np.maximum(x, 0), label="ReLU", **dotted)
     ax.plot(x, y, color=BLUE, label=ACTIVATION_LABELS.get(name, name))
-    ax.fill_between([], [], color=PALE, label="what the neurons get")
+    ax.fill_between([], [], color=PALE, label="distribution of inputs")
     ax.set(xlim=(x[0], x[-1]), xlabel="input", ylabel="activation")
     ax.legend(loc="upper left")
 
@@ -187,49 +180,39 @@ def _draw_share_strip(ax: Axes, shares: Array, labels: Names, title: str) -> Non
     ax.set_title(title, fontweight="normal")
 
 
-# ── by name, on one text ───────────────────────────────────────────────────────────────────────
+# ── of one text ────────────────────────────────────────────────────────────────────────────────
 def slots_map(
     after: Mapping[str, Array], slots: Mapping[str, tuple[int, int]], tokens: Names
 ) -> Figure:
-    """The stream after each part, [T,D] each: slots by tokens, each on a scale of its own."""
-    names = list(slots)
+    """Draw the stream [T,D] after each component, slots by tokens, each slot on its own scale."""
     edges = np.cumsum([0, *(b - a for a, b in slots.values())])
-    high = min(max(1.5, 0.24 * edges[-1]), 6.0)
-    wide = min(max(1.9, 0.23 * len(tokens)), 5.0)
-    size = 1.2 + wide * len(after), 1.0 + high
+    height = min(max(1.5, 0.24 * edges[-1]), 6.0)
+    width = min(max(1.9, 0.23 * len(tokens)), 5.0)
+    size = 1.2 + width * len(after), 1.0 + height
+    options = {"fontsize": 8 if len(tokens) <= 16 else 6, "rotation": token_rotation(tokens)}
     with drawing(1, len(after), size=size, sharey=True) as (fig, axes):
         for ax, (part, x) in zip(axes, after.items(), strict=True):
-            held = [x[:, a:b] for a, b in slots.values()]
-            scaled = [v / (float(np.abs(v).max(initial=0)) or 1.0) for v in held]
-            image = ax.imshow(
-                np.concatenate(scaled, axis=1).T,
-                cmap=SIGNED_COLORMAP,
-                vmin=-1,
-                vmax=1,
-                aspect="auto",
-                interpolation="nearest",
-            )
+            values = [x[:, a:b] for a, b in slots.values()]
+            scaled = [v / (float(np.abs(v).max(initial=0)) or 1.0) for v in values]
+            image = signed_image(ax, np.concatenate(scaled, axis=1).T, limit=1)
             for edge in edges[1:-1]:
                 ax.axhline(edge - 0.5, color=INK, linewidth=0.8)
-            ax.set_xticks(range(len(tokens)), tokens, fontsize=8 if len(tokens) <= 16 else 6,
-                          rotation=90 if max(map(len, tokens)) > 2 else 0)  # fmt: skip
-            ax.set_yticks((edges[:-1] + edges[1:] - 1) / 2, names)
+            ax.set_xticks(range(len(tokens)), tokens, **options)
+            ax.set_yticks((edges[:-1] + edges[1:] - 1) / 2, list(slots))
             hide_frame(ax)
             ax.set_title(f"after {part}")
-        key = color_bar(fig, image, list(axes), fraction=0.04, pad=0.02, ticks=[-1, 0, 1])
-        key.ax.set_yticklabels(["least", "0", "most"])
-        key.ax.set_title("in its slot", fontsize=7, fontweight="normal", pad=8)
+        bar = color_bar(fig, image, list(axes), fraction=0.04, pad=0.02, ticks=[-1, 0, 1])
+        bar.ax.set_yticklabels(["min", "0", "max"])
+        bar.ax.set_title("per slot", fontsize=7, fontweight="normal", pad=8)
     return fig
 
 
-def neurons_map(fired: Array, names: Names, tokens: Names) -> Figure:
-    """What each neuron [F] said at each token [T]: activations [T,F]."""
-    top = float(np.abs(fired).max(initial=0)) or 1.0
+def neurons_map(post: Array, names: Names, tokens: Names) -> Figure:
+    """Draw activations [T,F] of neurons at each token."""
     size = 2.5 + max(2.0, 0.26 * len(tokens)) + 0.07 * max(map(len, names)), 1.0 + 0.24 * len(names)
     with drawing(size=size) as (fig, (ax,)):
-        image = ax.imshow(fired.T, cmap=SIGNED_COLORMAP, vmin=-top, vmax=top, aspect="auto",
-                          interpolation="nearest")  # fmt: skip
-        ax.set_xticks(range(len(tokens)), tokens, rotation=90 if max(map(len, tokens)) > 2 else 0)
+        image = signed_image(ax, post.T)
+        ax.set_xticks(range(len(tokens)), tokens, rotation=token_rotation(tokens))
         ax.set_yticks(range(len(names)), names)
         hide_frame(ax)
         color_bar(fig, image, ax, fraction=0.05, pad=0.02, label="activation")

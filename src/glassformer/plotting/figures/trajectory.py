@@ -1,9 +1,4 @@
-"""Measures of a model while it learns: a panel for each, on one axis of steps.
-
-path = Trajectory.read("snapshots")
-values = path.follow({"accuracy": …, "effective rank": …})
-save(measure_curves(path.steps, values), "learning.png")
-"""
+"""Figures of measures of a model during training, a panel each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,25 +9,25 @@ from ...utils.errors import GlassformerError
 from ..helpers import add_grid, require_data, thousands_axis
 from ..style import COLORS, FIGURE_WIDTH, LINE_STYLES, Axes, Figure, Names, drawing
 
-PANEL_INCHES = 1.55  # inches
-MAX_LINES = 12  # lines in a panel that can be told apart; of more, the mean and the range are drawn
+PANEL_INCHES = 1.55
+MAX_LINES = 12  # in a panel; of more lines, the mean and the range are drawn
 
 
 def measure_curves(
     steps: Sequence[int], values: Mapping[str, Any],
     names: Mapping[str, Names] | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
-    """`values`: measure -> numbers [n], or [n, k] for k lines. `names`: of those k lines."""
-    found = {name: np.asarray(v, dtype=float) for name, v in values.items()}
-    require_data(found, "curves", "measure")
+    """Draw measures of a run, a panel each: values [n], or [n, k] for k lines with `names`."""
+    arrays = {name: np.asarray(v, dtype=float) for name, v in values.items()}
+    require_data(arrays, "curves", "measure")
     require_data(steps, "curves", "step")
-    for name, v in found.items():
+    for name, v in arrays.items():
         if v.ndim not in (1, 2) or len(v) != len(steps):
             expected = f"expected numbers [{len(steps)}] or [{len(steps)}, k]"
-            raise GlassformerError(f"curves — {name}: {expected}, got shape {list(v.shape)}")
-    size = FIGURE_WIDTH, 0.9 + PANEL_INCHES * len(found)
-    with drawing(len(found), size=size, title=title, sharex=True) as (fig, axes):
-        for ax, (name, v) in zip(axes, found.items(), strict=True):
+            raise GlassformerError(f"curves: {name}: {expected}, got shape {list(v.shape)}")
+    size = FIGURE_WIDTH, 0.9 + PANEL_INCHES * len(arrays)
+    with drawing(len(arrays), size=size, title=title, sharex=True) as (fig, axes):
+        for ax, (name, v) in zip(axes, arrays.items(), strict=True):
             _draw_panel(ax, steps, v, (names or {}).get(name, ()))
             ax.set_ylabel(name)
         axes[-1].set_xlabel("step")
@@ -45,19 +40,19 @@ def measure_curves(
 
 def _draw_panel(ax: Axes, steps: Sequence[int], v: Any, names: Names) -> None:
     lines = v[:, None] if v.ndim == 1 else v  # n k
-    dots = "o" if len(steps) < 3 else ""  # a single point is no line
+    marker = "o" if len(steps) < 3 else ""  # a single point has no line
     if lines.shape[1] > MAX_LINES:
         ax.fill_between(steps, lines.min(1), lines.max(1), color=COLORS[0], alpha=0.2, linewidth=0)
-        ax.plot(steps, lines.mean(1), color=COLORS[0], marker=dots, markersize=3,
+        ax.plot(steps, lines.mean(1), color=COLORS[0], marker=marker, markersize=3,
                 label=f"mean of {lines.shape[1]}")  # fmt: skip
     else:
         for k, line in enumerate(lines.T):
-            colour, style = (
+            color, style = (
                 COLORS[k % len(COLORS)],
                 LINE_STYLES[k // len(COLORS) % len(LINE_STYLES)],
             )
             label = names[k] if k < len(names) else str(k)
-            ax.plot(steps, line, color=colour, linestyle=style, marker=dots, markersize=3,
+            ax.plot(steps, line, color=color, linestyle=style, marker=marker, markersize=3,
                     label=label)  # fmt: skip
     if lines.shape[1] > 1:
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2,
