@@ -38,9 +38,9 @@ MADE = {
     "Config": lambda: gf.load(REF).config,
     "Labels": lambda: gf.load(REF).labels,
     "Task": lambda: gf.load_task("sort"),
-    "Count": lambda: gf.count(REF),
-    "Run": lambda: gf.run(REF, "45+78"),
-    "Record": lambda: gf.record(ONES, "45+78")[1],
+    "ParameterCount": lambda: gf.count(REF),
+    "Generation": lambda: gf.run(REF, "45+78"),
+    "ActivationCache": lambda: gf.record(ONES, "45+78")[1],
     "Verdict": lambda: gf.verify("search:prefix=2,vocab=3,block=5,variant=book"),
     "Verdict of a sample": lambda: gf.verify("addition:digits=10", sample=50),
     "Proof": lambda: gf.prove(REF),
@@ -48,14 +48,14 @@ MADE = {
     "Explanation": lambda: gf.explain(ONES, "45+78"),
     "Explanation of many layers": lambda: gf.explain("adder-3.safetensors", "127+458"),
     "Score": lambda: gf.ablate(ONES, component="head 0.1"),
-    "Ablated": lambda: AblatedScore(
+    "AblatedScore": lambda: AblatedScore(
         "head 0.1", "zero", gf.ablate(REF, component="head 0.1"), "reads"
     ),
     "Comparison": lambda: gf.compare("addition:digits=1", "addition:digits=1,variant=book"),
     "Interchange": lambda: gf.interchange(ONES, component="head 0.0", n=20),
     "Patch": lambda: gf.patch("min:vocab=10", "6 2 7", "6 5 7", "head 0.0"),
     "PatchGrid": lambda: patch_positions(gf.load("min:vocab=10"), [6, 2, 7], [6, 5, 7]),
-    "Steps": lambda: head_steps(gf.load("min:vocab=10"), [6, 2, 7], 0, 0),
+    "HeadSteps": lambda: head_steps(gf.load("min:vocab=10"), [6, 2, 7], 0, 0),
     "Compiled": lambda: gf.compile("lang/reverse"),
     "Training": training,
     "Recipe": lambda: training().recipe,
@@ -66,7 +66,7 @@ MADE = {
     "Alignment": lambda: gf.inspect(REF, only="alignment")["alignment"],
     "Embeddings": lambda: gf.inspect(REF, only="tokens")["tokens"],
     "LogitLens": lambda: gf.inspect(REF, only="logit-lens")["logit-lens"],
-    "Rank": lambda: gf.inspect(REF, only="ranks")["ranks"][0],
+    "MatrixRank": lambda: gf.inspect(REF, only="ranks")["ranks"][0],
 }
 
 
@@ -131,8 +131,8 @@ def test_a_screen_in_a_notebook(made, name):
 
 
 PICTURED = {
-    "Model", "Count", "Record", "Verdict", "Proof by certificate", "Explanation", "Score",
-    "Comparison", "Interchange", "Patch", "PatchGrid", "Steps", "Compiled", "Training",
+    "Model", "ParameterCount", "ActivationCache", "Verdict", "Proof by certificate", "Explanation",
+    "Score", "Comparison", "Interchange", "Patch", "PatchGrid", "HeadSteps", "Compiled", "Training",
     "Alignment", "Embeddings",
 }  # fmt: skip
 
@@ -144,7 +144,7 @@ def test_there_is_a_picture(made, name):
 
 
 def test_names_are_there(made):
-    words = "".join(read(made("Record")).words)
+    words = "".join(read(made("ActivationCache")).words)
     assert "ahead: a and b of the column to write" in words and "hook_pattern" in words
     words = "".join(read(made("Explanation")).words)
     assert "here: a, b and s of the column just written" in words and "digit" in words
@@ -201,7 +201,10 @@ def test_a_model_of_pytorch():
 
 def test_numbers_that_are_none(evil):
     nan = evil.map(lambda w: np.full(w.shape, np.nan))
-    assert "Model" in nan._repr_html_() and "Record" in gf.record(nan, [0, 1])[1]._repr_html_()
+    assert (
+        "Model" in nan._repr_html_()
+        and "ActivationCache" in gf.record(nan, [0, 1])[1]._repr_html_()
+    )
     assert "svg" in gf.record(nan, [0, 1])[1]._repr_html_()
 
 

@@ -1,7 +1,7 @@
-"""How things look in a notebook: a sentence, small tables, small pictures, at most about a screen.
+"""HTML displays of results in notebooks: a sentence, small tables and pictures, about one screen.
 
-`html(thing)` is what `_repr_html_` gives; `body` has one short function for each kind of thing, and
-shows what it does not know by its words, or field by field.
+`html(thing)` is called by `_repr_html_`. `render` has one function for each type and shows any
+other value as its text or its fields.
 """
 
 import re
@@ -38,7 +38,7 @@ from ..utils.numfmt import format_number, format_percent_down
 from ..utils.results import brief_repr, has_custom_str, repr_fields
 from ..verification.evaluation import Score
 from ..verification.verdict import Verdict
-from .html_widgets import (  # fmt: skip
+from .html_widgets import (
     BAD_STYLE,
     GOOD_STYLE,
     MAX_MAP_CELLS,
@@ -58,132 +58,136 @@ from .html_widgets import (  # fmt: skip
     table,
     to_colors,
     to_markup,
-)
+)  # fmt: skip
 
-MAX_MAPS = 6  # maps side by side
+MAX_MAPS = 6  # side by side
+MAX_CACHE_MAPS = 4
+MAX_LENS_TOKENS = 20
 
 
 def html(thing: Any) -> str:
-    """A thing as a piece of a page."""
+    """Return a value as HTML."""
     with np.errstate(all="ignore"):
         inside = render(thing)
     return f'<div style="max-width:860px;overflow-x:auto;font-size:13px">{inside}</div>'
 
 
-# ── the things ─────────────────────────────────────────────────────────────────────────────────
+def _display(thing: Any, words: Any, *parts: Markup, style: str = "") -> Markup:
+    """Return a heading with the type of a value, followed by parts."""
+    return join(heading(type(thing).__name__, words, style), *parts)
+
+
 @singledispatch
 def render(thing: Any) -> Markup:
-    """What no function below knows: what it says of itself, or its fields."""
-    kind = type(thing).__name__
+    """Return any other value as its text or its fields."""
     if has_custom_str(thing):
         first, *rest = str(thing).split("\n")
-        said = [
-            heading(kind, first),
-            *(join(to_markup(line), "<br>") for line in rest[:MAX_TABLE_ROWS]),
-        ]
-        more = (
-            [to_markup(f"… {len(rest) - MAX_TABLE_ROWS} more lines")]
-            if len(rest) > MAX_TABLE_ROWS
-            else []
-        )
-        return join(*said, *more)
-    tall = {k: v for k, v in repr_fields(thing).items() if _is_table(v)}
-    flat = {k: v for k, v in repr_fields(thing).items() if k not in tall}
-    maps = [
-        heatmap(v, [], [], k) for k, v in flat.items() if np.ndim(v) == 2 and hasattr(v, "shape")
-    ]
+        more = len(rest) - MAX_TABLE_ROWS
+        shown = [join(to_markup(line), "<br>") for line in rest[:MAX_TABLE_ROWS]]
+        return _display(thing, first, *shown, to_markup(f"… {more} more lines" if more > 0 else ""))
+    values = repr_fields(thing)
+    tables = {k: v for k, v in values.items() if _is_table(v)}
+    flat = {k: v for k, v in values.items() if k not in tables}
+    matrices = {k: v for k, v in flat.items() if np.ndim(v) == 2 and hasattr(v, "shape")}
+    maps = [heatmap(v, [], [], k) for k, v in matrices.items()][:MAX_MAPS]
     facts = [(k, v if isinstance(v, str) else brief_repr(v)) for k, v in flat.items()]
-    below = [collapsible(k, _rows_table(v)) for k, v in tall.items()]
-    return join(
-        heading(kind, ""), table(facts, max_rows=16), side_by_side(*maps[:MAX_MAPS]), *below
-    )
+    below = [collapsible(k, _rows_table(v)) for k, v in tables.items()]
+    return _display(thing, "", table(facts, max_rows=16), side_by_side(*maps), *below)
 
 
 def _is_table(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(is_dataclass(v) for v in value)
 
 
-def _rows_table(things: Sequence[Any]) -> Markup:
-    """Things of one kind, a row each."""
-    names = [f.name for f in fields(things[0]) if f.repr][:6]
-    rows = [
-        [v if isinstance(v := getattr(t, n), str) else brief_repr(v) for n in names] for t in things
-    ]
-    return table(rows, names)
+def _rows_table(items: Sequence[Any]) -> Markup:
+    """Return dataclasses of one type as rows."""
+    names = [f.name for f in fields(items[0]) if f.repr][:6]
+    rows = [[getattr(item, name) for name in names] for item in items]
+    return table([[v if isinstance(v, str) else brief_repr(v) for v in row] for row in rows], names)
 
 
+def _shape(x: Any) -> str:
+    return "×".join(map(str, x.shape))
+
+
+# ── models, tasks and runs ─────────────────────────────────────────────────────────────────────
 @render.register
 def _model(model: Model) -> Markup:
-    sizes = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
-    used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
+    total = sum(int(np.prod(w.shape)) for w in model.weights.values())
+    nonzero = {n: int((w != 0).sum()) for n, w in model.weights.items()}
     slots = ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items())
     facts = [
         ("config", model.config), ("task", task_name(model)), ("tokens", model.vocabulary),
         ("made by", model.provenance.get("maker", "")), ("slots", slots),
         *((f"head {k}", v) for k, v in [*model.labels.heads.items()][:MAX_MAPS]),
     ]  # fmt: skip
-    rows = [
-        (n, "×".join(map(str, w.shape)), used[n], _thumbnail(w)) for n, w in model.weights.items()
-    ]
-    zeros = f"{sum(used.values()):,} of them not 0, {model.dtype}"
-    said = f"{model.name}: {sum(sizes.values()):,} parameters, {zeros}"
-    known = table([fact for fact in facts if str(fact[1])], max_rows=16)
-    return join(heading("Model", said), known, table(rows, ("array", "shape", "not 0", ""), 10))
+    rows = [(n, _shape(w), nonzero[n], _thumbnail(w)) for n, w in model.weights.items()]
+    counts = f"{total:,} parameters, {sum(nonzero.values()):,} nonzero, {model.dtype}"
+    details = table([fact for fact in facts if str(fact[1])], max_rows=16)
+    weights = table(rows, ("array", "shape", "nonzero", ""), 10)
+    return join(heading("Model", f"{model.name}: {counts}"), details, weights)
 
 
 def _thumbnail(w: Any) -> Markup:
-    """A weight as a small picture: what is not 0 is seen, whatever else is large."""
+    """Return a weight as a small picture on a log scale, which shows every nonzero entry."""
     x = backend.to_numpy(w).astype(float)
     x = x.reshape(-1, x.shape[-1])
-    x = (x.T if len(x) > x.shape[1] else x)[:MAX_MAP_CELLS, :MAX_MAP_CELLS]  # wider than high
+    x = (x.T if len(x) > x.shape[1] else x)[:MAX_MAP_CELLS, :MAX_MAP_CELLS]
     size = np.where(np.isfinite(x) & (x != 0), np.log(np.abs(x) + (x == 0)), np.nan)
     low, high = (np.nanmin(size), np.nanmax(size)) if np.isfinite(size).any() else (0.0, 0.0)
     depth = np.nan_to_num(0.3 + 0.7 * (size - low) / (high - low or 1))
-    h, wide = (n * min(4, max(1, 96 // n)) for n in x.shape)
-    return svg(wide, h, svg_image(0, 0, wide, h, to_colors(np.sign(x) * depth, False)), "weights")
+    h, w = (n * min(4, max(1, 96 // n)) for n in x.shape)
+    return svg(w, h, svg_image(0, 0, w, h, to_colors(np.sign(x) * depth, False)), "weights")
 
 
 @render.register
 def _config(c: Config) -> Markup:
-    usual = {f.name: f.default for f in fields(c)}
-    own = [(k, v) for k, v in vars(c).items() if v != usual[k]]
-    return join(heading("Config", c), table(((k, str(v)) for k, v in own), max_rows=24))
+    defaults = {f.name: f.default for f in fields(c)}
+    changed = [(k, str(v)) for k, v in vars(c).items() if v != defaults[k]]
+    return _display(c, c, table(changed, max_rows=24))
 
 
 @render.register
 def _count(c: ParameterCount) -> Markup:
-    ways = table([(way, getattr(c, way)) for way in COUNT_NAMES], max_rows=20)
-    return join(heading("Count", f"{c.total:,} parameters"), side_by_side(ways, bar_table(
-        [(n, float(k)) for n, k in c.arrays.items()], "by array")))  # fmt: skip
+    counts = table([(name, getattr(c, name)) for name in COUNT_NAMES], max_rows=20)
+    arrays = bar_table([(n, float(k)) for n, k in c.arrays.items()], "by array")
+    return _display(c, f"{c.total:,} parameters", side_by_side(counts, arrays))
 
 
 @render.register
-def _run(r: Generation) -> Markup:
+def _task(t: Task) -> Markup:
+    rows = t.sample_or_all(5)
+    examples = []
+    for tokens, mask in zip(*t.batch(rows[t.defined(rows)]), strict=True):
+        at = np.nonzero(mask)[0]
+        parts = tokens[: at[0]], tokens[at[0] : at[-1] + 1]
+        examples.append(tuple(" ".join(t.vocabulary[int(k)] for k in part) for part in parts))
+    facts = table([("tokens", str(t.vocabulary))])
+    title = heading("Task", f"{t.ref or type(t).__name__}: {format_count(t.inputs)} inputs")
+    return join(title, facts, table(examples, ("input", "answer"), 5))
+
+
+@render.register
+def _generation(r: Generation) -> Markup:
     n = len(r.prompt)
-    facts = [("read", f"{n} tokens"), ("said", f"{len(r.tokens) - n} tokens")]
-    return join(heading("Run", f"{r.input} → {r.output}"), table(facts))
+    facts = [("input", f"{n} tokens"), ("output", f"{len(r.tokens) - n} tokens")]
+    return _display(r, f"{r.input} → {r.output}", table(facts))
 
 
 @render.register
-def _record(cache: ActivationCache) -> Markup:
-    rows = [(name, "×".join(map(str, x.shape))) for name, x in cache.items()]
-    maps = []
+def _cache(cache: ActivationCache) -> Markup:
+    rows, maps = [(name, _shape(x)) for name, x in cache.items()], []
+    tokens = _cache_tokens(cache)
     for name, x in cache.items():
         if name.endswith("attn.hook_pattern"):
             for h in range(x.shape[1]):
                 title = components.head_name(int(name.split(".")[1]), h)
-                called = components.display_name(cache.model, title) if cache.model else title
-                words = _cache_tokens(cache)
-                maps.append(heatmap(backend.to_numpy(x)[0, h], words, words, called, False))
-    said = f"{len(cache)} activations of one run"
-    shown = rows if len(rows) <= MAX_TABLE_ROWS else rows[:MAX_TABLE_ROWS]
-    left = (
-        collapsible("all names", table(rows[MAX_TABLE_ROWS:], max_rows=40))
-        if len(rows) > MAX_TABLE_ROWS
-        else Markup("")
-    )
-    names = table(shown, ("activation", "shape"))
-    return join(heading("Record", said), side_by_side(names, *maps[:4]), left)
+                label = components.display_name(cache.model, title) if cache.model else title
+                maps.append(heatmap(backend.to_numpy(x)[0, h], tokens, tokens, label, False))
+    names = table(rows[:MAX_TABLE_ROWS], ("activation", "shape"))
+    more = collapsible("all names", table(rows[MAX_TABLE_ROWS:], max_rows=40))
+    beside = side_by_side(names, *maps[:MAX_CACHE_MAPS])
+    return _display(cache, f"{len(cache)} activations of one run", beside, more)
 
 
 def _cache_tokens(cache: ActivationCache) -> list[str]:
@@ -194,14 +198,42 @@ def _cache_tokens(cache: ActivationCache) -> list[str]:
 
 
 @render.register
+def _training(t: Training) -> Markup:
+    accuracy = format_percent_down(t.accuracy)
+    words = f"{t.status} after {t.steps:,} steps, seed {t.seed}: accuracy {accuracy}"
+    steps = [h["step"] for h in t.history]
+    curves = {k: [h[k] for h in t.history] for k in ("loss", "accuracy")}
+    curves = {f"{k} {format_number(v[-1], 3)}": v for k, v in curves.items() if v}
+    chart = line_chart(curves, steps, "training") if steps else Markup("")
+    events = [*((f"step {e.step:,}", e.kind) for e in t.events), ("time", f"{t.seconds:.1f} s")]
+    return _display(t, words, side_by_side(chart, table(events, max_rows=10)))
+
+
+@render.register
+def _compiled(c: Compiled) -> Markup:
+    m, certificate = c.model, c.certificate
+    source = c.program.source or m.provenance.get("compiled", {}).get("source", "")
+    text = Markup(f'<pre style="margin:4px 0">{to_markup(source, 1500)}</pre>')
+    facts = [
+        ("proved in", certificate.dtype), ("longest text", f"{c.program.length} tokens"),
+        ("cases", certificate.cases), ("margin", certificate.margin),
+        ("tightest at", certificate.tightest), ("model", m.config),
+    ]  # fmt: skip
+    slack = bar_table(sorted(certificate.slack.items(), key=lambda s: s[1])[:8], "slack", 1.0)
+    size = sum(int(np.prod(w.shape)) for w in m.weights.values())
+    words = f"{c.program.name}: {size:,} parameters"
+    return _display(c, words, side_by_side(text, slack), table(facts), style=GOOD_STYLE)
+
+
+# ── scores and proofs ──────────────────────────────────────────────────────────────────────────
+@render.register
 def _score(s: Score) -> Markup:
-    return join(
-        heading("Score", s, GOOD_STYLE if s.checked and not s.wrong else BAD_STYLE), _score_bars(s)
-    )
+    style = GOOD_STYLE if s.checked and not s.wrong else BAD_STYLE
+    return _display(s, s, _score_bars(s), style=style)
 
 
 def _score_bars(s: Score) -> Markup:
-    """What share is right: of each token of the answer, of each class of input."""
+    """Return the accuracy of each answer token and each class of input."""
     tokens = [(f"y{i + 1}", p) for i, p in enumerate(s.positions)]
     kinds = [(k or "all", 1 - bad / n) for k, (n, bad) in s.classes.items() if n]
     return side_by_side(
@@ -211,122 +243,98 @@ def _score_bars(s: Score) -> Markup:
 
 @render.register
 def _ablated(a: AblatedScore) -> Markup:
-    said = f"without {a.component}{f' ({a.name})' if a.name else ''} ({a.method}): {a.score}"
-    return join(heading("Ablated", said), _score_bars(a.score))
+    name = a.component + (f" ({a.name})" if a.name else "")
+    return _display(a, f"without {name} ({a.method}): {a.score}", _score_bars(a.score))
 
 
 @render.register
 def _verdict(v: Verdict) -> Markup:
     how = "every input" if v.exhaustive else "a sample"
-    said = f"{v.wrong:,} wrong of {v.checked:,} ({how} of {v.task}), worst margin "
-    facts = [("right", join(share_bar(1 - v.wrong / v.checked, GREEN) if v.checked else "")),
-             ("in", v.dtype), ("weights", v.model[:12])]  # fmt: skip
+    words = f"{v.wrong:,} wrong of {v.checked:,} ({how} of {v.task}), worst margin "
+    accuracy = share_bar(1 - v.wrong / v.checked, GREEN) if v.checked else Markup("")
+    facts = [("accuracy", accuracy), ("float type", v.dtype), ("weights", v.model[:12])]
     if v.error_bound is not None:
-        sure = f"{100 * v.error_bound:.2g} % of all, with {v.confidence:.0%} confidence"
-        facts += [("wrong at most", sure)]
-    kinds = [(k or "all", 1 - c["wrong"] / c["checked"])
-             for k, c in v.classes.items() if c["checked"]]  # fmt: skip
-    kinds = sorted(kinds, key=lambda k: k[1])[:6]
+        bound = f"{100 * v.error_bound:.2g} % of all, with {v.confidence:.0%} confidence"
+        facts += [("wrong at most", to_markup(bound))]
+    checked = [(k, c) for k, c in v.classes.items() if c["checked"]]
+    kinds = [(k or "all", 1 - c["wrong"] / c["checked"]) for k, c in checked]
+    classes = bar_table(sorted(kinds, key=lambda k: k[1])[:6], "accuracy by class", 1.0)
     wrong = [(c["input"], c["got"], c["expected"], c["margin"]) for c in v.counterexamples]
-    shown = table(wrong, ("input", "says", "right is", "margin"), 6)
+    shown = table(wrong, ("input", "output", "expected", "margin"), 6)
+    beside = side_by_side(table(facts), classes, shown)
     style = GOOD_STYLE if v.holds else BAD_STYLE
-    return join(
-        heading("Verdict", said + format_number(v.worst_margin), style),
-        side_by_side(table(facts), bar_table(kinds, "right, by class", 1.0), shown),
-    )
+    return _display(v, words + format_number(v.worst_margin), beside, style=style)
 
 
 @render.register
 def _proof(p: Proof) -> Markup:
-    margin = (
-        "" if p.margin is None else f", no right token leads by less than {format_number(p.margin)}"
-    )
-    said = f"{p.task} is {p.result}{margin}"
-    facts: list[Any] = [("how", f"{p.method}: {p.reason}"), ("weights", p.model[:12])]
+    words = f"{p.task} is {p.result}"
+    if p.margin is not None:
+        words += f", the right token always leads by at least {format_number(p.margin)}"
+    facts: list[Any] = [("method", f"{p.method}: {p.reason}"), ("weights", p.model[:12])]
     if p.counterexample:
         facts += [(k, p.counterexample.get(k)) for k in ("input", "got", "expected")]
     try:
         task: Task | None = resolve.load_task(p.task)
-    except GlassformerError:  # of a file that is not here, or compiled from a text
+    except GlassformerError:  # a missing file, or a task compiled from text
         task = None
-    logs = [("inputs", task.size if task else 0), ("cases looked at", p.cases)]
-    most = max(len(str(n)) for _, n in logs)
-    counted = [(k, share_bar(len(str(n)) / most), format_count(n)) for k, n in logs if n]
-    cases = table(counted, ("how many, by digits", "", ""))
-    style = GOOD_STYLE if p.holds else BAD_STYLE
+    counts = [(k, n) for k, n in (("inputs", task.size if task else 0), ("cases", p.cases)) if n]
+    width = max((len(str(n)) for _, n in counts), default=1)
+    bars = [(k, share_bar(len(str(n)) / width), format_count(n)) for k, n in counts]
+    cases = table(bars, ("count (log scale)", "", ""))
     strip = _certificate_strip(p.certificate or {}, task)
-    return join(heading("Proof", said, style), side_by_side(cases, table(facts)), strip)
+    style = GOOD_STYLE if p.holds else BAD_STYLE
+    return _display(p, words, side_by_side(cases, table(facts)), strip, style=style)
 
 
 def _certificate_strip(certificate: Mapping[str, Any], task: Task | None) -> Markup:
-    """A text of the task, each token of the answer with the columns that are told apart for it."""
+    """Return a text of the task with the number of split columns under each answer token."""
     spots, rows = certificate.get("layout"), certificate.get("rows")
-    if (
-        not task
-        or not isinstance(spots, list)
-        or not isinstance(rows, list)
-        or len(spots) > MAX_MAP_CELLS
-    ):
+    if not task or not isinstance(spots, list) or not isinstance(rows, list):
         return Markup("")
-    told = {r["row"] + 1: len(r["split"]) for r in rows}
-    most, inside, x = max(told.values(), default=1), "", 0
+    if len(spots) > MAX_MAP_CELLS:
+        return Markup("")
+    splits = {r["row"] + 1: len(r["split"]) for r in rows}
+    height, inside, x = max(splits.values(), default=1), "", 0
     for i, spot in enumerate(spots):
-        name = task.vocabulary[int(spot[1:])] if spot[0] == "=" else spot  # always the same token
-        wide, n = max(22, 7 * len(name) + 4), told.get(i, 0)
-        box = f'x="{x}" y="0" width="{wide}" height="20" rx="3"'
+        name = task.vocabulary[int(spot[1:])] if spot[0] == "=" else spot  # a fixed token
+        width, n = max(22, 7 * len(name) + 4), splits.get(i, 0)
+        box = f'x="{x}" y="0" width="{width}" height="20" rx="3"'
         inside += f'<rect {box} fill="{GREEN if n else GRAY}" opacity="{0.3 if n else 0.12}"/>'
-        inside += svg_text(x + wide / 2, 14, name, "middle")
+        inside += svg_text(x + width / 2, 14, name, "middle")
         for k in range(n):
-            y = 24 + 6 * k
-            inside += (
-                f'<rect x="{x + wide // 2 - 6}" y="{y}" width="12" height="4" fill="{GREEN}"/>'
-            )
-        x += wide + 2
-    about = "green: written by the model; a bar for each column that the proof tells apart there"
-    inside += svg_text(0, 38 + 6 * most, about)
-    return svg(max(x, 560), 44 + 6 * most, inside, "what the proof tells apart")
+            bar = f'x="{x + width // 2 - 6}" y="{24 + 6 * k}" width="12" height="4"'
+            inside += f'<rect {bar} fill="{GREEN}"/>'
+        x += width + 2
+    caption = "green: answer tokens, with a bar for each column the proof splits there"
+    inside += svg_text(0, 38 + 6 * height, caption)
+    return svg(max(x, 560), 44 + 6 * height, inside, "columns the proof splits")
 
 
+# ── views ──────────────────────────────────────────────────────────────────────────────────────
 @render.register
 def _explanation(e: Explanation) -> Markup:
-    beats = f"its logit beats that of {e.runner_up} by {format_number(e.margin)}"
-    said = f"after {' '.join(e.tokens)} comes {e.winner}: {beats}"
-    readers = [h for layer in e.layers for h in layer.heads][:MAX_TABLE_ROWS]
-    seen = np.zeros((len(readers), len(e.tokens)))
-    for row, h in zip(seen, readers, strict=True):
+    lead = f"it leads {e.runner_up} by {format_number(e.margin)}"
+    heads = [h for layer in e.layers for h in layer.heads][:MAX_TABLE_ROWS]
+    pattern = np.zeros((len(heads), len(e.tokens)))
+    for row, h in zip(pattern, heads, strict=True):
         for at, _, share in h.read:
             row[at] = share
-    from_ = max(0, len(e.tokens) - MAX_MAP_CELLS)
-    looks = heatmap(seen[:, from_:], [h.name for h in readers], e.tokens[from_:],
-                 "where its heads looked", False)  # fmt: skip
-    last = e.layers[-1].slots if e.layers else e.slots
-    slots = [
-        (s.name, " ".join(map(format_number, s.values[:6])) + " …" * (len(s.values) > 6), s.means)
-        for s in last
-    ]
+    start, names = max(0, len(e.tokens) - MAX_MAP_CELLS), [h.name for h in heads]
+    attention = heatmap(pattern[:, start:], names, e.tokens[start:], "attention", False)
+    slots = []
+    for s in e.layers[-1].slots if e.layers else e.slots:
+        numbers = " ".join(map(format_number, s.values[:6])) + " …" * (len(s.values) > 6)
+        slots.append((s.name, numbers, s.means))
     values = [(v.name, v.holds, "✓" if v.holds == v.means else f"not {v.means}") for v in e.values]
-    shares = sorted(e.shares, key=lambda s: -abs(s[1]))
-    return join(
-        heading("Explanation", said), side_by_side(looks, bar_table(e.top, "logit")),
-        bar_table(shares[:8], "share of the margin"),
-        collapsible("its stream at the end", table(slots, ("slot", "holds", "means"))),
-        collapsible("its values", table(values, ("value", "is", "by the interpreter"), 20)),
+    shares = sorted(e.shares, key=lambda s: -abs(s[1]))[:8]
+    return _display(
+        e, f"after {' '.join(e.tokens)} comes {e.winner}: {lead}",
+        side_by_side(attention, bar_table(e.top, "logit")),
+        bar_table(shares, "share of the margin"),
+        collapsible("final stream", table(slots, ("slot", "values", "meaning"))),
+        collapsible("values", table(values, ("value", "decoded", "interpreter"), 20)),
     )  # fmt: skip
-
-
-@render.register
-def _training(t: Training) -> Markup:
-    said = f"{t.status} after {t.steps:,} steps, seed {t.seed}: {format_percent_down(t.accuracy)} right"
-    events = [(f"step {e.step:,}", e.kind) for e in t.events]
-    at = [h["step"] for h in t.history]
-    curves = {"loss": [h["loss"] for h in t.history], "right": [h["accuracy"] for h in t.history]}
-    curves = {f"{k} {format_number(v[-1], 3)}": v for k, v in curves.items() if v}
-    drawn = line_chart(curves, at, "learning") if at else Markup("")
-    done = f"{t.seconds:.1f} s of training"
-    return join(
-        heading("Training", said),
-        side_by_side(drawn, table([*events, ("took", done)], max_rows=10)),
-    )
 
 
 @render.register
@@ -334,121 +342,86 @@ def _comparison(c: Comparison) -> Markup:
     a, b = c.names
     q = c.quantiles(0), c.quantiles(1)
     rows = [
-        ("parameters", *(k.total for k in c.counts)), ("not 0", *(k.nonzero for k in c.counts)),
+        ("parameters", *(k.total for k in c.counts)), ("nonzero", *(k.nonzero for k in c.counts)),
         ("wrong", *(v.wrong for v in c.verdicts)), ("worst margin", *(x[0.0] for x in q)),
         ("median margin", *(x[0.5] for x in q)),
     ]  # fmt: skip
-    alike = heatmap(c.attention.overlap, c.attention.heads[0], c.attention.heads[1],
-                 "attention in common", False) if c.attention else Markup("")  # fmt: skip
+    overlap = Markup("")
+    if c.attention:
+        overlap = heatmap(c.attention.overlap, *c.attention.heads, "attention overlap", False)
     wrong = [(e["input"], e["a"], e["b"], e["expected"]) for e in c.examples]
     differ = table(wrong, ("input", a, b, "right"), 5)
-    said = f"{a} and {b} on {c.task}: outputs differ on {c.differ:,} of {c.verdicts[0].checked:,}"
-    return join(heading("Comparison", said), side_by_side(table(rows, ("", a, b)), alike, differ))
-
-
-@render.register
-def _compiled(c: Compiled) -> Markup:
-    m, found = c.model, c.certificate
-    text = to_markup(c.program.source or m.provenance.get("compiled", {}).get("source", ""), 1500)
-    source = Markup(f'<pre style="margin:4px 0">{text}</pre>')
-    facts = [("proved in", found.dtype), ("for texts of up to", f"{c.program.length} tokens"),
-             ("cases", found.cases), ("the right token leads by", found.margin),
-             ("tightest at", found.tightest), ("model", m.config)]  # fmt: skip
-    room = bar_table(sorted(found.slack.items(), key=lambda s: s[1])[:8], "room left", 1.0)
-    size = sum(int(np.prod(w.shape)) for w in m.weights.values())
-    return join(heading("Compiled", f"{c.program.name}: {size:,} parameters", GOOD_STYLE),
-                side_by_side(source, room), table(facts))  # fmt: skip
+    words = f"{a} and {b} on {c.task}: outputs differ on {c.differ:,} of {c.verdicts[0].checked:,}"
+    return _display(c, words, side_by_side(table(rows, ("", a, b)), overlap, differ))
 
 
 @render.register
 def _patch(p: Patch) -> Markup:
     share = format_percent_down(p.recovered)
     rows = [("patched run", share_bar(p.recovered), share)]
-    return join(heading("Patch", f"brings back {share} of the answer"), table(rows))
+    return _display(p, f"recovers {share} of the logit difference", table(rows))
 
 
 @render.register
 def _patch_grid(g: PatchGrid) -> Markup:
-    said = f"{g.what}: share of the answer that a patch there brings back"
-    return join(heading("PatchGrid", said), heatmap(g.values, g.rows, g.columns))
+    words = f"{g.what}: recovered share of the logit difference"
+    return _display(g, words, heatmap(g.values, g.rows, g.columns))
 
 
 @render.register
 def _interchange(i: Interchange) -> Markup:
     names = [*dict.fromkeys(k for m in i.moved for k in m.shares), "other"]
-    shares = [[{**m.shares, "other": m.other}.get(n, 0.0) for n in names] for m in i.moved]
-    told = [
-        (
-            f"y{m.token + 1}",
-            f"{m.cases:,} cases",
-            ", ".join(
-                f"{n} {format_percent_down(s)}" for n, s in zip(names, row, strict=True) if s
-            ),
-        )
-        for m, row in zip(i.moved, shares, strict=True)
-    ]
-    what = f"{i.what}{f' ({i.name})' if i.name else ''}: what it carries, by answer token"
-    drawn = heatmap(shares, [f"y{m.token + 1}" for m in i.moved], names, "", False)
-    return join(heading("Interchange", what), side_by_side(drawn, table(told)))
+    tokens = [f"y{m.token + 1}" for m in i.moved]
+    shares = [m.shares | {"other": m.other} for m in i.moved]
+    rows = [
+        (token, f"{m.cases:,} cases",
+         ", ".join(f"{n} {format_percent_down(share[n])}" for n in names if share.get(n)))
+        for token, m, share in zip(tokens, i.moved, shares, strict=True)
+    ]  # fmt: skip
+    values = [[share.get(n, 0.0) for n in names] for share in shares]
+    words = f"{i.what}{f' ({i.name})' if i.name else ''}: explanations by answer token"
+    return _display(i, words, side_by_side(heatmap(values, tokens, names, "", False), table(rows)))
 
 
 @render.register
-def _steps(s: HeadSteps) -> Markup:
-    words = s.tokens
-    said = f"{components.head_name(s.layer, s.head)} on {' '.join(words)}"
-    maps = [heatmap(s.pattern, words, words, "attention", False)]
-    maps += [heatmap(x, words, [str(i) for i in range(x.shape[1])], n, True)
-             for n, x in (("queries", s.q), ("keys", s.k), ("values", s.v))]  # fmt: skip
-    return join(heading("Steps", said), side_by_side(*maps))
+def _head_steps(s: HeadSteps) -> Markup:
+    maps = [heatmap(s.pattern, s.tokens, s.tokens, "attention", False)]
+    for name, x in (("queries", s.q), ("keys", s.k), ("values", s.v)):
+        maps.append(heatmap(x, s.tokens, [str(i) for i in range(x.shape[1])], name, True))
+    words = f"{components.head_name(s.layer, s.head)} on {' '.join(s.tokens)}"
+    return _display(s, words, side_by_side(*maps))
 
 
 @render.register
 def _embeddings(e: Embeddings) -> Markup:
-    alike = heatmap(e.cosine, e.names, e.names, "cosine", True, cell=12)
-    return join(heading("Embeddings", f"{e.kind}: {e}"), alike)
+    cosines = heatmap(e.cosine, e.names, e.names, "cosine", True, cell=12)
+    return _display(e, f"{e.kind}: {e}", cosines)
 
 
 @render.register
 def _logit_lens(lens: LogitLens) -> Markup:
-    said = [[lens.vocabulary[t] for t in part[0]] for part in lens.top_tokens]
-    rows = [(part, *row[-20:]) for part, row in zip(lens.parts, said, strict=True)]
-    titles = ("stopped after", *lens.str_tokens[0][-20:])
-    return join(heading("LogitLens", "what would come next at each token"), table(rows, titles))
+    tops = [[lens.vocabulary[t] for t in part[0][-MAX_LENS_TOKENS:]] for part in lens.top_tokens]
+    rows = [(part, *row) for part, row in zip(lens.parts, tops, strict=True)]
+    titles = ("stopped after", *lens.str_tokens[0][-MAX_LENS_TOKENS:])
+    return _display(lens, "top token at each position", table(rows, titles))
 
 
 @render.register
 def _alignment(a: Alignment) -> Markup:
-    L, H, _ = a.entropy.shape
-    heads = [components.head_name(i, h) for i, h in np.ndindex(L, H)]
+    heads = [components.head_name(i, h) for i, h in np.ndindex(*a.entropy.shape[:2])]
     shares = np.stack([a.mean_share(role).ravel() for role in a.roles], axis=1)  # heads roles
-    said = f"share of attention on what {a.task} needs, {a.rows:,} inputs"
-    return join(heading("Alignment", said), heatmap(shares, heads, a.roles, "", False))
+    words = f"attention by role in {a.task}, {a.rows:,} inputs"
+    return _display(a, words, heatmap(shares, heads, a.roles, "", False))
 
 
 @render.register
 def _inspection(i: Inspection) -> Markup:
-    s = i.subject
-    said = f"{len(i.results)} views of {s.model.name}, {len(s.rows):,} inputs"
-    gists = [block.split("\n") for block in re.split(r"\n(?! )", str(i)) if "\n " in block]
-    folded = [
-        collapsible(n, *(join(to_markup(g), "<br>") for g in gist[:MAX_TABLE_ROWS]))
-        for n, *gist in gists
-    ]
-    left = table([(n, why) for n, why in i.skipped.items()], ("left out", ""))
-    return join(
-        heading("Inspection", said), *folded, collapsible(f"{len(i.skipped)} left out", left)
-    )
-
-
-@render.register
-def _task(t: Task) -> Markup:
-    said = f"{t.ref or type(t).__name__}: {format_count(t.inputs)} inputs"
-    rows = t.sample_or_all(5)
-    tokens, answer = t.batch(rows[t.defined(rows)])
-    examples = []
-    for row, mask in zip(tokens.tolist(), answer, strict=True):
-        at = np.nonzero(mask)[0]
-        read, told = row[: at[0]], row[at[0] : at[-1] + 1]
-        examples.append(tuple(" ".join(t.vocabulary[k] for k in part) for part in (read, told)))
-    facts = table([("tokens", str(t.vocabulary))])
-    return join(heading("Task", said), facts, table(examples, ("reads", "is to write"), 5))
+    s, below = i.subject, []
+    for block in re.split(r"\n(?! )", str(i)):
+        if "\n " in block:
+            name, *lines = block.split("\n")
+            shown = [join(to_markup(line), "<br>") for line in lines[:MAX_TABLE_ROWS]]
+            below.append(collapsible(name, *shown))
+    skipped = table([*i.skipped.items()], ("skipped", ""))
+    words = f"{len(i.results)} views of {s.model.name}, {len(s.rows):,} inputs"
+    return _display(i, words, *below, collapsible(f"{len(i.skipped)} skipped", skipped))

@@ -1,7 +1,7 @@
-"""The pieces of HTML that things are shown with: sentences, tables, bars, maps, curves.
+"""HTML elements of notebook displays: headings, tables, bars, heatmaps, curves.
 
-Whatever is said goes through `say`, which escapes it: a token may be `<script>`. Pictures are SVG
-of our own, maps in them a PNG with a pixel for each number. No script, no network, NumPy alone.
+Text goes through `to_markup`, which escapes it. Pictures are SVG, and heatmaps in them PNG. No
+scripts, no network, no libraries but NumPy.
 """
 
 import base64
@@ -16,26 +16,27 @@ import numpy as np
 from ..plotting.style import BLUE, GRAY, GREEN, ORANGE
 from ..utils.numfmt import format_number, format_percent_down
 
-MAX_TABLE_ROWS = 12  # of a table, and bars
-MAX_MAP_CELLS = 48  # rows and columns of a map
-MAP_PIXELS = 360  # pixels of its longer side, at most
-MAX_CELL_LETTERS = 160  # of one cell
-BAR_PIXELS = 160  # pixels
+MAX_TABLE_ROWS = 12
+MAX_MAP_CELLS = 48  # rows and columns
+MAP_PIXELS = 360  # maximum length of a side
+MAX_CELL_LETTERS = 160
+MAX_HEADING_LETTERS = 400
+BAR_PIXELS = 160
 FONT_PIXELS = 11
 GOOD_STYLE, BAD_STYLE = f"color:{GREEN}", f"color:{ORANGE}"
 Cell = Any
 
 
 class Markup(str):
-    """HTML, as against words that are still to be escaped."""
+    """HTML, which needs no escaping."""
 
 
 def to_markup(x: Cell, max_letters: int = MAX_CELL_LETTERS) -> Markup:
-    """Anything as HTML: words are escaped, and cut if they are long."""
+    """Return a value as HTML: escaped, and truncated if it is long."""
     if isinstance(x, Markup):
         return x
-    words = f"{x:,}" if type(x) is int else format_number(x) if isinstance(x, float) else str(x)
-    return Markup(escape(words if len(words) <= max_letters else words[: max_letters - 1] + "…"))
+    text = f"{x:,}" if type(x) is int else format_number(x) if isinstance(x, float) else str(x)
+    return Markup(escape(text if len(text) <= max_letters else text[: max_letters - 1] + "…"))
 
 
 def join(*pieces: str) -> Markup:
@@ -43,33 +44,28 @@ def join(*pieces: str) -> Markup:
 
 
 def heading(kind: str, words: Cell, style: str = "") -> Markup:
-    """The first line: what kind of thing it is, and what there is to say of it."""
-    said = f'<span style="{style}">{to_markup(words, 400)}</span>'
-    return Markup(f'<div style="margin:2px 0 6px"><b>{to_markup(kind)}</b> {said}</div>')
+    """Return the first line: the type of a value and a sentence."""
+    text = f'<span style="{style}">{to_markup(words, MAX_HEADING_LETTERS)}</span>'
+    return Markup(f'<div style="margin:2px 0 6px"><b>{to_markup(kind)}</b> {text}</div>')
 
 
 def table(
     rows: Iterable[Sequence[Cell]], titles: Sequence[str] = (), max_rows: int = MAX_TABLE_ROWS
 ) -> Markup:
-    """Rows of cells, the first cell of each a name."""
-    rows, top = list(rows), ""
+    """Return rows of cells, the first of each row a name."""
+    rows = list(rows)
     if not rows:
         return Markup("")
-    if any(titles):
-        top = "<tr>" + "".join(f"<th {_CELL_STYLE}>{to_markup(t)}</th>" for t in titles) + "</tr>"
-    styles = [_NAME_STYLE] + [_CELL_STYLE] * 99
-    lines = [
-        "".join(
-            f"<td {style}>{to_markup(cell)}</td>" for style, cell in zip(styles, row, strict=False)
-        )
-        for row in rows[:max_rows]
-    ]
+    top = join(*(f"<th {_CELL_STYLE}>{to_markup(t)}</th>" for t in titles)) if any(titles) else ""
+    lines = [f"<tr>{top}</tr>"] * bool(top)
+    for row in rows[:max_rows]:
+        styles = [_NAME_STYLE, *[_CELL_STYLE] * (len(row) - 1)]
+        cells = zip(styles, row, strict=True)
+        lines.append(f"<tr>{join(*(f'<td {s}>{to_markup(cell)}</td>' for s, cell in cells))}</tr>")
     if len(rows) > max_rows:
-        lines.append(
-            f"<td {_CELL_STYLE} colspan={len(rows[0])}>… {len(rows) - max_rows:,} more</td>"
-        )
-    inside = "".join(f"<tr>{line}</tr>" for line in lines)
-    return Markup(f'<table style="{_TABLE_STYLE}">{top}{inside}</table>')
+        more = f"… {len(rows) - max_rows:,} more"
+        lines.append(f"<tr><td {_CELL_STYLE} colspan={len(rows[0])}>{more}</td></tr>")
+    return Markup(f'<table style="{_TABLE_STYLE}">{join(*lines)}</table>')
 
 
 _TABLE_STYLE = "margin:4px 0;border-spacing:0;font-size:13px;line-height:1.35"
@@ -78,13 +74,13 @@ _NAME_STYLE = _CELL_STYLE.replace('="', '="white-space:nowrap;')
 
 
 def side_by_side(*pieces: Markup) -> Markup:
-    """Pieces side by side, as far as there is room."""
+    """Place pieces side by side, wrapping where needed."""
     cell = '<div style="display:inline-block;vertical-align:top;margin-right:18px">'
     return Markup("".join(f"{cell}{p}</div>" for p in pieces if p))
 
 
 def collapsible(title: str, *pieces: Markup) -> Markup:
-    """What is seen when it is asked for."""
+    """Return a section that opens on a click; nothing if it is empty."""
     inside = "".join(pieces)
     return Markup(
         f"<details><summary>{to_markup(title)}</summary>{inside}</details>" if inside else ""
@@ -94,8 +90,10 @@ def collapsible(title: str, *pieces: Markup) -> Markup:
 def svg(width: float, height: float, inside: str, alt: str) -> Markup:
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     size += ' style="vertical-align:middle"'
-    look = f'role="img" font-size="{FONT_PIXELS}" font-family="sans-serif" fill="currentColor"'
-    return Markup(f"<svg {size} {look}><title>{to_markup(alt)}</title>{inside}</svg>")
+    attributes = (
+        f'role="img" font-size="{FONT_PIXELS}" font-family="sans-serif" fill="currentColor"'
+    )
+    return Markup(f"<svg {size} {attributes}><title>{to_markup(alt)}</title>{inside}</svg>")
 
 
 def svg_text(x: float, y: float, text: str, anchor: str = "start", turned: bool = False) -> str:
@@ -104,25 +102,25 @@ def svg_text(x: float, y: float, text: str, anchor: str = "start", turned: bool 
     return f"<text {at}>{to_markup(text)}</text>"
 
 
-def share_bar(share: float, colour: str = BLUE) -> Markup:
-    """A bar for a share from -1 to 1, to be put into a table."""
+def share_bar(share: float, color: str = BLUE) -> Markup:
+    """Return a bar for a share from -1 to 1."""
     size = min(abs(share), 1.0) * BAR_PIXELS if np.isfinite(share) else 0.0
-    colour = colour if share >= 0 else ORANGE
+    color = color if share >= 0 else ORANGE
     rect = f'<rect width="{BAR_PIXELS}" height="10" fill="{GRAY}" opacity="0.15"/>'
-    rect += f'<rect width="{size:.1f}" height="10" fill="{colour}"/>'
+    rect += f'<rect width="{size:.1f}" height="10" fill="{color}"/>'
     return svg(BAR_PIXELS, 10, rect, format_percent_down(share) if np.isfinite(share) else "?")
 
 
 def bar_table(pairs: Iterable[tuple[str, float]], title: str = "", whole: float = 0.0) -> Markup:
-    """Named numbers, each with its bar; `whole` is as long as they get (or the largest)."""
+    """Return named numbers with bars; a full bar is `whole`, by default the largest number."""
     pairs = list(pairs)
-    most = whole or max((abs(v) for _, v in pairs if np.isfinite(v)), default=0.0) or 1.0
+    full = whole or max((abs(v) for _, v in pairs if np.isfinite(v)), default=0.0) or 1.0
     share = format_percent_down if whole == 1 else format_number
-    return table([(name, share_bar(v / most), share(v)) for name, v in pairs], (title, "", ""))
+    return table([(name, share_bar(v / full), share(v)) for name, v in pairs], (title, "", ""))
 
 
 def to_colors(values: Any, signed: bool | None = None) -> Any:
-    """Numbers as colours [...,3]: 0 is white, more is bluer; below 0 orange."""
+    """Return numbers as colors [...,3]: white at 0, blue above, orange below."""
     x = np.nan_to_num(np.asarray(values, dtype=float), posinf=0.0, neginf=0.0)
     top = 1.0 if signed is False else float(np.abs(x).max(initial=0.0)) or 1.0
     depth = np.clip(np.abs(x) / top, 0, 1)[..., None]
@@ -130,10 +128,10 @@ def to_colors(values: Any, signed: bool | None = None) -> Any:
     return (255 + depth * (np.where(x[..., None] < 0, ends[1], ends[0]) - 255)).astype(np.uint8)
 
 
-def png_data_url(colours: Any) -> str:
-    """Colours [h,w,3] as the address of a picture."""
-    h, w, _ = colours.shape
-    rows = b"".join(b"\0" + row.tobytes() for row in colours)
+def png_data_url(colors: Any) -> str:
+    """Return colors [h,w,3] as the data URL of a PNG."""
+    h, w, _ = colors.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in colors)
     chunks = b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in (
@@ -142,14 +140,14 @@ def png_data_url(colours: Any) -> str:
             (b"IEND", b""),
         )
     )
-    made = base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode()
-    return f"data:image/png;base64,{made}"
+    data = base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode()
+    return f"data:image/png;base64,{data}"
 
 
-def svg_image(x: float, y: float, w: float, h: float, colours: Any) -> str:
+def svg_image(x: float, y: float, w: float, h: float, colors: Any) -> str:
     at = f'x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}" preserveAspectRatio="none"'
     frame = f'x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}" fill="none"'
-    image = f'<image {at} href="{png_data_url(colours)}" style="image-rendering:pixelated"/>'
+    image = f'<image {at} href="{png_data_url(colors)}" style="image-rendering:pixelated"/>'
     return f'{image}<rect {frame} stroke="{GRAY}" stroke-width="0.5"/>'
 
 
@@ -157,12 +155,12 @@ def heatmap(
     values: Any, rows: Sequence[str], columns: Sequence[str], title: str = "",
     signed: bool | None = None, cell: int = 15,
 ) -> Markup:  # fmt: skip
-    """A map of numbers [rows,columns] with their names; of a large one the first."""
+    """Return a heatmap of numbers [rows,columns]; of a large one the first cells."""
     x = np.asarray(values)[:MAX_MAP_CELLS, :MAX_MAP_CELLS]
     if x.ndim != 2 or not x.size:
         return Markup("")
     cell = max(6, min(cell, MAP_PIXELS // max(x.shape)))
-    every = -(-FONT_PIXELS // cell)  # so many have one name, or names would cover each other
+    every = -(-FONT_PIXELS // cell)  # rows for each name, so that names do not overlap
     rows, columns = list(rows)[: x.shape[0] : every], list(columns)[: x.shape[1] : every]
     turned = max(map(len, columns), default=0) > 2
     left = 8 + 6.5 * min(max(map(len, rows), default=0), 32)
@@ -180,7 +178,7 @@ def heatmap(
 
 
 def line_chart(series: Mapping[str, Sequence[float]], at: Sequence[float], title: str) -> Markup:
-    """Curves over steps, each from its own least to its own most."""
+    """Return curves over steps, each scaled to its own range."""
     w, h, inside = 260, 80, svg_text(0, 12, title)
     span = (at[-1] - at[0]) or 1 if len(at) else 1
     for k, (name, values) in enumerate(series.items()):
@@ -190,9 +188,9 @@ def line_chart(series: Mapping[str, Sequence[float]], at: Sequence[float], title
         spots = ((4 + (w - 8) * (at[i] - at[0]) / span, 18 + h * (high - y[i]) / (high - low))
                  for i in keep)  # fmt: skip
         points = " ".join(f"{px:.1f},{py:.1f}" for px, py in spots)
-        colour = (BLUE, ORANGE)[k % 2]
-        inside += f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
-        inside += f'<g fill="{colour}">{svg_text(w + 4, 28 + 16 * k, name)}</g>'
+        color = (BLUE, ORANGE)[k % 2]
+        inside += f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.5"/>'
+        inside += f'<g fill="{color}">{svg_text(w + 4, 28 + 16 * k, name)}</g>'
     inside += f'<line x1="0" x2="{w}" y1="{h + 20}" y2="{h + 20}" stroke="{GRAY}"/>'
     inside += svg_text(0, h + 34, str(at[0]) if len(at) else "")
     inside += svg_text(w, h + 34, f"step {at[-1]:,}" if len(at) else "", "end")
