@@ -16,6 +16,7 @@ from ..literals import format_element
 from .diagnostics import SourceError, expression_text
 from .evaluate import compare_values, truth_of
 from .functions import ORDER_COMPARISONS
+from .inlining import call_expression
 from .lowering import ExpressionLowering
 from .sums import is_small_integer
 from .tables import MutableScope
@@ -53,8 +54,7 @@ class PredicateLowering(ExpressionLowering):
         if isinstance(where, ast.List):
             truth_of(where, [])
         if not isinstance(where, (ast.Name, ast.Compare)):
-            name = ast.copy_location(ast.Name("bool", ast.Load()), where)
-            where = ast.copy_location(ast.Call(name, [where], []), where)
+            where = call_expression("bool", where)
         value = self.side_value(where, scope)
         if len(value) == 1 and isinstance(where, ast.Compare) and len(where.ops) == 1:
             left, right = (self.value_names(x, scope) for x in (where.left, where.comparators[0]))

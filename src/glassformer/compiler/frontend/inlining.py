@@ -228,7 +228,7 @@ class SourceInliner(ast.NodeTransformer):
                 while name in self.scope or not name:
                     name += "′"
                 self.scope[name] = x
-            return ast.copy_location(ast.Name(name, ast.Load()), node)
+            return name_node(name, node)
         if isinstance(x, Fraction):
             node = ast.copy_location(ast.Constant(str(x)), node)
         return self.lowering.bind_expression(x, node, self.scope)
@@ -289,9 +289,12 @@ def has_starred(node: ast.List | ast.Tuple) -> bool:
     return any(isinstance(x, ast.Starred) for x in node.elts)
 
 
+def name_node(name: str, node: ast.AST) -> ast.Name:
+    return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+
 def call_expression(name: str, node: ast.expr) -> ast.Call:
-    function = ast.copy_location(ast.Name(name, ast.Load()), node)
-    return ast.copy_location(ast.Call(function, [node], []), node)
+    return ast.copy_location(ast.Call(name_node(name, node), [node], []), node)
 
 
 def copy_tree(node: Any, replace: Callable[[ast.AST], Any] = lambda node: None) -> Any:
@@ -327,8 +330,7 @@ def add_here_prefix(node: ast.AST) -> ast.AST | None:
     """Return `here.name` for a name."""
     if not isinstance(node, ast.Name):
         return None
-    here = ast.copy_location(ast.Name("here", ast.Load()), node)
-    return ast.copy_location(ast.Attribute(here, node.id, ast.Load()), node)
+    return ast.copy_location(ast.Attribute(name_node("here", node), node.id, ast.Load()), node)
 
 
 def is_here_attribute(node: ast.AST) -> bool:

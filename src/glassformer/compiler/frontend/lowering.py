@@ -35,6 +35,7 @@ from .inlining import (
     copy_tree,
     has_starred,
     is_here_attribute,
+    name_node,
     returns_condition,
     uses_positions,
 )
@@ -91,22 +92,22 @@ class ExpressionLowering(SumLowering):
         extractor.root = root if query_names is None and isinstance(root, ast.ListComp) else None
         return extractor.visit(root)  # type: ignore[no-any-return]
 
-    def check_name(self, node: ast.Name, scope: MutableScope) -> None:
+    def check_name(self, node: ast.expr, name: str, scope: MutableScope) -> None:
         """Refuse a name that is not defined."""
-        if scope.get(node.id) is INVALID:
+        if scope.get(name) is INVALID:
             raise DependsOnError
-        if node.id in scope or node.id in CONSTANTS:
+        if name in scope or name in CONSTANTS:
             return
-        if node.id in ("token", "position"):
+        if name in ("token", "position"):
             for needed in ("tokens", self.length_name):
                 if needed in self.missing_names or self.scope.get(needed) is INVALID:
                     raise DependsOnError
                 if needed not in self.scope:
-                    raise SourceError(node, f"assign `{needed}` before `{node.id}` is used")
-        if node.id == self.current_name:
+                    raise SourceError(node, f"assign `{needed}` before `{name}` is used")
+        if name == self.current_name:
             hint = "emit it as a token, and select that token"
-            raise SourceError(node, f"`{node.id[:60]}`: a value cannot depend on itself; {hint}")
-        raise undefined_name_error(node, node.id, scope)
+            raise SourceError(node, f"`{name[:60]}`: a value cannot depend on itself; {hint}")
+        raise undefined_name_error(node, name, scope)
 
     # ── parts ──────────────────────────────────────────────────────────────────────────────────
     def extract_sums(self, node: ast.expr, scope: MutableScope) -> ast.expr:
@@ -170,7 +171,7 @@ class ExpressionLowering(SumLowering):
                 if len(value) >= len(whole):
                     return child
                 parts[text] = names[0], self.bind_expression(value, child, scope).id
-            return ast.copy_location(ast.Name(parts[text][1], ast.Load()), child)
+            return name_node(parts[text][1], child)
 
         return self.map_children(node, split)
 
@@ -266,7 +267,7 @@ class _SelectorExtractor(SourceInliner):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self.bound_names:
             return node
-        self.lowering.check_name(node, self.scope)
+        self.lowering.check_name(node, node.id, self.scope)
         binding = self.scope.get(node.id)
         if isinstance(binding, NamedCondition):
             return self.inline_named_condition(node, binding)
@@ -295,7 +296,7 @@ class _SelectorExtractor(SourceInliner):
             return node
         if not self.lowering.value_names(whole, self.scope):
             return node
-        taken = ast.copy_location(ast.Subscript(ast.Name("list", ast.Load()), node.slice), node)
+        taken = ast.copy_location(ast.Subscript(name_node("list", node), node.slice), node)
         item = self.lowering.evaluate_constant(taken, {**self.scope, "list": whole.elts})
         return self.make_list(item, node) if isinstance(item, list) else item
 
@@ -309,11 +310,10 @@ class _SelectorExtractor(SourceInliner):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         if not is_here_attribute(node):
             raise unsupported_syntax_error(node)
-        name = ast.copy_location(ast.Name(node.attr, ast.Load()), node)
         if self.query_names is None:
             hint = f"write `{node.attr[:60]}` for the value at the current position"
             raise SourceError(node, f"`here` can only be used inside a selector; {hint}")
-        self.lowering.check_name(name, self.scope)
+        self.lowering.check_name(node, node.attr, self.scope)
         binding = self.scope.get(node.attr)
         if isinstance(binding, NamedCondition):
             raise SourceError(node, f"`{node.attr[:60]}` is a condition; write it without `here.`")
@@ -321,10 +321,11 @@ class _SelectorExtractor(SourceInliner):
             whole = self.visit(copy_tree(self.to_expression(binding, node), add_here_prefix))
             self.written_lists.append(whole)
             return whole  # type: ignore[no-any-return]
+        name = node.attr
         if isinstance(binding, Value):
-            name.id = f"here.{node.attr}"
-            self.scope[name.id] = self.query_names[name.id] = binding
-        return name
+            name = f"here.{name}"
+            self.scope[name] = self.query_names[name] = binding
+        return name_node(name, node)
 
 
 def is_tuple_value(x: Any) -> bool:

@@ -322,7 +322,7 @@ class SourceReader(SelectorLowering):
             raise GlassformerError("\n".join(self.errors[:MAX_ERRORS]), code=SourceError.code)
 
     def check_emit(self, node: ast.expr, emit: Any) -> Any:
-        self.check_name(ast.copy_location(ast.Name("token", ast.Load()), node), self.scope)
+        self.check_name(node, "token", self.scope)
         tokens, text = self.scope["tokens"], expression_text(node)
         if isinstance(emit, ValueList):
             raise SourceError(node, f"`{text}` is a list of values; emit one of them: `…[0]`")

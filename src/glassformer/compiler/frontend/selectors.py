@@ -57,7 +57,7 @@ class SelectorLowering(PredicateLowering):
             key: self.extract_selectors(node, scope, query_names)
             for key, node in selector_arguments(call, kind, scope).items()
         }
-        self.check_name(ast.copy_location(ast.Name("position", ast.Load()), call), self.scope)
+        self.check_name(call, "position", self.scope)
         try:
             lower = getattr(self, f"_{kind}")
             value: Value = lower(SelectorCall(call, arguments, scope, query_names))

@@ -13,6 +13,7 @@ from ..literals import Element, format_element
 from .budget import Budget, total_size
 from .diagnostics import EvalError, SourceError, SourceFunction, expression_text
 from .evaluate import evaluate
+from .inlining import name_node
 
 MutableScope = dict[str, Any]
 
@@ -33,7 +34,7 @@ class TableLowering:
         while name in scope:  # two selectors may have the same text and differ
             name += "′"
         scope[name] = value
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
+        return name_node(name, node)
 
     def value_names(self, node: ast.AST, scope: MutableScope) -> list[str]:
         """Return the names of values in an expression."""
