@@ -85,14 +85,14 @@ class NumpyNamespace:
 
     def gelu(self, x: Array) -> Array:
         out = np.empty(x.shape, x.dtype)
-        given, made = x.reshape(-1), out.reshape(-1)
+        inputs, outputs = x.reshape(-1), out.reshape(-1)
         for i in range(0, x.size, BLOCK_ENTRIES):
             part = slice(i, i + BLOCK_ENTRIES)
-            y = erf(given[part] * 0.5**0.5)
+            y = erf(inputs[part] * 0.5**0.5)
             y += 1
-            y *= given[part]
+            y *= inputs[part]
             y *= 0.5
-            made[part] = y
+            outputs[part] = y
         return out
 
     def mean(self, x: Array) -> Array:

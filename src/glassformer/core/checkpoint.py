@@ -107,26 +107,30 @@ def recompute_from_theta(model: Model, where: str | Path = "model") -> Model:
     shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
     try:
         parametrization = build_parametrization(model.parametrization)
-        parts = parametrization.theta_shapes(shapes)
-        if wrong := sorted({*parts} ^ {*model.theta}):
-            raise GlassformerError(f"theta {'has no' if wrong[0] in parts else 'has'} {wrong[0]}")
+        theta_shapes = parametrization.theta_shapes(shapes)
+        if wrong := sorted({*theta_shapes} ^ {*model.theta}):
+            raise GlassformerError(
+                f"theta {'has no' if wrong[0] in theta_shapes else 'has'} {wrong[0]}"
+            )
         # check shapes first: two thin arrays can expand to a huge one
         for name, t in sorted(model.theta.items()):
-            if tuple(t.shape) != tuple(parts[name]):
-                must = f"must have shape {list(parts[name])}, got {list(t.shape)}"
+            if tuple(t.shape) != tuple(theta_shapes[name]):
+                must = f"must have shape {list(theta_shapes[name])}, got {list(t.shape)}"
                 raise GlassformerError(f"theta's {name} {must}")
-        made = parametrization.expand(model.theta, shapes)
-        if wrong := sorted(n for n in shapes if n not in made or tuple(made[n].shape) != shapes[n]):
+        expanded = parametrization.expand(model.theta, shapes)
+        if wrong := sorted(
+            n for n in shapes if n not in expanded or tuple(expanded[n].shape) != shapes[n]
+        ):
             raise GlassformerError(f"theta makes no {wrong[0]} of shape {list(shapes[wrong[0]])}")
     except (GlassformerError, KeyError, ValueError, TypeError, IndexError) as e:
-        what = f"its parametrization {short_repr(model.parametrization)}"
-        raise GlassformerError(f"{where} — {what} does not make its weights: {e}") from None
+        ref = f"its parametrization {short_repr(model.parametrization)}"
+        raise GlassformerError(f"{where} — {ref} does not make its weights: {e}") from None
     tolerance = 1e-12 if model.dtype == "float64" else 1e-5
     for name, w in model.weights.items():
-        if not np.allclose(made[name], w, rtol=tolerance, atol=tolerance):
+        if not np.allclose(expanded[name], w, rtol=tolerance, atol=tolerance):
             hint = 'if its weights were edited: replace(model, theta={}, parametrization="")'
             raise GlassformerError(
                 f"{where} — its theta does not make its weights: {name} differs; {hint}"
             )
-    weights = {n: made[n].astype(w.dtype, copy=False) for n, w in model.weights.items()}
+    weights = {n: expanded[n].astype(w.dtype, copy=False) for n, w in model.weights.items()}
     return replace(model, weights=weights)

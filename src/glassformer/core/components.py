@@ -96,11 +96,11 @@ def head_names(model: Model) -> list[str]:
 
 def component_names(model: Model, embeddings: bool = False) -> list[str]:
     """Return the names of all heads and MLPs in order; optionally with embeddings and unembed."""
-    c, found = model.config, list[str]()
+    c, names = model.config, list[str]()
     for i in range(c.n_layers):
-        found += [head_name(i, h) for h in range(c.n_heads)]
-        found += [mlp_name(i)] * model.has_mlp(i)
-    return [*_embeddings(model), *found, "unembed"] if embeddings else found
+        names += [head_name(i, h) for h in range(c.n_heads)]
+        names += [mlp_name(i)] * model.has_mlp(i)
+    return [*_embeddings(model), *names, "unembed"] if embeddings else names
 
 
 def slots_or_stream(model: Model) -> dict[str, tuple[int, int]]:
@@ -110,8 +110,8 @@ def slots_or_stream(model: Model) -> dict[str, tuple[int, int]]:
 
 def label_of(model: Model, name: str) -> str:
     """Return the label of a head or neuron, or ""."""
-    kind, _, place = name.partition(" ")
-    return _labels_by_kind(model).get(kind, {}).get(place, "")
+    kind, _, index = name.partition(" ")
+    return _labels_by_kind(model).get(kind, {}).get(index, "")
 
 
 def display_name(model: Model, name: str) -> str:
@@ -121,42 +121,42 @@ def display_name(model: Model, name: str) -> str:
 
 def find_component(model: Model, name: str) -> Component:
     """Return the component of a name or label. The error for an unknown name lists all."""
-    if found := _parse_component(model, normalize_name(name)):
-        return found
-    named = []
+    if component := _parse_component(model, normalize_name(name)):
+        return component
+    matches = []
     for kind, labels in _labels_by_kind(model).items():
-        named += [f"{kind} {at}" for at, label in labels.items() if label == name.strip()]
-    if len(named) == 1 and (found := _parse_component(model, named[0])):
-        return found
-    if len(named) > 1:
-        raise GlassformerError(f"{name!r} — the name of several parts: {', '.join(named)}")
+        matches += [f"{kind} {index}" for index, label in labels.items() if label == name.strip()]
+    if len(matches) == 1 and (component := _parse_component(model, matches[0])):
+        return component
+    if len(matches) > 1:
+        raise GlassformerError(f"{name!r} — the name of several parts: {', '.join(matches)}")
     hint = f"no such part; this model has {describe_components(model)}"
     raise GlassformerError(f"{name!r} — {hint}", code="not_found")
 
 
 def describe_components(model: Model) -> str:
     """Return the names of all components as one line."""
-    c, with_mlp = model.config, model.mlp_layers
+    c, mlp_layers = model.config, model.mlp_layers
     if not c.n_layers:
         return f"no layers, but {', '.join(_embeddings(model))} and unembed"
-    last = c.n_layers - 1
-    listed = [_range("head 0.0", f"{last}.{c.n_heads - 1}"), _range("attention 0", last)]
-    if with_mlp:
-        listed += map(mlp_name, with_mlp)
-        listed.append(_range(neuron_name(with_mlp[0], 0), f"{with_mlp[-1]}.{c.d_mlp - 1}"))
-    listed += [_range("position 0", c.n_ctx - 1), *map(slot_name, model.labels.slots)]
-    listed.append(f"dims 0:{c.d_model} or a part of them")
-    return ", ".join([*listed, *_embeddings(model), "unembed"])
+    last_layer = c.n_layers - 1
+    names = [_range("head 0.0", f"{last_layer}.{c.n_heads - 1}"), _range("attention 0", last_layer)]
+    if mlp_layers:
+        names += map(mlp_name, mlp_layers)
+        names.append(_range(neuron_name(mlp_layers[0], 0), f"{mlp_layers[-1]}.{c.d_mlp - 1}"))
+    names += [_range("position 0", c.n_ctx - 1), *map(slot_name, model.labels.slots)]
+    names.append(f"dims 0:{c.d_model} or a part of them")
+    return ", ".join([*names, *_embeddings(model), "unembed"])
 
 
 def _parse_component(model: Model, name: str) -> Component | None:
     kind, numbers = parse_name(name)
     layers = range(model.config.n_layers)
     if kind in ("slot", "dims"):
-        place = name.partition(" ")[2]
-        span = slots_or_stream(model).get(place) if kind == "slot" else None
-        if span is None and (found := re.fullmatch(SPAN_PATTERNS[kind], place)):
-            span = int(found[1]), int(found[2])
+        text = name.partition(" ")[2]
+        span = slots_or_stream(model).get(text) if kind == "slot" else None
+        if span is None and (match := re.fullmatch(SPAN_PATTERNS[kind], text)):
+            span = int(match[1]), int(match[2])
         if span is None or not layers or not 0 <= span[0] < span[1] <= model.config.d_model:
             return None
         hooks = []
@@ -176,8 +176,8 @@ def _parse_component(model: Model, name: str) -> Component | None:
     if kind == "unembed":
         return Component(name, kind)
     if kind == "position":
-        read = tuple(f"blocks.{i}.attn.hook_{x}" for i in layers for x in "kv")
-        return Component(name, kind, read, position=numbers[0])
+        keys_and_values = tuple(f"blocks.{i}.attn.hook_{x}" for i in layers for x in "kv")
+        return Component(name, kind, keys_and_values, position=numbers[0])
     return Component(name, kind, (HOOK_OF_KIND[kind].format(*numbers),), numbers[1:])
 
 
@@ -185,8 +185,8 @@ def _index_limits(model: Model) -> dict[str, tuple[int, ...]]:
     """Return, for each kind, the exclusive limits of the numbers in its names."""
     c, L = model.config, model.config.n_layers
     heads, neurons = (L, c.n_heads), (L, c.d_mlp)
-    places = {"head": heads, "attention": (L,), "mlp": (L,), "neuron": neurons, "unembed": ()}
-    return places | dict.fromkeys(_embeddings(model), ()) | {"position": (c.n_ctx if L else 0,)}
+    limits = {"head": heads, "attention": (L,), "mlp": (L,), "neuron": neurons, "unembed": ()}
+    return limits | dict.fromkeys(_embeddings(model), ()) | {"position": (c.n_ctx if L else 0,)}
 
 
 def _embeddings(model: Model) -> list[str]:

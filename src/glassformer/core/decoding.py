@@ -81,11 +81,11 @@ def decode(
     """
     if stop is not None:
         check_int_range("decoding — stop", stop, 0, model.config.d_vocab - 1)
-    alone = np.ndim(tokens) == 1
+    is_single = np.ndim(tokens) == 1
     out = np.atleast_2d(np.asarray(tokens))
     done = np.zeros(len(out), dtype=bool)
-    how: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "rng": rng}
-    for step in decode_steps(model, out, steps, cached=cached, **how):
+    options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "rng": rng}
+    for step in decode_steps(model, out, steps, cached=cached, **options):
         if not np.isfinite(step.logits[~done]).all():
             raise GlassformerError(f"decoding — logits are not finite after {out.shape[1]} tokens")
         chosen = step.chosen
@@ -95,7 +95,7 @@ def decode(
         out = np.concatenate([out, chosen[:, None]], 1)
         if done.all():
             break
-    return out[0] if alone else out
+    return out[0] if is_single else out
 
 
 def _choose_tokens(
@@ -109,7 +109,7 @@ def _choose_tokens(
     with np.errstate(over="ignore"):  # at tiny temperatures all but the best become -inf
         x = (logits - logits.max(-1, keepdims=True)).astype(np.float64) / temperature
     if top_k is not None and top_k < x.shape[-1]:
-        least = np.partition(x, -top_k, axis=-1)[:, -top_k, None]
-        x = np.where(x >= least, x, -np.inf)
+        threshold = np.partition(x, -top_k, axis=-1)[:, -top_k, None]
+        x = np.where(x >= threshold, x, -np.inf)
     gumbel = -np.log(-np.log(rng.random(x.shape)))
     return (x + gumbel).argmax(-1)  # Gumbel-max: a sample of softmax(x)

@@ -61,22 +61,22 @@ def count(model: Model) -> ParameterCount:
         66
     """
     check_theta("model", model)
-    size = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
-    used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
+    sizes = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
+    nonzero = {n: int((w != 0).sum()) for n, w in model.weights.items()}
     made_from = _concatenate(model.theta if model.parametrization else model.weights)
-    numbers, beside = np.unique(made_from), _declared_constants(model)
+    numbers, constants = np.unique(made_from), _declared_constants(model)
     return ParameterCount(
-        total=sum(size.values()),
-        nonzero=sum(used.values()),
+        total=sum(sizes.values()),
+        nonzero=sum(nonzero.values()),
         unique=made_from.size,
         distinct=len(np.unique(_concatenate(model.weights))),
-        strict=len(set(numbers[~np.isin(np.abs(numbers), (0, 1))].tolist()) | beside),
-        bits=_total_bits(made_from) + sum(map(bits_of, beside)),
-        embedding=sum(size.get(name, 0) for name in EMBEDDING_ARRAYS),
-        nonzero_embedding=sum(used.get(name, 0) for name in EMBEDDING_ARRAYS),
-        booklet=sum(n for name, n in size.items() if name.rsplit(".", 2)[-2] not in NORM_NAMES),
-        arrays=size,
-        nonzero_arrays=used,
+        strict=len(set(numbers[~np.isin(np.abs(numbers), (0, 1))].tolist()) | constants),
+        bits=_total_bits(made_from) + sum(map(bits_of, constants)),
+        embedding=sum(sizes.get(name, 0) for name in EMBEDDING_ARRAYS),
+        nonzero_embedding=sum(nonzero.get(name, 0) for name in EMBEDDING_ARRAYS),
+        booklet=sum(n for name, n in sizes.items() if name.rsplit(".", 2)[-2] not in NORM_NAMES),
+        arrays=sizes,
+        nonzero_arrays=nonzero,
     )
 
 

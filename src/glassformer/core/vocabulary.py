@@ -28,10 +28,10 @@ class Vocabulary:
     """
 
     def __init__(self, tokens: Iterable[str], sep: str = "") -> None:
-        listed = isinstance(tokens, Iterable) and getattr(tokens, "ndim", 1) != 0  # no 0-d array
-        several = tokens if listed else (tokens,)
+        is_list = isinstance(tokens, Iterable) and getattr(tokens, "ndim", 1) != 0  # no 0-d array
+        texts = tokens if is_list else (tokens,)
         self.tokens: Sequence[str] = tuple(
-            map(_check_text, itertools.islice(several, MAX_LISTED_TOKENS + 1))
+            map(_check_text, itertools.islice(texts, MAX_LISTED_TOKENS + 1))
         )
         self.sep = _check_text(sep)
         if len(self.tokens) > MAX_LISTED_TOKENS:
@@ -63,8 +63,10 @@ class Vocabulary:
         return hash((len(self), self.sep))
 
     def __repr__(self) -> str:
-        few = self.sep.join(self.tokens[i] for i in range(min(len(self), 20)))
-        return f"{len(self)} tokens: {few[:200]}{' …' if len(self) > 20 or len(few) > 200 else ''}"
+        start = self.sep.join(self.tokens[i] for i in range(min(len(self), 20)))
+        return (
+            f"{len(self)} tokens: {start[:200]}{' …' if len(self) > 20 or len(start) > 200 else ''}"
+        )
 
     def index(self, token: str) -> int:
         """Return the number of a token."""
@@ -84,15 +86,15 @@ class Vocabulary:
             return [self.index(word) for word in re.split(r"[\s,]+", text.strip()) if word]
         if self.sep:
             return [self.index(word) for word in text.split(self.sep) if word]
-        tokens, at = [], 0
-        while at < len(text):
-            found = self._token_pattern.match(text, at)
-            if not found:
-                where = f"at character {at + 1} of {_short(text)}"
-                why = f"not in the vocabulary ({self})"
-                raise GlassformerError(f"token {text[at]!r} {where} — {why}")
-            tokens.append(self._number_of_token[found.group()])
-            at = found.end()
+        tokens, start = [], 0
+        while start < len(text):
+            match = self._token_pattern.match(text, start)
+            if not match:
+                where = f"at character {start + 1} of {_short(text)}"
+                problem = f"not in the vocabulary ({self})"
+                raise GlassformerError(f"token {text[start]!r} {where} — {problem}")
+            tokens.append(self._number_of_token[match.group()])
+            start = match.end()
         return tokens
 
     def decode(self, tokens: Iterable[int]) -> str:
@@ -101,12 +103,12 @@ class Vocabulary:
         try:
             for n in map(operator.index, tokens):
                 if not 0 <= n < size:
-                    wanted = f"expected a number from 0 to {size - 1}"
-                    raise GlassformerError(f"token {short_repr(n)} — {wanted}")
+                    expected = f"expected a number from 0 to {size - 1}"
+                    raise GlassformerError(f"token {short_repr(n)} — {expected}")
                 words.append(self.tokens[n])
         except TypeError:
-            wanted = f"expected whole numbers, got {short_repr(tokens)}"
-            raise GlassformerError(f"tokens — {wanted}") from None
+            expected = f"expected whole numbers, got {short_repr(tokens)}"
+            raise GlassformerError(f"tokens — {expected}") from None
         return self.sep.join(words)
 
     def to_json(self) -> dict[str, Any]:
@@ -120,18 +122,18 @@ class Vocabulary:
         if isinstance(data, dict) and data.keys() == {"numbers", "first"}:
             return cls.numbers(data["numbers"], data["first"])
         if not isinstance(data, dict) or data.keys() != {"tokens", "sep"}:
-            wanted = "expected an object of tokens and sep, or of numbers and first"
-            raise GlassformerError(f"vocabulary — {wanted}, got {short_repr(data)}")
+            expected = "expected an object of tokens and sep, or of numbers and first"
+            raise GlassformerError(f"vocabulary — {expected}, got {short_repr(data)}")
         if not isinstance(data["tokens"], list) or not data["tokens"]:
             raise GlassformerError(
                 f"vocabulary — expected tokens, got {short_repr(data['tokens'])}"
             )
-        made = cls(data["tokens"], data["sep"])
-        if max(map(len, (*made.tokens, made.sep))) > MAX_TOKEN_CHARS:
+        vocabulary = cls(data["tokens"], data["sep"])
+        if max(map(len, (*vocabulary.tokens, vocabulary.sep))) > MAX_TOKEN_CHARS:
             raise GlassformerError(
                 f"vocabulary — expected texts of at most {MAX_TOKEN_CHARS:,} characters"
             )
-        return made
+        return vocabulary
 
     @cached_property
     def _number_of_token(self) -> dict[str, int]:
@@ -160,8 +162,8 @@ class NumberTokens(Sequence[str]):
     def index(self, token: Any, start: int = 0, stop: int | None = None) -> int:
         last = self.first + self.n - 1
         if not re.fullmatch(r"-?[0-9]{1,18}", token) or not self.first <= int(token) <= last:
-            wanted = f"expected a whole number from {self.first} to {last}"
-            raise GlassformerError(f"token {_short(token)} — {wanted}")
+            expected = f"expected a whole number from {self.first} to {last}"
+            raise GlassformerError(f"token {_short(token)} — {expected}")
         return int(token) - self.first
 
 

@@ -32,13 +32,13 @@ OPTIONAL_ARRAYS = {n for n, axes in (BLOCK_AXES | OUTPUT_AXES).items() if axes.e
 @lru_cache(maxsize=64)  # called several times for every Model
 def array_axes(c: "Config") -> Mapping[str, str]:
     """Return the axes of all arrays that a model of this config can have, in forward's order."""
-    inside = {f"blocks.{i}.{n}": a for i in range(c.n_layers) for n, a in BLOCK_AXES.items()}
-    known = EMBEDDING_AXES | inside | OUTPUT_AXES
+    blocks = {f"blocks.{i}.{n}": a for i in range(c.n_layers) for n, a in BLOCK_AXES.items()}
+    axes = EMBEDDING_AXES | blocks | OUTPUT_AXES
     if c.positions != "learned":
-        del known["pos_embed.W_pos"]
+        del axes["pos_embed.W_pos"]
     if c.tied:
-        del known["unembed.W_U"]
-    return MappingProxyType(known)
+        del axes["unembed.W_U"]
+    return MappingProxyType(axes)
 
 
 @lru_cache(maxsize=64)
@@ -75,36 +75,36 @@ def zeros(c: "Config", *optional: str) -> dict[str, np.ndarray[Any, Any]]:
         known = ", ".join(sorted(OPTIONAL_ARRAYS))
         raise GlassformerError(f"optional arrays — {', '.join(unknown)}: not among {known}")
     names |= set(required_shapes(c, mlp or None))
-    wanted = {n: s for n, s in array_shapes(c).items() if {n, name_in_block(n)} & names}
-    check_memory("weights", 8 * sum(map(math.prod, wanted.values())))
-    return {name: np.zeros(shape) for name, shape in wanted.items()}
+    shapes = {n: s for n, s in array_shapes(c).items() if {n, name_in_block(n)} & names}
+    check_memory("weights", 8 * sum(map(math.prod, shapes.values())))
+    return {name: np.zeros(shape) for name, shape in shapes.items()}
 
 
 def check_weights(c: "Config", weights: "Weights") -> dict[str, Any]:
     """Return the weights in forward's order; the error lists all missing and wrong arrays."""
     if c.n_layers > len(weights):  # before anything of size n_layers is built
         layers = len({n.split(".")[1] for n in weights if n.startswith("blocks.")})
-        but = f"there are arrays of {layers:,} layers"
-        raise GlassformerError(f"weights — n_layers is {c.n_layers:,}, but {but}")
-    known = array_shapes(c)
+        problem = f"there are arrays of {layers:,} layers"
+        raise GlassformerError(f"weights — n_layers is {c.n_layers:,}, but {problem}")
+    shapes = array_shapes(c)
     blocks = [f"blocks.{i}.mlp." for i in range(c.n_layers)]
     without = tuple(b for b in blocks if b + "W_out" not in weights)  # blocks without an MLP
     may_lack = without if len(without) < len(blocks) else ()
-    must = [n for n in required_shapes(c) if not n.startswith(may_lack)]
-    wrong = [f"{n} is missing" for n in must if n not in weights]
+    needed = [n for n in required_shapes(c) if not n.startswith(may_lack)]
+    problems = [f"{n} is missing" for n in needed if n not in weights]
     for name, w in weights.items():
-        expected = known.get(name)
+        expected = shapes.get(name)
         if expected is None:
-            wrong.append(f"{name} is not an array of this config")
+            problems.append(f"{name} is not an array of this config")
         elif tuple(w.shape) != expected:
-            wrong.append(f"{name} must have shape {list(expected)}, got {list(w.shape)}")
+            problems.append(f"{name} must have shape {list(expected)}, got {list(w.shape)}")
     for block in blocks:
-        there = [n for n in ("W_in", "W_out") if block + n in weights]
-        if len(there) == 1:
-            wrong.append(f"{block[:-1]} has {there[0]} but not both of W_in and W_out")
-    if wrong:
-        raise GlassformerError("weights — " + "; ".join(wrong))
-    return {name: weights[name] for name in known if name in weights}
+        present = [n for n in ("W_in", "W_out") if block + n in weights]
+        if len(present) == 1:
+            problems.append(f"{block[:-1]} has {present[0]} but not both of W_in and W_out")
+    if problems:
+        raise GlassformerError("weights — " + "; ".join(problems))
+    return {name: weights[name] for name in shapes if name in weights}
 
 
 def describe_model(model: "Model") -> str:
@@ -122,9 +122,9 @@ def describe_model(model: "Model") -> str:
         shape = " ".join(f"{axis}={n}" for axis, n in zip(names[name], w.shape, strict=True))
         size, used = math.prod(w.shape), int((w != 0).sum())
         lines.append(f"  {name:<{width}}  {shape:<18} {size:>9,}  ({used:,} non-zero)")
-    for kind, given in (("head", labels.heads), ("neuron", labels.neurons)):
-        shown = list(given.items())[:12]
-        lines += [f"  {kind} {at}: {name}" for at, name in shown]
-        if len(given) > len(shown):
-            lines.append(f"  … and {len(given) - len(shown):,} more named {kind}s")
+    for kind, names_of_kind in (("head", labels.heads), ("neuron", labels.neurons)):
+        listed = list(names_of_kind.items())[:12]
+        lines += [f"  {kind} {at}: {name}" for at, name in listed]
+        if len(names_of_kind) > len(listed):
+            lines.append(f"  … and {len(names_of_kind) - len(listed):,} more named {kind}s")
     return "\n".join(lines)
