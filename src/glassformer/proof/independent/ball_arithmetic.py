@@ -5,6 +5,7 @@ rounding to the radius; this file adds the model's, step by step as in model.py,
 every intermediate value is finite in the model's type. A failed check raises NotProvable.
 """
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass, fields
@@ -96,6 +97,10 @@ class BallRow:
         for line in self.coefficients:
             out = [m + symmetric_ball(b) for m, b in zip(out, line, strict=True)]
         return BallRow(out, [], self.divisor, self.offset).divided().center
+
+    @property
+    def lines(self) -> list[Balls]:
+        return [self.center, *self.coefficients]
 
     def divided(self) -> "BallRow":
         """Return the row with its divisor and offset applied."""
@@ -226,38 +231,29 @@ class BallModel:
     # ── operations ─────────────────────────────────────────────────────────────────────────────
     def linear(self, x: BallRow, name: str, b: Balls | None) -> BallRow:
         """Return x W + b. Products with 0 are exact."""
-        f, seen = self.f, x.enclosures()
-        sizes, rows = [s.abs_upper() for s in seen], [[] for _ in range(1 + len(x.coefficients))]  # type: Balls, list[Balls]
+        f, inputs = self.f, x.enclosures()
+        sizes, lines = [s.abs_upper() for s in inputs], [[] for _ in x.lines]  # type: Balls, list[Balls]
         for o, terms in enumerate(self.matrix(name)):
-            bias, live = (
-                ZERO if b is None else b[o],
-                [t for t in terms if not seen[t.input_index].is_zero()],
-            )
-            out = [
-                sum_balls(t.ball * line[t.input_index] for t in live)
-                for line in (x.center, *x.coefficients)
-            ]
+            bias = ZERO if b is None else b[o]
+            live = [t for t in terms if not inputs[t.input_index].is_zero()]
+            out = [sum_balls(t.ball * line[t.input_index] for t in live) for line in x.lines]
             out = out if x.divisor is None else [r / x.divisor for r in out]
-            out[0] += (
-                bias
-                if x.offset is None
-                else bias + sum_balls(t.ball * x.offset[t.input_index] for t in live)
-            )
+            if x.offset is None:
+                out[0] += bias
+            else:
+                out[0] += bias + sum_balls(t.ball * x.offset[t.input_index] for t in live)
             error = f.sum_error(live, sizes, bias, name)
             if live and len(live) - bias.is_zero() == 1:  # one addition: relative to its result
                 products = sum_balls(
                     f.rounding_error(t.size * sizes[t.input_index], not t.power_of_two)
                     for t in live
                 )
-                error = (
-                    products
-                    + f.rounding_error(sum((r.abs_upper() for r in out), products))
-                    + 4 * f.tiny
-                )
+                addition = f.rounding_error(sum((r.abs_upper() for r in out), products))
+                error = products + addition + 4 * f.tiny
             out[0] += symmetric_ball(error)
-            for line, r in zip(rows, out, strict=True):
+            for line, r in zip(lines, out, strict=True):
                 line.append(r)
-        return BallRow(rows[0], rows[1:])
+        return BallRow(lines[0], lines[1:])
 
     def norm(self, x: BallRow, name: str) -> BallRow:
         """Normalize a row. Sizes and errors are those of the quotient, times its divisor.
@@ -288,16 +284,15 @@ class BallModel:
                 by.append([off[i].mid() if i in group else ZERO for i in range(len(mid))])
                 for i in group:
                     off[i] -= by[-1][i]
-        mid = [
-            m + symmetric_ball(e) + symmetric_ball(o) for m, e, o in zip(mid, off, own, strict=True)
-        ]
+        errors = zip(mid, off, own, strict=True)
+        mid = [m + symmetric_ball(e) + symmetric_ball(o) for m, e, o in errors]
         return BallRow(mid, by, s, self.vector(f"{name}.b"))
 
     def subtract_mean(self, x: BallRow, seen: Balls, name: str) -> tuple[BallRow, Balls]:
         """Return x less its mean, whose error is one unknown, and the errors of the differences."""
         f, n, size = self.f, len(seen), sum_balls(s.abs_upper() for s in seen)
         f.check_overflow(size, f"{name}'s mean")
-        mid, *by = [[m - sum_balls(line) / n for m in line] for line in (x.center, *x.coefficients)]
+        mid, *by = [[m - sum_balls(line) / n for m in line] for line in x.lines]
         by.append([f.rounding_error(size / n, sum(not s.is_zero() for s in seen))] * n)
         y = BallRow(mid, by)
         both = zip(seen, y.enclosures(), strict=True)
@@ -335,11 +330,7 @@ class BallModel:
 
     def add(self, x: BallRow, y: BallRow, label: str) -> BallRow:
         x, y = x.divided(), y.divided()
-        zeros, many = [ZERO] * len(x.center), max(len(x.coefficients), len(y.coefficients))
-        lines = zip(
-            *([r.center, *r.coefficients, *[zeros] * (many - len(r.coefficients))] for r in (x, y)),
-            strict=True,
-        )
+        lines = itertools.zip_longest(x.lines, y.lines, fillvalue=[ZERO] * len(x.center))
         mid, *by = [[p + q for p, q in zip(r, s, strict=True)] for r, s in lines]
         for i, (p, q) in enumerate(zip(x.enclosures(), y.enclosures(), strict=True)):
             self.f.check_overflow(p.abs_upper() + q.abs_upper(), label)
@@ -349,22 +340,17 @@ class BallModel:
 
     def multiply(self, x: BallRow, y: BallRow) -> BallRow:
         """Multiply two rows elementwise."""
-        many = max(len(x.coefficients), len(y.coefficients))
-        out: list[Balls] = [[] for _ in range(1 + many)]
+        n_unknowns = max(len(x.coefficients), len(y.coefficients))
+        out: list[Balls] = [[] for _ in range(1 + n_unknowns)]
         for i, (m, n) in enumerate(zip(x.center, y.center, strict=True)):
-            p, q = (
-                [line[i] for line in r.coefficients] + [ZERO] * (many - len(r.coefficients))
-                for r in (x, y)
-            )
+            p, q = ([line[i] for line in row.coefficients] for row in (x, y))
             wide = [sum_balls(b.abs_upper() for b in r) for r in (p, q)]
             size = (m.abs_upper() + wide[0]) * (n.abs_upper() + wide[1])
             self.f.check_overflow(size, "the gate's product")
-            out[0].append(
-                m * n
-                + symmetric_ball(wide[0] * wide[1])
-                + symmetric_ball(self.f.rounding_error(size))
-            )
-            for line, r, s in zip(out[1:], p, q, strict=True):
+            error = symmetric_ball(self.f.rounding_error(size))
+            out[0].append(m * n + symmetric_ball(wide[0] * wide[1]) + error)
+            pairs = itertools.zip_longest(p, q, fillvalue=ZERO)
+            for line, (r, s) in zip(out[1:], pairs, strict=True):
                 line.append(m * s + n * r)
         return BallRow(out[0], out[1:])
 
@@ -382,10 +368,7 @@ class BallModel:
                 rest += symmetric_ball(64 * f.rounding_error(size))
             slopes.append(slope)
             rests.append(rest)
-        mid, *by = [
-            [s * m for s, m in zip(slopes, line, strict=True)]
-            for line in (x.center, *x.coefficients)
-        ]
+        mid, *by = [[s * m for s, m in zip(slopes, line, strict=True)] for line in x.lines]
         for i, rest in enumerate(rests):
             mid[i] += rest.mid()
             if not rest.is_exact():
@@ -401,11 +384,11 @@ class BallModel:
             P = self.weights["pos_embed.W_pos"][position]
             with np.errstate(all="ignore"):
                 total = (E + P).tolist()
-            for i, x in enumerate(total):  # subnormal values may be flushed to 0
-                lost = E[i] != -P[i] and abs(x) < self.f.tiny
-                numbers[i] = (
-                    symmetric_ball(self.f.tiny) if lost else self.f.from_float(x, "the embedding")
-                )
+            for i, x in enumerate(total):
+                if E[i] != -P[i] and abs(x) < self.f.tiny:  # may be flushed to 0
+                    numbers[i] = symmetric_ball(self.f.tiny)
+                else:
+                    numbers[i] = self.f.from_float(x, "the embedding")
         row = BallRow(numbers, [])
         if c.positions == "sinusoidal":
             table = [t for turn in self.sines_and_cosines(position, c.d_model // 2) for t in turn]
@@ -472,7 +455,7 @@ class BallModel:
             value += more
             leads.append((value - off[right] - off[v]).lower())
         if not all(x.is_finite() for x in leads):
-            raise NotProvable("a lead is not finite")
+            raise NotProvable("a margin is not finite")
         return min_ball(leads)
 
     @property
@@ -488,10 +471,7 @@ class BallModel:
 
 
 def min_ball(balls: Balls) -> Ball:
-    out = balls[0]
-    for b in balls[1:]:
-        out = out.min(b)
-    return out
+    return functools.reduce(lambda x, y: x.min(y), balls)
 
 
 def max_ball(balls: Balls) -> Ball:
@@ -501,9 +481,8 @@ def max_ball(balls: Balls) -> Ball:
 def bound_relu(ball: Ball) -> tuple[Ball, Ball]:
     """Return a slope, and a ball with relu(x) − slope·x for all x of a ball."""
     low, high = ZERO if ball >= 0 else ball.lower(), ZERO if ball <= 0 else ball.upper()
-    if high.is_zero():
-        slope = ZERO
-    else:
+    slope = ZERO
+    if not high.is_zero():
         slope = arb(1) if low.is_zero() else (high / (high - low)).mid()
     return slope, ZERO.union(-slope * low).union(high - slope * high)
 

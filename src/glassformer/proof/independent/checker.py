@@ -91,25 +91,23 @@ def check_independently(
             if (size := len(spots.names) - 1) > model.config.n_ctx:
                 block = f"the model's block has {model.config.n_ctx}"
                 raise NotProvable(f"{task.ref} — texts of {size} tokens; {block}")
-            parts, claimed = parse_certificate(certificate, model, task, spots)
+            views, claimed = parse_certificate(certificate, model, task, spots)
             attention = AttentionBounds(BallModel(model), spots)
-            for part in parts:
+            for view in views:
                 # the directions differ from the first checker's: allow one more bisection
-                cuts = max(DEFAULT_BISECTIONS, part.cuts + 1)
-                for case in iter_cases(part.spots, part.row, part.split):
-                    lead = attention.case_margin(part, case, claimed, cuts)
-                    if not lead > 0:
-                        known = f"the bound on the margin is {lower_float(lead):.3g}"
-                        raise NotProvable(
-                            f"open: position {part.rows[0]}, {describe_case(case)}: {known}"
-                        )
-                    cases, margin = cases + 1, min(margin, lower_float(lead))
-        except NotProvable as why:
-            covered = not isinstance(why, NotCovered)
-            return IndependentResult(False, cases, -math.inf, str(why), covered)
-    more = f"the certificate's {claimed:.6g}"
-    less = f"the margin found, {margin:.6g}, is smaller than {more}"
-    return IndependentResult(True, cases, margin, less if margin < claimed else "")
+                bisections = max(DEFAULT_BISECTIONS, view.cuts + 1)
+                for case in iter_cases(view.spots, view.row, view.split):
+                    bound = attention.case_margin(view, case, claimed, bisections)
+                    if not bound > 0:
+                        at = f"position {view.rows[0]}, {describe_case(case)}"
+                        got = f"the bound on the margin is {lower_float(bound):.3g}"
+                        raise NotProvable(f"open: {at}: {got}")
+                    cases, margin = cases + 1, min(margin, lower_float(bound))
+        except NotProvable as error:
+            covered = not isinstance(error, NotCovered)
+            return IndependentResult(False, cases, -math.inf, str(error), covered)
+    note = f"the margin, {margin:.6g}, is smaller than the certificate's {claimed:.6g}"
+    return IndependentResult(True, cases, margin, note if margin < claimed else "")
 
 
 def require_flint() -> None:
@@ -126,9 +124,9 @@ def lower_float(x: Ball) -> float:
 
 def describe_case(case: ColumnCase) -> str:
     columns, cells, carry = case
-    what = [x if isinstance(x, int) else f"{x[0]}+{x[1]}" for x in cells]
-    known = [f"column {c} with {x}" for c, x in zip(columns, what, strict=True)]
-    return ", ".join([*known, f"carry {carry}"])
+    values = [x if isinstance(x, int) else f"{x[0]}+{x[1]}" for x in cells]
+    texts = [f"column {c} with {x}" for c, x in zip(columns, values, strict=True)]
+    return ", ".join([*texts, f"carry {carry}"])
 
 
 def parse_certificate(
@@ -137,30 +135,26 @@ def parse_certificate(
     """Return the certificate's rows and claimed margin; an invalid one raises NotProvable."""
     if not isinstance(certificate, Mapping):
         raise NotProvable("the certificate is not a table of names")
-    known = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
-    for name, value in (known | {"layout": list(spots.names)}).items():
+    subject = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
+    for name, value in (subject | {"layout": list(spots.names)}).items():
         if certificate.get(name) != value:
             raise NotProvable(f"the certificate is for another {name}")
     rows, claimed = certificate.get("rows"), certificate.get("margin")  # type: Any, Any
-    good = isinstance(rows, list) and all(isinstance(r, Mapping) for r in rows)
-    if not good or not all(type(r.get("row")) is int for r in rows):
+    is_list = isinstance(rows, list) and all(isinstance(r, Mapping) for r in rows)
+    if not is_list or not all(type(r.get("row")) is int for r in rows):
         raise NotProvable("the certificate's rows are not a list of rows")
-    parts = [parse_row(spots, r) for r in rows]
-    if sorted(row for part in parts for row in part.rows) != list(spots.query_positions):
+    views = [parse_row(spots, r) for r in rows]
+    if sorted(row for view in views for row in view.rows) != list(spots.query_positions):
         raise NotProvable("the certificate's rows are not those of the answer")
-    counts = [count_cases(part.spots, part.row, part.split) for part in parts]
-    cases = sum(counts)
-    pieces = sum(n << part.cuts for n, part in zip(counts, parts, strict=True))
-    if (
-        type(certificate.get("cases")) is not int
-        or certificate["cases"] != cases
-        or pieces > MAX_CASES
-    ):
-        claims = f"another number of cases than {cases:,}"
-        raise NotProvable(f"the certificate claims {claims}, or they are too many")
+    counts = [count_cases(view.spots, view.row, view.split) for view in views]
+    pieces = sum(n << view.cuts for n, view in zip(counts, views, strict=True))
+    cases = certificate.get("cases")
+    if type(cases) is not int or cases != sum(counts) or pieces > MAX_CASES:
+        expected = f"another number of cases than {sum(counts):,}"
+        raise NotProvable(f"the certificate claims {expected}, or they are too many")
     if type(claimed) is not float or not 0 <= claimed < math.inf:
         raise NotProvable("the certificate claims no margin")
-    return parts, float(claimed)
+    return views, float(claimed)
 
 
 # ── attention ──────────────────────────────────────────────────────────────────────────────────
@@ -202,11 +196,10 @@ class AttentionBounds:
             others = (net.heads(self.attention_input(net.embed(v, p)), p, "K") for v in absent)
             self.keys_of_absent_tokens.append(list({exact_key(k): k for k in others}.values()))
             self.kv[p] = {v: (keys[exact_key(k)], y) for v, (k, y) in self.kv[p].items()}
-        every = [k for s in self.kv for k, _ in s.values()]
-        heads = range(net.c.n_heads)
+        keys_of_all = [k for s in self.kv for k, _ in s.values()]
         self.max_key_sizes = [
-            [max_ball([k[h][i].abs_upper() for k in every]) for i in range(net.c.d_head)]
-            for h in heads
+            [max_ball([k[h][i].abs_upper() for k in keys_of_all]) for i in range(net.c.d_head)]
+            for h in range(net.c.n_heads)
         ]
         self.directions = output_directions(net)
         self.any_value = cache(self._any_value)
@@ -215,56 +208,42 @@ class AttentionBounds:
         return self.net.norm(x, "blocks.0.ln1") if self.net.c.norm_first else x
 
     def case_margin(
-        self,
-        view: RowView,
-        case: ColumnCase,
-        claimed_margin: float,
+        self, view: RowView, case: ColumnCase, claimed_margin: float,
         bisections: int = DEFAULT_BISECTIONS,
-    ) -> Ball:
+    ) -> Ball:  # fmt: skip
         """Return a lower bound on the right token's margin in a case."""
-        columns, cells, carry = case
+        columns, values, carry = case
         digits = {}
-        for c, cell in zip(columns, cells, strict=True):
-            digits[f"s{c}"], carry = (
-                (column_sum(cell) + carry) % 10,
-                (column_sum(cell) + carry) // 10,
-            )
+        for c, value in zip(columns, values, strict=True):
+            carry, digits[f"s{c}"] = divmod(column_sum(value) + carry, 10)
         names = view.spots.names[view.row : view.row + 2]
-        last, right = (digits.get(name, int(name[1:])) for name in names)
-        x, here = self.query_context(view, last)
-        return self.margin_by_bisection(
-            x, *self.bound_outputs(here, case), right, claimed_margin, bisections
-        )
+        query, correct = (digits.get(name, int(name[1:])) for name in names)
+        x, context = self.query_context(view, query)
+        outputs = self.bound_outputs(context, case)
+        return self.margin_by_bisection(x, *outputs, correct, claimed_margin, bisections)
 
     def margin_by_bisection(
-        self,
-        x: BallRow,
-        fixed: Balls,
-        wide: list[tuple[Ball, Ball]],
-        correct: int,
-        claimed_margin: float,
-        bisections: int,
-    ) -> Ball:
+        self, x: BallRow, fixed: Balls, wide: list[tuple[Ball, Ball]], correct: int,
+        claimed_margin: float, bisections: int,
+    ) -> Ball:  # fmt: skip
         """Bound the margin over attention's outputs; bisect the widest range if it is too low."""
         mid, by = fixed, []
-        for (low, high), (way, _) in zip(wide, self.directions, strict=True):
-            mid = [m + d * (low + high) / 2 for m, d in zip(mid, way, strict=True)]
-            by.append([d * (high - low) / 2 for d in way])
-        lead = self.net.margin_after_attention(
-            self.net.add(x, BallRow(mid, by), "the stream"), correct
-        )
-        if lead > claimed_margin or not bisections or not by:
-            return lead
+        for (low, high), (direction, _) in zip(wide, self.directions, strict=True):
+            mid = [m + d * (low + high) / 2 for m, d in zip(mid, direction, strict=True)]
+            by.append([d * (high - low) / 2 for d in direction])
+        stream = self.net.add(x, BallRow(mid, by), "the stream")
+        margin = self.net.margin_after_attention(stream, correct)
+        if margin > claimed_margin or not bisections or not by:
+            return margin
         sizes = [float(max_ball([b.abs_upper() for b in line])) for line in by]
         g = sizes.index(max(sizes))
         low, high = wide[g]
-        tried = []
+        halves = []
         for half in (low, (low + high) / 2), ((low + high) / 2, high):
-            part = [*wide[:g], half, *wide[g + 1 :]]
-            tried.append(
-                self.margin_by_bisection(x, fixed, part, correct, claimed_margin, bisections - 1)
-            )
-        return max_ball([lead, min_ball(tried)]).lower()
+            ranges = [*wide[:g], half, *wide[g + 1 :]]
+            rest = correct, claimed_margin, bisections - 1
+            halves.append(self.margin_by_bisection(x, fixed, ranges, *rest))
+        return max_ball([margin, min_ball(halves)]).lower()
 
     def bound_outputs(
         self, context: QueryContext, case: ColumnCase
@@ -276,19 +255,17 @@ class AttentionBounds:
         net, d, sums = self.net, self.net.c.d_head, [s.ball(case) for s in context.sums]
         if not all(s > 0 for s in sums):
             raise NotProvable("a sum of attention weights may be 0")
-        wide = []
-        for t, (_, parts) in zip(context.directions, self.directions, strict=True):
-            used = [(h * d + k, a) for h, part in parts.items() for k, a in part]
-            flushed = sum_balls(context.underflow[at] * abs(a) for at, a in used)
-            rest = {h: r.ball(case) for h, r in t.rests.items()}
-            near = sum_balls(t.centers.values()) + symmetric_ball(flushed)
-            apart = near + sum_balls(x / sums[h] for h, x in rest.items())
-            off = near + sum_balls(
-                x * (1 / sums[h] - 1 / context.typical_sums[h]) for h, x in rest.items()
-            )
+        wide, typical = [], context.typical_sums
+        for t, (_, heads) in zip(context.directions, self.directions, strict=True):
+            used = [(h * d + k, a) for h, factors in heads.items() for k, a in factors]
+            underflow = sum_balls(context.underflow[at] * abs(a) for at, a in used)
+            rests = {h: r.ball(case) for h, r in t.rests.items()}
+            center = sum_balls(t.centers.values()) + symmetric_ball(underflow)
+            separate = center + sum_balls(x / sums[h] for h, x in rests.items())
+            off = center + sum_balls(x * (1 / sums[h] - 1 / typical[h]) for h, x in rests.items())
             low, high = t.joint_rest.ends(case)
-            low = max_ball([apart.lower(), (low + off).lower()])
-            wide.append((low, min_ball([apart.upper(), (high + off).upper()])))
+            low = max_ball([separate.lower(), (low + off).lower()])
+            wide.append((low, min_ball([separate.upper(), (high + off).upper()])))
         sizes = [ZERO] * (net.c.n_heads * d)
         for at, r in context.sizes.items():
             sizes[at] = r.ball(case).abs_upper() / sums[at // d].lower() + context.underflow[at]
@@ -297,21 +274,18 @@ class AttentionBounds:
         columns = zip(net.matrix("blocks.0.attn.W_O"), fixed, strict=True)
         return [x + symmetric_ball(net.f.sum_error(w, sizes, x, "W_O")) for w, x in columns], wide
 
-    def _query_context(self, part: RowView, last: int) -> tuple[BallRow, QueryContext]:
+    def _query_context(self, view: RowView, query: int) -> tuple[BallRow, QueryContext]:
         """Return the stream of a query token at the view's rows, and its attention."""
         net = self.net
-        streams = [net.embed(last, row) for row in part.rows]
-        queries = [
-            net.heads(self.attention_input(x), row, "Q")
-            for x, row in zip(streams, part.rows, strict=True)
-        ]
-        if (key := (part, *map(exact_key, queries))) not in self.contexts:
-            self.contexts[key] = self._bound_sums(part, queries)
+        streams = [net.embed(query, row) for row in view.rows]
+        inputs = zip(map(self.attention_input, streams), view.rows, strict=True)
+        queries = [net.heads(x, row, "Q") for x, row in inputs]
+        if (key := (view, *map(exact_key, queries))) not in self.contexts:
+            self.contexts[key] = self._bound_sums(view, queries)
         if len(streams) == 1:
             return streams[0], self.contexts[key]
-        return BallRow(
-            [union_of(same) for same in zip(*(x.enclosures() for x in streams), strict=True)], []
-        ), (self.contexts[key])
+        numbers = zip(*(x.enclosures() for x in streams), strict=True)
+        return BallRow([union_of(balls) for balls in numbers], []), self.contexts[key]
 
     def _bound_sums(self, part: RowView, queries: list[list[Balls]]) -> QueryContext:
         """Bound the attention sums over positions, for all rows of a view."""
