@@ -1,4 +1,4 @@
-"""Saving and resuming a run while it trains; run_file.py has the format of the file."""
+"""Save and resume a run while it trains; run_file.py defines the file format."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def run_identity(run: "Trainer") -> dict[str, Any]:
-    """What must be the same for a run to go on."""
+    """Return the settings that a resumed run must share with the saved one."""
     return {
         "task": run.task.ref,
         "recipe": run.recipe.to_json(),
@@ -40,7 +40,7 @@ def run_identity(run: "Trainer") -> dict[str, Any]:
 
 
 def save_run(run: "Trainer") -> Iterator[Event]:
-    """All that the next step depends on, beside where the model goes."""
+    """Save everything that the next step depends on, beside the model file."""
     if not run.out:
         return
     groups = {"theta": run.theta, "average": run.average, "optimizer": run.optimizer.state()}
@@ -59,7 +59,7 @@ def save_run(run: "Trainer") -> Iterator[Event]:
 
 
 def load_run(run: "Trainer") -> None:
-    """Brings a run that has just been made to where the saved one was."""
+    """Set a new run to the state of the saved one."""
     assert run.out
     path, seed = state_path(run.out), run.seeds[0]
     arrays, header = load_state(path)
@@ -67,8 +67,8 @@ def load_run(run: "Trainer") -> None:
     into = {f"theta.{n}": t for n, t in run.theta.items()}
     into |= {f"average.{n}": t for n, t in run.average.items()}
     optimizer = run.optimizer.state()
-    kept = into | {f"optimizer.{n}": t for n, t in optimizer.items()}
-    shapes = {n: tuple(t.shape) for n, t in kept.items()}
+    expected = into | {f"optimizer.{n}": t for n, t in optimizer.items()}
+    shapes = {n: tuple(t.shape) for n, t in expected.items()}
     check_state(
         path,
         arrays,
@@ -93,21 +93,21 @@ def load_run(run: "Trainer") -> None:
             run.task, seed, header["exact"], run.recipe.near_tie_fraction
         )
     run.milestones[seed] = [Event(**e) for e in header["events"]]
-    anew = [e.step for e in run.milestones[seed] if e.kind == RESTARTED]
-    run.start_steps[0] = run.milestone_trackers[0].start_step = max(anew, default=0)
+    restarts = [e.step for e in run.milestones[seed] if e.kind == RESTARTED]
+    run.start_steps[0] = run.milestone_trackers[0].start_step = max(restarts, default=0)
 
 
 def check_snapshots(run: "Trainer") -> None:
-    """Refuses to go on with a folder that has the models of another run."""
+    """Refuse a folder with snapshots of another run."""
     for folder in run.folders.values():
         for path in sorted(folder.glob("step-*.safetensors"))[:1]:
-            theirs, mine = load(path).provenance, run.model(0).provenance
-            if any(theirs.get(k) != mine[k] for k in ("seed", "recipe", "parametrization")):
+            saved, mine = load(path).provenance, run.model(0).provenance
+            if any(saved.get(k) != mine[k] for k in ("seed", "recipe", "parametrization")):
                 raise GlassformerError(f"{folder} — {OTHER_RUN_SNAPSHOTS}")
 
 
 def save_snapshots(run: "Trainer", members: list[int]) -> None:
-    """The models of these members as they are now, where a folder was named for them."""
+    """Save the current models of these members, if the run has snapshot folders."""
     for i in members if run.folders else ():
         model = run.model(i).map(lambda w: w.cpu().numpy())
         save(model, snapshot_path(run.folders[run.seeds[i]], run.step))

@@ -1,4 +1,4 @@
-"""Test and training rows. They can overlap only under data=draw and data=all: `overlap`."""
+"""Test rows and training rows. They can overlap only with data=draw and data=all."""
 
 from collections.abc import Sequence
 
@@ -12,15 +12,12 @@ from .hard_examples import make_near_ties
 from .recipe import DataSettings
 
 MAX_ENUMERATED_ROWS = 20_000_000
-# so often rows are drawn again, if those that were drawn are test rows or have no answer
-MAX_REDRAWS = 1_000
-LENGTH_PROBE_ROWS = (
-    10_000  # rows of a domain that are looked at for its longest example, besides the edges
-)
+MAX_REDRAWS = 1_000  # attempts to replace rows that are test rows or have no answer
+LENGTH_PROBE_ROWS = 10_000  # rows whose longest example determines the length, besides the edges
 
 
 def example_length(task: Task) -> int:
-    """Tokens of the first example of a task's domain."""
+    """Return the number of tokens of the first example of a domain."""
     return int(task.batch(task.rows(0, 1))[0].shape[1])
 
 
@@ -30,7 +27,7 @@ class TrainingData:
     def __init__(self, task: Task, recipe: DataSettings) -> None:
         self.task, self.recipe = task, recipe
         self.curriculum = recipe.levels()
-        self.train_rows: Rows | None = None  # None: fresh ones every step
+        self.train_rows: Rows | None = None  # None: new rows every step
         self._orders: dict[tuple[int, int], Array] = {}
         rngs = [np.random.default_rng([recipe.data_seed, i]) for i in range(3)]
         if recipe.data == "split":
@@ -46,15 +43,13 @@ class TrainingData:
         else:
             self.test_rows = self._draw_rows(recipe.test_rows, rngs[0])
             self._test_codes = np.unique(row_hashes(self.test_rows))
-            if 2 * (n := len(self._test_codes)) > task.size:
-                few = f"{n:,} test rows leave too few of {format_count(task.size)} to train on"
-                raise GlassformerError(f"{task.ref} — {few}; use data=all, or fewer test_rows")
-        parts = [
-            self.test_rows,
-            self.train_rows,
-            task.edges(),
-            task.rows(0, min(task.size, LENGTH_PROBE_ROWS)),
-        ]
+            if 2 * len(self._test_codes) > task.size:
+                raise GlassformerError(
+                    f"{task.ref} — test_rows: expected at most half of {format_count(task.size)} "
+                    f"rows, got {len(self._test_codes):,}. Use data=all, or fewer test_rows"
+                )
+        probe = task.rows(0, min(task.size, LENGTH_PROBE_ROWS))
+        parts = [self.test_rows, self.train_rows, task.edges(), probe]
         self.length = max(task.batch(p)[0].shape[1] for p in parts if p is not None and len(p))
         if self.train_rows is not None:
             self.tokens, self.answer = self.tokens_of(self.train_rows)
@@ -62,13 +57,13 @@ class TrainingData:
             self.steps_per_epoch = -(-len(self.tokens) // self.batch)
 
     def overlap(self) -> float:
-        """The share of test rows that are among the training rows."""
+        """Return the fraction of test rows that are among the training rows."""
         if self.train_rows is None:
             return 0.0
         return float(np.isin(row_hashes(self.test_rows), row_hashes(self.train_rows)).mean())
 
     def tokens_for_step(self, seeds: Sequence[int], step: int) -> tuple[Array, Array]:
-        """What each member reads in a step: tokens [N,B,T], and masks of the answers [N,B,T]."""
+        """Return the tokens [N,B,T] of a step for each member, and masks of the answers [N,B,T]."""
         if self.train_rows is None:
             tokens, answer = self.tokens_of(self._fresh_rows(seeds, step))
             shape = (len(seeds), -1, self.length)
@@ -82,35 +77,32 @@ class TrainingData:
         return self.tokens[index], self.answer[index]
 
     def tokens_of(self, rows: Rows) -> tuple[Array, Array]:
-        """Writable tokens and masks [B,T] of rows, padded on the right to the longest example."""
+        """Return writable tokens and masks [B,T] of rows, padded to the longest example."""
         tokens, answer = (np.require(x, requirements="W") for x in self.task.batch(rows))
-        if not (more := self.length - tokens.shape[1]):
+        if not (missing := self.length - tokens.shape[1]):
             return tokens, answer
-        if more < 0:
-            longest = f"an example has {tokens.shape[1]} tokens, those seen before up to"
-            way = "let edges() have one of the longest"
-            raise GlassformerError(f"{self.task.ref} — {longest} {self.length}: {way}")
-        return np.pad(tokens, ((0, 0), (0, more))), np.pad(answer, ((0, 0), (0, more)))
+        if missing < 0:
+            raise GlassformerError(
+                f"{self.task.ref} — expected examples of at most {self.length} tokens, got "
+                f"{tokens.shape[1]}. Add one of the longest to edges()"
+            )
+        return np.pad(tokens, ((0, 0), (0, missing))), np.pad(answer, ((0, 0), (0, missing)))
 
     def _epoch_order(self, seed: int, epoch: int) -> Array:
-        key = (seed, epoch)
-        if key not in self._orders:
-            # those of past epochs can go
-            self._orders = {k: v for k, v in self._orders.items() if k[1] == epoch}
-            self._orders[key] = np.random.default_rng([seed, 1, epoch]).permutation(
-                len(self.tokens)
-            )
-        return self._orders[key]
+        if (seed, epoch) not in self._orders:
+            self._orders = {key: v for key, v in self._orders.items() if key[1] == epoch}
+            rng = np.random.default_rng([seed, 1, epoch])
+            self._orders[seed, epoch] = rng.permutation(len(self.tokens))
+        return self._orders[seed, epoch]
 
     def _fresh_rows(self, seeds: Sequence[int], step: int) -> Rows:
-        """New rows [N·B], none of them a test row: each member draws, and draws again."""
+        """Draw new rows [N·B] that are no test rows, each member with its own generator."""
         n, rngs = self.recipe.batch, [np.random.default_rng([seed, 2, step]) for seed in seeds]
         level = next((level for at, level in reversed(self.curriculum) if at <= step), 0)
+        fraction = self.recipe.near_tie_fraction
 
         def draw(n: int, rng: np.random.Generator) -> Rows:
-            rows = make_near_ties(
-                self.task, self.task.sample(n, rng), self.recipe.near_tie_fraction, rng
-            )
+            rows = make_near_ties(self.task, self.task.sample(n, rng), fraction, rng)
             return self.task.at_difficulty(rows, level) if level else rows
 
         rows = np.concatenate([draw(n, rng) for rng in rngs])
@@ -123,53 +115,55 @@ class TrainingData:
                 if not len(missing):
                     break
             else:
-                what = f"a step wants {n} rows, {len(missing)} of them are not found"
-                raise GlassformerError(f"{self.task.ref} — {what}")
+                raise GlassformerError(
+                    f"{self.task.ref} — expected {n} new training rows for a step, "
+                    f"got all but {len(missing)}"
+                )
         return rows
 
     def _is_trainable(self, rows: Rows) -> Array:
-        """Which rows have an answer and are no test rows, bool [B]."""
+        """Return which rows have an answer and are no test rows, bool [B]."""
         if self.recipe.holdout_fraction:
             return self.task.defined(rows) & ~self._is_held_out(rows)
-        found = row_hashes(rows)
-        at = np.searchsorted(self._test_codes, found) % len(self._test_codes)
-        return self.task.defined(rows) & (self._test_codes[at] != found)
+        hashes = row_hashes(rows)
+        at = np.searchsorted(self._test_codes, hashes) % len(self._test_codes)
+        return self.task.defined(rows) & (self._test_codes[at] != hashes)
 
     def _draw_rows(self, n: int, rng: np.random.Generator) -> Rows:
         return self._answerable(self.task.sample(n, rng), f"{n} rows drawn")
 
     def _answerable(self, rows: Rows, label: str) -> Rows:
-        """The rows that have an answer; an error if none has."""
+        """Return the rows that have an answer, at least one."""
         rows = rows[self.task.defined(rows)]
         if not len(rows):
             raise GlassformerError(f"{self.task.ref} — none of {label} has an answer")
         return rows
 
     def _is_held_out(self, rows: Rows) -> Array:
-        """Which rows are held out, bool [B]: the same ones in every run of this data_seed."""
-        found = row_hashes(np.column_stack([np.full(len(rows), self.recipe.data_seed), rows]))
-        return _mix_bits(found) < np.uint64(self.recipe.holdout_fraction * 2**63) * np.uint64(2)
+        """Return which rows are held out, bool [B]: the same ones in all runs of a data_seed."""
+        hashes = row_hashes(np.column_stack([np.full(len(rows), self.recipe.data_seed), rows]))
+        return _mix_bits(hashes) < np.uint64(self.recipe.holdout_fraction * 2**63) * np.uint64(2)
 
     def _draw_held_out(self, rng: np.random.Generator) -> Rows:
-        """Test rows, all of them held out: every one of a small domain, else so many as wanted."""
+        """Return held-out test rows: all of a small domain, else test_rows of them."""
         task, n = self.task, self.recipe.test_rows
-        if task.size <= 2 * n / self.recipe.holdout_fraction:  # a size may be beyond all floats
+        if task.size <= 2 * n / self.recipe.holdout_fraction:  # a size may exceed all floats
             rows = self._all_rows("hold out of")
             held = rows[self._is_held_out(rows)]
-            held = held[rng.permutation(len(held))[:n]]  # some are looked at before all are
+            held = held[rng.permutation(len(held))[:n]]
         else:
-            parts, found = [], 0
+            parts, count = [], 0
             for _ in range(MAX_REDRAWS):
                 rows = task.sample(2 * n, rng)
                 parts.append(rows[task.defined(rows) & self._is_held_out(rows)])
-                found += len(parts[-1])
-                if found >= n:
+                count += len(parts[-1])
+                if count >= n:
                     break
             held = np.concatenate(parts)[:n]
         if not len(held):
-            none = f"none of {format_count(task.size)} rows is held out"
             raise GlassformerError(
-                f"{task.ref} — {none}; use data=all, or a larger holdout_fraction"
+                f"{task.ref} — none of {format_count(task.size)} rows is held out. "
+                "Use data=all, or a larger holdout_fraction"
             )
         return held
 
@@ -177,30 +171,31 @@ class TrainingData:
         task = self.task
         if task.size > MAX_ENUMERATED_ROWS:
             rows = f"{format_count(task.size)} rows"
-            raise GlassformerError(f"{task.ref} — {rows} are too many to {purpose}; use data=fresh")
+            raise GlassformerError(f"{task.ref} — {rows} are too many to {purpose}. Use data=fresh")
         return self._answerable(task.rows(0, task.size), f"{format_count(task.size)} rows")
 
     def _split(self, rng: np.random.Generator) -> tuple[Rows, Rows]:
-        task, rows, m = self.task, self._all_rows("split"), self.recipe.test_rows
-        n = self.recipe.training_rows(len(rows), max(task.radix, default=1))
+        rows, m = self._all_rows("split"), self.recipe.test_rows
+        n = self.recipe.training_rows(len(rows), max(self.task.radix, default=1))
         if n + max(m, 1) > len(rows):
-            wanted = f"{n:,} training and {max(m, 1):,} test rows wanted"
-            way = "use data=all, or fewer train_rows and test_rows"
-            raise GlassformerError(f"{task.ref} — {wanted}, there are {len(rows):,}; {way}")
+            raise GlassformerError(
+                f"{self.task.ref} — data=split: expected at most {len(rows):,} rows, got {n:,} "
+                f"train_rows and {max(m, 1):,} test_rows. Use data=all, or fewer of them"
+            )
         order = rng.permutation(len(rows))
         return rows[order[:n]], rows[order[n : n + m if m else None]]
 
 
 def _mix_bits(code: Array) -> Array:
-    """Codes whose high bits depend on all of their bits (MurmurHash3's last step)."""
+    """Return codes whose high bits depend on all bits (the last step of MurmurHash3)."""
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         code = (code ^ (code >> np.uint64(33))) * np.uint64(factor)
     return code ^ (code >> np.uint64(33))
 
 
 def row_hashes(rows: Rows) -> Array:
-    """A number a row. Two hardly ever share one; if they do, one of them is left out: no harm."""
-    if rows.dtype == object:  # beyond int64: what Python makes of a number is within
+    """Return a hash of each row. Of two rows with equal hashes one is left out, without harm."""
+    if rows.dtype == object:  # beyond int64
         rows = np.array([[hash(x) for x in row] for row in rows.tolist()], np.int64)
     code = np.zeros(len(rows), np.uint64)
     for column in rows.T.astype(np.uint64):

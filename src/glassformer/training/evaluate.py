@@ -1,4 +1,4 @@
-"""How good a model is that is being trained: on the whole, a digit, and a class of input."""
+"""Evaluation during training: accuracy overall, by answer token and by class of input."""
 
 import numpy as np
 
@@ -12,50 +12,48 @@ from .events import EvaluationData
 from .recipe import Recipe
 from .train_hooks import TRAIN_HOOKS
 
-MAX_FITTED_ROWS = 2_000  # training rows that are asked, where these are a fixed set
+MAX_FITTED_ROWS = 2_000  # training rows evaluated, if these are a fixed set
 
 
 class Evaluator:
-    """Asks a model the test rows of a run. All that is found out once is found out here."""
+    """Evaluates models on the test rows of a run."""
 
     def __init__(self, task: Task, recipe: Recipe, data: TrainingData) -> None:
         self.task, self.recipe, self.data = task, recipe, data
-        kinds = task.classes(data.test_rows)
-        self.classes, self.class_of = np.unique(kinds, return_inverse=True)
-        self.answer_length = len(
-            answer_names(task)
-        )  # tokens of an answer, as far as a few rows tell
-        self.longest_answer = max(
-            self.answer_length, int(task.batch(data.test_rows)[1].sum(1).max())
-        )
+        classes = task.classes(data.test_rows)
+        self.classes, self.class_of = np.unique(classes, return_inverse=True)
+        self.answer_length = len(answer_names(task))  # of a few rows
+        longest = int(task.batch(data.test_rows)[1].sum(1).max())
+        self.longest_answer = max(self.answer_length, longest)
 
-    def __call__(self, model: Model, seen: bool) -> EvaluationData:
-        """`seen`: test rows are trained on. They say little then, and a few do."""
-        tap, rows = TRAIN_HOOKS[self.recipe.train_hook], self.data.test_rows
-        first = self.recipe.eval_screen_rows or len(rows)
-        rows = rows[: first if seen else None]
-        lead = self._margins(model, rows[:first], tap())
-        if first < len(rows) and (lead > 0).all(1).mean() >= self.recipe.target_accuracy:
-            lead = np.concatenate([lead, self._margins(model, rows[first:], tap())])
-        good, asked = lead > 0, lead != np.inf  # answers may be of several lengths
-        shares = (good & asked).sum(0) / np.maximum(asked.sum(0), 1)
+    def __call__(self, model: Model, trained_on: bool) -> EvaluationData:
+        """Evaluate a model. `trained_on`: test rows are trained on, so a few of them suffice."""
+        hook, rows = TRAIN_HOOKS[self.recipe.train_hook], self.data.test_rows
+        screen = self.recipe.eval_screen_rows or len(rows)
+        rows = rows[: screen if trained_on else None]
+        margins = self._margins(model, rows[:screen], hook())
+        if screen < len(rows) and (margins > 0).all(1).mean() >= self.recipe.target_accuracy:
+            margins = np.concatenate([margins, self._margins(model, rows[screen:], hook())])
+        good, exists = margins > 0, margins != np.inf  # answers may differ in length
+        shares = (good & exists).sum(0) / np.maximum(exists.sum(0), 1)
         report: EvaluationData = {
             "accuracy": float(good.all(1).mean()), "tested": len(good),
             "digits": shares[: self.answer_length].tolist(),
         }  # fmt: skip
-        if self.data.train_rows is not None:  # else every row is new
-            fitted = correct_tokens(model, self.task, self.data.train_rows[:MAX_FITTED_ROWS], tap())
+        if self.data.train_rows is not None:
+            fitted_rows = self.data.train_rows[:MAX_FITTED_ROWS]
+            fitted = correct_tokens(model, self.task, fitted_rows, hook())
             report["train_accuracy"] = float(fitted.all(1).mean())
         if len(self.classes) > 1:
             class_of = self.class_of[: len(good)]
-            there = np.bincount(class_of, minlength=len(self.classes))
-            share = np.bincount(class_of, good.all(1), len(self.classes)) / np.maximum(there, 1)
-            pairs = zip(self.classes.tolist(), share.tolist(), there.tolist(), strict=True)
+            counts = np.bincount(class_of, minlength=len(self.classes))
+            share = np.bincount(class_of, good.all(1), len(self.classes)) / np.maximum(counts, 1)
+            pairs = zip(self.classes.tolist(), share.tolist(), counts.tolist(), strict=True)
             report["classes"] = {name: s for name, s, n in pairs if n}
         return report
 
-    def _margins(self, model: Model, rows: Rows, tap: Hook | None) -> Array:
-        """Margins of all tokens that a test row's answer may have, [B, longest]."""
-        lead = margins_by_answer_token(model, self.task, rows, tap)
-        more = self.longest_answer - lead.shape[1]
-        return np.pad(lead, ((0, 0), (0, more)), constant_values=np.inf)
+    def _margins(self, model: Model, rows: Rows, hook: Hook | None) -> Array:
+        """Return the margins of answer tokens, [B, longest]; inf where an answer is shorter."""
+        margins = margins_by_answer_token(model, self.task, rows, hook)
+        missing = self.longest_answer - margins.shape[1]
+        return np.pad(margins, ((0, 0), (0, missing)), constant_values=np.inf)

@@ -1,7 +1,7 @@
-"""What happens in training, as data. The trainer yields events; bars, files and tests consume them.
+"""Events of training, as data: the trainer yields them; displays, files and tests consume them.
 
-`Watcher` names the turning points: an answer token learned, training loss under the floor
-(memorizing), test accuracy that rises long after training accuracy (grokking), lasting success.
+Evaluations that show something new are milestones: an answer token learned, a training loss below
+its floor (memorizing), test accuracy long after training accuracy (grokking), lasting success.
 """
 
 from collections.abc import Sequence
@@ -14,37 +14,33 @@ from ..utils.results import Displayable
 from .full_domain_phase import ALL_ROWS, DOMAIN_CHECKED, EXACT
 from .recipe import Recipe
 
-RESTARTED = "restarted"  # what is told when a run that failed begins with other weights
-ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are turning points
-LEARNED = 0.99  # share of test rows from which a token, or a whole set, counts as learned
-GROKKING_RATIO = (
-    2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
-)
-MEMORIZING_GAP = 0.02  # training loss so far under the floor is memorizing
+RESTARTED = "restarted"
+ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are milestones
+LEARNED = 0.99  # accuracy from which a token, or a set of rows, counts as learned
+GROKKING_RATIO = 2.0  # steps to test accuracy over steps to training accuracy
+MEMORIZING_GAP = 0.02  # training loss below its floor
 
-# an evaluation: step, loss, accuracy, of so many tested, digits, seconds; train_accuracy, classes;
-# wrong and checked of the whole domain; phase, where test rows are trained on and accuracy is not
-# of held-out ones
+# step, loss, accuracy of `tested` rows, digits (by answer token), seconds; train_accuracy, classes;
+# wrong and checked rows of the domain; phase, if test rows are trained on
 EvaluationData = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Event(Displayable):
-    """Something at a step; `member` is the seed of the run."""
+    """An event of a run; `member` is its seed."""
 
-    kind: str  # one of ROUTINE, or a turning point as `in_words` has them
+    kind: str  # one of ROUTINE, or a milestone
     step: int
     member: int
     data: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        # done has a Training
         data = {k: v.to_json() if hasattr(v, "to_json") else v for k, v in self.data.items()}
         return vars(self) | {"data": data}
 
 
 class EventConsumer(Protocol):
-    """Who is told of a run: a file, a terminal."""
+    """A display or file: called with every event, closed at the end."""
 
     def __call__(self, event: Event) -> None: ...
 
@@ -52,25 +48,24 @@ class EventConsumer(Protocol):
 
 
 class MilestoneTracker:
-    """Follows a run's evaluations and says what they mean. Its state is plain data, to be saved."""
+    """Finds the milestones in a run's evaluations. Its state is plain data, for resuming."""
 
     def __init__(self, recipe: Recipe, member: int, floor: float | None) -> None:
         self.recipe, self.member = recipe, member
-        # it is the floor of no other loss
+        # the floor of the unweighted loss on all positions
         self.floor = floor if recipe.loss == "all" and not recipe.focal else None
-        self.reached: dict[str, int] = {}  # kind (and digit) -> step
-        self.streak = 0
-        self.streak_start = 0  # the step of the first of these
-        self.start_step = 0  # the step at which the run began, or began anew
+        self.reached: dict[str, int] = {}  # milestone (and digit) -> step
+        self.streak, self.streak_start = 0, 0  # successes in a row, and the step of the first
+        self.start_step = 0  # of the run, or of its last restart
 
     def update(self, step: int, report: EvaluationData) -> list[Event]:
-        """The turning points that an evaluation shows for the first time."""
-        found = []
+        """Return the milestones that an evaluation reaches for the first time."""
+        events = []
 
         def note(kind: str, key: str = "", **data: Any) -> None:
             if (key or kind) not in self.reached:
                 self.reached[key or kind] = step
-                found.append(Event(kind, step, self.member, data))
+                events.append(Event(kind, step, self.member, data))
 
         for i, accuracy in enumerate(report["digits"]):
             if accuracy >= LEARNED:
@@ -82,8 +77,8 @@ class MilestoneTracker:
             note("fitted", accuracy=trained)
             if tested < 0.5:
                 note("memorizing", train_accuracy=trained, accuracy=tested)
-        # where all rows are trained on, none is held out and nothing is carried over to it
-        if tested >= LEARNED and self.recipe.data != "all" and "phase" not in report:
+        held_out = "phase" not in report
+        if tested >= LEARNED and self.recipe.data != "all" and held_out:
             note("generalized", accuracy=tested)
             fitted = self.reached.get("fitted", self.start_step)
             late = step - self.start_step >= GROKKING_RATIO * max(fitted - self.start_step, 1)
@@ -91,13 +86,9 @@ class MilestoneTracker:
                 note("grokking", fitted_at=fitted)
         self.streak = self.streak + 1 if tested >= self.recipe.target_accuracy else 0
         self.streak_start = step if self.streak == 1 else self.streak_start
-        if (
-            self.recipe.stop_after_successes
-            and self.streak >= self.recipe.stop_after_successes
-            and "phase" not in report
-        ):
+        if 0 < self.recipe.stop_after_successes <= self.streak and held_out:
             note("stable", since=self.streak_start, accuracy=tested)
-        return found
+        return events
 
     @property
     def is_stable(self) -> bool:
@@ -113,13 +104,13 @@ class MilestoneTracker:
 
 # ── in words ───────────────────────────────────────────────────────────────────────────────────
 percent = partial(format_percent_down, decimals=2)
-BY_LOSS = "the training loss {loss:.4f} is under the floor {floor:.4f}"
+BY_LOSS = "the training loss {loss:.4f} is below its floor {floor:.4f}"
 BY_ROWS = "{train_accuracy} of training rows right, {accuracy} of test rows"
 MILESTONE_TEXTS = {
     "fitted": "{accuracy} of training rows right", "generalized": "{accuracy} of test rows right",
     "grokking": "test rows right long after training rows (step {fitted_at:,})",
-    "stable": "{accuracy} of test rows right, at success since step {since:,}",
-    RESTARTED: "with other weights, as only {accuracy} of test rows were right",
+    "stable": "{accuracy} of test rows right, successful since step {since:,}",
+    RESTARTED: "with new weights, as only {accuracy} of test rows were right",
     DOMAIN_CHECKED: "{wrong:,} wrong of {checked:,} ({coverage})",
 }  # fmt: skip
 
@@ -131,16 +122,16 @@ def event_label(event: Event) -> str:
 
 
 def describe_event(event: Event, names: Sequence[str] = ()) -> str:
-    """A turning point as a sentence, without its step."""
-    d: dict[str, Any] = {
+    """Return a milestone as a sentence, without its step. `names`: of the answer tokens."""
+    data: dict[str, Any] = {
         k: percent(v) if k.endswith("accuracy") else v for k, v in event.data.items()
     }
     if event.kind == "digit learned":
-        i = d["digit"]
+        i = data["digit"]
         name = names[i] if i < len(names) else f"y{i + 1}"
-        return f"answer token {name} learned ({d['accuracy']} right)"
+        return f"answer token {name} learned ({data['accuracy']} right)"
     if event.kind == "memorizing":
-        return "memorizing: " + (BY_LOSS if "floor" in d else BY_ROWS).format(**d)
+        return "memorizing: " + (BY_LOSS if "floor" in data else BY_ROWS).format(**data)
     if event.kind in MILESTONE_TEXTS:
-        return f"{event_label(event)}: {MILESTONE_TEXTS[event.kind].format(**d)}"
+        return f"{event_label(event)}: {MILESTONE_TEXTS[event.kind].format(**data)}"
     return " ".join([event.kind, *(f"{k}={v}" for k, v in event.data.items())])

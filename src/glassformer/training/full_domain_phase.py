@@ -1,15 +1,14 @@
-"""The last phase of a run: the whole domain is looked at, and what is wrong is trained on.
+"""The full-domain phase at the end of a run: check the whole domain and train on its errors.
 
-A model that is right on 10,000 test rows is wrong on a few of a million. So once the test is right,
-or nearly so when the steps are over, all rows are checked. Those that are wrong, rows near them,
-rows that are right by little, and rows that a step was unsure of fill a quarter of every batch from
-then on, and the others are drawn from the whole domain, until none is wrong. This phase sees every
-row: what a run says of rows that it never trained on is the figure from before it.
+A model that is right on 10,000 test rows has a few errors in a million. Once the test succeeds (or
+nearly, when the steps are over), all rows are checked. Errors, their neighbors, narrow margins and
+rows of uncertain steps form a pool, which fills a quarter of every batch; the rest is drawn from
+the whole domain. The phase ends without errors. It trains on test rows, too: the held-out accuracy
+of a run is measured before it.
 
-To look at a million rows takes as long as a thousand steps. So a look begins with rows that were
-wrong before, goes on in parts of the domain that double in size, in another order every time, and
-ends with the first part that has a wrong row: only the last look sees all. A domain too large to be
-counted through has a new sample every time, the edges, and rows like those of a step.
+Checking a million rows costs as much as a thousand steps. So a check begins with rows that were
+hard before, continues with parts of the domain that double in size, in a new order every time, and
+stops at the first part with errors. A domain too large to enumerate is sampled anew for each check.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -28,44 +27,35 @@ from .data import MAX_REDRAWS, row_hashes
 from .hard_examples import make_near_ties, perturb_one_digit
 
 EXACT = "exact"  # status of a run without errors in the whole domain
-FULL_DOMAIN = "full-domain"  # phase of its evaluations
-DOMAIN_CHECKED = "domain checked"  # kind of the event of a check
-SAMPLE_ROWS = 60_000  # rows that are looked at, where there are too many
-FIRST_PART_ROWS = 4_000  # rows of the first part; the second has twice as many, and so on
-HARD_CANDIDATES = (
-    40_000  # rows like those of a step, where the recipe makes most of these hard: of max's, one
-)
-# in some thousand is wrong when the test is right
-BLOCK_ROWS = 1_000  # rows of a domain that stay together, whatever the order
-ROWS_PER_PROGRESS = 40_000  # rows after which a look says how far it is
-POOL_SHARE = 4  # one row in so many is of the pool
-NEAR_ROWS_PER_ERROR = (
-    8  # rows near a wrong one that join the pool with it; of few wrong ones, more:
-)
+FULL_DOMAIN = "full-domain"  # `phase` of an evaluation
+DOMAIN_CHECKED = "domain checked"  # event kind
+SAMPLE_ROWS = 60_000  # rows checked of a domain that is too large to enumerate
+FIRST_PART_ROWS = 4_000
+HARD_CANDIDATES = 40_000  # near ties checked first: with near ties, `max` errs on 1 in 3,000
+BLOCK_ROWS = 1_000  # consecutive rows that stay together in any order
+ROWS_PER_PROGRESS = 40_000
+POOL_SHARE = 4  # one row of a batch in POOL_SHARE comes from the pool
+NEAR_ROWS_PER_ERROR = 8
 MIN_NEAR_ROWS = 100
-MAX_POOL_ROWS = 5_000  # rows that the pool has at most: the latest
-# which rows a look has seen
-ALL_ROWS, SAMPLED_ROWS, HARD_ROWS = (
-    "all rows",
-    "a sample",
-    "rows that were wrong or unsure, near these, and edges",
-)
+MAX_POOL_ROWS = 5_000  # the latest ones
+# coverage of a check
+ALL_ROWS, SAMPLED_ROWS, HARD_ROWS = "all rows", "a sample", "hard rows and edge cases"
 HARD_OR_NEW_ROWS = f"{HARD_ROWS}, and new ones"
-PART_OF_ROWS = "part of all rows, up to some wrong ones"
-NEAR_SUCCESS = 0.9  # of the test: so much right when the steps are over, the last rows are in reach
-UNSURE_NLL = 0.69  # a loss of a token: it has half of the probability at most, and may be wrong
-ONE_BY_ONE_ROWS = 60  # rows right by little that a run which ends is asked again, one at a time
-NARROW_MARGIN = 1.0  # a lead, in logits: the next step may turn it
-MIN_LR_FACTOR = 0.02  # of the learning rate: a schedule that ended at 0 could not mend anything
+PART_OF_ROWS = "part of all rows, up to the first errors"
+NEAR_SUCCESS = 0.9  # test accuracy from which the phase can correct the rest
+UNSURE_NLL = 0.69  # token loss from which the token has at most half of the probability
+ONE_BY_ONE_ROWS = 60  # rows of smallest margin that are checked again, one at a time
+NARROW_MARGIN = 1.0  # logits that the next step may change
+MIN_LR_FACTOR = 0.02  # at a rate of 0, the end of some schedules, nothing could be corrected
 
 
 @dataclass(frozen=True)
 class DomainCheck:
-    """What was found in the domain at one time."""
+    """Result of a check of the domain."""
 
     wrong: int
     checked: int
-    coverage: str = ALL_ROWS  # which rows were looked at
+    coverage: str = ALL_ROWS
 
     @property
     def is_exhaustive(self) -> bool:
@@ -76,32 +66,30 @@ class DomainCheck:
 
 
 class JudgedRows(NamedTuple):
-    """What was found of some rows."""
+    """Rows sorted by the margins of their answers."""
 
     wrong: Rows
-    narrow: Rows  # right by little
-    closest: Rows  # of the right ones those that lead by the least, be it much: ALONE or more
-    checked: int  # how many have an answer
+    narrow: Rows  # right, with a margin below NARROW_MARGIN
+    closest: Rows  # right, with the smallest margins: ONE_BY_ONE_ROWS or more
+    checked: int  # rows that have an answer
 
     @classmethod
     def merged(cls, parts: Sequence["JudgedRows"]) -> "JudgedRows":
-        wrong, narrow, least = (np.concatenate(x) for x in list(zip(*parts, strict=True))[:3])
-        return cls(wrong, narrow, least, sum(part.checked for part in parts))
+        *rows, counts = zip(*parts, strict=True)
+        return cls(*map(np.concatenate, rows), sum(counts))
 
 
 @dataclass
 class FullDomainPhase:
-    """One member's last phase. What a step reads depends on the seed, the step and the pool."""
+    """The full-domain phase of one member. Its batches depend on seed, step and pool alone."""
 
     task: Task
     seed: int
-    start_step: int  # the step
-    held_out_accuracy: float  # on test rows, just before
+    start_step: int
+    held_out_accuracy: float  # on test rows, before the phase
     pool: Rows = None
-    near_tie_fraction: float = (
-        0.0  # the recipe's: so large a share of the rows drawn has two numbers alike
-    )
-    last_check: DomainCheck | None = None  # None: none yet, in this process
+    near_tie_fraction: float = 0.0  # of the recipe
+    last_check: DomainCheck | None = None  # None during a check, and before the first
 
     def __post_init__(self) -> None:
         if self.pool is None:
@@ -109,12 +97,11 @@ class FullDomainPhase:
 
     @property
     def is_enumerable(self) -> bool:
-        """Whether every row can be looked at."""
         return self.task.size <= MAX_EXHAUSTIVE_ROWS
 
     @property
     def max_checked_rows(self) -> int:
-        """Rows that a look goes through if none of them is wrong: all, or two samples."""
+        """Rows of a check without errors: the domain, or two samples."""
         return self.task.size if self.is_enumerable else 2 * self._sample_size
 
     @property
@@ -123,12 +110,11 @@ class FullDomainPhase:
 
     @property
     def done(self) -> bool:
-        """Whether nothing wrong is left, as far as one can look."""
+        """Whether the last check found no errors in the domain or a sample."""
         return self.last_check is not None and self._passes(self.last_check)
 
     @property
     def _full_coverage(self) -> str:
-        """The rows that a check without errors has covered: the whole domain, or part of it."""
         return ALL_ROWS if self.is_enumerable else SAMPLED_ROWS
 
     def _passes(self, check: DomainCheck) -> bool:
@@ -136,45 +122,39 @@ class FullDomainPhase:
 
     @property
     def status(self) -> str:
-        """What a run has come to: no sample says that all rows are right."""
+        """Status of the run: exact, sampled (no errors in a sample) or not exact."""
         return (EXACT if self.is_enumerable else "sampled") if self.done else "not exact"
 
     def to_json(self) -> dict[str, Any]:
-        """All that the next step depends on, besides the seed."""
-        return {
-            "began": self.start_step,
-            "accuracy": self.held_out_accuracy,
-            "pool": self.pool.tolist(),
-        }
+        """Return the state for resuming."""
+        pool = self.pool.tolist()
+        return {"began": self.start_step, "accuracy": self.held_out_accuracy, "pool": pool}
 
     @classmethod
     def from_json(
-        cls, task: Task, seed: int, saved: dict[str, Any], alike: float
+        cls, task: Task, seed: int, saved: dict[str, Any], near_tie_fraction: float
     ) -> "FullDomainPhase":
         pool = task.validate_rows(saved["pool"]) if saved["pool"] else None
-        return cls(task, seed, saved["began"], saved["accuracy"], pool, alike)
+        return cls(task, seed, saved["began"], saved["accuracy"], pool, near_tie_fraction)
 
     def batch_rows(self, n: int, step: int) -> Rows:
-        """What is trained on in a step: rows of the pool, and of the whole domain."""
+        """Return the rows of a step: from the pool and from the whole domain."""
         rng = np.random.default_rng([self.seed, 3, step])
         few = self._pool_rows_in_batch(n)
-        again = self.pool[rng.integers(0, len(self.pool), few)] if few else self.pool[:0]
-        return np.concatenate([again, self._draw_near_ties(n - few, rng)])
+        hard = self.pool[rng.integers(0, len(self.pool), few)] if few else self.pool[:0]
+        return np.concatenate([hard, self._draw_near_ties(n - few, rng)])
 
     def _draw_near_ties(self, n: int, rng: np.random.Generator) -> Rows:
-        """Rows of the whole domain, as the recipe wants them."""
         return make_near_ties(
             self.task, _draw_defined(self.task, n, rng), self.near_tie_fraction, rng
         )
 
     def _pool_rows_in_batch(self, n: int) -> int:
-        """How many of the n rows of a step are of the pool: the first ones."""
+        """Return how many rows of a batch, the first ones, come from the pool."""
         return min(n // POOL_SHARE, len(self.pool))
 
     def add_unsure(self, rows: Rows, unsure: Array) -> None:
-        """Add the `unsure` rows of a step, bool [B], to the pool. Rows drawn from the pool are left
-        out, as a few rows would fill it with copies.
-        """
+        """Add the `unsure` rows of a step, bool [B], to the pool, except those drawn from it."""
         few = self._pool_rows_in_batch(len(rows))
         self._add_to_pool(rows[few:][unsure[few:]])
 
@@ -182,24 +162,22 @@ class FullDomainPhase:
         self.pool = np.concatenate([self.pool, rows])[-MAX_POOL_ROWS:]
 
     def check(self, model: Model, step: int) -> Iterator[int]:
-        """Search for wrong rows, the most likely ones first, and add them to the pool.
+        """Search for errors, hard rows first, and add them to the pool.
 
-        Yields the number of rows checked since the last yield. Sets `last` to the result.
+        Yields the number of rows checked since the last yield. Sets `last_check`.
         """
         rng, self.last_check = np.random.default_rng([self.seed, 4, step]), None
-        # what is drawn for a sample is seldom hard; what is drawn for a step may be made so
-        few = min(
-            HARD_CANDIDATES if self.near_tie_fraction else FIRST_PART_ROWS,
-            self.task.default_sample_size,
-        )
+        candidates = HARD_CANDIDATES if self.near_tie_fraction else FIRST_PART_ROWS
+        few = min(candidates, self.task.default_sample_size)
         drawn = self.pool[:0] if self.is_enumerable else self._draw_near_ties(few, rng)
         hard, judged = self._judge(model, self._hard_rows()), self._judge(model, drawn)
         judged = judged._replace(wrong=np.concatenate([hard.wrong, judged.wrong]))
-        of = HARD_ROWS if self.is_enumerable else HARD_OR_NEW_ROWS
-        found = DomainCheck(len(judged.wrong), hard.checked + judged.checked, of)
-        # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
+        coverage = HARD_ROWS if self.is_enumerable else HARD_OR_NEW_ROWS
+        check = DomainCheck(len(judged.wrong), hard.checked + judged.checked, coverage)
+        # The sample that ends the run was selected for being error-free, so the reported rate comes
+        # from a second, independent sample.
         for _ in range(1 if self.is_enumerable else 2):
-            if found.wrong:
+            if check.wrong:
                 break
             checked, parts = 0, self._parts(rng)
             for rows in parts:
@@ -207,57 +185,52 @@ class FullDomainPhase:
                 judged, checked = JudgedRows.merged([judged, part]), checked + part.checked
                 if len(part.wrong):
                     break
-            in_part = len(judged.wrong) and any(True for _ in parts)
-            found = DomainCheck(
-                len(judged.wrong), checked, PART_OF_ROWS if in_part else self._full_coverage
-            )
-        wrong = self._unsure_rows(model, judged.closest) if self._passes(found) else judged.wrong
+            is_part = len(judged.wrong) and any(True for _ in parts)
+            coverage = PART_OF_ROWS if is_part else self._full_coverage
+            check = DomainCheck(len(judged.wrong), checked, coverage)
+        passes = self._passes(check)
+        wrong = self._unsure_rows(model, judged.closest) if passes else judged.wrong
         if len(wrong):
             times = max(NEAR_ROWS_PER_ERROR, MIN_NEAR_ROWS // len(wrong))
             near = perturb_one_digit(self.task, np.repeat(wrong[:MAX_POOL_ROWS], times, 0), rng)
-            self._add_to_pool(
-                np.concatenate([judged.narrow[-MAX_POOL_ROWS // POOL_SHARE :], near, wrong])
-            )
-        self.last_check = replace(found, wrong=len(wrong))
+            narrow = judged.narrow[-MAX_POOL_ROWS // POOL_SHARE :]
+            self._add_to_pool(np.concatenate([narrow, near, wrong]))
+        self.last_check = replace(check, wrong=len(wrong))
 
-    def _unsure_rows(self, model: Model, least: Rows) -> Rows:
-        """Of the rows that lead by the least, those that are not right when the model that is kept
-        answers them one at a time: that is in NumPy, and rounds otherwise.
-        """
-        order = np.argsort(margins_by_answer_token(model, self.task, least).min(1, initial=np.inf))
-        if not len(rows := least[order[:ONE_BY_ONE_ROWS]]):
+    def _unsure_rows(self, model: Model, closest: Rows) -> Rows:
+        """Return the rows that the saved model errs on one at a time, in NumPy's rounding."""
+        margins = margins_by_answer_token(model, self.task, closest).min(1, initial=np.inf)
+        if not len(rows := closest[np.argsort(margins)[:ONE_BY_ONE_ROWS]]):
             return rows
-        looked = RobustEvaluator(model.numpy()).evaluate_one_by_one(*self.task.batch(rows))
-        return rows[~looked.certain]
+        result = RobustEvaluator(model.numpy()).evaluate_one_by_one(*self.task.batch(rows))
+        return rows[~result.certain]
 
     def count_errors(self, model: Model, step: int) -> Iterator[int]:
-        """Count the wrong rows of the whole domain, or of a random sample without hard rows, from
-        which a bound follows. Yields like `look` and sets `last`.
+        """Count the errors in the whole domain, or in a random sample without hard rows.
+
+        Yields like `check` and sets `last_check`. A sample gives a bound on the error rate.
         """
         rng, self.last_check = np.random.default_rng([self.seed, 5, step]), None
         parts = []
         for rows in self._parts(rng):
             parts.append((yield from self._judge_in_parts(model, rows)))
         judged = JudgedRows.merged(parts)
-        found = DomainCheck(len(judged.wrong), judged.checked, self._full_coverage)
-        if (
-            not found.wrong and not self.is_enumerable
-        ):  # an error-free sample may still miss hard rows
+        check = DomainCheck(len(judged.wrong), judged.checked, self._full_coverage)
+        if not check.wrong and not self.is_enumerable:  # an error-free sample may miss hard rows
             hard = self._judge(model, self._hard_rows())
-            found = (
-                DomainCheck(len(hard.wrong), hard.checked, HARD_ROWS) if len(hard.wrong) else found
-            )
-        if self._passes(found):
-            found = replace(found, wrong=len(self._unsure_rows(model, judged.closest)))
-        self.last_check = found
+            if len(hard.wrong):
+                check = DomainCheck(len(hard.wrong), hard.checked, HARD_ROWS)
+        if self._passes(check):
+            check = replace(check, wrong=len(self._unsure_rows(model, judged.closest)))
+        self.last_check = check
 
     def _hard_rows(self) -> Rows:
-        """Rows that are more often wrong than others."""
+        """Return edge cases and the latest rows of the pool, each once."""
         rows = np.concatenate([self.task.edges()[:FIRST_PART_ROWS], self.pool[-FIRST_PART_ROWS:]])
-        return rows[np.unique(row_hashes(rows), return_index=True)[1]]  # each of them once
+        return rows[np.unique(row_hashes(rows), return_index=True)[1]]
 
     def _parts(self, rng: np.random.Generator) -> Iterator[Rows]:
-        """The whole domain in some order, or a sample; each part is twice as large as the last."""
+        """Yield the domain in random order, or a sample, in parts that double in size."""
         task, size = self.task, FIRST_PART_ROWS
         if not self.is_enumerable:
             left = self._sample_size
@@ -275,26 +248,28 @@ class FullDomainPhase:
 
     def _judge(self, model: Model, rows: Rows) -> JudgedRows:
         rows = rows[self.task.defined(rows)]
-        lead = margins_by_answer_token(model, self.task, rows).min(1, initial=np.inf)
-        wrong = ~(lead > 0)
-        least = rows[np.argsort(np.where(wrong, np.inf, lead))[:ONE_BY_ONE_ROWS]]
-        return JudgedRows(rows[wrong], rows[~wrong & (lead < NARROW_MARGIN)], least, len(rows))
+        margin = margins_by_answer_token(model, self.task, rows).min(1, initial=np.inf)
+        wrong = ~(margin > 0)
+        closest = rows[np.argsort(np.where(wrong, np.inf, margin))[:ONE_BY_ONE_ROWS]]
+        return JudgedRows(rows[wrong], rows[~wrong & (margin < NARROW_MARGIN)], closest, len(rows))
 
     def _judge_in_parts(self, model: Model, rows: Rows) -> Generator[int, None, JudgedRows]:
-        """The same of many rows; yields how many of them it has gone through since it last did."""
-        some = []
+        """Judge many rows; yield the number of rows judged since the last yield."""
+        judged = []
         for start in range(0, len(rows), ROWS_PER_PROGRESS):
-            few = rows[start : start + ROWS_PER_PROGRESS]
-            some.append(self._judge(model, few))
-            yield len(few)
-        return JudgedRows.merged(some)
+            part = rows[start : start + ROWS_PER_PROGRESS]
+            judged.append(self._judge(model, part))
+            yield len(part)
+        return JudgedRows.merged(judged)
 
 
 def _draw_defined(task: Task, n: int, rng: np.random.Generator) -> Rows:
-    """n rows that have an answer."""
-    rows = np.array(task.sample(n, rng))  # the task's own array is not written to
+    """Draw n rows that have an answer."""
+    rows = np.array(task.sample(n, rng))  # a copy: the task's own array is not written to
     for _ in range(MAX_REDRAWS):
         if (good := task.defined(rows)).all():
             return rows
         rows[~good] = task.sample(int((~good).sum()), rng)
-    raise GlassformerError(f"{task.ref} — of {n:,} rows drawn too few have an answer")
+    raise GlassformerError(
+        f"{task.ref} — expected {n:,} rows with an answer, got too few in a sample"
+    )

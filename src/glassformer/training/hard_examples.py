@@ -1,7 +1,7 @@
-"""Rows near others: a model that is right on most rows is wrong on some of these.
+"""Hard training rows: near ties, and neighbors of a row.
 
-Only where the domain is all of the radix: elsewhere (lists of different numbers, say) what is
-changed may be none of it.
+Only for domains that contain every combination of the radix; elsewhere (lists of different numbers,
+for example) a changed row may lie outside the domain.
 """
 
 import math
@@ -27,13 +27,13 @@ def perturb_one_digit(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
 
 
 def make_near_ties(task: Task, rows: Rows, fraction: float, rng: np.random.Generator) -> Rows:
-    """Bring numbers in a share of the rows close to another: of 412, 77 and 903, 412 becomes 76.
+    """Move numbers in a fraction of the rows close to another one: (412, 77, 903) to (76, 77, 903).
 
     Comparisons are learned from near ties, which are rare at random: the two largest of five
     numbers below 1,000 are neighbors in one row of 200. New distances are log-uniform. Small
-    numbers are rare answers of max: all five are below 100 in one row of 100,000. So in half of the
-    changed rows all other numbers lie on one side of one number, often close to it. A row that
-    would lose its answer is left unchanged.
+    answers of max are rare, too: all five are below 100 in one row of 100,000. So in half of the
+    changed rows, all other numbers lie on one side of one number. Rows that would lose their answer
+    are left unchanged.
     """
     n, columns = int(fraction * len(rows)), rows.shape[1]
     if not n or not supports_near_ties(task):
@@ -47,7 +47,7 @@ def make_near_ties(task: Task, rows: Rows, fraction: float, rng: np.random.Gener
     sign = rng.choice([-1, 1], old.shape)
     sign = np.where(one_side, sign[:, :1], sign)
     room = np.where(sign < 0, one, radix - 1 - one)
-    least = np.where(one_side, rng.random((n, 1)) ** 3, 0.0)  # how near all stay away, as a power
+    least = np.where(one_side, rng.random((n, 1)) ** 3, 0.0)  # a minimum distance, as a power
     apart = np.exp((least + (1 - least) * rng.random(old.shape)) * np.log1p(np.maximum(room, 0)))
     value = one + sign * apart.astype(old.dtype)
     fits = changed & (value >= 0) & (value < radix)
@@ -56,7 +56,7 @@ def make_near_ties(task: Task, rows: Rows, fraction: float, rng: np.random.Gener
 
 
 def supports_near_ties(task: Task) -> bool:
-    """Whether rows have two numbers, any numbers, that fit into 64 bits."""
+    """Whether rows have at least two numbers, without restrictions, that fit into 64 bits."""
     return len(task.radix) > 1 and _is_full_product(task) and not task.row_type.hasobject
 
 
