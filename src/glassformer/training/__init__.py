@@ -1,4 +1,4 @@
-"""Training: from random weights to the same answers. PyTorch is imported when it starts."""
+"""Training. PyTorch is imported when it starts."""
 
 from typing import TYPE_CHECKING, Any
 

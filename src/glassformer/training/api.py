@@ -21,19 +21,19 @@ Seeds = Sequence[int]
 
 
 def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:
-    """Trains one model."""
+    """Train one model."""
     return fit_many(task, recipe, [seed], **options)[0]
 
 
 def fit_many(task: Task, recipe: Recipe, seeds: Seeds, **options: Any) -> list[Training]:
-    """Trains one model a seed, all at once; in a notebook a bar shows how far it is."""
+    """Train one model for each seed, all at once; a notebook shows a progress bar."""
     events = with_notebook_bar(train(task, recipe, seeds, **options), task, recipe)
     done = {e.member: e.data["training"] for e in events if e.kind == "done"}
     return [done[s] for s in seeds]
 
 
 def with_notebook_bar(events: Iterator[Event], task: Task, recipe: Recipe) -> Iterator[Event]:
-    """The same events, each of them seen by a bar if this is a notebook."""
+    """Yield the events; in a notebook, update a progress bar."""
     if not in_notebook():
         yield from events
         return
@@ -71,7 +71,7 @@ def train(
         recipe: The recipe.
         seeds: Seeds of the weights and the data, one for each model.
         out: FILE.safetensors; with several seeds one file each, written when a seed is done.
-        history: File of evaluations and turning points.
+        history: File of evaluations and milestones.
         resume: Continue the unfinished run of `out`.
         **options: Options of `Trainer`.
 
@@ -92,7 +92,7 @@ def _events(
 ) -> Generator[Event, None, None]:  # fmt: skip
     """Yield the events of a run, with its files locked until the last one."""
     with exclusive_lock(out), exclusive_lock(history), ExitStack() as ends:
-        for path in files.values():  # checked again: another run may have begun since the call
+        for path in files.values():  # another run may have started since the call
             check_out(path, resume)
         if history:
             log = HistoryFile(history, answer_names(trainer.task), trainer.past_events())

@@ -13,23 +13,22 @@ from .events import ROUTINE, Event, event_label
 
 
 def check_history_path(path: str | Path) -> None:
-    """Refuses to write a history over what is none: asked before the work."""
+    """Refuse a file name without the ending of a history, before the work."""
     if Path(path).suffix not in (".jsonl", ".csv"):
-        raise GlassformerError(f"{path} — a history ends in .jsonl or .csv")
+        raise GlassformerError(f"{path} — expected a history that ends in .jsonl or .csv")
 
 
 class HistoryFile:
-    """Evaluations and turning points as they come: JSONL, or CSV with a line an evaluation."""
+    """Writes evaluations and milestones as they come: JSONL, or CSV with one evaluation a line."""
 
     def __init__(
         self, path: str | Path, names: Sequence[str], past_events: Iterable[Event] = ()
     ) -> None:
-        """`past`: what was before a run was resumed. The file is written anew."""
+        """Replace the file. `past_events`: events of a run before it was resumed."""
         check_history_path(path)
         self.format = CsvFormat(names) if Path(path).suffix == ".csv" else JsonlFormat()
-        self.log = AppendLog(
-            path, _bytes(self.format.head + "".join(map(self.format.format_event, past_events)))
-        )
+        past = "".join(map(self.format.format_event, past_events))
+        self.log = AppendLog(path, _bytes(self.format.head + past))
 
     def __call__(self, event: Event) -> None:
         if event.kind not in ("step", "checkpoint"):
@@ -47,37 +46,34 @@ class HistoryFile:
 
 
 class JsonlFormat:
-    """An object for each evaluation, each turning point and the end."""
+    """One JSON object for each evaluation, each milestone and the end."""
 
     head = ""
 
     def format_event(self, event: Event) -> str:
-        """What an event adds to the file."""
         data = event.data
         if event.kind == "done":
             data = data["training"].to_json()
             data.pop("events")
-        told = {"kind": event.kind, "seed": event.member, "step": event.step} | data
-        return json.dumps(told, ensure_ascii=False) + "\n"
+        line = {"kind": event.kind, "seed": event.member, "step": event.step} | data
+        return json.dumps(line, ensure_ascii=False) + "\n"
 
     def format_end(self) -> str:
         return ""
 
 
 class CsvFormat:
-    """A line for each evaluation, written when its turning points are known: at the next one."""
+    """One line for each evaluation, written at the next one, when its milestones are known."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.digits = list(names)
         whole = ("seed", "step", "seconds", "loss", "accuracy", "train_accuracy")
-        exact = ("phase", "wrong", "checked")
-        self.columns = [*whole, *self.digits, *exact, "events"]
+        self.columns = [*whole, *self.digits, "phase", "wrong", "checked", "events"]
         self.head = _csv_line(self.columns)
-        self.row: dict[str, Any] = {}  # the evaluation that waits
-        self.milestones: list[str] = []  # its turning points
+        self.row: dict[str, Any] = {}  # the pending evaluation
+        self.milestones: list[str] = []  # of the pending evaluation
 
     def format_event(self, event: Event) -> str:
-        """What an event adds to the file."""
         if event.kind not in ROUTINE:
             digit = f" {event.data['digit'] + 1}" if "digit" in event.data else ""
             self.milestones.append(event_label(event) + digit)
@@ -89,7 +85,7 @@ class CsvFormat:
         return text
 
     def format_end(self) -> str:
-        """The line that waits, if there is one."""
+        """Return the pending line, if any."""
         if not self.row:
             return ""
         row = self.row | {"events": "; ".join(self.milestones)}

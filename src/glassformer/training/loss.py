@@ -1,4 +1,4 @@
-"""Loss and gradients of theta, for one member or for many in one vectorised program."""
+"""Loss and gradients of theta, for one member or for many in one vectorized program."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,18 +10,18 @@ from torch import Tensor
 from ..core.backend import Array
 from ..core.model import Config, Model, forward
 from ..parametrizations import Parametrization, Shapes
-from ..verification.evaluation import greedy_outputs as spoken
+from ..verification.evaluation import greedy_outputs
 from .recipe import Recipe
 from .train_hooks import TRAIN_HOOKS
 
 Theta = dict[str, Tensor]
-# how many shapes (members that are left, lengths) are compiled, each once, before it is an error
+# numbers of members and lengths, each of which is compiled once
 COMPILE_LIMITS: dict[str, Any] = {"recompile_limit": 1_000, "accumulated_recompile_limit": 1_000}
-Losses = tuple[Tensor, Tensor]  # of all, and of each row its worst token's
+Losses = tuple[Tensor, Tensor]  # the mean, and the worst token's of each row
 
 
 class Objective:
-    """What is minimised. Theta has a leading axis of members; so have tokens [N,B,T] and masks."""
+    """The loss. Theta has a leading axis of members, like tokens [N,B,T] and masks."""
 
     def __init__(
         self, config: Config, shapes: Shapes, parametrization: Parametrization, recipe: Recipe,
@@ -31,58 +31,59 @@ class Objective:
         self.recipe, self.teacher, self.compile = recipe, teacher, compile
         many = torch.func.vmap(self._loss)
         self._many: Callable[..., Losses] = many
-        if compile:
-            # whole or not at all: what compiles in parts is no faster, and nobody would know
+        if compile:  # as a whole or not at all: partial graphs are no faster
             self._many = torch.compile(many, dynamic=False, fullgraph=True)
 
     def weights(self, theta: Theta) -> Theta:
-        """The weights of one member's theta."""
+        """Return the weights of one member's theta."""
         return self.parametrization.expand(theta, self.shapes)
 
     def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, Tensor, Tensor]:
         """Return gradients, losses [N] and largest token losses of rows [N,B]. tokens: [N,B,T]."""
         device = next(iter(theta.values())).device
-        if self.config.mask == "causal" and not self.compile:  # a length is a program of its own
-            end = 1 + int(np.flatnonzero(answer.any((0, 1)))[-1])  # nothing is asked after it
+        if self.config.mask == "causal" and not self.compile:  # each length would be compiled
+            end = 1 + int(np.flatnonzero(answer.any((0, 1)))[-1])  # the last answer token
             tokens, answer = tokens[..., :end], answer[..., :end]
         if self.teacher is not None:
             pairs = zip(tokens, answer, strict=True)
-            said = np.stack([spoken(self.teacher, t, a) for t, a in pairs])
-            tokens = np.where(answer, said, tokens)
-        weight = self._weight(answer)
-        fed, weight = torch.as_tensor(tokens, device=device), torch.as_tensor(weight, device=device)
-        asked = torch.as_tensor(answer[..., -weight.shape[-1] :], device=device)
-        alone = len(tokens) == 1 and not self.compile
-        if alone:  # without the axis of members: gradients through its slices would be copied
+            outputs = np.stack([greedy_outputs(self.teacher, t, a) for t, a in pairs])
+            tokens = np.where(answer, outputs, tokens)
+        weights = self._weight(answer)
+        inputs = torch.as_tensor(tokens, device=device)
+        weight = torch.as_tensor(weights, device=device)
+        is_answer = torch.as_tensor(answer[..., -weight.shape[-1] :], device=device)
+        single = len(tokens) == 1 and not self.compile
+        if single:  # without the axis of members, whose slices would be copied for gradients
             theta = {n: t[0] for n, t in theta.items()}
-            fed, weight, asked = fed[0], weight[0], asked[0]
+            inputs, weight, is_answer = inputs[0], weight[0], is_answer[0]
         theta = {n: t.detach().requires_grad_() for n, t in theta.items()}
         if self.compile:
             with torch._dynamo.config.patch(**COMPILE_LIMITS):
-                losses, worst = self._many(theta, fed, weight, asked)
-        else:  # members share nothing: the gradient of the sum is each one's own
-            losses, worst = (self._loss if alone else self._many)(theta, fed, weight, asked)
-        found = torch.autograd.grad(losses.sum(), list(theta.values()), materialize_grads=True)
-        if alone:
-            found, losses, worst = tuple(g[None] for g in found), losses[None], worst[None]
-        return dict(zip(theta, found, strict=True)), losses.detach(), worst
+                losses, worst = self._many(theta, inputs, weight, is_answer)
+        else:  # members share nothing, so the gradient of the sum holds each one's own
+            loss = self._loss if single else self._many
+            losses, worst = loss(theta, inputs, weight, is_answer)
+        grads = torch.autograd.grad(losses.sum(), list(theta.values()), materialize_grads=True)
+        if single:
+            grads, losses, worst = tuple(g[None] for g in grads), losses[None], worst[None]
+        return dict(zip(theta, grads, strict=True)), losses.detach(), worst
 
     def _weight(self, answer: Array) -> Array:
-        """How much each prediction counts, [N,B,last], 1 a member in all; the rest is cut off."""
-        asked = answer[..., 1:]
+        """Return the weights of the last predictions, [N,B,last], with sum 1 for each member."""
+        counted = answer[..., 1:]
         if self.recipe.loss == "all":  # all positions up to the end of the answer
-            asked = np.cumsum(asked[..., ::-1], -1)[..., ::-1] > 0
-        first = int(asked.any((0, 1)).argmax())
-        asked = asked[..., first:].astype(self.recipe.dtype)
-        return asked / asked.sum((1, 2), keepdims=True)
+            counted = np.cumsum(counted[..., ::-1], -1)[..., ::-1] > 0
+        first = int(counted.any((0, 1)).argmax())
+        counted = counted[..., first:].astype(self.recipe.dtype)
+        return counted / counted.sum((1, 2), keepdims=True)
 
-    def _loss(self, theta: Theta, tokens: Tensor, weight: Tensor, asked: Tensor) -> Losses:
-        tap, last = TRAIN_HOOKS[self.recipe.train_hook](), weight.shape[-1]
+    def _loss(self, theta: Theta, tokens: Tensor, weight: Tensor, is_answer: Tensor) -> Losses:
+        hook, last = TRAIN_HOOKS[self.recipe.train_hook](), weight.shape[-1]
         # B last V
-        logits = forward(self.config, self.weights(theta), tokens[:, :-1], tap, last=last)
-        wanted = tokens[:, -last:].flatten()
-        nll = torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted, reduction="none")
-        worst = (nll.detach() * asked.flatten()).view(len(tokens), last).amax(1)
+        logits = forward(self.config, self.weights(theta), tokens[:, :-1], hook, last=last)
+        targets = tokens[:, -last:].flatten()
+        nll = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets, reduction="none")
+        worst = (nll.detach() * is_answer.flatten()).view(len(tokens), last).amax(1)
         if self.recipe.focal:
             nll = nll * (1 - (-nll).exp()).detach() ** self.recipe.focal
         return (nll * weight.flatten()).sum(), worst

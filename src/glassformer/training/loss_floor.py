@@ -1,4 +1,4 @@
-"""What a loss means: how many of the answer's tokens are not known yet."""
+"""Plateaus of the training loss: the losses at which some answer tokens are still unknown."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,13 @@ from ..core.backend import Array
 from ..tasks.base import Task
 from .recipe import Loss
 
-ENTROPY_ROWS = 100_000  # to measure how random answers are
-ENTROPY_TOLERANCE = (
-    0.02  # answer tokens whose entropies differ by less (as a share) are equally random
-)
+ENTROPY_ROWS = 100_000  # sample for the entropies of answer tokens
+ENTROPY_TOLERANCE = 0.02  # relative difference of entropies that count as equal
 
 
 @dataclass(frozen=True)
 class LossPlateau:
-    """The least loss if all but some tokens are known (of these, how often each is)."""
+    """The smallest loss with some answer tokens known only by their frequencies."""
 
     unknown_tokens: int
     loss: float
@@ -28,11 +26,11 @@ class LossPlateau:
 
 
 def loss_plateaus(task: Task, recipe: Loss) -> list[LossPlateau]:
-    """The plateaus of the training loss: all answer tokens known, one unknown, two, …
+    """Return the plateaus of the training loss: all answer tokens known, one unknown, two, …
 
-    On all positions a loss has a floor above 0, as operands cannot be predicted. An unknown answer
+    A loss on all positions has a floor above 0, as operands cannot be predicted. An unknown answer
     token costs its entropy, ln 10 for ten equally likely digits. Tokens that are less random (the
-    carry of a sum, an end token) have no plateau. Empty where the task does not state its floor.
+    carry of a sum, an end token) have no plateau. Empty if the task does not define its floor.
     """
     tokens, answer = task.batch(task.sample_or_all(ENTROPY_ROWS))
     base = task.entropy_floor() if recipe.loss == "all" else 0.0
@@ -40,12 +38,12 @@ def loss_plateaus(task: Task, recipe: Loss) -> list[LossPlateau]:
         return [] if base is None else [LossPlateau(0, base)]
     positions = tokens.shape[1] - 1 if recipe.loss == "all" else int(answer[0].sum())
     costs = [_token_loss(column, recipe.focal) for column in tokens[:, answer[0]].T]
-    most = max(costs)
-    stairs = sum(cost > 0 and cost >= (1 - ENTROPY_TOLERANCE) * most for cost in costs)
-    return [LossPlateau(k, base + k * most / positions) for k in range(stairs + 1)]
+    top = max(costs)
+    steps = sum(cost > 0 and cost >= (1 - ENTROPY_TOLERANCE) * top for cost in costs)
+    return [LossPlateau(k, base + k * top / positions) for k in range(steps + 1)]
 
 
 def _token_loss(column: Array, focal: float) -> float:
-    """The mean loss on a token of known distribution: the entropy, unless tokens are weighted."""
+    """Return the mean loss on a token of known distribution: its entropy, if focal is 0."""
     p = np.unique(column, return_counts=True)[1] / len(column)
     return float(-(p * np.log(p) * (1 - p) ** focal).sum())

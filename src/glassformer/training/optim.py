@@ -1,9 +1,7 @@
-"""Optimisers for theta with a leading axis of members: PyTorch's AdamW, and Muon for many at once;
-and the learning rate from step to step.
+"""Optimizers for ensembles, PyTorch's AdamW and Muon, and the learning rate schedules.
 
-AdamW is called as a function: the first object `torch.optim.AdamW` of a process takes a second, as
-it loads PyTorch's compiler. `torch.optim.Muon` takes one matrix at a time; here all of one shape
-are orthogonalised together.
+AdamW is called as a function, because the class loads PyTorch's compiler, which takes a second.
+`torch.optim.Muon` takes one matrix at a time; here all of one shape are orthogonalized together.
 """
 
 import math
@@ -16,52 +14,50 @@ from ..core.backend import Array
 from ..parametrizations.base import is_matrix
 from .recipe import Recipe
 
-NEWTON_SCHULZ_COEFFICIENTS = (
-    3.4445,
-    -4.7750,
-    2.0315,
-)  # of the quintic Newton–Schulz step, Keller Jordan's
-LOSS_SMOOTHING = 0.95  # of the loss that schedule=plateau looks at
-LOSS_WARMUP_STEPS = 20  # steps that the smoothed loss needs to see a harder level of the curriculum
+NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # quintic, by Keller Jordan
+LOSS_SMOOTHING = 0.95  # of the loss for schedule=plateau
+LOSS_WARMUP_STEPS = 20  # until the smoothed loss shows a new level of the curriculum
 
 
 class Optimizer:
-    """One step for every member. Its state is a flat dict of tensors, members first."""
+    """One step for every member. The state is a flat dict of tensors, members first."""
 
     def __init__(self, theta: dict[str, torch.Tensor], recipe: Recipe) -> None:
         self.theta, self.recipe = theta, recipe
         matrices = [n for n, t in theta.items() if is_matrix(n, tuple(t.shape[1:]))]
         hidden = matrices if recipe.optimizer == "muon" else []
         self.adamw_names = [n for n in theta if n not in hidden]
-        # of the gradients: their mean, the mean of their squares; and how many there were
+        # AdamW: means of the gradients and of their squares, and the number of steps
         self.mean = {n: torch.zeros_like(theta[n]) for n in self.adamw_names}
         self.square = {n: torch.zeros_like(theta[n]) for n in self.adamw_names}
-        one = {n: theta[n].new_zeros((), dtype=torch.float32) for n in self.adamw_names}
-        self.steps = one  # of all members together: what is said of a try is in `ages`
-        # matrices that can be stacked, if tall ones are laid down
+        # shared by all members: `ages` counts the steps since a restart
+        self.steps = {n: theta[n].new_zeros((), dtype=torch.float32) for n in self.adamw_names}
+        # Muon: matrices that can be stacked, tall ones transposed
         groups: dict[tuple[int, ...], list[str]] = {}
         for n in hidden:
             groups.setdefault(tuple(sorted(theta[n].shape[-2:])), []).append(n)
         self.groups = list(groups.values())
         zeros = {n: _as_wide(torch.zeros_like(theta[n])) for n in hidden}
         self.momentum = [torch.stack([zeros[n] for n in names], 1) for names in self.groups]
-        self.stretch = [  # what each update is multiplied by: G 1 1
-            # sqrt(outputs / inputs) if a matrix has more outputs than inputs
+        self.stretch = [  # factor of each update, G 1 1: sqrt(outputs / inputs), at least 1
             zeros[names[0]]
             .new_tensor([max(1.0, theta[n].shape[-1] / theta[n].shape[-2]) ** 0.5 for n in names])
             .view(-1, 1, 1)
             for names in self.groups
         ]
-        self.slow_gradients = (
-            {n: torch.zeros_like(t) for n, t in theta.items()} if recipe.grokfast else {}
-        )
+        slow = theta if recipe.grokfast else {}
+        self.slow_gradients = {n: torch.zeros_like(t) for n, t in slow.items()}
 
     @torch.no_grad()
     def step(
         self, gradients: dict[str, torch.Tensor], rates: Array, ages: Array | None = None
     ) -> None:
-        """rates [N], a NumPy array: the share of the learning rate that each member uses now. ages
-        [N]: the steps since each began, or began anew; None: all began with the first.
+        """Take a step.
+
+        Args:
+            gradients: By name, members first.
+            rates: Fraction of the learning rate that each member uses now, [N].
+            ages: Steps since the last start of each member, [N]; None: no member was restarted.
         """
         r = self.recipe
         if r.clip:
@@ -75,23 +71,23 @@ class Optimizer:
             self._muon(gradients, rates)
 
     def _adamw(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:
-        r, mine = self.recipe, [self.theta[n] for n in self.adamw_names]
+        r, params = self.recipe, [self.theta[n] for n in self.adamw_names]
         same = bool((rates == rates[0]).all())
-        before = [] if same else [t.clone() for t in mine]
-        # the fused kernel reads memory in theta's order, whatever the strides
-        found = [gradients[n].contiguous() for n in self.adamw_names]
+        before = [] if same else [t.clone() for t in params]
+        # the fused kernel ignores strides
+        grads = [gradients[n].contiguous() for n in self.adamw_names]
         mean, square, steps = (list(x.values()) for x in (self.mean, self.square, self.steps))
         adamw(
-            mine, found, mean, square, [], steps, fused=True, amsgrad=False, maximize=False,
+            params, grads, mean, square, [], steps, fused=True, amsgrad=False, maximize=False,
             lr=r.lr * float(rates[0] if same else 1.0), beta1=r.beta1, beta2=r.beta2,
             weight_decay=r.weight_decay, eps=1e-8,
         )  # fmt: skip
         # AdamW's whole update is proportional to its rate
-        for t, old in zip(mine, before, strict=False):
+        for t, old in zip(params, before, strict=False):
             t.copy_(old.lerp(t, _per_member(rates, t)))
 
     def _bias_correction(self, ages: Array | None) -> Array | float:
-        """The factor that corrects AdamW's bias of restarted members: its step count is shared."""
+        """Return the correction for restarted members, as AdamW's step count is shared."""
         if ages is None:
             return 1.0
         r, mine = self.recipe, np.asarray(ages) + 1.0
@@ -114,20 +110,20 @@ class Optimizer:
             torch._foreach_sub_(mine, [u.mT if w.shape != u.shape else u for w, u in laid])
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Everything that the next step depends on."""
+        """Return everything that the next step depends on."""
         out = {f"momentum.{i}": t for i, t in enumerate(self.momentum)}
         for kind, group in self._arrays().items():
             out |= {f"{kind}.{n}": t for n, t in group.items()}
         return out
 
     def reset_member(self, i: int) -> None:
-        """Member i's state is as before its first step; the count of steps is of all members."""
+        """Reset member i's state, except the shared step count."""
         for t in self.state().values():
             if t.ndim:
                 t[i] = 0
 
     def load(self, state: dict[str, torch.Tensor]) -> None:
-        """Takes up a state that `state` gave."""
+        """Set the state to one returned by `state`."""
         for full, value in state.items():
             kind, name = full.split(".", 1)
             if kind == "momentum":
@@ -136,7 +132,7 @@ class Optimizer:
                 self._arrays()[kind][name] = value
 
     def _arrays(self) -> dict[str, dict[str, torch.Tensor]]:
-        """What is kept for each array of theta, by the names that it has in a state."""
+        """Return the state of each array of theta, by its name in a state."""
         return {
             "slow": self.slow_gradients,
             "exp_avg": self.mean,
@@ -161,46 +157,40 @@ def _as_wide(t: torch.Tensor) -> torch.Tensor:
 
 
 def _per_member(rates: Array, like: torch.Tensor) -> torch.Tensor:
-    """[N] -> [N,1,…], to be multiplied with `like`."""
+    """Return rates [N] as [N,1,…], to be multiplied with `like`."""
     spread = torch.as_tensor(np.asarray(rates), dtype=like.dtype, device=like.device)
     return spread.view(-1, *[1] * (like.ndim - 1))
 
 
 def _clip(gradients: dict[str, torch.Tensor], max_norm: float) -> dict[str, torch.Tensor]:
-    """Each member's gradient with a norm of at most `most`. Not in place: autograd may give the
-    same memory out for several arrays, or one number for all of one.
-    """
-    found = list(gradients.values())
-    norms = torch.cat([g.flatten(1) for g in found], 1).norm(dim=1)  # N
+    """Clip each member's gradient. Not in place, as autograd may share memory between arrays."""
+    grads = list(gradients.values())
+    norms = torch.cat([g.flatten(1) for g in grads], 1).norm(dim=1)  # N
     scale = (max_norm / (norms + 1e-6)).clamp(max=1.0)
-    spread = [scale.view(-1, *[1] * (g.ndim - 1)) for g in found]
-    return dict(zip(gradients, torch._foreach_mul(found, spread), strict=True))
+    factors = [scale.view(-1, *[1] * (g.ndim - 1)) for g in grads]
+    return dict(zip(gradients, torch._foreach_mul(grads, factors), strict=True))
 
 
 def member_norms(theta: dict[str, torch.Tensor]) -> Array:
-    """The norm of each member's theta, [N]."""
+    """Return the norm of each member's theta, [N]."""
     squares = [t.cpu().double().flatten(1).square().sum(1) for t in theta.values()]
     return torch.stack(squares).sum(0).sqrt().numpy()
 
 
-# ── the learning rate, as a share of the recipe's ──────────────────────────────────────────────
+# ── learning rate, as a fraction of the recipe's ───────────────────────────────────────────────
 def smooth_losses(before: Array, losses: Array) -> Array:
-    """The losses [N], means in which the latest steps weigh most; NaN before the first."""
-    return np.where(
-        np.isnan(before), losses, LOSS_SMOOTHING * before + (1 - LOSS_SMOOTHING) * losses
-    )
+    """Return the exponential moving average of the losses, [N]; `before` is NaN at first."""
+    average = LOSS_SMOOTHING * before + (1 - LOSS_SMOOTHING) * losses
+    return np.where(np.isnan(before), losses, average)
 
 
 def decay_start_steps(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
     """Return the step [N] at which each rate begins to decay (schedule=plateau); -1: not yet."""
-    if r.schedule != "plateau" or r.decay_when_accuracy_above:  # an evaluation says when
+    if r.schedule != "plateau" or r.decay_when_accuracy_above:  # an evaluation decides
         return decay_at
-    hardest = max((at for at, _ in r.levels()), default=0)  # what is learned before proves nothing
-    now = (
-        (decay_at < 0)
-        & (losses < r.decay_when_loss_below)
-        & (step >= max(r.warmup, hardest + LOSS_WARMUP_STEPS))
-    )
+    last_level = max((at for at, _ in r.levels()), default=0)
+    earliest = max(r.warmup, last_level + LOSS_WARMUP_STEPS)
+    now = (decay_at < 0) & (losses < r.decay_when_loss_below) & (step >= earliest)
     return np.where(now, step, decay_at)
 
 
@@ -208,10 +198,10 @@ def lr_factors(r: Recipe, step: int, decay_at: Array, ages: Array | None = None)
     """Return each member's learning rate factor, [N]. ages [N]: steps since its last start."""
     age = np.full(len(decay_at), step) if ages is None else ages
     warm = np.minimum(1.0, (age + 1) / r.warmup) if r.warmup else 1.0
-    waited = np.where(decay_at < 0, step, decay_at)
     if r.schedule == "constant":
         return warm * np.ones(len(decay_at))
-    begin: Array = {"cosine": r.warmup, "linear": r.decay_from, "plateau": waited}[r.schedule]
+    plateau_end = np.where(decay_at < 0, step, decay_at)
+    begin: Array = {"cosine": r.warmup, "linear": r.decay_from, "plateau": plateau_end}[r.schedule]
     steps = 0 if r.schedule == "cosine" else r.decay_steps
     done = np.clip((step - begin) / (steps or np.maximum(r.steps - begin, 1)), 0.0, 1.0)
     left = 0.5 * (1 + np.cos(math.pi * done)) if r.schedule == "cosine" else 1 - done

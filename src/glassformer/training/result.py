@@ -1,4 +1,4 @@
-"""What training gives back."""
+"""The result of training."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,30 +14,25 @@ from .recipe import Recipe
 @validate_init()
 @dataclass(frozen=True)
 class Training(Displayable):
-    """What training gives back."""
+    """A trained model and how it was trained."""
 
     model: Model
     recipe: Recipe
     seed: int
     steps: int
-    seconds: float  # of steps alone; an ensemble's time is shared out
-    accuracy: float  # of test rows, at the last evaluation before the whole domain was trained on
-    # done, stable, hopeless, diverged (the model is then the last good one), interrupted; exact,
-    # sampled (none wrong in a sample), not exact
+    seconds: float  # of the steps alone; an ensemble's time is divided by its members
+    accuracy: float  # of test rows, at the last evaluation before the full-domain phase
+    # done, stable, aborted, diverged (the model is the last good one) or interrupted; with a
+    # full-domain phase also exact, sampled (no errors in a sample) and not exact
     status: str
     history: list[EvaluationData] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    domain_check: DomainCheck | None = (
-        None  # what the last phase found in the whole domain, at its end
-    )
-    full_domain_start: int | None = None  # the step from which test rows were trained on, too
+    domain_check: DomainCheck | None = None  # at the end of the full-domain phase
+    full_domain_start: int | None = None  # first step of that phase: test rows are trained on
 
     def to_json(self) -> dict[str, Any]:
-        figures = ("seed", "steps", "seconds", "accuracy", "status")
-        events = [e.to_json() for e in self.events]
-        check = (
-            self.domain_check.to_json() | {"start_step": self.full_domain_start}
-            if self.domain_check
-            else None
-        )
-        return {n: getattr(self, n) for n in figures} | {"domain_check": check, "events": events}
+        check = self.domain_check
+        return {n: getattr(self, n) for n in ("seed", "steps", "seconds", "accuracy", "status")} | {
+            "domain_check": check and check.to_json() | {"start_step": self.full_domain_start},
+            "events": [e.to_json() for e in self.events],
+        }

@@ -1,8 +1,7 @@
-"""The file of a run, to go on after a kill: how it is written, read and checked; and where its
-models go, step by step, if all are kept. What stands in it is said in checkpointing.py.
+"""The file of an unfinished run: format, writing, reading and checks; and folders of snapshots.
 
-There is no generator state to save: what a step reads depends on the seed and the step alone, and
-in the last phase on the pool of rows, which is saved.
+checkpointing.py fills it. No generator state is saved: the rows of a step depend on seed and step
+alone and, in the full-domain phase, on the pool, which is saved.
 """
 
 import hashlib
@@ -37,10 +36,10 @@ from .full_domain_phase import MAX_POOL_ROWS
 from .history import check_history_path
 from .recipe import MAX_STEPS, RECIPE_FIELDS
 
-RUN_SUFFIX = ".run.safetensors"  # of the file of a run
+RUN_SUFFIX = ".run.safetensors"
 OTHER_RUN_SNAPSHOTS = "has snapshots of another run: expected an empty folder or a new one"
-MAX_SHOWN_DIFFERENCES = 6  # that a message names
-NOT_A_RUN = "not the state of a run, or a damaged one"
+MAX_SHOWN_DIFFERENCES = 6
+NOT_A_RUN = "not the state of a run, or damaged"
 COUNTER_DTYPE = "float32"
 Step = Annotated[int, Meta(ge=0, le=MAX_STEPS)]
 Rows = Annotated[int, Meta(ge=0, le=10**9)]
@@ -52,7 +51,7 @@ def _fields(**types: Any) -> type:
     return defstruct("Data", [*types.items()], forbid_unknown_fields=True)
 
 
-MILESTONE_SCHEMAS = {  # kind of a turning point -> schema of its data (see events.in_words)
+MILESTONE_SCHEMAS = {  # kind of a milestone -> schema of its data
     "digit learned": _fields(digit=Annotated[int, Meta(ge=0, le=10**6)], accuracy=Finite),
     "memorizing": _fields(train_accuracy=Finite, accuracy=Finite),
     "fitted": _fields(accuracy=Finite),
@@ -83,7 +82,7 @@ class SavedMilestone(JsonObject):
 
 
 class RunIdentity(JsonObject):
-    """Identity of a run (checkpointing.identity); resuming requires an equal one."""
+    """Identity of a run (checkpointing.run_identity); resuming requires an equal one."""
 
     task: Ref
     recipe: Settings
@@ -96,7 +95,7 @@ class RunIdentity(JsonObject):
 
 
 class MilestoneState(JsonObject):
-    """The state of an events.Watcher."""
+    """The state of an events.MilestoneTracker."""
 
     seen: Annotated[dict[Name, Step], Meta(max_length=10_000)]
     in_a_row: Step
@@ -104,7 +103,7 @@ class MilestoneState(JsonObject):
 
 
 class SavedEvaluation(JsonObject):
-    """An events.Report."""
+    """An events.EvaluationData."""
 
     step: Step
     loss: float
@@ -120,7 +119,7 @@ class SavedEvaluation(JsonObject):
 
 
 class FullDomainState(JsonObject):
-    """The state of a full_domain_phase.Exact."""
+    """The state of a full_domain_phase.FullDomainPhase."""
 
     began: Step
     accuracy: Finite
@@ -144,32 +143,28 @@ class RunHeader(JsonObject):
 
 
 def state_path(out: str | Path) -> Path:
-    """Where the state of a run is kept whose model goes to `out`."""
+    """Return the file of the state of a run whose model goes to `out`."""
     out = Path(out)
     return out.with_name(out.name.removesuffix(".safetensors") + RUN_SUFFIX)
 
 
 def check_out(out: str | Path, resume: bool, *read: str) -> None:
-    """Refuse a file that the model of a run cannot go to, before the run takes a step. `read`: refs
-    that the run reads, whose files are not to be replaced.
-    """
+    """Refuse a model file that a run cannot write. `read`: refs of its inputs."""
     out = Path(out)
     if out.suffix != ".safetensors":
-        new = out.with_suffix(".safetensors").name
-        raise GlassformerError(
-            f"out: expected a name that ends in .safetensors, got {out}. Use {new}"
-        )
+        hint = out.with_suffix(".safetensors").name
+        wanted = "expected a name that ends in .safetensors"
+        raise GlassformerError(f"out: {wanted}, got {out}. Use {hint}")
     if out.name.endswith(RUN_SUFFIX):
-        what = (
-            f"expected a model's name, got {out}: {RUN_SUFFIX} is for the state of unfinished runs"
-        )
-        raise GlassformerError(f"out: {what}. Use {out.name.removesuffix(RUN_SUFFIX)}.safetensors")
+        hint = f"{out.name.removesuffix(RUN_SUFFIX)}.safetensors"
+        wanted = f"expected a model file, got {out}, the state of an unfinished run"
+        raise GlassformerError(f"out: {wanted}. Use {hint}")
     state = state_path(out)
     if resume and out.exists() and not state.exists():
         raise GlassformerError(f"{out} — its run is finished; there is nothing to resume")
     if not resume and state.exists():
-        way = "go on with --resume (resume=True), or delete it to begin anew"
-        raise GlassformerError(f"{state} — an unfinished run is here: {way}")
+        hint = "Continue it with --resume (resume=True), or delete it to start over"
+        raise GlassformerError(f"{state} — expected no unfinished run, got one. {hint}")
     check_writable(out, *read)
 
 
@@ -203,24 +198,21 @@ def save_state(path: Path, tensors: dict[str, Array], header: dict[str, Any]) ->
 
 
 def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Arrays by name, and the header; anything that is not exactly what was saved is an error."""
+    """Return the arrays by name, and the header, of an intact file of a run."""
     if not os.path.lexists(path):
         raise GlassformerError(
-            f"{path} — no run to resume: it has ended, or was never begun", code="not_found"
+            f"{path} — no run to resume: it has ended, or was never started", code="not_found"
         )
     try:
-        arrays, found = parse_safetensors(path, read_bytes(path, available_memory()))
-        good = KEY in found and found.get("sha256") == _sha256(found[KEY], arrays)
+        arrays, metadata = parse_safetensors(path, read_bytes(path, available_memory()))
+        good = KEY in metadata and metadata.get("sha256") == _sha256(metadata[KEY], arrays)
     except GlassformerError as e:
-        raise GlassformerError(
-            f"{path} — {NOT_A_RUN} ({str(e).removeprefix(f'{path} — ')})"
-        ) from None
+        reason = str(e).removeprefix(f"{path} — ")
+        raise GlassformerError(f"{path} — {NOT_A_RUN} ({reason})") from None
     if not good:
-        raise GlassformerError(
-            f"{path} — {NOT_A_RUN}: its SHA-256 does not match", code=DAMAGED_FILE
-        )
-    # a loss may be infinite
-    saved = parse_json(found[KEY], path, NOT_A_RUN, finite=False)
+        text = f"{NOT_A_RUN}: its SHA-256 does not match"
+        raise GlassformerError(f"{path} — {text}", code=DAMAGED_FILE)
+    saved = parse_json(metadata[KEY], path, NOT_A_RUN, finite=False)  # a loss may be infinite
     header: dict[str, Any] = migrate.run_header(saved)
     try:
         convert(header, RunHeader)
@@ -231,25 +223,22 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any]) -> None:
-    """Refuses the state of another run, with what differs: of the recipe, its fields."""
-    was, now = _flat_identity(header["identity"]), _flat_identity(identity)
-    if differ := [k for k in {**now, **was} if was.get(k) != now.get(k)]:
-        both = [
-            (k, _short_text(was.get(k)), _short_text(now.get(k)))
+    """Refuse the state of another run; the error lists the settings that differ."""
+    saved, current = _flat_identity(header["identity"]), _flat_identity(identity)
+    if differ := [k for k in {**current, **saved} if saved.get(k) != current.get(k)]:
+        pairs = ", ".join(
+            f"{k}={_short_text(saved.get(k))} (now {_short_text(current.get(k))})"
             for k in differ[:MAX_SHOWN_DIFFERENCES]
-        ]
-        which = ", ".join(f"{k}={old} (now {new})" for k, old, new in both)
+        )
         more = f" and {n} more" if (n := len(differ) - MAX_SHOWN_DIFFERENCES) > 0 else ""
-        way = "delete it to begin anew, or write elsewhere"
-        raise GlassformerError(f"{path} — is of another run: {which}{more}; {way}")
+        hint = "Delete it to start over, or write elsewhere"
+        raise GlassformerError(f"{path} — is of another run: {pairs}{more}. {hint}")
 
 
 def _flat_identity(identity: dict[str, Any]) -> dict[str, Any]:
-    """What a run is of, with the fields of its recipe one by one: those that it does not have, as
-    there were none of the name yet, are at their defaults.
-    """
-    every = {name: f.default for name, f in RECIPE_FIELDS.items()} | identity["recipe"]
-    fields = {"recipe" if k == "name" else k: v for k, v in every.items()}
+    """Return the settings of a run by name. Recipe fields added later have their defaults."""
+    recipe = {name: f.default for name, f in RECIPE_FIELDS.items()} | identity["recipe"]
+    fields = {"recipe" if k == "name" else k: v for k, v in recipe.items()}
     return {**{k: v for k, v in identity.items() if k != "recipe"}, **fields}
 
 
@@ -262,56 +251,50 @@ def check_state(
     path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
     shapes: dict[str, tuple[int, ...]], steps: int, full_domain_steps: int, digits: int, dtype: str,
 ) -> None:  # fmt: skip
-    """Refuses arrays that the run does not have, and figures that it cannot have reached."""
-    wrong, step = "", header["step"]
-    began = header["exact"]["began"] if header.get("exact") else step
-    last = steps + full_domain_steps if header.get("exact") else steps
-    found = {n: a.shape for n, a in arrays.items()}
-    finite = {n: n.startswith("optimizer.") or np.isfinite(a).all() for n, a in arrays.items()}
-    if odd := sorted(n for n in {*shapes, *found} if found.get(n) != shapes.get(n)):
-        wrong = f"{odd[0]} is {list(found[odd[0]]) if odd[0] in found else 'missing'}"
+    """Refuse arrays of other shapes or types, and steps that the run cannot have reached."""
+    problem, step, phase = "", header["step"], header.get("exact")
+    began, last = (phase["began"], steps + full_domain_steps) if phase else (step, steps)
+    saved = {n: a.shape for n, a in arrays.items()}
+    # optimizers may hold infinities; AdamW counts steps in COUNTER_DTYPE
+    infinite = [n for n, a in arrays.items() if n[:10] != "optimizer." and not np.isfinite(a).all()]
+    is_counter = {n: n.startswith("optimizer.step.") for n in arrays}
+    if odd := sorted(n for n in {*shapes, *saved} if saved.get(n) != shapes.get(n)):
+        problem = f"{odd[0]} is {list(saved[odd[0]]) if odd[0] in saved else 'missing'}"
     elif odd := [
-        n for n, a in arrays.items() if a.dtype != (COUNTER_DTYPE if _is_step_counter(n) else dtype)
+        n for n, a in arrays.items() if a.dtype != (COUNTER_DTYPE if is_counter[n] else dtype)
     ]:
-        wrong = f"{odd[0]} is in {arrays[odd[0]].dtype}"
-    elif odd := [n for n, good in finite.items() if not good]:
-        wrong = f"{odd[0]} is not finite"
+        problem = f"{odd[0]} is in {arrays[odd[0]].dtype}"
+    elif infinite:
+        problem = f"{infinite[0]} is not finite"
     elif step > last or max(header["decay_at"], header["watcher"]["since"], began) > step:
-        wrong = f"step {step:,} of {last:,} does not fit"
+        problem = f"step {step:,} of {last:,} does not fit"
     elif step - began > full_domain_steps:
-        wrong = f"{step - began:,} steps of a full-domain phase of {full_domain_steps:,} do not fit"
+        problem = f"{step - began:,} steps of a full-domain phase of {full_domain_steps:,}"
     elif any(len(report["digits"]) != digits for report in header["history"]):
-        wrong = "its history has other answers"
-    if wrong:
-        raise GlassformerError(f"{path} — {NOT_A_RUN}: {wrong}", code=DAMAGED_FILE)
+        problem = "its history has other answers"
+    if problem:
+        raise GlassformerError(f"{path} — {NOT_A_RUN}: {problem}", code=DAMAGED_FILE)
 
 
-def _is_step_counter(name: str) -> bool:
-    """Whether an array is how often AdamW has stepped, which is in FLOAT always."""
-    return name.startswith("optimizer.step.")
-
-
-# ── its models ─────────────────────────────────────────────────────────────────────────────────
+# ── snapshots ──────────────────────────────────────────────────────────────────────────────────
 def snapshot_path(folder: Path, step: int) -> Path:
-    """Where the model of a step is kept."""
     return folder / f"step-{step:06d}.safetensors"
 
 
 def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> dict[int, Path]:
-    """A folder for each seed. Those of a new run must have no snapshots yet."""
+    """Create and return a folder for each seed. Folders of a new run must have no snapshots."""
     folder = Path(folder)
-    found = {seed: folder / f"seed{seed}" if len(seeds) > 1 else folder for seed in seeds}
-    for path in found.values():
+    folders = {seed: folder / f"seed{seed}" if len(seeds) > 1 else folder for seed in seeds}
+    for path in folders.values():
         try:
             path.mkdir(parents=True, exist_ok=True)
-            old = not resume and any(path.glob("step-*.safetensors"))
+            used = not resume and any(path.glob("step-*.safetensors"))
         except (OSError, ValueError) as e:
-            raise GlassformerError(
-                f"{path} — cannot be a folder for snapshots: {os_error_text(e)}"
-            ) from None
-        if old:
+            text = os_error_text(e)
+            raise GlassformerError(f"{path} — cannot be a folder for snapshots: {text}") from None
+        if used:
             raise GlassformerError(f"{path} — {OTHER_RUN_SNAPSHOTS}")
-    return found
+    return folders
 
 
 def _sha256(text: str, arrays: dict[str, Array]) -> str:

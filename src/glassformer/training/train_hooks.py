@@ -1,4 +1,4 @@
-"""Ablations that no config can say, as taps: there while the model trains and is evaluated."""
+"""Ablations that no config can express, as hooks for training and evaluation."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from ..core.model import Hook
 
 
 class NoResidual:
-    """Every block's output replaces the stream instead of being added to it."""
+    """Every block's output replaces the residual stream instead of being added to it."""
 
     def __call__(self, name: str, value: Array) -> Array:
         if name.endswith(("hook_attn_out", "hook_mlp_out")):
@@ -18,7 +18,7 @@ class NoResidual:
 
 
 def no_attention(name: str, value: Array) -> Array:
-    """Attention writes nothing: every position is on its own."""
+    """Attention writes nothing."""
     return value * 0 if name.endswith("hook_attn_out") else value
 
 
