@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import GlassformerError
 from glassformer.core.checkpoint import digest
 from glassformer.training import Event, fit, fit_many
 from glassformer.training.events import MilestoneTracker, describe_event
@@ -112,7 +111,7 @@ def test_what_is_told_is_of_the_model_that_failed():
             rows = correct_tokens(run.model(0), TASK, run.data.test_rows)
             assert rows.all(1).mean() == event.data["accuracy"]
         if event.kind == "restarted":
-            assert describe_event(event).startswith("restarted: with other weights, as only ")
+            assert describe_event(event).startswith("restarted: ")
 
 
 def test_a_second_try_is_told_of_as_the_first_was():
@@ -218,7 +217,7 @@ def test_a_state_of_before_there_was_such_a_field_is_taken_up(tmp_path):
     was = now | {"recipe": {n: v for n, v in now["recipe"].items() if n != "again"}}
     check_identity(tmp_path, {"identity": was}, now)
     other = now | {"recipe": recipe(restart_after_steps=20, stop_after_successes=1).to_json()}
-    with pytest.raises(GlassformerError, match=r"restart_after_steps=0 \(now 20\)"):
+    with raises("bad_argument", "restart_after_steps=0", 20):
         check_identity(tmp_path, {"identity": was}, other)
 
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, load_task
+from glassformer import load_task
 from glassformer.registry import REGISTRY
 from glassformer.training.data import TrainingData
 from glassformer.training.loop import Trainer
+from helpers import raises
 from training.small import TASK, recipe
 
 TWO = load_task("addition:digits=2")
@@ -96,19 +97,17 @@ def test_a_curriculum_goes_up():
 
 
 def test_what_cannot_be():
-    with pytest.raises(GlassformerError, match=r"leave too few of 100 to train on; use data=all"):
+    with raises("bad_argument", "test_rows", 100, "data=all"):
         TrainingData(TASK, recipe(test_rows=1_000))
-    with pytest.raises(
-        GlassformerError, match="90 training and 11 test rows wanted, there are 100"
-    ):
+    with raises("bad_argument", 90, 11, 100):
         TrainingData(TASK, recipe(data="split", train_rows=90, test_rows=11))
-    with pytest.raises(GlassformerError, match="100 training and 1 test rows wanted"):
+    with raises("bad_argument", "100 train_rows", "1 test_rows"):
         TrainingData(TASK, recipe(data="split", train_rows=100, test_rows=0))
-    with pytest.raises(GlassformerError, match="too many to split"):
+    with raises("bad_argument", "data=fresh"):
         TrainingData(load_task("addition:digits=10"), recipe(data="split"))
     ones = TrainingData(load_task("addition:digits=3"), recipe(test_rows=10_000, curriculum="1@0"))
     ones._test_codes = np.unique(_codes_of_ones(ones))  # all easy rows are test rows
-    with pytest.raises(GlassformerError, match="8 of them are not found"):
+    with raises("bad_argument", 8):
         ones.tokens_for_step([0], 0)
 
 
@@ -142,7 +141,7 @@ def test_an_example_longer_than_all_that_were_seen_is_one_clear_line():
     task.rows = lambda start, stop: np.array([[0, 0]])
     task.edges = lambda: np.zeros((0, 2), np.int64)
     data = TrainingData(task, recipe(data="draw", train_rows=1, test_rows=1))
-    with pytest.raises(GlassformerError, match=r"an example has .* let edges"):
+    with raises("bad_argument", "edges()", 8):
         data.tokens_of(np.array([[9, 9]]))
 
 
@@ -160,11 +159,11 @@ def test_the_first_test_rows_are_like_the_others(settings):
 def test_a_domain_that_is_too_large_is_refused_as_that(fields):
     """And not as too much memory, nor by numbers that no float holds."""
     task = load_task("digit-addition:digits=400")
-    with pytest.raises(GlassformerError, match=r"rows are too many to .*; use data=fresh"):
+    with raises("bad_argument", task.ref, "data=fresh"):
         Trainer(task, recipe(test_rows=1, **fields))
 
 
 def test_a_domain_without_an_answer_is_refused(monkeypatch):
     monkeypatch.setattr(type(TASK), "defined", lambda self, rows: np.zeros(len(rows), bool))
-    with pytest.raises(GlassformerError, match="none of 100 rows has an answer"):
+    with raises("bad_argument", TASK.ref, 100):
         TrainingData(TASK, recipe(data="all", test_rows=0, batch=0))

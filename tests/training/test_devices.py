@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import GlassformerError, Model
+from glassformer import Model
 from glassformer.core import checkpoint
 from glassformer.parametrizations import build_parametrization
 from glassformer.training import optim, setup
@@ -16,6 +16,7 @@ from glassformer.training.data import TrainingData
 from glassformer.training.loss import Objective
 from glassformer.training.optim import Optimizer
 from glassformer.training.setup import architecture, find_device, initial_theta, initial_weights
+from helpers import raises
 from training.small import TASK, recipe
 
 
@@ -33,9 +34,9 @@ def test_devices_by_name(elsewhere):
     for name in ("cpu", "cuda", "cuda:1", "mps"):
         assert str(find_device(name)) == name
     assert str(find_device("cuda", "float64")) == "cuda"
-    with pytest.raises(GlassformerError, match="device mps — has no float64: set dtype=float32"):
+    with raises("bad_argument", "mps", "float64"):
         find_device("mps", "float64")
-    with pytest.raises(GlassformerError, match="device meta — not available on this machine"):
+    with raises("bad_argument", "meta"):
         find_device("meta")
 
 

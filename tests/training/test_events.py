@@ -202,13 +202,13 @@ def test_only_all_is_100_percent():
     "answer token y2 learned (99.50 % right)"),
     ("digit learned", {"digit": 2, "accuracy": 1.0}, "answer token <EOS> learned (100 % right)"),
     ("memorizing", {"loss": 0.9, "floor": 0.9594},
-    "the training loss 0.9000 is under the floor 0.9594"),
+    "the training loss 0.9000 is below its floor 0.9594"),
     ("memorizing", {"train_accuracy": 1.0, "accuracy": 0.031},
     "100 % of training rows right, 3.10 % of test rows"),
     ("fitted", {"accuracy": 0.995}, "99.50 % of training rows"),
     ("generalized", {"accuracy": 0.995}, "99.50 % of test rows"),
     ("grokking", {"fitted_at": 1400}, "long after training rows (step 1,400)"),
-    ("stable", {"since": 9500, "accuracy": 1.0}, "at success since step 9,500"), ("stranger",
+    ("stable", {"since": 9500, "accuracy": 1.0}, "successful since step 9,500"), ("stranger",
     {"x": 1}, "stranger x=1"),
 ])  # fmt: skip
 def test_turning_points_in_words(kind, data, words):

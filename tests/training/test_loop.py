@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import GlassformerError, load, load_task
+from glassformer import load, load_task
 from glassformer.core.checkpoint import digest
 from glassformer.core.checkpoint import load as read
 from glassformer.core.model import forward
@@ -149,9 +149,7 @@ def test_divergence_stops_with_a_clear_word_and_the_last_good_model(tmp_path):
     r = recipe(lr=1e9, clip=0.0, warmup=25, evaluate_every=1)
     out = tmp_path / "x.safetensors"
     seen = []
-    with pytest.raises(
-        GlassformerError, match=r"diverged at step \d+: .*x.safetensors has the model of step \d+"
-    ):
+    with raises("bad_argument", "x.safetensors", "diverged"):
         for event in train(TASK, r, [0], out=out):
             seen.append(event)
     training = seen[-1].data["training"]
@@ -222,16 +220,14 @@ def test_several_seeds_have_a_file_each(tmp_path):
 
 
 def test_what_is_refused(tmp_path):
-    with pytest.raises(GlassformerError, match=r"seeds — expected different numbers, got \[1, 1\]"):
+    with raises("bad_argument", "seeds", [1, 1]):
         fit_many(TASK, recipe(), [1, 1])
-    with pytest.raises(GlassformerError, match="an ensemble is not saved"):
+    with raises("bad_argument", "seeds", 2):
         fit_many(TASK, recipe(), [0, 1], out=tmp_path / "x.safetensors", resume=True)
-    with pytest.raises(GlassformerError, match="an ensemble is not saved"):
+    with raises("bad_argument", "seeds", 2):
         Trainer(TASK, recipe(), [0, 1], out=tmp_path / "x.safetensors")
     for device in ("tpu", "cpu:x", "cuda:99", "meta"):
-        with pytest.raises(
-            GlassformerError, match=f"device {device} — not available on this machine; there is cpu"
-        ):
+        with raises("bad_argument", device, "cpu"):
             fit(TASK, recipe(), 0, device=device)
     for name in ("init_from", "teacher"):
         with raises("bad_argument", name, TASK.ref):
@@ -300,7 +296,7 @@ def test_a_model_that_decodes_is_asked_for_no_answer_in_pieces():
     model = Trainer(task, recipe(test_rows=5, mask="none"), [0]).model(0)
     tokens, answer = task.batch(task.sample(4, np.random.default_rng(0)))
     answer[:, -2] = False
-    with pytest.raises(GlassformerError, match="expected an answer in one piece, got several"):
+    with raises("bad_argument", "mask=none"):
         token_margins(model, tokens, answer)
     causal = Trainer(task, recipe(test_rows=5), [0]).model(0)
     assert (
@@ -352,7 +348,7 @@ def test_wait_does_not_decay_before_the_hardest_level():
 def test_how_many_rows_a_task_finds_worth_checking_is_looked_at_before_the_work(rows, monkeypatch):
     task = load_task("addition:digits=4")
     monkeypatch.setattr(task, "default_sample_size", rows)
-    with pytest.raises(GlassformerError, match="default_sample_size must be a whole number from 1"):
+    with raises("bad_argument", "default_sample_size"):
         Trainer(task, recipe(), [0])
 
 

@@ -32,7 +32,7 @@ from glassformer.training.studies.sweep_spec import read_spec
 from glassformer.utils import dask_pool as far
 from glassformer.utils import workers
 from glassformer.utils.errors import GlassformerError
-from helpers import PATIENCE, Held, own_children, wait_for
+from helpers import PATIENCE, Held, own_children, raises, wait_for
 
 TINY = """
 task = "addition:digits=1"
@@ -143,69 +143,33 @@ def test_suited_is_what_suits_each_task(tmp_path):
     assert len({str(j.recipe) for j in jobs if j.recipe.name == "auto"}) == 3
 
 
-@pytest.mark.parametrize(
-    "text,says",
-    [
-        ("seeds = [0]\ntask = \n", r"not TOML: Invalid value \(at line 2, column 8\)"),
-        ('task = "addition"\nrecipe = "fast"\n[grid]\n', r"\[grid\] is empty"),
-        (
-            'task = "addition"\nrecipe = "fast"\ngrid = 3\n',
-            r"grid must be a table: \[grid\], got 3",
-        ),
-        (
-            'task = "addition"\nrecipe = "fast"\n[[set]]\nlr = 1\n[[set]]\nlr = 2',
-            r"set must be a table: \[set\], got ",
-        ),
-        (
-            'task = "addition"\nrecipe = "fast"\n[grid]\nlr = []',
-            r"lr in \[grid\] must be a list of values, got \[\]",
-        ),
-        (
-            'task = "addition"\nrecipe = "fast"\n[grid]\nlr = 1',
-            r"lr in \[grid\] must be a list of values, got 1",
-        ),
-        ('task = "addition"\nrecipe = "fast"\n[grid]\nlr = [1, 1.0]', "lr has a value twice"),
-        (
-            'task = "addition"\nrecipe = "fast"\n[set]\nlr = 1\n[grid]\nlr = [2]',
-            r"lr is in \[set\] and in \[grid\]",
-        ),
-        ('task = "addition"\nrecipe = "fast"\n[set]\nlr = nan', "lr must be finite"),
-        (
-            'task = "addition"\nrecipe = "fast"\n[set]\nd_model = 0',
-            "d_model must be a whole number from 1",
-        ),
-        (
-            'task = "addition"\nrecipe = "fast"\n[set]\noptional_params = "nrms"',
-            "optional_params: expected words of",
-        ),
-        (
-            'task = "addition"\nrecipe = "fast"\nseeds = [1, 1]',
-            r"seeds must be a list of different .*, got \[1, 1\]",
-        ),
-        (
-            'task = "addition"\nrecipe = "fast"\nseeds = [0, -1]',
-            "seeds must not be negative, got -1",
-        ),
-        ('task = "addition"\nrecipe = "fast"\nseeds = [true]', r"seeds must be .*, got \[True\]"),
-        (
-            'task = "addition"\nrecipe = "fast"\nensemble = 1',
-            "ensemble must be true or false, got 1",
-        ),
-        (
-            'task = []\nrecipe = "fast"',
-            r"task must be a task, or a list of different ones, got \[\]",
-        ),
-        ('task = "addition:digits=99"\nrecipe = "fast"', "digits must be a whole number from 1 to"),
-        (
-            "",
-            "task must be a task, or a list of different ones; recipe must be a recipe, or a list",
-        ),
-    ],
-)
-def test_bad_specs(tmp_path, text, says):
+TOP = 'task = "addition"\nrecipe = "fast"\n'
+
+
+@pytest.mark.parametrize("text,mentions", [
+    ("seeds = [0,\ntask", ("line 2",)),
+    (TOP + "[grid]", ("[grid]",)),
+    (TOP + "grid = 3", ("grid", 3)),
+    (TOP + "[[set]]\nlr = 1\n[[set]]\nlr = 2", ("[set]", "'lr': 2")),
+    (TOP + "[grid]\nlr = []", ("lr", "[grid]", "[]")),
+    (TOP + "[grid]\nlr = 1", ("lr", "[grid]", 1)),
+    (TOP + "[grid]\nlr = [1, 1.0]", ("lr", "[1, 1.0]")),
+    (TOP + "[set]\nlr = 1\n[grid]\nlr = [2]", ("lr", "[set]", "[grid]")),
+    (TOP + "[set]\nlr = nan", ("lr", "nan")),
+    (TOP + "[set]\nd_model = 0", ("d_model", 0)),
+    (TOP + '[set]\noptional_params = "nrms"', ("optional_params", "nrms")),
+    (TOP + "seeds = [1, 1]", ("seeds", "[1, 1]")),
+    (TOP + "seeds = [0, -1]", ("seeds", -1)),
+    (TOP + "seeds = [true]", ("seeds", "[True]")),
+    (TOP + "ensemble = 1", ("ensemble", 1)),
+    ('task = []\nrecipe = "fast"', ("task", "[]")),
+    ('task = "addition:digits=99"\nrecipe = "fast"', ("digits", 99)),
+    ("", ("task", "recipe")),
+])  # fmt: skip
+def test_bad_specs(tmp_path, text, mentions):
     path = tmp_path / "bad.toml"
     path.write_text(text)
-    with pytest.raises(GlassformerError, match=says):
+    with raises("bad_argument", path, *mentions):
         read_spec(path, load_task)
 
 
@@ -232,13 +196,11 @@ def test_too_many_runs_are_refused_before_they_are_made(tmp_path):
         for name in ("steps", "warmup", "batch", "d_mlp", "d_model")
     )
     path.write_text(f'task = "addition"\nrecipe = "fast"\n[grid]\n{lists}')
-    with pytest.raises(
-        GlassformerError, match=r"10,000,000,000 runs are more than 1,000; .*--limit 10000000000"
-    ):
+    with raises("bad_argument", "10,000,000,000", "--limit 10000000000"):
         read_spec(path, load_task)
     path.write_text('task = "addition"\nrecipe = "fast"\nseeds = [1, 2, 3]')
     assert len(read_spec(path, load_task, limit=3).jobs) == 3
-    with pytest.raises(GlassformerError, match="3 runs are more than 2"):
+    with raises("bad_argument", 3, 2):
         read_spec(path, load_task, limit=2)
 
 
@@ -312,7 +274,7 @@ def test_a_run_that_fails_is_a_row(spec_file, tmp_path):
         ("0.001", "draw"): "done",
     }  # fmt: skip
     assert "training diverged at step" in rows["1e+30", "draw"]["error"]
-    assert "200 test rows wanted, there are 100" in rows["0.001", "split"]["error"]
+    assert "200 test_rows" in rows["0.001", "split"]["error"]
     assert not rows["0.001", "draw"]["error"]
     assert not sweep_of(path, tmp_path).left  # it would fail again
 
@@ -606,7 +568,7 @@ def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
 def test_lost_runs_are_status_2(spec_file, call, monkeypatch):
     monkeypatch.setattr(executors, "train_locally", lambda jobs, *_: (j.lost("gone") for j in jobs))
     status, _, said = call("sweep", spec_file())
-    assert status == 2 and said == "error: 2 runs are lost; the same command does what is left\n"
+    assert status == 2 and said.startswith("error: 2 runs are lost")
 
 
 def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypatch):
@@ -615,15 +577,15 @@ def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypa
     blocked = tmp_path / "file"
     blocked.write_text("")
     for words, says in [
-        ((tmp_path / "no.toml",), "no.toml — cannot be read: No such file or directory"),
-        ((tmp_path,), "cannot be read: it is a folder"),
-        ((path, "--limit", 1), "2 runs are more than 1"),
+        ((tmp_path / "no.toml",), "no.toml"),
+        ((tmp_path,), str(tmp_path)),
+        ((path, "--limit", 1), "--limit 2"),
         ((path, "--workers", 0), "workers"),
         (
             (path, "--workers", 2, "--cluster", "tcp://127.0.0.1:1"),
-            "sweep — workers are processes here",
+            "workers",
         ),
-        ((path, "--out", blocked), "cannot be made: there is a file of that name"),
+        ((path, "--out", blocked), str(blocked)),
     ]:
         status, printed, said = call("sweep", *words)
         assert (status, printed) == (2, "") and says in said and said.count("\n") == 1, said

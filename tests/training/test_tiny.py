@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import GlassformerError, load, load_task
+from glassformer import load, load_task
 from glassformer.core.checkpoint import load as read
 from glassformer.core.checkpoint import save
 from glassformer.core.model import forward
@@ -18,7 +18,7 @@ from glassformer.parametrizations import build_parametrization
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import find_recipe
 from glassformer.verification import verify
-from helpers import largest_difference
+from helpers import largest_difference, raises
 
 TASK = load_task("digit-addition")
 MADE = {
@@ -114,7 +114,7 @@ def test_a_run_goes_on_from_the_numbers_of_its_kind():
     other = Trainer(TASK, r, [0], parametrization=build_parametrization("mirror-adder"))
     assert [*again.theta] == [*other.theta]  # the order decides how sums over all of theta round
     assert any((other.theta[n][0].numpy() != t).any() for n, t in first.theta.items())
-    with pytest.raises(GlassformerError, match="begins at random, or with a model of its own kind"):
+    with raises("bad_argument", "init_from", "mirror-adder"):
         Trainer(
             TASK,
             find_recipe("tiny-mirror"),
@@ -125,26 +125,21 @@ def test_a_run_goes_on_from_the_numbers_of_its_kind():
 
 
 def test_what_a_parametrization_cannot_make_is_refused():
-    with pytest.raises(
-        GlassformerError,
-        match=r"mirror-adder — expected 10 tokens.*no norms.*got .*mlp.W_in \[3, 3\]",
-    ):
+    with raises("bad_argument", "mirror-adder", "mlp.W_in [3, 3]"):
         Trainer(
             TASK,
             find_recipe("tiny-arc"),
             [0],
             parametrization=build_parametrization("mirror-adder"),
         )
-    with pytest.raises(
-        GlassformerError, match=r"arc-adder — expected .*QK-norm.*got no blocks.0.attn.q_norm.w"
-    ):
+    with raises("bad_argument", "arc-adder", "blocks.0.attn.q_norm.w"):
         Trainer(
             TASK,
             find_recipe("tiny-mirror"),
             [0],
             parametrization=build_parametrization("arc-adder"),
         )
-    with pytest.raises(GlassformerError, match=r"got embed.W_E \[14, 3\]"):
+    with raises("bad_argument", "embed.W_E [14, 3]"):
         Trainer(
             load_task("addition:digits=2,order=ones"),
             find_recipe("tiny-mirror"),

@@ -1,7 +1,4 @@
-"""Where a sweep's jobs are trained: in processes of this machine, or on a Dask cluster.
-
-Both yield the results of one job after the other. A job whose process was killed is done again.
-"""
+"""Train the jobs of a sweep in local processes or on a Dask cluster, and yield their results."""
 
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
