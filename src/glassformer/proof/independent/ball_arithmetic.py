@@ -263,46 +263,46 @@ class BallModel:
         f, x = self.f, x.divided()
         if self.c.norm == "none":
             return x
-        seen, off = x.enclosures(), [ZERO] * len(x.center)
+        numbers, errors = x.enclosures(), [ZERO] * len(x.center)
         equal: dict[Any, list[int]] = {}
-        for i, ball in enumerate(seen):
+        for i, ball in enumerate(numbers):
             equal.setdefault(ball.man_exp() if ball.is_exact() else i, []).append(i)
-        if self.c.norm == "layer" and not all(s.is_zero() for s in seen):
-            x, off = self.subtract_mean(x, seen, name)
-            seen = [y + symmetric_ball(e) for y, e in zip(x.enclosures(), off, strict=True)]
-        s, sizes = self.norm_divisor(seen, name), [ball.abs_upper() for ball in seen]
+        if self.c.norm == "layer" and not all(s.is_zero() for s in numbers):
+            x, errors = self.subtract_mean(x, numbers, name)
+            numbers = [y + symmetric_ball(e) for y, e in zip(x.enclosures(), errors, strict=True)]
+        s, sizes = self.norm_divisor(numbers, name), [ball.abs_upper() for ball in numbers]
         for i, size in enumerate(sizes):
             f.check_overflow(size / s.lower(), f"{name}, divided")
-            off[i] += f.scaled_rounding_error(size, s)
-        w, own = self.vector(f"{name}.w"), self.gain_and_bias_errors(sizes, s, name)
+            errors[i] += f.scaled_rounding_error(size, s)
+        w, gain_errors = self.vector(f"{name}.w"), self.gain_and_bias_errors(sizes, s, name)
         mid, by = x.center, list(x.coefficients)
         if w is not None:
             mid, *by = [[m * g for m, g in zip(line, w, strict=True)] for line in (mid, *by)]
-            off = [e * g for e, g in zip(off, w, strict=True)]
+            errors = [e * g for e, g in zip(errors, w, strict=True)]
         for group in equal.values():
-            if len(group) > 1 and not off[group[0]].is_zero():
-                by.append([off[i].mid() if i in group else ZERO for i in range(len(mid))])
+            if len(group) > 1 and not errors[group[0]].is_zero():
+                by.append([errors[i].mid() if i in group else ZERO for i in range(len(mid))])
                 for i in group:
-                    off[i] -= by[-1][i]
-        errors = zip(mid, off, own, strict=True)
-        mid = [m + symmetric_ball(e) + symmetric_ball(o) for m, e, o in errors]
+                    errors[i] -= by[-1][i]
+        terms = zip(mid, errors, gain_errors, strict=True)
+        mid = [m + symmetric_ball(e) + symmetric_ball(g) for m, e, g in terms]
         return BallRow(mid, by, s, self.vector(f"{name}.b"))
 
-    def subtract_mean(self, x: BallRow, seen: Balls, name: str) -> tuple[BallRow, Balls]:
+    def subtract_mean(self, x: BallRow, numbers: Balls, name: str) -> tuple[BallRow, Balls]:
         """Return x less its mean, whose error is one unknown, and the errors of the differences."""
-        f, n, size = self.f, len(seen), sum_balls(s.abs_upper() for s in seen)
+        f, n, size = self.f, len(numbers), sum_balls(s.abs_upper() for s in numbers)
         f.check_overflow(size, f"{name}'s mean")
         mid, *by = [[m - sum_balls(line) / n for m in line] for line in x.lines]
-        by.append([f.rounding_error(size / n, sum(not s.is_zero() for s in seen))] * n)
+        by.append([f.rounding_error(size / n, sum(not s.is_zero() for s in numbers))] * n)
         y = BallRow(mid, by)
-        both = zip(seen, y.enclosures(), strict=True)
+        both = zip(numbers, y.enclosures(), strict=True)
         return y, [ZERO if s.is_zero() else f.rounding_error(z) for s, z in both]
 
-    def norm_divisor(self, seen: Balls, name: str) -> Ball:
+    def norm_divisor(self, numbers: Balls, name: str) -> Ball:
         """Return sqrt(mean(x²) + eps)."""
-        f, n = self.f, len(seen)
-        least = sum_balls(s.abs_lower() ** 2 for s in seen)
-        squares = least.union(sum_balls(s.abs_upper() ** 2 for s in seen))
+        f, n = self.f, len(numbers)
+        min_squares = sum_balls(s.abs_lower() ** 2 for s in numbers)
+        squares = min_squares.union(sum_balls(s.abs_upper() ** 2 for s in numbers))
         f.check_overflow(squares, f"{name}'s sum of squares")
         variance = squares / n + self.options["eps"]
         f.check_overflow(variance, f"{name}'s variance")
@@ -314,19 +314,19 @@ class BallModel:
 
     def gain_and_bias_errors(self, sizes: Balls, s: Ball, name: str) -> Balls:
         """Return the errors of a norm's gain and bias on numbers of these sizes, divided by s."""
-        f, w, b, out = self.f, self.vector(f"{name}.w"), self.vector(f"{name}.b"), []
+        f, w, b, errors = self.f, self.vector(f"{name}.w"), self.vector(f"{name}.b"), []
         for i, size in enumerate(sizes):
-            off = ZERO
+            error = ZERO
             if w is not None:
                 size = size * (1 + f.gamma(1)) * abs(w[i])
                 f.check_overflow(size / s.lower(), f"{name}, with its gain")
-                off += f.scaled_rounding_error(size, s)
+                error += f.scaled_rounding_error(size, s)
             if b is not None and not b[i].is_zero():
                 size = size * (1 + f.gamma(2)) + abs(b[i]) * s.upper()
                 f.check_overflow(size / s.lower(), f"{name}, with its bias")
-                off += f.scaled_rounding_error(size, s)
-            out.append(off)
-        return out
+                error += f.scaled_rounding_error(size, s)
+            errors.append(error)
+        return errors
 
     def add(self, x: BallRow, y: BallRow, label: str) -> BallRow:
         x, y = x.divided(), y.divided()
@@ -401,11 +401,11 @@ class BallModel:
             angles = position * self.c.base ** (-np.arange(n) / max(n, 1))
         if not np.isfinite(angles).all():
             raise NotProvable("the angles of positions are not finite")
-        off, exact = UNIT * 2.0**-50, map(arb, angles.tolist())
-        near = [(x.sin() + off, x.cos() + off) for x in exact]
+        off, exact_angles = UNIT * 2.0**-50, map(arb, angles.tolist())
+        pairs = [(x.sin() + off, x.cos() + off) for x in exact_angles]
         if self.f.dtype == "float64":
-            return near
-        return [(self.f.rounded(s), self.f.rounded(t)) for s, t in near]
+            return pairs
+        return [(self.f.rounded(s), self.f.rounded(t)) for s, t in pairs]
 
     def heads(self, x: BallRow, position: int, kind: str) -> list[Balls]:
         """Return Q, K or V of a position, [H][K]; x is the input of attention."""
@@ -423,51 +423,52 @@ class BallModel:
                 head[i], head[n + i] = f.dot([p, -q], [cos, sin]), f.dot([q, p], [cos, sin])
         return out
 
-    def margin_after_attention(self, x: BallRow, right: int) -> Ball:
+    def margin_after_attention(self, x: BallRow, correct: int) -> Ball:
         """Return the right token's smallest margin from the residual stream after attention."""
-        first, at = self.c.norm_first, "blocks.0.mlp."
-        x = x if first else self.norm(x, "blocks.0.ln1").divided()
+        norm_first, at = self.c.norm_first, "blocks.0.mlp."
+        x = x if norm_first else self.norm(x, "blocks.0.ln1").divided()
         if f"{at}W_out" in self.weights:
-            y = self.norm(x, "blocks.0.ln2") if first else x
+            y = self.norm(x, "blocks.0.ln2") if norm_first else x
             post = self.activate(self.linear(y, f"{at}W_in", self.vector(f"{at}b_in")))
             if f"{at}W_gate" in self.weights:
                 gate = self.linear(y, f"{at}W_gate", self.vector(f"{at}b_gate"))
                 post = self.multiply(post, gate)
-            written = self.linear(post, f"{at}W_out", self.vector(f"{at}b_out"))
-            x = self.add(x, written, "the stream")
-            x = x if first else self.norm(x, "blocks.0.ln2").divided()
-        return self.smallest_margin(self.norm(x, "ln_final") if first else x, right)
+            output = self.linear(post, f"{at}W_out", self.vector(f"{at}b_out"))
+            x = self.add(x, output, "the stream")
+            x = x if norm_first else self.norm(x, "blocks.0.ln2").divided()
+        return self.smallest_margin(self.norm(x, "ln_final") if norm_first else x, correct)
 
-    def smallest_margin(self, x: BallRow, right: int) -> Ball:
+    def smallest_margin(self, x: BallRow, correct: int) -> Ball:
         """Return the smallest margin, computed from differences of the unembedding's columns."""
         sizes, U = [s.abs_upper() for s in x.enclosures()], self.matrix(self.head_name)
-        b, leads = self.vector("unembed.b_U") or [ZERO] * len(U), []
-        off = [self.f.sum_error(terms, sizes, b[v], "a logit") for v, terms in enumerate(U)]
-        for v in (v for v in range(len(U)) if v != right):
-            apart = self.head_difference(right, v)
-            value = sum_balls(d * x.center[i] for i, d in apart).lower()
+        b, margins = self.vector("unembed.b_U") or [ZERO] * len(U), []
+        errors = [self.f.sum_error(terms, sizes, b[v], "a logit") for v, terms in enumerate(U)]
+        for v in (v for v in range(len(U)) if v != correct):
+            difference = self.head_difference(correct, v)
+            value = sum_balls(d * x.center[i] for i, d in difference).lower()
             for line in x.coefficients:  # not by radii, which have 30 bits only
-                value -= sum_balls(d * line[i] for i, d in apart).abs_upper()
+                value -= sum_balls(d * line[i] for i, d in difference).abs_upper()
             value = value.lower() if x.divisor is None else value.lower() / x.divisor
-            more = b[right] - b[v]
+            offset = b[correct] - b[v]
             if x.offset is not None:
-                more += sum_balls(d * x.offset[i] for i, d in apart)
-            value += more
-            leads.append((value - off[right] - off[v]).lower())
-        if not all(x.is_finite() for x in leads):
+                offset += sum_balls(d * x.offset[i] for i, d in difference)
+            value += offset
+            margins.append((value - errors[correct] - errors[v]).lower())
+        if not all(x.is_finite() for x in margins):
             raise NotProvable("a margin is not finite")
-        return min_ball(leads)
+        return min_ball(margins)
 
     @property
     def head_name(self) -> str:
         return "embed.W_E'" if self.c.tied else "unembed.W_U"
 
-    def _head_difference(self, right: int, other: int) -> list[tuple[int, Ball]]:
+    def _head_difference(self, correct: int, other: int) -> list[tuple[int, Ball]]:
         p, q = (
-            {t.input_index: t.ball for t in self.matrix(self.head_name)[v]} for v in (right, other)
+            {t.input_index: t.ball for t in self.matrix(self.head_name)[v]}
+            for v in (correct, other)
         )
-        apart = [(i, p.get(i, arb(0)) - q.get(i, arb(0))) for i in sorted(p | q)]
-        return [(i, d) for i, d in apart if not d.is_zero()]
+        difference = [(i, p.get(i, arb(0)) - q.get(i, arb(0))) for i in sorted(p | q)]
+        return [(i, d) for i, d in difference if not d.is_zero()]
 
 
 def min_ball(balls: Balls) -> Ball:
@@ -494,9 +495,9 @@ def bound_activation(kind: str, ball: Ball) -> tuple[Ball, Ball]:
     low, width = ball.lower(), (ball.upper() - ball.lower()) / n
     for j in range(n):
         piece = (low + j * width).union(low + (j + 1) * width)
-        at = piece.mid()
-        tilt = (activation_and_derivative(kind, piece)[1] - slope) * (piece - at)
-        rests.append(activation_and_derivative(kind, at)[0] - slope * at + tilt)
+        point = piece.mid()
+        tilt = (activation_and_derivative(kind, piece)[1] - slope) * (piece - point)
+        rests.append(activation_and_derivative(kind, point)[0] - slope * point + tilt)
     return slope, min_ball(rests).union(max_ball(rests))
 
 

@@ -287,55 +287,57 @@ class AttentionBounds:
         numbers = zip(*(x.enclosures() for x in streams), strict=True)
         return BallRow([union_of(balls) for balls in numbers], []), self.contexts[key]
 
-    def _bound_sums(self, part: RowView, queries: list[list[Balls]]) -> QueryContext:
+    def _bound_sums(self, view: RowView, queries: list[list[Balls]]) -> QueryContext:
         """Bound the attention sums over positions, for all rows of a view."""
         net, d, tiny = self.net, self.net.c.d_head, self.net.f.tiny
         used = sorted(
             {divmod(t.input_index, d) for c in net.matrix("blocks.0.attn.W_O") for t in c}
         )
-        found: dict[Any, TermTables] = {}
-        usual, middles = [], []  # type: Balls, list[dict[int, Ball]]
-        for i, row in enumerate(part.rows):
+        terms_by_name: dict[Any, TermTables] = {}
+        typical, centers = [], []  # type: Balls, list[dict[int, Ball]]
+        for i, row in enumerate(view.rows):
             weights = [self.exponentials(q, h, row) for h, q in enumerate(queries[i])]
-            if not usual:  # any numbers are valid; take the first row's
-                usual = [sum_balls(map(mean_ball, w)).mid() for w in weights]
-                middles = [self.head_centers(weights, usual, parts) for _, parts in self.directions]
-            for name, near, far in self.sum_terms(weights, usual, middles, used, row + 1):
-                terms = part.terms_of_row(i, near, far)
-                found[name] = union_of_terms(found.get(name), terms)
-        spots, n = part.spots, part.rows[-1] + 1
-        ranges = {name: SumRange(spots, terms) for name, terms in found.items()}
-        along = [
+            if not typical:  # any numbers are valid; take the first row's
+                typical = [sum_balls(map(mean_ball, w)).mid() for w in weights]
+                centers = [
+                    self.head_centers(weights, typical, parts) for _, parts in self.directions
+                ]
+            for name, near, far in self.sum_terms(weights, typical, centers, used, row + 1):
+                terms = view.terms_of_row(i, near, far)
+                terms_by_name[name] = union_of_terms(terms_by_name.get(name), terms)
+        spots, n = view.spots, view.rows[-1] + 1
+        ranges = {name: SumRange(spots, terms) for name, terms in terms_by_name.items()}
+        directions = [
             DirectionBounds(middle, {h: ranges["rest", g, h] for h in middle}, ranges["joint", g])
-            for g, middle in enumerate(middles)
+            for g, middle in enumerate(centers)
         ]
-        flushed, sizes = {}, {}
+        underflow, sizes = {}, {}
         for h, k in used:
             # exponentials are divided by their sum, which is at least 1
             values = [self.any_value(h, k, p).abs_upper() for p in range(n)]
-            flushed[h * d + k] = 256 * n * tiny * (max_ball(values) + 2)
+            underflow[h * d + k] = 256 * n * tiny * (max_ball(values) + 2)
             sizes[h * d + k] = ranges["size", h, k]
         sums = [ranges["sum", h] for h in range(net.c.n_heads)]
-        return QueryContext(sums, usual, along, sizes, flushed)
+        return QueryContext(sums, typical, directions, sizes, underflow)
 
     def _any_value(self, h: int, k: int, p: int) -> Ball:
         """Return a ball with entry k of head h's value for all tokens of a position."""
         return union_of(y[h][k] for _, y in self.kv[p].values())
 
     def head_centers(
-        self, weights: list[TermTables], usual: Balls, parts: HeadFactors
+        self, weights: list[TermTables], typical: Balls, heads: HeadFactors
     ) -> dict[int, Ball]:
         """Return typical outputs of each head in a direction, so that rests are small."""
         out = {}
-        for h, factors in parts.items():
+        for h, factors in heads.items():
             terms = []
             for w, s in zip(weights[h], self.kv, strict=False):
                 terms.append({v: w[v] * project_values(factors, y[h]) for v, (_, y) in s.items()})
-            out[h] = (sum_balls(map(mean_ball, terms)) / usual[h]).mid()
+            out[h] = (sum_balls(map(mean_ball, terms)) / typical[h]).mid()
         return out
 
     def sum_terms(
-        self, weights: list[TermTables], usual: Balls, middles: list[dict[int, Ball]],
+        self, weights: list[TermTables], typical: Balls, centers: list[dict[int, Ball]],
         used: list[tuple[int, int]], n: int,
     ) -> Iterator[tuple[Any, Callable[[int, int], Ball], Callable[[int], Ball]]]:  # fmt: skip
         """Yield the sums over n positions: name, term(position, token), term(position, any token).
@@ -343,12 +345,12 @@ class AttentionBounds:
         weight·value and Σ weight share the weight's error.
         """
         summed, mixed = self.rounding_factors(n)
-        every = [[union_of(s.values()) for s in w] for w in weights]
+        unions = [[union_of(s.values()) for s in w] for w in weights]
         for h, w in enumerate(weights):
             yield (
                 ("sum", h),
                 partial(_scaled_term, w, summed),
-                partial(_scaled_union, every[h], summed),
+                partial(_scaled_union, unions[h], summed),
             )
         for h, k in used:
 
@@ -356,27 +358,31 @@ class AttentionBounds:
                 return weights[h][p][v] * abs(self.kv[p][v][1][h][k]) * mixed
 
             def sizes(p: int, h: int = h, k: int = k) -> Ball:
-                return every[h][p] * abs(self.any_value(h, k, p)) * mixed
+                return unions[h][p] * abs(self.any_value(h, k, p)) * mixed
 
             yield ("size", h, k), size, sizes
-        for g, (middle, (_, parts)) in enumerate(zip(middles, self.directions, strict=True)):
+        for g, (centers_of, (_, heads_of)) in enumerate(zip(centers, self.directions, strict=True)):
 
-            def rest(p: int, v: int, h: int, middle: Any = middle, parts: Any = parts) -> Ball:
-                values = project_values(parts[h], self.kv[p][v][1][h])
-                return weights[h][p][v] * (values * mixed - middle[h] * summed)
+            def rest(
+                p: int, v: int, h: int, centers_of: Any = centers_of, heads_of: Any = heads_of
+            ) -> Ball:
+                values = project_values(heads_of[h], self.kv[p][v][1][h])
+                return weights[h][p][v] * (values * mixed - centers_of[h] * summed)
 
-            def rests(p: int, h: int, middle: Any = middle, parts: Any = parts) -> Ball:
-                values = sum_balls(a * self.any_value(h, k, p) for k, a in parts[h])
-                return every[h][p] * (values * mixed - middle[h] * summed)
+            def rests(
+                p: int, h: int, centers_of: Any = centers_of, heads_of: Any = heads_of
+            ) -> Ball:
+                values = sum_balls(a * self.any_value(h, k, p) for k, a in heads_of[h])
+                return unions[h][p] * (values * mixed - centers_of[h] * summed)
 
-            for h in parts:
+            for h in heads_of:
                 yield ("rest", g, h), partial(rest, h=h), partial(rests, h=h)
 
-            def joint(p: int, v: int, rest: Any = rest, parts: Any = parts) -> Ball:
-                return sum_balls(rest(p, v, h) / usual[h] for h in parts)
+            def joint(p: int, v: int, rest: Any = rest, heads_of: Any = heads_of) -> Ball:
+                return sum_balls(rest(p, v, h) / typical[h] for h in heads_of)
 
-            def joints(p: int, rests: Any = rests, parts: Any = parts) -> Ball:
-                return sum_balls(rests(p, h) / usual[h] for h in parts)
+            def joints(p: int, rests: Any = rests, heads_of: Any = heads_of) -> Ball:
+                return sum_balls(rests(p, h) / typical[h] for h in heads_of)
 
             yield ("joint", g), joint, joints
 
@@ -386,7 +392,7 @@ class AttentionBounds:
 
     def exponentials(self, q: Balls, h: int, row: int) -> TermTables:
         """Return exp(score − largest score), up to a common factor."""
-        net, f, c, seen = self.net, self.net.f, self.net.c, self.kv[: row + 1]
+        net, f, c, tables = self.net, self.net.f, self.net.c, self.kv[: row + 1]
         slope = arb(c.slope * 2.0 ** (-8 * (h + 1) / c.n_heads)) if c.positions == "alibi" else ZERO
         # masked scores must be finite too
         size = sum_balls(abs(x) * y for x, y in zip(q, self.max_key_sizes[h], strict=True))
@@ -401,22 +407,24 @@ class AttentionBounds:
             return x if bias.is_zero() else f.rounded(x + bias)
 
         scores = []
-        for p, s in enumerate(seen):
+        for p, s in enumerate(tables):
             keys = {id(k): k for k, _ in s.values()}  # one if no key depends on the token
             scores.append({i: score(p, k) for i, k in keys.items()})
         high = max_ball([x.upper() for s in scores for x in s.values()])
         low = max_ball([min_ball([x.lower() for x in s.values()]) for s in scores])
         # A batch may share a table of exponentials (TokenPairScores), which subtracts the largest
         # score of any token at any position; no score is then further below it than `limit`.
-        never = (score(p, k).upper() for p in range(row + 1) for k in self.keys_of_absent_tokens[p])
-        top, limit = max_ball([high, *never]), (1 / f.tiny).log() / 2 + 1
+        absent = (
+            score(p, k).upper() for p in range(row + 1) for k in self.keys_of_absent_tokens[p]
+        )
+        top, limit = max_ball([high, *absent]), (1 / f.tiny).log() / 2 + 1
         out: TermTables = []
-        for s, by_key in zip(seen, scores, strict=True):
+        for s, by_key in zip(tables, scores, strict=True):
             exps = {}  # the largest score of an input is between low and high
             for i, x in by_key.items():
                 shared = min_ball([(top - x).abs_upper(), limit]) if top.is_finite() else limit
-                apart = max_ball([(x - high).abs_upper(), (x - low).abs_upper(), shared])
-                exp = (x - high + symmetric_ball(f.rounding_error(apart))).exp()
+                difference = max_ball([(x - high).abs_upper(), (x - low).abs_upper(), shared])
+                exp = (x - high + symmetric_ball(f.rounding_error(difference))).exp()
                 exps[i] = exp * (1 + UNIT * f.gamma(8))  # 4 ulp are 8 halves
             out.append({v: exps[id(k)] for v, (k, _) in s.items()})
         return out
@@ -454,17 +462,17 @@ def output_directions(net: BallModel) -> list[tuple[Balls, HeadFactors]]:
     lines: dict[tuple[Fraction, ...], list[tuple[int, float]]] = {}
     for at, line in enumerate(W):
         if pivot := max(line, key=abs):
-            way = tuple(Fraction(x) / Fraction(pivot) for x in line)
-            lines.setdefault(way, []).append((at, pivot))
+            direction = tuple(Fraction(x) / Fraction(pivot) for x in line)
+            lines.setdefault(direction, []).append((at, pivot))
     if len(lines) > n:
         lines = {}
         for i in range(n):
             unit = tuple(Fraction(int(i == j)) for j in range(n))
             lines[unit] = [(at, line[i]) for at, line in enumerate(W) if line[i]]
     out = []
-    for way, parts in lines.items():
+    for direction, parts in lines.items():
         heads: HeadFactors = {}
         for at, factor in parts:
             heads.setdefault(at // net.c.d_head, []).append((at % net.c.d_head, arb(factor)))
-        out.append(([arb(x.numerator) / arb(x.denominator) for x in way], heads))
+        out.append(([arb(x.numerator) / arb(x.denominator) for x in direction], heads))
     return out

@@ -45,19 +45,19 @@ def find_digit_layout(task: Task) -> DigitLayout:
 
     This is checked on edge cases, random rows, and such rows with one digit replaced.
     """
-    refused = f"{task.ref} — not covered: the sum of two numbers at fixed places is"
+    expected = f"{task.ref} — not covered: the sum of two numbers at fixed places is"
     if max(task.radix, default=1) > MAX_RADIX:
-        raise NotCovered(f"{refused}, of at most 4,000 digits")
+        raise NotCovered(f"{expected}, of at most 4,000 digits")
     n = len(str(task.radix[0])) - 1 if task.radix else 0
     if n < 1 or tuple(task.radix) != (10**n, 10**n):
-        raise NotCovered(f"{refused}, got numbers below {', '.join(map(str, task.radix))}")
+        raise NotCovered(f"{expected}, got numbers below {', '.join(map(str, task.radix))}")
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
-        raise NotCovered(f"{refused}, with the digits as the first ten tokens")
+        raise NotCovered(f"{expected}, with the digits as the first ten tokens")
     if not task.declares("layout"):  # texts of other tasks may look like sums
-        raise NotCovered(f"{refused}, said of the texts that it writes")
+        raise NotCovered(f"{expected}, said of the texts that it writes")
     rng, top, kind = np.random.default_rng(9), 10**n - 1, task.row_type
     corners = np.array([[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]], kind)
-    known: tuple[int, list[str]] | None = None
+    first_layout: tuple[int, list[str]] | None = None
     for probes in itertools.chain(
         [np.concatenate([corners, task.sample(2_000, rng)]), task.edges()],
         one_digit_changed(task, n, corners, rng),
@@ -66,20 +66,20 @@ def find_digit_layout(task: Task) -> DigitLayout:
         first = int(answer[0].argmax())
         at_the_end = answer == (np.arange(answer.shape[1]) >= first)
         if not task.defined(probes).all() or not at_the_end.all() or first < 1:
-            raise NotProvable(f"{refused}, with an answer to every pair at the end")
+            raise NotProvable(f"{expected}, with an answer to every pair at the end")
         numbers = {"a": probes[:, 0], "b": probes[:, 1], "s": probes.sum(1)}
         digits = {k: decimal_digits(x, n + (k == "s")) for k, x in numbers.items()}
-        known = known or (first, name_positions(tokens, digits))
-        for p, name in enumerate(known[1]):
-            here = int(name[1:])
-            holds = digits[name[0]][:, here] if name[0] in digits else here
-            same = tokens.shape[1] == len(known[1]) and first == known[0]
-            if name == "?0" or not same or not (tokens[:, p] == holds).all():
-                raise NotProvable(f"{refused}; position {p} holds something else")
+        first_layout = first_layout or (first, name_positions(tokens, digits))
+        for p, name in enumerate(first_layout[1]):
+            index = int(name[1:])
+            holds = digits[name[0]][:, index] if name[0] in digits else index
+            same_shape = tokens.shape[1] == len(first_layout[1]) and first == first_layout[0]
+            if name == "?0" or not same_shape or not (tokens[:, p] == holds).all():
+                raise NotProvable(f"{expected}; position {p} holds something else")
             if p >= first - 1 and name[0] in "ab":
-                raise NotProvable(f"{refused}; position {p} holds something else")
-    assert known
-    first, names = known
+                raise NotProvable(f"{expected}; position {p} holds something else")
+    assert first_layout
+    first, names = first_layout
     return DigitLayout(n, tuple(names), range(first - 1, len(names) - 1))
 
 
@@ -105,13 +105,13 @@ def name_positions(tokens: Any, digits: dict[str, Any]) -> list[str]:
 
 def one_digit_changed(task: Task, n: int, corners: Any, rng: np.random.Generator) -> Iterator[Any]:
     """Yield rows in which one digit is replaced, for all digits; fewer rows of longer numbers."""
-    some = task.sample(40 if n <= MAX_CORNER_PROBED_DIGITS else max(1, 400 // n), rng)
-    some = np.concatenate([some, corners]) if n <= MAX_CORNER_PROBED_DIGITS else some
+    rows = task.sample(40 if n <= MAX_CORNER_PROBED_DIGITS else max(1, 400 // n), rng)
+    rows = np.concatenate([rows, corners]) if n <= MAX_CORNER_PROBED_DIGITS else rows
     changed = []
     for side, c, d in itertools.product(range(2), range(n), range(10)):
-        changed.append(some.copy())
-        changed[-1][:, side] += (d - some[:, side] // 10**c % 10) * 10**c
-        if len(changed) * len(some) * n > MAX_PROBED_DIGITS:
+        changed.append(rows.copy())
+        changed[-1][:, side] += (d - rows[:, side] // 10**c % 10) * 10**c
+        if len(changed) * len(rows) * n > MAX_PROBED_DIGITS:
             yield np.concatenate(changed)
             changed = []
     if changed:
@@ -174,10 +174,10 @@ class MaxSum:
         self.a, self.b, self.s = ([tables[f"{kind}{c}"] for c in range(n + 1)] for kind in "abs")
         self.best_by_sum: list[list[int]] = []  # largest term of all digit pairs with a sum
         for c in range(n + 1):
-            a, b, every = self.a[c], self.b[c], column_digits(spots, c)
-            sums = range(2 * len(every) - 1)
+            a, b, digits = self.a[c], self.b[c], column_digits(spots, c)
+            sums = range(2 * len(digits) - 1)
             self.best_by_sum.append(
-                [max(a[x] + b[t - x] for x in every if t - x in every) for t in sums]
+                [max(a[x] + b[t - x] for x in digits if t - x in digits) for t in sums]
             )
         self.best_below: list[dict[int, int]] = [
             {0: 0}

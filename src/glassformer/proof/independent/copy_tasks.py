@@ -42,8 +42,8 @@ def checked_format(task: Task) -> TokenLayout:
         changed[i, i] = (changed[i, i] + 1) % kinds[i]
     rows = np.concatenate([rows, changed])
     tokens, answer = task.batch(rows)
-    same = tokens.shape[1] == len(form.spots) and task.defined(rows).all()
-    if not same or not (answer == (np.arange(tokens.shape[1]) >= form.first)).all():
+    same_shape = tokens.shape[1] == len(form.spots) and task.defined(rows).all()
+    if not same_shape or not (answer == (np.arange(tokens.shape[1]) >= form.first)).all():
         raise NotProvable("the answer is not where copies() has it")
     for position, (name, number) in enumerate(form.spots):
         if not (tokens[:, position] == (number if name == TOKEN else rows[:, number])).all():
@@ -66,59 +66,59 @@ def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
         read = net.attention_input(x, 0)
         q, k, v = (net.project(read, 0, kind, at) for kind in "QKV")  # T V H K
     for row in range(form.first - 1, T):
-        for asks in tokens_at(form, task, row):
-            rights = [
-                t for t in tokens_at(form, task, row + 1) if fixed_numbers(form, row, asks, t)
+        for query in tokens_at(form, task, row):
+            answers = [
+                t for t in tokens_at(form, task, row + 1) if fixed_numbers(form, row, query, t)
             ]
-            if not rights:
+            if not answers:
                 continue
-            right = np.array(rights)
-            here = Interval(*(np.repeat(part[row, asks][None], len(right), 0) for part in x))
+            correct = np.array(answers)
+            streams = Interval(*(np.repeat(part[row, query][None], len(correct), 0) for part in x))
             if c.n_layers:
                 S = row + 1
                 distance = (row - np.arange(S))[:, None]
                 net.scores(
-                    q[row, asks], k, (row - np.arange(T))[:, None]
+                    q[row, query], k, (row - np.arange(T))[:, None]
                 )  # masked scores must be finite too
-                score = net.scores(q[row, asks], k[:S, :], distance)  # S V H
-                z = bound_head_outputs(net, form, task, row, asks, right, score, v[:S, :],
-                            net.largest_score(q[row, asks]))  # fmt: skip
-                here = net.stream_after_mlp(net.add_attention_output(z, here, 0), 0)
+                score = net.scores(q[row, query], k[:S, :], distance)  # S V H
+                z = bound_head_outputs(net, form, task, row, query, correct, score, v[:S, :],
+                            net.largest_score(q[row, query]))  # fmt: skip
+                streams = net.stream_after_mlp(net.add_attention_output(z, streams, 0), 0)
 
-            def inputs(i: int, row: int = row, asks: int = asks, rights: Any = rights) -> int:
+            def inputs(i: int, row: int = row, query: int = query, answers: Any = answers) -> int:
                 """Count the rows of case i."""
-                known = fixed_numbers(form, row, asks, rights[i]) or {}
+                known = fixed_numbers(form, row, query, answers[i]) or {}
                 return math.prod(int(k) for n, k in enumerate(task.radix) if n not in known)
 
-            yield CaseMargins(net.token_margins(here, right), inputs)
+            yield CaseMargins(net.token_margins(streams, correct), inputs)
 
 
 def tokens_at(form: TokenLayout, task: Task, position: int) -> range:
-    name, number = form.spots[position]
-    return range(number, number + 1) if name == TOKEN else range(int(task.radix[number]))
+    name, index = form.spots[position]
+    return range(index, index + 1) if name == TOKEN else range(int(task.radix[index]))
 
 
 def fixed_numbers(
     form: TokenLayout, row: int, query_token: int, correct_token: int
 ) -> dict[int, int] | None:
     """Return the numbers of the row that a case fixes; None if no row is in the case."""
-    out: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     for position, token in ((row, query_token), (row + 1, correct_token)):
         name, number = form.spots[position]
-        if name == ROW and out.setdefault(number, token) != token:
+        if name == ROW and numbers.setdefault(number, token) != token:
             return None
-    return out
+    return numbers
 
 
 def bound_head_outputs(
-    net: IntervalModel, form: TokenLayout, task: Task, row: int, asks: int, right: Reals,
+    net: IntervalModel, form: TokenLayout, task: Task, row: int, asks: int, correct: Reals,
     score: Interval, v: Interval, top: Reals,
 ) -> Interval:  # fmt: skip
     """Bound the heads' outputs [C,H,K] in the cases of the correct tokens."""
     S, V, H = score.mid.shape
     low, high = score_bounds(net, score, top)
-    possible = np.zeros((len(right), S, V), bool)
-    for i, token in enumerate(right.tolist()):
+    possible = np.zeros((len(correct), S, V), bool)
+    for i, token in enumerate(correct.tolist()):
         known = fixed_numbers(form, row, asks, token)
         assert known is not None
         for p in range(S):
@@ -129,12 +129,12 @@ def bound_head_outputs(
                 possible[i, p, list(tokens_at(form, task, p))] = True
     certain = possible & (possible.sum(2, keepdims=True) == 1)
     flat = low.reshape(S * V, H)
-    best = np.where(certain.reshape(len(right), S * V, 1), flat, -np.inf).argmax(1)  # C H
+    best = np.where(certain.reshape(len(correct), S * V, 1), flat, -np.inf).argmax(1)  # C H
     star = np.take_along_axis(flat, best, 0)  # C H
     share = max_shares(net, high.reshape(S * V, H).T, star[..., None])  # C H S·V
     values = Interval(*(part.reshape(S * V, H, -1).swapaxes(0, 1) for part in v))  # H S·V K
     heads = np.arange(H)
-    here = Interval(*(part[heads, best] for part in values))  # C H K
-    there = possible.reshape(len(right), 1, S * V)
+    star_values = Interval(*(part[heads, best] for part in values))  # C H K
+    present = possible.reshape(len(correct), 1, S * V)
     # a position holds one of its possible tokens: the sum over all of them is an upper bound
-    return bound_output(net, here, share, values, there, S, 1.0)
+    return bound_output(net, star_values, share, values, present, S, 1.0)

@@ -48,9 +48,11 @@ def margins_of_texts(net: IntervalModel, tokens: Any, answer: Any) -> Reals:
         raise NotProvable(f"texts of {end} tokens; the model's block has {net.c.n_ctx}")
     x = final_stream(net, tokens[:, :end], first)
     rows, places = np.nonzero(answer[:, first + 1 : end + 1])
-    lead = np.full(len(tokens), np.inf)
-    np.minimum.at(lead, rows, net.token_margins(x[rows, places], tokens[rows, first + 1 + places]))
-    return lead
+    margin = np.full(len(tokens), np.inf)
+    np.minimum.at(
+        margin, rows, net.token_margins(x[rows, places], tokens[rows, first + 1 + places])
+    )
+    return margin
 
 
 def final_stream(net: IntervalModel, tokens: Any, first: int) -> Interval:
@@ -60,11 +62,11 @@ def final_stream(net: IntervalModel, tokens: Any, first: int) -> Interval:
     x = net.embed(tokens, positions)
     for layer in range(c.n_layers):
         start = first if layer == c.n_layers - 1 else 0
-        here = np.arange(start, T)
+        queries = np.arange(start, T)
         read = net.attention_input(x, layer)
         k, v = (net.project(read, layer, kind, positions) for kind in "KV")  # B T H K
         q = net.project(read[:, start:], layer, "Q", positions[:, start:])
-        distance = here[:, None] - np.arange(T)  # Q T
+        distance = queries[:, None] - np.arange(T)  # Q T
         score = net.scores(q[:, :, None], k[:, None], distance)  # B Q T H
         score = Interval(*(part.swapaxes(2, 3) for part in score))  # B Q H T
         visible = (distance >= 0)[None, :, None]

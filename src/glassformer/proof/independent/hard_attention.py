@@ -47,20 +47,22 @@ def bound_output(
         S: Number of positions.
         copies: How often a key may be present; None: at all S positions.
     """
-    f, far = net.f, share < NEGLIGIBLE_SHARE
+    f, negligible = net.f, share < NEGLIGIBLE_SHARE
     bounds = []
     for sign in (1, -1):
         up = v.high if sign > 0 else -v.low  # ... H N K
         base = star.low if sign > 0 else -star.high
         above_star = np.maximum(up - base[..., None, :], 0) * (1 + 4 * U)
         above_star = np.where(possible[..., None], above_star, 0)
-        near = np.where(far[..., None], 0, above_star).max(-2)
-        rest = np.where(far[..., None], share[..., None] * above_star, 0)
+        near = np.where(negligible[..., None], 0, above_star).max(-2)
+        rest = np.where(negligible[..., None], share[..., None] * above_star, 0)
         n = rest.shape[-2]
         small = rest.max(-2) * S if copies is None else rest.sum(-2) * copies
         bounds.append(round_up(near + round_up(small, n + 4), 4))
     z = between(star.low - bounds[1] * (1 + 4 * U) - 4 * U * star.size,
                 star.high + bounds[0] * (1 + 4 * U) + 4 * U * star.size)  # fmt: skip
-    most = np.maximum(np.where(possible[..., None], v.size, 0).max(-2), star.size)
-    f.check_overflow(most, "a head's output")
-    return z.widen(round_up(f.gamma(2 * S + 4) * most + 4 * (S + 1) * f.tiny * (2 + most), 4))
+    max_value = np.maximum(np.where(possible[..., None], v.size, 0).max(-2), star.size)
+    f.check_overflow(max_value, "a head's output")
+    return z.widen(
+        round_up(f.gamma(2 * S + 4) * max_value + 4 * (S + 1) * f.tiny * (2 + max_value), 4)
+    )

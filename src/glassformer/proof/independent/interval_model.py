@@ -136,17 +136,17 @@ class IntervalModel:
         (1.1·n + 35)·κ·u, where κ is the norm with the mean over that without (docs/compiler.md).
         """
         n, size = x.mid.shape[-1], x.size
-        least = np.maximum(np.abs(x.mid) - x.rad, 0) * (1 - 8 * U)
+        min_size = np.maximum(np.abs(x.mid) - x.rad, 0) * (1 - 8 * U)
         high = round_up((size * size).sum(-1), n + 2)
-        low = np.maximum(round_down((least * least).sum(-1), high, n + 2), 0)
+        low = np.maximum(round_down((min_size * min_size).sum(-1), high, n + 2), 0)
         self.f.check_overflow(
             round_up(length_before * length_before, n + 4), f"{label}'s sum of squares"
         )
         low, high = low / n + self.eps.low, round_up(round_up(high / n, 2) + self.eps.high, 2)
         self.f.check_overflow(high, f"{label}'s variance")
-        off = round_up(self.f.gamma(n + 3) * high + 4 * n * self.f.tiny, 4)
-        low = np.maximum(round_down(low - off, high, 4), 0)
-        low, high = square_root(low, round_up(high + off, 2))
+        error = round_up(self.f.gamma(n + 3) * high + 4 * n * self.f.tiny, 4)
+        low = np.maximum(round_down(low - error, high, 4), 0)
+        low, high = square_root(low, round_up(high + error, 2))
         low, high = low * (1 - 4 * self.f.u), round_up(high * (1 + 4 * self.f.u), 2)
         if self.c.norm == "layer":
             kappa = round_up(length_before[..., 0] / (low * n**0.5), 8)
@@ -253,8 +253,8 @@ class IntervalModel:
         if c.positions == "alibi":
             slopes = c.slope * 2.0 ** (-8 * np.arange(1, c.n_heads + 1) / c.n_heads)
             bias = -slopes * np.abs(distance)[..., None]
-            off = round_up((2.0**-48 + 2 * f.u) * np.abs(bias) + f.tiny, 4)
-            score = f.rounded(score + Interval(bias, off), "a score")
+            error = round_up((2.0**-48 + 2 * f.u) * np.abs(bias) + f.tiny, 4)
+            score = f.rounded(score + Interval(bias, error), "a score")
         return score
 
     def largest_score(self, q: Interval) -> Reals:
@@ -291,13 +291,13 @@ class IntervalModel:
         f = self.f
         mid = np.where(visible, score.mid, -np.inf)
         reference = mid.max(-1, keepdims=True)
-        own = np.where(visible, score.high, -np.inf).max(-1)
-        top = self.max_subtracted_score(own, top)[..., None]
+        row_max = np.where(visible, score.high, -np.inf).max(-1)
+        top = self.max_subtracted_score(row_max, top)[..., None]
         fall = round_up(top - score.low, 2)
-        apart = score - reference
-        off = round_up(apart.rad + round_up(f.u * fall + f.tiny, 2), 2)
-        lower = round_down(apart.mid - off, np.abs(apart.mid) + off, 2)
-        upper = round_up(np.abs(apart.mid) * 4 * U, 2) + round_up(off, 2) + apart.mid
+        difference = score - reference
+        error = round_up(difference.rad + round_up(f.u * fall + f.tiny, 2), 2)
+        lower = round_down(difference.mid - error, np.abs(difference.mid) + error, 2)
+        upper = round_up(np.abs(difference.mid) * 4 * U, 2) + round_up(error, 2) + difference.mid
         low, high = exponentials(lower, upper)
         low, high = low * (1 - 8 * f.u) * (1 - 8 * U), high * (1 + 8 * f.u) * (1 + 8 * U)
         return np.where(visible, low, 0.0), np.where(visible, high, 0.0)
@@ -314,19 +314,21 @@ class IntervalModel:
         total = np.maximum(round_down(low.sum(-1), low.sum(-1), S), 0)[..., None]
         if not np.all(total > 0):
             raise InconclusiveBound("the sum of a softmax has no lower bound above 0")
-        usual = (w[..., None] * v.mid).sum(-2) / w.sum(-1)[..., None]
-        apart = v - usual[..., None, :]
-        inexact = rad[..., None] * apart.size + w[..., None] * apart.rad
-        middle = Interval(w[..., None] * apart.mid, round_up(U * w[..., None] * apart.size, 2)).sum(
-            -2
-        )
-        off = (
+        mean = (w[..., None] * v.mid).sum(-2) / w.sum(-1)[..., None]
+        difference = v - mean[..., None, :]
+        inexact = rad[..., None] * difference.size + w[..., None] * difference.rad
+        middle = Interval(
+            w[..., None] * difference.mid, round_up(U * w[..., None] * difference.size, 2)
+        ).sum(-2)
+        error = (
             round_up(round_up(inexact.sum(-2), S + 4) + np.abs(middle.mid) + middle.rad, 4) / total
         )
-        most = round_up((high[..., None] * v.size).sum(-2), S + 2) / total
-        f.check_overflow(round_up(most, 4), "a head's output")
-        lost = 4 * (S + 1) * f.tiny * (2 + v.size.max(-2))
-        return interval(usual).widen(round_up(off + f.gamma(2 * S + 4) * most + lost, 8))
+        max_output = round_up((high[..., None] * v.size).sum(-2), S + 2) / total
+        f.check_overflow(round_up(max_output, 4), "a head's output")
+        underflow = 4 * (S + 1) * f.tiny * (2 + v.size.max(-2))
+        return interval(mean).widen(
+            round_up(error + f.gamma(2 * S + 4) * max_output + underflow, 8)
+        )
 
     def add_attention_output(self, z: Interval, x: Interval, layer: int) -> Interval:
         """Return the stream after attention, from the heads' outputs [...,H,K]."""
@@ -337,17 +339,17 @@ class IntervalModel:
 
     def stream_after_mlp(self, x: Interval, layer: int) -> Interval:
         """Return the stream after the layer, from the stream after attention."""
-        at, first = f"blocks.{layer}.", self.c.norm_first
-        x = x if first else self.divide(self.norm(x, f"{at}ln1"))
-        if f"{at}mlp.W_out" in self.weights:
-            y = self.divide(self.norm(x, f"{at}ln2")) if first else x
-            W = {name: self.weights.get(f"{at}mlp.{name}") for name in MLP_ARRAYS}
+        block, norm_first = f"blocks.{layer}.", self.c.norm_first
+        x = x if norm_first else self.divide(self.norm(x, f"{block}ln1"))
+        if f"{block}mlp.W_out" in self.weights:
+            y = self.divide(self.norm(x, f"{block}ln2")) if norm_first else x
+            W = {name: self.weights.get(f"{block}mlp.{name}") for name in MLP_ARRAYS}
             post = self.activate(self.linear(y, W["W_in"], W["b_in"], "W_in"))
             if W["W_gate"] is not None:
                 gate = self.linear(y, W["W_gate"], W["b_gate"], "W_gate")
                 post = self.f.rounded(post * gate, "the gate's product")
             x = self.add(x, self.linear(post, W["W_out"], W["b_out"], "W_out"))
-            x = x if first else self.divide(self.norm(x, f"{at}ln2"))
+            x = x if norm_first else self.divide(self.norm(x, f"{block}ln2"))
         return x
 
     # ── margins ────────────────────────────────────────────────────────────────────────────────
@@ -365,41 +367,43 @@ class IntervalModel:
         bias = plus @ self.head + self.b_U  # V
         weight = round_up(np.abs(plus) @ W + np.abs(self.b_U), D + 2)
         n = np.count_nonzero(self.head, 0).max() + 1
-        gamma, own = (
-            self.f.gamma(n),
-            (2 * D + 16) * 4 * U,
-        )  # relative rounding of the model, and ours
+        gamma, own_rounding = self.f.gamma(n), (2 * D + 16) * 4 * U  # of the model, and ours
         self.f.check_overflow(
             round_up((y.numerator.size / y.divisor_low[:, None]) @ W + weight, 2 * D + 8), "a logit"
         )
         logit = round_up(gamma * y.numerator.size, 2)
-        wide = round_up((y.numerator.rad + logit) * (1 + own) + own * np.abs(y.numerator.mid), 8)
+        radius = round_up(
+            (y.numerator.rad + logit) * (1 + own_rounding) + own_rounding * np.abs(y.numerator.mid),
+            8,
+        )
         by = between(y.divisor_low, y.divisor_high)
-        lost = round_up(2 * (D + 2) * self.f.tiny * y.divisor_high, 4)
-        rest = round_up(by.rad + (gamma + own) * y.divisor_high, 4)
-        left = np.concatenate([y.numerator.mid, wide, by.mid[:, None], rest[:, None]], 1)
+        underflow = round_up(2 * (D + 2) * self.f.tiny * y.divisor_high, 4)
+        rest = round_up(by.rad + (gamma + own_rounding) * y.divisor_high, 4)
+        left = np.concatenate([y.numerator.mid, radius, by.mid[:, None], rest[:, None]], 1)
         table = np.concatenate([self.head, W, bias[None], weight[None]])
         upper = left @ table  # B V
         upper[rows, correct] = -np.inf
         sign = np.concatenate([np.ones(D), -np.ones(D), [1.0, -1.0]])
         lower = (left * sign * table[:, correct].T).sum(1)
-        lead = self._margin(lower, upper.max(1), lost, y)
-        again = np.flatnonzero(~(lead > 0))
+        margin = self._margin(lower, upper.max(1), underflow, y)
+        open_rows = np.flatnonzero(~(margin > 0))
         step = max(1, 2**21 // (self.n_close_rivals * D))
-        for start in range(0, len(again), step):
-            some = again[start : start + step]
-            lead[some] = self._refined_margin(
-                y, some, correct[some], upper[some], lower[some], lost, logit
+        for start in range(0, len(open_rows), step):
+            chunk = open_rows[start : start + step]
+            margin[chunk] = self._refined_margin(
+                y, chunk, correct[chunk], upper[chunk], lower[chunk], underflow, logit
             )
-        return lead
+        return margin
 
-    def _margin(self, lower: Reals, upper: Reals, lost: Reals, y: UndividedNorm) -> Reals:
-        lead = round_down(lower - upper - 2 * lost, np.abs(lower) + np.abs(upper) + lost, 4)
-        return np.where(lead > 0, lead / y.divisor_high * (1 - 8 * U), lead)
+    def _margin(self, lower: Reals, upper: Reals, underflow: Reals, y: UndividedNorm) -> Reals:
+        margin = round_down(
+            lower - upper - 2 * underflow, np.abs(lower) + np.abs(upper) + underflow, 4
+        )
+        return np.where(margin > 0, margin / y.divisor_high * (1 - 8 * U), margin)
 
     def _refined_margin(
-        self, y: UndividedNorm, some: Any, right: Any, upper: Reals, lower: Reals, lost: Reals,
-        logit: Reals,
+        self, y: UndividedNorm, rows: Any, correct: Any, upper: Reals, lower: Reals,
+        underflow: Reals, logit: Reals,
     ) -> Reals:  # fmt: skip
         """Bound the margins of some rows by differences of the unembedding's columns.
 
@@ -408,27 +412,32 @@ class IntervalModel:
         D, V = self.head.shape
         k = self.n_close_rivals
         order = np.argpartition(-np.nan_to_num(upper, nan=np.inf), k - 1, axis=1)[:, :k]  # B k
-        beyond = upper.copy()
-        np.put_along_axis(beyond, order, -np.inf, 1)
-        part = UndividedNorm(y.numerator[some], y.divisor_low[some], y.divisor_high[some], y.bias)
-        far = np.full(len(some), np.inf)
+        others = upper.copy()
+        np.put_along_axis(others, order, -np.inf, 1)
+        norm = UndividedNorm(y.numerator[rows], y.divisor_low[rows], y.divisor_high[rows], y.bias)
+        far_margin = np.full(len(rows), np.inf)
         if k < V - 1:
-            far = self._margin(lower, beyond.max(1), lost[some], part)
-        mine, theirs = self.head.T[right][:, None], self.head.T[order]  # B 1 D, B k D
-        apart = interval(mine) - interval(theirs)
-        value = (part.numerator[:, None] * apart).sum(-1)  # B k
+            far_margin = self._margin(lower, others.max(1), underflow[rows], norm)
+        own_column = self.head.T[correct][:, None]  # B 1 D
+        other_columns = self.head.T[order]  # B k D
+        difference = interval(own_column) - interval(other_columns)
+        value = (norm.numerator[:, None] * difference).sum(-1)  # B k
         plus = np.zeros(D) if y.bias is None else y.bias
-        more = (apart * plus).sum(-1) + (interval(self.b_U[right][:, None]) - self.b_U[order])
-        value = value + more * between(part.divisor_low[:, None], part.divisor_high[:, None])
+        bias_terms = (difference * plus).sum(-1) + (
+            interval(self.b_U[correct][:, None]) - self.b_U[order]
+        )
+        value = value + bias_terms * between(norm.divisor_low[:, None], norm.divisor_high[:, None])
         n = np.count_nonzero(self.head, 0).max() + 1
-        rounding = (logit[some][:, None] * round_up(np.abs(mine) + np.abs(theirs))).sum(-1)
-        biases = np.abs(self.b_U[right])[:, None] + np.abs(self.b_U[order])
-        biases = biases + (np.abs(plus) * (np.abs(mine) + np.abs(theirs))).sum(-1)
-        rounding = rounding + self.f.gamma(n) * biases * part.divisor_high[:, None]
-        off = round_up(rounding + 2 * lost[some][:, None], 2 * D + 12)
-        least = round_down(value.low - off, np.abs(value.low) + off, 2).min(1)
-        near = np.where(least > 0, least / part.divisor_high * (1 - 8 * U), least)
-        return np.minimum(near, far)
+        rounding = (
+            logit[rows][:, None] * round_up(np.abs(own_column) + np.abs(other_columns))
+        ).sum(-1)
+        biases = np.abs(self.b_U[correct])[:, None] + np.abs(self.b_U[order])
+        biases = biases + (np.abs(plus) * (np.abs(own_column) + np.abs(other_columns))).sum(-1)
+        rounding = rounding + self.f.gamma(n) * biases * norm.divisor_high[:, None]
+        error = round_up(rounding + 2 * underflow[rows][:, None], 2 * D + 12)
+        smallest = round_down(value.low - error, np.abs(value.low) + error, 2).min(1)
+        close_margin = np.where(smallest > 0, smallest / norm.divisor_high * (1 - 8 * U), smallest)
+        return np.minimum(close_margin, far_margin)
 
 
 MLP_ARRAYS = ("W_in", "b_in", "W_gate", "b_gate", "W_out", "b_out")

@@ -36,12 +36,12 @@ class RowView:
     ) -> TermTables:
         """Return the i-th row's terms: near(position, token), and far(position) for any token."""
         places, out = self.places[i], list[dict[int, Ball]]()
-        for own, p in enumerate(places):
-            tokens = self.spots.tokens(own)
+        for position, p in enumerate(places):
+            tokens = self.spots.tokens(position)
             out.append({v: near(p, v) if p >= 0 else ZERO for v in tokens})
         if not self.sees_whole_text:
-            seen = set(places)
-            rest = (far(p) for p in range(self.rows[i] + 1) if p not in seen)
+            used = set(places)
+            rest = (far(p) for p in range(self.rows[i] + 1) if p not in used)
             out[0] = {0: sum(rest, ZERO)}
         return out
 
@@ -61,8 +61,8 @@ def union_of_terms(before: TermTables | None, terms: TermTables) -> TermTables:
     """Return terms that contain both."""
     if before is None:
         return terms
-    both = zip(before, terms, strict=True)
-    return [{v: s[v].union(t[v]) for v in t} for s, t in both]
+    pairs = zip(before, terms, strict=True)
+    return [{v: s[v].union(t[v]) for v in t} for s, t in pairs]
 
 
 def parse_row(spots: DigitLayout, entry: Mapping[str, Any]) -> RowView:
@@ -82,15 +82,17 @@ def parse_row(spots: DigitLayout, entry: Mapping[str, Any]) -> RowView:
         raise NotProvable(f"row {row}'s cuts are not a number from 0 to {MAX_BISECTIONS}")
     rows = range(row, through + 1)
     if near:
-        part = RowView(rows, split, cuts, *nearby_layout(spots, rows, near))
+        view = RowView(rows, split, cuts, *nearby_layout(spots, rows, near))
     elif len(rows) == 1:
-        part = RowView(rows, split, cuts, spots, row, [list(range(row + 1))])
+        view = RowView(rows, split, cuts, spots, row, [list(range(row + 1))])
     else:
         raise NotProvable(f"rows {row} to {through} see all columns, so they differ")
-    named = part.spots.requested_columns(part.row)
-    if not (max(named) - min(named) < len(split) <= max(named) + 1 if named else split == []):
+    columns = view.spots.requested_columns(view.row)
+    if not (
+        max(columns) - min(columns) < len(split) <= max(columns) + 1 if columns else split == []
+    ):
         raise NotProvable(f"row {row} cannot be split by {len(split)} columns")
-    return part
+    return view
 
 
 def nearby_layout(
@@ -104,34 +106,34 @@ def nearby_layout(
         raise NotProvable(f"near is not a number from 0 to {MAX_NEARBY_COLUMNS}")
     texts, places = set[tuple[int, tuple[str, ...]]](), []
     for row in rows:
-        asked = spots.names[row + 1]
-        if asked[0] != "s":
+        requested = spots.names[row + 1]
+        if requested[0] != "s":
             raise NotProvable(f"row {row} is not before a digit of the sum")
-        column = int(asked[1:])
+        column = int(requested[1:])
         first, last = max(column - near, 0), min(column + near, spots.digits)
         if len(rows) > 1 and not (first == column - near and last < spots.digits):
             raise NotProvable(f"row {row} sees columns beyond the numbers, and others do not")
         shift = int(first > 0) - first  # column 0 stands for all columns below
-        names, where = ["=0"], [-1]
+        text, row_places = ["=0"], [-1]
         if first:
-            names, where = [*names, "a0", "b0"], [-1, -1, -1]
-        own = spots.names[row]
-        for p, name in [*enumerate(spots.names[:row]), (row, own)]:
+            text, row_places = [*text, "a0", "b0"], [-1, -1, -1]
+        query_name = spots.names[row]
+        for p, name in [*enumerate(spots.names[:row]), (row, query_name)]:
             kind, number = name[0], int(name[1:])
             if p == row and kind == "=":
-                names, where = [*names, name], [*where, p]
+                text, row_places = [*text, name], [*row_places, p]
             elif kind != "=" and first <= number <= last:
-                names, where = [*names, f"{kind}{number + shift}"], [*where, p]
+                text, row_places = [*text, f"{kind}{number + shift}"], [*row_places, p]
         operands = range(min(last + 1, spots.digits) + shift)
-        digits = [name for name in names if name[0] != "="]
+        digits = [name for name in text if name[0] != "="]
         if len({*digits} | {f"{k}{c}" for k in "ab" for c in operands}) != len(digits):
             raise NotProvable(f"row {row} does not see each digit of its columns once")
-        if where[-1] != row:
+        if row_places[-1] != row:
             raise NotProvable(f"row {row} is not within the columns that it sees")
-        texts.add((len(operands), (*names, f"s{column + shift}")))
-        places.append(where)
+        texts.add((len(operands), (*text, f"s{column + shift}")))
+        places.append(row_places)
     if len(texts) > 1:
         raise NotProvable(f"rows {rows[0]} to {rows[-1]} do not have the same view")
-    n, text = texts.pop()
-    end = len(text) - 1
-    return DigitLayout(n, text, range(end - 1, end)), end - 1, places
+    n, names = texts.pop()
+    end = len(names) - 1
+    return DigitLayout(n, names, range(end - 1, end)), end - 1, places

@@ -43,17 +43,17 @@ def check_task(
     cases, margin = 0, math.inf
     with np.errstate(all="ignore"):
         try:
-            for lead, _ in _case_margins(model, task, max_inputs):
-                if not np.all(lead > 0):
-                    least = float(np.nan_to_num(lead, nan=-np.inf).min())
-                    raise InconclusiveBound(f"the lower bound on a margin is {least:.3g}")
-                cases, margin = cases + len(lead), min(margin, float(lead.min()))
-        except NotProvable as why:
-            kind = {
-                "covered": not isinstance(why, NotCovered),
-                "too_wide": isinstance(why, InconclusiveBound),
+            for margins, _ in _case_margins(model, task, max_inputs):
+                if not np.all(margins > 0):
+                    smallest = float(np.nan_to_num(margins, nan=-np.inf).min())
+                    raise InconclusiveBound(f"the lower bound on a margin is {smallest:.3g}")
+                cases, margin = cases + len(margins), min(margin, float(margins.min()))
+        except NotProvable as error:
+            options = {
+                "covered": not isinstance(error, NotCovered),
+                "too_wide": isinstance(error, InconclusiveBound),
             }
-            return IndependentResult(False, 0, -math.inf, str(why), **kind)
+            return IndependentResult(False, 0, -math.inf, str(error), **options)
     if not cases or not margin < math.inf:
         return IndependentResult(False, 0, -math.inf, "the task has no input with an answer")
     return IndependentResult(True, cases, margin)
@@ -75,8 +75,8 @@ def count_open(model: Model, task: Task) -> int | None:
     open_ = 0
     with np.errstate(all="ignore"):
         try:
-            for lead, inputs in _case_margins(model, task, every_input.MAX_INPUTS):
-                open_ += sum(inputs(int(i)) for i in np.flatnonzero(~(lead > 0)))
+            for margins, inputs in _case_margins(model, task, every_input.MAX_INPUTS):
+                open_ += sum(inputs(int(i)) for i in np.flatnonzero(~(margins > 0)))
         except NotCovered:
             return None
         except NotProvable:
