@@ -23,7 +23,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_task, verify
-from glassformer.circuits.disguise import obfuscate, read_key
+from glassformer.circuits.obfuscation import obfuscate, read_key
 from glassformer.core.checkpoint import digest, save
 from glassformer.core.weight_shapes import required_shapes
 from glassformer.verification.verifier import verify_events

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import Labels, load, load_task
-from glassformer.circuits.disguise import obfuscate
+from glassformer.circuits.obfuscation import obfuscate
 from glassformer.circuits.edges import measure_ground_truth
 from glassformer.core.components import (
     attention_name,

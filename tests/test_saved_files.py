@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.circuits.disguise import read_key
+from glassformer.circuits.obfuscation import read_key
 from glassformer.report_page.snapshots import read_history
 from glassformer.training.recipes import find_recipe
 from glassformer.utils import migrate

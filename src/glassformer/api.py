@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import Unpack
 
-    from .circuits.disguise import ObfuscatedModel
+    from .circuits.obfuscation import ObfuscatedModel
     from .circuits.edges import GroundTruth
     from .compiler.driver import Compiled
     from .core.backend import Array
@@ -887,14 +887,14 @@ def obfuscate(
         out: FILE.safetensors to write the copy.
         key: FILE.json to write the key.
     """
-    from .circuits.disguise import obfuscate as disguise_
+    from .circuits.obfuscation import obfuscate as obfuscate_
 
     if (out is None) != (key is None):
-        raise GlassformerError("disguise — out and key: expected both or neither")
+        raise GlassformerError("obfuscate — out and key: expected both or neither")
     copy, key_path = as_output(out, ".safetensors", model), as_output(key, ".json", model)
     made = as_model(model)
     goal = as_task_if_known(task, made)
-    found = disguise_(made, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
+    found = obfuscate_(made, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
     if copy and key_path:
         found.save(copy, key_path)
     return found

@@ -13,7 +13,7 @@ from glassformer import GlassformerError, Labels, Model, load, load_task
 from glassformer.circuits import wiring
 from glassformer.circuits.edges import measure_ground_truth, named_slots
 from glassformer.circuits.grading import score_edges, subspace_overlap
-from helpers import largest_difference, random_model
+from helpers import largest_difference, raises, random_model
 
 REFS = list(dict.fromkeys(ref for ref, _, _ in CASES))
 REFS += [
@@ -324,11 +324,9 @@ def test_slots_of_parts_of_the_stream():
         "b": (2, 3),
         "rest [3:4]": (3, 4),
     }
-    with pytest.raises(
-        GlassformerError, match="slots overlap: 'b' begins at 1, before another's end at 2"
-    ):
+    with raises("bad_argument", "'b'", 1, 2):
         measure_ground_truth(replace(model, labels=Labels({"a": (0, 2), "b": (1, 3)})))
-    with pytest.raises(GlassformerError, match="addition — has"):
+    with raises("bad_argument", "addition"):
         measure_ground_truth(load("reverse"), load_task("addition"))
 
 
@@ -358,9 +356,9 @@ def test_score_edges_that_matter():
 
 
 @pytest.mark.parametrize("claims,says", [
-    ([("embed", "head 0.7")], "edge with 'head 0.7' — no such part of the model; near: head 0.0"),
-    ([("embed", "head 0.0"), ("embed", "head 0.0", "q")], "all of one kind"), ([("embed",)],
-    "expected (writer, "),
+    ([("embed", "head 0.7")], "near: head 0.0"),
+    ([("embed", "head 0.0"), ("embed", "head 0.0", "q")], "(writer, reader, port)"), ([("embed",)],
+    "[1]"),
 ])  # fmt: skip
 def test_claims_that_make_no_sense(claims, says):
     model = load("reverse")
@@ -375,7 +373,7 @@ def test_cut_refuses_edges_that_are_not_there():
         ("unembed", "embed", "q"),
         ("embed", "head 0.0", "logits"),
     ]:
-        with pytest.raises(GlassformerError, match="expected parts of the model, in order"):
+        with raises("bad_argument", *edge):
             wiring.CutEdges(load("reverse"), [edge])
 
 
@@ -387,7 +385,7 @@ def test_subspace_overlap():
     ) == (0, 0)
     turned = [[1, 1, 0, 0, 0], [2, 2, 0, 0, 0]]  # one direction, twice, at 45 degrees
     assert np.allclose(subspace_overlap(turned, eye[:1]), (0.5, 0.5))
-    with pytest.raises(GlassformerError, match="the same d_model, got 5 and 4"):
+    with raises("bad_argument", "d_model", 5, 4):
         subspace_overlap(eye, np.eye(4))
 
 

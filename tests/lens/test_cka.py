@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from glassformer.circuits.disguise import obfuscate
+from glassformer.circuits.obfuscation import obfuscate
 from glassformer.lens.cka import STREAM_HOOKS, _hsic, cka, similarity
 from glassformer.lens.compare import compare
 from glassformer.resolve import load, load_task

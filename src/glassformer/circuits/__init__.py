@@ -1,1 +1,1 @@
-"""Ground truth: the wires of a model, models in disguise, and how well a method finds wires."""
+"""Known circuits: ground truth of a model, obfuscated copies, and scores of claimed edges."""

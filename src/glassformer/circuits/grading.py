@@ -1,4 +1,4 @@
-"""How good is what somebody claims of a model? Edges and directions against the ground truth."""
+"""Score claimed edges and directions against the ground truth."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from .edges import GroundTruth
 
 @dataclass(frozen=True)
 class EdgeScores(Result):
-    """How claimed edges compare with the truth."""
+    """Precision and recall of claimed edges."""
 
     claimed: int
     present: int
@@ -30,21 +30,27 @@ class EdgeScores(Result):
 def score_edges(
     truth: GroundTruth, claimed: Iterable[Sequence[str]], *, all_edges: bool = False
 ) -> EdgeScores:
-    """Precision and recall of claimed edges (writer, reader) or (writer, reader, port).
+    """Score claimed edges.
 
-    What counts as present: edges that matter, i.e. move some answer's logits when cut; with
-    `all_edges`, whatever can flow. Where claims name no ports, ports are not looked at.
+    Args:
+        truth: the ground truth.
+        claimed: edges (writer, reader), for which ports are ignored, or (writer, reader, port).
+        all_edges: count all edges of the truth as present, not only those that matter.
+
+    Raises:
+        GlassformerError: claims of mixed kinds, or with a part that the model does not have.
     """
     claims = {(*map(normalize_name, e[:2]), *e[2:]) for e in claimed}
     sizes = {len(e) for e in claims}
     if not sizes <= {2} and not sizes <= {3}:
-        what = "expected (writer, reader), or (writer, reader, port), and all of one kind"
-        raise GlassformerError(f"edges — {what}")
+        raise GlassformerError(
+            "edges: expected only (writer, reader), or only (writer, reader, port), got both"
+            if sizes <= {2, 3} else f"edges: expected 2 or 3 names in an edge, got {sorted(sizes)}"
+        )  # fmt: skip
     width = max(sizes, default=3)
     for part in sorted({p for e in claims for p in e[:2]} - set(truth.parts)):
         near = difflib.get_close_matches(part, truth.parts, 3, 0.4) or truth.parts[:3]
-        hint = f"near: {', '.join(near)}"
-        raise GlassformerError(f"edge with {part!r} — no such part of the model; {hint}")
+        raise GlassformerError(f"edge: no part {part!r} in the model; near: {', '.join(near)}")
     present = {(e.writer, e.reader, e.port)[:width] for e in truth.edges if all_edges or e.matters}
     right = claims & present
     return EdgeScores(
@@ -55,15 +61,23 @@ def score_edges(
 
 
 def subspace_overlap(claimed: Array, actual: Array) -> tuple[float, float]:
-    """Directions [n,D], [m,D]: the share of the claimed space in the actual one, and the reverse.
+    """Return the shares of the claimed space in the actual one, and of the actual in the claimed.
 
-    The mean squared cosine of the principal angles, over each space's own dimensions: (1, 1) for
-    the same space.
+    A share is the sum of squared cosines of the principal angles, over the dimension of the first
+    space. Equal spaces have (1, 1).
+
+    Args:
+        claimed: directions [n,D].
+        actual: directions [m,D].
+
+    Raises:
+        GlassformerError: numbers that are not finite, or different d_model.
     """
     A, B = (_orthonormal(x) for x in (claimed, actual))
     if A.shape[1] != B.shape[1]:
-        what = f"expected the same d_model, got {A.shape[1]} and {B.shape[1]}"
-        raise GlassformerError(f"directions — {what}")
+        raise GlassformerError(
+            f"directions: expected equal d_model, got {A.shape[1]} and {B.shape[1]}"
+        )
     common = float(np.square(A @ B.T).sum())
     return common / max(len(A), 1), common / max(len(B), 1)
 
@@ -71,6 +85,6 @@ def subspace_overlap(claimed: Array, actual: Array) -> tuple[float, float]:
 def _orthonormal(x: Array) -> Any:
     x = np.atleast_2d(np.asarray(x, dtype=float))
     if x.ndim != 2 or not np.isfinite(x).all():
-        raise GlassformerError("directions — expected finite numbers [n,D]")
+        raise GlassformerError(f"directions: expected finite numbers [n,D], got shape {x.shape}")
     _, s, Vt = np.linalg.svd(x, full_matrices=False)
     return Vt[s > 1e-9 * max(s.max(initial=0.0), 1e-300)]

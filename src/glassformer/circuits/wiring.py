@@ -1,13 +1,13 @@
-"""Who writes to the residual stream, who reads from it, and what passes from one to the other.
+"""Writers and readers of the residual stream, and the edges between them.
 
-A *part* is "embed", "pos_embed", "head LAYER.HEAD", "mlp LAYER" or "unembed", see components.py. A
-part reads through *ports*: a head through "q", "k" and "v", an MLP through "in" (and "gate"), the
-unembedding through "logits". An *edge* (writer, reader, port) says that what the writer adds to the
-stream can be seen at the reader's port.
+A *part* is "embed", "pos_embed", "head LAYER.HEAD", "mlp LAYER" or "unembed" (components.py). Parts
+read through *ports*: a head through "q", "k" and "v", an MLP through "in" (and "gate"), the
+unembedding through "logits". An *edge* (writer, reader, port) exists if the reader can see at the
+port what the writer adds to the stream.
 
-Norms divide by a scale to which every part contributes. That is no edge: edges are said, and cut,
-at a given scale. The mean that LayerNorm takes away is one: a writer whose rows do not sum to 0 is
-seen by every reader whose columns do not, through "(mean)".
+The scale of a norm, to which every part contributes, is no edge: edges are cut at a given scale.
+The mean that LayerNorm subtracts is one: a writer whose rows do not sum to 0 is seen by every
+reader whose columns do not, via "(mean)".
 """
 
 from collections.abc import Callable, Iterable
@@ -26,57 +26,60 @@ from ..utils.errors import GlassformerError
 from ..utils.limits import check_memory
 
 MEAN = "(mean)"
-Slots = dict[str, tuple[int, int]]  # name -> where it begins and ends in the stream
-PORTS = {"head": ("q", "k", "v"), "mlp": ("in", "gate"), "unembed": ("logits",)}
+Slots = dict[str, tuple[int, int]]  # name -> start and stop in the stream
 
 
 @dataclass(frozen=True)
 class StreamWriter:
+    """A part that adds to the stream."""
+
     part: str
-    rows: Array  # [n, D]: what it can add to the stream, up to a factor; 0 if nothing comes of it
-    hook: str  # the activation that says what it does add
-    W: Array = None  # [n, D]: what the activation is multiplied by; None: it is what is added
+    rows: Array  # [n, D]: directions that it can add; 0 if they have no effect
+    hook: str  # the activation from which the output follows
+    W: Array = None  # [n, D]: multiplies the activation; None: the activation is the output
     head: int | None = None  # of the activation [B,T,H,n]
 
     def contribution(self, value: Array) -> Array:
-        """What it adds to the stream where the activation has this value, [B,T,D] or [T,D]."""
+        """Return the output for a value of the activation, [B,T,D] or [T,D]."""
         value = value if self.head is None else value[:, :, self.head]
         return value if self.W is None else value @ self.W
 
 
 @dataclass(frozen=True)
 class StreamReader:
+    """A port of a part that reads the stream."""
+
     part: str
     port: str
-    W: Array  # [D, n]: what it makes of what it sees; 0 where nothing comes of it
+    W: Array  # [D, n]: weights after the norm; 0 where they have no effect
     gain: Array  # [D, 1]: of the norm before it
-    hook: str  # name of the activation that holds its output
+    hook: str  # the activation that holds its output
     unmasked: Array = None  # W before zeroing; None: the activation is the input itself
     head: int | None = None  # of the activation [B,T,H,n]
 
     @cached_property
     def columns(self) -> Any:
-        """What it makes of the stream, [D, n]."""
+        """Weights [D, n] that read the stream."""
         return self.gain * self.W
 
 
 @dataclass(frozen=True)
 class Sublayer:
-    """A sublayer: all its parts read the same stream, then write."""
+    """A sublayer, whose parts all read the same stream and then write."""
 
     readers: list[StreamReader]
     writers: list[StreamWriter]
-    norm: str = ""  # the place of the norm before it (or after it, in a post-norm model); "": none
-    stream: str = ""  # the activation that has the stream which they read; "": none has
+    norm: str = ""  # prefix of the norm before it (after it, in a post-norm model)
+    stream: str = ""  # the activation with the stream that they read, if there is one
 
 
 def sublayers(model: Model) -> list[Sublayer]:
-    """The embeddings, attention and MLP of each layer, the unembedding."""
+    """Return the embeddings, the attention and MLP of each layer, and the unembedding."""
     c, w = model.config, model.weights
     first = [StreamWriter("embed", w["embed.W_E"], "hook_embed")]
     if (table := position_table(model)) is not None:
         first.append(StreamWriter("pos_embed", table, "hook_pos_embed"))
-    found = [Sublayer([], first)]
+    out = [Sublayer([], first)]
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         gain = _gain(model, at + "ln1")
@@ -88,7 +91,7 @@ def sublayers(model: Model) -> list[Sublayer]:
                 full = w[f"{at}attn.W_{port.upper()}"][h]
                 readers.append(StreamReader(name, port, W, gain, f"{at}attn.hook_{port}", full, h))
             writers.append(StreamWriter(name, writes, at + "attn.hook_z", W_O, h))
-        found.append(Sublayer(readers, writers, at + "ln1", at + "hook_resid_pre"))
+        out.append(Sublayer(readers, writers, at + "ln1", at + "hook_resid_pre"))
         if model.has_mlp(i):
             ins, outs = active_mlp_weights(model, i)
             gain = _gain(model, at + "ln2")
@@ -101,26 +104,26 @@ def sublayers(model: Model) -> list[Sublayer]:
                 for port, W in ins.items()
             ]
             writer = StreamWriter(name, outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
-            found.append(Sublayer(readers, [writer], at + "ln2", at + "hook_resid_mid"))
+            out.append(Sublayer(readers, [writer], at + "ln2", at + "hook_resid_mid"))
     norm = "ln_final" if c.norm_first else ""
     stream = f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else ""
     hook = "ln_final.hook_normalized" if norm and c.norm != "none" else stream
     last = StreamReader("unembed", "logits", model.W_U, _gain(model, norm), hook)
-    return [*found, Sublayer([last], [], norm, stream)]
+    return [*out, Sublayer([last], [], norm, stream)]
 
 
 def active_head_weights(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
-    """W_Q, W_K, W_V [D,K] and W_O [K,D] of a head, without dimensions of which nothing can come.
+    """Return W_Q, W_K, W_V [D,K] and W_O [K,D] of a head, with 0 in dimensions without effect.
 
-    A dimension of the query matters if keys differ in it, one of the key if there is a query for
-    it; one of the value if it is written somewhere, one of the output if there is a value for it.
+    A query dimension has an effect if keys differ in it, a key dimension if a query reads it, a
+    value dimension if it is written, an output dimension if it has a value.
     """
     c, w, at = model.config, model.weights, f"blocks.{layer}.attn."
     W_Q, W_K, W_V, W_O = (w[f"{at}W_{x}"][head] for x in "QKVO")
     none = np.zeros((c.n_heads, c.d_head))
     b_Q, b_K, b_V = (w.get(f"{at}b_{x}", none)[head] for x in "QKV")
     asks, differs = (W_Q != 0).any(0) | (b_Q != 0), (W_K != 0).any(0)  # K
-    # pairs of dimensions are mixed, and even a constant key differs by position
+    # rotations mix pairs of dimensions, and a constant key differs by position
     if POSITIONS[c.positions].rotate:
         n = c.d_head // 2
         differs |= b_K != 0
@@ -134,9 +137,9 @@ def active_head_weights(model: Model, layer: int, head: int) -> tuple[Any, Any, 
 
 
 def active_mlp_weights(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
-    """{"in": W_in [D,F], "gate": W_gate} and W_out [F,D], without neurons that do nothing.
+    """Return {"in": W_in [D,F], "gate": W_gate} and W_out [F,D], with 0 for neurons without effect.
 
-    Every activation is 0 at 0, so that a neuron without weights and bias never fires.
+    Every activation function is 0 at 0, so a neuron without weights and bias never fires.
     """
     w, at = model.weights, f"blocks.{layer}.mlp."
     ports = [p for p in ("in", "gate") if f"{at}W_{p}" in w]
@@ -148,73 +151,74 @@ def active_mlp_weights(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
 
 
 def _gain(model: Model, norm: str) -> Any:
-    """What the norm before a reader multiplies coordinates by, [D,1]; 1 after a post-norm."""
+    """Return the gain [D,1] of the norm before a reader; 1 in a post-norm model."""
     c, ones = model.config, np.ones(model.config.d_model)
     before = c.norm_first and c.norm != "none"
     return (model.weights.get(norm + ".w", ones) if before else ones)[:, None]
 
 
 def possible_edges(model: Model) -> list[tuple[str, str, str]]:
-    """Every (writer, reader, port) that the architecture allows: what there is to choose from."""
-    found, writers = list[tuple[str, str, str]](), list[str]()
-    for stage in sublayers(model):
-        found += [(writer, r.part, r.port) for r in stage.readers for writer in writers]
-        writers += [x.part for x in stage.writers]
-    return found
+    """Return every (writer, reader, port) that the architecture allows."""
+    edges, writers = list[tuple[str, str, str]](), list[str]()
+    for sublayer in sublayers(model):
+        edges += [(writer, r.part, r.port) for r in sublayer.readers for writer in writers]
+        writers += [x.part for x in sublayer.writers]
+    return edges
 
 
-SizedEdge = tuple[str, str, str, dict[str, float]]  # writer, reader, port, slot -> size
+SizedEdge = tuple[str, str, str, dict[str, float]]  # writer, reader, port, {slot: size}
 
 
 def find_edges(model: Model, slots: Slots) -> list[SizedEdge]:
-    """All edges (writer, reader, port) with the size of what passes, by slot of the stream."""
+    """Return all edges (writer, reader, port) with their sizes by slot."""
     c = model.config
-    found, writers, mean = (
+    edges, writers, mean = (
         list[SizedEdge](),
         list[StreamWriter](),
         c.norm == "layer" and c.norm_first,
     )
-    for stage in sublayers(model):
-        new, now = list[SizedEdge](), stage.writers
-        for reader in stage.readers:
+    for sublayer in sublayers(model):
+        new, now = list[SizedEdge](), sublayer.writers
+        for reader in sublayer.readers:
             for writer in writers:
                 if via := edge_sizes(writer.rows, reader.columns, slots, mean):
                     new.append((writer.part, reader.part, reader.port, via))
         if not _has_constants(model):
             new, fed = _drop_unfed_edges(new)
-            now = [x for x in now if not stage.readers or x.part in fed]
-        found += new
+            now = [x for x in now if not sublayer.readers or x.part in fed]
+        edges += new
         writers += now
-        if stage.norm and not c.norm_first and c.norm != "none":
-            gain = model.weights.get(stage.norm + ".w", 1.0)
+        if sublayer.norm and not c.norm_first and c.norm != "none":
+            gain = model.weights.get(sublayer.norm + ".w", 1.0)
             if c.norm == "layer":
                 writers = [replace(x, rows=x.rows - x.rows.mean(1, keepdims=True)) for x in writers]
             writers = [replace(x, rows=x.rows * gain) for x in writers]
-    return found
+    return edges
 
 
 def _has_constants(model: Model) -> bool:
-    """Whether some bias may feed a part that no other part feeds."""
+    """Whether a bias may feed a part that no other part feeds."""
     biases = [n for n in model.weights if n.rpartition(".")[2].startswith("b")]
     return any(model.weights[n].any() for n in biases if n != "unembed.b_U")
 
 
 def _drop_unfed_edges(new: list[SizedEdge]) -> tuple[list[SizedEdge], set[str]]:
-    """The edges without queries of keys that are all 0 (and the reverse); the parts with input."""
+    """Drop queries without keys, and keys without queries; also return the parts with input."""
     ports: dict[str, set[str]] = {}
     for _, reader, port, _ in new:
         ports.setdefault(reader, set()).add(port)
     kept = [e for e in new if e[2] not in "qk" or {"q", "k"} <= ports[e[1]]]
-    return kept, {part for part, there in ports.items() if there & {"v", "in", "logits"}}
+    return kept, {part for part, used in ports.items() if used & {"v", "in", "logits"}}
 
 
 def edge_sizes(rows: Rows, columns: Any, slots: Slots, mean: bool) -> dict[str, float]:
-    """Slot -> norm of rows [n,D] times columns [D,m] over its coordinates, where not 0."""
+    """Return the nonzero norms of rows [n,D] @ columns [D,m] by slot."""
     via, n = {}, columns.shape[1]
     for name, (a, b) in slots.items():
-        check_memory(f"wiring — {len(rows):,} by {n:,} numbers", 8 * len(rows) * n)
-        size, most = _norm(rows[:, a:b] @ columns[a:b]), _norm(rows[:, a:b]) * _norm(columns[a:b])
-        if size > rounding_tolerance(rows) * most:
+        check_memory(f"edges — {len(rows):,} by {n:,} numbers", 8 * len(rows) * n)
+        left, right = rows[:, a:b], columns[a:b]
+        size = _norm(left @ right)
+        if size > rounding_tolerance(rows) * (_norm(left) * _norm(right)):
             via[name] = size
     if mean:
         out, into = rows.sum(1), columns.sum(0)
@@ -226,7 +230,7 @@ def edge_sizes(rows: Rows, columns: Any, slots: Slots, mean: bool) -> dict[str, 
 
 
 def rounding_tolerance(x: Array) -> float:
-    """A product so small beside its factors is rounding."""
+    """Return the relative size below which a product of factors is rounding."""
     return float(64 * np.finfo(x.dtype).eps)
 
 
@@ -235,54 +239,47 @@ def _norm(x: Array) -> float:
 
 
 class CutEdges:
-    """A hook that removes contributions along edges at readers' ports: hook=CutEdges(…).
+    """A hook that cuts edges: model(tokens, hook=CutEdges(model, edges)).
 
-    What a writer adds to the stream is known from the run itself; at a port, its share is
-    subtracted at the scale that the norm has there. Biases stay.
+    At a reader's port, the outputs that the writers have in this run are subtracted, at the scale
+    of the norm there. Biases stay.
     """
 
     def __init__(self, model: Model, edges: Iterable[tuple[str, str, str]]) -> None:
         self.model = model.numpy()
         self.normed = model.config.norm_first and model.config.norm != "none"
         self.writers_to_cut: dict[tuple[str, str], list[str]] = {}  # reader, port -> writers
-        self.contributions: dict[
-            str, Any
-        ] = {}  # part -> what it has added, as it is there now [B,T,D]
+        self.contributions: dict[str, Any] = {}  # part -> its part of the stream [B,T,D]
         self.scale: Any = 1.0  # of the norm before the next port
-        there = components.component_names(model, embeddings=True)
+        allowed = {*possible_edges(model)}
         for edge in edges:
-            writer, reader, port = (
-                components.normalize_name(edge[0]),
-                components.normalize_name(edge[1]),
-                edge[2],
-            )
-            known = {writer, reader} <= {*there} and port in PORTS.get(
-                components.parse_name(reader)[0], ()
-            )
-            if not known or there.index(writer) >= there.index(reader):
-                what = "expected parts of the model, in order"
-                raise GlassformerError(f"edge {writer} → {reader}, {port} — {what}")
-            self.writers_to_cut.setdefault((reader, port), []).append(writer)
+            writer, reader = map(components.normalize_name, edge[:2])
+            if (writer, reader, edge[2]) not in allowed:
+                raise GlassformerError(
+                    f"edge {writer} → {reader}, {edge[2]}: expected a writer, a later reader, and "
+                    "one of its ports"
+                )
+            self.writers_to_cut.setdefault((reader, edge[2]), []).append(writer)
         self.actions = self._actions_by_hook()
 
     def __call__(self, name: str, value: Any) -> Any:
         return self.actions[name](value) if name in self.actions else value
 
     def _actions_by_hook(self) -> dict[str, Callable[[Any], Any]]:
-        """Map each activation to its action: record an output or a scale, or cut ports."""
+        """Return the action for each activation: record an output or a scale, or cut ports."""
         at: dict[str, Callable[[Any], Any]] = {}
-        for stage in sublayers(self.model):
-            at[stage.norm + ".hook_scale"] = partial(self._on_scale, stage.norm)
-            for hook in {x.hook for x in stage.writers}:
-                at[hook] = partial(self._on_write, [x for x in stage.writers if x.hook == hook])
-            for hook in {r.hook for r in stage.readers}:
-                readers = [r for r in stage.readers if r.hook == hook]
-                at[hook] = partial(self._on_read, readers, stage.norm)
+        for sublayer in sublayers(self.model):
+            at[sublayer.norm + ".hook_scale"] = partial(self._on_scale, sublayer.norm)
+            for hook in {x.hook for x in sublayer.writers}:
+                at[hook] = partial(self._on_write, [x for x in sublayer.writers if x.hook == hook])
+            for hook in {r.hook for r in sublayer.readers}:
+                readers = [r for r in sublayer.readers if r.hook == hook]
+                at[hook] = partial(self._on_read, readers, sublayer.norm)
         return at
 
     def _on_write(self, writers: list[StreamWriter], value: Array) -> Array:
         self.contributions |= {x.part: x.contribution(value) for x in writers}
-        last = not self.normed and not self.model.config.n_layers  # there is no later place
+        last = not self.normed and not self.model.config.n_layers  # no later activation to cut at
         cut = last and writers[0].part in self.writers_to_cut.get(("unembed", "logits"), ())
         return value * 0 if cut else value
 
@@ -301,14 +298,14 @@ class CutEdges:
                 if r.unmasked is None:
                     value -= self._contribution_at(writers, "")  # the gain is applied later
                 else:
-                    place = value if r.head is None else value[:, :, r.head]
-                    place -= self._contribution_at(writers, norm) @ r.unmasked
+                    port = value if r.head is None else value[:, :, r.head]
+                    port -= self._contribution_at(writers, norm) @ r.unmasked
         return value
 
     def _contribution_at(self, writers: list[str], norm: str) -> Any:
-        """What writers have added to the stream, as it is seen behind a norm: [B,T,D]."""
-        wrote = sum(self.contributions[part] for part in writers)
-        return self._apply_norm(norm, wrote) if self.normed else wrote
+        """Return the outputs of writers as seen after a norm, [B,T,D]."""
+        output = sum(self.contributions[part] for part in writers)
+        return self._apply_norm(norm, output) if self.normed else output
 
     def _apply_norm(self, norm: str, x: Array) -> Any:
         x = x - x.mean(-1, keepdims=True) if self.model.config.norm == "layer" else x

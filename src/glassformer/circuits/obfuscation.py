@@ -1,9 +1,6 @@
-"""Disguised copies of a model: the same function, with the answer no longer lying in the open.
+"""Obfuscated copies of a model: the same function without names, in another basis and order.
 
-A program's stream has a slot for every thing, its heads and neurons stand in order, and all have
-names. `disguise` turns the basis of the stream, shuffles heads and neurons, may add noise, and
-takes the names away. The Key has what is needed to undo this: with it, whatever somebody found in
-the copy is said of the original, and can be scored.
+The key of a copy maps findings in the copy back to the original, where they can be scored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +16,7 @@ from ..core import components
 from ..core.checkpoint import digest, to_bytes
 from ..core.model import Labels, Model
 from ..lens.embeddings import position_table
-from ..parametrizations.rotated import rotate as turned
+from ..parametrizations.rotated import rotate as rotate_stream
 from ..parametrizations.rotated import rotation_fixing_ones
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError, ascii_name, short_repr
@@ -29,9 +26,7 @@ from ..utils.results import Displayable, json_file, to_jsonable
 from ..utils.typed_json import Finite, Name, Ref, Seed, Sha256, check_small, convert, read_json
 
 FORMAT, VERSION = "glassformer-key", 1
-COMPARED_ROWS = (
-    1_000  # of a task, on which a copy is compared with its original; and as many edge cases
-)
+COMPARED_ROWS = 1_000  # sampled rows, and as many edge cases, on which a copy is compared
 Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 IndexLists = Annotated[
     list[Annotated[list[Index], Meta(max_length=10_000_000)]], Meta(max_length=10_000)
@@ -42,8 +37,8 @@ Basis = Annotated[
     Meta(min_length=1, max_length=MAX_OBFUSCATED_D_MODEL),
 ]
 TokenCount = Annotated[int, Meta(ge=0, le=10**12)]
-LOGIT_TIE = 1e-9  # without a task: logits as near as this, relative to the largest, are alike
-# Norm -> what reads it, the W_ and b_ of these.
+LOGIT_TIE = 1e-9  # of random tokens: smaller differences, relative to the largest logit, tie
+# norm -> (module, suffix of the W_ and b_ arrays) that read it
 NORM_READERS = {
     "ln1": [("attn", "Q"), ("attn", "K"), ("attn", "V")],
     "ln2": [("mlp", "in"), ("mlp", "gate")],
@@ -53,7 +48,7 @@ NORM_READERS = {
 
 @dataclass(frozen=True)
 class ObfuscationKey(Displayable):
-    """Record of a disguise, which maps findings in the copy back to the original."""
+    """Record of an obfuscation, which maps findings in the copy back to the original."""
 
     original: Sha256  # SHA-256 of the models
     copy: Sha256
@@ -81,7 +76,7 @@ class ObfuscationKey(Displayable):
         return f"{same}, logits by at most {self.difference:.1e} of the largest"
 
     def original_part(self, name: str) -> str:
-        """The original's part for a part of the copy: "head 0.2" -> "head 0.1"."""
+        """Return the original's name for a part of the copy: "head 0.2" -> "head 0.1"."""
         kind, at = components.parse_name(name)
         table = {"head": self.heads, "neuron": self.neurons}.get(kind)
         if table is None:
@@ -90,15 +85,16 @@ class ObfuscationKey(Displayable):
             layer, index = at
             return f"{kind} {layer}.{table[layer][index]}"
         except (ValueError, IndexError):
-            expected = f"expected {kind} LAYER.INDEX"
-            raise GlassformerError(f"{name} — the copy has no such {kind}; {expected}") from None
+            raise GlassformerError(
+                f"{name}: no such {kind} in the copy; expected {kind} LAYER.INDEX"
+            ) from None
 
     def original_edges(self, claimed: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-        """Edges (from, to, …) that were found in the copy, between the original's parts."""
+        """Return edges (writer, reader, …) of the copy with the original's names."""
         return [(self.original_part(e[0]), self.original_part(e[1]), *e[2:]) for e in claimed]
 
     def original_directions(self, directions: Any) -> Any:
-        """Directions [..., D] of the copy's stream, as directions of the original's."""
+        """Return directions [..., D] of the copy's stream in the original's basis."""
         return np.asarray(directions, dtype=float) @ np.array(self.basis).T
 
     def to_json(self) -> dict[str, Any]:
@@ -106,23 +102,24 @@ class ObfuscationKey(Displayable):
 
     @classmethod
     def from_json(cls, value: Any) -> "ObfuscationKey":
-        if not isinstance(value, Mapping) or value.get("format") != FORMAT:
-            raise GlassformerError("key — not the key of a disguised model")
+        found = value.get("format") if isinstance(value, Mapping) else value
+        if found != FORMAT:
+            raise GlassformerError(f"key: expected format {FORMAT}, got {short_repr(found)}")
         if type(version := value.get("version")) is not int or version != VERSION:
-            raise GlassformerError(f"key — version {short_repr(version)}; this one reads {VERSION}")
+            raise GlassformerError(f"key: expected version {VERSION}, got {short_repr(version)}")
         convert(value.get("faithful", True), bool, "key.faithful")
-        about = ("format", "version", "faithful")
-        key = convert({n: v for n, v in value.items() if n not in about}, cls, "key")
+        header = ("format", "version", "faithful")
+        key = convert({n: v for n, v in value.items() if n not in header}, cls, "key")
         for name, names in key.labels.items():
             check_small(names, f"key.labels.{short_repr(name)}", 10**8)
         if any(len(row) != len(key.basis) for row in key.basis):
-            raise GlassformerError("key — its basis is not square")
+            raise GlassformerError("key.basis: expected a square matrix")
         return key
 
 
 @dataclass(frozen=True)
 class ObfuscatedModel(Displayable):
-    """A copy that hides how it works, and the key to it: `copy, key = disguise(model)`."""
+    """An obfuscated copy and its key: `copy, key = obfuscate(model)`."""
 
     model: Model
     key: ObfuscationKey
@@ -131,40 +128,51 @@ class ObfuscatedModel(Displayable):
         return iter((self.model, self.key))
 
     def save(self, out: str | Path, key: str | Path) -> None:
-        """Writes both, the copy as a checkpoint and the key as JSON; or neither."""
+        """Write the copy as a checkpoint and the key as JSON, or neither."""
         check_ending(out, ".safetensors")
         check_ending(key, ".json")
-        told = json_file(self.key.to_json())
-        write_together({Path(out): to_bytes(self.model), Path(key): told})
+        key_file = json_file(self.key.to_json())
+        write_together({Path(out): to_bytes(self.model), Path(key): key_file})
 
     def __str__(self) -> str:
-        return "\n".join([f"a copy of {self.key.ref or 'a model'}: {self.key}", *self.key.changes])
+        return "\n".join([f"copy of {self.key.ref or 'a model'}: {self.key}", *self.key.changes])
 
 
 def read_key(path: str | Path) -> ObfuscationKey:
-    """The key that a file holds."""
-    found = read_json(path, finite=False)  # a difference may be infinite
+    """Read the key of an obfuscated copy.
+
+    Raises:
+        GlassformerError: the file cannot be read, or is no key.
+    """
+    value = read_json(path, finite=False)  # the difference may be infinite
     try:
-        return ObfuscationKey.from_json(found)
+        return ObfuscationKey.from_json(value)
     except GlassformerError as e:
-        raise GlassformerError(f"{path} — {e}") from None
+        raise GlassformerError(f"{path}: {e}") from None
 
 
 def obfuscate(
     model: Model, seed: int = 0, *, rotate: bool = True, shuffle: bool = True, noise: float = 0.0,
     task: Task | None = None,
 ) -> ObfuscatedModel:  # fmt: skip
-    """A copy that computes the same, without names and in another basis, and the key to it.
+    """Return a copy of a model that computes the same function, and its key.
 
-    `rotate`: the stream is written in a random orthogonal basis (under LayerNorm, one that keeps
-    the ones vector). `shuffle`: heads and neurons are permuted within their layer; without
-    `rotate`, so are the stream's coordinates. `noise`: normal noise on every weight, as a share of
-    the root mean square of its array. `task`: the copy is compared with its original on examples of
-    it (else on random tokens). If it was to be the same function, and rounding makes a difference,
-    there is no copy but an error that says so.
+    Args:
+        model: the model, whose names and provenance the copy does not have.
+        seed: of the basis, the order and the noise.
+        rotate: write the stream in a random orthogonal basis (with LayerNorm, one that keeps the
+            ones vector).
+        shuffle: permute heads and neurons within their layer; without `rotate`, also the
+            dimensions of the stream.
+        noise: standard deviation of normal noise on every weight, relative to the root mean square
+            of its array.
+        task: compare the copy with the original on examples of it; by default on random tokens.
+
+    Raises:
+        GlassformerError: without noise, rounding changes an answer.
     """
     if not 0 <= noise <= MAX_NOISE:
-        raise GlassformerError(f"noise — expected a number from 0 to {MAX_NOISE:g}, got {noise}")
+        raise GlassformerError(f"noise: expected a number from 0 to {MAX_NOISE:g}, got {noise}")
     check_int_range("obfuscate — d_model", model.config.d_model, 1, MAX_OBFUSCATED_D_MODEL)
     check_int_range("obfuscate — seed", seed, 0, MAX_SEED)
     original = model.numpy()
@@ -180,21 +188,19 @@ def obfuscate(
             M = rotation_fixing_ones(D, rng)
         else:
             M = np.linalg.qr(rng.normal(size=(D, D)))[0]
-        copy = turned(copy, M)
+        copy = rotate_stream(copy, M)
     copy, heads, neurons = _shuffle_heads_and_neurons(copy, rng, shuffle, changes)
     if noise:
-        full = {n: w for n, w in copy.weights.items() if w.size}
-        sizes = {n: noise * np.sqrt(np.mean(w * w)) for n, w in full.items()}
-        noisy = {n: w + sizes[n] * rng.normal(size=w.shape) for n, w in full.items()}
+        noisy = {n: w + noise * np.sqrt(np.mean(w * w)) * rng.normal(size=w.shape)
+                 for n, w in copy.weights.items() if w.size}  # fmt: skip
         copy = replace(copy, weights={**copy.weights, **noisy})
     copy = copy.astype(dtype)
     checked, changed, difference = compare_logits(original, copy, task)
     if changed and not noise:
-        shuffled = "it can be shuffled, without rotating it (rotate=False, --no-rotate)"
+        hint = "; shuffle without rotating it (rotate=False, --no-rotate)" if rotate else ""
         raise GlassformerError(
-            f"obfuscate — the copy is not the same function in {dtype}: {changed:,} of {checked:,} "
-            "answer tokens change, since its numbers are of too different sizes to be mixed; "
-            + (shuffled if rotate else "it has no copy")
+            f"obfuscate: rounding in {dtype} changes {changed:,} of {checked:,} answer tokens, "
+            f"since the weights differ much in magnitude{hint}"
         )
     key = ObfuscationKey(
         original=digest(original), copy=digest(copy),
@@ -209,21 +215,23 @@ def obfuscate(
 def compare_logits(
     original: Model, copy: Model, task: Task | None = None, seed: int = 0
 ) -> tuple[int, int, float]:
-    """Answer tokens compared, how many the copy chooses otherwise, and how far logits differ."""
+    """Return the number of answer tokens, those the copy changes, and the largest difference.
+
+    The difference of logits is relative to the largest logit.
+    """
     rng = np.random.default_rng(seed)
     if task is None:
         tokens = rng.integers(0, original.config.d_vocab, (100, min(original.config.n_ctx, 32)))
-        asked, tie = np.ones(tokens.shape, dtype=bool), LOGIT_TIE
+        answers, tie = np.ones(tokens.shape, dtype=bool), LOGIT_TIE
     else:
-        rows = np.concatenate(
-            [rng.permutation(task.edges())[:COMPARED_ROWS], task.sample(COMPARED_ROWS, rng)]
-        )
+        edges = rng.permutation(task.edges())[:COMPARED_ROWS]
+        rows = np.concatenate([edges, task.sample(COMPARED_ROWS, rng)])
         whole, answer = task.batch(rows[task.defined(rows)])
-        tokens, asked, tie = whole[:, :-1], answer[:, 1:], 0.0
-    with np.errstate(all="ignore"):  # what is not finite counts as changed
-        a, b = (m.logits(tokens)[asked].astype(np.float64) for m in (original, copy))  # n V
+        tokens, answers, tie = whole[:, :-1], answer[:, 1:], 0.0
+    with np.errstate(all="ignore"):  # logits that are not finite count as changed
+        a, b = (m.logits(tokens)[answers].astype(np.float64) for m in (original, copy))  # n V
         size = max(float(np.abs(a).max()), 1e-300)
-        chosen = a[np.arange(len(a)), b.argmax(-1)]  # in the original, what the copy chooses
+        chosen = a[np.arange(len(a)), b.argmax(-1)]  # the original logits of the copy's choices
         same = (chosen >= a.max(-1) - tie * size) & np.isfinite(b).all(-1)
         return len(a), int((~same).sum()), float(np.abs(a - b).max() / size)
 
@@ -231,58 +239,56 @@ def compare_logits(
 def _shuffle_heads_and_neurons(
     model: Model, rng: np.random.Generator, shuffle: bool, changes: list[str]
 ) -> tuple[Model, list[list[int]], list[list[int]]]:
-    """The model with heads and neurons permuted; new index -> old index, by layer."""
+    """Return the model with heads and neurons permuted, and the old indices by layer."""
     c, w = model.config, dict(model.weights)
     heads, neurons = [], []
-    tied_to_place = c.positions == "alibi"  # the slope of a head is a matter of its index
-    if shuffle and tied_to_place:
-        changes.append("heads keep their order: alibi gives each a slope by its index")
+    fixed_heads = c.positions == "alibi"
+    if shuffle and fixed_heads:
+        changes.append("heads keep their order: the slope of ALiBi depends on their index")
     for i in range(c.n_layers):
         at = f"blocks.{i}."
-        mixed = shuffle and not tied_to_place
-        order = rng.permutation(c.n_heads) if mixed else np.arange(c.n_heads)
+        permuted = shuffle and not fixed_heads
+        order = rng.permutation(c.n_heads) if permuted else np.arange(c.n_heads)
         for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V"):
             if (full := f"{at}attn.{name}") in w:
                 w[full] = w[full][order]  # H first
-        heads.append([int(h) for h in order])
-        there = c.d_mlp if model.has_mlp(i) else 0
-        order = rng.permutation(there) if shuffle else np.arange(there)
+        heads.append(order.tolist())
+        F = c.d_mlp if model.has_mlp(i) else 0
+        order = rng.permutation(F) if shuffle else np.arange(F)
         for name in ("W_in", "b_in", "W_gate", "b_gate", "W_out"):
-            if there and (full := f"{at}mlp.{name}") in w:
+            if F and (full := f"{at}mlp.{name}") in w:
                 w[full] = w[full][order] if name == "W_out" else w[full][..., order]  # F
-        neurons.append([int(f) for f in order])
+        neurons.append(order.tolist())
     return replace(model, weights=w), heads, neurons
 
 
-# ── what is tied to the axes of the stream ─────────────────────────────────────────────────────
 def _fold_axis_aligned_parts(model: Model, changes: list[str]) -> Model:
-    """The same function without sinusoids; gains and biases of norms are in what reads them."""
+    """Replace sinusoids by a table, and fold gains and biases of norms into their readers."""
     c, w = model.config, dict(model.weights)
     if c.positions == "sinusoidal":
         w["pos_embed.W_pos"] = position_table(model)
         c = replace(c, positions="learned")
-        changes.append("sinusoidal positions became a table")
+        changes.append("sinusoidal positions are a table")
     norms = sorted({n.rpartition(".")[0] for n in w if n.rsplit(".", 2)[-2] in NORM_READERS})
-    if c.norm == "none":  # nobody reads what is there
+    if c.norm == "none":  # then these arrays are unused
         w = {n: x for n, x in w.items() if n.rpartition(".")[0] not in norms}
         norms = []
     if norms and not c.norm_first:
-        why = "gains of norms after the sum are part of the stream's axes"
-        raise GlassformerError(f"obfuscate — {norms[0]}: {why}")
+        raise GlassformerError(f"obfuscate: gains of a post-norm cannot be folded: {norms[0]}")
     for ln in norms:
         gain, bias = w.pop(f"{ln}.w", None), w.pop(f"{ln}.b", None)
         if ln == "ln_final" and c.tied:
             w["unembed.W_U"] = w["embed.W_E"].T
             c = replace(c, tied=False)
-            changes.append("the head is no longer tied: the gains before it are in it")
-        place, dot, kind = ln.rpartition(".")
-        for room, name in NORM_READERS[kind]:
-            W, b = (f"{place}{dot}{room}.{x}_{name}" for x in "Wb")
+            changes.append("the unembedding is no longer tied: the gains before it are folded in")
+        block, dot, kind = ln.rpartition(".")
+        for module, name in NORM_READERS[kind]:
+            W, b = (f"{block}{dot}{module}.{x}_{name}" for x in "Wb")
             if W not in w:
                 continue
             if bias is not None:
                 w[b] = bias @ w[W] + w.get(b, 0.0)
             if gain is not None:
                 w[W] = w[W] * gain[:, None]  # [..., D, x]
-        changes.append(f"{ln}'s gains are in what reads it")
+        changes.append(f"the gains of {ln} are folded into its readers")
     return replace(model, config=c, weights=w)

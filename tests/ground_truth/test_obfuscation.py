@@ -8,11 +8,11 @@ import pytest
 
 from cases import CASES
 from glassformer import GlassformerError, Labels, load, load_task, run
-from glassformer.circuits.disguise import ObfuscationKey, compare_logits, obfuscate, read_key
 from glassformer.circuits.edges import measure_ground_truth
 from glassformer.circuits.grading import score_edges, subspace_overlap
+from glassformer.circuits.obfuscation import ObfuscationKey, compare_logits, obfuscate, read_key
 from glassformer.core.checkpoint import digest, save
-from helpers import largest_difference, random_model
+from helpers import largest_difference, raises, random_model
 
 # Programs whose numbers are of so different sizes that no float64 holds them mixed: they can be
 # shuffled only.
@@ -55,9 +55,7 @@ def test_a_copy_says_the_same(ref, text, output):
 @pytest.mark.parametrize("ref", UNROTATED)
 def test_what_does_not_survive_a_rotation_says_so(ref):
     model = load(ref)
-    with pytest.raises(
-        GlassformerError, match=r"not the same function in float\d\d: .*rotate=False"
-    ):
+    with raises("bad_argument", model.dtype, "rotate=False"):
         obfuscate(model, 1, task=task_of(model))
 
 
@@ -78,9 +76,7 @@ def test_random_models(kind, rotate):
 
 
 def test_gains_after_the_sum_are_refused():
-    with pytest.raises(
-        GlassformerError, match=r"obfuscate — blocks.0.ln1: gains of norms after the sum"
-    ):
+    with raises("bad_argument", "blocks.0.ln1"):
         obfuscate(random_model(0, norm_first=False))
 
 
@@ -120,9 +116,7 @@ def test_the_key_leads_back():
             back, model.weights["blocks.0.mlp.W_out"][old], rtol=1e-6, atol=1e-3
         )  # they are of 1e10
     assert key.original_part("embed") == "embed" and key.labels["slots"]["value"] == [0, 1]
-    with pytest.raises(
-        GlassformerError, match=r"head 0.9 — the copy has no such head; expected head LAYER.INDEX"
-    ):
+    with raises("bad_argument", "head 0.9"):
         key.original_part("head 0.9")
 
 
@@ -166,7 +160,7 @@ def test_noise():
             0.5 < np.sqrt(np.mean(off**2)) / (0.001 * np.sqrt(np.mean(w**2)) or 1) < 1.5
             or not w.any()
         )
-    with pytest.raises(GlassformerError, match="noise — expected a number from 0 to 1000, got -1"):
+    with raises("bad_argument", "noise", 1000, -1):
         obfuscate(model, noise=-1)
 
 
@@ -224,7 +218,7 @@ def test_command(call, tmp_path):
     (["reverse", "--out", "c.safetensors", "--key", "c.safetensors"],
     "expected FILE.json"),
     (["reverse", "--out", "none/c.safetensors", "--key", "k.json"], "cannot be written"),
-    (["reverse", "--out", "c.safetensors", "--key", "k.json", "--noise", "-1"], "noise — expected"),
+    (["reverse", "--out", "c.safetensors", "--key", "k.json", "--noise", "-1"], "noise"),
 ])  # fmt: skip
 def test_command_with_bad_input(call, tmp_path, monkeypatch, words, says):
     monkeypatch.chdir(tmp_path)
@@ -234,17 +228,17 @@ def test_command_with_bad_input(call, tmp_path, monkeypatch, words, says):
 
 
 @pytest.mark.parametrize("text,says", [
-    ("{", "not JSON"), ("[]", "not the key of a disguised model"), ('{"format": "glassformer-key"}',
-    "version None"),
-    ('{"format": "glassformer-key", "version": 1}', "key: has no original"),
+    ("{", "not JSON"), ("[]", "glassformer-key"), ('{"format": "glassformer-key"}',
+    "None"),
+    ('{"format": "glassformer-key", "version": 1}', "original"),
 ])  # fmt: skip
 def test_files_that_are_no_keys(tmp_path, text, says):
     path = tmp_path / "k.json"
     path.write_text(text)
-    with pytest.raises(GlassformerError, match=r"k\.json — ") as error:
+    with pytest.raises(GlassformerError) as error:
         read_key(path)
-    assert says in str(error.value)
-    with pytest.raises(GlassformerError, match="cannot be read"):
+    assert "k.json" in str(error.value) and says in str(error.value)
+    with raises("not_found", "none"):
         read_key(tmp_path / "none")
 
 
