@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from glassformer import Labels, load, load_task
-from glassformer.circuits.obfuscation import obfuscate
 from glassformer.circuits.edges import measure_ground_truth
+from glassformer.circuits.obfuscation import obfuscate
 from glassformer.core.components import (
     attention_name,
     component_names,

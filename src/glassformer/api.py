@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import Unpack
 
-    from .circuits.obfuscation import ObfuscatedModel
     from .circuits.edges import GroundTruth
+    from .circuits.obfuscation import ObfuscatedModel
     from .compiler.driver import Compiled
     from .core.backend import Array
     from .core.hooks import ActivationCache
