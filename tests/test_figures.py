@@ -1,4 +1,4 @@
-"""The figures of the documents: all in the gallery or a chapter, and current."""
+"""The figures of the documents: all are used, and current."""
 
 import hashlib
 import json
@@ -26,11 +26,11 @@ IN_README = {"page.png"}
 GALLERY = (HERE.parent / "gallery.md").read_text()
 
 
-def test_every_picture_is_that_of_its_numbers():
-    """A picture that was not drawn with the numbers beside it is older, or newer, than they are."""
+def test_pictures_match_their_numbers():
+    """Each picture was drawn together with its entry in numbers.json."""
     there = {str(p.relative_to(HERE)) for p in HERE.rglob("*.png")}
-    assert there - ALONE == set(current.known())
-    for name, found in current.known().items():
+    assert there - ALONE == set(current.recorded())
+    for name, found in current.recorded().items():
         seal = hashlib.sha256((HERE / name).read_bytes()).hexdigest()
         assert seal == found["sha256"], f"{name} was not drawn with its numbers"
 
@@ -41,7 +41,7 @@ def test_every_picture_is_that_of_its_numbers():
                       for name in ("inside", "gallery", "modular_addition", "compiled", "page"))],
 )  # fmt: skip
 @pytest.mark.slow
-def test_they_are_current(script):
+def test_figures_are_current(script):
     done = subprocess.run(
         [sys.executable, HERE / script, "--check"], capture_output=True, text=True, check=False
     )
@@ -49,13 +49,13 @@ def test_they_are_current(script):
     assert "is current" in done.stdout
 
 
-def test_the_run_to_scrub_is_made_by_a_script(tmp_path):
-    """On a small case: the models of some steps, as float16, and the history of all."""
+def test_grok_seen_script(tmp_path):
+    """A small run keeps some models as float16, and the whole history."""
     import grok_seen
 
     grok_seen.make(tmp_path, kept=(0, 4), steps=4, evaluate_every=2, d_mlp=8)
-    told = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in told if row["kind"] == "evaluation"] == [2, 4]
+    rows = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if row["kind"] == "evaluation"] == [2, 4]
     names = sorted(path.name for path in tmp_path.glob("*.safetensors"))
     assert names == ["step-000000.safetensors", "step-000004.safetensors"]
     assert {str(load(tmp_path / n).weights["embed.W_E"].dtype) for n in names} == {"float16"}
@@ -64,7 +64,7 @@ def test_the_run_to_scrub_is_made_by_a_script(tmp_path):
     assert {k: v for k, v in wanted.items() if shipped["recipe"][k] != v} == {}
 
 
-def test_what_is_not_current_is_seen():
+def test_differences_are_detected():
     before = {"words": ["a"], "rows": [[1.0, 2.0]]}
     assert not current.differs({"words": ["a"], "rows": [[1.0, 2.01]]}, before)
     assert current.differs({"words": ["b"], "rows": [[1.0, 2.0]]}, before)

@@ -1,4 +1,4 @@
-"""The notebooks: the guide's are current, all are run, the teacher's has five pictures."""
+"""The notebooks: those of the guide are current, and all run."""
 
 import ast
 import contextlib
@@ -26,7 +26,7 @@ def cells(name: str) -> list[dict]:
 
 
 def codes(name: str) -> list[tuple[str, str, bool]]:
-    """The source of each cell of code, what is said below it, and whether it takes long."""
+    """Source, output and slowness of each code cell."""
     return [
         (
             "".join(cell["source"]),
@@ -39,7 +39,7 @@ def codes(name: str) -> list[tuple[str, str, bool]]:
 
 
 def value(source: str, space: dict) -> tuple[object, str]:
-    """What a cell gives back (its last line, as in a notebook), and what it prints."""
+    """Return the value of a cell's last line, and its printed output."""
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -48,11 +48,11 @@ def value(source: str, space: dict) -> tuple[object, str]:
     return got, out.getvalue()
 
 
-def test_there_is_one_for_every_chapter():
+def test_every_chapter_has_a_notebook():
     assert {*CHAPTERS, "start", "teacher"} == set(NAMES) and len(CHAPTERS) >= 7
 
 
-def test_those_of_the_guide_are_current():
+def test_guide_notebooks_are_current():
     found = importlib.util.spec_from_file_location("make", HERE / "make.py")
     make = importlib.util.module_from_spec(found)
     found.loader.exec_module(make)
@@ -71,7 +71,7 @@ def test_each_opens_with_one_install(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_one_that_jupyter_opens(name):
+def test_notebook_format(name):
     whole = json.loads((HERE / f"{name}.ipynb").read_text("utf-8"))
     assert (whole["nbformat"], whole["nbformat_minor"]) == (4, 5)
     ids = [cell["id"] for cell in whole["cells"]]
@@ -82,7 +82,7 @@ def test_each_is_one_that_jupyter_opens(name):
 
 
 def run_all(name, work, monkeypatch, capsys, slow):
-    """Runs a notebook's cells in one process; of the commands, those that write files (or all)."""
+    """Run a notebook's cells in one process, with commands that write files (or all)."""
     space: dict[str, object] = {"__name__": "notebook"}
     for source, written, long in codes(name)[1:]:
         if long and not slow:
@@ -100,7 +100,7 @@ def run_all(name, work, monkeypatch, capsys, slow):
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_first_one_runs(tmp_path, monkeypatch, capsys):
+def test_start_notebook_runs(tmp_path, monkeypatch, capsys):
     assert list(run_all("start", tmp_path, monkeypatch, capsys, slow=False))
 
 
@@ -118,7 +118,7 @@ def test_each_chapter_runs(name, tmp_path, monkeypatch, capsys):
 # ── the teacher's ──────────────────────────────────────────────────────────────────────────────
 @pytest.mark.usefixtures("folder")
 @pytest.mark.slow
-def test_five_cells_five_pictures(tmp_path, monkeypatch, capsys):
+def test_teacher_notebook_has_five_pictures(tmp_path, monkeypatch, capsys):
     done = list(run_all("teacher", tmp_path, monkeypatch, capsys, slow=False))
     assert len(done) == 5
     for source, got in done:
@@ -133,7 +133,7 @@ def test_five_cells_five_pictures(tmp_path, monkeypatch, capsys):
     assert done[-1][1].holds, "the proof"
 
 
-def test_what_the_teacher_says_is_so():
+def test_claims_of_the_teacher_notebook():
     text = "".join("".join(cell["source"]) for cell in cells("teacher"))
     model = load("addition:digits=3,order=ones")
     assert f"its {sum(w.size for w in model.weights.values())} numbers" in text

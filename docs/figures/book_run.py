@@ -1,6 +1,4 @@
-"""Draws book-run.png: our run of the book's recipe, from the history that was kept of it. Run
-it with Python.
-"""
+"""Draw book-run.png, our run of the book's recipe, from its kept history."""
 
 from current import put
 

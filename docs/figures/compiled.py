@@ -1,8 +1,8 @@
-"""Draws the figures of the chapter on compiling and of docs/compiler.md. Run it with Python.
+"""Draw the figures of the chapter on compiling and of docs/compiler.md.
 
-compiled_follows.png   what the interpreter says and where the compiled heads look
-compiled_codes.png     how values are written into the stream
-compiled_errors.png    how far slots may be off, sublayer by sublayer
+compiled_follows.png   values of the interpreter and attention of the compiled heads
+compiled_codes.png     codes of values in the stream
+compiled_errors.png    proved errors of slots, sublayer by sublayer
 """
 
 import numpy as np
@@ -30,8 +30,8 @@ def save(fig, name):
     put(fig, f"compiled_{name}.png")
 
 
-def follows():
-    """The values of a text as rows, and below them the two heads."""
+def attention():
+    """Draw the values of a text, and the attention of the two heads."""
     made = compiler.compile(FOLLOWS, "follows")
     words = TEXT.split()
     numbers = np.array([[made.program.tokens.index(w) for w in words]])
@@ -58,13 +58,13 @@ def follows():
             ticks = ["^", *words]
             ax.set_xticks(range(len(ticks)), ticks)
             ax.set_yticks(range(len(ticks)), ticks)
-            ax.set_xlabel("looks at")
+            ax.set_xlabel("key position")
             ax.set_title(f"head {layer}.0: {made.model.labels.heads[f'{layer}.0']}")
     save(fig, "follows")
 
 
 def codes():
-    """Each kind of code for eight members, as points of the plane (or two) that it lies in."""
+    """Draw each kind of code for eight members, in the plane (or two) it spans."""
     n, numbers = 8, list(range(8))
     with style.style_context():
         fig, axes = style.figure(2, 3, (8.0, 5.4))
@@ -74,22 +74,22 @@ def codes():
             ax.set_title({
                 "bit": "bit: two members", "ring": "ring: equal or not",
                 "torus": "torus: farther apart", "number": "number: order and sums",
-                "square": "square: a place to look at", "simplex": "simplex: anything",
+                "square": "square: a position to attend to", "simplex": "simplex: anything",
             }[kind])  # fmt: skip
             code = make_code(kind, numbers[:2] if kind == "bit" else numbers)
             if kind in ("bit", "simplex"):
                 big = np.abs(code).max()
                 ax.imshow(code, cmap=style.SIGNED_COLORMAP, vmin=-big, vmax=big)
-                ax.set_xlabel("numbers of the slot")
+                ax.set_xlabel("slot dimension")
                 ax.set_ylabel("member")
                 ax.set_xticks(range(code.shape[1]))
                 ax.set_yticks(range(len(code)))
                 continue
             points = code @ lift(code.shape[1] - 1).T
             pairs = [(0, 1), (2, 3)] if kind == "torus" else [(0, 1)]
-            for (x, y), colour in zip(pairs, (style.BLUE, style.ORANGE), strict=False):
+            for (x, y), color in zip(pairs, (style.BLUE, style.ORANGE), strict=False):
                 shift = 4.2 * (x > 0)
-                ax.scatter(points[:, x] + shift, points[:, y], s=18, color=colour)
+                ax.scatter(points[:, x] + shift, points[:, y], s=18, color=color)
                 for i in range(n):
                     at = points[i, [x, y]] * 1.22 + [shift, 0]
                     ax.annotate(str(i), at, ha="center", va="center", fontsize=8)
@@ -103,23 +103,23 @@ def codes():
     save(fig, "codes")
 
 
-def errors():
-    """The most that each value of a program may be off, when it is made, in both float types."""
+def draw_errors():
+    """Draw the proved error of each value of a program, in both float types."""
     name = "second-most-frequent"
     text = library.source_paths()[name].read_text("utf-8")
     with style.style_context():
         fig, (ax,) = style.figure(1, 1, (7.0, 3.2))
-        for dtype, colour, mark in (("float64", style.BLUE, "o"), ("float32", style.ORANGE, "s")):
+        for dtype, color, mark in (("float64", style.BLUE, "o"), ("float32", style.ORANGE, "s")):
             made = compiler.compile(text, name, dtype=dtype)
-            told = made.model.provenance["compiled"]["values"]
-            times = {made.program.values[max(i, -1 - i)].name: time for i, time, *_ in told}
-            found = made.certificate.slot_error
-            order = sorted(found, key=lambda v: times[v])
-            ax.plot(range(len(order)), [found[v] for v in order], mark, color=colour, label=dtype)
+            timed = made.model.provenance["compiled"]["values"]
+            times = {made.program.values[max(i, -1 - i)].name: time for i, time, *_ in timed}
+            errors = made.certificate.slot_error
+            order = sorted(errors, key=lambda v: times[v])
+            ax.plot(range(len(order)), [errors[v] for v in order], mark, color=color, label=dtype)
         ax.set_xticks(range(len(order)), [f"{v}\n{when(times[v])}" for v in order])
         log_axis(ax)
         ax.set_ylim(1e-17, 1)
-        ax.set_ylabel("slot is off by at most")
+        ax.set_ylabel("proved bound on the error")
         ax.legend(loc="upper left")
         ax.set_title(f"{name}: proved error of each value")
     save(fig, "errors")
@@ -127,10 +127,10 @@ def errors():
 
 def when(time):
     return (
-        "embedded" if time == 0 else f"{'neurons' if time % 2 == 0 else 'head'} {(time - 1) // 2}"
+        "embedding" if time == 0 else f"{'neurons' if time % 2 == 0 else 'head'} {(time - 1) // 2}"
     )
 
 
-follows()
+attention()
 codes()
-errors()
+draw_errors()

@@ -1,11 +1,10 @@
-"""Are the figures of the documents current? Each script here draws with `put`, or `keep`:
+"""Keep the figures of the documents current. Each script here draws with `put` or `keep`:
 
-    python docs/figures/inside.py            draws its figures, and writes what is on them
-    python docs/figures/inside.py --check    draws nothing: compares with what was written
+    python docs/figures/inside.py            draw its figures, and write their contents
+    python docs/figures/inside.py --check    compare with the written contents, without drawing
 
-What is on a figure is in numbers.json: its words, its bars, lines and maps in short, and the
-SHA-256 of the file, so that a picture and its numbers are of one run. Numbers may differ a little
-between machines, words may not.
+numbers.json has the contents of each figure: its words, a summary of its bars, lines and maps, and
+the SHA-256 of the file. Numbers may differ slightly between machines, words may not.
 """
 
 import hashlib
@@ -18,16 +17,16 @@ import numpy as np
 
 HERE = Path(__file__).parent
 NUMBERS = HERE / "numbers.json"
-CLOSE = 0.03  # of the largest number of a row: what another machine may round or train otherwise
+CLOSE = 0.03  # relative to the largest number of a row
 
 
-def known() -> dict[str, Any]:
+def recorded() -> dict[str, Any]:
     return dict(json.loads(NUMBERS.read_text()) if NUMBERS.exists() else {})
 
 
-def on(fig: Any) -> dict[str, Any]:
-    """What is on a figure: words, and rows of numbers."""
-    fig.draw_without_rendering()  # the ticks are known then
+def contents_of(fig: Any) -> dict[str, Any]:
+    """Return the words and rows of numbers of a figure."""
+    fig.draw_without_rendering()  # sets the ticks
     words, rows = [], []
     for ax in fig.axes:
         ticks = [*ax.get_xticklabels(), *ax.get_yticklabels()]
@@ -42,12 +41,12 @@ def on(fig: Any) -> dict[str, Any]:
 
 
 def _is_word(text: str) -> bool:
-    """Whether a text is one: numbers on axes are where Matplotlib finds room."""
+    """Tell words from tick labels, which depend on the layout."""
     return any(c.isalpha() for c in text) and not any(c.isdigit() for c in text)
 
 
 def _short(values: Any) -> list[float]:
-    """Least, mean, spread and largest of some numbers."""
+    """Return min, mean, std and max."""
     try:
         x = np.ma.masked_invalid(np.ma.asarray(values, dtype=float)).compressed()
     except (TypeError, ValueError):
@@ -56,7 +55,7 @@ def _short(values: Any) -> list[float]:
 
 
 def differs(new: dict[str, Any], old: dict[str, Any], close: float = CLOSE) -> str:
-    """How what would be drawn differs from what was; "" if it does not."""
+    """Describe the first difference between two contents; "" if there is none."""
     if new["words"] != old["words"]:
         return f"words {sorted({*new['words']} ^ {*old['words']})}"
     if [len(row) for row in new["rows"]] != [len(row) for row in old["rows"]]:
@@ -64,31 +63,32 @@ def differs(new: dict[str, Any], old: dict[str, Any], close: float = CLOSE) -> s
     for a, b in zip(new["rows"], old["rows"], strict=True):
         x, y = np.array(a), np.array(b)
         if (np.abs(x - y) > close * max(np.abs(y).max(), 1e-9)).any():
-            return f"{a} is now, {b} was drawn"
+            return f"{a}, not {b}"
     return ""
 
 
 def put(fig: Any, name: str, close: float = CLOSE) -> None:
-    """Writes a figure and what is on it, or with --check compares; a difference ends the script.
+    """Write a figure and its contents; with --check compare, and exit on a difference.
 
-    `close`: how near numbers must be. What a training comes by is another on every machine.
+    `close` is the tolerance of numbers, larger for trained models.
     """
     from glassformer.plotting.style import save
 
-    keep(name, on(fig), lambda path: save(fig, path), close)
+    keep(name, contents_of(fig), lambda path: save(fig, path), close)
 
 
-def keep(name: str, found: dict[str, Any], draw: Any, close: float = CLOSE) -> None:
-    """The same of whatever is drawn by `draw(path)`, with what was found on it."""
+def keep(name: str, contents: dict[str, Any], draw: Any, close: float = CLOSE) -> None:
+    """Do the same for a picture drawn by `draw(path)`, with its contents."""
     path = HERE / name
     if "--check" in sys.argv:
-        before = known().get(name)
-        if why := differs(found, before, close) if before else "was never drawn":
-            sys.exit(f"{name} is not current: {why}; python {sys.argv[0]} draws it anew")
+        before = recorded().get(name)
+        if difference := differs(contents, before, close) if before else "not drawn yet":
+            sys.exit(f"{name} is not current: {difference}. Run python {sys.argv[0]}")
         print(f"{name} is current")
         return
     draw(path)
     seal = hashlib.sha256(path.read_bytes()).hexdigest()
-    text = json.dumps(dict(sorted((known() | {name: {"sha256": seal, **found}}).items())), indent=0)
+    figures = recorded() | {name: {"sha256": seal, **contents}}
+    text = json.dumps(dict(sorted(figures.items())), indent=0)
     NUMBERS.write_text(text + "\n")
     print(name)

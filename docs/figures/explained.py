@@ -1,5 +1,6 @@
-"""Draws the pictures of docs/explained, which stand there where the site has the live pages. Needs
-the extra test, and Chromium.
+"""Draw the pictures of docs/explained, which replace the site's live pages in the repository.
+
+Needs the extra test, and Chromium.
 """
 
 import io
@@ -24,7 +25,7 @@ PICTURES = {  # name -> refs, folder of snapshots, address
 
 
 def draw(browser, name, refs, folder, at):
-    """One picture, of the page's first screen."""
+    """Draw the first screen of a page."""
     with tempfile.TemporaryDirectory() as temporary:
         named = [(Path(ref).name, gf.load(ref)) for ref in refs]
         run = {"snapshots": [folder], "history": [folder / "history.jsonl"]} if folder else {}
@@ -41,6 +42,6 @@ if __name__ == "__main__":
         browser = browsers.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        for name, told in PICTURES.items():
-            draw(browser, name, *told)
+        for name, options in PICTURES.items():
+            draw(browser, name, *options)
         browser.close()

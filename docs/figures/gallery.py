@@ -1,4 +1,4 @@
-"""Draws the figures of docs/gallery.md: python docs/figures/gallery.py"""
+"""Draw the figures of docs/gallery.md: python docs/figures/gallery.py"""
 
 import numpy as np
 from current import put
@@ -23,7 +23,7 @@ def save(fig, name):
 
 
 def shown(model, task, text):
-    """Patterns of one input with its answer, its words, and where the answer starts."""
+    """Return patterns, tokens and answer start of one input with its answer."""
     s = inspect(model, task, task.edges()[:1], task.prompt(text), only=["trace"]).subject
     return attention_patterns(model, s.example[None])[:, 0], s.str_tokens, s.boundary
 

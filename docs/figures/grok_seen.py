@@ -1,9 +1,9 @@
-"""Makes docs/explained/grok-seen, models and history of a run that groks, for a page to scrub.
+"""Make docs/explained/grok-seen: the snapshots and history of a run that groks.
 
     python docs/figures/grok_seen.py [FOLDER]     # a minute; then draw its picture, explained.py
 
-A narrower model than that of the recipe `grok-seen`, and a slower one: its snapshots are a page
-that loads at once, and there is more to see between them. It keeps some of them, as float16.
+The model is narrower than that of the recipe `grok-seen`, so that the page loads fast, and learns
+more slowly. Some snapshots are kept, as float16.
 """
 
 import sys
@@ -28,7 +28,7 @@ KEPT = (0, 100, 200, 1_000, 1_800, 2_400, 2_800, 3_200, 3_600, 4_000)
 
 
 def make(folder, kept=KEPT, **settings):
-    """Trains seed 0, and keeps the models of some steps."""
+    """Train seed 0, and keep the models of some steps."""
     task = gf.load_task(TASK)
     chosen = find_recipe("grok-seen").override(SETTINGS | settings)
     with tempfile.TemporaryDirectory() as every:

@@ -1,4 +1,4 @@
-"""Draws the figures of the chapter "Looking inside": python docs/figures/inside.py"""
+"""Draw the figures of the chapter "Looking inside": python docs/figures/inside.py"""
 
 from current import put
 

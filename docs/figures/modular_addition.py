@@ -1,6 +1,4 @@
-"""Draws modular_*.png of the guide: models of addition modulo 113, taken apart. Run it with
-Python (half a minute).
-"""
+"""Draw modular_*.png of the guide, figures of addition modulo 113 (half a minute)."""
 
 from current import CLOSE, put
 

@@ -1,8 +1,9 @@
-"""Draws page.png, the picture of the live page at the head of the README: a hand-made adder and a
-trained one on one input, and where they look. Needs the extra test, and Chromium.
+"""Draw page.png, the report page at the top of the README: two adders on one input.
 
-    python docs/figures/page.py            draws it, and writes which words and numbers are on it
-    python docs/figures/page.py --check    draws nothing: says whether the page still has these
+    python docs/figures/page.py            draw it, and write its words and numbers
+    python docs/figures/page.py --check    compare the page with these, without drawing
+
+Needs the extra test, and Chromium.
 """
 
 import io
@@ -17,7 +18,7 @@ from playwright.sync_api import expect, sync_playwright
 
 import glassformer as gf
 
-# What stands in the window, element by element: no more of the page is on the picture.
+# The text of all elements in the window: the picture shows no more of the page.
 SEEN = """() => {
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
   for (let node; (node = walk.nextNode()); ) {

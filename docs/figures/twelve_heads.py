@@ -1,8 +1,8 @@
-"""Draws the twelve heads of docs/gallery.md: python docs/figures/twelve_heads.py
+"""Draw the twelve heads of docs/gallery.md: python docs/figures/twelve_heads.py
 
-The model, three layers of four heads, is too large to come with the package. What its heads look at
-is kept with the claims that rest on it (published/runs/mod113-3x4-heads.json, with the command that
-made it), and drawn from there.
+The model, three layers of four heads, is too large to come with the package. The attention
+of its heads is stored with the claims about it (published_claims), with the command that trained
+it.
 """
 
 import numpy as np

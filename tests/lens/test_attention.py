@@ -1,6 +1,4 @@
-"""Attention, seen two ways: our steps and averages against the model's own cache, and programs
-as known answers.
-"""
+"""Attention steps and averages against the model's own cache and against programs."""
 
 import json
 
@@ -72,7 +70,7 @@ def test_the_trace_of_a_model_without_layers():
 # ── step by step ───────────────────────────────────────────────────────────────────────────────
 @kinds
 @pytest.mark.some(4)
-def test_steps_are_those_of_the_model(choices):
+def test_head_steps_are_the_cached_activations(choices):
     model = random_model(2, **choices)
     c = model.config
     cache = record(model, TOKENS[None])[1]
@@ -101,7 +99,7 @@ def test_steps_are_those_of_the_model(choices):
         assert largest_difference(all_out + b_O, cache[f"blocks.{layer}.hook_attn_out"][0]) < 1e-12
 
 
-def test_steps_say_what_was_read_and_are_json():
+def test_head_steps_as_json():
     model = load("reverse")
     s = head_steps(model, model.vocabulary.encode("12345="), 0, 0)
     assert s.tokens == [*"12345="] and s.pattern[5].argmax() == 4
@@ -109,7 +107,7 @@ def test_steps_say_what_was_read_and_are_json():
 
 
 @pytest.mark.parametrize("layer, head", [(2, 0), (-1, 0), (0, 3)])
-def test_a_head_that_is_not_there(layer, head):
+def test_unknown_head(layer, head):
     with raises("bad_argument", "from 0 to"):
         head_steps(random_model(), TOKENS, layer, head)
     with raises("bad_argument", "layers"):
@@ -159,7 +157,7 @@ def test_entropy_is_in_bits():
 
 
 # ── what a task expects ────────────────────────────────────────────────────────────────────────
-def test_the_expected_map_is_at_the_right_row_and_the_books_a_row_late():
+def test_expected_map_and_the_late_map_of_the_book():
     task = load_task("addition:digits=3,order=ones")
     right, book = expected_attention(task), late_expected_attention(task)
     assert np.argwhere(right.aligned).tolist() == [[7, 2], [7, 6], [8, 1], [8, 5], [9, 0], [9, 4]]
@@ -172,7 +170,7 @@ def test_the_expected_map_is_at_the_right_row_and_the_books_a_row_late():
     ).union.any()  # there is no row after the last
 
 
-def test_no_map_no_alignment():
+def test_tasks_without_roles():
     with raises("bad_argument", "min", "roles"):
         alignment(load("min:vocab=20"), load_task("min:vocab=20"))
     with raises("bad_argument", "layers"):
@@ -183,7 +181,7 @@ def test_no_map_no_alignment():
         average_attention(load("reverse"), load_task("reverse"), np.zeros((0, 5), int))
 
 
-def test_places():
+def test_position_labels():
     assert position_labels(load_task("modular-addition:plus=true")) == ["a", "+", "b", "=", "y"]
     adder = "a1 a2 + b1 b2 = y1 y2 y3 <EOS>"
     assert position_labels(load_task("addition:digits=2,order=ones")) == adder.split()
@@ -195,7 +193,7 @@ def test_places():
     "ref",
     ["addition:digits=2,order=ones", "addition:digits=2,padding=none", "sort:vocab=6", "reverse"],
 )
-def test_averages_are_those_of_one_input_after_the_other(ref):
+def test_averages_match_single_inputs(ref):
     model, task = load(ref), load_task(load(ref))
     rows = task.sample(40, np.random.default_rng(0))
     mean, (tokens, answer) = average_attention(model, task, rows), task.batch(rows)
@@ -219,7 +217,7 @@ def test_averages_are_those_of_one_input_after_the_other(ref):
     assert largest_difference(np.max(asked[1][at], -1).mean(0), mean.peak[:, :, at]) < 1e-12
 
 
-def test_chunks_change_nothing():
+def test_averages_do_not_depend_on_chunks():
     model, task = load("modular-addition:p=97"), load_task("modular-addition:p=97")
     rows = task.rows(0, 5_000)
     whole, parts = (
@@ -229,7 +227,7 @@ def test_chunks_change_nothing():
     assert largest_difference(whole.pattern, np.mean([p.pattern for p in parts], 0)) < 1e-12
 
 
-def test_the_hand_made_adder_looks_exactly_where_it_should():
+def test_alignment_of_the_hand_made_adder():
     model = load("addition:digits=3,order=ones")
     a = alignment(model, load_task(model))
     assert a.positions == [7, 8, 9, 10, 11] and a.rows == 10_000
@@ -240,7 +238,7 @@ def test_the_hand_made_adder_looks_exactly_where_it_should():
     assert largest_difference(a.entropy[0, 0], [1, 1, 1, 0, 0]) < 1e-6
 
 
-def test_an_even_look_has_the_shares_of_chance():
+def test_uniform_attention_has_the_shares_of_chance():
     task, model = load_task("addition:digits=2,order=ones"), load("addition:digits=2,order=ones")
     blank = zeros(model.config)
     a = alignment(Model(model.config, blank, model.vocabulary), task, task.rows(0, 5))
@@ -262,8 +260,8 @@ def test_an_answer_token_has_one_name_everywhere():
     model, task = load("addition:digits=2,order=ones"), load_task("addition:digits=2,order=ones")
     names = answer_names(task)
     assert names == ["y1", "y2", "y3", "<EOS>"] == position_labels(task)[-4:]
-    told = str(interchange(model, task, "head 0.0", n=20)).splitlines()[1:]
-    assert [line.split(":")[0].strip() for line in told] == ["y1", "y2", "y3"]
+    lines = str(interchange(model, task, "head 0.0", n=20)).splitlines()[1:]
+    assert [line.split(":")[0].strip() for line in lines] == ["y1", "y2", "y3"]
     learned = Event("digit learned", 1, 0, {"digit": 1, "accuracy": 1.0})
     assert (
         describe_event(learned, names)
@@ -272,7 +270,7 @@ def test_an_answer_token_has_one_name_everywhere():
     )
 
 
-def test_no_token_is_called_a_digit_that_is_none():
+def test_other_tokens_are_not_called_digits():
     task = load_task("modular-addition")
     assert answer_names(task) == ["y"] == position_labels(task)[-1:]
     assert "digit" not in describe_event(

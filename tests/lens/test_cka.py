@@ -1,4 +1,4 @@
-"""CKA: the estimator against its definition, what it does not mind, and what two models share."""
+"""CKA: the estimator against its definition, invariances, and two models."""
 
 import json
 
@@ -25,12 +25,12 @@ def by_definition(x, y):
 
 
 @pytest.mark.parametrize("n,p,q", [(4, 1, 1), (9, 3, 5), (30, 50, 2)])
-def test_the_estimate_is_the_one_of_the_definition(n, p, q):
+def test_hsic_matches_its_definition(n, p, q):
     x, y = RNG.normal(size=(n, p)), RNG.normal(size=(n, q))
     assert _hsic(x, y) == pytest.approx(by_definition(x, y), rel=1e-9)
 
 
-def test_what_it_does_not_mind():
+def test_cka_invariances():
     x, other = RNG.normal(size=(40, 6)), RNG.normal(size=(40, 3))
     turn = np.linalg.qr(RNG.normal(size=(6, 6)))[0]
     assert cka(x, x) == pytest.approx(1)
@@ -39,8 +39,8 @@ def test_what_it_does_not_mind():
     assert cka(x, x[:, ::-1] * [1, 9, 1, 9, 1, 9]) < 0.95  # stretched is another thing
 
 
-def test_more_columns_than_rows_are_not_alike_for_that():
-    """Where the plain kind says 0.9."""
+def test_debiased_cka_of_wide_random_arrays_is_near_0():
+    """Plain CKA is above 0.9 here."""
     x, y = RNG.normal(size=(20, 400)), RNG.normal(size=(20, 400))
 
     def centred(a):
@@ -52,14 +52,14 @@ def test_more_columns_than_rows_are_not_alike_for_that():
     assert abs(cka(x, y)) < 0.1
 
 
-def test_what_does_not_vary_has_none():
+def test_cka_of_constant_arrays_is_nan():
     assert np.isnan(cka(np.full((9, 2), 0.1), RNG.normal(size=(9, 2))))
     for x, y in ((np.ones((3, 1)), np.ones((3, 1))), (np.ones((5, 1)), np.ones((6, 1)))):
         with raises("bad_argument", "CKA"):
             cka(x, y)
 
 
-def test_a_model_in_disguise_is_the_same_inside():
+def test_an_obfuscated_copy_has_equal_activations():
     model = load("addition:digits=2,order=ones")
     task = load_task(model)
     hidden = obfuscate(model, seed=1).model
@@ -71,7 +71,7 @@ def test_a_model_in_disguise_is_the_same_inside():
     assert [x for x, _, s in found.best if s > 1 - 1e-6] == found.names[0]
 
 
-def test_two_random_models_are_not():
+def test_random_models_are_not_similar():
     a, b = random_model(0, d_vocab=20, d_model=16), random_model(1, d_vocab=20, d_model=16)
     tokens = np.random.default_rng(0).integers(0, 20, (100, 9))
     found = similarity(a, b, tokens, names=["blocks.1.attn.hook_z", "blocks.0.hook_resid_pre"])
@@ -81,7 +81,7 @@ def test_two_random_models_are_not():
 
 
 @pytest.mark.slow
-def test_compare_shows_it():
+def test_compare_prints_similarity():
     a, b = load("reverse"), load("reverse-5.safetensors")
     task = load_task(a)
     c = compare(a, b, task, task.sample(300, np.random.default_rng(0)))
@@ -89,9 +89,9 @@ def test_compare_shows_it():
     assert "  blocks.0.hook_attn_out of reverse: 0." in str(c) and "with that of trained; " in str(
         c
     )
-    said = c.to_json()["similarity"]
-    assert said["names"][1][-1] == "blocks.1.hook_resid_post" and len(said["values"]) == 3
-    json.dumps(said, allow_nan=False)
+    data = c.to_json()["similarity"]
+    assert data["names"][1][-1] == "blocks.1.hook_resid_post" and len(data["values"]) == 3
+    json.dumps(data, allow_nan=False)
     alone = load("repeat-last:vocab=12")
     left_out = compare(alone, alone, load_task(alone)).left_out
     assert any("similarity: CKA — a model without layers" in why for why in left_out)

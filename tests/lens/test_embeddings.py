@@ -1,6 +1,4 @@
-"""Embeddings as geometry: principal components, cosines, and lines and circles that are known
-to be there.
-"""
+"""Embeddings as geometry: principal components, cosines, known lines and circles."""
 
 import json
 from dataclasses import replace
@@ -60,7 +58,7 @@ def test_cosine():
                              [half, half, -half, 1, 0], [0, 0, 0, 0, 0]])  # fmt: skip
 
 
-def test_a_line_and_a_circle_are_known_by_their_measures():
+def test_line_and_circle_are_recognized():
     n, rng = np.arange(11), np.random.default_rng(0)
     line = 3 + np.outer(n, rng.normal(size=4))
     assert line_r2(line) == pytest.approx(1)
@@ -79,7 +77,7 @@ def _with(model, name, value):
     return replace(model, weights=dict(model.weights) | {name: value})
 
 
-def test_hand_made_programs_have_the_geometry_they_were_given():
+def test_geometry_of_hand_made_programs():
     assert token_embeddings(load("addition:order=ones")).line_r2 == pytest.approx(1)
     pizza = token_embeddings(load("modular-addition:variant=pizza,p=23"))
     assert pizza.numbers == list(range(23)) and pizza.names[23] == "="
@@ -105,7 +103,7 @@ def test_positions_are_what_the_model_adds(kind):
 
 
 @pytest.mark.parametrize("kind", ["none", "rotary", "alibi"])
-def test_where_nothing_is_added_there_is_nothing_to_look_at(kind):
+def test_no_position_embeddings(kind):
     with raises("bad_argument", f"positions={kind}"):
         position_embeddings(random_model(positions=kind))
 
@@ -129,18 +127,18 @@ def test_before_and_after():
         before_and_after(first, second, "heads")
 
 
-def test_json_is_plain():
+def test_embeddings_as_json():
     e = token_embeddings(random_model())
-    said = json.loads(json.dumps(e.to_json()))
+    data = json.loads(json.dumps(e.to_json()))
     assert (
-        said["names"] == list("0123456")
-        and len(said["cosine"]) == 7
-        and len(said["points"][0]) == 2
+        data["names"] == list("0123456")
+        and len(data["cosine"]) == 7
+        and len(data["points"][0]) == 2
     )
 
 
-def test_the_plane_is_that_of_the_numbers_alone():
-    """Digits on a circle, and two far tokens that would turn the axes of all."""
+def test_display_pca_uses_the_numbers_only():
+    """Digits on a circle, and two outliers that would rotate the axes."""
     turn = 2 * np.pi * np.arange(10) / 10
     circle = np.stack([np.cos(turn), np.sin(turn), *np.zeros((2, 10))], 1)
     far = np.array([[0.0, 0, 9, 0], [0, 0, 0, 9]])

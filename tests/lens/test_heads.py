@@ -1,4 +1,4 @@
-"""Classes of heads: programs, whose heads have known jobs, and patterns made to order."""
+"""Classes of heads: programs with known roles, and synthetic patterns."""
 
 import json
 
@@ -71,7 +71,7 @@ T, ASKS = 12, slice(7, 12)
 
 
 def made(pattern, spread=None):
-    """The average of one head that has this pattern [T,S], or this spread, for every input."""
+    """Average attention of one head with this pattern [T,S] and std for every input."""
     p = np.asarray(pattern, dtype=float)[None, None]
     bits = -(p * np.log2(np.where(p > 0, p, 1))).sum(-1)
     asked = np.zeros(T, int)
@@ -92,14 +92,14 @@ def kind_of(pattern, spread=None, roles=None):
 
 
 def to(*columns):
-    """Everyone looks at these columns alike."""
+    """Uniform attention on these columns."""
     p = np.zeros((T, T))
     p[:, list(columns)] = 1 / len(columns)
     return p
 
 
 def mixed_with(p, share):
-    """The rest goes to what was written two tokens ago, which has no name."""
+    """Put the rest of the attention two positions back."""
     away = np.roll(np.eye(T), -2, axis=1)
     return share * p + (1 - share) * away
 
@@ -115,18 +115,18 @@ CASES = [
 
 
 @pytest.mark.parametrize("kind, pattern", CASES, ids=range(len(CASES)))
-def test_patterns_made_to_order(kind, pattern):
+def test_classes_of_synthetic_patterns(kind, pattern):
     assert kind_of(pattern)[0] == kind
 
 
-def test_a_sink_is_steady_and_holds_no_role():
+def test_a_sink_is_constant_and_has_no_role():
     assert kind_of(to(3), spread=0.3)[0] == "sink" and kind_of(to(3), spread=0.5)[0] == UNCLASSIFIED
     assert kind_of(to(2))[1]["sink"] == 0  # a digit of a
     kind, got = kind_of(to(2), roles=ExpectedAttention({}))
     assert kind == "fixed position" and "sink" not in got and "same-column" not in got
 
 
-def test_same_column_is_at_the_row_that_needs_it():
+def test_same_column_uses_the_predicting_row():
     right = expected_attention(load_task("addition:digits=3,order=ones"))
     p = right.aligned / 2.0
     p[10:] = 0
@@ -134,15 +134,15 @@ def test_same_column_is_at_the_row_that_needs_it():
     assert kind_of(np.roll(p, 1, axis=0))[1]["same-column"] == 0
 
 
-def test_the_rule_for_names():
-    """A head on a's digit of the column passes three tests: the narrowest gives the name."""
+def test_the_first_test_passed_gives_the_class():
+    """A head on a's digit of the column passes three tests; the narrowest gives the class."""
     p = expected_attention(load_task("addition:digits=3,order=ones")).roles["a"] * 1.0
     kind, got = kind_of(p)
     assert kind == "first operand" and got["same-column"] == pytest.approx(1)
 
 
 # ── tables and summaries ───────────────────────────────────────────────────────────────────────
-def test_a_table_of_heads():
+def test_head_classes():
     model = load("modular-addition:p=13,operation=-,plus=true")
     task = load_task(model)
     table = classify_heads(model, task)
@@ -156,7 +156,7 @@ def test_a_table_of_heads():
     assert alone.rows == 1 and alone[0, 0].kind == "first operand"
 
 
-def test_from_one_position():
+def test_mean_attention_from():
     model, tokens = random_model(5), np.random.default_rng(0).integers(0, 7, (8, 6))
     p = attention_patterns(model, tokens)
     assert largest_difference(mean_attention_from(model, tokens), p[:, :, :, 5].mean(1)) < 1e-15

@@ -1,4 +1,4 @@
-"""All views at once: on every program, with figures, and what is left out says why."""
+"""All views on every program, their figures, and reasons for skipped views."""
 
 import json
 
@@ -42,7 +42,7 @@ DRAWN = [
 
 
 def made_of(found):
-    """Name -> figure, of those that have something to show."""
+    """Draw all figures that have data."""
     made = {}
     for name, draw in inspection_figures(found).items():
         try:
@@ -76,7 +76,7 @@ def test_figures_of_modular_addition_can_be_written(tmp_path):
         assert save(figure, tmp_path / f"{name}.png").stat().st_size > 1000
 
 
-def test_the_parts_of_a_hand_made_adder_are_found():
+def test_views_of_a_hand_made_adder():
     found = look("addition:digits=3,order=ones", n=300)
     kinds = found["heads"].by_kind()
     assert {"same-column", "carry"} <= set(kinds)
@@ -86,7 +86,7 @@ def test_the_parts_of_a_hand_made_adder_are_found():
     assert min(column.explanation_shares("column")) > 0.95
 
 
-def test_the_input_that_is_shown():
+def test_example_input():
     model = load("addition:digits=3,order=ones")
     task = load_task(model)
     found = inspect(
@@ -96,7 +96,7 @@ def test_the_input_that_is_shown():
     assert found.subject.boundary == 8 and list(found.results) == ["trace", "logit-lens"]
 
 
-def test_a_view_of_your_own(monkeypatch):
+def test_user_defined_view(monkeypatch):
     monkeypatch.setattr("glassformer.lens.inspect.VIEWS", VIEWS.copy())
     monkeypatch.setattr("glassformer.plotting.inspect.FIGURES", FIGURES.copy())
 

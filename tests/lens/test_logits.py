@@ -28,7 +28,7 @@ MODELS = st.fixed_dictionaries({
 # ── the logit lens ─────────────────────────────────────────────────────────────────────────────
 @given(MODELS)
 @settings(max_examples=60, deadline=None)
-def test_after_the_last_part_the_logits_are_the_models_own(choices):
+def test_last_logits_are_the_models_own(choices):
     model = random_model(**choices)
     found = lens.logit_lens(model, TOKENS)
     assert largest_difference(model(TOKENS), found.logits[-1]) < 1e-12
@@ -38,7 +38,7 @@ def test_after_the_last_part_the_logits_are_the_models_own(choices):
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_the_logits_after_a_part_are_those_of_a_model_that_ends_there(norm_first):
+def test_lens_matches_shorter_models(norm_first):
     model = random_model(n_layers=3, norm_first=norm_first)
     found = lens.logit_lens(model, TOKENS)
     for n in range(4):
@@ -54,7 +54,7 @@ def test_the_logits_after_a_part_are_those_of_a_model_that_ends_there(norm_first
 @pytest.mark.parametrize("choices", [{}, {"norm_first": False}, {"d_mlp": 0}, {"mask": "none"}])
 @pytest.mark.parametrize("last", [None, 1, 4])
 @pytest.mark.some(3)
-def test_stopping_by_a_tap_is_the_same(choices, last):
+def test_stop_after_matches_the_lens(choices, last):
     model = random_model(**choices)
     found = lens.logit_lens(model, TOKENS)
     for part, expected in zip(found.parts, found.logits, strict=True):
@@ -75,7 +75,7 @@ def test_accuracy_by_part():
     assert np.allclose(by_part["embed"].positions, counted)
 
 
-def test_words_and_winners():
+def test_tokens_and_top_tokens():
     found = lens.logit_lens(load("min:vocab=10"), np.array([[6, 2, 7]]))
     assert found.str_tokens == [["6", "2", "7"]]
     assert found.to_json()["winners"] == [
@@ -97,7 +97,7 @@ def test_shares_sum_up_to_the_margin(choices, right, other):
     assert np.abs(found.shares.sum(0) - found.margin).max() / size < 1e-11
 
 
-def test_by_default_the_winner_against_the_best_other():
+def test_default_tokens_of_attribution():
     model = random_model()
     found, ordered = lens.direct_logit_attribution(model, TOKENS), np.sort(model(TOKENS), -1)
     assert largest_difference(ordered[..., -1] - ordered[..., -2], found.margin) < 1e-12
@@ -117,8 +117,8 @@ def test_neurons_sum_up_to_their_mlp(choices):
         assert neurons.parts[:2] == [f"neuron {layer}.0", f"neuron {layer}.1"]
 
 
-def test_a_neuron_that_is_silenced_takes_its_share_away():
-    """No norm: then logits are linear in what the neuron of the last layer says."""
+def test_ablating_a_neuron_removes_its_share():
+    """Without norms, logits are linear in the last layer's neurons."""
     model = random_model(norm="none")
     found = lens.direct_logit_attribution(model, TOKENS, 1, 2, neuron_layer=1)
     share = dict(zip(found.parts, found.shares, strict=True))
@@ -130,7 +130,7 @@ def test_a_neuron_that_is_silenced_takes_its_share_away():
     assert largest_difference(lost[..., 1] - lost[..., 2], share["neuron 1.3"]) < 1e-10
 
 
-def test_a_program_wins_by_the_head_that_was_made_for_it():
+def test_attribution_of_a_program():
     model = load("min:vocab=10")
     found = lens.direct_logit_attribution(model, np.array([[6, 2, 7]]))
     last = dict(zip(found.parts, found.shares[:, 0, -1], strict=True))
@@ -168,7 +168,7 @@ def test_means_over_answers():
     )
 
 
-def test_a_model_that_is_not_causal_reads_what_comes_before_alone():
+def test_models_without_a_causal_mask_read_the_prefix():
     task = load_task("reverse:length=3,alphabet=4")
     model = replace(
         random_model(d_vocab=len(task.vocabulary), mask="none"), vocabulary=task.vocabulary
@@ -181,7 +181,7 @@ def test_a_model_that_is_not_causal_reads_what_comes_before_alone():
         assert found.margin[i] == pytest.approx(alone.margin[:, -1].mean())
 
 
-def test_pytorch_models_are_looked_at_too():
+def test_pytorch_models_give_equal_results():
     pytest.importorskip("torch")
     model = random_model()
     ours, theirs = (lens.direct_logit_attribution(m, TOKENS).shares for m in (model, model.torch()))
@@ -194,7 +194,7 @@ def test_pytorch_models_are_looked_at_too():
     )
 
 
-def test_what_makes_no_sense_is_refused():
+def test_invalid_arguments():
     with raises("bad_argument", "pre-norm"):
         lens.direct_logit_attribution(random_model(norm_first=False), TOKENS)
     with raises("bad_argument", "layer 0", "MLP"):

@@ -1,6 +1,4 @@
-"""Ranks, circuits and truncation: what two ways of computing agree on, and matrices whose rank
-is known.
-"""
+"""Ranks, circuits and truncation: independent computations and matrices of known rank."""
 
 from dataclasses import replace
 
@@ -46,9 +44,7 @@ def test_every_matrix_has_its_rank_and_no_bias_has():
 
 
 def test_the_book_adder_is_of_low_rank():
-    """Its seven heads of the digits read one number each, and every neuron reads the same
-    number.
-    """
+    """Its seven digit heads read one number each, and all neurons read the same number."""
     found = {r.name: r for r in rank.matrix_ranks(load("addition:digits=1,variant=book"))}
     assert found["blocks.0.mlp.W_in"].effective == pytest.approx(1)
 
@@ -83,8 +79,8 @@ CHOICES = [
 
 
 @pytest.mark.parametrize("choices", CHOICES)
-def test_tokens_attend_as_the_scores_say(choices):
-    """Without positions and before any other layer, a score depends on the two tokens alone."""
+def test_full_qk_circuit_is_the_scores(choices):
+    """Without positions, first-layer scores depend only on the two tokens."""
     model = random_model(positions="none", mask="none", **choices)
     cache = record(model, np.arange(7)[None])[1]
     for h in range(3):
@@ -93,8 +89,8 @@ def test_tokens_attend_as_the_scores_say(choices):
 
 
 @pytest.mark.parametrize("choices", CHOICES[:-1])
-def test_a_copied_token_writes_what_its_head_adds_to_the_logits(choices):
-    """A lone token attends to itself, so its head writes just that."""
+def test_full_ov_circuit_is_the_share_of_logits(choices):
+    """A single token attends to itself, so its head writes one row of the circuit."""
     model = random_model(positions="none", n_layers=1, **choices)
     tokens = np.arange(7)[:, None]
     cache = record(model, tokens)[1]
@@ -106,7 +102,7 @@ def test_a_copied_token_writes_what_its_head_adds_to_the_logits(choices):
         assert largest_difference(share, full[:, first] - full[:, second]) < 1e-12
 
 
-def test_other_rows_than_tokens_can_be_read():
+def test_full_qk_circuit_of_positions():
     model = random_model()
     W_pos = model.weights["pos_embed.W_pos"]
     silent = replace(model, weights=dict(model.weights) | {"embed.W_E": np.zeros((7, 4))})
@@ -119,7 +115,7 @@ def test_other_rows_than_tokens_can_be_read():
     assert seen.sum() == 45 and np.allclose(scores[seen], ours[seen])
 
 
-def test_what_makes_no_sense_is_refused():
+def test_invalid_arguments():
     with raises("not_found", "head 2.0", "layer below 2", "head below 3"):
         rank.qk_circuit(random_model(), 2, 0)
     with raises("bad_argument", "pre-norm"):
@@ -131,7 +127,7 @@ def test_what_makes_no_sense_is_refused():
 
 
 # ── taking rank away ───────────────────────────────────────────────────────────────────────────
-def test_hidden_matrices_are_cut_and_the_rest_is_kept():
+def test_truncation_changes_hidden_matrices_only():
     model = random_model().astype("float32")
     cut = rank.truncate(model, 2)
     for (name, before), after in zip(model.weights.items(), cut.weights.values(), strict=True):
@@ -154,7 +150,7 @@ def test_full_rank_is_the_model_itself_and_rank_0_has_no_blocks():
     )
 
 
-def test_the_cut_is_what_the_low_rank_parametrization_starts_from():
+def test_truncation_is_the_start_of_low_rank():
     model = random_model(d_model=16, d_head=5, d_mlp=16)
     shapes = {n: w.shape for n, w in model.weights.items()}
     parametrization = LowRank(2)
@@ -179,7 +175,7 @@ def test_accuracy_and_size_of_each_rank():
 
 
 def damaged(model, ranks, rng):
-    """The model with something of a rank taken off some hidden matrices."""
+    """Subtract random matrices of given ranks from hidden matrices."""
     weights = dict(model.weights)
     for name, r in ranks.items():
         m = rank.weight_matrices(model)[name]
@@ -193,7 +189,7 @@ def damaged(model, ranks, rng):
     return replace(model, weights=weights)
 
 
-def test_the_smallest_lora_that_carries_an_update(tmp_path):
+def test_smallest_lora_rank(tmp_path):
     after = load("reverse:length=3,alphabet=4")
     name = "blocks.0.attn.W_O"
     before = damaged(after, {name: 2}, np.random.default_rng(1))
@@ -213,7 +209,7 @@ def test_the_smallest_lora_that_carries_an_update(tmp_path):
     assert found.to_json()["rank"] == 2 and "rank 2" in str(found)
 
 
-def test_no_update_needs_rank_0_and_less_may_be_asked_for():
+def test_rank_0_without_an_update_or_for_lower_accuracy():
     model = load("reverse:length=3,alphabet=4")
     task = load_task(model)
     assert rank.lora_update_rank(model, model, task).rank == 0
@@ -228,8 +224,8 @@ def test_updates_need_the_same_arrays():
         )
 
 
-def test_what_is_not_finite_is_refused_at_once():
-    """NumPy's singular values of infinity never come."""
+def test_svd_rejects_values_that_are_not_finite():
+    """NumPy's SVD of infinity does not terminate."""
     model = load("reverse:length=2")
     with np.errstate(all="ignore"):
         bad = {n: w + np.inf if n.endswith("W_O") else w for n, w in model.weights.items()}

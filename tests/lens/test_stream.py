@@ -1,4 +1,4 @@
-"""The stream: sizes, norms, neurons."""
+"""Norms of the stream, norm statistics and firing rates."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ TOKENS = np.random.default_rng(0).integers(0, 7, (5, 9))
     st.sampled_from(["learned", "none", "rotary"]),
 )
 @settings(max_examples=30, deadline=None)
-def test_lengths_are_those_of_the_cache(n_layers, d_mlp, norm_first, positions):
+def test_stream_norms_match_the_cache(n_layers, d_mlp, norm_first, positions):
     model = random_model(n_layers=n_layers, d_mlp=d_mlp, norm_first=norm_first, positions=positions)
     found, cache = stream.stream_norms(model, TOKENS), record(model, TOKENS)[1]
     by_part = dict(zip(found.parts, found.after, strict=True))
@@ -42,7 +42,7 @@ def test_lengths_are_those_of_the_cache(n_layers, d_mlp, norm_first, positions):
 
 
 @pytest.mark.parametrize("choices", [{}, {"norm_first": False}, {"norm": "rms"}, {"d_mlp": 0}])
-def test_without_residuals_a_part_replaces_the_stream(choices):
+def test_without_residuals_an_output_replaces_the_stream(choices):
     model = random_model(**choices)
     seen = {}
     stream_tap = stream.without_residual_hook(lambda name, value: seen.setdefault(name, value))
@@ -60,7 +60,7 @@ def test_without_residuals_a_part_replaces_the_stream(choices):
         assert largest_difference(expected, seen["blocks.0.hook_resid_mid"]) < 1e-12
 
 
-def test_a_stream_to_which_nothing_is_written():
+def test_stream_without_outputs():
     model = random_model(extras=False)
     silent = replace(
         model,
@@ -72,7 +72,7 @@ def test_a_stream_to_which_nothing_is_written():
 
 
 # ── norms ──────────────────────────────────────────────────────────────────────────────────────
-def test_layer_norm_makes_every_vector_alike():
+def test_layer_norm_standardizes_vectors():
     model = random_model(extras=False, eps=0.0)
     found = {s.name: s for s in stream.norm_statistics(model, TOKENS)}
     assert list(found) == [
@@ -99,7 +99,7 @@ def test_layer_norm_makes_every_vector_alike():
 @pytest.mark.parametrize(
     "choices", [{"norm_first": False}, {"norm": "rms"}, {"n_layers": 0}, {"d_mlp": 0}]
 )
-def test_what_comes_out_is_what_the_norm_makes_of_what_goes_in(choices):
+def test_norm_statistics_match_the_cache(choices):
     model = random_model(**choices)
     if choices.get("norm_first", True):
         assert stream.norm_statistics(model, TOKENS)[-1].name == "ln_final"
@@ -124,7 +124,7 @@ def test_post_norm_inputs_have_the_residual_in_them():
     assert found["blocks.1.ln2"].before.mean == pytest.approx(x.mean()) and "ln_final" not in found
 
 
-def test_no_norms_to_look_at():
+def test_models_without_norms():
     with raises("bad_argument", "norm=none"):
         stream.norm_statistics(random_model(norm="none"), TOKENS)
     with raises("bad_argument", "layers"):
@@ -132,7 +132,7 @@ def test_no_norms_to_look_at():
 
 
 # ── neurons ────────────────────────────────────────────────────────────────────────────────────
-def test_firing_counts_inputs_above_0_where_answers_are_asked_for():
+def test_firing_rates_match_the_cache():
     model, task = load("addition:digits=1,variant=book"), load_task("addition:digits=1")
     rows = task.rows(0, 100)
     found = stream.firing_rates(model, task, rows)
@@ -167,7 +167,7 @@ def test_batches_do_not_matter(monkeypatch):
     )
 
 
-def test_what_has_no_neurons_is_refused():
+def test_layers_without_neurons():
     task = load_task("reverse")
     with raises("bad_argument", "layer", "[]"):
         stream.firing_rates(load("reverse"), task, task.rows(0, 1))
@@ -189,7 +189,7 @@ def test_activation_curves():
         stream.activation_curve("gellu")
 
 
-def test_neurons_that_are_not_finite_are_refused():
+def test_neurons_that_are_not_finite():
     model, task = load("add-mod"), load_task("add-mod")
     huge = {n: np.full(w.shape, 1.7e308) if "W_in" in n else w for n, w in model.weights.items()}
     with raises("bad_argument", "blocks.0.mlp.hook_pre"), np.errstate(all="ignore"):

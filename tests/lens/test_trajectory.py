@@ -1,4 +1,4 @@
-"""A training run as a trajectory: read in order, followed by any measure, drawn."""
+"""Snapshots of a training run: order, measures, figures."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from helpers import raises, random_model
 
 
 def snapshot(step, **changes):
-    """A model whose first weight is the step that it was taken at."""
+    """A model whose first weight is its step."""
     model = random_model(0)
     weights = dict(model.weights)
     weights["embed.W_E"] = weights["embed.W_E"].copy()
@@ -32,7 +32,7 @@ def first_weight(model):
     return model.weights["embed.W_E"][0, 0]
 
 
-def test_in_order_and_lazily(folder, monkeypatch):
+def test_snapshots_are_ordered_and_lazy(folder, monkeypatch):
     path = Trajectory.from_folder(folder)
     assert path.steps == [0, 20, 999_999, 1_000_000] and len(path) == 4
     read = []
@@ -51,7 +51,7 @@ def test_in_order_and_lazily(folder, monkeypatch):
         path.at_step(30)
 
 
-def test_follow(folder, monkeypatch):
+def test_measure(folder, monkeypatch):
     path, read = Trajectory.from_folder(folder), []
     monkeypatch.setattr(
         trajectory, "load", lambda p, load=trajectory.load: read.append(p.name) or load(p)
@@ -73,7 +73,7 @@ def test_follow(folder, monkeypatch):
     (replace(random_model(0, n_layers=1), provenance={"seed": 3}), "config"),
     (snapshot(30, recipe={"lr": 1}), "recipe"),
 ])  # fmt: skip
-def test_mixed_models_are_refused(folder, other, what):
+def test_snapshots_of_different_runs(folder, other, what):
     save(other, folder / "step-000030.safetensors")
     with raises("bad_argument", "step-000030", "step-000000", what):
         Trajectory.from_folder(folder).measure(first_weight)

@@ -1,4 +1,4 @@
-"""Figures of attention: what is drawn is what was measured, at the right tokens."""
+"""Figures of attention: the data drawn, and the tokens on the axes."""
 
 import itertools
 
@@ -33,7 +33,7 @@ TASK = load_task(ADDER)
 
 
 def example(model, *row):
-    """Patterns [L,H,T,S], words and boundary of one row of the model's task."""
+    """Patterns [L,H,T,S], tokens and boundary of one row of the model's task."""
     task = load_task(model)
     tokens, answer = task.batch(np.array([row]))
     words = [task.vocabulary[int(t)] for t in tokens[0]]
@@ -82,7 +82,7 @@ def test_layers_are_rows_and_heads_columns_but_single_heads_stand_side_by_side()
         )
 
 
-def test_the_expected_map_beside_the_actual_one():
+def test_expected_and_actual():
     p, words, boundary = example(ADDER, 45, 78)
     right = expected_attention(TASK)
     fig = expected_and_actual(p, right, words, boundary, late_expected_attention(TASK))
@@ -97,7 +97,7 @@ def test_the_expected_map_beside_the_actual_one():
     assert np.allclose(shown(actual), p[0, 0])
 
 
-def test_four_steps():
+def test_head_steps_figure():
     s = head_steps(ADDER, ADDER.vocabulary.encode("45+78="), 0, 1)
     fig = head_steps_figure(s)
     for ax, x in zip(fig.axes, (s.q, s.k, s.v, s.scores, s.pattern, s.z), strict=False):
@@ -107,7 +107,7 @@ def test_four_steps():
     assert [t.get_text() for t in fig.axes[0].get_yticklabels()] == [*"45+78="]
 
 
-def test_bars_from_one_position():
+def test_attention_bars():
     model = load("modular-addition:p=7,operation=-,plus=true")
     task = load_task(model)
     some = {
@@ -137,7 +137,7 @@ def test_alignment_bars_add_up_to_the_share_on_all_roles():
     assert [ax.get_title("left") for ax in fig.axes] == ["one", "two", "", ""]
 
 
-def test_the_grid_of_two_models_by_layers():
+def test_model_grid():
     two = random_model(n_layers=2, n_heads=2)
     addition = attention_patterns(two, np.arange(6)[None])[:, 0], [*"012345"], 3
     reversal = example(load("reverse"), 1, 2, 3, 4, 5)
@@ -148,7 +148,7 @@ def test_the_grid_of_two_models_by_layers():
 
 
 @pytest.mark.slow
-def test_nothing_hides_anything(tmp_path):
+def test_texts_do_not_overlap(tmp_path):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     p, words, boundary = example(ADDER, 45, 78)

@@ -1,4 +1,4 @@
-"""Bars: what is drawn is what was measured."""
+"""Bar charts: the data drawn."""
 
 import itertools
 
@@ -34,7 +34,7 @@ def test_a_bar_is_the_mean_and_its_error_bar_the_spread():
     assert ax.get_xlabel() == "rows right" and ax.figure.get_suptitle() == "a title"
 
 
-def test_lines_go_from_top_to_bottom_with_their_figures():
+def test_lines_are_ordered_from_the_top():
     ax = bar_chart(LINES).axes[0]
     assert [t.get_text() for t in ax.get_yticklabels()] == [label for label, _ in LINES]
     bottom, top = ax.get_ylim()
@@ -42,19 +42,19 @@ def test_lines_go_from_top_to_bottom_with_their_figures():
     assert [t.get_text() for t in ax.texts] == ["100 %", "90.0 %", "12.0 %  (5.0 % … 20.0 %)"]
 
 
-def test_only_what_is_whole_is_100_percent():
+def test_percentages_are_rounded_down():
     assert bar_chart([("a", [0.99999])]).axes[0].texts[0].get_text() == "99.9 %"
     assert bar_chart([("a", [0.035])]).axes[0].texts[0].get_text() == "3.5 %"
 
 
-def test_what_counts_less_is_paler():
+def test_muted_bars_are_paler():
     from matplotlib.colors import to_hex
 
     ax = bar_chart(LINES, muted=["no-mask, teacher-forced"]).axes[0]
     assert [to_hex(p.get_facecolor()) for p in ax.patches] == [c.lower() for c in (BLUE, SKY, BLUE)]
 
 
-def test_nothing_hides_anything():
+def test_texts_do_not_overlap():
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     fig = bar_chart(

@@ -1,6 +1,4 @@
-"""Training curves as figures: what is on them, and that a figure is the same each time it is
-drawn.
-"""
+"""Training curves: the data drawn, and equal files for equal figures."""
 
 import subprocess
 import sys
@@ -37,7 +35,7 @@ def texts(ax):
     return [t.get_text().strip() for t in ax.texts]
 
 
-def test_floors_are_lines_with_labels():
+def test_loss_plateaus_are_labeled_lines():
     loss = training_curves([run()], FLOORS).axes[0]
     lines = [line.get_ydata()[0] for line in loss.lines if len(set(line.get_ydata())) == 1]
     assert {0.9594, 1.1513, 1.3432} <= set(lines)
@@ -71,7 +69,7 @@ def test_curves_are_the_history():
     assert dots.get_offsets().tolist() == [[40, 0.5], [80, 1.5]]
 
 
-def test_turning_points_are_named_where_they_happen():
+def test_milestones_are_labeled():
     fig = training_curves([run()], FLOORS)
     loss, accuracy = fig.axes[:2]
     assert {"generalized, grokking 80", "stable 100"} <= set(texts(loss))
@@ -81,7 +79,7 @@ def test_turning_points_are_named_where_they_happen():
         }
 
 
-def test_names_of_turning_points_do_not_overlap():
+def test_labels_of_milestones_do_not_overlap():
     made = run()
     kinds = ["fitted", "memorizing", "generalized", "grokking"]
     made.events = [Event(kind, 50 + 4 * i, 0) for i, kind in enumerate(kinds)]
@@ -96,7 +94,7 @@ def test_one_answer_token_needs_no_strip():
     assert len(training_curves([run(digits=1, events=False)]).axes) == 2
 
 
-def test_a_deep_loss_is_drawn_in_powers():
+def test_log_scale_of_a_large_loss_range():
     assert (
         training_curves([run(low=1e-6)], [LossPlateau(0, 0.0), LossPlateau(1, 1.4)])
         .axes[0]
@@ -132,7 +130,7 @@ def test_the_same_figure_is_the_same_file(tmp_path, kind, start):
         assert b"1 token unknown" in one and b"a run" in one
 
 
-def test_drawing_leaves_no_trace():
+def test_drawing_restores_matplotlib_settings():
     import matplotlib
 
     before = dict(matplotlib.rcParams)

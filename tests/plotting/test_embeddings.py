@@ -1,4 +1,4 @@
-"""Figures of embeddings and of modular addition: what is on them is what was measured."""
+"""Figures of embeddings and of modular addition: the data drawn."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def pizza():
     return analyze_modular(model, load_task(model))
 
 
-def test_the_map_has_every_point_and_name_and_what_the_axes_explain():
+def test_embedding_map():
     e = token_embeddings(random_model())
     ax = embeddings.embedding_map(e).axes[0]
     points = np.concatenate([c.get_offsets() for c in ax.collections])
@@ -34,13 +34,13 @@ def test_the_map_has_every_point_and_name_and_what_the_axes_explain():
     assert np.allclose(other.collections[0].get_offsets()[:, 1], 0) and "(0%)" in other.get_ylabel()
 
 
-def test_names_do_not_cover_each_other_if_there_is_room():
+def test_names_do_not_overlap():
     x, y = np.array([0.0, 0.0, 0.0, 100.0]), np.array([0.0, 0.1, 0.2, 100.0])
     sides = embeddings._free_label_sides(x, y, ["a", "b", "c", "d"], 8)
     assert len(set(sides[:3])) == 3 and sides[3] == sides[0]
 
 
-def test_similarity_has_the_matrix_and_the_boundary():
+def test_cosine_heatmap():
     e = position_embeddings(random_model(), boundary=6)
     ax = embeddings.cosine_heatmap(e).axes[0]
     assert np.allclose(ax.images[0].get_array(), e.cosine) and ax.images[0].get_clim() == (-1, 1)
@@ -63,12 +63,12 @@ def test_before_and_after_has_four_panels():
     assert np.allclose(fig.axes[3].images[0].get_array(), pair[1].cosine)
 
 
-def test_many_tokens_do_not_get_a_tick_each():
+def test_large_vocabularies_have_fewer_ticks():
     ax = embeddings.cosine_heatmap(token_embeddings(load("modular-addition:variant=pizza"))).axes[0]
     assert [t.get_text() for t in ax.get_xticklabels()][:3] == ["0", "10", "20"]
 
 
-def test_bars_are_shares_and_key_frequencies_stand_out(pizza):
+def test_spectrum_bars(pizza):
     for ax, found in zip(
         fourier.spectrum_bars(pizza, "p = 23").axes, (pizza.embedding, pizza.readout), strict=True
     ):
@@ -82,7 +82,7 @@ def test_bars_are_shares_and_key_frequencies_stand_out(pizza):
         assert {int(t.get_text()) for t in ax.texts} == set(pizza.key)
 
 
-def test_neurons_are_where_they_belong(pizza):
+def test_neuron_frequencies(pizza):
     ax = fourier.neuron_frequencies(pizza).axes[0]
     points = np.concatenate([c.get_offsets() for c in ax.collections])
     assert len(points) == 75 and set(np.round(points[:, 0]).astype(int)) == set(pizza.key)
@@ -116,7 +116,7 @@ def test_losses_along_a_run():
         fourier.loss_curves(history[:1])
 
 
-def test_they_can_be_saved(pizza, tmp_path):
+def test_figures_can_be_saved(pizza, tmp_path):
     for i, fig in enumerate(
         (fourier.spectrum_bars(pizza), embeddings.embedding_map(token_embeddings(random_model())))
     ):
@@ -124,7 +124,7 @@ def test_they_can_be_saved(pizza, tmp_path):
 
 
 def test_more_is_bluer_in_every_figure():
-    """One polarity: shares and signed numbers alike, and as the page has it."""
+    """Shares and signed numbers have the same polarity as in the page."""
     from matplotlib import colormaps
 
     for name in (SHARE_COLORMAP, SIGNED_COLORMAP):

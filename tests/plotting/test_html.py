@@ -1,4 +1,4 @@
-"""What things look like in a terminal and in a notebook: short, escaped, without arrays."""
+"""Results in a terminal and in a notebook: short, escaped, without arrays."""
 
 import re
 from dataclasses import replace
@@ -23,7 +23,7 @@ EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
 def training() -> Training:
-    """Without PyTorch: what a run would have given back."""
+    """A training result, made without PyTorch."""
     history = [
         {"step": 10 * i, "loss": 2 / (i + 1), "accuracy": i / 9, "digits": [1.0], "seconds": 0.1}
         for i in range(10)
@@ -71,7 +71,7 @@ MADE = {
 
 
 class Reader(HTMLParser):
-    """What a browser would see: the words, and the tags with what they hold."""
+    """The text and tags of an HTML page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def read(thing) -> Reader:
 
 @pytest.fixture(scope="module")
 def made():
-    """Each thing, made once."""
+    """Make each value once."""
     kept = {}
     return lambda name: kept[name] if name in kept else kept.setdefault(name, MADE[name]())
 
@@ -143,7 +143,7 @@ def test_there_is_a_picture(made, name):
     assert [tag for tag, _ in read(made(name)).tags if tag == "svg"]
 
 
-def test_names_are_there(made):
+def test_labels_are_displayed(made):
     words = "".join(read(made("ActivationCache")).words)
     assert "ahead: a and b of the column to write" in words and "hook_pattern" in words
     words = "".join(read(made("Explanation")).words)
@@ -153,8 +153,8 @@ def test_names_are_there(made):
     assert "2 1 3" in "".join(read(made("Compiled")).words), "its source"
 
 
-def test_every_result_of_the_house_shows_itself():
-    """Also those that nobody wrote a page for: words or fields, and never an array."""
+def test_every_result_has_a_display():
+    """Results without a display of their own show text or fields, and never an array."""
     found = gf.inspect(ONES, only=["norms", "neurons", "shares", "truncation", "stream"])
     things = [*found["norms"], *found["neurons"], found["shares"], *found["truncation"]]
     for thing in [*things, *found["stream"].values()]:
@@ -173,7 +173,7 @@ def evil():
     return gf.Model(config, weights, vocabulary, labels=labels, provenance={"ref": EVIL})
 
 
-def test_markup_in_names_is_only_shown(evil):
+def test_markup_in_names_is_escaped(evil):
     verdict = gf.verify("search:prefix=2,vocab=3,block=5,variant=book")
     bad = [{**c, "input": EVIL, "got": EVIL} for c in verdict.counterexamples]
     for thing in (
@@ -199,7 +199,7 @@ def test_a_model_of_pytorch():
         assert "ahead" in "".join(read(gf.record(model, [4, 5, 10, 7, 8, 11])[1]).words)
 
 
-def test_numbers_that_are_none(evil):
+def test_values_that_are_not_finite(evil):
     nan = evil.map(lambda w: np.full(w.shape, np.nan))
     assert (
         "Model" in nan._repr_html_()
@@ -209,7 +209,7 @@ def test_numbers_that_are_none(evil):
 
 
 @pytest.mark.slow
-def test_large_things_are_cut():
+def test_large_values_are_truncated():
     vocabulary = gf.Vocabulary([f"word-{i}" * 9 for i in range(500)], sep=" ")
     config = gf.Config(d_vocab=500, n_ctx=300, d_model=8, n_layers=30, n_heads=8, d_head=1)
     model = gf.Model(config, zeros(config), vocabulary)
@@ -218,7 +218,7 @@ def test_large_things_are_cut():
         assert len(page) < 2 * SCREENS and len(repr(thing)) < SCREEN + 60
 
 
-def test_a_task_of_someone_else_shows_itself():
+def test_user_defined_task():
     class Same(gf.Task):
         vocabulary, radix = gf.Vocabulary("ab"), (2,)
 
@@ -228,16 +228,16 @@ def test_a_task_of_someone_else_shows_itself():
     assert "Same" in "".join(read(Same()).words) and repr(Same()).startswith("<Task Same")
 
 
-def test_showing_needs_no_matplotlib(monkeypatch):
+def test_displays_need_no_matplotlib(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     assert "svg" in gf.load(REF)._repr_html_() and "svg" in training()._repr_html_()
 
 
-def test_the_painter_is_named_by_the_package():
+def test_html_module_exists():
     assert html.__name__ == f"glassformer.{results.HTML_MODULE}"
 
 
-def test_in_a_line():
+def test_brief_repr():
     assert (
         results.brief_repr(np.zeros((2, 3))) == "array[2, 3]"
         and results.brief_repr(np.float64(2)) == "2"

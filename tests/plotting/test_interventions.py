@@ -1,4 +1,4 @@
-"""Figures of interventions: what is drawn is what was measured."""
+"""Figures of interventions: the data drawn."""
 
 from dataclasses import replace
 
@@ -97,7 +97,7 @@ def test_comparison(adder, tmp_path):
     c = compare(model, model, task, task.rows(0, 300), names=("one", "other"))
     fig = comparison(c)
     titles = [ax.get_title("left") for ax in fig.axes]
-    assert titles[:6] == ["head 0.0", "head 0.1", "predictions changed by a swap"] * 2
+    assert titles[:6] == ["head 0.0", "head 0.1", "effect of token swaps"] * 2
     assert titles[6:] == ["attention overlap", "margins"]
     assert fig.get_suptitle() == "one and other: addition:digits=2,order=ones"
     assert np.array_equal(fig.axes[1].images[0].get_array(), c.attention.patterns[0][0, 1])
@@ -112,7 +112,7 @@ def test_comparison(adder, tmp_path):
     assert save(fig, tmp_path / "c.png").stat().st_size > 10_000
     modular = [load(f"modular-addition:p=5,variant={v}") for v in ("analog", "clock")]
     drawn = comparison(compare(*modular, load_task(modular[0])))
-    assert "predictions changed by a swap" not in [ax.get_title("left") for ax in drawn.axes]
+    assert "effect of token swaps" not in [ax.get_title("left") for ax in drawn.axes]
     unpadded = load("addition:digits=1,padding=none")
     with raises("bad_argument", "addition"):
         comparison(compare(unpadded, unpadded, load_task(unpadded)))

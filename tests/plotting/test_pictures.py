@@ -1,4 +1,4 @@
-"""One line, one picture: refs, paths, Models, texts and tokens; what does not fit is refused."""
+"""`gf.show`: refs, paths, models, texts and tokens, and invalid arguments."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ TEXTS = ["attention", "steps", "stream", "neurons", "logits", "margin"]
 
 
 def texts(picture) -> list[str]:
-    """Every word of a figure."""
+    """All texts of a figure."""
     import matplotlib.text
 
     return [t.get_text() for t in picture.figure.findobj(matplotlib.text.Text)]
@@ -30,7 +30,7 @@ def test_on_a_text(name, tmp_path):
     show, model = getattr(gf.show, name), gf.load(ONES)
     path = gf.save(model, tmp_path / "a.safetensors")
     pictures = [show(given, "45+78") for given in (model, path)]
-    assert all(texts(p) == texts(pictures[0]) for p in pictures), "the same whoever names it"
+    assert all(texts(p) == texts(pictures[0]) for p in pictures), "equal for a model and its file"
     data, size = pictures[0]._repr_png_()
     assert data.startswith(b"\x89PNG") and len(data) < 200_000 and size["width"] <= 864
     assert repr(pictures[0]).startswith(f"<Picture: {name}: ")
@@ -62,7 +62,7 @@ def test_a_model_without_a_task(tmp_path):
 
 
 @pytest.mark.slow
-def test_tokens_that_would_be_formulas():
+def test_tokens_with_math_symbols():
     config = gf.Config(d_vocab=3, n_ctx=4, d_model=2)
     vocabulary = gf.Vocabulary(["$", r"\frac", "_^"], sep=" ")
     labels = gf.Labels(heads={"0.0": "$x_$"}, slots={"$a$": (0, 2)})
@@ -72,7 +72,7 @@ def test_tokens_that_would_be_formulas():
     assert gf.show.embeddings(model)._repr_png_()[0]
 
 
-def test_powers_of_ten_are_no_formulas():
+def test_powers_of_ten_need_no_math_text():
     fig, (ax,) = gf.show.figure()
     log_axis(ax)
     ax.plot([1, 2, 3], [1e-3, 1, 1e4])
@@ -80,20 +80,20 @@ def test_powers_of_ten_are_no_formulas():
     assert "10⁻³" in [t.get_text() for t in ax.get_yticklabels()]
 
 
-def test_wrong_sums():
-    """Without the neuron that wraps digits, sums without a carry are right, and only these."""
+def test_errors_map():
+    """Without the neuron that wraps digits, only sums without a carry are right."""
     picture = gf.show.errors(ONES, without="neuron 0.1")
     (image,) = picture.figure.axes[0].images
     wrong = np.asarray(image.get_array()) > 0
     a, b = np.ogrid[:100, :100]
     wraps = (a % 10 + b % 10 > 9) | (a + b > 99)
     assert (wrong == wraps).mean() > 0.9 and not wrong[:10, :1].any()
-    said = next(t for t in texts(picture) if "of 10,000 wrong" in t)
-    assert said.startswith(f"{wrong.sum():,} of 10,000 wrong") and ", not " in said
+    text = next(t for t in texts(picture) if "of 10,000 wrong" in t)
+    assert text.startswith(f"{wrong.sum():,} of 10,000 wrong") and ", not " in text
     assert "0 of 10,000 wrong" in texts(gf.show.errors(ONES))
 
 
-def test_wrong_lists_by_class():
+def test_errors_by_class():
     assert "accuracy" in texts(gf.show.errors("reverse:length=3", without="head 0.0"))
 
 
@@ -156,7 +156,7 @@ def test_no_text(name, given):
     lambda: gf.show.errors(ONES, without=3), lambda: gf.show.errors(ONES, task=3),
     lambda: gf.show.errors(ONES, without="head 9.9"), lambda: gf.show.errors(ONES, "sort"),
 ])  # fmt: skip
-def test_other_mistakes(call):
+def test_invalid_arguments(call):
     with pytest.raises(GlassformerError):
         call()
 
@@ -170,7 +170,7 @@ def test_without_matplotlib():
     assert "glassformer[figures]" in out.stdout
 
 
-def test_show_is_reached_when_it_is_asked_for():
+def test_show_is_imported_lazily():
     code = (
         "import sys, glassformer as gf; print('glassformer.plotting' in sys.modules);"
         "print('show' in dir(gf)); gf.show.attention; print('matplotlib' in sys.modules)"

@@ -1,4 +1,4 @@
-"""Figures of weights, logits and the stream: what is drawn is what was measured."""
+"""Figures of weights, logits and the stream: the data drawn."""
 
 import numpy as np
 import pytest
@@ -22,13 +22,13 @@ def visible(fig):
 
 
 def drawn(fig):
-    """The figure, once it has been laid out: what cannot be drawn fails here."""
+    """Lay out the figure, which raises any drawing error."""
     fig.draw_without_rendering()
     return fig
 
 
 # ── ranks ──────────────────────────────────────────────────────────────────────────────────────
-def test_a_panel_for_each_kind_and_a_line_for_each_layer():
+def test_singular_values():
     model = random_model()
     found = rank.matrix_ranks(model)
     panels = {
@@ -54,7 +54,7 @@ def test_a_panel_for_each_kind_and_a_line_for_each_layer():
     assert dot.get_xdata()[0] == r.holding
 
 
-def test_many_heads_are_not_listed_one_by_one():
+def test_many_heads_share_a_label():
     found = [f.rank(n) for n, f in rank.circuits(random_model(n_heads=3)).items()]
     qk, _ = visible(drawn(show_rank.singular_values(found)))
     each = [r.effective for r in found if r.name.startswith("QK")]
@@ -63,7 +63,7 @@ def test_many_heads_are_not_listed_one_by_one():
     )
 
 
-def test_the_first_rank_that_is_enough_is_named():
+def test_the_first_sufficient_rank_is_annotated():
     cuts = [rank.Truncation(r, a, 100 + r) for r, a in ((0, 0.0), (2, 0.5), (4, 0.995), (8, 1.0))]
     accuracy, size = drawn(show_rank.truncation_curve(cuts)).axes
     assert list(accuracy.lines[0].get_ydata()) == [0.0, 0.5, 0.995, 1.0]
@@ -95,7 +95,7 @@ def test_circuits_as_maps():
 
 
 # ── logits ─────────────────────────────────────────────────────────────────────────────────────
-def test_the_logit_lens_shows_the_winners():
+def test_lens_map():
     lens = logits.logit_lens(load("min:vocab=10"), np.array([[1, 1], [6, 2]]))
     ax = drawn(show_logits.lens_map(lens, 1, boundary=1)).axes[0]
     assert [t.get_text() for t in ax.texts] == ["6", "2", "6", "2"]
@@ -121,7 +121,7 @@ def test_shares_as_bars():
     assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b", "total"]
 
 
-def test_of_many_parts_the_largest_are_shown_and_nothing_is_lost():
+def test_many_components_are_summed():
     shares = [(f"n{i}", (-1.0) ** i * i) for i in range(50)]
     ax = show_logits.attribution_bars(shares, max_bars=3).axes[0]
     assert [t.get_text() for t in ax.get_yticklabels()] == [
@@ -153,7 +153,7 @@ def test_growth_with_and_without_residuals():
     assert after.get_yscale() == "linear"
 
 
-def test_a_stream_that_grows_ten_orders_has_a_scale_of_powers():
+def test_log_scale_of_a_large_stream():
     found = stream.stream_norms(ADDER, TASK.batch(TASK.rows(0, 9))[0][:, :-1])
     huge = stream.StreamNorms(
         found.parts, found.before, found.wrote, found.after * [[1], [1], [1e9]], True
@@ -170,7 +170,7 @@ def test_norms_before_and_after():
     assert axes[2].get_ylabel() == "ln2 0" and axes[-2].get_ylabel() == "ln_final"
 
 
-def test_neurons_are_sorted_by_how_often_they_fire():
+def test_neurons_are_sorted_by_firing_rate():
     firing = stream.firing_rates(ADDER, TASK, TASK.rows(0, 100))
     curve, bars, tokens, classes, *_ = drawn(show_stream.firing_panels(firing, "relu")).axes
     assert [p.get_height() for p in bars.patches] == sorted(firing.share, reverse=True)

@@ -1,6 +1,4 @@
-"""Parts taken out: twins with weights set to zero, hand-made programs as known answers, names
-that are not there.
-"""
+"""Ablations against zeroed weights and programs, and unknown components."""
 
 from dataclasses import replace
 
@@ -39,7 +37,7 @@ def without(model, *places):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_zero_is_what_zero_weights_do(kind):
+def test_zero_ablation_equals_zero_weights(kind):
     model = random_model(**kind)
     twins = {
         "head 1.0": [("blocks.1.attn.W_O", 0)],
@@ -112,7 +110,7 @@ def test_resampling_draws_rows():
 
 @pytest.mark.parametrize("how", METHODS)
 @pytest.mark.parametrize("kind", [*KINDS[:4], KINDS[5]], ids=str)
-def test_nobody_knows_what_stands_at_a_hidden_position(kind, how):
+def test_a_hidden_position_has_no_effect(kind, how):
     model, other = random_model(**kind), TOKENS.copy()
     other[:, 2] = (other[:, 2] + 1) % 7
 
@@ -125,7 +123,7 @@ def test_nobody_knows_what_stands_at_a_hidden_position(kind, how):
     assert largest_difference(model(TOKENS)[:, 3:], model(other)[:, 3:]) > 1e-3
 
 
-def test_who_sees_nothing_else_still_sees_itself():
+def test_a_row_that_sees_only_a_hidden_key_keeps_it():
     model = random_model()
     hidden = model(TOKENS, hook=ablation_hook(model, "position 0"))
     assert (
@@ -134,7 +132,7 @@ def test_who_sees_nothing_else_still_sees_itself():
     assert largest_difference(hidden[:, 1], model(TOKENS)[:, 1]) > 1e-3
 
 
-def test_the_hand_made_adder_by_part():
+def test_ablations_of_the_hand_made_adder():
     model = load("addition:digits=3,order=ones")
     task = load_task(model)
     rows = task.sample(1_000, np.random.default_rng(0))
@@ -176,12 +174,12 @@ def test_models_that_decode():
     "neuron 0", "position 9",
              "slot x", "dims 3:2", "dims 0:5", "dims a:b", "heads 0.0", ""],
 )  # fmt: skip
-def test_unknown_parts(what):
+def test_unknown_components(what):
     with raises("not_found", "head 0.0 … 1.2", "neuron 0.0 … 1.4"):
         find_component(random_model(), what)
 
 
-def test_what_there_is():
+def test_messages_list_components():
     with raises("not_found", "slot column, slot digit, dims 0:5"):
         find_component(load("addition:order=ones"), "slot carry")
     with raises("not_found", "layers"):

@@ -1,6 +1,4 @@
-"""Attribution by gradients against real patching: equal where the way is linear, the same sum
-where it is integrated, and what each says of a program that switches.
-"""
+"""Attribution by gradients against patching: linear, integrated and step-like paths."""
 
 import numpy as np
 import pytest
@@ -20,12 +18,12 @@ SMALL = {"extras": False, "d_vocab": 9, "n_ctx": 6, "d_model": 8, "n_heads": 2, 
 
 
 def smooth(**choices):
-    """A random model whose softmaxes decide little: a few points on the way are enough."""
+    """A random model with flat softmaxes, for which a few integration points suffice."""
     return random_model(**SMALL, **choices).map(lambda w: 0.4 * w)
 
 
 def pair(model, n=4, at=-1):
-    """Tokens [n,T] twice, after which the model says different things."""
+    """Return two batches of tokens [n,T] with different predictions."""
     rng = np.random.default_rng(0)
     clean, corrupted = rng.integers(0, model.config.d_vocab, (2, 200, 6))
     there = model(clean)[:, at].argmax(-1) != model(corrupted)[:, at].argmax(-1)
@@ -34,8 +32,8 @@ def pair(model, n=4, at=-1):
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5])
-def test_a_linear_way_is_exact(steps):
-    """Without norm and MLP, what a head of the last layer reads goes straight to the logits."""
+def test_linear_paths_are_exact(steps):
+    """Without norm and MLP, z of the last layer is linear in the logits."""
     model = random_model(**SMALL, norm="none", d_mlp=0, n_layers=2)
     clean, corrupted = pair(model)
     real, by_gradient = (
@@ -59,7 +57,7 @@ def test_a_linear_way_is_exact(steps):
     "name", ["blocks.0.attn.hook_z", "blocks.1.attn.hook_attn_scores", "head 0.1", "mlp 0"]
 )
 @pytest.mark.some(5)
-def test_integrated_is_what_the_patch_does(kind, name):
+def test_integrated_attribution_equals_patching(kind, name):
     model = smooth(activation="silu", **kind)
     clean, corrupted = pair(model)
     real = patch(model, clean, corrupted, name).recovered
@@ -68,7 +66,7 @@ def test_integrated_is_what_the_patch_does(kind, name):
 
 
 @pytest.mark.slow
-def test_places_add_up_to_the_patch_of_all():
+def test_positions_sum_to_the_full_patch():
     model = smooth(activation="gelu")
     clean, corrupted = pair(model)
     for what in ("resid_pre", "attn_out", "mlp_out"):
@@ -80,8 +78,8 @@ def test_places_add_up_to_the_patch_of_all():
 
 
 @pytest.mark.slow
-def test_first_order_does_not_see_a_switch():
-    """The adder's ones digit comes through head 0.0, all of it, and relus that step."""
+def test_first_order_misses_a_switch():
+    """The adder's ones digit passes through head 0.0 and ReLUs that act as steps."""
     model = load("addition:order=ones")
     clean, corrupted = (np.array([model.vocabulary.encode(f"127+45{d}=")]) for d in (8, 1))
     assert patch(model, clean, corrupted, "head 0.0").recovered == pytest.approx(1, abs=1e-6)
@@ -94,7 +92,7 @@ def test_first_order_does_not_see_a_switch():
     assert largest_difference(real, attribute_heads(trained, clean, corrupted).values) > 0.5
 
 
-def test_the_front_door_takes_text():
+def test_gf_attribute_takes_text():
     found = gf.attribute("adder-3.safetensors", "127+458=", "127+451=", "head 0.0", steps=40)
     assert found == pytest.approx(1, abs=0.01)
 

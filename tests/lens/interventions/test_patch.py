@@ -1,6 +1,4 @@
-"""Patching: twins, the hand-made adder's known answers, and the interchange test on programs
-and on heads that idle.
-"""
+"""Patching and interchange on random models, the hand-made adder and idle heads."""
 
 from dataclasses import replace
 
@@ -32,7 +30,7 @@ def sums(*pairs):
 @pytest.mark.parametrize(
     "kind", [{}, {"norm_first": False}, {"positions": "rotary", "qk_norm": True}], ids=str
 )
-def test_all_of_a_layer_is_all(kind):
+def test_patching_a_whole_layer(kind):
     model = random_model(**kind)
     _, cache = record(model, CLEAN)
     for name in ("blocks.0.hook_resid_pre", "blocks.1.hook_resid_post"):
@@ -50,7 +48,7 @@ def test_all_of_a_layer_is_all(kind):
                 assert not np.isclose(value[:, 2], cache[name][:, 2]).all()
 
 
-def test_pattern_and_values_make_what_the_head_reads():
+def test_patching_pattern_and_values_equals_patching_z():
     model = random_model()
     _, cache = record(model, CLEAN)
     where = [f"blocks.1.attn.hook_{x}" for x in ("pattern", "v")]
@@ -64,7 +62,7 @@ def test_pattern_and_values_make_what_the_head_reads():
     assert largest_difference(at_one[:, 3], model(CORRUPTED)[:, 3]) < 1e-12
 
 
-def test_the_hand_made_adder_by_place():
+def test_patching_the_hand_made_adder():
     model = load("addition:order=ones")
     clean, corrupted = sums((123, 456), (128, 456))
     ones = patch_positions(model, clean, corrupted)
@@ -112,7 +110,7 @@ def test_bad_calls():
 
 # ── interchange ────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("digits", [1, 3])
-def test_one_head_moves_the_column_and_the_other_the_carry(digits):
+def test_interchange_of_the_hand_made_adder(digits):
     model = load(f"addition:digits={digits},order=ones")
     task = load_task(model)
     ahead, here, both = (
@@ -144,7 +142,7 @@ def test_one_head_moves_the_column_and_the_other_the_carry(digits):
     assert neurons.to_json()["moved"][0]["cases"] == 100
 
 
-def test_a_head_that_does_nothing_moves_nothing():
+def test_interchange_of_an_idle_head():
     model = load("reverse:length=3")
     weights = dict(model.weights)
     for name in ("W_Q", "W_K", "W_V", "W_O"):
@@ -162,7 +160,7 @@ def test_a_head_that_does_nothing_moves_nothing():
     )
 
 
-def test_only_what_the_model_can_do_counts():
+def test_interchange_counts_only_right_cases():
     model = load("addition:digits=2,order=ones")
     b_U = model.weights["unembed.b_U"].copy()
     b_U[7] -= 1e6  # it never says 7
@@ -171,7 +169,7 @@ def test_only_what_the_model_can_do_counts():
     assert 90 < ones.cases < 170 and ones.shares == {"stays": 0, "column": 1}
 
 
-def test_a_trained_head_case_by_case():
+def test_interchange_of_a_trained_head_case_by_case():
     """The same counted one pair at a time: every digit is looked at, not only the one that
     should move.
     """
@@ -181,8 +179,8 @@ def test_a_trained_head_case_by_case():
         "blocks.0.attn.hook_z",
     )
     i, n = 0, 80
-    base, source, told = _draw_pairs(task, i, 8, n, np.random.default_rng([5, i]))
-    counts = dict.fromkeys([*told, "other"], 0)
+    base, source, predictions = _draw_pairs(task, i, 8, n, np.random.default_rng([5, i]))
+    counts = dict.fromkeys([*predictions, "other"], 0)
     for case, (b, s) in enumerate(zip(base, source, strict=True)):
         z = record(model, s[None, :-1])[1][hook]
 
@@ -193,9 +191,9 @@ def test_a_trained_head_case_by_case():
                 else value
             )
 
-        said = model(b[None, :-1], hook=tap).argmax(-1)[0, 7:]
-        fits = [name for name, token in told.items() if said[i] == token[case]]
-        kept = all(said[j] == b[8 + j] for j in (1, 2, 3, 4))
+        outputs = model(b[None, :-1], hook=tap).argmax(-1)[0, 7:]
+        fits = [name for name, token in predictions.items() if outputs[i] == token[case]]
+        kept = all(outputs[j] == b[8 + j] for j in (1, 2, 3, 4))
         counts[fits[0] if fits and kept else "other"] += 1
     got = interchange(model, task, "head 0.0", n, seed=5).moved[i]
     assert {name: x / n for name, x in counts.items()} == pytest.approx(
@@ -206,35 +204,35 @@ def test_a_trained_head_case_by_case():
 @pytest.mark.parametrize(
     "ref", ["addition:digits=2,order=ones", "addition:digits=2", "reverse:length=2,alphabet=5"]
 )
-def test_pairs_tell_explanations_apart(ref):
+def test_pairs_distinguish_explanations(ref):
     task = load_task(ref)
     start, found = task.boundary(), 0
     for i in range(len(task.layout().query_positions)):
         pairs = _draw_pairs(task, i, start, 40, np.random.default_rng(i))
         if pairs is None:
             continue
-        base, source, told = pairs
+        base, source, predictions = pairs
         assert (
             len(base) == len(source) == 40
             and (base[:, start - 1 + i] == source[:, start - 1 + i]).all()
         )
-        assert (told["stays"] == base[:, start + i]).all()
-        own = told.get("both", told.get("source"))
+        assert (predictions["stays"] == base[:, start + i]).all()
+        own = predictions.get("both", predictions.get("source"))
         if own is not None:
             assert (own == source[:, start + i]).all()
-        for x, y in zip(told, list(told)[1:], strict=False):
-            assert (told[x] != told[y]).all()
+        for x, y in zip(predictions, list(predictions)[1:], strict=False):
+            assert (predictions[x] != predictions[y]).all()
         found += 1
     assert found >= 2
 
 
-def test_interchange_refuses():
+def test_interchange_with_invalid_arguments():
     model = load("addition:order=ones")
     task = load_task(model)
     for what in ("position 3", "slot digit"):
         with raises("bad_argument", "head, attention", what):
             interchange(model, task, what)
-    with raises("bad_argument", "addition"):
+    with raises("unsupported", "addition"):
         unpadded = load("addition:digits=2,padding=none")
         interchange(unpadded, load_task(unpadded), "head 0.0")
     with raises("bad_argument", "causal", "mask=none"):
@@ -243,7 +241,7 @@ def test_interchange_refuses():
     assert interchange(wrong, task, "head 0.0", 20).moved == []  # right on nothing: no case
 
 
-def test_several_parts_at_once_are_the_same_with_fewer_runs(monkeypatch):
+def test_interchange_each_shares_runs(monkeypatch):
     model, task = load("addition:digits=2,order=ones"), load_task("addition:digits=2,order=ones")
     parts, runs = ["head 0.0", "head 0.1", "mlp 0"], []
     call = Model.__call__

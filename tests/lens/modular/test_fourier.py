@@ -1,6 +1,4 @@
-"""Numbers as waves: against cosines and sines written out and plain least squares, and on programs
-whose frequencies are known.
-"""
+"""Fourier analysis against explicit waves, least squares, and programs of known frequencies."""
 
 import json
 import math
@@ -43,7 +41,7 @@ def test_the_basis_is_orthonormal(p):
 
 
 @pytest.mark.parametrize("p", MODULI)
-def test_a_spectrum_is_the_power_along_cosines_and_sines(p):
+def test_spectrum_is_the_power_of_waves(p):
     table = np.random.default_rng(p).normal(size=(p, 5))
     rows, k = basis(p)
     power = np.bincount(k, ((rows @ table) ** 2).sum(1))
@@ -53,7 +51,7 @@ def test_a_spectrum_is_the_power_along_cosines_and_sines(p):
 
 
 @pytest.mark.parametrize("p", MODULI)
-def test_a_plane_is_the_power_along_products_of_waves(p):
+def test_power_plane_is_the_power_of_products_of_waves(p):
     table = np.random.default_rng(p).normal(size=(p, p, 3))
     rows, k = basis(p)
     power = np.einsum("ia,jb,abf->ijf", rows, rows, table) ** 2
@@ -64,7 +62,7 @@ def test_a_plane_is_the_power_along_products_of_waves(p):
 
 
 @pytest.mark.parametrize("k", [1, 17, 55, 56])
-def test_every_frequency_is_found_the_last_one_too(k):
+def test_every_frequency_is_found(k):
     found = fourier.spectrum(np.cos(2 * np.pi * k * np.arange(113) / 113 + 0.3)[:, None])
     assert found.by_strength[0] == k and found.shares[k - 1] == pytest.approx(1)
     assert (
@@ -76,7 +74,7 @@ def test_every_frequency_is_found_the_last_one_too(k):
     assert fourier.single_frequency_shares(neuron)[:, 0].argmax() + 1 == k
 
 
-def test_key_and_needed_by_their_rules():
+def test_key_frequencies_and_frequencies_for():
     found = fourier.Spectrum(np.array([0.50, 0.0, 0.44, 0.021, 0.019, 0.02]), 0.0)
     assert found.key_frequencies() == [1, 3, 4, 6]  # power from a 25th of the largest: 0.02
     assert (
@@ -169,7 +167,7 @@ def test_cosines_are_least_squares(p):
 @pytest.mark.parametrize("operation", ["+", "-"])
 @pytest.mark.parametrize("variant", ["clock", "pizza"])
 @pytest.mark.parametrize("p", [23, 59])
-def test_the_dials_of_a_program_are_found(p, variant, operation):
+def test_frequencies_of_programs_are_found(p, variant, operation):
     model = load(f"modular-addition:p={p},variant={variant},operation={operation}")
     found = analyze_modular(model, load_task(model))
     assert found.accuracy == 1 and found.key == sorted(frequencies(p, variant == "pizza"))
@@ -190,15 +188,15 @@ def test_the_dials_of_a_program_are_found(p, variant, operation):
         assert found.explained > 0.99 if variant == "clock" else found.explained < 0.9
 
 
-def test_numbers_as_numbers_are_no_waves():
+def test_a_program_without_waves_is_neither_clock_nor_pizza():
     model = load("modular-addition:p=59")
     found = analyze_modular(model, load_task(model))
     assert found.kind == "neither" and found.accuracy == 1
     assert found.losses["all"].restricted > 3 * found.losses["all"].full
 
 
-def test_losses_are_what_they_say():
-    """Every loss again, pair by pair, in the plain way."""
+def test_losses_match_a_direct_computation():
+    """Compare every loss with one computed pair by pair."""
     model = load("modular-addition:p=11,variant=pizza")
     task = load_task(model)
     rows = task.rows(0, 121)
@@ -239,7 +237,7 @@ def test_losses_are_what_they_say():
     "tied": True},
     {"mask": "none", "n_layers": 1},
 ])  # fmt: skip
-def test_any_model_can_be_taken_apart(choices):
+def test_any_model_can_be_analyzed(choices):
     task = ModularAddition(p=7, plus=choices.pop("plus", False))
     task.ref = "modular-addition:p=7"
     made = random_model(d_vocab=len(task.vocabulary), **choices)
@@ -263,8 +261,8 @@ def test_torch_weights_and_float32_give_the_same():
     )
 
 
-def test_the_way_out_is_the_derivative_of_the_logits():
-    """For one neuron more, the logits move along the way out, up to the norm's scale."""
+def test_logit_readout_is_the_derivative_of_the_logits():
+    """Perturbing a neuron moves the logits along the readout, up to the norm's scale."""
     for norm in ("none", "layer", "rms"):
         model = random_model(norm=norm, n_layers=1, extras=True)
         bumped = {}
@@ -287,7 +285,7 @@ def test_the_way_out_is_the_derivative_of_the_logits():
             assert np.allclose(two @ np.linalg.lstsq(two, slope, rcond=None)[0], slope, atol=1e-5)
 
 
-def test_distance_irrelevance_of_what_depends_on_one_thing_alone():
+def test_distance_irrelevance_of_sums_and_distances():
     a, b = np.indices((13, 13))
     by_sum, by_distance = np.cos((a + b) % 13), np.cos((a - b) % 13)
     assert clock.distance_irrelevance(by_sum) == pytest.approx(1)
@@ -296,8 +294,8 @@ def test_distance_irrelevance_of_what_depends_on_one_thing_alone():
     assert clock.distance_irrelevance(np.full((5, 5), 3.0)) == 1
 
 
-def test_gradient_symmetricity_is_that_of_differences():
-    """Against finite differences of the logit, for a model whose attention chooses."""
+def test_gradient_symmetricity_by_finite_differences():
+    """Compare with finite differences of the logit, for a model with selective attention."""
     task = ModularAddition(p=5, plus=True)
     made = random_model(d_vocab=7, n_layers=1, positions="learned")
     model = Model(made.config, made.weights, task.vocabulary)
@@ -326,13 +324,13 @@ def test_gradient_symmetricity_is_that_of_differences():
     )
 
 
-def test_attention_that_does_not_choose_is_symmetric_in_a_clock_too():
+def test_uniform_attention_is_symmetric():
     for variant in ("clock", "pizza", "analog"):
         model = load(f"modular-addition:p=23,variant={variant}")
         assert clock.gradient_symmetricity(model, load_task(model)) == pytest.approx(1)
 
 
-def test_progress_uses_the_frequencies_of_the_last():
+def test_modular_progress_uses_the_last_key_frequencies():
     model = load("modular-addition:p=13,variant=pizza")
     task = load_task(model)
     rng = np.random.default_rng(0)

@@ -165,7 +165,7 @@ def _draw_swaps(ax: Axes, c: Comparison, side: int) -> None:
     ax.set_yticks(range(len(moved)), [f"y{i + 1}" for i in range(len(moved))], fontsize=7)
     ax.tick_params(length=0)
     ax.axvline(c.swapped.start - 0.5, color=INK, linewidth=0.8, linestyle=LINE_STYLES[1])
-    ax.set_title("predictions changed by a swap", fontsize=8)
+    ax.set_title("effect of token swaps", fontsize=8)
     ax.set_xlabel("swapped token", fontsize=8)
 
 

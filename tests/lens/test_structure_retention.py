@@ -1,4 +1,4 @@
-"""Which slots of a program are still there in another model: on models whose answer is known."""
+"""Retention of slots, on models with known answers."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def changed(model, change):
     return replace(model, weights=weights)
 
 
-def test_a_model_survives_in_itself_and_its_slots_are_those_of_the_source(model, task):
+def test_a_model_retains_all_its_own_slots(model, task):
     found = measure_retention(model, model, task)
     assert {"token", "position", "bar", "emit"} <= by_slot(found).keys()
     assert all(s.in_place == s.readable == 1 and s.values > 1 for s in found.slots)
@@ -46,7 +46,7 @@ def test_a_model_survives_in_itself_and_its_slots_are_those_of_the_source(model,
                                                   "readable"]  # fmt: skip
 
 
-def test_one_slot_that_is_not_written_is_the_one_that_is_lost(model, task):
+def test_an_unwritten_slot_is_lost(model, task):
     start, stop = model.labels.slots["bar"]
 
     def silence(weights):
@@ -57,8 +57,8 @@ def test_one_slot_that_is_not_written_is_the_one_that_is_lost(model, task):
     assert found["position"].in_place == 1
 
 
-def test_what_left_its_slot_is_still_readable(model, task):
-    """The whole stream in another basis: nothing is in place, everything can be read."""
+def test_a_rotated_stream_is_readable_but_not_in_place(model, task):
+    """In another basis of the stream nothing is in place and everything is readable."""
     turned = _rotated(model)
     found = by_slot(measure_retention(model, turned, task))
     assert min(s.readable for s in found.values()) > 0.99
@@ -66,7 +66,7 @@ def test_what_left_its_slot_is_still_readable(model, task):
 
 
 def _rotated(model):
-    """Coordinates in another order, which a layer norm does not see."""
+    """Permute the coordinates, which layer norm ignores."""
     order = np.random.default_rng(1).permutation(model.config.d_model)
     stream = {"embed.W_E": 1, "pos_embed.W_pos": 1, "unembed.W_U": 0}
 
@@ -89,7 +89,7 @@ def _rotated(model):
     return turned
 
 
-def test_a_model_of_another_shape_has_no_slots_but_may_know(model, task):
+def test_models_of_other_widths_have_readable_slots_only(model, task):
     small = recipe(steps=1, evaluate_every=1, d_model=24, batch=4)
     untrained = fit(task, small, 0).model
     found = by_slot(measure_retention(model, untrained, task))
@@ -97,13 +97,13 @@ def test_a_model_of_another_shape_has_no_slots_but_may_know(model, task):
         measure_retention(model, untrained, task)
     )
     assert found["token"].readable > 0.99, "of random embeddings a token can be read"
-    assert found["emit"].readable < 1, "and what nobody has computed cannot"
+    assert found["emit"].readable < 1, "but not one that is not computed yet"
     assert found["emit"].readable >= found["emit"].commonest - 0.1
 
 
 @pytest.fixture
 def streams_of(monkeypatch):
-    """Lets `after` have other streams: made of the texts' numbers [B] and of `seen` [B,T]."""
+    """Replace the streams of `after` by a function of the texts' numbers [B] and the mask [B,T]."""
     real = module._streams_at
 
     def use(model, make):
@@ -116,7 +116,7 @@ def streams_of(monkeypatch):
     return use
 
 
-def test_what_is_known_by_heart_is_not_readable(model, task, streams_of, monkeypatch):
+def test_memorized_rows_are_not_readable(model, task, streams_of, monkeypatch):
     """A stream that says which text it is, and at which position, and no more. Of thirty texts,
     drawn again and again, each is in one half only.
     """
@@ -132,9 +132,7 @@ def test_what_is_known_by_heart_is_not_readable(model, task, streams_of, monkeyp
     assert all(s.readable < s.commonest + 0.1 for s in found.slots), found
 
 
-def test_the_place_is_chosen_without_the_rows_that_are_counted(
-    model, task, streams_of, monkeypatch
-):
+def test_readout_component_is_chosen_on_fitted_rows(model, task, streams_of, monkeypatch):
     """Two streams: one is perfect on the rows that are fitted and noise on the others, one is
     fair on all. Who looked at the others would take the second.
     """
@@ -161,13 +159,13 @@ def test_the_place_is_chosen_without_the_rows_that_are_counted(
     assert found["token"].readable < 0.6
 
 
-def test_training_that_hardly_moves_keeps_every_slot(model, task):
+def test_short_training_retains_every_slot(model, task):
     still = recipe(steps=5, evaluate_every=5, lr=1e-5, batch=8)
     kept = fit(task, still, 0, init_from=model).model
     assert all(s.in_place == 1 for s in measure_retention(model, kept, task).slots)
 
 
-def test_what_is_refused(model, task):
+def test_invalid_arguments(model, task):
     with raises("bad_argument", "before", "slots"):
         measure_retention(replace(model, labels=type(model.labels)()), model, task)
     with pytest.raises(GlassformerError):

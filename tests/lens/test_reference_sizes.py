@@ -1,4 +1,4 @@
-"""The scale table: counts of known models follow from their shapes."""
+"""The size table: parameter counts of reference models follow from their shapes."""
 
 import math
 
