@@ -90,19 +90,10 @@ def test_models_that_fit_float32(ref):
 @pytest.mark.parametrize(
     "ref,reason",
     [
-        (
-            "addition:digits=10",
-            r"1,02\d of 1,024 .*'\d{10}\+\d{10}='",
-        ),
+        ("addition:digits=10", r"1,02\d of 1,024 .*'\d{10}\+\d{10}='"),
         ("multiplication:digits=2", "of 1,024"),
-        (
-            "addition:digits=2,padding=none",
-            "'<bos>",
-        ),  # right in one order of sums by luck
-        (
-            "addition:digits=2",
-            r"\d.\de-04",
-        ),
+        ("addition:digits=2,padding=none", "'<bos>"),  # right in one order of sums by luck
+        ("addition:digits=2", r"\d.\de-04"),
     ],
 )
 def test_models_that_need_float64(ref, reason):

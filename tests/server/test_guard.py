@@ -38,7 +38,7 @@ def ask(path="/api/refs", method="GET", headers=(), query=b"", body=(b"",), app=
 
     pairs = [(n.encode(), v.encode("latin-1")) for n, v in headers]
     scope = {
-        "type": "http", "path": path, "method": method, "headers": pairs, "query_string": query,
+        "type": "http", "path": path, "method": method, "headers": pairs, "query_string": query
     }  # fmt: skip
     asyncio.run(auth_middleware.AuthMiddleware(app or inner, "word", PORT)(scope, receive, send))
     if not sent:
@@ -80,11 +80,7 @@ REFUSED = {
     "another port": (403, "host", {"headers": [("host", "127.0.0.1:80"), *GOOD[1:]]}),
     "no port": (403, "host", {"headers": [("host", "127.0.0.1"), *GOOD[1:]]}),
     "two hosts": (400, "host", {"headers": [*GOOD, ("host", "evil.example")]}),
-    "a foreign origin": (
-        403,
-        "origin",
-        {"headers": [*GOOD, ("origin", "https://evil.example")]},
-    ),
+    "a foreign origin": (403, "origin", {"headers": [*GOOD, ("origin", "https://evil.example")]}),
     "no origin to speak of": (403, "origin", {"headers": [*GOOD, ("origin", "null")]}),
     "https": (403, "origin", {"headers": [*GOOD, ("origin", f"https://{OWN}")]}),
     "sec-fetch-site": (

@@ -205,7 +205,7 @@ def config_fields(model: Model) -> dict[str, Any]:
         "attention_dir": "causal" if c.mask == "causal" else "bidirectional",
         "positional_embedding_type": "rotary" if c.positions == "rotary" else "standard",
         "init_weights": False, "default_prepend_bos": False, "tokenizer_prepends_bos": False,
-        "device": "cpu", "dtype": model.dtype,
+        "device": "cpu", "dtype": model.dtype
     }  # fmt: skip
     if c.positions == "rotary":
         base = int(c.base) if c.base == int(c.base) else c.base
@@ -325,7 +325,7 @@ UNSUPPORTED_FIELDS = {
     "use_local_attn": False, "use_qk_norm": False, "scale_attn_by_inverse_layer_idx": False,
     "num_experts": None, "rmsnorm_uses_offset": False, "rope_scaling": None,
     "use_NTK_by_parts_rope": False, "use_yarn_rope": False,
-    "use_normalization_before_and_after": False,
+    "use_normalization_before_and_after": False
 }  # fmt: skip
 ACTIVATION_NAMES = {name: name for name in ACTIVATIONS} | {
     "swish": "silu",

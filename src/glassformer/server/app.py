@@ -38,7 +38,7 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
     """Return the application, to be wrapped by AuthMiddleware."""
     app = FastAPI(
         title="glassformer studio", docs_url=None, redoc_url=None, openapi_url=None,
-        responses=RESPONSES, redirect_slashes=False,
+        responses=RESPONSES, redirect_slashes=False
     )  # fmt: skip
 
     def at_once(

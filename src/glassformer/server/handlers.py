@@ -121,7 +121,7 @@ class Handlers:
         model, task = self.model_and_task(request)
         verdict = api.verify(
             model, task, sample=request.get("sample"), exhaustive=bool(request.get("exhaustive")),
-            seed=request.get("seed", 0), progress=lambda event: line.send(progress_fields(event)),
+            seed=request.get("seed", 0), progress=lambda event: line.send(progress_fields(event))
         )  # fmt: skip
         counterexample = next(iter(verdict.counterexamples), None)
         return {"verdict": verdict.to_json(), "margin": verdict.worst_margin,
@@ -140,7 +140,7 @@ class Handlers:
         line.send({"stage": "proving"})
         proof = api.prove(
             model, task, method=request.get("method", "auto"), seed=seed,
-            progress=lambda event: line.send(progress_fields(event)) if event.total else None,
+            progress=lambda event: line.send(progress_fields(event)) if event.total else None
         )  # fmt: skip
         result = proof.to_json()
         result.pop("certificate")  # large, and unused by the page
@@ -164,7 +164,7 @@ class Handlers:
 
         run = api.train(
             task, name, [seed := request.get("seed", 0)], stop=line.stopped,
-            **cast(Any, {field: str(value) for field, value in settings.items()}),
+            **cast(Any, {field: str(value) for field, value in settings.items()})
         )  # fmt: skip
         trainer, recipe = run.trainer, run.trainer.recipe
         series, training = SnapshotSeries(trainer), None

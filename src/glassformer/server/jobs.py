@@ -56,7 +56,7 @@ class ServerJob:
         status = {
             "job": self.id, "kind": self.kind, "state": self.state, "seconds": round(seconds, 1),
             "progress": self.progress, "events": self.events[after:], "errors": self.errors,
-            "code": self.code,
+            "code": self.code
         }  # fmt: skip
         return json.dumps(status).encode()[:-1] + b',"result":' + self.result + b"}"
 
