@@ -24,7 +24,7 @@ FORMATS = {"torch": "x.py", "transformer-lens": "x", "gpt2": "x", "onnx": "x.onn
 REFS = [*dict.fromkeys([ref for ref, _, _ in CASES] + list("programs"))]
 NO_NORM = {
     "modular-addition", "modular-addition:operation=-", "adder-36", "adder-hinge", "adder-least",
-    "adder-coupled"
+    "adder-coupled",
 }  # fmt: skip
 REFUSED = {("gpt2", ref): "norm" for ref in NO_NORM} | {
     ("transformer-lens", "adder-36"): "positions"
@@ -33,7 +33,7 @@ REFUSED = {("gpt2", ref): "norm" for ref in NO_NORM} | {
 WIDE = {
     "addition", "addition:digits=2", "addition:digits=2,variant=book", "addition:digits=10",
     "addition:digits=2,padding=none", "multiplication", "multiplication:digits=2", "sort-digits",
-    "adder-prefix", "adder-36", "adder-coupled"
+    "adder-prefix", "adder-36", "adder-coupled",
 }  # fmt: skip
 # Models whose logits change by more than 1e-4 with the order of sums.
 NOISY = {"addition:digits=3,dtype=float32", "adder-prefix"}

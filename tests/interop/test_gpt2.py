@@ -108,7 +108,7 @@ ODD = [
     "scale": 0.3},
     {"positions": "sinusoidal"}, {"positions": "none"}, {"d_model": 1, "n_heads": 1}, {"eps": 0.0,
     "d_model": 6},
-    *({"activation": a} for a in ("relu", "gelu", "gelu_new", "silu"))
+    *({"activation": a} for a in ("relu", "gelu", "gelu_new", "silu")),
 ]  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def test_reading_back_keeps_task_and_labels(tmp_path):
         ({"norm_first": False}, "norm_first"),
         ({"positions": "rotary"}, "positions"), ({"positions": "alibi"}, "positions"),
         ({"mask": "none"}, "mask"), ({"qk_norm": True}, "qk_norm"), ({"gated": True}, "W_gate")
-    ]
+    ],
 )  # fmt: skip
 def test_unsupported_models_are_refused_by_field(choices, field, tmp_path):
     with raises("unsupported", "gpt2", field, "torch"):
@@ -220,7 +220,7 @@ def changed(folder, tmp_path):
         ("pruned_heads", {"0": [0]}), ("n_head", 4), ("n_embd", 7), ("n_embd", "x"), ("n_layer", 2),
         ("n_layer", -1),
         ("glassformer", {"vocabulary": 3}), ("tie_word_embeddings", False), ("n_head", 0)
-    ]
+    ],
 )  # fmt: skip
 def test_a_foreign_field_is_refused_by_name(changed, field, value):
     with pytest.raises(GlassformerError) as e:
@@ -275,7 +275,7 @@ def test_pickles_and_damaged_files_are_refused(changed):
         "é"]),
         Vocabulary([*"().*[]\\^$|?+{}-#&~/'\"", "<|x|>", "日本"]), Vocabulary.numbers(120, 3),
         Vocabulary([";", "<bos>", "12", "1", "+", "="], sep=" ")
-    ]
+    ],
 )  # fmt: skip
 def test_texts_and_tokens_are_the_same(vocabulary):
     made, rng = build_tokenizer(vocabulary), np.random.default_rng(0)

@@ -16,7 +16,7 @@ transformers = pytest.importorskip("transformers")
 SIZES = {
     "vocab_size": 11, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2,
     "num_attention_heads": 6, "max_position_embeddings": 16, "eos_token_id": None,
-    "bos_token_id": None
+    "bos_token_id": None,
 }  # fmt: skip
 
 
@@ -47,7 +47,7 @@ TOKENS = np.random.default_rng(0).integers(0, 11, (5, 16))
     {"head_dim": 4}, {"attention_bias": True}, {"mlp_bias": True}, {"tie_word_embeddings": True},
     {"rope_parameters": {"rope_type": "default", "rope_theta": 50.5}}, {"rms_norm_eps": 0.1},
     {"hidden_act": "gelu"}, {"num_hidden_layers": 0}, {"num_hidden_layers": 3},
-    {"num_key_value_heads": 3, "attention_bias": True, "mlp_bias": True, "head_dim": 6}
+    {"num_key_value_heads": 3, "attention_bias": True, "mlp_bias": True, "head_dim": 6},
 ], ids=str)  # fmt: skip
 @pytest.mark.some(3)
 def test_logits_are_the_same(choices, tmp_path):
@@ -99,7 +99,7 @@ def test_other_types(family, dtype, tmp_path):
     ("auto_map", {"AutoModel": "evil.py"}), ("sliding_window", 4), ("head_dim", 3),
     ("num_key_value_heads", 4), ("hidden_size", 16), ("num_hidden_layers", 3),
     ("num_hidden_layers", -1), ("hidden_size", "x"), ("rms_norm_eps", None),
-    ("attention_bias", True), ("tie_word_embeddings", True), ("model_type", "mistral")
+    ("attention_bias", True), ("tie_word_embeddings", True), ("model_type", "mistral"),
 ])  # fmt: skip
 def test_a_foreign_field_is_refused(field, value, tmp_path):
     write(tmp_path)
@@ -108,7 +108,7 @@ def test_a_foreign_field_is_refused(field, value, tmp_path):
     file.write_text(json.dumps(fields | {field: value}))
     told = {
         "hidden_size", "num_hidden_layers", "attention_bias", "tie_word_embeddings",
-        "rms_norm_eps"
+        "rms_norm_eps",
     }  # fmt: skip
     if field == "tie_word_embeddings":  # the file's head is unused, as in transformers
         assert read_llama(tmp_path).config.tied

@@ -64,7 +64,7 @@ def test_the_file_describes_its_axes():
     assert shapes == {
         "tokens": ["batch", "length"], "logits": ["batch", "length", 7],
         "pattern_0": ["batch", 3, "length", "length"], "pattern_1": ["batch", 3, "length",
-        "length"]
+        "length"],
     }  # fmt: skip
 
 

@@ -52,7 +52,7 @@ CHOICES = {
     "scale": [0.0, 0.3],
     "activation": ["relu", "gelu", "gelu_new", "silu"], "gated": [True, False], "extras": [True,
     False],
-    "d_mlp": [5, 0], "n_layers": [2, 1, 0], "d_head": [3, 4, 1]
+    "d_mlp": [5, 0], "n_layers": [2, 1, 0], "d_head": [3, 4, 1],
 }  # fmt: skip
 
 

@@ -145,7 +145,7 @@ def test_there_and_back(kind):
     (random_model(extras=False, qk_norm=True), "qk_norm"),
     (random_model(norm="rms", gated=False), "blocks.0.ln1.b"),
     (random_model(), "blocks.0.mlp.b_in"),
-    (without(random_model(), "_norm", "mlp.b_", "0.mlp.W_gate"), "W_gate")
+    (without(random_model(), "_norm", "mlp.b_", "0.mlp.W_gate"), "W_gate"),
 ])  # fmt: skip
 def test_unsupported_models_are_refused_before_writing(model, mention, tmp_path):
     with raises("unsupported", "transformer-lens", mention):
@@ -160,7 +160,7 @@ def test_unsupported_models_are_refused_before_writing(model, mention, tmp_path)
     2),
     ("positional_embedding_type", "alibi"), ("act_fn", "solu"), ("normalization_type", "BN"),
     ("d_vocab_out", 3),
-    ("use_qk_norm", True)
+    ("use_qk_norm", True),
 ])  # fmt: skip
 def test_unsupported_fields_are_refused_by_name(field, value):
     model = MODELS["rotary" if field == "rotary_dim" else "plain"]

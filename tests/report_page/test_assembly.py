@@ -64,7 +64,7 @@ def test_modules_become_functions(engine, monkeypatch):
     script = joined(
         monkeypatch,
         a='import { two } from "./b.js";\nconst own = 1;\nexport const three = own + two();\n',
-        b="const own = 2; // another\nexport function two() {\n  return own;\n}\n"
+        b="const own = 2; // another\nexport function two() {\n  return own;\n}\n",
     )  # fmt: skip
     assert engine.tab.evaluate(f"(() => {{ {script} return three; }})()") == 3
     assert "import" not in script and "export" not in script
@@ -76,7 +76,7 @@ def test_modules_become_functions(engine, monkeypatch):
      ["a → b"]),
     ({"a": 'export default 1;\n'}, ["a.js", "export default 1;"]),
     ({"a": 'import * as b from "./b.js";\n'}, ["a.js", "import"]),
-    ({"a": 'const x = "</SCRIPT>";\n'}, ["a.js", "script"])
+    ({"a": 'const x = "</SCRIPT>";\n'}, ["a.js", "script"]),
 ])  # fmt: skip
 def test_modules_that_cannot_be_bundled(monkeypatch, texts, mentions):
     with raises("bad_argument", *mentions):

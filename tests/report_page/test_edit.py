@@ -99,7 +99,7 @@ def test_a_text_reads_back_equal(engine, ref):
 @pytest.mark.parametrize("choices", [
     {"norm": "rms", "gated": True}, {"norm_first": False, "qk_norm": True}, {"positions": "alibi"},
     {"n_layers": 0}, {"extras": False, "tied": True, "mask": "none", "positions": "rotary"},
-    {"n_heads": 1, "positions": "sinusoidal", "activation": "silu"}
+    {"n_heads": 1, "positions": "sinusoidal", "activation": "silu"},
 ])  # fmt: skip
 def test_texts_of_any_model(engine, choices):
     model = random_model(3, **choices)

@@ -238,7 +238,7 @@ SAY = """(() => { const ran = run(m, x[0]), step = ran.steps[x[1]];
         ("lang/reverse", "3 1 2 |", 0, [0, 0], "`bar` reads |, so `bar` is 3; then comes 2"),
         ("hello-world", "", 0, None,
          "No head attends: the current token alone decides; then comes H")
-    ]
+    ],
 )  # fmt: skip
 def test_the_summary_of_a_step(engine, ref, text, step, head, says):
     assert engine(SAY, load(ref), text, step, head) == says

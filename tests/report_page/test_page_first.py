@@ -169,7 +169,7 @@ def test_the_address_restores_the_page(visit):
     "#input=%3Cb%3E&step=99999999999999999&head=0|7.7&head=9|0.0&part=0|head 9.9|zero&part=0|x|y",
     "#edit=0|__proto__|0|1&edit=0|embed.W_E|99,99|1&edit=0|embed.W_E|0,0|Infinity&snapshot=0|-1",
     "#head=length|0.0", "#edit=map|embed.W_E|0,0|1", "#snapshot=0|map", "#part=at|head 0.0|zero",
-    "#model=nothing&step=-4&part=0|head 0.0|from|zz&edit=5|embed.W_E|0,0|1&%%%"
+    "#model=nothing&step=-4&part=0|head 0.0|from|zz&edit=5|embed.W_E|0,0|1&%%%",
 ])  # fmt: skip
 def test_an_invalid_address_is_harmless(visit, files, chromium, hash_):
     with visits(chromium, files) as go:

@@ -159,7 +159,7 @@ def test_markup_in_a_model_is_shown_and_not_obeyed(visit):
 
 @pytest.mark.parametrize("options", [
     {"norm_first": False}, {"positions": "rotary", "norm": "rms"}, {"n_layers": 1, "d_mlp": 0},
-    {"mask": "none"}
+    {"mask": "none"},
 ])  # fmt: skip
 def test_any_architecture_opens(chromium, tmp_path, options):
     made = report([("random", random_model(**options))], rows=5)

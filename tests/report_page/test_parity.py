@@ -31,7 +31,7 @@ FLOW = """(() => {
 CHOICES = {
     "norm": list(NORMS), "activation": list(ACTIVATIONS), "positions": list(POSITIONS),
     "mask": list(MASKS), "norm_first": [True, False], "tied": [True, False],
-    "qk_norm": [True, False], "gated": [True, False], "extras": [True, False]
+    "qk_norm": [True, False], "gated": [True, False], "extras": [True, False],
 }  # fmt: skip
 
 

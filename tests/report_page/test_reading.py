@@ -41,7 +41,7 @@ TYPED = {
     "lang/reverse": ["3 1 2 |", "<bos> 3 1 2 |", "312|", "3 <bos> 1", "", "x", "3,1 2 |",
         "1 " * 30],
     "lang/dyck-1": ["( ) ) (", "())(", "(  )"],
-    "figure-8.2.taotp": ["<bos>", "", "<bos>Hello", "x"]
+    "figure-8.2.taotp": ["<bos>", "", "<bos>Hello", "x"],
 }  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def test_a_parser_that_exists_only_in_python(engine, monkeypatch):
     assert told["task"]["parser"]["name"] == "examples"
     # examples are parsed as in Python, other texts by the vocabulary
     assert engine("[read(m, 'a='), read(m, 'ab'), m.examples.map((e) => e.prompt)]", told) == [
-        [[0, 2], []], [[0, 1], []], [[0, 2], [1, 2]]
+        [[0, 2], []], [[0, 1], []], [[0, 2], [1, 2]],
     ]  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def test_vocabularies(engine):
     random = random_model(d_vocab=5)
     for words in (
         Vocabulary(["a", "ab", "abc", "😀", "c"]), Vocabulary(["x", "y", "z", ",", "w"], sep="|"),
-        Vocabulary(["x", "y", "z", "v", "w"], sep=" "), Vocabulary.numbers(5, first=-2)
+        Vocabulary(["x", "y", "z", "v", "w"], sep=" "), Vocabulary.numbers(5, first=-2),
     ):  # fmt: skip
         model = Model(random.config, random.weights, words)
         typed = [

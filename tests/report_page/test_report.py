@@ -25,7 +25,7 @@ def named(ref: str) -> tuple[str, Model]:
 @pytest.mark.parametrize("choices", [
     {"n_layers": 0}, {"norm_first": False}, {"mask": "none", "positions": "alibi"},
     {"d_mlp": 0, "positions": "none"}, {"norm": "none", "tied": True}, {"d_vocab": 1},
-    {"norm": "rms", "positions": "rotary", "n_heads": 1}, {"d_model": 1, "n_layers": 1}
+    {"norm": "rms", "positions": "rotary", "n_heads": 1}, {"d_model": 1, "n_layers": 1},
 ])  # fmt: skip
 def test_any_model_has_a_page(engine, choices):
     model = random_model(extras=not choices.get("tied"), **choices)

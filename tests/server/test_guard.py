@@ -38,7 +38,7 @@ def ask(path="/api/refs", method="GET", headers=(), query=b"", body=(b"",), app=
 
     pairs = [(n.encode(), v.encode("latin-1")) for n, v in headers]
     scope = {
-        "type": "http", "path": path, "method": method, "headers": pairs, "query_string": query
+        "type": "http", "path": path, "method": method, "headers": pairs, "query_string": query,
     }  # fmt: skip
     asyncio.run(auth_middleware.AuthMiddleware(app or inner, "word", PORT)(scope, receive, send))
     if not sent:

@@ -38,7 +38,7 @@ NASTY = [
     "${7*7}", "{{7*7}}", "__import__('os').system('true')", "a" * 9_999,
     "addition:digits=" + "9" * 300,
     "hello-world:message=" + "\"" * 500, "lang/" * 500, "min:vocab=1000000", "%00", "\r\nX: y",
-    ["a"] * 30_000, "(" * 5_000, "[" * 20_000, "-" * 20_000 + "1", "eye(1e9)", "x = " * 5_000
+    ["a"] * 30_000, "(" * 5_000, "[" * 20_000, "-" * 20_000 + "1", "eye(1e9)", "x = " * 5_000,
 ]  # fmt: skip
 BODIES = {
     "model": [{"ref": ADDER}, {"source": GLASS}, {"source": TAOTP, "kind": "taotp"},
@@ -47,7 +47,7 @@ BODIES = {
     "verify": [{"ref": ADDER, "task": ADDER, "sample": 5, "exhaustive": False, "seed": 1}],
     "prove": [{"ref": ADDER, "task": "", "method": "auto", "seed": 0}],
     "train": [{"task": "no-such-task", "recipe": "fast", "seed": 0, "settings": {"steps": 1}}],
-    "check": [{"level": "no-such-level", "text": "x"}]
+    "check": [{"level": "no-such-level", "text": "x"}],
 }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ LENGTHS = [
     "Content-Length: 5\r\n\r\nab", "Content-Length: -5\r\n\r\n",
     "Content-Length: 5\r\nContent-Length: 6\r\n\r\n",
     "Transfer-Encoding: chunked\r\n\r\nFFFFFFFFF\r\n",
-    "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n"
+    "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n",
 ]  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def generated(base, token, told):
             @given(case=operation.as_strategy(generation_mode=mode))
             @settings(
                 max_examples=each, database=None, deadline=None, phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck)
+                suppress_health_check=list(HealthCheck),
             )  # fmt: skip
             def ask(case):
                 try:
@@ -171,7 +171,7 @@ def raw(port, told):
         f"GET / HTTP/2.0\r\n{own}\r\n", f"GET http://evil.example/ HTTP/1.1\r\n{own}\r\n",
         f"CONNECT evil.example:80 HTTP/1.1\r\n{own}\r\n",
         f"GET / HTTP/1.1\r\n{own}Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
-        f"GET /..%2f..%2fetc/passwd HTTP/1.1\r\n{own}\r\n", f"GET /%00 HTTP/1.1\r\n{own}\r\n"
+        f"GET /..%2f..%2fetc/passwd HTTP/1.1\r\n{own}\r\n", f"GET /%00 HTTP/1.1\r\n{own}\r\n",
     ]  # fmt: skip
     for i in range(RAW):
         text = texts[i % len(texts)].encode() + (rng.randbytes(40) if i >= len(texts) else b"")
@@ -240,7 +240,7 @@ def test_thousands_of_bad_requests(hostile):
     first, told = resident(pid), Counter()
     attacks = {
         "large": large, "generated": generated, "raw": lambda *_: raw(port, told),
-        **{f"large, round {i}": large for i in range(2, ROUNDS + 1)}, "mutated": mutated
+        **{f"large, round {i}": large for i in range(2, ROUNDS + 1)}, "mutated": mutated,
     }  # fmt: skip
     sizes = {}
     for name, attack in attacks.items():

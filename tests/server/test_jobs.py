@@ -328,7 +328,7 @@ def evaluated(told):
 @pytest.mark.parametrize("more", [
     {"recipe": "../x.json"}, {"recipe": "x.toml"}, {"recipe": "mine.py:R"}, {"task": "additoin"},
     {"task": "mine.py:Vote"}, {"settings": {"lrr": 1}}, {"settings": {"lr": "much"}},
-    pytest.param({"settings": {"d_model": 60_000, "n_layers": 900}}, marks=pytest.mark.slow)
+    pytest.param({"settings": {"d_model": 60_000, "n_layers": 900}}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_an_invalid_training_is_refused(served, more):
     told = served.job("train", **({"task": ADDER} | more))
@@ -439,7 +439,7 @@ def test_without_the_extra_the_error_has_the_install_command(call, monkeypatch, 
     ([ADDER, "--port", "TAKEN"], "is taken"), ([ADDER, "--port", "70000"], "65535"),
     ([ADDER, "--port", "x"], "--port"), ([ADDER, "--minutes", "0"], "--minutes"),
     ([ADDER, "--memory", "0"], "--memory"), ([ADDER, "--input", "zzz"], "zzz"), ([], "REF"),
-    ([ADDER, "--nothing"], "--nothing"), (["\x1b[31m"], "\\x1b")
+    ([ADDER, "--nothing"], "--nothing"), (["\x1b[31m"], "\\x1b"),
 ])  # fmt: skip
 @pytest.mark.some(5)
 def test_a_wrong_call_ends_with_one_line(call, words, said):

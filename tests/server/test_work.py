@@ -106,7 +106,7 @@ def test_edits_are_checked_and_applied():
     for bad, code, mention in (
         ({"name": "embed.W_X"}, "not_found", "embed.W_X"), ({"index": [1]}, "bad_argument", "[1]"),
         ({"index": [1, 99]}, "bad_argument", "[1, 99]"),
-        ({"index": [1, 0, 0]}, "bad_argument", "[1, 0, 0]")
+        ({"index": [1, 0, 0]}, "bad_argument", "[1, 0, 0]"),
     ):  # fmt: skip
         with raises(code, mention):
             apply_edits(model, [edit | bad])
@@ -208,7 +208,7 @@ def test_markup_comes_back_as_text(served):
     for body in (
         {"ref": MARKUP}, {"ref": f"hello-world:message={MARKUP}"},
         {"source": f'"""{MARKUP}"""\nx = 1'},
-        {"source": f'tokens: ["{MARKUP}"]', "kind": "taotp"}, {"source": GLASS.replace("ab", "<>")}
+        {"source": f'tokens: ["{MARKUP}"]', "kind": "taotp"}, {"source": GLASS.replace("ab", "<>")},
     ):  # fmt: skip
         answer = served.post("model", **body)
         assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
@@ -229,7 +229,7 @@ def test_markup_comes_back_as_text(served):
         {"ref": ADDER, "edits": [{"name": "x", "index": [0] * 9, "value": 1}]},
         {"ref": ADDER, "edits": [{}] * 30_000}, {"source": "x" * 500_000}, {"ref": "x" * 20_000},
         {str(i): i for i in range(5_000)}
-    ]
+    ],
 )  # fmt: skip
 def test_invalid_requests_are_refused_with_one_line(served, body):
     answer = served.post("model", **body)
@@ -247,7 +247,7 @@ def test_many_unknown_fields_are_one_error(served):
     "text",
     ["", "{", "[]", "null", "7", '"x"', "NaN", '{"ref": NaN}', '{"ref": 1e999}', "[" * 100_000,
      "\xff", '{"ref": "\\ud800"}', '{"ref": "a\\u0000"}', "9" * 10_000,
-     '{"ref": "min", "edits": [{"name": "embed.W_E", "index": [0, 0], "value": Infinity}]}']
+     '{"ref": "min", "edits": [{"name": "embed.W_E", "index": [0, 0], "value": Infinity}]}'],
 )  # fmt: skip
 @pytest.mark.some(3)
 def test_odd_json_is_an_error_of_the_client(served, text):

@@ -253,7 +253,7 @@ def export_checked(
     return ExportResult(
         path, to, agreement.parity, len(batch.tokens), notes, agreement.tokens,
         agreement.differing_tokens, agreement.parity_elsewhere, sent.dtype, dtype_reason,
-        differences
+        differences,
     )  # fmt: skip
 
 

@@ -22,14 +22,11 @@ Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 LayerCount = Annotated[int, Meta(ge=0, le=10_000)]
 ShortText = Annotated[str, Meta(max_length=100)]
 
-ACTIVATION_ALIASES = {
-    "swish": "silu",
-    "gelu_pytorch_tanh": "gelu_new",
-}  # other names for our activations
+ACTIVATION_ALIASES = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new"}
 # Fields of any family that change the computation, with the only supported value.
 REQUIRED_VALUES: dict[str, Any] = {
     "add_cross_attention": False, "is_encoder_decoder": False, "pruned_heads": {},
-    "quantization_config": None, "auto_map": None
+    "quantization_config": None, "auto_map": None,
 }  # fmt: skip
 IGNORED_FIELDS = {  # fields without effect on the logits
     "initializer_range", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id",
@@ -38,7 +35,7 @@ IGNORED_FIELDS = {  # fields without effect on the logits
     "is_decoder", "output_attentions", "output_hidden_states", "problem_type", "return_dict",
     "task_specific_params", "gradient_checkpointing", "torchscript", "use_bfloat16", "prefix",
     "finetuning_task", "_attn_implementation_autoset", "cross_attention_hidden_size",
-    "tie_encoder_decoder", "tokenizer_class"
+    "tie_encoder_decoder", "tokenizer_class",
 }  # fmt: skip
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
@@ -62,7 +59,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def check_fields(
     file: Path, fields: Mapping[str, Any], family: str, required: Mapping[str, Any],
-    record_type: type[T], ignored: Collection[str]
+    record_type: type[T], ignored: Collection[str],
 ) -> T:  # fmt: skip
     """Return the fields of `record_type`. An unknown field outside `ignored` is an error."""
     names = set(record_type.__struct_fields__)

@@ -36,7 +36,7 @@ class Gpt2Bridge:
     extra, needs, float32 = "gpt2", ("torch", "tokenizers", "transformers"), True
     files = frozenset({
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
-        "tokenizer_config.json"
+        "tokenizer_config.json",
     })  # fmt: skip
 
     def check(self, model: Model) -> None:
@@ -67,7 +67,7 @@ class Gpt2Bridge:
             fast_tokenizer = lib.PreTrainedTokenizerFast(
                 tokenizer_object=build_tokenizer(vocabulary, begin),
                 clean_up_tokenization_spaces=False, model_max_length=model.config.n_ctx,
-                model_input_names=["input_ids", "attention_mask"], **end
+                model_input_names=["input_ids", "attention_mask"], **end,
             )  # fmt: skip
             fast_tokenizer.save_pretrained(path)
         return notes + _rounding_notes(model)
@@ -131,7 +131,7 @@ def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedVal
         "vocab_size": c.d_vocab, "n_positions": c.n_ctx, "n_embd": D, "n_layer": c.n_layers,
         "n_head": H, "n_inner": F, "activation_function": c.activation,
         "layer_norm_epsilon": float(c.eps), "tie_word_embeddings": tied,
-        "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0
+        "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
     }  # fmt: skip
     notes = _notes(c, r, H, bias is not None, COMPILED in model.provenance)
     return settings, {n: np.ascontiguousarray(a, dtype=dtype) for n, a in arrays.items()}, notes

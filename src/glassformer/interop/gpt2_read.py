@@ -17,7 +17,7 @@ CONFIG_KEY = "glassformer"  # our entry in config.json
 # Fields of config.json that change what GPT-2 computes, with the only supported value of each.
 REQUIRED_VALUES = folder.REQUIRED_VALUES | {
     "model_type": "gpt2", "scale_attn_by_inverse_layer_idx": False,
-    "reorder_and_upcast_attn": False, "architectures": ["GPT2LMHeadModel"]
+    "reorder_and_upcast_attn": False, "architectures": ["GPT2LMHeadModel"],
 }  # fmt: skip
 
 
@@ -49,14 +49,14 @@ class Gpt2Fields(JsonObject):
 IGNORED_FIELDS = folder.IGNORED_FIELDS | {
     "resid_pdrop", "embd_pdrop", "attn_pdrop", "summary_type", "summary_use_proj",
     "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "n_ctx",
-    "output_past"
+    "output_past",
 }  # fmt: skip
 MASK_SUFFIXES = (".attn.bias", ".attn.masked_bias")  # arrays of old versions
 
 # GPT-2 names, without "transformer.", and ours, outside of blocks and within a block.
 GLOBAL_ARRAYS = {
     "wte.weight": "embed.W_E", "wpe.weight": "pos_embed.W_pos",
-    "ln_f.weight": "ln_final.w", "ln_f.bias": "ln_final.b", "lm_head.weight": "unembed.W_U"
+    "ln_f.weight": "ln_final.w", "ln_f.bias": "ln_final.b", "lm_head.weight": "unembed.W_U",
 }  # fmt: skip
 BLOCK_ARRAYS = {
     "ln_1.weight": "ln1.w", "ln_1.bias": "ln1.b",
@@ -64,7 +64,7 @@ BLOCK_ARRAYS = {
     "attn.c_proj.weight": "attn.W_O", "attn.c_proj.bias": "attn.b_O",
     "ln_2.weight": "ln2.w", "ln_2.bias": "ln2.b",
     "mlp.c_fc.weight": "mlp.W_in", "mlp.c_fc.bias": "mlp.b_in",
-    "mlp.c_proj.weight": "mlp.W_out", "mlp.c_proj.bias": "mlp.b_out"
+    "mlp.c_proj.weight": "mlp.W_out", "mlp.c_proj.bias": "mlp.b_out",
 }  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def _build_model(fields: Gpt2Fields, act: str, arrays: dict[str, Any]) -> Model:
         d_vocab=V, n_ctx=fields.n_positions, d_model=D, n_layers=fields.n_layer, n_heads=H,
         d_mlp=4 * D if inner is None else inner, eps=fields.layer_norm_epsilon,
         activation=act, scale=0.0 if fields.scale_attn_weights else 1.0,
-        tied=fields.tie_word_embeddings
+        tied=fields.tie_word_embeddings,
     )  # fmt: skip
     folder.check_layer_count("n_layer", config.n_layers, len(arrays))
     theirs, weights = array_names(config), dict[str, Any]()

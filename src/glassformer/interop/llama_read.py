@@ -49,7 +49,7 @@ IGNORED_FIELDS = folder.IGNORED_FIELDS | {"attention_dropout", "pretraining_tp"}
 # Llama names and ours, outside of blocks and within a block, without .weight or .bias.
 GLOBAL_ARRAYS = {
     "model.embed_tokens.weight": "embed.W_E", "model.norm.weight": "ln_final.w",
-    "lm_head.weight": "unembed.W_U"
+    "lm_head.weight": "unembed.W_U",
 }  # fmt: skip
 NORM_ARRAYS = {"input_layernorm": "ln1.w", "post_attention_layernorm": "ln2.w"}
 ATTENTION_ARRAYS = {f"self_attn.{x.lower()}_proj": f"attn.?_{x}" for x in "QKVO"}
@@ -94,7 +94,7 @@ def _build_model(fields: LlamaFields, act: str, base: float, arrays: dict[str, A
         d_vocab=fields.vocab_size, n_ctx=fields.max_position_embeddings, d_model=D,
         n_layers=fields.num_hidden_layers, n_heads=H, d_head=K,
         d_mlp=fields.intermediate_size, norm="rms", eps=fields.rms_norm_eps, activation=act,
-        positions="rotary", base=base, tied=fields.tie_word_embeddings
+        positions="rotary", base=base, tied=fields.tie_word_embeddings,
     )  # fmt: skip
     folder.check_layer_count("num_hidden_layers", config.n_layers, len(arrays))
     theirs = _array_names(config, fields.attention_bias, fields.mlp_bias)

@@ -47,7 +47,7 @@ class TorchBridge:
 
 def from_torch(
     state_dict: Mapping[str, Any], config: Config, vocabulary: Vocabulary | None = None,
-    task: str = ""
+    task: str = "",
 ) -> Model:  # fmt: skip
     """Return the Model of a state dict with our names, for example of a fine-tuned export.
 

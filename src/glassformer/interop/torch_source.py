@@ -177,7 +177,7 @@ def _block(c: Config, name: str, shapes: Shapes) -> str:
             f"        a = {activation}(x @ self.mlp.W_in{plus('mlp.b_in')})  # [B,T,F]",
             "mlp.W_gate" in shapes and f"        a = a * (x @ self.mlp.W_gate{plus('mlp.b_gate')})",
             f"        return a @ self.mlp.W_out{plus('mlp.b_out')}"
-        )
+        ),
     )  # fmt: skip
 
 
@@ -221,7 +221,7 @@ def _helper_functions(c: Config, weights: Mapping[str, Any]) -> list[str]:
             f"    angles = at * {float(c.base)!r} ** (-i / {max(n, 1)})  # [T,1,K/2]",
             "    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)",
             f"    u, v, odd = x[..., :{n}], x[..., {n}:{2 * n}], x[..., {2 * n}:]",
-            "    return torch.cat([u * cos - v * sin, v * cos + u * sin, odd], -1)"
+            "    return torch.cat([u * cos - v * sin, v * cos + u * sin, odd], -1)",
         ))  # fmt: skip
     if c.positions == "sinusoidal":
         n = c.d_model // 2
@@ -229,7 +229,7 @@ def _helper_functions(c: Config, weights: Mapping[str, Any]) -> list[str]:
             "def positions(T):  # [T,D]: sines and cosines",
             f"    i = torch.arange({n}, dtype=torch.float64)",
             f"    angles = torch.arange(T)[:, None] * {float(c.base)!r} ** (-i / {n})",
-            f"    return torch.stack([angles.sin(), angles.cos()], -1).reshape(T, {c.d_model})"
+            f"    return torch.stack([angles.sin(), angles.cos()], -1).reshape(T, {c.d_model})",
         ))  # fmt: skip
     if c.positions == "alibi" and c.n_layers:
         slopes = [c.slope * 2.0 ** (-8 * h / c.n_heads) for h in range(1, c.n_heads + 1)]

@@ -26,6 +26,7 @@ from ..utils.fileio import read_bytes
 from ..utils.limits import available_memory
 from ..utils.typed_json import read_json
 from .common import import_library
+from .folder import ACTIVATION_ALIASES
 from .parity import to_float32_if_safe
 from .tokenizer import END_OF_TEXT, begin_token, build_tokenizer, has_tokenizer, stop_token_id
 
@@ -205,7 +206,7 @@ def config_fields(model: Model) -> dict[str, Any]:
         "attention_dir": "causal" if c.mask == "causal" else "bidirectional",
         "positional_embedding_type": "rotary" if c.positions == "rotary" else "standard",
         "init_weights": False, "default_prepend_bos": False, "tokenizer_prepends_bos": False,
-        "device": "cpu", "dtype": model.dtype
+        "device": "cpu", "dtype": model.dtype,
     }  # fmt: skip
     if c.positions == "rotary":
         base = int(c.base) if c.base == int(c.base) else c.base
@@ -325,25 +326,18 @@ UNSUPPORTED_FIELDS = {
     "use_local_attn": False, "use_qk_norm": False, "scale_attn_by_inverse_layer_idx": False,
     "num_experts": None, "rmsnorm_uses_offset": False, "rope_scaling": None,
     "use_NTK_by_parts_rope": False, "use_yarn_rope": False,
-    "use_normalization_before_and_after": False
+    "use_normalization_before_and_after": False,
 }  # fmt: skip
-ACTIVATION_NAMES = {name: name for name in ACTIVATIONS} | {
-    "swish": "silu",
-    "gelu_pytorch_tanh": "gelu_new",
-}
+ACTIVATION_NAMES = {name: name for name in ACTIVATIONS} | ACTIVATION_ALIASES
 BUFFER_SUFFIXES = (".mask", ".IGNORE", ".rotary_sin", ".rotary_cos")
 # Suffixes of native (4.x) names -> ours; the first match counts.
-NATIVE_SUFFIXES = {f".{x.lower()}.weight": f".W_{x}" for x in "QKVO"}
-NATIVE_SUFFIXES |= {f".{x.lower()}.bias": f".b_{x}" for x in "QKVO"}
-NATIVE_SUFFIXES |= {f".mlp.{x}.weight": f".mlp.W_{x}" for x in ("in", "out", "gate")}
-NATIVE_SUFFIXES |= {f".mlp.{x}.bias": f".mlp.b_{x}" for x in ("in", "out", "gate")}
-NATIVE_SUFFIXES |= {"pos_embed.weight": "pos_embed.W_pos", "unembed.weight": "unembed.W_U"}
-NATIVE_SUFFIXES |= {
-    "unembed.bias": "unembed.b_U",
-    "embed.weight": "embed.W_E",
-    ".weight": ".w",
-    ".bias": ".b",
-}
+KINDS = (("weight", "W"), ("bias", "b"))
+NATIVE_SUFFIXES = {
+    **{f".{x.lower()}.{end}": f".{w}_{x}" for end, w in KINDS for x in "QKVO"},
+    **{f".mlp.{x}.{end}": f".mlp.{w}_{x}" for end, w in KINDS for x in ("in", "out", "gate")},
+    "pos_embed.weight": "pos_embed.W_pos", "unembed.weight": "unembed.W_U",
+    "unembed.bias": "unembed.b_U", "embed.weight": "embed.W_E", ".weight": ".w", ".bias": ".b",
+}  # fmt: skip
 
 
 def from_transformer_lens(
@@ -379,13 +373,9 @@ def from_transformer_lens(
             back = np.argsort(adjacent_pair_order(c.d_head))
             for name in (f"{at}attn.{n}" for n in ("W_Q", "b_Q", "W_K", "b_K")):
                 weights[name] = weights[name][..., back]
-    arrays = {
-        n: w for n, w in weights.items() if not (n.split(".")[-1][0] == "b" and (w == 0).all())
-    }
-    arrays = {n: w for n, w in arrays.items() if not (n.endswith(".w") and (w == 1).all())}
-    if odd := [
-        n for n in arrays if n.endswith(".mlp.b_in") and n.replace("b_in", "W_gate") in arrays
-    ]:
+    arrays = {n: w for n, w in weights.items() if not _is_default(n, w)}
+    gated = [n.replace("W_gate", "b_in") for n in arrays if n.endswith(".mlp.W_gate")]
+    if odd := [n for n in gated if n in arrays]:
         problem = f"{odd[0]}: biases of gated MLPs are not supported"
         raise GlassformerError(f"transformer-lens: {problem}", code="unsupported")
     if c.positions == "learned" and (arrays["pos_embed.W_pos"] == 0).all():
@@ -394,10 +384,14 @@ def from_transformer_lens(
     if np.array_equal(arrays["unembed.W_U"], arrays["embed.W_E"].T):
         c = replace(c, tied=True)
         del arrays["unembed.W_U"]
-    provenance = {"from": "transformer-lens"}
-    return Model(
-        c, arrays, vocabulary or Vocabulary.numbers(c.d_vocab), task, provenance=provenance
-    )
+    vocabulary = vocabulary or Vocabulary.numbers(c.d_vocab)
+    return Model(c, arrays, vocabulary, task, provenance={"from": "transformer-lens"})
+
+
+def _is_default(name: str, w: Any) -> bool:
+    """Whether an array is a zero bias or a unit gain."""
+    last = name.split(".")[-1]
+    return bool((last[0] == "b" and (w == 0).all()) or (last == "w" and (w == 1).all()))
 
 
 def _from_native(c: Config, name: str, w: Any) -> tuple[str, Any]:

@@ -36,7 +36,7 @@ def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -
     policy = [
         "default-src 'none'", f"script-src {allowed}", "worker-src blob:",
         "style-src 'unsafe-inline'", "img-src data: blob:", "base-uri 'none'", "form-action 'none'",
-        *(["connect-src 'self'"] if server else [])
+        *(["connect-src 'self'"] if server else []),
     ]  # fmt: skip
     parts = {
         "policy": html.escape("; ".join(policy)),

@@ -36,7 +36,7 @@ DTYPE_NOTES = {
 def model_payload(
     model: Model, ref: str = "", *, title: str = "", inputs: Sequence[str] = (),
     verdict: Mapping[str, Any] | None = None, rows: int = MAX_EXAMPLES,
-    snapshots: Sequence[Mapping[str, Any]] | None = None
+    snapshots: Sequence[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the data of a model for the page.
 
@@ -76,7 +76,7 @@ def model_payload(
 def _task_payload(model: Model, task: Task, rows: int, trained: bool) -> dict[str, Any]:
     form = task.layout()
     layout = None if form is None else {
-        "spots": [list(spot) for spot in form.spots], "first": form.first, "padded": form.padded
+        "spots": [list(spot) for spot in form.spots], "first": form.first, "padded": form.padded,
     }  # fmt: skip
     return {
         "ref": task.ref,
@@ -143,7 +143,7 @@ def model_facts(model: Model) -> list[list[str]]:
     sizes = f"{counted.nonzero:,} nonzero, {counted.distinct:,} distinct values"
     rows = [
         ["task", task_name(model) or "none known"], ["made by", ", ".join([by, *details[:6]])],
-        ["transformer", str(model.config)], ["parameters", f"{counted.total:,}, {sizes}"]
+        ["transformer", str(model.config)], ["parameters", f"{counted.total:,}, {sizes}"],
     ]  # fmt: skip
     if model.parametrization:
         made_from = f"{model.parametrization}: {counted.unique:,} free parameters"

@@ -123,7 +123,7 @@ def report(
             runs = read_snapshots(model, folders[i], curves[i] if i < len(curves) else None)
         payload = model_payload(
             model, models[i][0], title=names[i], inputs=texts, rows=rows, snapshots=runs,
-            verdict=verification_summary(model, task_, full)
+            verdict=verification_summary(model, task_, full),
         )  # fmt: skip
         data.append(payload | {"history": curves[i] if i < len(curves) else None})
     title = " and ".join(names) if len(names) < 3 else f"{len(names)} models"

@@ -100,7 +100,7 @@ def read_history(path: Path) -> dict[str, Any]:
         raise GlassformerError(f"{path}: expected at least one evaluation", code=DAMAGED_FILE)
     curve: dict[str, Any] = {
         "steps": [x.step for x in points], "loss": [round_for_json(x.loss) for x in points],
-        "accuracy": [round_for_json(x.accuracy) for x in points], "trained": None
+        "accuracy": [round_for_json(x.accuracy) for x in points], "trained": None,
     }  # fmt: skip
     trained = [round_for_json(x.train_accuracy) for x in points if x.train_accuracy is not UNSET]
     return curve | {"trained": trained if len(trained) == len(points) else None}

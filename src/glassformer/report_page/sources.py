@@ -19,7 +19,7 @@ from ..core.model import Model
 # Names of the functions in web/interpret.js.
 KINDS: dict[type[Value], str] = {
     Token: "token", Position: "position", Map: "map", Sum: "sum", Select: "select",
-    ThresholdCount: "count"
+    ThresholdCount: "count",
 }  # fmt: skip
 MAX_TABLE_BYTES = 150_000  # of all tables, in base64
 
@@ -46,7 +46,7 @@ def source_payload(model: Model) -> dict[str, Any] | None:
         "length": program.length, "codes": codes,
         "values": tables if size <= MAX_TABLE_BYTES else None,
         "domains": [list(map(format_element, v.domain)) for v in values],
-        "problem": problem if size > MAX_TABLE_BYTES else ""
+        "problem": problem if size > MAX_TABLE_BYTES else "",
     }  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def _value_table(v: Value, number: dict[Value, int]) -> dict[str, Any]:
         numbers = [[None if np.isnan(x) else int(x) for x in a.numeric_domain] for a in v.args]
         return out | args | {
             "factors": list(v.coefficients), "constant": v.constant, "low": v.low,
-            "numbers": numbers, "table": encode_ints(v.table), "otherwise": v.fallback_index
+            "numbers": numbers, "table": encode_ints(v.table), "otherwise": v.fallback_index,
         }  # fmt: skip
     assert isinstance(v, (Select, ThresholdCount))
     tests = [
@@ -95,7 +95,7 @@ def _value_table(v: Value, number: dict[Value, int]) -> dict[str, Any]:
         return out | {
             "tests": tests, "order": order, "value": number[v.value],
             "members": encode_ints([v.index[d] for d in v.value.domain]),
-            "default": v.index[v.default]
+            "default": v.index[v.default],
         }  # fmt: skip
     terms = [number[term] for term, _ in v.terms]
     results = encode_ints(v.results)

@@ -16,7 +16,6 @@ from .errors import error_payload, refusal_body
 from .jobs import JobTable
 from .worker_pool import PoolBusy, WorkerPool
 
-QUICK_SECONDS = 30.0  # for requests without a job
 JUDGE_SECONDS = float(DEFAULT_SECONDS)  # for a puzzle, as in the command
 FREE_WORKER_SECONDS = 5.0  # to wait for a free process
 BUSY_MESSAGE = "the server is busy; wait, or stop a job"
@@ -38,15 +37,13 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
     """Return the application, to be wrapped by AuthMiddleware."""
     app = FastAPI(
         title="glassformer studio", docs_url=None, redoc_url=None, openapi_url=None,
-        responses=RESPONSES, redirect_slashes=False
+        responses=RESPONSES, redirect_slashes=False,
     )  # fmt: skip
 
-    def at_once(
-        do: str, body: Any, kind_of_work: str = "quick", seconds: float = QUICK_SECONDS
-    ) -> Response:
+    def answer(do: str, body: Any, pool_name: str = "quick", seconds: float = 30.0) -> Response:
         """Answer a request in a worker. An error in the user's text is a normal answer."""
         try:
-            with pool.worker(kind_of_work, FREE_WORKER_SECONDS) as worker:
+            with pool.worker(pool_name, FREE_WORKER_SECONDS) as worker:
                 kind, data = worker.request(do, body, seconds)
         except PoolBusy:
             return error_response(429, BUSY_MESSAGE)
@@ -57,7 +54,7 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
             data = to_ascii_json(error_payload(failed["error"], failed["code"]))
         return JsonResponse(data, status_code=500 if kind == DEFECT else 200)
 
-    def begun(do: str, body: request_models.RequestModel) -> Response:
+    def start_job(do: str, body: request_models.RequestModel) -> Response:
         try:
             job = jobs.start(do, body.model_dump())
         except PoolBusy:
@@ -72,32 +69,32 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
     @app.get("/api/refs")
     def refs() -> Response:
         """List all refs."""
-        return at_once("refs", {})
+        return answer("refs", {})
 
     @app.post("/api/model")
     def model(body: request_models.ShowRequest) -> Response:
         """Return a model for the page, or the errors in its ref or source."""
-        return at_once("model", body.model_dump())
+        return answer("model", body.model_dump())
 
     @app.post("/api/check")
     def check(body: request_models.CheckRequest) -> Response:
         """Judge the solution of a puzzle."""
-        return at_once("check", body.model_dump(), "judge", JUDGE_SECONDS)
+        return answer("check", body.model_dump(), "judge", JUDGE_SECONDS)
 
     @app.post("/api/verify")
     def verify(body: request_models.VerifyRequest) -> Response:
         """Start to verify a model."""
-        return begun("verify", body)
+        return start_job("verify", body)
 
     @app.post("/api/prove")
     def prove(body: request_models.ProveRequest) -> Response:
         """Start to prove a model."""
-        return begun("prove", body)
+        return start_job("prove", body)
 
     @app.post("/api/train")
     def train(body: request_models.TrainRequest) -> Response:
         """Start to train a model."""
-        return begun("train", body)
+        return start_job("train", body)
 
     @app.get("/api/jobs/{name}", responses=JOB_RESPONSES)
     def job(name: str, after: Annotated[int, Query(ge=0, le=10**9)] = 0) -> Response:
@@ -114,13 +111,12 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
         return JsonResponse(json.dumps({"job": job_.id}))
 
     @app.exception_handler(RequestValidationError)
-    def not_expected(request: Request, error: RequestValidationError) -> Response:
-        return error_response(
-            422, request_models.validation_message(next(iter(error.errors()), {}))
-        )
+    def invalid_request(request: Request, error: RequestValidationError) -> Response:
+        message = request_models.validation_message(next(iter(error.errors()), {}))
+        return error_response(422, message)
 
     @app.exception_handler(HTTPException)
-    def not_there(request: Request, error: HTTPException) -> Response:
+    def http_error(request: Request, error: HTTPException) -> Response:
         return error_response(error.status_code, str(error.detail)[:200], error.headers)
 
     return app

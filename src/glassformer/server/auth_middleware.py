@@ -29,7 +29,7 @@ SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff", "x-frame-options": "DENY", "cache-control": "no-store",
     "referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin"
+    "cross-origin-resource-policy": "same-origin",
 }  # fmt: skip
 
 

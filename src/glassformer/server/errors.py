@@ -11,7 +11,7 @@ SOURCE_LOCATION = re.compile(
 
 
 STATUS_CODES = {  # HTTP status -> error code
-    403: "forbidden", 404: "not_found", 408: "too_slow", 413: "too_large", 429: "busy"
+    403: "forbidden", 404: "not_found", 408: "too_slow", 413: "too_large", 429: "busy",
 }  # fmt: skip
 
 

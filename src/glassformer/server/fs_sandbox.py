@@ -20,7 +20,7 @@ FORBIDDEN_EVENTS = (
     "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork",
     "os.forkpty", "os.startfile", "socket.connect", "socket.bind", "os.remove", "os.rename",
     "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
-    "shutil.rmtree", "os.kill", "os.killpg"
+    "shutil.rmtree", "os.kill", "os.killpg",
 )  # fmt: skip
 
 

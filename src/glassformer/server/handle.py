@@ -56,12 +56,12 @@ class ServerHandle(Displayable):
 def create_server(
     models: Sequence[Model | str | PathLike[str]],
     folders: str | PathLike[str] | Sequence[str | PathLike[str]], inputs: str | Sequence[str],
-    port: int | None, minutes: float, memory: float
+    port: int | None, minutes: float, memory: float,
 ) -> tuple[StudioServer, Any]:  # fmt: skip
     """Return a server that is ready to run and its temporary folder of models."""
     for name, value, minimum, maximum in (
         ("minutes", minutes, 0.1, 10_000), ("memory", memory, 1, 1_000),
-        ("port", port or 0, 0, 65_535)
+        ("port", port or 0, 0, 65_535),
     ):  # fmt: skip
         if not minimum <= value <= maximum:
             expected = f"expected {minimum:g} to {maximum:g}, got {value}"
@@ -76,7 +76,7 @@ def create_server(
         server = StudioServer(
             refs, folders=[as_text(f, "studio", "a path") for f in folder_list], port=port,
             inputs=[inputs] if isinstance(inputs, str) else list(inputs), minutes=minutes,
-            gigabytes=memory
+            gigabytes=memory,
         )  # fmt: skip
     except BaseException:
         model_folder.cleanup()

@@ -5,7 +5,7 @@ Requests were validated by request_models.py and are plain data. Sources are par
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -51,13 +51,9 @@ class Handlers:
         self.catalogue = catalogue
         self.compiled = lru_cache(COMPILED_CACHE_SIZE)(self._compiled)
         self.by_name: dict[str, Callable[[RequestFields, ProgressChannel], Any]] = {
-            "refs": lambda request, line: catalogue.list_names(),
-            "model": self.model,
-            "verify": self.verify,
-            "prove": self.prove,
-            "train": self.train,
-            "check": self.check,
-        }
+            "refs": lambda request, line: catalogue.list_names(), "model": self.model,
+            "verify": self.verify, "prove": self.prove, "train": self.train, "check": self.check,
+        }  # fmt: skip
 
     def handle(self, name: str, request: RequestFields, line: "ProgressChannel") -> Any:
         with np.errstate(all="ignore"):  # handlers check for non-finite values
@@ -79,36 +75,29 @@ class Handlers:
             in_library = ref.startswith(source_refs.LIBRARY_PREFIX)
             model = self.compiled(ref, "") if in_library else self.catalogue.model(ref)
         elif request.get("source") is not None:
-            model, ref = (
-                self.parse_source(request["source"], request["kind"]),
-                f"{SOURCE_NAME}.{request['kind']}",
-            )
+            ref = f"{SOURCE_NAME}.{request['kind']}"
+            model = self.parse_source(request["source"], request["kind"])
         else:
             try:
                 data = base64.b64decode(request["checkpoint"], validate=True)
             except (ValueError, binascii.Error):
                 raise GlassformerError("checkpoint: expected base64") from None
-            model, ref = (
-                self.catalogue.without_unknown_task(checkpoint.from_bytes(data, "checkpoint")),
-                "",
-            )
+            model, ref = checkpoint.from_bytes(data, "checkpoint"), ""
+            model = self.catalogue.without_unknown_task(model)
         return apply_edits(model, request.get("edits") or ()), ref
 
     def parse_source(self, text: str, kind: str) -> Model:
         """Return the model of a source typed in the page."""
         if kind == "glass":
             return self.compiled("", text)
-        return resolve.check_task_vocabulary(
-            SOURCE_NAME, self.catalogue.without_unknown_task(taotp.parse(text, SOURCE_NAME))
-        )
+        model = self.catalogue.without_unknown_task(taotp.parse(text, SOURCE_NAME))
+        return resolve.check_task_vocabulary(SOURCE_NAME, model)
 
     def _compiled(self, ref: str, text: str) -> Model:
         """Compile a library ref or a source; cached, as every edit requests the same model."""
-        return (
-            self.catalogue.model(ref)
-            if ref
-            else source_refs.compile_ref(source_refs.SourceRef(SOURCE_NAME, text, {})).model
-        )
+        if ref:
+            return self.catalogue.model(ref)
+        return source_refs.compile_ref(source_refs.SourceRef(SOURCE_NAME, text, {})).model
 
     def model_and_task(self, request: RequestFields) -> tuple[Model, Task]:
         model, _ = self.load(request)
@@ -121,7 +110,7 @@ class Handlers:
         model, task = self.model_and_task(request)
         verdict = api.verify(
             model, task, sample=request.get("sample"), exhaustive=bool(request.get("exhaustive")),
-            seed=request.get("seed", 0), progress=lambda event: line.send(progress_fields(event))
+            seed=request.get("seed", 0), progress=lambda event: line.send(progress_fields(event)),
         )  # fmt: skip
         counterexample = next(iter(verdict.counterexamples), None)
         return {"verdict": verdict.to_json(), "margin": verdict.worst_margin,
@@ -133,14 +122,14 @@ class Handlers:
         model, task = self.model_and_task(request)
         line.send({"stage": "trying edge cases"})
         seed = request.get("seed", 0)
-        rows = [task.edges(), task.sample(QUICK_CHECK_ROWS, np.random.default_rng(seed))]
-        rows_ = np.concatenate(rows)
-        if wrong := first_counterexample(model, task, rows_[task.defined(rows_)]):
+        sampled = task.sample(QUICK_CHECK_ROWS, np.random.default_rng(seed))
+        rows = np.concatenate([task.edges(), sampled])
+        if wrong := first_counterexample(model, task, rows[task.defined(rows)]):
             line.send({"counterexample": typeable_counterexample(model, task, wrong)})
         line.send({"stage": "proving"})
         proof = api.prove(
             model, task, method=request.get("method", "auto"), seed=seed,
-            progress=lambda event: line.send(progress_fields(event)) if event.total else None
+            progress=lambda event: line.send(progress_fields(event)) if event.total else None,
         )  # fmt: skip
         result = proof.to_json()
         result.pop("certificate")  # large, and unused by the page
@@ -164,7 +153,7 @@ class Handlers:
 
         run = api.train(
             task, name, [seed := request.get("seed", 0)], stop=line.stopped,
-            **cast(Any, {field: str(value) for field, value in settings.items()})
+            **cast(Any, {field: str(value) for field, value in settings.items()}),
         )  # fmt: skip
         trainer, recipe = run.trainer, run.trainer.recipe
         series, training = SnapshotSeries(trainer), None
@@ -180,10 +169,8 @@ class Handlers:
                 series.add(event.data)
         assert training is not None
         ref = f"{task.ref}, trained ({recipe.name}, seed {seed}, {training.steps:,} steps)"
-        model = training.model
-        shown = model_payload(
-            model, ref, inputs=_initial_inputs(model), snapshots=series.snapshots or None
-        )
+        model, snapshots = training.model, series.snapshots or None
+        shown = model_payload(model, ref, inputs=_initial_inputs(model), snapshots=snapshots)
         result = training.to_json()
         result.pop("events")
         return {"model": shown, "training": result}
@@ -249,27 +236,21 @@ def apply_edits(model: Model, edits: Sequence[Mapping[str, Any]]) -> Model:
     if not edits:
         return model
     model = model.numpy()
-    changed = {
-        name: np.array(model.weights[name]) for name in dict.fromkeys(_edited_names(model, edits))
-    }
+    changed: dict[str, Any] = {}
     for edit in edits:
-        w, at = changed[edit["name"]], tuple(edit["index"])
+        name, at = edit["name"], tuple(edit["index"])
+        if name not in model.weights:
+            raise unknown_name_error("weight", name, model.weights)
+        w = changed.setdefault(name, np.array(model.weights[name]))
         if len(at) != w.ndim or any(not 0 <= i < n for i, n in zip(at, w.shape, strict=True)):
             problem = f"expected an index of shape {list(w.shape)}, got {list(at)[:8]}"
-            raise GlassformerError(f"edit of {edit['name']}: {problem}")
+            raise GlassformerError(f"edit of {name}: {problem}")
         with np.errstate(over="ignore"):
             w[at] = edit["value"]
         if not np.isfinite(w[at]):
             problem = f"expected a finite {w.dtype}, got {edit['value']:g}"
-            raise GlassformerError(f"edit of {edit['name']}: {problem}")
+            raise GlassformerError(f"edit of {name}: {problem}")
     return replace(model, weights={**model.weights, **changed}, theta={}, parametrization="")
-
-
-def _edited_names(model: Model, edits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for edit in edits:
-        if edit["name"] not in model.weights:
-            raise unknown_name_error("weight", edit["name"], model.weights)
-        yield edit["name"]
 
 
 def resolve_folders(folders: Sequence[str | Path]) -> list[Path]:

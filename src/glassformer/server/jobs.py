@@ -56,7 +56,7 @@ class ServerJob:
         status = {
             "job": self.id, "kind": self.kind, "state": self.state, "seconds": round(seconds, 1),
             "progress": self.progress, "events": self.events[after:], "errors": self.errors,
-            "code": self.code
+            "code": self.code,
         }  # fmt: skip
         return json.dumps(status).encode()[:-1] + b',"result":' + self.result + b"}"
 
@@ -99,9 +99,8 @@ class JobTable:
         """Kill a training that does not end in time, or does not start if it has not yet."""
         if job.kill_timer is not None:
             job.kill_timer.cancel()
-        job.kill_timer = threading.Timer(
-            STOP_GRACE_SECONDS if job.training_started else START_SECONDS, self._kill, (job,)
-        )
+        seconds = STOP_GRACE_SECONDS if job.training_started else START_SECONDS
+        job.kill_timer = threading.Timer(seconds, self._kill, (job,))
         job.kill_timer.daemon = True
         job.kill_timer.start()
 
@@ -136,10 +135,8 @@ class JobTable:
             job.errors = [] if job.stop_requested else split_locations(f"{job.kind}: {e}")
             state, job.code = ("stopped" if job.stop_requested else "wrong"), "stopped"
         except Exception as e:  # a job without a worker must not stay "running"
-            job.errors = split_locations(
-                f"{job.kind}: a bug in glassformer: {type(e).__name__}: {e}"
-            )
-            job.code = "defect"
+            message = f"{job.kind}: a bug in glassformer: {type(e).__name__}: {e}"
+            job.errors, job.code = split_locations(message), "defect"
         finally:
             job.seconds, job.state = time.monotonic() - job.started_at, state
             ready.set()

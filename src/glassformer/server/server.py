@@ -73,7 +73,7 @@ class StudioServer:
 
     def __init__(
         self, refs: Sequence[str], *, folders: Sequence[str | Path] = (), port: int | None = None,
-        inputs: Sequence[str] = (), minutes: float = 30.0, gigabytes: float = 4.0
+        inputs: Sequence[str] = (), minutes: float = 30.0, gigabytes: float = 4.0,
     ) -> None:  # fmt: skip
         if len(refs) > MAX_MODELS:
             raise GlassformerError(f"studio: expected at most {MAX_MODELS} models, got {len(refs)}")
@@ -128,7 +128,7 @@ class StudioServer:
         return uvicorn.Config(
             self.app, http=LimitedProtocol, ws="none", lifespan="off", access_log=False,
             log_level="critical", server_header=False, timeout_keep_alive=5,
-            timeout_graceful_shutdown=2, h11_max_incomplete_event_size=2**16, loop="asyncio"
+            timeout_graceful_shutdown=2, h11_max_incomplete_event_size=2**16, loop="asyncio",
         )  # fmt: skip
 
     def _model(self, ref: str, inputs: Sequence[str]) -> Any:
@@ -149,7 +149,7 @@ class StudioServer:
         data = {
             "models": self.models, "title": ", ".join(m["title"] for m in self.models),
             "notes": [], "footer": footer, "axes": AXES,
-            "levels": [level.to_json() for level in levels().values()]
+            "levels": [level.to_json() for level in levels().values()],
         }  # fmt: skip
         return report_page.assemble(data, {"token": self.token, "base": ""})
 
