@@ -20,13 +20,6 @@ from ..core.hooks import record
 from ..core.model import Model
 from ..utils import fileio
 from ..utils.errors import GlassformerError, did_you_mean
-from ..utils.fileio import (
-    check_writable,
-    folder_beside,
-    replace_folder,
-    write_atomically,
-    write_together,
-)
 from ..utils.results import Displayable, Result
 from .parity import (
     TOLERANCE,
@@ -135,7 +128,7 @@ def find_bridge(name: str) -> Bridge:
 def check_target(to: str, path: Path) -> None:
     """Raise an error before the work if an export in this format cannot replace `path`."""
     if not os.path.isdir(path):  # path.is_dir() raises for long names
-        return check_writable(path)
+        return fileio.check_writable(path)
     files = getattr(find_bridge(to), "files", None)
     if files == frozenset():
         raise GlassformerError(f"{path}: expected a file name for {to}, got a folder")
@@ -152,10 +145,8 @@ def check_finite(to: str, weights: Mapping[str, Any]) -> None:
     """Raise an error for NaN and infinities, which a text cannot represent."""
     for name, w in weights.items():
         if not np.isfinite(w).all():
-            raise GlassformerError(
-                f"export to {to}: expected finite weights, got NaN or inf in {name}",
-                code="unsupported",
-            )
+            problem = f"expected finite weights, got NaN or inf in {name}"
+            raise GlassformerError(f"export to {to}: {problem}", code="unsupported")
 
 
 def write_python(path: Path, text: str) -> None:
@@ -190,8 +181,8 @@ def write_as(
     if to == "safetensors":
         written = checkpoint.save(model, out)
     else:
-        check_writable(out)
-        written = write_atomically(out, taotp.write(model).encode(errors="backslashreplace"))
+        fileio.check_writable(out)
+        written = fileio.write_atomically(out, taotp.write(model).encode(errors="backslashreplace"))
     return WrittenFile(Path(written), to, Path(written).stat().st_size)
 
 
@@ -227,7 +218,7 @@ def export_checked(
         tolerance, notes = _tolerance_above_noise(model, tolerance, agreements)
     from safetensors import SafetensorError
 
-    with folder_beside(path) as temporary:
+    with fileio.folder_beside(path) as temporary:
         try:
             notes += bridge.write(sent, temporary / path.name)
             theirs = bridge.logits(temporary / path.name, batch.tokens)
@@ -240,10 +231,8 @@ def export_checked(
             tolerance, noise_notes = _tolerance_above_noise(model, tolerance, agreements)
             notes = noise_notes + notes
         if reason := agreement.failure_reason(model, batch, tolerance):
-            raise GlassformerError(
-                f"export to {to}: {bridge.needs[-1]} computes other logits: {reason}",
-                code="unsupported",
-            )
+            problem = f"{bridge.needs[-1]} computes other logits: {reason}"
+            raise GlassformerError(f"export to {to}: {problem}", code="unsupported")
         differences = dict[str, float]()
         if hooks := getattr(bridge, "hooks", None):
             hooked_tokens = batch.tokens[:MAX_HOOKED_INPUTS]
@@ -274,11 +263,11 @@ def _move_into_place(temporary: Path, path: Path) -> None:
         if (new := temporary / path.name).is_dir():
             if path.is_dir():
                 _check_replaceable(path, _relative_paths(new))
-            return replace_folder(new, path)
+            return fileio.replace_folder(new, path)
         files = {path.parent / file.name: file.read_bytes() for file in sorted(temporary.iterdir())}
     except OSError as e:
         raise _write_error(path, e) from None
-    write_together(files)
+    fileio.write_together(files)
 
 
 def _check_replaceable(path: Path, names: Set[str]) -> None:

@@ -55,12 +55,8 @@ class ModuleSource:
         spans = [span for n in ast.walk(node) for span in self._annotation_spans(n)]
         for s in skip:
             above = [d.lineno for d in getattr(s, "decorator_list", [])]
-            spans.append(
-                (
-                    self.line_offsets[min([s.lineno, *above]) - 1],
-                    self.line_offsets[s.end_lineno or 0],
-                )
-            )
+            first, last = min([s.lineno, *above]) - 1, s.end_lineno or 0
+            spans.append((self.line_offsets[first], self.line_offsets[last]))
         data = self.text.encode()
         begin, end = self.line_offsets[node.lineno - 1], self.line_offsets[node.end_lineno or 0]
         out, at = b"", begin
@@ -199,11 +195,8 @@ class Inliner:
         source = self.module_source(backend.__name__)
         node = source.definitions["TorchNamespace"]
         assert isinstance(node, ast.ClassDef)
-        methods, attributes = (
-            [s for s in node.body if isinstance(s, ast.FunctionDef)],
-            self.attributes,
-        )
-        methods_ = [s for s in methods if s.name in attributes - {"torch", "F"}]
+        methods = [s for s in node.body if isinstance(s, ast.FunctionDef)]
+        methods_ = [s for s in methods if s.name in self.attributes - {"torch", "F"}]
         return LIBRARY_TEMPLATE.replace(
             "OWN", "".join(f"\n\n{source.extract(s, [])}" for s in methods_)
         )
@@ -211,11 +204,8 @@ class Inliner:
 
 def formula_source(ref: str) -> tuple[set[str], list[str], str]:
     """Return imports, definitions and the expression that makes a ref's parametrization."""
-    kind, entry, inliner = (
-        type(build_parametrization(ref)),
-        find("parametrization", ref_head(ref)),
-        Inliner(),
-    )
+    kind, inliner = type(build_parametrization(ref)), Inliner()
+    entry = find("parametrization", ref_head(ref))
     try:
         inliner.add_class(kind, {"__init__", "expand"})
     except OSError:

@@ -16,10 +16,8 @@ from ..utils.errors import GlassformerError, short_repr
 from ..utils.typed_json import Finite, JsonObject, convert
 from . import folder
 
-REQUIRED_VALUES = folder.REQUIRED_VALUES | {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-}
+REQUIRED_VALUES = {**folder.REQUIRED_VALUES, "model_type": "llama"}
+REQUIRED_VALUES["architectures"] = ["LlamaForCausalLM"]
 RopeFields = Annotated[dict[str, Any], Meta(max_length=2)]
 
 

@@ -109,10 +109,8 @@ def compare_logits(batch: ParityBatch, ours: Any, theirs: Any) -> Agreement:
     differs = (a != b) & batch.answer_mask
     right = ((a == batch.targets) | ~batch.answer_mask).all(1) & batch.has_task
     lost = [int(i) for i in np.nonzero(right & differs.any(1))[0]]
-    parity, elsewhere = (
-        off(batch.answer_mask),
-        None if batch.answer_mask.all() else off(~batch.answer_mask),
-    )
+    parity, others = off(batch.answer_mask), ~batch.answer_mask
+    elsewhere = off(others) if others.any() else None
     return Agreement(parity, elsewhere, int(batch.answer_mask.sum()), int(differs.sum()), lost, b)
 
 
@@ -170,10 +168,8 @@ def reordered_agreements(model: Model, dtype: str) -> list[Agreement]:
     """
     batch, rng = parity_batch(model), np.random.default_rng(0)
     ours = model.logits(batch.tokens)
-    models = [
-        m.astype(dtype)
-        for m in (model, *(reorder_sums(model, rng) for _ in range(SUMMATION_ORDERS)))
-    ]
+    reordered = [reorder_sums(model, rng) for _ in range(SUMMATION_ORDERS)]
+    models = [m.astype(dtype) for m in (model, *reordered)]
     if importlib.util.find_spec("torch"):
         models.append(model.torch(dtype))
     return [compare_logits(batch, ours, m.logits(batch.tokens)) for m in models]

@@ -67,13 +67,8 @@ def module_source(model: Model, inline_weights: bool) -> str:
     """Return the Python file of a model, with its weights or with code to load NAME.pt."""
     net = network_definitions(model)
     load = LOAD_INLINE if inline_weights else LOAD_FROM_FILE
-    parts = [
-        _file_header(model, "\n".join(net), inline_weights),
-        *net,
-        load,
-        GENERATE,
-        *_vocabulary_functions(model.vocabulary),
-    ]
+    header = _file_header(model, "\n".join(net), inline_weights)
+    parts = [header, *net, load, GENERATE, *_vocabulary_functions(model.vocabulary)]
     parts += [weights_source(model.weights), MAIN] if inline_weights else [MAIN]
     return "\n\n\n".join(parts) + "\n"
 
@@ -243,11 +238,8 @@ def _vocabulary_functions(v: Vocabulary) -> list[str]:
         tokens = f"[str(i) for i in range({v.tokens.first}, {v.tokens.first + len(v)})]"
     else:
         tokens = "[" + ", ".join(map(ascii, v.tokens)) + "]"
-    split = (
-        f"    words = text.split({'' if v.sep.isspace() else ascii(v.sep)})"
-        if v.sep
-        else SPLIT_TEXT
-    )
+    separator = "" if v.sep.isspace() else ascii(v.sep)
+    split = f"    words = text.split({separator})" if v.sep else SPLIT_TEXT
     index = "    return [VOCABULARY.index(word) for word in words]"
     encode = join_lines("def encode(text):", split, index)
     decode = f"def decode(tokens):\n    return {v.sep!a}.join(VOCABULARY[t] for t in tokens)"
@@ -279,11 +271,8 @@ def _norm(c: Config, shapes: Shapes, x: str, place: str) -> str:
 
 def _init_method(shapes: Shapes, places: Iterable[str]) -> list[str]:
     """Return the lines of __init__ with an Arrays(…) for each place with weights."""
-    assignments = [
-        f"        self.{p} = {_arrays_call(shapes, p)}"
-        for p in places
-        if _names_under(shapes, p + ".")
-    ]
+    present = [p for p in places if _names_under(shapes, p + ".")]
+    assignments = [f"        self.{p} = {_arrays_call(shapes, p)}" for p in present]
     return ["    def __init__(self):", "        super().__init__()", *assignments]
 
 

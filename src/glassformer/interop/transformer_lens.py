@@ -449,19 +449,11 @@ def _to_config(fields: Mapping[str, Any]) -> Config:
         scale = 1.0
     elif get("attn_scale", -1.0) > 0 and get("attn_scale") != d_head**0.5:
         scale = 1 / float(fields["attn_scale"])
+    sizes = {name: int(fields[name]) for name in ("n_ctx", "d_model", "n_layers", "n_heads")}
     return Config(
-        d_vocab=vocab,
-        n_ctx=int(fields["n_ctx"]),
-        d_model=int(fields["d_model"]),
-        n_layers=int(fields["n_layers"]),
-        n_heads=int(fields["n_heads"]),
-        d_head=d_head,
-        d_mlp=0 if attn_only else int(fields["d_mlp"]),
-        norm=norms[norm.upper()],
-        eps=float(get("eps", 1e-5)),
-        activation=ACTIVATION_NAMES.get(act, "relu"),
-        scale=scale,
+        **sizes, d_vocab=vocab, d_head=d_head, d_mlp=0 if attn_only else int(fields["d_mlp"]),
+        norm=norms[norm.upper()], eps=float(get("eps", 1e-5)), scale=scale,
+        activation=ACTIVATION_NAMES.get(act, "relu"), base=float(get("rotary_base", 10_000.0)),
         positions="rotary" if positions == "rotary" else "learned",
-        base=float(get("rotary_base", 10_000.0)),
         mask="causal" if get("attention_dir", "causal") == "causal" else "none",
-    )
+    )  # fmt: skip

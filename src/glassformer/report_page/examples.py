@@ -56,10 +56,8 @@ EXAMPLES_ONLY = "examples"  # the parser of tasks whose own parser exists only i
 
 def input_parser(task: Task) -> dict[str, Any]:
     """Return the name and options of the page's input parser for a task."""
-    parser = {
-        "question_end": task.question_end,
-        "steps": int(task.batch(task.rows(0, 1))[1].sum(1).max()),
-    }
+    answer_length = int(task.batch(task.rows(0, 1))[1].sum(1).max())
+    parser = {"question_end": task.question_end, "steps": answer_length}
     owner = _defining_class(task, "prompt")
     name, attributes = INPUT_PARSERS.get(owner, (EXAMPLES_ONLY, ()))
     owners = {_defining_class(task, name) for name in ("read", "steps", "max_new_tokens", "answer")}
@@ -89,10 +87,8 @@ def page_examples(model: Model, task: Task, max_examples: int = MAX_EXAMPLES) ->
     `classes` are indices of `names`, `tokens` {index: [prompt, answer]} of examples whose texts do
     not parse back, `whole` is whether the examples are the whole domain.
     """
-    limit = min(
-        MAX_MULTIPLICATIONS // multiplications_per_example(model, task),
-        MAX_CHARACTERS // average_length(task),
-    )
+    affordable = MAX_MULTIPLICATIONS // multiplications_per_example(model, task)
+    limit = min(affordable, MAX_CHARACTERS // average_length(task))
     n = min(max_examples, max(MIN_EXAMPLES, limit))
     rows = choose_rows(task, n)
     if not len(rows):

@@ -62,12 +62,7 @@ class AuthMiddleware:
         if scope["type"] != "http":
             return await self.app(scope, receive, send) if scope["type"] == "lifespan" else None
         if self.active_requests >= MAX_CONCURRENT_REQUESTS:
-            return await send_refusal(
-                send,
-                RequestRefused(
-                    429, f"at most {MAX_CONCURRENT_REQUESTS} concurrent requests; try again"
-                ),
-            )
+            return await send_refusal(send, RequestRefused(429, "too many requests; try again"))
         self.active_requests += 1
         try:
             headers = self.check(scope)
@@ -169,11 +164,8 @@ def _with_headers(send: Send) -> Send:
     async def sent(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             names = {name.lower() for name, _ in message.get("headers", [])}
-            missing = [
-                (n.encode(), v.encode())
-                for n, v in SECURITY_HEADERS.items()
-                if n.encode() not in names
-            ]
+            own = {n.encode(): v.encode() for n, v in SECURITY_HEADERS.items()}
+            missing = [(n, v) for n, v in own.items() if n not in names]
             message = {**message, "headers": [*message.get("headers", []), *missing]}
         await send(message)
 

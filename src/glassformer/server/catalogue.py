@@ -21,13 +21,8 @@ from ..utils.limits import MAX_REF_CHARACTERS
 from .fs_sandbox import FileSandbox
 
 MODEL_SUFFIXES = (".safetensors", ".taotp", ".glass")
-FILE_SUFFIXES = (
-    *MODEL_SUFFIXES,
-    ".csv",
-    ".json",
-    ".toml",
-    ".py",
-)  # suffixes of option values that are checked as files
+# Suffixes of option values that are checked as files.
+FILE_SUFFIXES = (*MODEL_SUFFIXES, ".csv", ".json", ".toml", ".py")
 RECIPE_NAMES = ["auto", *sorted(RECIPES)]
 MAX_LISTED_FILES = 1_000
 
