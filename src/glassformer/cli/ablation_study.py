@@ -85,9 +85,9 @@ def _draw(results: "Sequence[AblationResult]", figure: Path, title: str) -> None
     from ..plotting.figures.bars import bar_chart
 
     lines = [line for r in results for line in r.summary_lines()]
-    # paler bars: accuracy with teacher forcing
-    paler = [r.summary_lines()[0][0] for r in results if r.forced]
-    save_figure(bar_chart(lines, title, paler=paler), figure)
+    # muted bars: accuracy with teacher forcing
+    muted = [r.summary_lines()[0][0] for r in results if r.forced]
+    save_figure(bar_chart(lines, title, muted=muted), figure)
 
 
 def _table_rows(result: "AblationResult") -> Iterator[tuple[str, ...]]:

@@ -76,7 +76,9 @@ def annotated_heatmap(
     return image
 
 
-def signed_image(ax: Axes, x: Any, limit: float = 0.0, aspect: str = "auto") -> Any:
+def signed_image(
+    ax: Axes, x: Any, limit: float = 0.0, aspect: Literal["auto", "equal"] = "auto"
+) -> Any:
     """Draw signed numbers from -limit to limit (by default the largest), white at 0."""
     limit = limit or float(np.abs(x).max(initial=0)) or 1.0
     scale: dict[str, Any] = {"cmap": SIGNED_COLORMAP, "vmin": -limit, "vmax": limit}

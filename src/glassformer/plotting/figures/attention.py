@@ -154,7 +154,7 @@ def alignment_bars(
                 ax.bar(range(n), share, 0.72, base, color=color, label=name)
                 base += share
             chance, x = a.chance["expected"], np.arange(n)
-            uniform = {"color": INK, "linewidth": 1.2, "label": "uniform attention"}
+            uniform: dict[str, Any] = {"color": INK, "linewidth": 1.2, "label": "uniform attention"}
             ax.hlines(chance, x - 0.36, x + 0.36, **uniform)
             _format_share_axes(ax, labels or [str(p) for p in a.positions])
             if not row:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 from ...utils.errors import GlassformerError
 from ...utils.numfmt import format_percent_down
@@ -21,8 +22,9 @@ def bar_chart(
     """
     if not lines or not all(len(values) for _, values in lines):
         raise GlassformerError("bars: expected at least one share for each line, got none")
-    error_bar = {"ecolor": INK, "elinewidth": 1, "capsize": 3}
-    dot = {"s": 9, "color": "white", "edgecolor": INK, "linewidth": 0.7, "zorder": 3}
+    error_bar: dict[str, Any] = {"ecolor": INK, "elinewidth": 1, "capsize": 3}
+    dot: dict[str, Any] = {"s": 9, "color": "white", "edgecolor": INK, "linewidth": 0.7}
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
     with drawing(size=(FIGURE_WIDTH, 1.0 + ROW_INCHES * len(lines)), title=title) as (fig, (ax,)):
         for y, (label, values) in enumerate(lines):
             low, mean, high = min(values), fmean(values), max(values)
@@ -30,8 +32,7 @@ def bar_chart(
             spread = [[mean - low], [high - mean]] if len(values) > 1 else None
             ax.barh(y, mean, 0.66, color=color, xerr=spread, error_kw=error_bar)
             if len(values) > 1:
-                ax.scatter(values, [y] * len(values), clip_on=False, **dot)
-            place = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
+                ax.scatter(values, [y] * len(values), clip_on=False, zorder=3, **dot)
             ax.annotate(_range_text(values), (1.02, y), **place)
         ax.axvline(
             fmean(lines[0][1]), color=GRAY, linewidth=0.8, linestyle=LINE_STYLES[2], zorder=0

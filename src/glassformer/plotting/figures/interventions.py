@@ -47,7 +47,12 @@ def ablation_bars(ablated: Sequence[AblatedScore], names: Names = (), title: str
     require_data(ablated, "ablation bars", "component")
     n, size = len(ablated[0].score.positions), (FIGURE_WIDTH, 1.15 + ROW_INCHES * len(ablated))
     options: dict[str, Any] = {"gridspec_kw": {"width_ratios": [3, max(1.5, 0.6 * n)]}}
-    place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
+    place: dict[str, Any] = {
+        "xytext": (4, 0),
+        "textcoords": "offset points",
+        "va": "center",
+        "fontsize": 8,
+    }
     with drawing(1, 2, size=size, title=title, sharey=True, **options) as (fig, (bars, strip)):
         for y, a in enumerate(ablated):
             accuracy = a.score.accuracy
@@ -94,7 +99,12 @@ def interchange_bars(tests: Sequence[Interchange], names: Names = ()) -> Figure:
                 ax.barh(y, share, 0.8, left=left, color=color, edgecolor="white", linewidth=0.6)
                 if share >= 0.07:
                     ink = "white" if color in DARK_COLORS else INK
-                    text = {"ha": "center", "va": "center", "fontsize": 7, "color": ink}
+                    text: dict[str, Any] = {
+                        "ha": "center",
+                        "va": "center",
+                        "fontsize": 7,
+                        "color": ink,
+                    }
                     ax.text(left + share / 2, y, f"{100 * share:.0f}", **text)
                 left += share
             ticks.append((y, f"{test.what}, {names[m.token] if names else m.name}"))

@@ -21,7 +21,10 @@ from ..helpers import (
 from ..style import BLUE, FIGURE_WIDTH, GRAY, INK, ORANGE, Axes, Figure, Names, drawing
 
 ROW_INCHES = 0.27
-DOWN_UP = {"origin": "lower", "interpolation": "nearest"}  # the first component at the bottom
+DOWN_UP: dict[str, Any] = {
+    "origin": "lower",
+    "interpolation": "nearest",
+}  # the first component at the bottom
 
 
 def lens_map(lens: LogitLens, index: int = 0, boundary: int | None = None) -> Figure:
@@ -73,7 +76,12 @@ def attribution_bars(
         shown = [shares[i] for i in order[:max_bars]]
         shown.append((f"{len(shares) - max_bars:,} others", rest))
     lines = [*shown, ("total", total)]
-    place = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5}
+    place: dict[str, Any] = {
+        "xytext": (3, 0),
+        "textcoords": "offset points",
+        "va": "center",
+        "fontsize": 7.5,
+    }
     with drawing(size=(FIGURE_WIDTH, 0.9 + ROW_INCHES * len(lines)), title=title) as (fig, (ax,)):
         colors = [BLUE if s >= 0 else ORANGE for _, s in shown] + [INK]
         ax.barh(range(len(lines)), [s for _, s in lines], 0.66, color=colors)
@@ -96,7 +104,7 @@ def shares_map(shares: AnswerAttribution, names: Names = ()) -> Figure:
     limit = float(np.abs(values).max()) or 1.0
     size = max(4.2, 2.4 + 0.62 * n), 1.2 + ROW_INCHES * len(parts)
     with drawing(size=size) as (fig, (ax,)):
-        options = {"limit": limit, "interpolation": "nearest"}
+        options: dict[str, Any] = {"limit": limit, "interpolation": "nearest"}
         image = annotated_heatmap(ax, values, "{:.2g}".format, **options)
         ax.axhline(len(parts) - 1.5, color="white", linewidth=4)
         _label_map(fig, ax, image, token_labels(names, n), parts, "mean share of the margin")

@@ -79,10 +79,15 @@ def _draw_singular_values(ax: Axes, r: MatrixRank, color: str, line: Any) -> Non
     kind, _, head = r.name.partition(" ")
     layer = f" layer {kind.split('.')[1]}" if kind.startswith("blocks.") else ""
     label = f"{r.effective:.1f}" + (f" head {head}" if head else layer)
-    style = {"color": color, "linestyle": line, "linewidth": 1.3}
+    style: dict[str, Any] = {"color": color, "linestyle": line, "linewidth": 1.3}
     ax.plot(np.arange(1, len(share) + 1), share, label=label, **style)
     if r.holding:
-        dot = {"color": color, "markersize": 4, "markeredgecolor": "white", "zorder": 3}
+        dot: dict[str, Any] = {
+            "color": color,
+            "markersize": 4,
+            "markeredgecolor": "white",
+            "zorder": 3,
+        }
         ax.plot(r.holding, share[r.holding - 1], "o", **dot)
 
 

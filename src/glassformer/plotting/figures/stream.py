@@ -53,7 +53,12 @@ def stream_growth(
     with drawing(1, 2, size=(FIGURE_WIDTH, 3.2), title=title, **options) as (fig, (ax, wrote)):
         for i, (run, color, line, label) in enumerate(runs):
             ax.plot(at, run.after, color=color, alpha=0.25, linewidth=0.7)
-            style = {"color": color, "linestyle": line, "markersize": 3.5, "label": label}
+            style: dict[str, Any] = {
+                "color": color,
+                "linestyle": line,
+                "markersize": 3.5,
+                "label": label,
+            }
             ax.plot(at, run.after.mean(1), "o", **style)
             x = at + (i - (len(runs) - 1) / 2) * bar
             wrote.bar(x, run.wrote.mean(1), bar, color=color, label=label)
@@ -165,7 +170,7 @@ def _draw_activation(ax: Axes, pre: Histogram, name: str) -> None:
     ax.axhline(0, color=GRAY, linewidth=0.6)
     ax.axvline(0, color=GRAY, linewidth=0.6)
     if name != "relu":
-        dotted = {"color": GRAY, "linestyle": LINE_STYLES[2], "linewidth": 1}
+        dotted: dict[str, Any] = {"color": GRAY, "linestyle": LINE_STYLES[2], "linewidth": 1}
         ax.plot(x, np.maximum(x, 0), label="ReLU", **dotted)
     ax.plot(x, y, color=BLUE, label=ACTIVATION_LABELS.get(name, name))
     ax.fill_between([], [], color=PALE, label="distribution of inputs")
@@ -189,7 +194,10 @@ def slots_map(
     height = min(max(1.5, 0.24 * edges[-1]), 6.0)
     width = min(max(1.9, 0.23 * len(tokens)), 5.0)
     size = 1.2 + width * len(after), 1.0 + height
-    options = {"fontsize": 8 if len(tokens) <= 16 else 6, "rotation": token_rotation(tokens)}
+    options: dict[str, Any] = {
+        "fontsize": 8 if len(tokens) <= 16 else 6,
+        "rotation": token_rotation(tokens),
+    }
     with drawing(1, len(after), size=size, sharey=True) as (fig, axes):
         for ax, (part, x) in zip(axes, after.items(), strict=True):
             values = [x[:, a:b] for a, b in slots.values()]
