@@ -1,9 +1,7 @@
-"""Files that say what they should not: every field of every file that is read, replaced by what it
-must not be.
+"""Invalid files: every field of every file format, replaced by invalid values.
 
-A file of ours is changed in one place, by someone who knows how to seal it again, and by someone
-who does not. Whatever is in it then: one line and status 2, or a right answer; no traceback, no
-control character, no gigabyte, no waiting.
+A file is changed in one place, with and without a new checksum. The result must be a right answer,
+or one line and status 2: no traceback, no control character, no gigabyte, no waiting.
 """
 
 import json
@@ -43,25 +41,25 @@ EVERY = pytest.mark.parametrize(
 
 
 def some(values: Any, every: bool, turn: int, of: int) -> list[Any]:
-    """All values; or one of so many, others at every turn."""
+    """Return all values, or every `of`-th one, starting at `turn`."""
     return [v for i, v in enumerate(values) if every or (i + turn) % of == 0]
 
 
 # ── changing one thing ─────────────────────────────────────────────────────────────────────────
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where something stands in a JSON value: every field, and of every list the first element."""
+    """Yield the paths of all fields in a JSON value, and of the first element of each list."""
     if path:
         yield path
     if isinstance(value, dict):
         for name, inside in value.items():
             yield from places(inside, (*path, name))
-        yield (*path, "more")  # a field that nobody knows
+        yield (*path, "more")  # an unknown field
     elif isinstance(value, list) and value:
         yield from places(value[0], (*path, 0))
 
 
 def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """Puts something there; returns the whole."""
+    """Set the value at a path; return the whole."""
     if not path:
         return new
     at = value
@@ -72,14 +70,14 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def get(value: Any, path: tuple[Any, ...]) -> Any:
-    """What stands there; a text that stands nowhere, if nothing does."""
+    """Return the value at a path, or a text that occurs nowhere."""
     for step in path:
         value = value.get(step, "nothing at all") if isinstance(value, dict) else value[step]
     return value
 
 
 def one_line(answer: Any, statuses: tuple[int, ...] = (0, 1, 2)) -> Any:
-    """A right answer, or one line and status 2."""
+    """Check that a command succeeded, or printed one line of error with status 2."""
     status, out, err = answer
     assert status in statuses and "defect" not in err and "Traceback" not in err, answer
     assert "\x1b" not in out + err and "\x07" not in out + err, "shown, not sent"
@@ -90,7 +88,7 @@ def one_line(answer: Any, statuses: tuple[int, ...] = (0, 1, 2)) -> Any:
 
 @contextmanager
 def soon(seconds: float = 20.0) -> Iterator[None]:
-    """What takes so long waits for something, or makes something huge."""
+    """Fail if the body takes longer than `seconds`."""
 
     def late(number: int, frame: Any) -> None:
         raise AssertionError(f"not done after {seconds:g} s")
@@ -134,14 +132,14 @@ FOREIGN = {to: ("export", "{}", "--to", to, "--out", "{}-" + to) for to in BRIDG
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A small checkpoint with something in every field."""
+    """A small checkpoint with a value in every field."""
     model = load(REF)
     model = replace(model, provenance={**model.provenance, "seed": 3, "recipe": {"lr": 0.1}})
     return save(model, tmp_path_factory.mktemp("whole") / "m.safetensors")
 
 
 def changed(whole: Path, path: Path, place: tuple[Any, ...], value: Any, seal: bool) -> Path:
-    """A copy with one thing replaced; sealed again, digest and all, if that can be done."""
+    """Copy a checkpoint with one value replaced, with a new digest and checksum if `seal`."""
     path.unlink(missing_ok=True)
     os.link(whole, path)
     return resealed(
@@ -167,13 +165,11 @@ def _change(whole: Path, sealed: Any, place: tuple[Any, ...], value: Any, seal: 
             Model(config, model.weights, tokens, parametrization=header["parametrization"])
         )
     except (GlassformerError, TypeError, KeyError, AttributeError):
-        pass  # there is no such model: a digest of it neither
+        pass  # not a model, so it has no digest
 
 
 def test_every_field_of_a_checkpoint_is_looked_at(whole, tmp_path, call):
-    """Through `load`; some of what it takes, through `run`; some of what it refuses, through
-    `count`.
-    """
+    """By `load`; some accepted files also by `run`, some refused ones by `count`."""
     path, taken, refused, expected = tmp_path / "c.safetensors", [], 0, load(REF)
     original = sealed_header(whole)
     for place in places(original):
@@ -223,7 +219,7 @@ def test_a_string_of_ten_megabytes_in_every_part(whole, tmp_path, call):
 
 
 def test_escapes_in_names_are_shown_and_not_sent(whole, tmp_path, call):
-    """In whatever a header may freely say, through the commands that print it."""
+    """In all free texts of a header, through the commands that print them."""
     path = tmp_path / "c.safetensors"
     free = [
         ("header", "task"), ("header", "provenance", "ref"), ("header", "provenance", "maker"),
@@ -240,7 +236,7 @@ def test_escapes_in_names_are_shown_and_not_sent(whole, tmp_path, call):
 
 @pytest.fixture(scope="module")
 def changes(whole, tmp_path_factory):
-    """Every change of the checkpoint: (place, what is put there, sealed again, `load` takes it)."""
+    """All changes of the checkpoint: (path, name of the value, sealed, accepted by `load`)."""
     path, found = tmp_path_factory.mktemp("changed") / "c.safetensors", []
     for place in places(sealed_header(whole)):
         for what, value in VALUES.items():
@@ -257,9 +253,7 @@ def changes(whole, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*COMMANDS, *FOREIGN])
 def test_every_field_through_every_command(whole, changes, tmp_path, call, name):
-    """What `load` takes goes through all of them. What it refuses is refused by all in one place:
-    `count` sees all of it, the others see some.
-    """
+    """Accepted files go through all commands, refused ones through `count` and some others."""
     command, path = (COMMANDS | FOREIGN)[name], tmp_path / "c.safetensors"
     values = VALUES | ({"long": HUGE * "x"} if name == "count" else {})
     assert 30 < sum(taken for *_, taken in changes) < len(changes) / 3
@@ -275,7 +269,7 @@ def test_every_field_through_every_command(whole, changes, tmp_path, call, name)
 
 
 def test_degenerate_shapes_of_small_files(tmp_path, call):
-    """A megabyte of arrays that no table, map or basis of their size may be made of."""
+    """A megabyte of arrays whose sizes allow no quadratic tables."""
     none = {"n_layers": 0}
     for sizes in (
         none | {"d_model": 60_000},
@@ -314,7 +308,7 @@ GPT2 = {
 
 @pytest.fixture
 def gpt2(tmp_path):
-    """A folder as transformers writes it, of 1 layer."""
+    """A GPT-2 folder of one layer, as transformers writes it."""
     rng, at = np.random.default_rng(0), "transformer.h.0."
     shapes = {
         "transformer.wte.weight": (5, 4), "transformer.wpe.weight": (4, 4), at + "ln_1.weight": (4,
@@ -415,9 +409,7 @@ def test_every_field_of_a_journal_is_looked_at(tmp_path, every):
 
 
 def test_a_journal_that_says_too_much_is_refused(tmp_path):
-    """Sealed, typed, and still no journal of this work: chunks that are not there, rows that
-    were not looked at.
-    """
+    """Valid checksum and types, but chunks that do not exist or rows that were not run."""
     import hashlib
 
     path, model = tmp_path / "v.journal", load("addition:digits=1")
@@ -538,7 +530,7 @@ def test_every_field_of_a_sweep_is_looked_at(tmp_path, every):
 
 @EVERY
 def test_every_field_of_a_runs_state_is_looked_at(tmp_path, every):
-    """Sealed again: what is read of it must fit this very run."""
+    """With a valid checksum, the state must still fit the run."""
     from glassformer.training import fit
     from glassformer.training.recipe import Recipe
     from glassformer.training.run_file import KEY, load_state, state_path
@@ -591,7 +583,7 @@ def test_every_field_of_a_runs_state_is_looked_at(tmp_path, every):
 # ── what is no file at all ─────────────────────────────────────────────────────────────────────
 @pytest.fixture(params=["zero", "pipe", "folder", "socket", "nothing"])
 def no_file(request, tmp_path):
-    """A function that makes a path be what never ends, or is no file."""
+    """A function that turns a path into a device, pipe, folder, socket or nothing."""
     open_sockets = []
 
     def make(path: Path) -> Path:
@@ -618,7 +610,7 @@ def no_file(request, tmp_path):
 
 @pytest.mark.some(2)
 def test_what_is_no_file_is_not_read(no_file, tmp_path, call):
-    """Wherever a file is read: refused at once, and in one line."""
+    """Every command that reads a file refuses it at once, in one line."""
     fast = ("train", "addition:digits=1", "--out", tmp_path / "out.safetensors")
     state = no_file(tmp_path / "state.run.safetensors").with_name("state.safetensors")
     v, small = tmp_path / "w.json", "addition:digits=1"

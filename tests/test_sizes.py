@@ -1,4 +1,4 @@
-"""What is too much is refused before the work begins: one line, status 2, and the limit in it."""
+"""Values above a limit are refused before any work: one line with the limit, status 2."""
 
 from dataclasses import replace
 
@@ -158,9 +158,7 @@ def test_what_does_not_fit_into_memory_is_not_begun(call, tmp_path, monkeypatch,
 
 
 def test_what_fits_is_not_refused(monkeypatch):
-    """The estimate must be on the low side: this run takes more than a megabyte, and far less
-    than 200.
-    """
+    """The estimate is a lower bound: this run takes between one and 200 megabytes."""
     from glassformer.training import Recipe, train
 
     tiny = Recipe(steps=1, batch=64, test_rows=50, evaluate_every=1)
@@ -250,7 +248,7 @@ def test_refs_and_texts_have_an_end(call):
 
 
 def test_a_domain_that_no_verdict_can_name(call):
-    """Python does not write numbers of more than 4,300 digits."""
+    """Python does not print numbers of more than 4,300 digits."""
     said = refused(call("verify", "min:vocab=3000000", "--task", "min:vocab=3000000,length=1000"))
     assert "10^6477" in said and "10^4000" in said
     assert "10^6477" in refused(
@@ -264,9 +262,7 @@ def test_a_domain_that_no_verdict_can_name(call):
 
 
 def test_chunks_are_not_listed(monkeypatch):
-    """A domain of 10^15 rows has billions of groups of chunks: only those that are under way
-    are held.
-    """
+    """A domain of 10^15 rows has billions of groups of chunks; they are generated lazily."""
     model = load("addition:digits=2")
     work = ChunkedEvaluation(model, load_task(model), {"domain": 10**15}, chunk=1, keep=0)
     begun = []
