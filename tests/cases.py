@@ -39,7 +39,7 @@ CASES: list[tuple[str, str, str]] = [
     ("lang/most-frequent:target=gpt2", "3 1 3 2", "3"),
 ]
 
-# One of each kind: a text, a norm, none, a sort of neurons, a number of digits, a .taotp, a .glass.
+# one of each kind: text, with and without norm, digit counts, a .taotp, a .glass
 QUICK = {
     "hello-world", "reverse", "modular-addition", "lookup:table=xor", "add-digit", "max.taotp",
     "addition:digits=3,order=ones", "addition:digits=2", "lang/dyck-1", "adder-36",
@@ -47,7 +47,7 @@ QUICK = {
 
 
 def few(cases: list) -> list:
-    """The cases of the refs in QUICK; all others with the slow tests."""
+    """Mark cases of refs outside QUICK as slow."""
     return [
         case if ref in QUICK else pytest.param(*case, marks=pytest.mark.slow)
         for case in ((c,) if isinstance(c, str) else c for c in cases)
@@ -56,12 +56,10 @@ def few(cases: list) -> list:
 
 
 def drawn(count: int, part: int = 5) -> int:
-    """How many of so many random cases a test tries: a part of them, and all of them if
-    GLASSFORMER_WHOLE is set (which is how the numbers of the documents were seen).
-    """
+    """Return count // part, or count if GLASSFORMER_WHOLE is set (as for figures in the docs)."""
     return count if os.environ.get("GLASSFORMER_WHOLE") else count // part
 
 
 def every(n: int, values: Iterable) -> list:
-    """Every n-th of some values; all others with the slow tests."""
+    """Mark all but every n-th value as slow."""
     return [pytest.param(v, marks=pytest.mark.slow if i % n else ()) for i, v in enumerate(values)]

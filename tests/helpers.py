@@ -1,4 +1,4 @@
-"""Random models of any kind, for tests that compare two ways of doing the same; and patience."""
+"""Helpers of tests: random models, error checks, cached proofs, changed checkpoints, processes."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ from glassformer.verification import verify_events
 
 
 def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:
-    """A model with every array that its config can have (extras) or only those it must have."""
+    """Return a random model with all arrays of its config, or required ones if not `extras`."""
     sizes = {
         "d_vocab": 7,
         "n_ctx": 9,
@@ -68,7 +68,7 @@ def raises(code: str, *mentions: object) -> Iterator[pytest.ExceptionInfo[Glassf
 
 
 def largest_difference(a: Any, b: Any) -> float:
-    """max |a-b| relative to the size of a; infinities must be in the same places."""
+    """Return max |a-b| relative to max |a|; infinities must be at the same indices."""
     a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     assert a.shape == b.shape, f"shapes {a.shape} and {b.shape}"
     assert (np.isfinite(a) == np.isfinite(b)).all(), "not finite in different places"
@@ -76,15 +76,15 @@ def largest_difference(a: Any, b: Any) -> float:
     return float(np.abs(a - b).max(initial=0.0) / max(1.0, np.abs(a).max(initial=0.0)))
 
 
-# Where the processes of one run share what took one of them seconds; conftest.py says where.
+# folder in which the processes of one run share slow results; set by conftest.py
 shelf: list[Path] = []
 WATCHERS = ("progress",)  # options that change no result
 
 
 def once(work: Any) -> Any:
-    """`prove` or `check`, which take seconds: what documents and tests ask for several times is
-    done once in a run, whichever of its processes is asked first. What cannot be told from other
-    things by its text (a tap, a task made within a test) is done whenever it is asked for.
+    """Cache `prove` or `verify_events` for all processes of a test run.
+
+    Calls whose arguments cannot be pickled (hooks, tasks of a test) are not cached.
     """
     done: dict[Any, Any] = {}
 
@@ -104,7 +104,7 @@ def once(work: Any) -> Any:
 
 
 def shared(name: str, work: Any) -> Any:
-    """What another process of this run has found, or what work finds; of an iterator, the list."""
+    """Return the stored result of another process of this run, or compute and store it."""
     path = shelf[0] / hashlib.sha256(name.encode()).hexdigest() if shelf else None
     if path and path.exists():
         return pickle.loads(path.read_bytes())  # made by a test, in a folder of this run
@@ -121,7 +121,7 @@ prove_once, check_once = once(prove), once(verify_events)
 
 
 def sealed_header(path: Any) -> Any:
-    """What a checkpoint's header says, its seal included."""
+    """Return a checkpoint's header, with its checksum."""
     with safe_open(path, "numpy") as f:
         return json.loads(f.metadata()["glassformer"])
 
@@ -129,9 +129,7 @@ def sealed_header(path: Any) -> Any:
 def resealed(
     path: Any, change: Any = lambda sealed: None, arrays: Any = None, seal: bool = True
 ) -> Any:
-    """A checkpoint whose header or arrays were changed, in place, by someone who knows how to
-    seal it.
-    """
+    """Change a checkpoint's header or arrays in place, with a valid checksum if `seal`."""
     sealed = sealed_header(path)
     with safe_open(path, "numpy") as f:
         tensors = {n: f.get_tensor(n) for n in f.keys()} | (arrays or {})  # noqa: SIM118 - not a dict
@@ -147,7 +145,7 @@ def resealed(
 
 
 def sealed_state(key: str, header: Any, arrays: Any) -> bytes:
-    """The state of a run with such a header, sealed."""
+    """Return the state of a run with this header and a valid checksum."""
     text = json.dumps(header)
     h = hashlib.sha256(text.encode())
     for name in sorted(arrays):
@@ -157,11 +155,11 @@ def sealed_state(key: str, header: Any, arrays: Any) -> bytes:
 
 
 # ── other processes ────────────────────────────────────────────────────────────────────────────
-PATIENCE = 600.0  # seconds: only what hangs takes so long, however busy the machine is
+PATIENCE = 600.0  # seconds; reached only by a hang
 
 
 def wait_for(condition: Any, seconds: float = PATIENCE) -> None:
-    """Returns when it holds."""
+    """Wait until the condition holds."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -169,14 +167,14 @@ def wait_for(condition: Any, seconds: float = PATIENCE) -> None:
 
 
 def own_children() -> Callable[[], list[Any]]:
-    """Asks which processes were started from here on: other tests may have left some."""
+    """Return a function that lists the processes started from now on."""
     before = set(multiprocessing.active_children())
     return lambda: [c for c in multiprocessing.active_children() if c not in before]
 
 
 @dataclass(frozen=True)
 class Held:
-    """A load_task by which a process says that it has begun a run, and then waits for `go`."""
+    """A load_task that creates a file `begun-PID`, then waits for a file `go`."""
 
     folder: Path
 

@@ -1,4 +1,4 @@
-"""A model on disk: nothing is lost, and nothing damaged is taken."""
+"""Checkpoints: complete round trips, and errors for damaged files."""
 
 import json
 import struct
@@ -225,7 +225,7 @@ def test_arrays_of_two_types_are_no_model():
 
 
 def test_two_thin_arrays_make_no_huge_one(tmp_path):
-    """Theta of a small file, whose product would not fit into memory."""
+    """Two thin arrays of theta whose product would not fit into memory."""
     path = save(with_theta("low-rank:rank=2"), tmp_path / "m.safetensors")
     thin = {
         f"theta:blocks.0.mlp.W_in.{n}": np.ones(s)

@@ -1,6 +1,4 @@
-"""What a checkpoint refuses to hold: provenance that is no JSON, and weights that theta only seems
-to make.
-"""
+"""Checkpoints refuse provenance that is not JSON, and weights that theta does not make."""
 
 from dataclasses import replace
 from types import SimpleNamespace

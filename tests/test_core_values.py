@@ -1,6 +1,4 @@
-"""The transformer against values worked out by hand, number by number: test_model.py holds its two
-backends together, and both read the same `forward`.
-"""
+"""The transformer against values computed by hand; test_model.py compares its two backends."""
 
 import cmath
 import math
@@ -157,7 +155,7 @@ def test_activations_by_hand(kind):
 
 
 def test_erf_by_hand():
-    """On both sides of the ends of its three pieces, to 2 units in the last place."""
+    """On both sides of the ends of its pieces, to 2 ulp."""
     x = np.array([*X, 0.4999999, 0.5, 0.5000001, 3.9, 4.0, 4.1, 5.9, 6.0, 6.1, 1e-300, 1e300])
     want = np.array([math.erf(v) for v in x])
     assert (np.abs(erf(x) - want) <= 2 * np.spacing(np.abs(want))).all()
@@ -271,7 +269,7 @@ def test_a_models_weights_are_its_own():
 # ── tables of tokens ───────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_when_rows_are_shared(kind):
-    """Where texts outnumber tokens, and nobody looks."""
+    """Tables are used if texts outnumber tokens and no hook is attached."""
     W = np.random.default_rng(0).normal(size=(3, 2))
     W = W if kind == "numpy" else torch.tensor(W)
     for texts, alone, shared in ((4, True, True), (3, True, False), (4, False, False)):
@@ -351,7 +349,7 @@ def test_a_table_of_pairs_is_used_where_it_is_smaller(monkeypatch):
 
 
 def test_a_text_for_a_compiled_model_begins_with_its_first_token():
-    """It is put there, once."""
+    """<bos> is added once."""
     plain = random_model(1)
     made = replace(plain, provenance={"compiled": {}})
     for text, tokens in (("3 2", [0, 3, 2]), ("0 3 2", [0, 3, 2]), ("0", [0]), ("3", [0, 3])):

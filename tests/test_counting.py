@@ -1,4 +1,4 @@
-"""Counts, against counting by hand."""
+"""Parameter counts against counting by hand."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decoding: every way equals the naive one."""
+"""Decoding, cached and uncached, equals naive decoding."""
 
 import itertools
 import sys
@@ -15,7 +15,7 @@ PROMPT = np.array([[1, 2, 3], [4, 5, 6]])
 
 
 def naive(model, tokens, steps):
-    """One row at a time, everything computed anew, a window of the last n_ctx tokens."""
+    """Decode one row without a cache, in a window of the last n_ctx tokens."""
     tokens = list(tokens)
     for _ in range(steps):
         tokens.append(int(model(tokens[-model.config.n_ctx :])[-1].argmax()))

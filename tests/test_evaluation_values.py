@@ -1,4 +1,4 @@
-"""Margins, scores and what is right for sure, against values worked out by hand or row by row."""
+"""Margins, scores and robust evaluation against values computed by hand or row by row."""
 
 import itertools
 from dataclasses import replace
@@ -19,7 +19,7 @@ TASK = load_task("addition:digits=1")
 
 
 def damaged():
-    """A model that reads 7 as 8: it has a third of the rows wrong, most in the last digit alone."""
+    """Return a model that reads 7 as 8: a third of the rows are wrong."""
     model = load("addition:digits=1")
     weights = {n: np.array(w) for n, w in model.weights.items()}
     weights["embed.W_E"][7] = weights["embed.W_E"][8]
@@ -51,7 +51,7 @@ def test_a_right_token_leads_over_the_best_other():
 
 
 def test_margins_are_those_of_each_row_alone():
-    """Every row's logits by themselves: the right one less the best other, where an answer is."""
+    """Margins of a batch equal those computed from each row's logits."""
     model, rows = damaged(), TASK.rows(0, TASK.size)
     tokens, answer = TASK.batch(rows)
     n = evaluation.answer_span(answer)
@@ -94,7 +94,7 @@ def test_rows_in_pieces_are_those_at_once():
 
 
 def test_what_a_decoded_row_leads_by():
-    """A model that decodes: after its first wrong token, all that follows is as wrong."""
+    """When decoding, tokens after the first wrong one have its margin."""
     model = damaged()
     tokens, answer = TASK.batch(TASK.rows(0, TASK.size))
     forced, by_decoding = (
@@ -134,7 +134,7 @@ def test_a_score_counts_every_row(monkeypatch, pieces):
 
 
 def test_so_many_rows_fit():
-    """The largest activation of a row: of 3 layers the scores of all positions, T·T a head."""
+    """The largest activation of a row, for several shapes."""
     task = load_task("reverse:length=3")
     tokens, answer = task.batch(task.rows(0, 1))
     T, asked = tokens.shape[1], int(answer.sum(1).max())
@@ -186,7 +186,7 @@ def test_the_nearest_rows_are_kept(monkeypatch):
 
 @pytest.mark.parametrize("positions", ["learned", "none", "sinusoidal", "rotary", "alibi"])
 def test_another_order_is_the_same_model(positions):
-    """Logits are the same but for rounding, and no array stays as it was that could change."""
+    """Logits are equal up to rounding, and all arrays that can be permuted are."""
     model = random_model(5, positions=positions, d_model=6, n_heads=2)
     rng = np.random.default_rng(0)
     other = robust_eval.reorder_sums(model, rng)
@@ -248,7 +248,7 @@ def test_shuffled_is_never_as_it_was():
 
 # ── answers of different lengths, ties, ends of ranges ─────────────────────────────────────────
 def several():
-    """A task whose answers have 1 to 3 tokens, and a model of its words that is mostly wrong."""
+    """Return a task whose answers have 1 to 3 tokens, and a model that is mostly wrong."""
     task = load_task("sort:vocab=4,length=3")
     size = len(task.vocabulary)
     T = task.batch(task.rows(0, task.size))[0].shape[1]
@@ -279,7 +279,7 @@ def test_answers_of_different_lengths_are_each_their_own(monkeypatch):
 
 
 def test_a_tie_is_wrong():
-    """All logits are the same: no token leads."""
+    """All logits are equal."""
     model = load("addition:digits=1")
     flat = replace(
         model, config=replace(model.config, tied=False), parametrization="", theta={},
@@ -318,7 +318,7 @@ def test_rows_of_some_chunks():
 
 
 def test_the_lowest_rows_of_each_answer_token():
-    """The last token first; what is not asked of a row is not among them."""
+    """Closest rows of each answer token, last token first, without rows that lack the token."""
     gap = np.array([[3.0, 9.0, 1.0], [np.inf, 2.0, 5.0], [4.0, 8.0, np.nan], [1.0, 7.0, 1.0]])
     found = count_rows(np.arange(4)[:, None], gap, np.full(4, ""), np.arange(4), 4, 9, 2)
     assert [[f[:2] for f in rows] for rows in found.lowest] == [

@@ -1,4 +1,4 @@
-"""The one forward pass: NumPy against PyTorch, parts against wholes, and what it refuses."""
+"""The forward pass: NumPy against PyTorch, tables against rows, and invalid input."""
 
 import itertools
 
@@ -23,9 +23,7 @@ CHOICES = list(
 )
 @pytest.mark.some(7)
 def test_numpy_equals_torch_on_every_activation(number):
-    """All components; of the choices a quarter each, another one every time, so that any two
-    meet.
-    """
+    """All components; a rotating quarter of the other choices, so any two are combined."""
     check_twins(COMPONENTS[number], CHOICES[(number + number // 2) % 4 :: 4])
 
 
@@ -180,7 +178,7 @@ def test_a_block_may_do_without_an_mlp():
             )
 
 
-# ── what people type ───────────────────────────────────────────────────────────────────────────
+# ── input ──────────────────────────────────────────────────────────────────────────────────────
 def test_a_text_is_read_by_the_vocabulary():
     model = random_model()
     assert (model("6 2 3") == model([6, 2, 3])).all() and model.to_tokens("6 2").tolist() == [6, 2]
@@ -243,7 +241,7 @@ def test_logits_are_numpy_without_gradients_or_warnings():
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_logits_of_a_list(backend):
-    """They are for arrays that are known to be good; a list was an AttributeError."""
+    """Lists are checked; arrays [B,T] are used unchecked."""
     model = random_model()
     model = model.torch() if backend == "torch" else model
     tokens = [[1, 2, 3], [4, 5, 6]]

@@ -1,4 +1,4 @@
-"""One spelling for the parts of a model: what any view prints, `find` finds."""
+"""Names of components: every view prints names that `find_component` accepts."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ TOKENS = np.random.default_rng(0).integers(0, 7, (4, 6))
 
 
 def printed(model, task):
-    """View -> all names of parts that it gives. Biases are no parts."""
+    """Return the names of components in each view's output, without biases."""
     rows, example = (
         task.sample(20, np.random.default_rng(0)),
         task.batch(task.rows(0, 1))[0][0, :-1],

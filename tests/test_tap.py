@@ -1,4 +1,4 @@
-"""Hook names, and taps that read or replace."""
+"""Hook names, and hooks that read or replace activations."""
 
 import numpy as np
 import pytest

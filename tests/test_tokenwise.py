@@ -1,4 +1,4 @@
-"""Attention by a table of pairs of tokens, against attention of every text by itself."""
+"""Attention by a table of token pairs against attention of each text."""
 
 import itertools
 
@@ -16,7 +16,7 @@ MANY = np.random.default_rng(3).integers(0, 7, (42, 6))
 
 @pytest.fixture
 def mixed(monkeypatch):
-    """What each table of pairs came to from here on: True if it was good for it."""
+    """Whether each table of pairs could be used, from now on."""
     found, mix = [], token_tables.TokenPairScores.attend
     monkeypatch.setattr(
         token_tables.TokenPairScores,
@@ -58,7 +58,7 @@ def test_what_somebody_looks_at_is_fit_for_gradients():
 
 @pytest.mark.parametrize("dtype,most", [("float64", 1e-11), ("float32", 1e-4)])
 def test_scores_far_apart_are_those_of_each_text(mixed, dtype, most):
-    """A head that looks at one token by 1,000: of texts without it all powers would be 0."""
+    """A head that prefers one token by 1,000: without it, all exponentials would be 0."""
     model = random_model(n_layers=1, qk_norm=True, scale=1_000.0).astype(dtype)
     found = model.torch().logits(MANY, last=2)
     assert mixed == [False] and np.isfinite(found).all()
@@ -70,9 +70,7 @@ def test_scores_far_apart_are_those_of_each_text(mixed, dtype, most):
     ("float64", 350.0, 1e-180), ("float64", 400.0, 1.0),
 ])  # fmt: skip
 def test_no_power_is_lost(mixed, dtype, apart, v):
-    """Few texts have the token that a head prefers by so much, and what it says of the other is so
-    small, or large, that its product with a power is not, or not exactly.
-    """
+    """Exponentials or products would underflow or overflow in the table, but not in a text."""
     model = random_model(n_layers=1, extras=False, positions="none", norm="none").astype(dtype)
     weights = {n: np.array(w) for n, w in model.weights.items()}
     embed = weights["embed.W_E"]
@@ -100,7 +98,7 @@ def test_what_is_not_finite_stays_so(mixed):
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_tokens_of_any_integer_type(backend):
-    """A place in a table is a product: of 8 bits, it would be another one."""
+    """Indices of tables are products, which would overflow in 8 bits."""
     tokens = np.random.default_rng(0).integers(0, 100, (200, 6))
     model = getattr(random_model(d_vocab=100), backend)()
     wanted = model.logits(tokens)

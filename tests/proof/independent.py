@@ -1,10 +1,8 @@
-"""A decoder that shares no code with the package: what a proof says is held against it.
+"""A decoder without code of the package, to check proofs against.
 
-It is written from the description of the transformer (docs/how-it-works.md), position by position,
-with nothing of `glassformer`. Its sums go in another order than the package's, which a proof must
-not mind: products are summed one by one without fused multiply-add (`plain`) or with it (`fused`).
-A damaged model may be right in one and wrong in the other. Texts and right answers are made here
-too.
+It follows docs/how-it-works.md, position by position. Its sums have another order than the
+package's: products are summed one by one, without fused multiply-add (`plain`) or with it
+(`fused`). Texts and right answers are built here too.
 """
 
 from math import erf as erf_of_one
@@ -20,9 +18,7 @@ def plain(x, W):
 
 
 def fused(x, W):
-    """Each product is added before it is rounded, or nearly so: its error, found by splitting,
-    is added too.
-    """
+    """Add products with their rounding errors, found by splitting, as a fused multiply-add does."""
     out = np.zeros((*x.shape[:-1], W.shape[1]), x.dtype)
     for i in range(len(W)):
         a, b = np.broadcast_arrays(x[..., i, None], W[i])
@@ -36,14 +32,14 @@ def fused(x, W):
 
 
 def halves(x):
-    """x as a sum of two numbers of half as many digits."""
+    """Split x into a sum of two numbers with half the digits."""
     big = x * x.dtype.type(2.0**27 + 1 if x.itemsize == 8 else 2.0**12 + 1)
     high = big - (big - x)
     return high, x - high
 
 
 def texts(form, digits, a, b):
-    """Prompts and right answers, as token numbers, of pairs of numbers in one of three formats."""
+    """Return prompts and right answers as tokens, in one of three formats."""
 
     def written(x, n, ones_first):
         columns = np.stack([x // 10**i % 10 for i in range(n)], 1)
@@ -64,10 +60,9 @@ def texts(form, digits, a, b):
 
 
 def leads(config, weights, form, digits, dot=plain):
-    """The least lead of the right token over all others while decoding greedily, for every pair;
-    NaN if not finite.
+    """Return the smallest margin of greedy decoding for every pair of numbers; NaN if not finite.
 
-    A text that goes wrong goes on with the right token: it is wrong already.
+    After a wrong token, decoding continues with the right one.
     """
     a, b = (x.ravel() for x in np.divmod(np.arange(100**digits), 10**digits))
     read, answer = texts(form, digits, a, b)
@@ -89,7 +84,7 @@ def leads(config, weights, form, digits, dot=plain):
 
 
 def last_logits(c, W, tokens, dot):
-    """Logits after the last token of texts [n,t], for a model of one block."""
+    """Return the logits after the last token of texts [n,t], for a model of one layer."""
     kind = W["embed.W_E"].dtype.type
     t = tokens.shape[1]
     x = W["embed.W_E"][tokens]

@@ -1,7 +1,5 @@
-"""The second checker's steps against their formulas in exact arithmetic: no radius is below what
-the model's rounding may be, however little, and none is much above.
-
-test_independent.py has the other half: that what models compute is within the balls.
+"""The independent checker's steps against formulas in exact arithmetic: radii are at least the
+model's rounding, and not much more. test_independent.py compares balls with models' values.
 """
 
 from dataclasses import replace
@@ -39,7 +37,7 @@ def digits():
 
 
 class Exact:
-    """u, tiny and n roundings one after the other, from IEEE 754 and Higham's Lemma 3.1."""
+    """u, tiny and γ_n, from IEEE 754 and Higham's Lemma 3.1."""
 
     def __init__(self, dtype):
         bits, least = {"float64": (53, -1022), "float32": (24, -126)}[dtype]
@@ -50,7 +48,7 @@ class Exact:
 
 
 def number(x):
-    """An exact ball, or a float, as a number of mpmath."""
+    """Convert an exact ball or a float to an mpmath number."""
     if isinstance(x, mpf):
         return x
     if isinstance(x, (float, int, np.floating)):
@@ -70,7 +68,7 @@ def numbers(x):
 
 
 def just_above(found, want, most=1e-6):
-    """A bound is at least what it must be, and not much more."""
+    """Assert that a bound is at least `want`, and not much more."""
     found, want = np.broadcast_arrays(np.asarray(found, object), np.asarray(want, object))
     for x, y in zip(found.reshape(-1), want.reshape(-1), strict=True):
         x = number(x)
@@ -142,7 +140,7 @@ def weight(at, w):
     ([-4.0, 0.5, 2.0], 0.0, 2), ([0.3, 0.7, 0.5], -2.0, 4),
 ])  # fmt: skip
 def test_sums_of_products(dtype, weights, bias, n):
-    """n terms, the bias one of them: each passes n − 1 additions, and some round."""
+    """n terms with the bias: each passes n − 1 additions, and some products round."""
     f, e = BallFloatType(dtype), Exact(dtype)
     live, sizes = [weight(i, w) for i, w in enumerate(weights)], [arb(1.5), arb(3), arb(7)]
     size = sum(abs(mpf(w)) * s for w, s in zip(weights, (1.5, 3, 7), strict=False)) + abs(mpf(bias))
@@ -193,7 +191,7 @@ def test_products_of_rows(dtype):
 
 @TYPES
 def test_a_row_less_its_mean(dtype):
-    """The mean of 4 numbers that are not 0: 3 additions and a quotient, the same for all."""
+    """The mean of 4 nonzero numbers: 3 additions and a quotient, with one common error."""
     m, e = net(dtype), Exact(dtype)
     x = BallRow([arb(3), arb(1), arb(0), arb(-2), arb(0.5)], [])
     y, off = m.subtract_mean(x, x.enclosures(), "it")
@@ -225,7 +223,7 @@ def test_what_a_norm_divides_by(dtype, eps):
 
 @TYPES
 def test_a_norms_gain_and_bias(dtype):
-    """Each rounds once, of what there is by then; a bias of 0 does not."""
+    """Each rounds once; a bias of 0 does not."""
     m, e = net(dtype, d_model=2), Exact(dtype)
     given = {"ln.w": [arb(3), arb(-0.5)], "ln.b": [arb(0), arb(0.25)]}
     m.vector = given.get
@@ -279,7 +277,7 @@ def test_chords_by_brute_force():
 
 @TYPES
 def test_leads_of_balls(dtype):
-    """Both logits' sums are off; what the norm divides is over its divisor, its bias is not."""
+    """Both logits round; the norm's numerator is divided, its bias is not."""
     m, e = net(dtype, d_model=3, d_vocab=3), Exact(dtype)
     U = m.weights["unembed.W_U"] = np.array([[1.0, 0.3, 0], [0, 0.7, 0.6], [-3, 0, 0]])
     m.weights["unembed.b_U"] = np.array([0.0, 0.25, 0.0])
@@ -419,7 +417,7 @@ def test_what_intervals_are_divided_by(dtype, norm):
 
 @TYPES
 def test_activations_of_intervals(dtype):
-    """64 units, and the steepest slope times the radius: measured here."""
+    """64 units, and the steepest slope, measured here, times the radius."""
     e = Exact(dtype)
     for kind in KINDS:
         m = net(dtype, IntervalModel, activation=kind)
@@ -472,7 +470,7 @@ def test_scores_of_intervals(dtype):
 
 @TYPES
 def test_what_a_softmax_may_subtract(dtype):
-    """The row's own maximum, or a table's: unless that is more than ln(tiny)/2 above."""
+    """The row's maximum, or a table's if it is at most ln(tiny)/2 above."""
     m = net(dtype, IntervalModel)
     fall = 355.0 if dtype == "float64" else 44.0
     own = np.array([1.0, 1.0, 1.0, 1.0])
@@ -485,7 +483,7 @@ def test_what_a_softmax_may_subtract(dtype):
 @TYPES
 @pytest.mark.parametrize("above", [0.0, 3.0])
 def test_exponentials_of_a_row(dtype, above):
-    """What is subtracted is `above` the largest score: each difference rounds by u of it."""
+    """The subtracted number is `above` the largest score: differences round by u times it."""
     m, e = net(dtype, IntervalModel), Exact(dtype)
     score = Interval(np.array([1.0, -0.5, 9.0]), np.array([0.0, 0.125, 0.0]))
     low, high = m.exponential_bounds(score, np.array([True, True, False]), np.array(1.0 + above))
@@ -520,9 +518,7 @@ def test_means_of_a_row(dtype):
 @TYPES
 @pytest.mark.parametrize("few", [0, 256])
 def test_leads_of_intervals(monkeypatch, dtype, few):
-    """A row that is known exactly, over a divisor between two ends: the lead is the difference of
-    two columns over the larger end, less the roundings of both.
-    """
+    """Margins of exact rows are differences of two columns, less the rounding of both logits."""
     monkeypatch.setattr(interval_model, "FEW_TOKENS", few)
     monkeypatch.setattr(interval_model, "NEAREST_RIVALS", 2)
     m, e = net(dtype, IntervalModel, d_model=4, d_vocab=5, norm="none"), Exact(dtype)
@@ -545,7 +541,7 @@ def test_leads_of_intervals(monkeypatch, dtype, few):
 
 @TYPES
 def test_a_norm_left_undivided(dtype):
-    """A gain and a bias: each rounds, and is lost where it underflows."""
+    """Gain and bias round, and may underflow."""
     m, e = net(dtype, IntervalModel, norm="rms", eps=0.25, d_model=2), Exact(dtype)
     m.weights["ln.w"], m.weights["ln.b"] = np.array([3.0, -0.5]), np.array([0.25, 0.0])
     x = Interval(np.array([[2.0, -1.0]]), np.zeros((1, 2)))
@@ -590,9 +586,7 @@ def written(dtype, total, usual, joint):
 
 @TYPES
 def test_what_heads_write_along_a_direction(dtype):
-    """0.5 + rest/sum, or rest/usual with what the sum is away from that: the better ends. Each has
-    what underflow may do, 3 times 1/8.
-    """
+    """The better of 0.5 + rest/sum and rest/typical sum, each with underflow of 3/8."""
     near, flushed = mpf(0.5), mpf(0.375)
     for total, usual, ends_ in (
         (arb(4), 4.0, (0.45, 0.55)),  # both know the sum: the joint is tighter
@@ -612,7 +606,7 @@ def test_what_heads_write_along_a_direction(dtype):
 
 @TYPES
 def test_what_the_product_with_the_output_matrix_is_off_by(dtype):
-    """The largest value over the least sum, and what underflows, times 0.3."""
+    """The largest value over the smallest sum, with underflow, times 0.3."""
     e = Exact(dtype)
     ((fixed,), _) = written(dtype, arb(4, 1), 4.0, sums_of(arb(0), arb(0), arb(1)))
     size = (mpf(4) / 3 + mpf(0.125)) * mpf(0.3)
@@ -628,9 +622,7 @@ def test_a_sum_of_weights_that_may_be_0_proves_nothing(total):
 @TYPES
 @pytest.mark.parametrize("slope", [False, True])
 def test_no_score_may_overflow_before_it_is_scaled(dtype, slope):
-    """A product of half the largest number fits, and one of more does not: whatever its scale, and
-    whoever the keys are that the mask hides.
-    """
+    """Products up to half the largest number are accepted, for any scale, also of masked keys."""
     f, most = BallFloatType(dtype), float(np.finfo(dtype).max)
 
     def weights(size, scale):
@@ -670,7 +662,7 @@ def test_a_weight_far_below_the_largest_score_rounds_by_all_of_the_difference(dt
 
 @TYPES
 def test_equal_numbers_whose_sum_overflows_have_no_mean(dtype):
-    """Less their mean they are 0, and no later step would see it."""
+    """Their differences from the mean are 0, so no later step would see the overflow."""
     x, most = arb(float(np.finfo(dtype).max)), float(np.finfo(dtype).max)
     m = net(dtype)
     assert m.subtract_mean(BallRow([x * 0.1] * 4, []), [x * 0.1] * 4, "it")
@@ -687,9 +679,7 @@ def test_equal_numbers_whose_sum_overflows_have_no_mean(dtype):
 
 @pytest.mark.parametrize("many", [False, True])
 def test_directions_make_up_the_output_matrix(many):
-    """Every row of W_O is the sum of the directions, each by its factor: multiples of one row are
-    one direction, and where there are more than the stream has numbers, its axes are.
-    """
+    """W_O is the sum of directions times factors; too many directions are replaced by the axes."""
     W = np.random.default_rng(0).normal(size=(2, 3, 4))
     if not many:
         W[:, 1:] = np.array([2.0, -0.5])[:, None, None] * W[0, 0]
@@ -711,9 +701,7 @@ def test_directions_make_up_the_output_matrix(many):
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("few", [0, 256])
 def test_leads_where_columns_of_the_head_are_alike(monkeypatch, dtype, small, few):
-    """What the stream is off by counts times the difference of two columns: rows that need that
-    are looked at again, and nothing that rounds or underflows is left out.
-    """
+    """The refined bound, by differences of columns, contains all rounding and underflow."""
     monkeypatch.setattr(interval_model, "FEW_TOKENS", few)
     monkeypatch.setattr(interval_model, "NEAREST_RIVALS", 4)
     m, e = net(dtype, IntervalModel, d_model=4, d_vocab=5, norm="none"), Exact(dtype)

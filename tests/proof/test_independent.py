@@ -1,6 +1,4 @@
-"""The second checker: its bounds against what models compute, the proofs it confirms, and what
-it must never pass.
-"""
+"""The independent checker: bounds against models' values, confirmed proofs, and refused ones."""
 
 import ast
 import itertools
@@ -72,7 +70,7 @@ def known(ref):
 
 
 def again(model, ref, **more):
-    """The certificate of another model held against this one."""
+    """Check this model with the certificate of another one."""
     _, task, certificate = known(ref)
     return check_independently(
         model, task, certificate | {"model": digest(model), "dtype": model.dtype} | more
@@ -93,7 +91,7 @@ def least_split(spots, row, kind):
 
 
 def test_it_shares_nothing_with_the_first_checker():
-    """Of this package it imports these names and no others, in any way that Python has."""
+    """It imports no other names of this package."""
     own = ("ball_arithmetic", "columns", "rows", "checker", "interval_model", "intervals", None)
     own = (*own, "every_input", "hard_attention", "copy_tasks", "ordering_tasks")
     shared = {"backend", "Model", "digest", "GlassformerError", "Task", "format_count"}
@@ -118,7 +116,7 @@ def test_it_shares_nothing_with_the_first_checker():
 
 
 def test_a_model_of_bfloat16_is_not_taken_for_float32():
-    """NumPy has no bfloat16: as an array it is float32, and as a model it is another."""
+    """As NumPy arrays, bfloat16 weights are float32."""
     pytest.importorskip("torch")
     model = load("addition:digits=1")
     single, half = model.torch("float32"), model.torch("float32").torch("bfloat16")
@@ -206,7 +204,7 @@ def test_sums_over_columns_are_those_of_all_pairs(order, kinds):
 
 # ── bounds: never above what forward computes ──────────────────────────────────────────────────
 def shuffled(model, rng):
-    """The same model with its numbers in another order: sums are then added in another order."""
+    """Permute the dimensions and neurons of a model, so that sums have another order."""
     c, D, F = (
         model.config,
         rng.permutation(model.config.d_model),
@@ -247,9 +245,7 @@ def leads(model, tokens, row):
 
 
 def slack(seed, count=5):
-    """By how much a random model leads more than is proved, whether the case has just that
-    input, and its type.
-    """
+    """Yield margins minus bounds of a random model, whether the case has one input, and dtype."""
     rng = np.random.default_rng(seed)
     pick = lambda *choices: choices[rng.integers(len(choices))]  # noqa: E731
     digits = 1 + seed % 2
@@ -362,7 +358,7 @@ def test_equal_numbers_stay_equal_and_only_powers_of_two_do_not_round():
 
 
 def test_a_mean_may_be_off_by_much_and_is_so_for_all_alike():
-    """Layer norm in float32 of numbers that cancel, added in every order."""
+    """Layer norm in float32 of numbers that cancel, summed in every order."""
     values = np.array([1e8, -1e8, 1.25, 2.5, 3.3], np.float32)
     model = random_model(n_layers=1, d_model=5, positions="none", extras=False)
     net = BallModel(model.astype("float32"))
@@ -429,7 +425,7 @@ def test_the_proofs_of_the_docs_are_confirmed(ref):
 
 
 def test_every_proof_of_the_docs_has_both_checkers_or_says_why_not():
-    """The table of docs/proof.md is what is confirmed above and in test_long.py, all of it."""
+    """The table of docs/proof.md lists the proofs confirmed here and in test_long.py."""
     text = (Path(__file__).parents[2] / "docs" / "proof.md").read_text(encoding="utf-8")
     table = text[text.index("## What has been proved") :]
     rows = re.findall(r"^\| `([^`]+)`.*\| ([^|]+) \|$", table, re.M)
@@ -454,7 +450,7 @@ def test_weights_of_pytorch_are_read():
 
 # ── what it must not pass ──────────────────────────────────────────────────────────────────────
 def damage(ref, rng):
-    """One array of a model changed at random, a little or a lot."""
+    """Change one array of a model at random, by a little or a lot."""
     model = known(ref)[0]
     name = sorted(model.weights)[rng.integers(len(model.weights))]
     W = model.weights[name] * (
@@ -491,7 +487,7 @@ ONES, LAYER, ROTARY = "addition:digits=2,order=ones", "addition:digits=2", "adde
 
 
 def changed(ref, dtype="float64", weights=None, **config):
-    """A model with some numbers set, {name: (index, value)}, and some of its config."""
+    """Return a model with changed entries, {name: (index, value)}, dtype and config."""
     model = known(ref)[0].astype(dtype)
     arrays = {n: w.copy() for n, w in model.weights.items()}
     if config.get("tied") is False:
@@ -556,7 +552,7 @@ def test_poisoned_models_are_refused(why, ref, change):
 
 @pytest.mark.slow
 def test_what_is_only_seen_by_the_checks_of_overflow(monkeypatch):
-    """Without them, a model whose logits are all NaN would pass: this is what they are for."""
+    """Without overflow checks, a model whose logits are all NaN would pass."""
     poison = changed(ONES, **next(change for why, _, change in POISON if "gain" in why))
     with np.errstate(all="ignore"):
         assert not verify(poison, known(ONES)[1]).holds
@@ -573,7 +569,7 @@ def test_two_layers_are_refused_by_name():
 
 # ── certificates that were changed, and calls that are wrong ───────────────────────────────────
 def with_last_row(change):
-    """The rows of a certificate, the last of them changed."""
+    """Return the rows of a certificate with the last one changed."""
     _, _, good = known(LAYER)
     return {"rows": [*good["rows"][:-1], {**good["rows"][-1], **change}]}
 

@@ -1,5 +1,5 @@
-"""The second checker for other tasks: what it confirms, its bounds against what models compute on
-NumPy and PyTorch, and damaged models that it must not pass.
+"""The independent checker for other tasks: confirmed proofs, bounds against values of NumPy and
+PyTorch, and damaged models.
 """
 
 import collections
@@ -61,7 +61,7 @@ def test_every_pair_of_a_large_modulus_holds():
 
 
 def drawn_model(seed):
-    """A model of any kind with random weights, and any optional arrays."""
+    """Return a random model with random choices and optional arrays."""
     rng = np.random.default_rng(seed)
     pick = lambda *choices: choices[rng.integers(len(choices))]  # noqa: E731
     return random_model(
@@ -73,7 +73,7 @@ def drawn_model(seed):
 
 
 def least_differences(model, tokens, size):
-    """The least lead of each text's last token, as a backend computes it in batches of `size`."""
+    """Return the margins of last tokens, computed in batches of `size`."""
     last = np.concatenate(
         [model.logits(tokens[i : i + size, :-1], last=1) for i in range(0, len(tokens), size)]
     )[:, 0].astype(float)
@@ -83,7 +83,7 @@ def least_differences(model, tokens, size):
 
 
 def assert_bounds_hold(model, seed, n=2_000):
-    """How many of the bounds of texts with random tokens are above 0; none is too large."""
+    """Check that no bound exceeds a margin; return the number of positive bounds."""
     torch = pytest.importorskip("torch")
     tokens = np.random.default_rng(seed).integers(0, 7, (n, 5))
     answer = np.arange(5) >= np.full((n, 1), 4)
@@ -127,7 +127,7 @@ def test_leads_in_batches_of_thousands():
 @pytest.mark.parametrize("large", [2.0**k for k in (4, 10, 17, 24, 34, 44, 53)])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_what_is_large_and_cancels(dtype, large):
-    """Biases, a mean and values beside which all else is small."""
+    """One large array beside small ones."""
     names = "attn.b_Q", "attn.b_V", "attn.b_O", "mlp.b_in", "mlp.b_out", "ln1.b"
     for name in ("unembed.b_U", "embed.W_E", *(f"blocks.0.{n}" for n in names)):
         model = random_model(4, n_layers=1, norm="layer", activation="relu", extras=True)
@@ -146,7 +146,7 @@ def test_without_roundings_the_bounds_do_not_hold(monkeypatch):
 
 
 def test_no_input_is_left_out(monkeypatch):
-    """Another answer expected in one row, each in turn: the check misses none."""
+    """A wrong answer in any single row is found."""
     model = load("lookup")
     task = load_task(model)
     batch = task.batch
@@ -188,7 +188,7 @@ def test_no_wrong_compiled_model_passes():
 # ── accuracy ───────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("ref", ["min:vocab=30", "max:vocab=30", "reverse:length=8"])
 def test_the_inputs_of_all_cases_are_those_of_the_task(ref):
-    """With no case closed, min and max count each input once; reverse once a position."""
+    """Cases of min and max contain each input once; of reverse, once per position."""
     model = load(ref)
     task = load_task(model)
     net = IntervalModel(model)

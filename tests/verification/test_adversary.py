@@ -1,4 +1,4 @@
-"""The search finds failures that a sample misses, and says nothing that is not so."""
+"""The neighbor search finds failures that a sample misses."""
 
 from dataclasses import replace
 
@@ -21,14 +21,14 @@ from glassformer.verification.neighbor_search import (
 
 
 class Plain(Addition):
-    """Addition without its edge cases: these alone would find much."""
+    """Addition without edge cases, which would find the failures."""
 
     def edges(self):
         return np.zeros((0, 2), np.int64)
 
 
 def weakened(digits: int, by: float):
-    """The digit 7 counts for a little more than 7."""
+    """Return an adder in which the digit 7 is slightly too large."""
     model = load(f"addition:digits={digits}")
     weights = {n: w.copy() for n, w in model.weights.items()}
     weights["embed.W_E"][7, 2] *= 1 + by
@@ -94,9 +94,7 @@ def test_neighbours_of_every_failure_are_tried():
 
 
 def test_a_sample_of_a_few_is_enough_to_begin_with():
-    """One bad token: a sample of a few finds one or two failures, the search many more, none of
-    them twice.
-    """
+    """A small sample finds a few failures, the search many more, each once."""
     model, task = weakened(4, 1e-3), Plain(4)
     v = verify(model, task, sample=20, search=1, max_counterexamples=60)
     rows = [tuple(c["row"]) for c in v.counterexamples]

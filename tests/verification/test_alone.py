@@ -1,6 +1,4 @@
-"""A model that is right for many rows at once may be wrong for one: sums are added in another
-order then.
-"""
+"""Models that are right in a batch and wrong on a single row, as sums have another order."""
 
 import numpy as np
 import pytest
@@ -12,9 +10,7 @@ from glassformer.verification import verify
 
 
 def either_way():
-    """A model whose logit of 0 is small in a batch and large alone, by ±2^60 in a sum; None if
-    there is none here.
-    """
+    """Return a model whose logit of 0 is small in a batch and large alone, or None."""
     task = resolve.load_task("repeat-last:vocab=10,length=2,repeats=2")
     V, n, rng = len(task.vocabulary), 64, np.random.default_rng(0)
     E = np.concatenate([np.ones((V, n)), np.eye(V)], 1)

@@ -1,4 +1,4 @@
-"""Verification on a Dask cluster: the verdict is that of one process, whoever dies on the way."""
+"""Verification on a Dask cluster gives the verdict of one process, also when workers die."""
 
 import json
 import os
@@ -23,7 +23,7 @@ REF = "addition:digits=2"
 
 
 def weakened():
-    """An adder that is wrong on some pairs."""
+    """Return an adder that is wrong on some pairs."""
     model = load(REF)
     weights = {n: w.copy() for n, w in model.weights.items()}
     weights["embed.W_E"][7] *= 1.02
@@ -35,7 +35,7 @@ def same(a, b):
 
 
 def test_ten_to_the_ten_pairs_are_cut_without_being_listed():
-    """Every chunk of them once, and no list of them all is made."""
+    """All chunks are generated lazily, each once."""
     task = load_task("addition:digits=5")
     work = ChunkedEvaluation(
         load("addition:digits=5"), task, {"domain": task.size}, chunk=1_000, keep=10
@@ -65,7 +65,7 @@ def test_what_is_counted_cannot_be_counted_again():
 
 
 class Client:
-    """As much of a Dask client as is asked for, in this process; `killed` pieces die so often."""
+    """A fake Dask client in this process; the first `killed` submissions fail."""
 
     def __init__(self, killed=0):
         self.killed, self.begun = killed, []
@@ -109,7 +109,7 @@ class Future:
 
 @pytest.fixture
 def pretended(monkeypatch):
-    """Puts a pretended cluster in the place of a real one: it is then asked by the same words."""
+    """Replace the Dask client by a fake one."""
 
     def use(client):
         class Dask:
@@ -164,7 +164,7 @@ def test_a_piece_that_no_worker_survives_ends_it_and_a_journal_has_the_rest(
 
 
 class Leaving(Client):
-    """A client whose scheduler dies: before its `left`-th question, and then for good."""
+    """A client whose scheduler dies after `left` calls."""
 
     def __init__(self, left):
         super().__init__()
@@ -188,7 +188,7 @@ class Leaving(Client):
 
 
 def test_a_scheduler_that_dies_at_any_moment_is_one_line(pretended):
-    """Whatever it is asked for just then. What was done before is not lost."""
+    """The error is the same at any moment, and finished pieces are kept."""
     errors, done = [], []
     while len(done) < 3:
         pretended(Leaving(len(errors)))
@@ -216,7 +216,7 @@ def test_a_scheduler_that_dies_leaves_a_journal(pretended, tmp_path, monkeypatch
 
 
 def test_a_piece_that_was_cancelled_has_not_failed(pretended):
-    """A scheduler that leaves cancels what it had: these are no results."""
+    """Tasks cancelled by a leaving scheduler are not failures."""
 
     class Cancelling(Client):
         def submit(self, do, *given, key):
@@ -230,7 +230,7 @@ def test_a_piece_that_was_cancelled_has_not_failed(pretended):
 
 
 def test_a_piece_may_fail_as_a_lost_connection_does(pretended):
-    """It is the piece's own error, and not the cluster's."""
+    """An OSError of a piece is not taken for a lost connection."""
 
     class Failing(Client):
         def submit(self, do, *given, key):
@@ -280,7 +280,7 @@ def test_the_command(call, monkeypatch):
 
 
 def held(folder, do):
-    """A worker says that it has begun a piece, and then waits for a file named `go`."""
+    """Wrap a worker function: it creates a file `begun-PID`, then waits for a file `go`."""
 
     def wait(work, chunks):
         Path(folder, f"begun-{os.getpid()}").touch()
@@ -291,7 +291,7 @@ def held(folder, do):
     return wait
 
 
-# 0: the scheduler gives a piece up when its worker dies, and we hand it in again
+# 0: the scheduler fails a task when its worker dies, and it is submitted again
 @pytest.mark.slow
 @pytest.mark.parametrize("dask_cluster", [0], indirect=True)
 def test_a_killed_worker_of_a_real_cluster(dask_cluster, tmp_path, call, monkeypatch):

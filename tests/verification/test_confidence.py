@@ -1,6 +1,4 @@
-"""The bound on the share of wrong answers, against tables, exact fractions and the normal
-distribution.
-"""
+"""The confidence bound against tables, exact fractions and the score interval."""
 
 from fractions import Fraction
 from math import comb, sqrt
@@ -40,9 +38,7 @@ def test_the_tail_is_exactly_the_risk(drawn):
     "k,n", [(50_000, 100_000), (10, 10**8), (10**7, 10**8), (99_999_990, 10**8)]
 )
 def test_large_samples(k, n):
-    """Near the score interval, which needs no tail: the largest p from which k/n is 2.326
-    deviations away.
-    """
+    """Close to the score interval: the largest p from which k/n is 2.326 deviations away."""
     z, share = 2.3263479, k / n
     score = (share + z * z / 2 / n + z * sqrt(share * (1 - share) / n + z * z / 4 / n / n)) / (
         1 + z * z / n

@@ -1,4 +1,4 @@
-"""What tests share by `once` is shared by those who ask for the same, and by nobody else."""
+"""The cache `helpers.once` is shared by equal calls only."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from helpers import once
 
 @pytest.fixture
 def asked(monkeypatch):
-    """`ask` as of `prove_once`, of work that says how often it was done."""
+    """A cached function that returns how often the work was done."""
     monkeypatch.setattr(helpers, "shelf", [])
     done = []
     return once(lambda model, task, **options: done.append(options) or len(done))
@@ -30,7 +30,7 @@ def test_what_is_not_the_same_is_not_shared(asked):
     task = load_task(model)
 
     class Other(Reverse):
-        """A task of a test's own, by the ref of another."""
+        """A task of this test with the ref of another."""
 
     other = Other(2)
     other.ref = task.ref

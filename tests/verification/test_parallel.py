@@ -1,6 +1,4 @@
-"""Several processes, interruptions and journals: the verdict is the same, whatever happened on
-the way.
-"""
+"""Verdicts with several processes, interruptions and journals equal those of one process."""
 
 import json
 import os
@@ -26,7 +24,7 @@ REF = "addition:digits=2"
 
 
 def weakened(by: float = 0.02):
-    """An adder that is wrong on some pairs: the digit 7 is a little more than it should be."""
+    """Return an adder in which the digit 7 is slightly too large: some pairs are wrong."""
     model = load(REF)
     weights = {n: w.copy() for n, w in model.weights.items()}
     weights["embed.W_E"][7] *= 1 + by
@@ -71,7 +69,7 @@ def test_a_worker_that_dies_is_replaced(task, expected):
 
 @pytest.mark.slow
 def test_what_no_worker_survives_ends(task, monkeypatch):
-    """Workers that die as they begin: a few tries, and a word."""
+    """Workers that die at their start are an error after a few attempts."""
     monkeypatch.setattr(workers, "_start_worker", len)
     monkeypatch.setattr(workers, "MAX_ATTEMPTS", 2)
     monkeypatch.setattr(parallel, "MAX_ATTEMPTS", 2)
@@ -90,7 +88,7 @@ def test_what_cannot_be_sent_is_said(task):
 
 
 def test_workers_leave_with_their_parent(tmp_path):
-    """Even if it was killed and could not tell them, in the middle of work that takes minutes."""
+    """Also if the parent is killed in the middle of long work."""
     words = ["verify", "addition:digits=4", "--all", "--workers", "2"]
     parent = subprocess.Popen(
         [sys.executable, "-m", "glassformer", *words], stdout=subprocess.DEVNULL
@@ -155,7 +153,7 @@ def test_numbers_beyond_int64_are_resumed(tmp_path):
 
 @pytest.mark.parametrize("row", [(2**63 + 1, 10**3_900), (0, 1) * 6_000])
 def test_what_a_journal_writes_it_reads(tmp_path, row):
-    """The largest number of a row, and the longest row: both within what a verdict can name."""
+    """The largest number of a row and the longest row that a verdict can store."""
     task = type("T", (), {"radix": tuple(x + 2 for x in row)})
     work = type("W", (), {"n_chunks": 1, "task": task, "rows_by_part": lambda done: {"sample": 1}})
     worst = (-1.0, 0, row)
@@ -244,9 +242,7 @@ def test_a_journal_is_only_for_what_it_can_name(task, tmp_path):
 
 
 def test_the_sample_of_any_size_is_drawn_in_blocks(task, monkeypatch):
-    """Each block has its own seed, so that any process can draw any part; the first is as it
-    always was.
-    """
+    """Each block has its own seed, so any process can draw any part."""
     monkeypatch.setattr(works, "SAMPLE_BLOCK_ROWS", 64)
     work = works.ChunkedEvaluation(load(REF), task, {"sample": 200}, chunk=50, keep=1, seed=5)
     whole = np.concatenate([work.rows("sample", a, a + 50) for a in range(0, 200, 50)])
@@ -257,7 +253,7 @@ def test_the_sample_of_any_size_is_drawn_in_blocks(task, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_domain(task):
-    """What is kept of a run is as small at its end as at its beginning."""
+    """A verdict's size does not depend on the number of rows."""
     broken = random_model(d_vocab=12, n_ctx=8, mask="causal")
     broken = replace(broken, vocabulary=task.vocabulary)
     sizes = []

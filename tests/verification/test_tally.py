@@ -1,4 +1,4 @@
-"""Tallies add up to the same, however the rows are divided and in whichever order."""
+"""Counts add up to the same result for any division and order of the rows."""
 
 import json
 from itertools import pairwise

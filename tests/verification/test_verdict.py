@@ -1,4 +1,4 @@
-"""Verdicts: what is in them, saving, checking again, and the command's other options."""
+"""Verdicts: contents, saving, rechecking, and other options of the command."""
 
 import json
 import os
@@ -27,7 +27,7 @@ OLD = {
 
 @pytest.fixture
 def wrong(tmp_path):
-    """A checkpoint that is wrong on some pairs."""
+    """A checkpoint of an adder that is wrong on some pairs."""
     model = load(REF)
     weights = {n: w.copy() for n, w in model.weights.items()}
     weights["embed.W_E"][7] *= 1.02
@@ -172,7 +172,7 @@ def test_a_tampered_verdict_is_found(call, tmp_path, wrong, change):
 
 
 def test_what_a_search_is_said_to_have_seen_it_can_have_seen(tmp_path):
-    """It may go elsewhere on another processor, and not a thousand times as far."""
+    """Searches may differ between processors, but not by a factor of a thousand."""
     model, task = load("addition:digits=5"), load_task("addition:digits=5")
     path = verify(model, task, sample=500, search=2).save(tmp_path / "v.json")
     good = json.loads(path.read_text())
@@ -202,7 +202,7 @@ def test_margins_may_round_and_nothing_else_may(wrong):
 
 @pytest.fixture
 def another_processor(monkeypatch):
-    """From now on sums round in another way: margins differ in their last digits."""
+    """Change the last digits of all margins from now on."""
 
     def begin():
         rng = np.random.default_rng(0)
@@ -218,7 +218,7 @@ def another_processor(monkeypatch):
 
 @pytest.mark.parametrize("options", [{}, {"sample": 300}, {"sample": 300, "search": 3}])
 def test_another_processor_confirms_what_is_true(another_processor, wrong, options):
-    """Which of equals is the worst, and where a search goes, hangs on a last digit."""
+    """The worst of equal rows and the path of a search depend on last digits."""
     for ref in (REF, str(wrong)):
         model, task = load(ref), load_task(REF)
         saved = verify(model, task, **options)

@@ -1,4 +1,4 @@
-"""Verification: what it counts, and that it catches what is wrong."""
+"""Verification: counts, counterexamples, margins and scores."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from helpers import raises, random_model
 
 
 class Next(Task):
-    """After n comes n+1, and then n+2 (mod 5). The row is n."""
+    """The answer to n is n+1, n+2 (mod 5)."""
 
     ref = "next"
 
@@ -35,7 +35,7 @@ class Next(Task):
 
 
 def successor(wrong_at: int | None = None, size: float = 1.0, **choices):
-    """One-hot tokens, and a head that says n+1: no layers."""
+    """Return a model without layers: one-hot tokens, and an unembedding that outputs n+1."""
     config = Config(5, 3, 5, n_layers=0, norm="none", positions="none", **choices)
     w = zeros(config)
     w["embed.W_E"][:] = np.eye(5)
@@ -137,7 +137,7 @@ def test_the_base_task_counts_in_mixed_radix():
 
 
 def test_the_score_of_each_token_of_an_answer():
-    """Whatever its length, an answer's first token is the first."""
+    """Answers of different lengths are aligned at their first tokens."""
     model = load("addition:digits=2,padding=none")
     found = score(model, load_task(model))
     assert found.positions == [1, 1, 1, 1] and found.wrong == 0  # up to 198 and the end
@@ -151,7 +151,7 @@ def test_the_score_of_each_token_of_an_answer():
 
 
 def test_right_of_logits_that_were_computed():
-    """As of a model that is asked: equals are wrong, and so is what is not finite."""
+    """Ties and logits that are not finite are wrong."""
     logits = np.array([[0.0, 2, 1], [0, 2, 2], [np.nan, 2, 1], [np.inf, 2, 1], [0, 1, 2]])
     kept = logits.copy()
     assert correct_logits(logits, np.ones(5, int)).tolist() == [True, False, False, False, False]

@@ -50,7 +50,7 @@ def count_rows(
     figures = zip(names, np.bincount(index), np.bincount(index, wrong), worst, strict=True)
     by_class = {str(name): (int(c), int(w), float(m)) for name, c, w, m in figures}
 
-    def row_margin(i: int, m: Any) -> RowMargin:
+    def row_margin(i: Any, m: Any) -> RowMargin:
         return float(m[i]), int(at[i]), tuple(rows[i].tolist())
 
     lowest = []
