@@ -556,13 +556,16 @@ def test_ones_own_task_can_say_that_it_copies():
 @pytest.mark.parametrize(("copies", "why"), [
     (TokenLayout((*[(ROW, i) for i in range(21)], (ROW, 19)), 21), "that row19 is at position 21"),
     (TokenLayout((*[(ROW, i) for i in range(21)], (TOKEN, 1)), 21), "that =1 is at position 21"),
-    (TokenLayout((*[(ROW, i) for i in range(21)], (ROW, 20)), 20), "the answer is at positions 20 to"),
+    (
+        TokenLayout((*[(ROW, i) for i in range(21)], (ROW, 20)), 20),
+        "the answer is at positions 20 to",
+    ),
     (TokenLayout((*[(ROW, i) for i in range(21)], (ROW, 21)), 21), "must be a Format, every spot"),
     (TokenLayout((*[(ROW, i) for i in range(21)], ("y", 0)), 21), "must be a Format, every spot"),
     ("all", "must be a Format"),
 ])  # fmt: skip
 def test_what_is_said_of_copies_is_compared_with_examples(copies, why, monkeypatch):
-    monkeypatch.setattr(SaidLast, "copies", lambda self: copies)
+    monkeypatch.setattr(SaidLast, "copy_layout", lambda self: copies)
     with pytest.raises(GlassformerError, match=why):
         copy_layout(SaidLast())
     found = prove(repeats(), SaidLast())

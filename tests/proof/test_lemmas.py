@@ -484,7 +484,7 @@ WINDOWS = pytest.mark.parametrize("window,split", [
 def test_lemma_15_every_pair_is_in_one_case(order, window, split):
     task = Addition(2, order)
     cases = window_cases(layout_of(task), window, split)
-    assert set(case_of(cases, task.answer_rows(0, task.size))) == set(range(len(cases))), (
+    assert set(case_of(cases, task.rows(0, task.size))) == set(range(len(cases))), (
         "and no case is empty"
     )
 
@@ -495,7 +495,7 @@ def test_lemma_15_every_pair_is_in_one_case(order, window, split):
 def test_lemma_16_sums_over_positions_are_bounded_exactly(order, window, split):
     task = Addition(2, order)
     layout = layout_of(task)
-    rows, rng = task.answer_rows(0, task.size), np.random.default_rng(0)
+    rows, rng = task.rows(0, task.size), np.random.default_rng(0)
     tokens = task.batch(rows)[0]
     cases = window_cases(layout, window, split)
     which = case_of(cases, rows)
