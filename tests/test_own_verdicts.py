@@ -61,11 +61,10 @@ def test_models_that_do_not_end_an_answer_are_not_said_to_be_equal():
         weights["pos_embed.W_pos"][range(4, 7), [1, 1, last]] = 1.0  # what is said after each
         both.append(Model(config=config, weights=weights, vocabulary=task.vocabulary))
     short, long = np.array([[1, 2]]), np.array([[9, 9]])
-    assert equivalence._first_difference(*both, task, short) == (
-        None,
-        1,
-    )  # equal so far, and not at its end
-    assert equivalence._first_difference(*both, task, long)[0]
+    pair = equivalence.ModelPair(*both, task)
+    # equal up to the length of the answer, which does not end there
+    assert pair.find_difference(short) is None and pair.unsure.count == 1
+    assert pair.find_difference(long)
 
 
 SOURCE = '''

@@ -30,7 +30,7 @@ from glassformer.proof.count_failures import count_any_not_positive, count_not_p
 from glassformer.proof.hard_attention import HardAttentionBounder, suffix_boxes
 from glassformer.proof.independent import checker as independent_checker
 from glassformer.proof.independent.ball_arithmetic import NotCovered
-from glassformer.proof.min_max import lists
+from glassformer.proof.min_max import list_cases
 from glassformer.proof.modular_addition import ModularLayout, ModularRowGroup, SumCases
 from glassformer.proof.ordering_tasks import bound_all_cases
 from glassformer.proof.single_head import (
@@ -264,7 +264,7 @@ def test_lemma_43_one_by_one_and_rival_by_rival_and_what_is_not_finite(monkeypat
     sums = rest + sum(terms[p, choices[:, p]] for p in range(3))
     true = int((sums <= 0).any(1).sum())
     assert count_any_not_positive(terms, rest) == true
-    monkeypatch.setattr(count_failures, "FEW", 0)
+    monkeypatch.setattr(count_failures, "MAX_ENUMERATED_CHOICES", 0)
     assert true <= count_any_not_positive(terms, rest) <= 64
     terms[0, 0, 0] = -np.inf
     assert count_not_positive(terms[..., 0], rest[0]) == 64
@@ -336,7 +336,7 @@ def test_no_bound_on_the_accuracy_is_above_the_truth(kind, dtype):
     task, near = kind(vocab=6, length=4), []
     for seed, norm in itertools.product(range(2), ("none", "layer")):
         model = one_head(seed, 6, 4, norm, dtype, 2.0)
-        cases = list(lists(model, task))
+        cases = list(list_cases(model, task))
         assert sum(c.inputs for c in cases) == task.size == 6**4
         right = int((row_margins(model, *task.batch(task.rows(0, task.size))) > 0).sum())
         proved = task.size - sum(c.open_inputs for c in cases)
@@ -347,13 +347,13 @@ def test_no_bound_on_the_accuracy_is_above_the_truth(kind, dtype):
 
 def test_of_one_number_there_is_one_case_for_each():
     model = one_head(0, 4, 1)
-    assert [c.inputs for c in lists(model, Max(vocab=4, length=1))] == [1] * 4
+    assert [c.inputs for c in list_cases(model, Max(vocab=4, length=1))] == [1] * 4
 
 
 def test_open_cases_as_a_whole_are_no_fewer():
     task, model = Max(vocab=6, length=4), one_head(0, 6, 4, size=2.0)
     exact, whole = (
-        sum(c.open_inputs for c in lists(model, task, exact)) for exact in (True, False)
+        sum(c.open_inputs for c in list_cases(model, task, exact)) for exact in (True, False)
     )
     assert 0 < exact < whole <= task.size
 
@@ -433,7 +433,7 @@ def test_models_that_are_not_one_head_alone():
     model = load("modular-addition:p=7")
     assert "without an MLP" in single_head_violation(model)
     with pytest.raises(GlassformerError, match="without an MLP"):
-        list(lists(replace(model, vocabulary=model.vocabulary), Max(vocab=8, length=2)))
+        list(list_cases(replace(model, vocabulary=model.vocabulary), Max(vocab=8, length=2)))
 
 
 @pytest.mark.slow
@@ -468,7 +468,7 @@ def test_inputs_are_counted_and_not_rows():
 def test_a_defect_of_the_prover_would_be_told(monkeypatch):
     model, task = one_head(0, 40, 4), Max(vocab=40, length=4)
     lied = [min_max.InputCase(40**4, 0, 1.0, (0, 0, 0, 0))]
-    monkeypatch.setattr("glassformer.proof.min_max.lists", lambda *a: iter(lied))
+    monkeypatch.setattr("glassformer.proof.min_max.list_cases", lambda *a: iter(lied))
     with pytest.raises(GlassformerError, match="a defect of the prover"):
         bound_accuracy(model, task)
 

@@ -214,14 +214,14 @@ def test_an_open_case_is_the_worst_and_is_named(at):
     for kind, digits in (("pair", True), ("digit", False)):
         bounds = next(bounder.bounds(view, [kind] * columns))
         bounds.margin[at] = -0.25
-        said = checker.describe_worst_case(layout, bounds)
+        said = checker.describe_worst_case(bounds)
         assert said.startswith(f"position {view.layout_row}, column") and said.endswith(
             "above -0.25"
         )
         assert bool(re.search(r"column \d+ with \d\+\d and carry \d writes \d", said)) == digits
         assert "and all to" not in said
         bounds.margin[at] = np.nan
-        assert checker.describe_worst_case(layout, bounds).endswith("above nan")
+        assert checker.describe_worst_case(bounds).endswith("above nan")
 
 
 def test_what_attention_is_off_by_is_the_most_of_all_rows():

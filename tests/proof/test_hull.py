@@ -27,7 +27,7 @@ def test_lemma_44_whatever_may_stand_there_is_in_the_box(monkeypatch):
     """Random scores and values, in exact arithmetic: keys that are surely there, keys that may be,
     and keys that may be in every case. A low FAR, so that what is far below does count.
     """
-    monkeypatch.setattr(hard_attention, "FAR", 3)
+    monkeypatch.setattr(hard_attention, "NEGLIGIBLE_SCORE_GAP", 3)
     rng, V, T, own = np.random.default_rng(0), 5, 3, 0
     for hard in [1.0, 4.0, 40.0] * 20:
         score, value = rng.normal(size=V) * hard, rng.normal(size=V)
@@ -55,7 +55,7 @@ def test_lemma_44_whatever_may_stand_there_is_in_the_box(monkeypatch):
 
 def test_lemma_44_what_is_far_below_counts(monkeypatch):
     """With a low FAR it is more than rounding, and `far` must hold it."""
-    monkeypatch.setattr(hard_attention, "FAR", 1)
+    monkeypatch.setattr(hard_attention, "NEGLIGIBLE_SCORE_GAP", 1)
     V, n = 4, 3
     for seed in range(6):
         model = one_head(seed, V, n, "none", size=1.5, positions="none")

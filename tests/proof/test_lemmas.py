@@ -849,7 +849,7 @@ def test_lemma_30_a_stretch_of_columns(ref, near):
             c for k, c in view.layout.spots[view.layout_row : view.layout_row + 2] if k == "s"
         ]
         cases = carry_dp.window_cases(view.layout, sorted(window), split)
-        low, high = view.range(view.enclose_terms(terms), cases)
+        low, high = view.sum_bounds(view.enclose_terms(terms), cases)
         found = []
         for row, ball in zip(rows, terms, strict=True):
             here = sorted(c for k, c in layout.spots[row : row + 2] if k == "s")

@@ -304,7 +304,7 @@ def test_a_normaliser_that_may_be_zero_proves_nothing(monkeypatch):
     bounder = Bounder(model, check_model_and_task(model, task))
     view, real, calls = (
         bounder.row_group(bounder.layout.answer_rows[1]),
-        RowGroup.range,
+        RowGroup.sum_bounds,
         itertools.count(),
     )
     assert all((b.margin > 0).all() for b in bounder.bounds(view, ("digit", "digit")))
@@ -314,7 +314,7 @@ def test_a_normaliser_that_may_be_zero_proves_nothing(monkeypatch):
         # The first of two is the sum of weights
         return SumBounds(low, high) if next(calls) % 2 else SumBounds(-high, high)
 
-    monkeypatch.setattr(RowGroup, "range", below_zero)
+    monkeypatch.setattr(RowGroup, "sum_bounds", below_zero)
     assert not any((b.margin > 0).any() for b in bounder.bounds(view, ("digit", "digit")))
 
 

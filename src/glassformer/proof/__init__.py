@@ -1,15 +1,15 @@
-"""Proofs: is a model right on a domain of 10^20 rows? See docs/proof.md.
+"""Proofs that a model is right on its whole domain, up to 10^20 inputs and more.
 
-A proof rests on the lemmas that docs/proof.md lists, in affine_arithmetic.py (rounding, sums,
-products), nonlinear_bounds.py (norms and activations), qkv_bounds.py (queries, keys, values),
-carry_dp.py (sums over all pairs of numbers), softmax_bounds.py (the bound on a softmax) and
-bounds.py (leads); and on layout.py and checker.py. prover.py looks for certificates and
-counterexamples.py for counterexamples, and nothing they say is believed unchecked. independent/ is
-a second checker with no code of these.
+docs/proof.md lists the lemmas. They are in affine_arithmetic.py (rounding, sums, products),
+nonlinear_bounds.py (norms and activations), qkv_bounds.py (queries, keys, values), carry_dp.py
+(sums over all pairs of numbers), softmax_bounds.py (the bound on a softmax) and bounds.py
+(margins). prover.py searches for certificates and counterexamples.py for counterexamples;
+checker.py trusts neither. independent/ is a second checker that shares no code with these.
 
-Beyond addition (other_tasks.py) each task has lemmas of its own: single_head.py, count_failures.py,
-min_max.py, copy_tasks.py, hard_attention.py, ordering_tasks.py, modular_addition.py. accuracy.py
-bounds how many inputs are right, equivalence.py says whether two models are the same.
+Beyond addition (other_tasks.py), each task has lemmas of its own: single_head.py,
+count_failures.py, min_max.py, copy_tasks.py, hard_attention.py, ordering_tasks.py,
+modular_addition.py. accuracy.py bounds how many inputs are right, equivalence.py compares two
+models.
 """
 
 from .accuracy import Accuracy as Accuracy

@@ -1,8 +1,8 @@
-"""Accuracy bounds: on how many inputs, at least, is a model right? For models that are not perfect.
+"""Accuracy bounds: a lower bound on how many inputs an imperfect model has right.
 
-Inputs fall into cases. Of a case that closes, all are right; of one that does not, those that could
-be wrong are counted, in whole numbers: together they are the open inputs. What is left is right,
-whatever the order of sums and whatever was not run.
+Inputs are split into cases. All inputs of a closed case are right; in an open case, the inputs that
+could be wrong are counted, in exact integers. These are the open inputs. All others are right, for
+every order of sums, without being run.
 """
 
 import math
@@ -24,57 +24,58 @@ from ..utils.results import Displayable
 from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS, chunk_size, row_margins
 from ..verification.robust_eval import evaluate_domain
 from . import copy_tasks, min_max
-from .counterexamples import verify_counterexample
+from .counterexamples import prover_defect, verify_counterexample
 from .independent.tasks import count_open
 from .min_max import InputCase
 from .prover import describe_scope, prove, row_progress
 
-SAMPLE_ROWS = 20_000  # rows that are run beside it
-MAX_SHOWN_ERRORS = 5  # inputs shown
-DEFECT_SIGMAS = 6  # a sample that is worse than the bound by so much says that the prover is wrong
+SAMPLE_ROWS = 20_000  # rows that are run in addition
+MAX_SHOWN_ERRORS = 5
+DEFECT_SIGMAS = 6  # a sample this much worse than the bound shows a defect of the prover
 
 
 @dataclass(frozen=True)
 class Accuracy(Displayable):
-    """At least so many inputs are right."""
+    """A lower bound on the number of inputs that a model has right."""
 
     inputs: int
-    open: int  # those that are not proved right: some may be
+    open: int  # inputs that are not proved right: some may be
     cases: int
     closed: int  # cases without an open input
-    sampled: float  # the share of a sample that was right when it was run
+    sampled: float  # accuracy on a sample that was run
     sample: int
     worst: list[dict[str, Any]]  # inputs of the worst cases that were run and found wrong
     dtype: str
     model: str
     task: str
     method: str  # enumeration or cases
-    doubt: str = ""  # of an input that is right when it is run, and open: why
+    doubt: str = ""  # why an input is open that is right when it is run
     independent_open: int | None = None  # inputs open for the independent checker; None: no check
     scope: str = ""  # arithmetic for which `open` holds; "" if all inputs were run on this machine
 
     @property
     def right(self) -> int:
-        """So many inputs, at least, are right."""
+        """Lower bound on the number of right inputs."""
         return self.inputs - self.open
 
     @property
     def share(self) -> float:
-        """The same as a share of all, rounded down."""
+        """Lower bound on the accuracy, rounded down."""
         return floor_share(self.right, self.inputs)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"right": self.right, "share": self.share}
 
     def __str__(self) -> str:
-        return (
-            f"at least {floor_percent(self.share)} of {format_count(self.inputs)} inputs are right, "
-            f"{format_count(self.open)} are open; {self.sample_text}"
-        ) + "".join(f"; {words}" for words in (self.independent, self.scope) if words)
+        bound = (
+            f"at least {floor_percent(self.share)} of {format_count(self.inputs)} inputs are "
+            f"right, {format_count(self.open)} are open"
+        )
+        return "; ".join(filter(None, (bound, self.sample_text, self.independent, self.scope)))
 
     @property
     def sample_text(self) -> str:
-        """What came of those that were run, in words."""
+        """Text about the inputs that were run."""
         if not self.sample:
             return "it is proved for all, and none was run"
         doubt = f"; {self.doubt}" if self.doubt else ""
@@ -82,38 +83,51 @@ class Accuracy(Displayable):
 
     @property
     def independent(self) -> str:
-        """What the independent checker found, in words."""
+        """Text about the independent check."""
         if self.method == "enumeration":
             return ""
         if self.independent_open is None:
             return "no independent check covers it"
-        least = floor_share(self.inputs - self.independent_open, self.inputs)
-        return f"independent checker: at least {floor_percent(least)} are right"
+        share = floor_share(self.inputs - self.independent_open, self.inputs)
+        return f"independent checker: at least {floor_percent(share)} are right"
 
 
 def floor_percent(x: float) -> str:
-    """A share as a percentage, never rounded up."""
+    """Format a share as a percentage, never rounded up."""
     return f"{math.floor(x * 10**6) / 10**4:.4f} %"
 
 
 def floor_share(right: int, inputs: int) -> float:
-    """right / inputs as a float that is not above it: whole numbers may be beyond all floats."""
-    found = float(Fraction(right, inputs))
-    return found if Fraction(found) <= Fraction(right, inputs) else math.nextafter(found, 0.0)
+    """Return right / inputs as a float that is not above it; the integers may exceed all floats."""
+    share = float(Fraction(right, inputs))
+    return share if Fraction(share) <= Fraction(right, inputs) else math.nextafter(share, 0.0)
 
 
 def bound_accuracy(
     model: Model, task: Task, *, seed: int = 0, progress: ProgressCallback | None = None,
     independent: bool = True,
 ) -> Accuracy:  # fmt: skip
-    """A lower bound on the accuracy of a model over all of a task's inputs. Where cases are
-    bounded, an independent checker bounds them too; it counts whole cases, so its bound is usually
-    lower; `independent=False` leaves it out.
+    """Bound the accuracy of a model over all inputs of a task from below.
+
+    Args:
+        model: The model.
+        task: The task: any of up to about a million inputs; min, max and copies for a single head;
+            other tasks only if all inputs are proved right.
+        seed: Seed of the sample that is run in addition.
+        progress: Called with the number of rows run.
+        independent: Whether the independent checker bounds the cases too. It counts whole cases, so
+            its bound is usually lower.
+
+    Returns:
+        The bound.
+
+    Raises:
+        GlassformerError: No lemma bounds the accuracy of this model on this task.
     """
     task.require(model.vocabulary)
-    about = {"dtype": model.dtype, "model": digest(model), "task": task.ref}
+    subject = {"dtype": model.dtype, "model": digest(model), "task": task.ref}
     if task.size <= MAX_EXHAUSTIVE_ROWS:
-        return _run_every_row(model, task, about, progress)
+        return _run_every_row(model, task, subject, progress)
     try:
         cases = list(_bound_cases(model, task))
     except GlassformerError:
@@ -124,76 +138,69 @@ def bound_accuracy(
             raise
         return Accuracy(
             task.inputs, 0, proof.cases, proof.cases, 1.0, 0, [], method=proof.method,
-            independent_open=0 if proof.independent else None, scope=proof.reason, **about,
+            independent_open=0 if proof.independent else None, scope=proof.reason, **subject,
         )  # fmt: skip
-    open_ = min(sum(c.open_inputs for c in cases), task.inputs)
+    open_inputs = min(sum(c.open_inputs for c in cases), task.inputs)
     rows = task.sample(SAMPLE_ROWS, np.random.default_rng(seed))
     right = sum(
         int((row_margins(model, *task.batch(part)) > 0).sum())
         for part in np.array_split(rows, max(1, len(rows) // chunk_size(model, task)))
     )
-    _check_against_sample(right, len(rows), open_ / task.inputs)
-    left = sorted((c for c in cases if c.open_inputs), key=lambda c: c.margin)
+    _check_against_sample(right, len(rows), open_inputs / task.inputs)
+    open_ = sorted((c for c in cases if c.open_inputs), key=lambda c: c.margin)
     return Accuracy(
-        task.inputs, open_, len(cases), len(cases) - len(left), right / len(rows), len(rows),
-        _confirmed_errors(model, task, [c.worst_row for c in left]), method="cases",
+        task.inputs, open_inputs, len(cases), len(cases) - len(open_), right / len(rows), len(rows),
+        _confirmed_errors(model, task, [c.worst_row for c in open_]), method="cases",
         independent_open=count_open(model, task) if independent else None,
-        scope=describe_scope(model, task), **about,
+        scope=describe_scope(model, task), **subject,
     )  # fmt: skip
 
 
 def _bound_cases(model: Model, task: Task) -> Iterator[InputCase]:
     if isinstance(task, Min) and task.is_exactly(Min, Max):
-        return min_max.lists(model, task)
+        return min_max.list_cases(model, task)
     if copy_tasks.is_covered(task):
         return copy_tasks.copy_cases(model, task)
-    what = "min, max and copies such as reverse, by one head alone, or what can be run"
-    raise GlassformerError(f"{task.ref} — a bound on the accuracy is there for {what}")
+    raise GlassformerError(
+        f"{task.ref}: expected min, max or a task that copies, such as reverse, or at most "
+        f"{MAX_EXHAUSTIVE_ROWS:,} inputs, for a bound on the accuracy, got another task",
+        code="unsupported",
+    )
 
 
 def _run_every_row(
-    model: Model, task: Task, about: dict[str, Any], progress: ProgressCallback | None
+    model: Model, task: Task, subject: dict[str, Any], progress: ProgressCallback | None
 ) -> Accuracy:
-    """Every row is run. What is right, and not for sure, is open: sums may round otherwise."""
-    ran = evaluate_domain(model, task, row_progress(task, progress))
-    if not ran.checked:
-        raise GlassformerError(f"prove — {task.ref or 'the task'} has no input with an answer")
-    n, right = ran.checked, ran.checked - ran.wrong
-    worst = _confirmed_errors(model, task, ran.failures)
+    """Run every row. Rows that another order of sums could turn are open."""
+    run = evaluate_domain(model, task, row_progress(task, progress))
+    if not run.checked:
+        raise GlassformerError(f"{task.ref or 'prove'}: expected an input with an answer, got none")
+    n, right, open_inputs = run.checked, run.checked - run.wrong, run.uncertain
     return Accuracy(
-        n,
-        ran.uncertain,
-        n,
-        n - ran.uncertain,
-        right / n,
-        n,
-        worst,
-        method="enumeration",
-        doubt=ran.doubt,
-        **about,
-    )
+        n, open_inputs, n, n - open_inputs, right / n, n,
+        _confirmed_errors(model, task, run.failures), method="enumeration", doubt=run.doubt,
+        **subject,
+    )  # fmt: skip
 
 
 def _confirmed_errors(
     model: Model, task: Task, rows: list[tuple[int, ...]]
 ) -> list[dict[str, Any]]:
-    """Rows that are wrong when they are run, a few of them."""
-    found: list[dict[str, Any]] = []
+    """Return the first few rows that are wrong when they are run."""
+    errors: list[dict[str, Any]] = []
     for row in dict.fromkeys(rows):
-        if len(found) < MAX_SHOWN_ERRORS and (
-            told := verify_counterexample(model, task, np.array(row, task.row_type))
-        ):
-            found.append(told)
-        if len(found) >= MAX_SHOWN_ERRORS:
+        if error := verify_counterexample(model, task, np.array(row, task.row_type)):
+            errors.append(error)
+        if len(errors) >= MAX_SHOWN_ERRORS:
             break
-    return found
+    return errors
 
 
 def _check_against_sample(right: int, sampled: int, open_share: float) -> None:
-    """If a sample is far worse than the bound, the prover is wrong."""
-    room = DEFECT_SIGMAS * math.sqrt(max(open_share * (1 - open_share), 1 / sampled) / sampled)
-    if (sampled - right) / sampled > open_share + room:
-        raise GlassformerError(
-            f"prove — a defect of the prover: at most {open_share:.2%} of inputs should be wrong, but "
-            f"{sampled - right:,} of {sampled:,} are; nothing is proved. Please report it with the model"
+    """Raise an error if a sample is far worse than the bound: a defect of the prover."""
+    variance = max(open_share * (1 - open_share), 1 / sampled) / sampled
+    wrong = sampled - right
+    if wrong / sampled > open_share + DEFECT_SIGMAS * math.sqrt(variance):
+        raise prover_defect(
+            f"at most {open_share:.2%} of inputs should be wrong, but {wrong:,} of {sampled:,} are"
         )

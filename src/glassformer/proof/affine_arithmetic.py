@@ -1,17 +1,16 @@
-"""Affine forms: what is known of a vector that a model computes in its float type, with rounding.
+"""Affine forms: enclosures of the vectors that a model computes in its float type.
 
 A form stands for all values (mid + Σ_m ε_m·gen[m] + ε'·rad) / s with every ε in [−1, 1]. The
-symbols ε_m are shared by the coordinates of a row, so that what all coordinates have in common
-cancels where a weight takes a difference; ε' is each coordinate's own. s is one number in [low,
-high] for the whole row (1 where there is none): what a norm divides by. The sign of a logit's lead
+symbols ε_m are shared by the coordinates of a row, so common errors cancel where a weight takes a
+difference; each coordinate has its own ε'. The divisor s is one number in [divisor_low,
+divisor_high] for the whole row (1 if absent): the divisor of a norm. The sign of a logit difference
 does not depend on it.
 
-Every operation here encloses what the model's operation gives in its own arithmetic, with sums in
-any order, with or without fused multiply-add: the lemmas of docs/proof.md, one a function. It also
-adds what the extended precision of its own computation may lose. Whatever is not finite, or may be
-divided by 0, becomes NaN or infinite here, and nothing is ever proved of that. So does whatever the
-model computes on the way that may overflow in its own type: a coordinate that no weight reads is no
-exception, since infinity times 0 is not a number.
+Every operation encloses the result of the model's operation in its own arithmetic, with sums in any
+order, with or without fused multiply-add. Each function is one lemma of docs/proof.md. Each also
+adds the rounding of the prover's own extended precision. Values that may be infinite or divided by
+0 become NaN or infinite here, and then no bound holds. So do values that may overflow in the
+model's type, even in a coordinate that no weight reads: infinity times 0 is NaN.
 """
 
 from dataclasses import dataclass, replace
@@ -24,14 +23,13 @@ from ..core import backend
 from ..utils.errors import GlassformerError
 
 Real = np.longdouble
-Reals = NDArray[Any]  # of Real mostly; bool and int where that is plain
+Reals = NDArray[Any]  # mostly of Real; bool and int where the context shows it
 
-# Our own rounding. One operation is off by half a unit in the last place, eps/2 of its result:
-# SLACK allows for 32 of them, and no line here has as many between two places where it is added. A
-# sum of n terms is given SLACK·n.
+# The prover's own rounding: one operation is off by half a unit in the last place, eps/2 of its
+# result. SLACK allows for 32 of them, more than any line has between two places where it is added.
+# A sum of n terms gets SLACK·n.
 SLACK = 16 * np.finfo(Real).eps
-# Our own underflow. What underflows is off by less than this; wherever the model's `tiny`, which is
-# no smaller, is added, it is covered by that.
+# The prover's own underflow: at most this. The model's `tiny` is no smaller and covers it.
 UNDERFLOW = np.finfo(Real).tiny
 
 
@@ -43,7 +41,6 @@ class Ball(NamedTuple):
 
     @property
     def max_abs(self) -> Reals:
-        """No entry is larger."""
         return np.abs(self.mid) + self.rad
 
 
@@ -57,57 +54,64 @@ class AffineForm:
 
     @property
     def reach(self) -> Reals:
-        """How far a value can be from mid."""
+        """The largest distance of a numerator from mid."""
         reach: Reals = np.abs(self.gen).sum(0) + self.rad
         return reach
 
     @property
     def max_abs(self) -> Reals:
-        """How large the numerator can be."""
+        """The largest size of a numerator."""
         return np.abs(self.mid) + self.reach
 
     @property
     def max_abs_quotient(self) -> Reals:
-        """How large a value can be, as the model has it: over s. NaN where s may be 0."""
+        """The largest size of the model's value, which is over s; NaN where s may be 0."""
         return self.max_abs if self.divisor_low is None else self.max_abs / self.divisor_low
 
     @property
     def max_divisor(self) -> Reals:
-        """s is no larger: what is off by e after the division is off by e times this before."""
+        """The largest s: an error e after the division is e times this before it."""
         return np.ones(1, Real) if self.divisor_high is None else self.divisor_high
 
 
+def box(mid: Reals, rad: Reals) -> AffineForm:
+    """The form without shared symbols."""
+    return AffineForm(mid, np.zeros((0, *mid.shape), Real), rad)
+
+
 def exact_form(values: ArrayLike) -> AffineForm:
-    """Numbers that are what they are."""
+    """The form of numbers without error."""
     mid = np.asarray(values, dtype=Real)
-    return AffineForm(mid, np.zeros((0, *mid.shape), Real), np.zeros_like(mid))
+    return box(mid, np.zeros_like(mid))
 
 
 def product_rounds(w: Reals) -> Reals:
-    """Whether a product with w rounds: not if w is a power of two. (With w = 0, there is none.)"""
+    """Whether a product with w may round: not if w is a power of two."""
     odd: Reals = np.abs(np.frexp(w)[0]) != 0.5
     return odd
 
 
 class Arithmetic:
-    """The operations of a model whose weights are of this type.
+    """The operations of a model whose weights have this type.
 
-    u: an operation is off by at most u of its result. tiny: and by less than that more, where it
-    underflows. most: a sixteenth of the largest number, so that what rounding adds to a number
-    below it does not matter.
+    Attributes:
+        u: Unit roundoff, the largest relative error of one operation.
+        tiny: Bound on the additional absolute error of one operation that underflows.
+        safe_max: A sixteenth of the largest number: rounding below it does not overflow.
     """
 
     def __init__(self, dtype: str) -> None:
         if dtype not in ("float64", "float32"):
-            must = "the model's weights must be float64 or float32"
-            raise GlassformerError(f"prove — {must}, got {dtype}")
+            raise GlassformerError(
+                f"prove: expected weights in float64 or float32, got {dtype}", code="unsupported"
+            )
         info = np.finfo(dtype)
         self.dtype, self.u, self.tiny = dtype, Real(info.eps) / 2, Real(info.tiny)
         self.safe_max = np.ldexp(Real(1), info.maxexp - 4)
 
     def rounded_constant(self, value: float) -> Any:
-        """A number of the config, rounded to the model's type; NaN if it is subnormal there, since
-        some settings flush it to 0.
+        """Round a config field to the model's type; NaN if it is subnormal there, since some
+        settings flush it to 0.
         """
         with np.errstate(over="ignore", under="ignore"):
             rounded = Real(np.dtype(self.dtype).type(value))
@@ -115,42 +119,42 @@ class Arithmetic:
         return Real(np.nan) if small or 0 < abs(rounded) < self.tiny else rounded
 
     def gamma(self, n: Any) -> Any:
-        """Lemma 1: n roundings one after the other. |Π (1 + δ_i)^±1 − 1| ≤ n·u / (1 − n·u) for n
-        factors, |δ_i| ≤ u.
+        """Lemma 1: for n roundings in sequence, |Π (1 + δ_i)^±1 − 1| ≤ n·u / (1 − n·u), |δ_i| ≤ u.
 
-        By induction (Higham, Accuracy and Stability of Numerical Algorithms, Lemma 3.1). So a sum
-        of n products, each rounded or not, is off by at most gamma(n)·Σ|products| in any order:
-        each term passes n − 1 additions at most.
+        By induction (Higham, Accuracy and Stability of Numerical Algorithms, Lemma 3.1). A sum of n
+        products, each rounded or not, is off by at most gamma(n)·Σ|products| in any order: a term
+        passes at most n − 1 additions.
         """
         return n * self.u / (1 - n * self.u)
 
     def overflow(self, size: Reals) -> Reals:
-        """Lemma 2: 0 where Σ|terms| ≤ size < most: then every partial sum is finite, in any order.
-        Infinity elsewhere.
+        """Lemma 2: 0 where Σ|terms| ≤ size < safe_max, since then every partial sum is finite in
+        any order; infinity elsewhere.
 
         Rounding makes a partial sum at most 1 + gamma(n) < 16 times as large. NaN is not below it.
         """
         return np.where(size < self.safe_max, Real(0), Real(np.inf))
 
     def round_once(self, y: AffineForm, size: Reals | None = None) -> AffineForm:
-        """Lemma 3: one operation. |fl(y) − y| ≤ u·|y| + tiny, and finite, if |y| ≤ size < most."""
+        """Lemma 3: one operation has |fl(y) − y| ≤ u·|y| + tiny, and a finite result, if |y| ≤ size
+        < safe_max.
+        """
         size = y.max_abs if size is None else size
         return replace(y, rad=y.rad + (self.u + SLACK) * size + self.tiny + self.overflow(size))
 
     def add(self, x: AffineForm, y: AffineForm) -> AffineForm:
         """Lemma 4: x + y is mid + mid', gen + gen', rad + rad', rounded once.
 
-        The symbols that both have are the same; own unknowns are not, so their sizes add up.
+        Symbols that both have are equal; own errors are not, so their sizes add up.
         """
         x, y = self.divide_out(x), self.divide_out(y)
         shape = np.broadcast_shapes(x.mid.shape, y.mid.shape)
         gen = np.zeros((max(len(x.gen), len(y.gen)), *shape), Real)
         for z in (x, y):
-            new = (1,) * (len(shape) - z.mid.ndim)  # axes between the symbols' and z's own
-            gen[: len(z.gen)] += z.gen.reshape(len(z.gen), *new, *z.mid.shape)
-        rounded = self.round_once(
-            AffineForm(x.mid + y.mid, gen, x.rad + y.rad + np.zeros(shape, Real))
-        )
+            axes = (1,) * (len(shape) - z.mid.ndim)  # between the symbols' axis and z's own
+            gen[: len(z.gen)] += z.gen.reshape(len(z.gen), *axes, *z.mid.shape)
+        total = AffineForm(x.mid + y.mid, gen, x.rad + y.rad + np.zeros(shape, Real))
+        rounded = self.round_once(total)
         return replace(rounded, rad=rounded.rad + SLACK * (x.max_abs + y.max_abs))
 
     def multiply(self, x: AffineForm, y: AffineForm) -> AffineForm:
@@ -167,16 +171,16 @@ class Arithmetic:
         return self.round_once(AffineForm(x.mid * y.mid, gen, rad), x.max_abs * y.max_abs)
 
     def affine(self, x: AffineForm, W: ArrayLike, b: ArrayLike | None = None) -> AffineForm:
-        """Lemma 6: a column of x·W + b with n terms that are not 0 (the products, and b) is off by
+        """Lemma 6: a column of x·W + b with n nonzero terms (the products, and b) is off by
         gamma(n)·(Σ|x·w| + |b|); with two terms, by u of the result and u·|x·w| for each w that is
-        no power of two; with one, by the latter alone.
+        not a power of two; with one, by the latter alone.
 
-        The bias is one of the terms, since a library may add it anywhere: NumPy adds it last,
+        The bias is one of the terms because a library may add it anywhere: NumPy adds it last,
         PyTorch's addmm starts from it or adds it to a partial sum. A product is rounded once and
-        passes n − 1 additions at most, the bias passes as many. Adding zeros never rounds, nor does
-        a product with a power of two; and a sum of two terms rounds once, relative to what comes
-        out. So a difference of equal numbers is exactly 0. Each product and each sum may underflow.
-        Where x is over s, so is all of this but the bias.
+        passes at most n − 1 additions, as does the bias. Neither adding zeros nor a product with a
+        power of two rounds, and a sum of two terms rounds once, relative to the result. So a
+        difference of equal numbers is exactly 0. Each product and each sum may underflow. Where x
+        is over s, so is all of this except the bias.
         """
         W, b = np.asarray(W, dtype=Real), np.asarray(0 if b is None else b, dtype=Real)
         y = AffineForm(x.mid @ W, x.gen @ W, x.rad @ np.abs(W), x.divisor_low, x.divisor_high)
@@ -187,8 +191,8 @@ class Arithmetic:
         sums = np.where(n > 2, any_order * (size @ np.abs(W)), two)
         products = (2 * self.u + SLACK) * (size @ (np.abs(W) * product_rounds(W)))
         lost = 2 * n * self.tiny * x.max_divisor
-        slips = sums + products + lost + self.overflow(x.max_abs_quotient @ np.abs(W) + np.abs(b))
-        y = replace(y, rad=(1 + SLACK * len(W)) * y.rad + slips)
+        overflow = self.overflow(x.max_abs_quotient @ np.abs(W) + np.abs(b))
+        y = replace(y, rad=(1 + SLACK * len(W)) * y.rad + (sums + products + lost + overflow))
         if not b.any():
             return y
         y = self.shift(self.divide_out(y), b)
@@ -197,23 +201,25 @@ class Arithmetic:
         return replace(y, rad=y.rad + np.where(b != 0, own, 0))
 
     def shift(self, y: AffineForm, b: ArrayLike) -> AffineForm:
-        """y + b as real numbers: the caller has bounded what the model's own sum rounds."""
+        """y + b as real numbers: the caller has bounded the rounding of the model's sum."""
         b = np.asarray(b, dtype=Real)
         return replace(y, mid=y.mid + b, rad=y.rad + SLACK * (y.max_abs + np.abs(b)))
 
     def scale(self, x: AffineForm, w: ArrayLike) -> AffineForm:
-        """Lemma 7: x_i·w_i is off by u·|x_i·w_i|, if w_i is no power of two, and tiny; over s."""
+        """Lemma 7: x_i·w_i is off by tiny, and by u·|x_i·w_i| if w_i is no power of two; over s."""
         w = np.asarray(w, dtype=Real)
-        slip = (self.u + SLACK) * (x.max_abs * np.abs(w)) * product_rounds(
-            w
-        ) + self.tiny * x.max_divisor
-        rad = x.rad * np.abs(w) + (slip + self.overflow(x.max_abs_quotient * np.abs(w)))
+        size = x.max_abs * np.abs(w)
+        error = (self.u + SLACK) * size * product_rounds(w) + self.tiny * x.max_divisor
+        rad = x.rad * np.abs(w) + (error + self.overflow(x.max_abs_quotient * np.abs(w)))
         return replace(x, mid=x.mid * w, gen=x.gen * w, rad=rad)
 
     def divide_out(self, x: AffineForm) -> AffineForm:
-        """Lemma 8: without s. 1/s is within h of r, mid of 1/high and 1/low: x/s is x·r ± |x|·h."""
+        """Lemma 8: the form without s. With r the mean of 1/high and 1/low and h their half
+        difference, 1/s is within h of r, so x/s is x·r ± |x|·h.
+        """
         if x.divisor_low is None or x.divisor_high is None:
             return x
-        most, least = 1 / x.divisor_low, 1 / x.divisor_high
-        r, h = (most + least) / 2, (most - least) / 2 + SLACK * most
-        return AffineForm(x.mid * r, x.gen * r, x.rad * r + x.max_abs * h + SLACK * x.max_abs * r)
+        high, low = 1 / x.divisor_low, 1 / x.divisor_high
+        r, h = (high + low) / 2, (high - low) / 2 + SLACK * high
+        rad = x.rad * r + x.max_abs * h + SLACK * x.max_abs * r
+        return AffineForm(x.mid * r, x.gen * r, rad)

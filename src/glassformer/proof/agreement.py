@@ -1,4 +1,5 @@
-"""Which checkers agree on a proof: the first, and the independent one where it covers the model.
+"""Agreement of the checkers on a proof: the first, and the independent one where it covers the
+model.
 
 The first checker belongs to the method: bounds.py for certificates, the lemmas of a task for its
 cases. The independent one shares no code with it (independent/).
@@ -16,28 +17,28 @@ from .independent.every_input import MAX_INPUTS
 from .independent.tasks import MAX_DEFAULT_INPUTS, check_task
 from .prover import Proof
 
-MAX_CASE_INPUTS = 200_000  # enclosed one by one, of tasks whose lemmas go through cases: seconds
+MAX_CASE_INPUTS = 200_000  # inputs of tasks with lemmas that are enclosed one by one: seconds
 
 
 @dataclass(frozen=True)
 class CheckerResult:
-    """What one checker found of a proof, and how long it took."""
+    """Result and time of one checker for a proof."""
 
     name: str  # first or independent
     holds: bool
     cases: int
-    margin: float | None  # the least lead it can show; None if it does not hold
-    seconds: float  # of processor time; of the first, with the search for a certificate
-    reason: str = ""  # why it does not hold, or that its margin is smaller than claimed
-    covered: bool = True  # False: it has no method for this proof, and says nothing of it
+    margin: float | None  # lower bound; None if it does not hold
+    seconds: float  # processor time; for the first checker with the search
+    reason: str = ""  # why it does not hold, or holds with a smaller margin
+    covered: bool = True  # False: it has no method for this proof
 
     def __str__(self) -> str:
         if not self.covered:
             return f"no {self.name} check: {self.reason}"
-        who = f"{self.name} checker, {self.seconds:.1f} s"
+        checker = f"{self.name} checker, {self.seconds:.1f} s"
         if not self.holds:
-            return f"{who}: does not hold: {self.reason}"
-        return f"{who}: holds, {self.cases:,} cases, margin {self.margin:.4g}"
+            return f"{checker}: does not hold: {self.reason}"
+        return f"{checker}: holds, {self.cases:,} cases, margin {self.margin:.4g}"
 
 
 def confirm_independently(
@@ -46,32 +47,34 @@ def confirm_independently(
     """Check a proof a second time, independently.
 
     Args:
-        model: the model that was proved.
-        task: the task that it was proved on.
-        proof: the proof that the first checker passed.
-        seconds: processor time that it took.
-        required: whether to raise an error where no independent check covers the model.
+        model: The proved model.
+        task: Its task.
+        proof: The proof that the first checker passed.
+        seconds: Processor time of the proof.
+        required: Whether to raise an error where no independent check covers the model.
 
     Returns:
         The proof with the results of its checkers. It is unknown if the independent checker covers
         the proof and does not pass it.
 
     Raises:
-        GlassformerError: if an independent check is required and there is none.
+        GlassformerError: An independent check is required and none covers the model.
     """
     if not proof.holds:
         return proof
-    if proof.method == "intervals":  # no lemma closes it: the independent checker alone does
+    if proof.method == "intervals":  # no lemma closes it, only the independent checker
         only = CheckerResult("independent", True, proof.cases, proof.margin, seconds)
         return replace(proof, checkers=(only,))
     first = CheckerResult("first", True, proof.cases, proof.margin, seconds)
-    began = time.process_time()
+    start = time.process_time()
     check = independent_check(model, task, proof, bool(required))
     if required and not check.covered:
-        raise GlassformerError(f"prove — expected an independent check, but {check.reason}")
-    margin, took = check.margin if check.holds else None, time.process_time() - began
+        raise GlassformerError(
+            f"prove: expected an independent check, got none: {check.reason}", code="unsupported"
+        )
+    margin, elapsed = check.margin if check.holds else None, time.process_time() - start
     second = CheckerResult(
-        "independent", check.holds, check.cases, margin, took, check.reason, check.covered
+        "independent", check.holds, check.cases, margin, elapsed, check.reason, check.covered
     )
     proof = replace(proof, checkers=(first, second))
     if check.holds or not check.covered:
@@ -84,7 +87,7 @@ def independent_check(
     model: Model, task: Task, proof: Proof, required: bool = False
 ) -> IndependentResult:
     """Run the independent checker on a proof: on its certificate, its cases, or every input.
-    Domains whose inputs take minutes to enclose, one by one, only if `required`.
+    Domains whose inputs take minutes to enclose one by one are checked only if `required`.
     """
     if proof.method == "cases":
         return check_task(model, task, MAX_INPUTS if required else MAX_CASE_INPUTS)
@@ -92,7 +95,7 @@ def independent_check(
         check = check_task(model, task, MAX_INPUTS if required else MAX_DEFAULT_INPUTS)
         if not check.too_wide:
             return check
-        # The model was run, or its certificate holds: intervals that are too wide, as after some
+        # The model was run, or its certificate holds. Intervals that are too wide, as after some
         # layers in float32, contradict neither.
         reason = f"its intervals are too wide for this model: {check.reason}"
         return replace(check, covered=False, reason=reason)

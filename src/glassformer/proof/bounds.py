@@ -1,8 +1,8 @@
-"""Bounds of the lead of the right token over every other, case by case, from embedding to logits.
+"""Bounds of the margin of the right token, case by case, from the embedding to the logits.
 
 A case is a set of pairs of numbers (carry_dp.py). For each, attention is enclosed by sums over
-positions (softmax_bounds.py), and what comes out is pushed through norms, MLP and head as affine
-forms (affine_arithmetic.py, nonlinear_bounds.py).
+positions (softmax_bounds.py), and the stream after it goes through norms, MLP and head as an affine
+form (affine_arithmetic.py, nonlinear_bounds.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ import numpy as np
 from ..core.model import Model
 from ..utils.errors import GlassformerError
 from . import softmax_bounds
-from .affine_arithmetic import SLACK, UNDERFLOW, AffineForm, Arithmetic, Ball, Real, Reals
+from .affine_arithmetic import SLACK, UNDERFLOW, AffineForm, Arithmetic, Ball, Real, Reals, box
 from .carry_dp import (
     MAX_CASES,
     MAX_CUTS,
@@ -24,28 +24,28 @@ from .carry_dp import (
     max_case_count,
     window_cases,
 )
-from .column_window import RowGroup, single_row_group, windowed_row_group
-from .layout import SumLayout
+from .column_window import RowGroup, windowed_row_group
+from .layout import SumLayout, possible_tokens
 from .local_first_layer import stream_after_layer
 from .qkv_bounds import QKVTables
 from .softmax_bounds import SumBounds
 
-MAX_CACHED_WEIGHTS = 5_000_000  # weights of keys that are kept while rows are gone through again
+MAX_CACHED_WEIGHTS = 5_000_000  # attention weights kept for repeated bounds of a row
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The cases of one row with one last token, and the least lead of the right token in each."""
+    """The cases of a row with one query token, and a lower bound on the margin in each."""
 
     group: RowGroup
     token: int
     cases: WindowCases
     margin: Reals  # [cases]
-    rival: Reals  # [cases]: the token with the least lead over it
+    rival: Reals  # [cases]: the token with the smallest lead over it
 
     @property
     def row(self) -> int:
-        """The position that asks: of several, the first."""
+        """The query position; of several, the first."""
         return self.group.rows[0]
 
 
@@ -54,202 +54,191 @@ class Bounder:
 
     def __init__(self, model: Model, layout: SumLayout) -> None:
         self.layout, self.config = layout, model.config
-        self.possible = np.zeros((len(layout.spots), self.config.d_vocab), dtype=bool)
-        for p in range(len(layout.spots)):
-            self.possible[p, layout.tokens(p)] = True
+        self.possible = possible_tokens(layout, self.config.d_vocab)
         T = len(layout.spots) - 1
         self.tables = QKVTables(model, T)
         if self.config.n_layers == 2:
-            self.tables = QKVTables(
-                model, T, 1, stream_after_layer(self.tables, self.possible[:-1])
-            )
+            stream = stream_after_layer(self.tables, self.possible[:-1])
+            self.tables = QKVTables(model, T, 1, stream)
         self.a = self.tables.arithmetic
         self.W_O = self.tables.array("attn.W_O").astype(Real)  # H K D
         self.directions = self._directions()
         entries = self.config.n_heads * self.possible.size
         self.weights = lru_cache(max(1, MAX_CACHED_WEIGHTS // entries))(self._weights)
-        self.group_cache: tuple[RowGroup | None, dict[Any, Any]] = (
-            None,
-            {},
-        )  # of one view at a time
+        # the results of _cached for one group
+        self.group_cache: tuple[RowGroup | None, dict[Any, Any]] = (None, {})
 
     def row_group(self, row: int, last_row: int = 0, radius: int = 0) -> RowGroup:
-        """How a row is looked at, or all rows from it through another: `near` columns far."""
+        """Return the group of the rows from `row` to `last_row`; without a radius, of one row."""
         if not radius and last_row <= row:
-            return single_row_group(self.layout, row)
-        return windowed_row_group(
-            self.layout, range(row, max(row, last_row) + 1), radius, self.possible
-        )
+            return RowGroup((row,), self.layout, row)
+        rows = range(row, max(row, last_row) + 1)
+        return windowed_row_group(self.layout, rows, radius, self.possible)
 
     def window(self, group: RowGroup, extra_below: int = 0) -> list[int]:
-        """The columns that a case tells apart: of the token that asks, of the next; more below."""
+        """Return the columns that cases tell apart: of the query token and of the next token."""
         spots = group.layout.spots[group.layout_row : group.layout_row + 2]
-        named = [number for kind, number in spots if kind == "s"]
-        return list(range(min(named, default=0) - extra_below, max(named, default=0) + 1))
+        columns = [number for kind, number in spots if kind == "s"]
+        return list(range(min(columns, default=0) - extra_below, max(columns, default=0) + 1))
 
     def bounds(self, group: RowGroup, split: Sequence[str], cuts: int = 0) -> Iterator[Bounds]:
-        """Bounds of all cases of a row, or of some alike, by the token that asks. What attention
-        writes is halved so often: all of its pieces must do.
+        """Yield bounds of all cases of a group by its query token. The attention output is bisected
+        `cuts` times, and the margin of a case is the smallest of its pieces.
         """
-        least, row = self.window(group), group.rows[0]
-        if (
-            not set(split) <= set(MAX_WAYS_PER_SPLIT)
-            or not len(least) <= len(split) <= len(least) + least[0]
-        ):
+        columns, row = self.window(group), group.rows[0]
+        n_columns = range(len(columns), len(columns) + columns[0] + 1)
+        if not set(split) <= set(MAX_WAYS_PER_SPLIT) or len(split) not in n_columns:
             shown = ", ".join(split[:4]) + " …" * (len(split) > 4)
-            what = f"cannot be split by {shown or 'nothing'}"
-            raise GlassformerError(f"certificate — row {row} {what}")
+            raise GlassformerError(
+                f"certificate: expected a split of row {row} into digit or pair for "
+                f"{len(columns)} columns or more below, got {shown or 'none'}"
+            )
         if not 0 <= cuts <= MAX_CUTS:
-            what = f"can be cut up to {MAX_CUTS} times, got {cuts}"
-            raise GlassformerError(f"certificate — row {row} {what}")
-        if max_case_count(split, cuts) > MAX_CASES:
-            what = f"is split into more than {MAX_CASES:,} cases"
-            raise GlassformerError(f"certificate — row {row} {what}")
-        cases = window_cases(group.layout, self.window(group, len(split) - len(least)), split)
+            raise GlassformerError(
+                f"certificate: expected from 0 to {MAX_CUTS} cuts of row {row}, got {cuts}"
+            )
+        if (n_cases := max_case_count(split, cuts)) > MAX_CASES:
+            raise GlassformerError(
+                f"certificate: expected at most {MAX_CASES:,} cases of row {row}, got {n_cases:,}"
+            )
+        cases = window_cases(group.layout, self.window(group, len(split) - len(columns)), split)
         kind, number = group.layout.spots[group.layout_row]
         for token in group.layout.tokens(group.layout_row):
-            here = cases if kind == "token" else cases.select(cases.digit(number) == token)
-            if len(here):
-                with np.errstate(all="ignore"):  # whatever is not finite is not proved
-                    yield self._bound_cases(group, token, here, cuts)
+            of_token = cases if kind == "token" else cases.select(cases.digit(number) == token)
+            if len(of_token):
+                with np.errstate(all="ignore"):  # values that are not finite prove nothing
+                    yield self._bound_cases(group, token, of_token, cuts)
 
     def right_tokens(self, group: RowGroup, cases: WindowCases) -> Reals:
-        """The token that each case wants next."""
+        """Return the right next token of each case."""
         kind, number = group.layout.spots[group.layout_row + 1]
         return np.full(len(cases), number) if kind == "token" else cases.digit(number)
 
     def _bound_cases(self, group: RowGroup, token: int, cases: WindowCases, cuts: int) -> Bounds:
         x = self._stream_after_attention(group, token, cases, cuts)
-        lead, rival = self._margin_bounds(x, np.tile(self.right_tokens(group, cases), 2**cuts))
-        lead, rival = lead.reshape(2**cuts, -1), rival.reshape(2**cuts, -1)
-        worst = lead.argmin(0), np.arange(len(cases))  # of the pieces of each case
-        return Bounds(group, token, cases, lead[worst], rival[worst])
+        margin, rival = self._margin_bounds(x, np.tile(self.right_tokens(group, cases), 2**cuts))
+        margin, rival = margin.reshape(2**cuts, -1), rival.reshape(2**cuts, -1)
+        worst = margin.argmin(0), np.arange(len(cases))  # of the pieces of each case
+        return Bounds(group, token, cases, margin[worst], rival[worst])
 
     def _weights(self, row: int, token: int) -> Ball:
-        """The weights of all keys where a token asks from a row, [H,S,V]."""
+        """Bound the attention weights of a query token in a row, [H,S,V]."""
         return softmax_bounds.attention_weights(self.tables, row, token, self.possible[:-1])
 
     def values(self, row: int) -> Ball:
-        """The values that a row can see, [H,S,V,K]."""
+        """Return the values that a row can see, [H,S,V,K]."""
         possible = self.possible[: row + 1, :, None]
-        read = (x[:, : row + 1].transpose(2, 1, 0, 3) for x in self.tables.v)
-        return Ball(*(np.where(possible, x, 0) for x in read))
+        values = (x[:, : row + 1].transpose(2, 1, 0, 3) for x in self.tables.v)
+        return Ball(*(np.where(possible, x, 0) for x in values))
 
     # ── attention: ratios of sums over positions ───────────────────────────────────────────────
     def _stream_after_attention(
         self, group: RowGroup, token: int, cases: WindowCases, cuts: int
     ) -> AffineForm:
-        """The stream after attention in every case; cut, in every case's first piece, second, …"""
+        """Enclose the stream after attention: in every case's first piece, then its second, …"""
         a, F = self.a, self.directions  # F: D R
         onto = np.einsum("hkd,dr->hkr", self.W_O, F)  # H K R
         low, high, bottom = self._head_outputs(group, token, cases, onto)  # R cases
-        ends = bottom.low.min(1), np.fmax.reduce(bottom.high / bottom.low, 1)  # H
-        slip = self._cached(group, token, self._write_error, *ends)  # D
+        ratios = bottom.low.min(1), np.fmax.reduce(bottom.high / bottom.low, 1)  # H
+        error = self._cached(group, token, self._write_error, *ratios)  # D
         for _ in range(cuts):
             low, high = bisect_widest(low, high)
-        centre = (low + high) / 2  # R cases
+        center = (low + high) / 2  # R cases
         reach = (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high))
-        rad = slip + SLACK * F.shape[1] * (np.abs(centre).T @ np.abs(F.T))
-        y = AffineForm(centre.T @ F.T, np.einsum("dr,rb->rbd", F, reach), rad)
+        rad = error + SLACK * F.shape[1] * (np.abs(center).T @ np.abs(F.T))
+        y = AffineForm(center.T @ F.T, np.einsum("dr,rb->rbd", F, reach), rad)
         b = self.tables.array("attn.b_O")
         y = y if b is None else a.shift(y, b)
         return a.add(y, self._stream_before_attention(group, token))
 
     def _cached(self, group: RowGroup, token: int, compute: Any, *args: Reals) -> Any:
-        """f(view, token, …), kept for all tokens that ask with the same queries at every row."""
+        """compute(group, token, …), shared by the tokens with the same queries in every row."""
         q, rows = self.tables.q, list(group.rows)
-        same = compute.__name__, *(float_bits(x[token, rows]) for x in q), *map(float_bits, args)
+        key = compute.__name__, *(float_bits(x[token, rows]) for x in q), *map(float_bits, args)
         if self.group_cache[0] is not group:
             self.group_cache = (group, {})
-        known = self.group_cache[1]
-        if same not in known:
-            known[same] = compute(group, token, *args)
-        return known[same]
+        cache = self.group_cache[1]
+        if key not in cache:
+            cache[key] = compute(group, token, *args)
+        return cache[key]
 
     def _write_error(
         self, group: RowGroup, token: int, min_weight_sum: Reals, max_sum_ratio: Reals
     ) -> Reals:
-        """What heads may write beside the directions, and what the product with W_O is off by."""
-        a, F, slip = self.a, self.directions, np.zeros(1, Real)
+        """Bound the heads' output outside the directions, and the error of the product with W_O."""
+        a, F, error = self.a, self.directions, np.zeros(1, Real)
         onto = np.einsum("hkd,dr->hkr", self.W_O, F)  # H K R
+        b_O = self.tables.array("attn.b_O")
         for row in group.rows:
-            weight, v, possible = (
-                self.weights(row, token),
-                self.values(row),
-                self.possible[: row + 1],
-            )
-            z = softmax_bounds.max_weighted_mean(
-                a, v.max_abs, weight, min_weight_sum, possible
-            )  # H K
-            here = softmax_bounds.off_direction_bound(
+            weight, v = self.weights(row, token), self.values(row)
+            possible = self.possible[: row + 1]
+            z = softmax_bounds.max_weighted_mean(a, v.max_abs, weight, min_weight_sum, possible)
+            outside = softmax_bounds.off_direction_bound(
                 a, weight, v, min_weight_sum, max_sum_ratio, self.W_O, onto, F, possible
             )
-            b_O = self.tables.array("attn.b_O")
-            here = here + softmax_bounds.output_error(
-                a, z, row + 1, v.max_abs.max((1, 2)), self.W_O, b_O
-            )
-            slip = np.maximum(slip, here)
-        return slip
+            max_value = v.max_abs.max((1, 2))
+            rounding = softmax_bounds.output_error(a, z, row + 1, max_value, self.W_O, b_O)
+            error = np.maximum(error, outside + rounding)
+        return error
 
     def _stream_before_attention(self, group: RowGroup, token: int) -> AffineForm:
-        """What a token is before attention, at any of the rows, [D]."""
+        """Enclose the stream of a token before attention, at any of the rows, [D]."""
         s, rows = self.tables.stream, list(group.rows)
         mid, reach = s.mid[token, rows], s.reach[token, rows]  # rows D
         if len(rows) > 1:
             low, high = (mid - reach).min(0), (mid + reach).max(0)
-            more = SLACK * (np.abs(low) + np.abs(high)) * (low != high)
-            mid, reach = ((low + high) / 2)[None], ((high - low) / 2 + more)[None]
-        return AffineForm(mid[0], np.zeros((0, *mid[0].shape), Real), reach[0])
+            rounding = SLACK * (np.abs(low) + np.abs(high)) * (low != high)
+            mid, reach = ((low + high) / 2)[None], ((high - low) / 2 + rounding)[None]
+        return box(mid[0], reach[0])
 
     def _head_outputs(
         self, group: RowGroup, token: int, cases: WindowCases, onto: Reals
     ) -> tuple[Reals, Reals, SumBounds]:
-        """What heads write along each direction, [R,cases], the better bound; sums of weights."""
-        bottom = group.range(self._cached(group, token, self._weight_bounds), cases)  # H cases
+        """Bound the heads' output along each direction, [R,cases], and the sums of weights."""
+        bottom = group.sum_bounds(self._cached(group, token, self._weight_bounds), cases)  # H cases
         bottom = SumBounds(np.where(bottom.low > 0, bottom.low, np.nan), bottom.high)
         middle = (bottom.low.min(1) + bottom.high.max(1)) / 2  # H
         R, H = onto.shape[2], len(middle)
-        ends = group.range(
-            self._cached(group, token, self._numerator_bounds, middle), cases
-        )  # and joints
-        top = SumBounds(*(x[: R * H].reshape(R, H, len(cases)) for x in ends))
-        joint = SumBounds(*(x[R * H :] for x in ends))  # R cases
+        sums = group.sum_bounds(self._cached(group, token, self._numerator_bounds, middle), cases)
+        top = SumBounds(*(x[: R * H].reshape(R, H, len(cases)) for x in sums))
+        joint = SumBounds(*(x[R * H :] for x in sums))  # R cases
 
-        # Each is a bound by itself, and one that is NaN says nothing.
-        apart = softmax_bounds.ratio_by_heads(top, bottom)
-        together = softmax_bounds.ratio_of_all_heads(joint, top, bottom, middle)
-        return np.fmax(apart.low, together.low), np.fmin(apart.high, together.high), bottom
+        # Each is a bound by itself, and NaN is none.
+        by_heads = softmax_bounds.ratio_by_heads(top, bottom)
+        joined = softmax_bounds.ratio_of_all_heads(joint, top, bottom, middle)
+        return np.fmax(by_heads.low, joined.low), np.fmin(by_heads.high, joined.high), bottom
 
     def _weight_bounds(self, group: RowGroup, token: int) -> SumBounds:
-        """The weights of all rows."""
+        """Enclose the weights of all rows."""
         return group.enclose_terms(self.weights(row, token) for row in group.rows)
 
     def _numerator_bounds(self, group: RowGroup, token: int, middle: Reals) -> SumBounds:
-        """What all rows' heads write."""
+        """Enclose the numerators of all rows' heads."""
         onto = np.einsum("hkd,dr->hkr", self.W_O, self.directions)
         return group.enclose_terms(
             self._direction_terms(row, token, onto, middle) for row in group.rows
         )
 
     def _direction_terms(self, row: int, token: int, onto: Reals, middle: Reals) -> Ball:
-        """What a row's heads write along each direction, a term a position: each head's alone, and
-        all together, each over its middle denominator. [RH + R,S,V]
+        """Bound the terms of a row's heads along each direction: of each head, and of all heads
+        together, each over its middle denominator. [RH + R,S,V]
         """
         weight, v = self.weights(row, token), self.values(row)
         w, d_head = weight.mid[..., None], self.config.d_head
-        loose = (
-            softmax_bounds.term_error(self.a, weight, v) + SLACK * d_head * v.max_abs * w
-        )  # H S V K
-        along = np.einsum("hsvk,hkr->rhsv", v.mid * w, onto)
-        slack = np.einsum("hsvk,hkr->rhsv", loose, np.abs(onto)) + d_head * UNDERFLOW
-        share, spread = along / middle[:, None, None], slack / middle[:, None, None]
+        error = softmax_bounds.term_error(self.a, weight, v)
+        error = error + SLACK * d_head * v.max_abs * w  # H S V K
+        mid = np.einsum("hsvk,hkr->rhsv", v.mid * w, onto)
+        rad = np.einsum("hsvk,hkr->rhsv", error, np.abs(onto)) + d_head * UNDERFLOW
+        share, spread = mid / middle[:, None, None], rad / middle[:, None, None]
         spread = spread.sum(1) + SLACK * len(middle) * np.abs(share).sum(1)
-        alone = (x.reshape(-1, *x.shape[2:]) for x in (along, slack))
-        both = zip(alone, (share.sum(1), spread), strict=True)
-        return Ball(*(np.concatenate(parts) for parts in both))
+        by_heads = (x.reshape(-1, *x.shape[2:]) for x in (mid, rad))
+        pairs = zip(by_heads, (share.sum(1), spread), strict=True)
+        return Ball(*(np.concatenate(parts) for parts in pairs))
 
     def _directions(self) -> Reals:
-        """An orthonormal basis [D,R] of what heads write. Any is sound; a good one is tight."""
+        """An orthonormal basis [D,R] of the heads' outputs. Any basis is sound; a good one is
+        tight.
+        """
         v = self.tables.v.mid  # V T H K
         rows = np.einsum("vthk,hkd->vthd", v, self.W_O)[self.possible[:-1].T]  # … H D
         if not np.isfinite(rows).all():
@@ -265,40 +254,39 @@ class Bounder:
                 F[:, i] /= np.sqrt((F[:, i] ** 2).sum())
         return F
 
-    # ── from there to the logits ───────────────────────────────────────────────────────────────
+    # ── from the stream to the logits ──────────────────────────────────────────────────────────
     def _margin_bounds(self, x: AffineForm, right: Reals) -> tuple[Reals, Reals]:
-        """The least lead of the right token in every case, and the token over which."""
+        """Return a lower bound on the margin in every case, and the rival token."""
         a, c, t = self.a, self.config, self.tables
         x = t.after_attention(x)
         x = t.norm("ln_final", x) if c.norm_first else x
         W = (t.weights["embed.W_E"].T if c.tied else t.weights["unembed.W_U"]).astype(Real)  # D V
-        lead = logit_difference_bounds(
-            a, x, W, t.weights.get("unembed.b_U", np.zeros(c.d_vocab)).astype(Real), right
-        )
-        return lead.min(1), lead.argmin(1)
+        b_U = t.weights.get("unembed.b_U", np.zeros(c.d_vocab)).astype(Real)
+        difference = logit_difference_bounds(a, x, W, b_U, right)
+        return difference.min(1), difference.argmin(1)
 
 
 def float_bits(x: Reals) -> bytes:
-    """What is the same for equal numbers and no others (some bytes of extended ones are idle)."""
+    """Return bytes that are equal for equal numbers only (extended floats have idle bytes)."""
     part, power = np.frexp(x)
-    most = part.astype(np.float64)
-    return most.tobytes() + (part - most).astype(np.float64).tobytes() + power.tobytes()
+    top = part.astype(np.float64)
+    return top.tobytes() + (part - top).astype(np.float64).tobytes() + power.tobytes()
 
 
 def bisect_widest(low: Reals, high: Reals) -> tuple[Reals, Reals]:
-    """Lemma 29: what is between low and high [R,cases] in every direction is so in one of two
-    halves, cut in the direction where the case is widest: all first halves, then all others.
+    """Lemma 29: a point between low and high [R,cases] in every direction is in one of two halves,
+    cut in the direction where the case is widest: all first halves, then all second halves.
 
-    One number m ends the first half and begins the other: t ≤ m or t ≥ m, and so our own rounding
-    of m opens no gap. Where m is not a number, nothing is known of either half. Other directions
-    stay as they are. Where heads write in none, both halves are the whole.
+    One number m ends the first half and begins the second: t ≤ m or t ≥ m, so the prover's rounding
+    of m leaves no gap. If m is NaN, nothing is known of either half. Other directions stay as they
+    are. Without directions, both halves are the whole.
     """
     if not len(low):
         return np.tile(low, 2), np.tile(high, 2)
-    wide = (high - low).argmax(0), np.arange(low.shape[1])
-    first, other = high.copy(), low.copy()
-    first[wide] = other[wide] = (low[wide] + high[wide]) / 2
-    return np.concatenate([low, other], 1), np.concatenate([first, high], 1)
+    widest = (high - low).argmax(0), np.arange(low.shape[1])
+    end, start = high.copy(), low.copy()
+    end[widest] = start[widest] = (low[widest] + high[widest]) / 2
+    return np.concatenate([low, start], 1), np.concatenate([end, high], 1)
 
 
 def logit_difference_bounds(
@@ -309,25 +297,25 @@ def logit_difference_bounds(
     2·(D + 1)·tiny·s and e'_v = gamma(D + 2)·|b_v|: D products and a bias, added in any order.
     [cases,V]
 
-    The difference is taken before anything is bounded, so what both logits have in common cancels;
-    s divides both alike, and the end of s that makes the lead least counts. Infinity for y itself,
-    −infinity where nothing is known.
+    The difference is taken before the bounds, so parts that both logits share cancel; s divides
+    both, and the end of s that makes the lead smaller is used. Infinity for y itself, −infinity
+    where nothing is known.
     """
-    D, lead = len(W), np.full((len(right), W.shape[1]), np.inf, Real)
+    D, bound = len(W), np.full((len(right), W.shape[1]), np.inf, Real)
     low, high = np.ones(1, Real) if x.divisor_low is None else x.divisor_low, x.max_divisor
     size, any_order = x.max_abs @ np.abs(W), a.gamma(D + 2) + SLACK * D  # cases V
-    slip = any_order * size + 2 * (D + 1) * a.tiny * high + a.overflow(size / low)
+    error = any_order * size + 2 * (D + 1) * a.tiny * high + a.overflow(size / low)
     for y in np.unique(right):
-        here = right == y
+        of_y = right == y
         by = W[:, [y]] - W
-        least = x.mid[here] @ by - np.abs(x.gen[:, here] @ by).sum(0) - x.rad[here] @ np.abs(by)
-        least = least - slip[here] - slip[here][:, [y]] - SLACK * np.abs(least)
-        s_low, s_high = (np.broadcast_to(s, (len(right), 1))[here] for s in (low, high))
-        least = np.where(least > 0, least / s_high, least / s_low)
+        lead = x.mid[of_y] @ by - np.abs(x.gen[:, of_y] @ by).sum(0) - x.rad[of_y] @ np.abs(by)
+        lead = lead - error[of_y] - error[of_y][:, [y]] - SLACK * np.abs(lead)
+        s_low, s_high = (np.broadcast_to(s, (len(right), 1))[of_y] for s in (low, high))
+        lead = np.where(lead > 0, lead / s_high, lead / s_low)
         if b.any():
-            after = size[here] / s_low + np.abs(b)
-            off = any_order * np.abs(b) + SLACK * after + a.overflow(after)
-            least = least + (b[y] - b) - off - off[:, [y]]
-        least[:, y] = np.inf
-        lead[here] = np.where(np.isnan(least), -np.inf, least)
-    return lead
+            total = size[of_y] / s_low + np.abs(b)
+            bias_error = any_order * np.abs(b) + SLACK * total + a.overflow(total)
+            lead = lead + (b[y] - b) - bias_error - bias_error[:, [y]]
+        lead[:, y] = np.inf
+        bound[of_y] = np.where(np.isnan(lead), -np.inf, lead)
+    return bound

@@ -1,14 +1,13 @@
-"""Adding in columns: the largest that a sum over positions can be, over all pairs of numbers.
+"""Dynamic programming over columns: the largest sum over positions, over all pairs of numbers.
 
-What a head gathers is a sum with one term for each position, which depends on the digit there
-alone. The digits of the sum hang together with those of the operands by the carries, and by nothing
-else. So the largest such sum is found exactly by going through the columns from the ones up, with
-the carry as the only thing to remember: 2 states and 100 pairs of digits a column, instead of 10^20
-pairs of numbers.
+A head adds up one term for each position, which depends only on the digit there. The digits of the
+sum depend on those of the operands through the carries. So the largest such sum is found exactly by
+going through the columns from the ones up, with the carry as the state: 2 states and 100 pairs of
+digits a column, instead of 10^20 pairs of numbers.
 
-A *window* is a few neighbouring columns that are told apart: by the digit that is written there
-("digit") or by both digits of the operands ("pair"), and always by the carries. Every combination
-is a case. All pairs of numbers are in exactly one case.
+A window is a few neighboring columns that cases tell apart: by the digit of the sum ("digit") or by
+both digits of the operands ("pair"), and always by the carries. Every combination is a case. Each
+pair of numbers is in exactly one case.
 """
 
 import itertools
@@ -24,40 +23,35 @@ from .affine_arithmetic import SLACK, Real, Reals
 from .layout import SumLayout
 
 Ints = NDArray[np.int64]
-FIRST_DIGITS, SECOND_DIGITS = (
-    x.ravel() for x in np.divmod(np.arange(100), 10)
-)  # the pairs of digits of a column
-MAX_WAYS_PER_SPLIT = {
-    "digit": 19,
-    "pair": 100,
-}  # how a column is told apart: ways, at most, for each carry
+FIRST_DIGITS, SECOND_DIGITS = np.divmod(np.arange(100), 10)  # the pairs of digits of a column
+MAX_WAYS_PER_SPLIT = {"digit": 19, "pair": 100}  # ways through a column, for each carry in
 MAX_CASES = 50_000  # of one position, times the pieces into which each is cut
-MAX_CUTS = 8  # how often what attention writes in a case is halved
+MAX_CUTS = 8  # bisections of the attention output in a case
 
 
 @dataclass(frozen=True)
 class ColumnTransitions:
-    """One way through a column: which carry comes in, which goes out, what is written. All [E]."""
+    """The ways through a column: carry in, carry out and digit of the sum, all [E]."""
 
     column: int
     carry_in: Ints
     carry_out: Ints
     digit: Ints
-    order: Ints  # the (carry, pair) that there are, sorted by the way they belong to
-    order_starts: Ints  # where in `order` each way's begin
+    order: Ints  # all (carry, pair), sorted by their way
+    order_starts: Ints  # first index in `order` of each way
 
     def members(self, way: int) -> Ints:
-        """The (carry, pair) that a way stands for, as 100·carry + 10·a + b."""
+        """Return the (carry, pair) of a way, as 100·carry + 10·a + b."""
         return np.split(self.order, self.order_starts[1:])[way]
 
     def largest_terms(self, table: Reals) -> Reals:
-        """table [Q,columns,200] -> the largest entry of every way, [Q,E]."""
+        """Return the largest entry of table [Q,columns,200] for every way: [Q,E]."""
         return np.maximum.reduceat(table[:, self.column, self.order], self.order_starts, axis=1)
 
 
 @cache
 def column_transitions(layout: SumLayout, column: int, split: str) -> ColumnTransitions:
-    """The ways through a column, told apart as `split` says."""
+    """Return the ways through a column for a kind of split."""
     pairs = np.arange(100 if column < layout.digits else 1)  # the sum's first has no operands
     carry, pair = (x.ravel() for x in np.meshgrid([0, 1], pairs, indexing="ij"))
     total = FIRST_DIGITS[pair] + SECOND_DIGITS[pair] + carry
@@ -71,13 +65,13 @@ def column_transitions(layout: SumLayout, column: int, split: str) -> ColumnTran
 
 @dataclass(frozen=True)
 class WindowCases:
-    """All combinations of ways through a window's columns: lists with an entry for each column."""
+    """All combinations of ways through the columns of a window."""
 
     window: list[ColumnTransitions]
     ways: Ints  # [columns, cases]: which step of each column
 
     def digit(self, column: int) -> Ints:
-        """What is written in a column of the window, [cases]."""
+        """Return the digit of the sum in a column of the window, [cases]."""
         at = [s.column for s in self.window].index(column)
         return self._by_case(at, self.window[at].digit)
 
@@ -101,16 +95,18 @@ class WindowCases:
 
 
 def max_case_count(splits: Sequence[str], cuts: int = 0) -> int:
-    """No window that is split so has more cases, or pieces of cases if these are cut."""
+    """Bound the number of cases of a window with these splits, times the pieces of `cuts`
+    bisections.
+    """
     return (2 << cuts) * math.prod(MAX_WAYS_PER_SPLIT[s] for s in splits)
 
 
 def window_cases(layout: SumLayout, window: Sequence[int], splits: Sequence[str]) -> WindowCases:
-    """Lemma 15: every pair of numbers is in exactly one case of a window of neighbouring columns.
+    """Lemma 15: every pair of numbers is in exactly one case of a window of neighboring columns.
 
-    A pair goes through each column in one way, and the carry that leaves a column enters the next.
-    Into the ones comes no carry, and out of the last column of the sum, which has no operands, goes
-    none. No other ways are left out.
+    A pair goes through each column in one way, and the carry out of a column is the carry into the
+    next. The ones have no carry in, and the last column of the sum, which has no operands, has no
+    carry out. All other ways are included.
     """
     parts = [column_transitions(layout, c, s) for c, s in zip(window, splits, strict=True)]
     ways = np.arange(len(parts[0].carry_in))[None]
@@ -123,7 +119,9 @@ def window_cases(layout: SumLayout, window: Sequence[int], splits: Sequence[str]
 
 
 def terms_by_column(layout: SumLayout, row: int, terms: Reals) -> tuple[Reals, Reals]:
-    """terms [Q,S,V] up to row -> what no digit changes [Q], [Q,columns,200] for (carry, pair)."""
+    """Split terms [Q,S,V] up to row into those that no digit changes [Q] and a table
+    [Q,columns,200] over (carry, pair).
+    """
     n = layout.digits
     fixed = np.zeros(len(terms), Real)
     table = np.zeros((len(terms), n + 1, 200), Real)
@@ -141,10 +139,10 @@ def terms_by_column(layout: SumLayout, row: int, terms: Reals) -> tuple[Reals, R
 def largest_sums(layout: SumLayout, row: int, terms: Reals, cases: WindowCases) -> Reals:
     """Lemma 16: the largest Σ over positions of terms [Q,S,V], over all pairs of a case: [Q,cases].
 
-    A column's digits choose its terms, and are tied to other columns by the carries alone. So the
-    largest sum is that of the columns below the window, by the carry into it, of the window's ways,
-    and of the columns above, each the largest by itself. Exactly; what is added is our own
-    rounding, for one addition a position.
+    The digits of a column choose its terms; only carries connect columns. So the largest sum is
+    that of the columns below the window, given the carry into it, of the window's ways, and of the
+    columns above, each the largest by itself. It is exact up to the prover's own rounding, for one
+    addition a position, which is added.
     """
     fixed, table = terms_by_column(layout, row, terms)
     window = cases.window
@@ -160,9 +158,11 @@ def largest_sums(layout: SumLayout, row: int, terms: Reals, cases: WindowCases) 
 def best_sums_outside_window(
     layout: SumLayout, table: Reals, first: int, last: int
 ) -> tuple[Reals, Reals]:
-    """The largest sums of the columns below `first` and above `last`, by the carry: [Q,2] each.
+    """Return the largest sums of the columns below `first` and above `last`, by the carry at the
+    border: [Q,2] each.
 
-    By induction over columns: the best with a carry at a border is the best over the one before it.
+    By induction over columns: the best sum with a carry at a border follows from the best ones at
+    the border before it.
     """
     Q = len(table)
     below = np.tile(np.array([0, -np.inf], Real), (Q, 1))
@@ -175,7 +175,7 @@ def best_sums_outside_window(
 
 
 def best_terms_by_carry(layout: SumLayout, table: Reals, column: int) -> Reals:
-    """The largest term of a column by the carries into and out of it, [Q,2,2]; −inf: no way."""
+    """Return the largest term of a column by carry in and out, [Q,2,2]; −inf without a way."""
     out = np.full((len(table), 2, 2), -np.inf, Real)
     ways = column_transitions(layout, column, "digit")
     best = ways.largest_terms(table)
@@ -185,7 +185,7 @@ def best_terms_by_carry(layout: SumLayout, table: Reals, column: int) -> Reals:
 
 
 def _add_column(state: Reals, step: Reals) -> Reals:
-    """state [Q,2], step [Q,2,2] -> [Q,2]: max over the carry that comes in."""
+    """Add a column: state [Q,2], terms [Q,2,2] -> [Q,2], the largest over the carry in."""
     best: Reals = (state[:, :, None] + step).max(1)
     return best
 
@@ -193,7 +193,7 @@ def _add_column(state: Reals, step: Reals) -> Reals:
 def maximizing_pair(
     layout: SumLayout, row: int, terms: Reals, cases: WindowCases, case: int
 ) -> tuple[int, int]:
-    """The pair of numbers of one case that has the largest Σ over positions of terms [S,V]."""
+    """Return the pair of numbers of one case with the largest Σ over positions of terms [S,V]."""
     table = terms_by_column(layout, row, terms[None])[1][0]  # columns 200
     ways = zip(cases.window, cases.ways[:, case], strict=True)
     chosen = {step.column: step.members(way) for step, way in ways}

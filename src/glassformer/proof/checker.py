@@ -1,9 +1,9 @@
-"""The checker: does a certificate close? A proof rests on this file, and on what it imports.
+"""The checker of certificates. A proof rests on this file and its imports.
 
-A certificate says into which cases to split the pairs of numbers, row by row: for every position
-that must produce a token of the answer, how the columns near it are told apart, and how often what
-attention writes is cut in halves. The checker takes nothing else from it. It makes the cases
-itself, bounds the lead of the right token over every other in each, and wants all of them positive.
+A certificate tells how to split the pairs of numbers into cases, row by row: for every position
+that must produce a token of the answer, which columns are told apart and how, and how often the
+attention output is bisected. The checker uses nothing else of it. It makes the cases itself, bounds
+the margin of the right token in each, and requires all of them to be positive.
 """
 
 import math
@@ -19,56 +19,76 @@ from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from .bounds import Bounder, Bounds
 from .layout import SumLayout, layout_of
+from .qkv_bounds import check_context_length
+
+FIELDS = {
+    "model": str, "task": str, "dtype": str, "layout": list, "rows": list, "cases": int,
+    "margin": float,
+}  # fmt: skip
+OPTIONAL_ROW_FIELDS = ("cuts", "through", "near")
 
 
 @dataclass(frozen=True)
 class CertificateResult:
-    """What the checker found."""
+    """Result of one checker for a certificate."""
 
     holds: bool
     cases: int
-    margin: float  # no lead in any case is smaller
-    reason: str = ""  # why it does not hold, or how it holds less than was claimed
+    margin: float  # lower bound over all cases
+    reason: str = ""  # why it does not hold, or holds with a smaller margin than claimed
 
 
 def check_certificate(
     model: Model, task: Task, certificate: Mapping[str, Any]
 ) -> CertificateResult:
-    """Whether a certificate proves that the model is right on the whole domain of the task."""
-    layout, parts = check_model_and_task(model, task), read_certificate_rows(certificate)
+    """Check whether a certificate proves that a model is right on the whole domain of a task.
+
+    Args:
+        model: The model that the certificate names.
+        task: Its task: a sum of two numbers at fixed positions.
+        certificate: The parsed JSON of the certificate.
+
+    Returns:
+        Whether it holds, the number of cases and the margin, or the reason why it does not.
+
+    Raises:
+        GlassformerError: The task is not covered, or the certificate is malformed.
+    """
+    layout, rows = check_model_and_task(model, task), read_certificate_rows(certificate)
     for name, value in certificate_identity(model, task, layout).items():
         if certificate.get(name) != value:
-            return CertificateResult(False, 0, -np.inf, f"the certificate is for another {name}")
-    if sorted(row for p in parts for row in p.rows(layout)) != list(layout.answer_rows):
-        return CertificateResult(
-            False, 0, -np.inf, "the certificate's rows are not those of the answer"
-        )
+            return _fails(0, f"the certificate is for another {name}")
+    if sorted(row for r in rows for row in r.rows(layout)) != list(layout.answer_rows):
+        return _fails(0, "the certificate's rows are not those of the answer")
     bounder, cases, margin = Bounder(model, layout), 0, np.inf
-    for part in parts:
-        view = bounder.row_group(part.row, part.last_row, part.radius)
-        for bounds in bounder.bounds(view, part.split, part.cuts):
+    for r in rows:
+        group = bounder.row_group(r.row, r.last_row, r.radius)
+        for bounds in bounder.bounds(group, r.split, r.cuts):
             if not (np.isfinite(bounds.margin) & (bounds.margin > 0)).all():
-                return CertificateResult(
-                    False, cases, -np.inf, f"open: {describe_worst_case(layout, bounds)}"
-                )
-            least = float(bounds.margin.min())
-            least = least if least <= bounds.margin.min() else math.nextafter(least, -math.inf)
-            cases, margin = cases + len(bounds.cases), min(margin, least)
+                return _fails(cases, f"open: {describe_worst_case(bounds)}")
+            lowest = float(bounds.margin.min())
+            lowest = lowest if lowest <= bounds.margin.min() else math.nextafter(lowest, -math.inf)
+            cases, margin = cases + len(bounds.cases), min(margin, lowest)
     if not cases or cases != certificate["cases"] or not margin >= certificate["margin"]:
         reason = "the certificate claims another number of cases or a larger margin"
         return CertificateResult(False, cases, margin, reason)
     return CertificateResult(True, cases, margin)
 
 
+def _fails(cases: int, reason: str) -> CertificateResult:
+    return CertificateResult(False, cases, -np.inf, reason)
+
+
 def certificate_identity(model: Model, task: Task, layout: SumLayout) -> dict[str, Any]:
-    """What a certificate is for, in its own words."""
-    known = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
-    return known | {"layout": layout.to_json()}
+    """Return the fields of a certificate that name its subject."""
+    return {
+        "model": digest(model), "task": task.ref, "dtype": model.dtype, "layout": layout.to_json(),
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class CertificateRow:
-    """What a certificate says of a row, or of all rows through another, looked at so far."""
+    """A row of a certificate: how one row, or a range of rows, is split into cases."""
 
     row: int
     split: tuple[str, ...]
@@ -77,56 +97,64 @@ class CertificateRow:
     radius: int  # 0: all columns
 
     def rows(self, layout: SumLayout) -> range:
-        """Its rows, as far as the text goes."""
+        """Return its rows, up to the end of the text."""
         return range(self.row, max(self.row, min(self.last_row, len(layout.spots))) + 1)
 
 
 def read_certificate_rows(certificate: Mapping[str, Any]) -> list[CertificateRow]:
-    """How each row is split and how often cut (if it says so), of a certificate whose other fields
-    are all there, and all of their types.
-    """
-    wanted = {
-        "model": str, "task": str, "dtype": str, "layout": list, "rows": list, "cases": int,
-        "margin": float,
-    }  # fmt: skip
-    good = isinstance(certificate, Mapping)
-    good = good and all(type(certificate.get(n)) is kind for n, kind in wanted.items())
-    rows = certificate["rows"] if good else []
-    good = good and 0 <= certificate["margin"] < math.inf and all(
-        isinstance(r, Mapping) and type(r.get("row")) is int and type(r.get("split")) is list
-        and all(type(s) is str for s in r["split"])
-        and all(type(r.get(n, 0)) is int for n in ("cuts", "through", "near")) for r in rows
-    )  # fmt: skip
-    if not good:
-        raise GlassformerError("certificate — has not the fields of one that prove wrote")
-    more = ("cuts", "through", "near")
-    return [CertificateRow(r["row"], tuple(r["split"]), *(r.get(n, 0) for n in more)) for r in rows]
+    """Return the rows of a certificate, once all of its fields have the right types."""
+    if not isinstance(certificate, Mapping):
+        raise _malformed("a mapping", type(certificate).__name__)
+    for name, kind in FIELDS.items():
+        if type(certificate.get(name)) is not kind:
+            raise _malformed(f"{name}: {kind.__name__}", type(certificate.get(name)).__name__)
+    if not 0 <= certificate["margin"] < math.inf:
+        raise _malformed("a finite margin of at least 0", certificate["margin"])
+    for r in certificate["rows"]:
+        if not (
+            isinstance(r, Mapping) and type(r.get("row")) is int and type(r.get("split")) is list
+            and all(type(s) is str for s in r["split"])
+            and all(type(r.get(name, 0)) is int for name in OPTIONAL_ROW_FIELDS)
+        ):  # fmt: skip
+            raise _malformed("rows with row, split and optionally cuts, through and near", r)
+    return [
+        CertificateRow(
+            r["row"], tuple(r["split"]), *(r.get(name, 0) for name in OPTIONAL_ROW_FIELDS)
+        )
+        for r in certificate["rows"]
+    ]
+
+
+def _malformed(expected: str, value: Any) -> GlassformerError:
+    return GlassformerError(f"certificate: expected {expected}, got {value!s:.60}")
 
 
 def check_model_and_task(model: Model, task: Task) -> SumLayout:
-    """The task's layout, if a proof can be about it, and the model is one that can do it."""
+    """Return the task's layout; raise an error if certificates do not cover model and task."""
     task.require(model.vocabulary)
     layout = layout_of(task)
-    if (size := len(layout.spots) - 1) > (block := model.config.n_ctx):
-        what = f"texts of {size} tokens; the model's block has {block}"
-        raise GlassformerError(f"{task.ref} — {what}")
-    for p in (*layout.answer_rows, size):
+    T = len(layout.spots) - 1
+    check_context_length(model, task, T)
+    for p in (*layout.answer_rows, T):
         if layout.spots[p][0] in "ab":
-            what = f"a format the prover does not cover: a number's digit asks at {p}"
-            raise GlassformerError(f"{task.ref} — {what}")
+            raise GlassformerError(
+                f"{task.ref}: expected no digit of a number at the query position {p}, got "
+                f"{layout.spots[p]}",
+                code="unsupported",
+            )
     return layout
 
 
-def describe_worst_case(layout: SumLayout, bounds: Bounds) -> str:
-    """The worst case of some, in words."""
-    at = int(np.nan_to_num(bounds.margin, nan=-np.inf).argmin())
-    words = []
-    for step, way in zip(bounds.cases.window, bounds.cases.ways[:, at], strict=True):
+def describe_worst_case(bounds: Bounds) -> str:
+    """Return a text that names the case with the smallest margin."""
+    worst = int(np.nan_to_num(bounds.margin, nan=-np.inf).argmin())
+    columns = []
+    for step, way in zip(bounds.cases.window, bounds.cases.ways[:, worst], strict=True):
         members = step.members(way)
         digits = f"{members[0] % 100 // 10}+{members[0] % 10} and " if len(members) == 1 else ""
-        writes = f"carry {step.carry_in[way]} writes {step.digit[way]}"
-        words.append(f"column {step.column + bounds.group.lowest_column} with {digits}{writes}")
-    known = f"the lead is only known to be above {float(bounds.margin[at]):.3g}"
+        output = f"carry {step.carry_in[way]} writes {step.digit[way]}"
+        columns.append(f"column {step.column + bounds.group.lowest_column} with {digits}{output}")
+    margin = f"the margin is only known to be above {float(bounds.margin[worst]):.3g}"
     rows = bounds.group.rows
-    alike = f", and all to {rows[-1]} by their columns" if len(rows) > 1 else ""
-    return f"position {bounds.row}{alike}, {'; '.join(words)}: {known}"
+    through = f" to {rows[-1]}" if len(rows) > 1 else ""
+    return f"position {bounds.row}{through}, {'; '.join(columns)}: {margin}"

@@ -1,9 +1,8 @@
-"""Proofs of compiled models: the certificate that they carry is found anew, for every text."""
+"""Proofs of compiled models: check the certificate that they carry, for every text."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,50 +13,48 @@ from ..core.model import Model
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..utils.progress import Progress, ProgressCallback
-from .counterexamples import first_counterexample
+from .counterexamples import describe_counterexample, first_counterexample, prover_defect
 
-SAMPLE_TEXTS = 500  # texts that are run, besides the edge cases, whatever the certificate says
+if TYPE_CHECKING:
+    from .prover import Proof
+
+SAMPLE_TEXTS = 500  # random texts that are run, besides the edge cases
 
 
 def is_compiled(model: Model, task: Task) -> bool:
-    """Whether the model carries the program whose task this is."""
+    """Whether the model carries the program of this task."""
     own = embedded_task(model)
     return own is not None and same_program(own, task)
 
 
 def prove_compiled(
-    model: Model, task: SequenceTask, seed: int, make_proof: Callable[..., Any],
+    model: Model, task: SequenceTask, seed: int, make_proof: "Callable[..., Proof]",
     progress: ProgressCallback | None = None,
-) -> Any:  # fmt: skip
-    """Proved for every text of up to so many tokens, refuted, or unknown with the place."""
+) -> "Proof":  # fmt: skip
+    """Prove or refute a compiled model for every text up to its length, or name the open place."""
+    rows = [task.edges(), task.sample(SAMPLE_TEXTS, np.random.default_rng(seed))]
+    example = first_counterexample(model, task, np.concatenate(rows))
 
     def with_wrong(step: Progress) -> None:
         if progress:
-            progress(replace(step, wrong=int(wrong is not None)))
+            progress(replace(step, wrong=int(example is not None)))
 
-    rows = [task.edges(), task.sample(SAMPLE_TEXTS, np.random.default_rng(seed))]
-    wrong = first_counterexample(model, task, np.concatenate(rows))
-    if wrong:
-        reason = f"{wrong['input']} gives {wrong['got']}, expected {wrong['expected']}"
-        refuted = partial(make_proof, "refuted", 0, counterexample=wrong, reason=reason)
     try:
-        found = recheck(model, with_wrong).certificate
-    except GlassformerError as e:  # or no declaration at all: what is wrong is wrong
-        if wrong:
-            return refuted()
+        certificate = recheck(model, with_wrong).certificate
+    except GlassformerError as e:
+        if example:
+            reason = describe_counterexample(example)
+            return make_proof("refuted", 0, counterexample=example, reason=reason)
         if not isinstance(e, Unproved):
             raise
-        return make_proof(
-            "unknown", e.certificate.cases if hasattr(e, "certificate") else 0, reason=str(e)
-        )
-    if wrong:
-        raise GlassformerError(
-            f"prove — a defect of the prover: its certificate passes, but {refuted().reason}; "
-            "nothing is proved. Please report it with the model"
-        )
-    left = f", with {found.slack[found.tightest]:.0%} of its room left" if found.tightest else ""
+        cases = e.certificate.cases if hasattr(e, "certificate") else 0
+        return make_proof("unknown", cases, reason=str(e))
+    if example:
+        raise prover_defect(f"its certificate passes, but {describe_counterexample(example)}")
+    tightest = certificate.tightest
+    left = f", with {certificate.slack[tightest]:.0%} of its room left" if tightest else ""
     reason = (
         f"for every text of up to {task.program.length:,} tokens, with sums in any order; "
-        f"tightest at {found.tightest}{left}"
+        f"tightest at {tightest}{left}"
     )
-    return make_proof("proved", found.cases, margin=found.margin, reason=reason)
+    return make_proof("proved", certificate.cases, margin=certificate.margin, reason=reason)

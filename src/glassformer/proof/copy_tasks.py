@@ -1,8 +1,8 @@
-"""Tasks that copy: every position of a text holds one of the things given, or always one token.
+"""Tasks that copy: every position holds one item of the input, or always the same token.
 
-Reversing is one, at any length. Which thing stands where the task says of itself (`Task.copies`),
-and its examples agree. Things are free of each other, so a sum over positions is a sum over things,
-each with its own choice (Lemma 42), however often it was copied.
+Reversing is such a task, at any length. The task declares which item stands where
+(`Task.copy_layout`), and its examples must agree. Items are independent, so a sum over positions is
+a sum over items, each with its own choice (Lemma 42), however often it was copied.
 """
 
 from collections.abc import Iterator
@@ -12,23 +12,24 @@ import numpy as np
 
 from ..core.model import Model
 from ..tasks.base import Task
-from ..tasks.token_layout import TOKEN, Spot
-from ..tasks.token_layout import checked_copy_layout as said_of
+from ..tasks.token_layout import TOKEN, Spot, checked_copy_layout
 from ..utils.errors import GlassformerError
 from .affine_arithmetic import SLACK, Reals
 from .count_failures import count_any_not_positive
+from .layout import possible_tokens
 from .min_max import MAX_COUNTED_RATIO, InputCase, float_below
+from .qkv_bounds import check_context_length
 from .single_head import SingleHead, least_sum
 
 
 @dataclass(frozen=True)
 class CopyLayout:
-    """What each position holds: (TOKEN, t) always, or (ROW, i), a thing of the rows."""
+    """The content of each position: (TOKEN, t), always token t, or (ROW, i), item i of the row."""
 
     spots: tuple[Spot, ...]
     answer_start: int  # position of the first token of the answer
     n_items: int
-    n_item_tokens: int  # tokens 0 … kinds−1 are what a thing can be
+    n_item_tokens: int  # an item is a token from 0 to n_item_tokens − 1
 
     def tokens(self, position: int) -> range:
         kind, number = self.spots[position]
@@ -36,80 +37,75 @@ class CopyLayout:
 
 
 def copy_layout(task: Task) -> CopyLayout:
-    """Where the things stand, as the task says; an error if it says no such thing."""
-    said, kinds = said_of(task), set(task.radix)
+    """Return the copy layout that a task declares; raise an error without one."""
+    layout, kinds = checked_copy_layout(task), set(task.radix)
     if len(kinds) != 1 or task.size != (k := kinds.pop()) ** len(task.radix):
-        what = "a task the prover does not cover: it knows copies of things of one kind"
-        raise GlassformerError(f"{task.ref} — {what}")
-    return CopyLayout(said.spots, said.first, len(task.radix), k)
+        raise GlassformerError(
+            f"{task.ref}: expected items with equal numbers of values, got radix {task.radix}",
+            code="unsupported",
+        )
+    return CopyLayout(layout.spots, layout.first, len(task.radix), k)
 
 
 def copy_cases(model: Model, task: Task, count_errors: bool = True) -> Iterator[InputCase]:
-    """All cases: a position that asks, the token there, the right one. An input is in one case of
-    every position. Without `exact`, an open case is open as a whole.
+    """Yield all cases: a query position, its token and the right next token. An input is in one
+    case of every position. Without `count_errors`, all inputs of an open case are open.
     """
-    at = copy_layout(task)
-    T = len(at.spots) - 1
-    if model.config.n_ctx < T:
-        what = f"texts of {T} tokens; the model's block has {model.config.n_ctx}"
-        raise GlassformerError(f"{task.ref} — {what}")
-    possible = np.zeros((T, model.config.d_vocab), bool)
-    for t in range(T):
-        possible[t, at.tokens(t)] = True
-    alone = SingleHead(model, T, possible)
+    layout = copy_layout(task)
+    T = len(layout.spots) - 1
+    check_context_length(model, task, T)
+    head = SingleHead(model, T, possible_tokens(layout, model.config.d_vocab)[:-1])
     with np.errstate(all="ignore"):
-        for row in range(at.answer_start - 1, T):
-            for asks in at.tokens(row):
-                terms = alone.terms(row, asks)
-                for right in at.tokens(row + 1):
-                    known = _fixed_items(at, row, asks, right)
-                    if known is not None:
-                        here, most = terms.lower_bounds(right), terms.max_weight_divisor
-                        yield _case(at, row, here, most, right, known, task.size, count_errors)
+        for row in range(layout.answer_start - 1, T):
+            for token in layout.tokens(row):
+                terms = head.terms(row, token)
+                for right in layout.tokens(row + 1):
+                    fixed = _fixed_items(layout, row, token, right)
+                    if fixed is not None:
+                        bounds, scale = terms.lower_bounds(right), terms.max_weight_divisor
+                        yield _case(
+                            layout, row, bounds, scale, right, fixed, task.size, count_errors
+                        )
 
 
-def _fixed_items(at: CopyLayout, row: int, asks: int, right: int) -> dict[int, int] | None:
-    """The things that a case fixes; None if they contradict each other."""
-    known: dict[int, int] = {}
-    for position, token in ((row, asks), (row + 1, right)):
-        kind, number = at.spots[position]
-        if kind != TOKEN and known.setdefault(number, token) != token:
+def _fixed_items(layout: CopyLayout, row: int, token: int, right: int) -> dict[int, int] | None:
+    """Return the items that a case fixes; None if they contradict each other."""
+    fixed: dict[int, int] = {}
+    for position, value in ((row, token), (row + 1, right)):
+        kind, number = layout.spots[position]
+        if kind != TOKEN and fixed.setdefault(number, value) != value:
             return None
-    return known
+    return fixed
 
 
 def _case(
-    at: CopyLayout, row: int, t: Reals, most: Reals, right: int, fixed: dict[int, int], size: int,
-    count_errors: bool,
+    layout: CopyLayout, row: int, t: Reals, scale: Reals, right: int, fixed: dict[int, int],
+    size: int, count_errors: bool,
 ) -> InputCase:  # fmt: skip
-    free = [i for i in range(at.n_items) if i not in fixed]
-    table = np.zeros(
-        (at.n_items, at.n_item_tokens, t.shape[2]), t.dtype
-    )  # by thing: Σ of its copies' terms
+    free = [i for i in range(layout.n_items) if i not in fixed]
+    # by item: Σ of the terms of its copies
+    table = np.zeros((layout.n_items, layout.n_item_tokens, t.shape[2]), t.dtype)
     rest = np.zeros(t.shape[2], t.dtype)
-    for p, (kind, number) in enumerate(at.spots[: row + 1]):
+    for p, (kind, number) in enumerate(layout.spots[: row + 1]):
         if kind == TOKEN or number in fixed:
             rest += t[p, number if kind == TOKEN else fixed[number]]
         else:
-            table[number] += t[p, : at.n_item_tokens]
-    # what is added up before the least of it is taken rounds once a position
-    lost = SLACK * (row + 1) * np.abs(t).max(1).sum(0)
-    rest = rest - lost
+            table[number] += t[p, : layout.n_item_tokens]
+    # sums taken before the minimum round once a position
+    rest = rest - SLACK * (row + 1) * np.abs(t).max(1).sum(0)
     total = least_sum(table[free]) + rest
     total[right] = np.inf
     total = np.where(np.isnan(total), -np.inf, total)
-    inputs, rivals = at.n_item_tokens ** len(free), np.flatnonzero(~(total > 0))
-    wrong, rival = 0, int(total.argmin())
-    if len(rivals):
-        counted = count_errors and inputs > size // (len(t) ** 2 * MAX_COUNTED_RATIO)
-        wrong = (
-            count_any_not_positive(table[free][..., rivals], rest[rivals]) if counted else inputs
-        )
-    worst = dict(zip(free, table[free][..., rival].argmin(1).tolist(), strict=True)) | fixed
-    row_of = tuple(worst[i] for i in range(at.n_items))
-    return InputCase(inputs, min(wrong, inputs), float_below(total[rival] / most), row_of)
+    inputs, rivals = layout.n_item_tokens ** len(free), np.flatnonzero(~(total > 0))
+    wrong, rival = inputs if len(rivals) else 0, int(total.argmin())
+    if wrong and count_errors and inputs > size // (len(t) ** 2 * MAX_COUNTED_RATIO):
+        wrong = count_any_not_positive(table[free][..., rivals], rest[rivals])
+    choice = table[free][..., rival].argmin(1).tolist()
+    worst = dict(zip(free, choice, strict=True)) | fixed
+    worst_row = tuple(worst[i] for i in range(layout.n_items))
+    return InputCase(inputs, min(wrong, inputs), float_below(total[rival] / scale), worst_row)
 
 
 def is_covered(task: Task) -> bool:
-    """Whether a task says of itself that its answers are copies."""
+    """Whether a task declares that its answers are copies."""
     return task.declares("copy_layout") and task.copy_layout() is not None

@@ -1,9 +1,9 @@
-"""Counting: how many choices of tokens, one a position, make a sum of terms 0 or less.
+"""Counting the choices of one key per position whose sum of terms is 0 or less.
 
-Terms are real numbers, choices are free of each other. Rounded down to multiples of a step, a sum
-is a whole number of steps, and the number of choices for each whole number is a coefficient of a
-product of polynomials, one a position: whole numbers from beginning to end. Rounding down only
-makes sums smaller, so no choice whose sum is 0 or less is missed (Lemma 43).
+Choices are independent. With terms rounded down to multiples of a step, a sum is a whole number of
+steps, and the number of choices for each whole number is a coefficient of a product of polynomials,
+one for each position, in exact integers. Rounding down only makes sums smaller, so no choice whose
+sum is 0 or less is missed (Lemma 43).
 """
 
 import math
@@ -13,18 +13,19 @@ import numpy as np
 
 from .affine_arithmetic import SLACK, Real, Reals
 
-FEW = 2**19  # choices that are gone through one by one
-GRID_STEPS = 2048  # between 0 and the least sum: what is rounded off is a part in so many of that
+MAX_ENUMERATED_CHOICES = 2**19
+GRID_STEPS = 2048  # between 0 and the least sum: rounding loses one part in this number
 
 
 def count_any_not_positive(terms: Reals, rest: Reals, required_key: int | None = None) -> int:
-    """At most so many choices of a key for each position have rest [R] + Σ terms [S,keys,R] ≤ 0 for
-    one of R rivals at least (and have the key `must`): counted one by one where they are few, else
-    rival by rival (Lemma 43), of which a choice may be counted several times.
+    """Bound the number of choices of a key for each position with rest [R] + Σ terms [S,keys,R] ≤ 0
+    for at least one of R rivals (and with the required key in some position).
+
+    Few choices are counted one by one, others rival by rival (Lemma 43), where a choice may be
+    counted several times.
     """
-    S, keys = (int(n) for n in terms.shape[:2])
-    every: int = keys**S - ((keys - 1) ** S if required_key is not None else 0)
-    if keys**S <= FEW:
+    every = _count_choices(terms, required_key)
+    if terms.shape[1] ** len(terms) <= MAX_ENUMERATED_CHOICES:
         return _count_one_by_one(terms, rest, required_key)
     count = 0
     for j in range(terms.shape[2]):
@@ -34,22 +35,28 @@ def count_any_not_positive(terms: Reals, rest: Reals, required_key: int | None =
     return count
 
 
+def _count_choices(terms: Reals, required_key: int | None) -> int:
+    S, keys = (int(n) for n in terms.shape[:2])
+    every: int = keys**S - ((keys - 1) ** S if required_key is not None else 0)
+    return every
+
+
 def _count_one_by_one(terms: Reals, rest: Reals, required_key: int | None) -> int:
-    """Of each rival only the keys are looked at with which a sum of 0 or less can be reached."""
+    """Enumerate, for each rival, only the keys that can be part of a sum of 0 or less."""
     S, keys, R = terms.shape
     bad = np.zeros((keys,) * S, bool)
-    ours = SLACK * (S + 1)
+    slack = SLACK * (S + 1)
     for j in range(R):
-        each, least = terms[..., j], terms[..., j].min(1, initial=np.inf)  # S keys, S
-        room = 4 * ours * (np.abs(rest[j]) + np.abs(each).max(1, initial=0).sum())
-        low = rest[j] + least.sum() + (each - least[:, None])  # with this key, the least of others
-        some = [np.flatnonzero(~(row > room)) for row in low]
-        shapes = [[-1 if i == p else 1 for i in range(S)] for p in range(S)]
+        t, least = terms[..., j], terms[..., j].min(1, initial=np.inf)  # S keys, S
+        max_error = 4 * slack * (np.abs(rest[j]) + np.abs(t).max(1, initial=0).sum())
+        low = rest[j] + least.sum() + (t - least[:, None])  # with this key, the least of others
+        candidates = [np.flatnonzero(~(row > max_error)) for row in low]
         total, size = np.full((1,) * S, rest[j]), np.full((1,) * S, np.abs(rest[j]))
         for p in range(S):
-            part = each[p, some[p]].reshape(shapes[p])
+            shape = [-1 if i == p else 1 for i in range(S)]
+            part = t[p, candidates[p]].reshape(shape)
             total, size = total + part, size + np.abs(part)
-        bad[np.ix_(*some)] |= ~(total > ours * size)
+        bad[np.ix_(*candidates)] |= ~(total > slack * size)
     if required_key is not None:
         without = np.delete(np.arange(keys), required_key)
         bad[np.ix_(*[without] * S)] = False
@@ -59,55 +66,50 @@ def _count_one_by_one(terms: Reals, rest: Reals, required_key: int | None) -> in
 def count_not_positive(
     terms: Reals, rest: Reals, required_key: int | None = None, steps: int = GRID_STEPS
 ) -> int:
-    """Lemma 43: at most so many choices of a key for each position have rest + Σ terms [S,keys] ≤ 0
-    (and have the key `must` at one position at least).
+    """Lemma 43: a bound on the number of choices of a key for each position with rest + Σ terms
+    [S,keys] ≤ 0 (and with the required key in some position).
 
-    With t' = floor(t/h)·h ≤ t for every term and h a power of two, Σ t' ≤ Σ t: whoever is at most 0
-    is counted, for Σ t'/h is then a whole number of at most 0. The choices with Σ t'/h = e are the
-    coefficient of x^e in Π over positions of Σ over keys x^(t'/h); those without the key `must` are
-    those of the same product without it. What is not finite is counted whole.
+    With t' = floor(t/h)·h ≤ t for every term and h a power of two, Σ t' ≤ Σ t: every sum of at most
+    0 is counted, for Σ t'/h is then a whole number of at most 0. The number of choices with Σ t'/h
+    = e is the coefficient of x^e in Π over positions of Σ over keys x^(t'/h); choices without the
+    required key are those of the same product without it. If a term is not finite, all choices are
+    counted.
     """
     S, keys = (int(n) for n in terms.shape)
-    every: int = keys**S - ((keys - 1) ** S if required_key is not None else 0)
     if not np.isfinite(terms).all() or not np.isfinite(rest):
-        return every
+        return _count_choices(terms, required_key)
     least = Real(rest) + terms.min(1).sum()
-    if not least <= 0:  # our own rounding is in `terms`, and a sum so near 0 is counted below
+    if not least <= 0:  # `terms` include the prover's rounding; sums this near 0 are counted below
         least = Real(0)
     size = max(float(-least), float(np.abs(terms).max(initial=0) + abs(rest)) * 1e-9, 1e-300)
     h = Real(2.0) ** math.ceil(math.log2(size / steps))
     cells = np.floor(terms / h)
-    last = int(np.floor(Real(rest) / h))
     lowest = [int(c) for c in cells.min(1)]
-    room = -last - sum(lowest)  # of whole steps that may be added before a sum is above 0
-    if room < 0:
+    limit = -int(np.floor(Real(rest) / h)) - sum(lowest)  # steps until a sum is above 0
+    if limit < 0:
         return 0
-    above = [
-        [int(x) if x <= room else -1 for x in row - low]  # −1: never 0 or less
+    offsets = [
+        [int(x) if x <= limit else -1 for x in row - low]  # −1: never 0 or less
         for row, low in zip(cells, lowest, strict=True)
     ]
-    count = _count_sums_up_to(above, room, keys**S)
+    count = _count_sums_up_to(offsets, limit, keys**S)
     if required_key is not None:
-        count -= _count_sums_up_to(
-            [row[:required_key] + row[required_key + 1 :] for row in above], room, keys**S
-        )
+        others = [row[:required_key] + row[required_key + 1 :] for row in offsets]
+        count -= _count_sums_up_to(others, limit, keys**S)
     return count
 
 
 def _count_sums_up_to(offsets: list[list[int]], limit: int, max_coefficient: int) -> int:
-    """How many choices, one of each list, add up to at most `room`; −1 is no choice.
+    """Count the choices, one of each list, that add up to at most `limit`; −1 is no choice.
 
-    A polynomial is one whole number, with `bits` bits for each coefficient: none is above `most`.
+    A polynomial is one integer, with `bits` bits for each coefficient.
     """
     bits = max_coefficient.bit_length() + 1
     mask = (1 << bits * (limit + 1)) - 1
     product = 1
     for choices in offsets:
-        times = Counter(x for x in choices if x >= 0)
-        total = 0
-        for power, n in times.items():
-            total += (product * n) << bits * power
-        product = total & mask
+        counts = Counter(x for x in choices if x >= 0)
+        product = sum((product * n) << bits * power for power, n in counts.items()) & mask
         if not product:
             return 0
     return product % ((1 << bits) - 1)  # the sum of its coefficients, which is below 2^bits − 1

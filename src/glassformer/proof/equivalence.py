@@ -1,12 +1,11 @@
-"""Are two models equal: the same tokens on every input of a task, or an input where they differ?
+"""Equality of two models on every input of a task, or an input where they differ.
 
-What counts is what greedy decoding says, right or wrong. In this order: the same numbers; every
-input is run, if they are few; an input of a sample on which they differ; both are proved right, and
-then they say the same; and where one is not perfect, on how many inputs both are proved right:
-there, at least, they are equal.
+Greedy outputs are compared, right or wrong. In this order: equal weights; every input is run, if
+there are few; an input of a sample where they differ; both are proved right, so they are equal; and
+if one is imperfect, a bound on the number of inputs where both are proved right.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -24,21 +23,22 @@ from .accuracy import bound_accuracy, floor_percent, floor_share
 from .prover import FUSED_NORM_EXCEPTION, Proof, prove
 
 SAMPLE_ROWS = 5_000
-MAX_CONFIRMED_ROWS = 8  # rows that are run alone, of those on which models differ when many are run
+MAX_CONFIRMED_ROWS = 8  # differing rows of a batch that are run alone
+ORDINALS = ("first", "second")
 
 
 @dataclass(frozen=True)
 class Equality(Displayable):
-    """Whether two models say the same on a whole domain."""
+    """Whether two models have equal outputs on a whole domain."""
 
     result: Literal["equal", "different", "unknown"]
     reason: str
     inputs: int
-    equal: int  # on so many inputs, at least, they are
+    equal: int  # lower bound on the number of inputs where they are
     method: str  # sample, numbers, enumeration, proofs or accuracy
     task: str
     models: tuple[str, str]
-    difference: dict[str, Any] | None = None  # an input, and what each says
+    difference: dict[str, Any] | None = None  # an input, and the output of each
 
     @property
     def holds(self) -> bool:
@@ -55,211 +55,206 @@ def prove_equal(
     one: Model, other: Model, task: Task, *, seed: int = 0,
     progress: ProgressCallback | None = None, independent: bool = True,
 ) -> Equality:  # fmt: skip
-    """Whether two models give the same tokens on all inputs of a task. `independent`: check both
-    proofs by the independent checker, where it covers them.
+    """Decide whether two models give the same tokens on all inputs of a task.
+
+    Args:
+        one: The first model.
+        other: The second model.
+        task: The task that defines the inputs.
+        seed: Seed of the samples.
+        progress: Called with each stage and the number of rows run.
+        independent: Whether the independent checker checks both proofs, where it covers them.
+
+    Returns:
+        Equal, different with an input, or unknown with the number of inputs proved equal.
+
+    Raises:
+        GlassformerError: The task does not have the models' vocabulary.
     """
-    for model in (one, other):
+    models = (one, other)
+    for model in models:
         task.require(model.vocabulary)
-    about: dict[str, Any] = {
+    subject: dict[str, Any] = {
         "inputs": task.inputs, "task": task.ref, "models": (digest(one), digest(other)),
     }  # fmt: skip
     if _same_numbers(one, other):
         reason = "the same numbers in the same places"
-        return Equality("equal", reason, equal=task.inputs, method="numbers", **about)
+        return Equality("equal", reason, equal=task.inputs, method="numbers", **subject)
     if task.size <= MAX_EXHAUSTIVE_ROWS:
-        return _compare_by_enumeration(one, other, task, about, progress)
+        return _compare_by_enumeration(one, other, task, subject, progress)
     rows = np.concatenate([task.edges(), task.sample(SAMPLE_ROWS, np.random.default_rng(seed))])
     report_stage(progress, f"running both on {len(rows):,} inputs")
-    if found := _first_difference(one, other, task, rows)[0]:
-        return _different_result(found, "sample", about)
-    proofs, kind = [], task.row_type
-    for which, model in (("first", one), ("second", other)):
-        report_stage(progress, f"proving the {which}")
+    if difference := _first_difference(one, other, task, rows):
+        return _different_result(difference, "sample", subject)
+    proofs: list[Proof] = []
+    for ordinal, model in zip(ORDINALS, models, strict=True):
+        report_stage(progress, f"proving the {ordinal}")
         try:
             proofs.append(prove(model, task, seed=seed, independent=None if independent else False))
         except GlassformerError as e:
-            return Equality("unknown", str(e), equal=0, method="proofs", **about)
-        found = proofs[-1].counterexample
-        if found and (
-            told := _first_difference(one, other, task, np.array([found["row"]], kind))[0]
-        ):
-            return _different_result(told, "proofs", about)
+            return Equality("unknown", str(e), equal=0, method="proofs", **subject)
+        if example := proofs[-1].counterexample:
+            rows = np.array([example["row"]], task.row_type)
+            if difference := _first_difference(one, other, task, rows):
+                return _different_result(difference, "proofs", subject)
     if all(p.holds for p in proofs):
         reason = f"both are proved right, with {' and '.join(f'{p.cases:,}' for p in proofs)} cases"
-        checked = [p.independent for p in proofs]
-        missing = [n for n, c in zip(("first", "second"), checked, strict=True) if not c]
-        none = f"; no independent check covers the {' and the '.join(missing)}"
-        reason += none if missing else "; the independent checker agrees on both"
+        unchecked = [n for n, p in zip(ORDINALS, proofs, strict=True) if not p.independent]
+        if unchecked:
+            reason += f"; no independent check covers the {' and the '.join(unchecked)}"
+        else:
+            reason += "; the independent checker agrees on both"
         if not all(map(_covers_fused_norm, proofs)):
             reason += "; PyTorch's fused layer norm is not covered"
-        return Equality("equal", reason, equal=task.inputs, method="proofs", **about)
+        return Equality("equal", reason, equal=task.inputs, method="proofs", **subject)
     report_stage(progress, "bounding on how many inputs both are right")
-    return _compare_by_accuracy(one, other, task, seed, proofs, about, independent)
+    return _compare_by_accuracy(one, other, task, seed, proofs, subject, independent)
 
 
 def _compare_by_accuracy(
-    one: Model, other: Model, task: Task, seed: int, proofs: list[Any], about: dict[str, Any],
+    one: Model, other: Model, task: Task, seed: int, proofs: list[Proof], subject: dict[str, Any],
     independent: bool,
 ) -> Equality:  # fmt: skip
-    """On how many inputs both are proved right: those that are open for neither."""
-    why = " and ".join(
-        f"the {n} is {p.result}" for n, p in zip(("first", "second"), proofs, strict=True)
-    )
-    open_, kind = 0, task.row_type
+    """Bound the number of inputs where both are proved right."""
+    reason = " and ".join(f"the {n} is {p.result}" for n, p in zip(ORDINALS, proofs, strict=True))
+    open_inputs = 0
     try:
         for model, proof in zip((one, other), proofs, strict=True):
-            if not proof.holds:
-                bound = bound_accuracy(model, task, seed=seed, independent=independent)
-                open_ += bound.open
-                for shown in bound.worst:
-                    if told := _first_difference(one, other, task, np.array([shown["row"]], kind))[
-                        0
-                    ]:
-                        return _different_result(told, "accuracy", about)
+            if proof.holds:
+                continue
+            bound = bound_accuracy(model, task, seed=seed, independent=independent)
+            open_inputs += bound.open
+            for error in bound.worst:
+                rows = np.array([error["row"]], task.row_type)
+                if difference := _first_difference(one, other, task, rows):
+                    return _different_result(difference, "accuracy", subject)
     except GlassformerError:
-        return Equality("unknown", why, equal=0, method="proofs", **about)
-    equal = max(0, task.inputs - open_)
-    least = f"both are proved right on at least {floor_percent(floor_share(equal, task.inputs))} of all inputs"
-    return Equality("unknown", f"{why}; {least}", equal=equal, method="accuracy", **about)
+        return Equality("unknown", reason, equal=0, method="proofs", **subject)
+    equal = max(0, task.inputs - open_inputs)
+    percent = floor_percent(floor_share(equal, task.inputs))
+    reason += f"; both are proved right on at least {percent} of all inputs"
+    return Equality("unknown", reason, equal=equal, method="accuracy", **subject)
 
 
 def _compare_by_enumeration(
-    one: Model,
-    other: Model,
-    task: Task,
-    about: dict[str, Any],
+    one: Model, other: Model, task: Task, subject: dict[str, Any],
     progress: ProgressCallback | None,
-) -> Equality:
-    size, checked = min(chunk_size(m, task) for m in (one, other)), 0
-    pair = ModelPair(one, other, task)
-    for rows in domain_chunks(task, size):
+) -> Equality:  # fmt: skip
+    checked, pair, method = 0, ModelPair(one, other, task), "enumeration"
+    for rows in domain_chunks(task, pair.chunk_size):
         if progress:
             progress(Progress(checked, task.size, stage="running both"))
-        found, _ = pair.find_difference(rows)
-        if found:
-            return _different_result(found, "enumeration", about)
+        if difference := pair.find_difference(rows):
+            return _different_result(difference, method, subject)
         checked += len(rows)
     if not checked:
         reason = "the task has no input with an answer"
-        return Equality("unknown", reason, equal=0, method="enumeration", **about)
-    found, unsure = pair.find_difference_one_by_one()
-    if found:
-        return _different_result(found, "enumeration", about)
-    if unsure := min(unsure, checked):
-        what = "another order of the same sums could turn what one says, or its answer has no end"
-        reason = f"{unsure:,} inputs where {what}{pair.doubt}"
-        about = {**about, "equal": checked - unsure}
-        return Equality("unknown", reason, method="enumeration", **about)
+        return Equality("unknown", reason, equal=0, method=method, **subject)
+    if difference := pair.find_difference_one_by_one():
+        return _different_result(difference, method, subject)
+    if unsure := min(pair.unsure.count, checked):
+        doubt = "another order of the same sums could turn an output, or the answer has no end"
+        reason = f"{unsure:,} inputs where {doubt}{pair.doubt}"
+        return Equality("unknown", reason, equal=checked - unsure, method=method, **subject)
     how = "in two orders of the same sums, with this machine's rounding"
     reason = f"all {checked:,} inputs were run {how}"
-    return Equality("equal", reason, equal=checked, method="enumeration", **about)
+    return Equality("equal", reason, equal=checked, method=method, **subject)
 
 
-def _first_difference(
-    one: Model, other: Model, task: Task, rows: Rows
-) -> tuple[dict[str, Any] | None, int]:
-    """The first row on which two models differ; and on how many it is not sure that they do not."""
+def _first_difference(one: Model, other: Model, task: Task, rows: Rows) -> dict[str, Any] | None:
+    """Return the first row with an answer on which two models differ, or None."""
     return ModelPair(one, other, task).find_difference(rows[task.defined(rows)])
 
 
 class ModelPair:
-    """Two models, run on the same rows. What the first says is taken for right, and then both are
-    asked whether they have it right for sure.
+    """Two models that are run on the same rows.
+
+    The output of the first is taken as the right answer; then both are evaluated for margins that
+    no order of sums can turn.
     """
 
     def __init__(self, one: Model, other: Model, task: Task) -> None:
         self.models, self.task, self.closest_rows = (one, other), task, ClosestRows(task)
-        self.evaluators, self.doubt, self.unsure = (
-            (RobustEvaluator(one), RobustEvaluator(other)),
-            "",
-            DistinctCounter(),
-        )
+        self.evaluators = (RobustEvaluator(one), RobustEvaluator(other))
+        self.doubt, self.unsure = "", DistinctCounter()
+        self.chunk_size = min(chunk_size(model, task) for model in self.models)
 
-    def find_difference(self, rows: Rows) -> tuple[dict[str, Any] | None, int]:
-        """The first of some rows on which they differ; and on how many, of all so far, it is not
-        sure that they do not.
-        """
-        size = min(chunk_size(m, self.task) for m in self.models)
-        for start in range(0, len(rows), size):
-            part = rows[start : start + size]
-            spoken, answer, heard = self._first_outputs(part)
-            looks = [trial.evaluate(spoken, heard) for trial in self.evaluators]
-            self.closest_rows.add(part, np.minimum(*(look.margin_in_ties for look in looks)))
-            unsure = self._unsure_rows(looks)
-            if len(at := np.flatnonzero(unsure)):  # what the second says, where it matters
-                others = greedy_outputs(self.models[1], spoken[at], answer[at])
-                apart = at[((others != spoken[at]) & heard[at]).any(1)]
-                if found := self._confirmed_difference(part[apart[:MAX_CONFIRMED_ROWS]]):
-                    return found, 0
-            self.unsure.add(part[unsure | self._outlasts_answer(spoken, answer)])
-        return None, self.unsure.count
+    def find_difference(self, rows: Rows) -> dict[str, Any] | None:
+        """Return the first row on which they differ; count rows that may differ in `unsure`."""
+        for start in range(0, len(rows), self.chunk_size):
+            part = rows[start : start + self.chunk_size]
+            output, answer, compared = self._first_outputs(part)
+            results = [evaluator.evaluate(output, compared) for evaluator in self.evaluators]
+            self.closest_rows.add(part, np.minimum(*(r.margin_in_ties for r in results)))
+            unsure = self._unsure_rows(results)
+            if len(at := np.flatnonzero(unsure)):  # the output of the second, where it matters
+                other = greedy_outputs(self.models[1], output[at], answer[at])
+                differing = at[((other != output[at]) & compared[at]).any(1)]
+                candidates = part[differing[:MAX_CONFIRMED_ROWS]]
+                if difference := self._confirmed_difference(candidates):
+                    return difference
+            self.unsure.add(part[unsure | self._outlasts_answer(output, answer)])
+        return None
 
-    def find_difference_one_by_one(self) -> tuple[dict[str, Any] | None, int]:
-        """The same of some of the rows that were looked at, one at a time."""
+    def find_difference_one_by_one(self) -> dict[str, Any] | None:
+        """Do the same for some of the rows seen so far, one at a time."""
         rows = self.closest_rows.select(self.evaluators[0].rng)
-        spoken, _, heard = self._first_outputs(rows)
-        unsure = self._unsure_rows(
-            [trial.evaluate_one_by_one(spoken, heard) for trial in self.evaluators]
-        )
-        self.unsure.add(rows[unsure])
-        return self._confirmed_difference(rows[unsure]), self.unsure.count
+        output, _, compared = self._first_outputs(rows)
+        results = [e.evaluate_one_by_one(output, compared) for e in self.evaluators]
+        unsure = rows[self._unsure_rows(results)]
+        self.unsure.add(unsure)
+        return self._confirmed_difference(unsure)
 
     def _first_outputs(self, rows: Rows) -> tuple[Any, Any, Any]:
-        """What the first says, where an answer may be, and how much of it is heard."""
+        """Return the first model's outputs, the answer mask, and the positions to compare."""
         tokens, answer = self.task.batch(rows)
-        spoken = greedy_outputs(self.models[0], tokens, answer)
-        return spoken, answer, _answer_until_stop(spoken, answer, self.task)
+        output = greedy_outputs(self.models[0], tokens, answer)
+        return output, answer, _answer_until_stop(output, answer, self.task)
 
     def _unsure_rows(self, results: list[RobustMargins]) -> Any:
-        doubts = [look.doubt for look in results if look.right_but_uncertain.any()]
+        doubts = [r.doubt for r in results if r.right_but_uncertain.any()]
         self.doubt = self.doubt or (f": {doubts[0]}" if doubts else "")
         return ~(results[0].certain & results[1].certain)
 
-    def _outlasts_answer(self, spoken: Any, answer: Any) -> Any:
-        """Rows where more is said after an answer as long as the right one, and nobody hears it."""
-        out = np.zeros(len(spoken), bool)
+    def _outlasts_answer(self, output: Any, answer: Any) -> Any:
+        """Return the rows whose output may continue after the right answer's length."""
+        outlasts = np.zeros(len(output), bool)
         if self.task.stop is not None:
-            for i in np.flatnonzero(~((spoken == self.task.stop) & answer).any(1)):
-                prompt = spoken[i, : answer[i].argmax()].tolist()
-                out[i] = self.task.steps(prompt) > answer[i].sum()
-        return out
+            for i in np.flatnonzero(~((output == self.task.stop) & answer).any(1)):
+                prompt = output[i, : answer[i].argmax()].tolist()
+                outlasts[i] = self.task.steps(prompt) > answer[i].sum()
+        return outlasts
 
     def _confirmed_difference(self, rows: Rows) -> dict[str, Any] | None:
-        """The first of some rows on which they differ when it is run alone."""
+        """Return the first row on which they differ when it is run alone."""
         for row in rows:
             tokens, answer = self.task.batch(row[None])
             one, other = (greedy_outputs(model, tokens, answer)[0] for model in self.models)
             if ((one != other) & _answer_until_stop(one[None], answer, self.task)[0]).any():
-                return _difference_to_json(self.task, row, [one, other], answer[0])
+                decode = self.task.vocabulary.decode
+                return {
+                    "row": [int(x) for x in row], "input": decode(one[: int(answer[0].argmax())]),
+                    "first": decode(one[answer[0]]), "second": decode(other[answer[0]]),
+                }  # fmt: skip
         return None
 
 
 def _answer_until_stop(tokens: Any, answer: Any, task: Task) -> Any:
-    """Where an answer is still heard: up to the token that stops it."""
+    """Restrict the answer mask to tokens up to the stop token."""
     if task.stop is None:
         return answer
-    ended = np.cumsum((tokens == task.stop) & answer, 1) - ((tokens == task.stop) & answer)
-    return answer & (ended == 0)
+    stops = (tokens == task.stop) & answer
+    return answer & (np.cumsum(stops, 1) - stops == 0)
 
 
-def _difference_to_json(task: Task, row: Any, outputs: list[Any], answer: Any) -> dict[str, Any]:
-    start = int(answer.argmax())
-    return {
-        "row": [int(x) for x in row], "input": task.vocabulary.decode(outputs[0][:start]),
-        "first": task.vocabulary.decode(outputs[0][answer]),
-        "second": task.vocabulary.decode(outputs[1][answer]),
-    }  # fmt: skip
-
-
-def _different_result(difference: dict[str, Any], method: str, about: dict[str, Any]) -> Equality:
+def _different_result(difference: dict[str, Any], method: str, subject: dict[str, Any]) -> Equality:
     reason = f"{difference['input']} gives {difference['first']} and {difference['second']}"
-    about = {**about, "equal": 0, "difference": difference}
-    return Equality("different", reason, method=method, **about)
+    return Equality("different", reason, equal=0, difference=difference, method=method, **subject)
 
 
 def _covers_fused_norm(proof: Proof) -> bool:
-    """Return whether a proof covers PyTorch's fused layer norm: proofs by intervals do, lemmas
-    and certificates do not.
+    """Whether a proof covers PyTorch's fused layer norm: intervals do, lemmas and certificates do
+    not.
     """
     return FUSED_NORM_EXCEPTION not in proof.reason or (
         proof.method == "cases" and proof.independent
@@ -268,18 +263,13 @@ def _covers_fused_norm(proof: Proof) -> bool:
 
 def _same_numbers(one: Model, other: Model) -> bool:
     """Whether two models compute the same by the same operations, in the same order."""
-    if any(
-        getattr(one.config, f.name) != getattr(other.config, f.name) for f in fields(one.config)
-    ):
-        return False
-    if one.dtype != other.dtype or one.is_numpy != other.is_numpy:
+    if (one.config, one.dtype, one.is_numpy) != (other.config, other.dtype, other.is_numpy):
         return False
     if one.weights.keys() != other.weights.keys():
         return False
+    pairs = [
+        (backend.to_numpy(w), backend.to_numpy(other.weights[n])) for n, w in one.weights.items()
+    ]
     return all(
-        np.array_equal(backend.to_numpy(w), backend.to_numpy(other.weights[n]))
-        and np.array_equal(
-            np.signbit(backend.to_numpy(w)), np.signbit(backend.to_numpy(other.weights[n]))
-        )
-        for n, w in one.weights.items()
+        np.array_equal(v, w) and np.array_equal(np.signbit(v), np.signbit(w)) for v, w in pairs
     )

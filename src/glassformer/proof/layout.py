@@ -1,10 +1,13 @@
-"""What the prover covers: sums of two numbers at fixed places, in any format that a task has.
+"""Layout of the tasks that certificates cover: sums of two numbers at fixed positions.
 
 A spot is (kind, number): ("a", c), ("b", c), ("s", c) for the digit of column c of the first
-number, the second and the sum, column 0 the ones; ("token", v) for a token that is always there.
+number, the second and the sum, column 0 the ones; ("token", v) for a token that is always v.
 """
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from ..tasks.base import Task
 from ..tasks.token_layout import TOKEN, Spot, TokenLayout, sum_layout
@@ -13,13 +16,13 @@ from ..utils.errors import GlassformerError
 
 @dataclass(frozen=True)
 class SumLayout:
-    """A task's format, as the prover asks for it."""
+    """The token layout of an addition task."""
 
     format: TokenLayout
 
     @property
     def digits(self) -> int:
-        """n: columns 0 … n−1 of the numbers, 0 … n of the sum."""
+        """n: the numbers have columns 0 … n−1, the sum 0 … n."""
         return self.format.digits("a")
 
     @property
@@ -32,7 +35,7 @@ class SumLayout:
         return self.format.query_positions
 
     def tokens(self, position: int) -> range:
-        """The tokens that can stand at a position: 0 … 9 are the digits."""
+        """Return the tokens that can stand at a position: 0 … 9 are the digits."""
         kind, number = self.spots[position]
         if kind == TOKEN:
             return range(number, number + 1)
@@ -43,16 +46,16 @@ class SumLayout:
 
 
 def layout_of(task: Task) -> SumLayout:
-    """Return the layout of a task. An error if certificates do not cover the task."""
-    knows = "it is for sums of two numbers at fixed places"
-    hint = f"{task.ref} — a certificate does not cover this task: {knows}"
+    """Return the layout of a task; raise an error if certificates do not cover the task."""
+    expected = f"{task.ref}: certificates cover sums of two numbers at fixed positions"
     try:
-        found = sum_layout(task)
+        layout = sum_layout(task)
     except GlassformerError as e:
-        raise GlassformerError(f"{hint}; {str(e).removeprefix(f'{task.ref} — ')}") from None
-    if not found.padded:
-        raise GlassformerError(f"{hint}; here zeros before a number are left out")
-    return SumLayout(found)
+        reason = str(e).removeprefix(f"{task.ref} — ")
+        raise GlassformerError(f"{expected}; {reason}", code="unsupported") from None
+    if not layout.padded:
+        raise GlassformerError(f"{expected} with leading zeros, got none", code="unsupported")
+    return SumLayout(layout)
 
 
 def has_layout(task: Task) -> bool:
@@ -62,3 +65,11 @@ def has_layout(task: Task) -> bool:
     except GlassformerError:
         return False
     return True
+
+
+def possible_tokens(layout: Any, n_tokens: int) -> Any:
+    """Return which tokens can stand at each spot of a layout: bool [spots,V]."""
+    possible = np.zeros((len(layout.spots), n_tokens), bool)
+    for p in range(len(layout.spots)):
+        possible[p, layout.tokens(p)] = True
+    return possible

@@ -1,9 +1,9 @@
-"""The largest or the smallest of some numbers, by one head alone: on how many lists is it right?
+"""The maximum or minimum of some numbers by one single head: bounds on how many lists are right.
 
-Lists are told apart by the token that asks, which is the last, and by the answer. In such a case
-the other tokens are free of each other, up to the answer, which stands among them unless it asks
-itself. A case closes if the least sum over positions is above 0 for every rival (Lemma 42). Of a
-case that does not, the lists that could be wrong are counted, rival by rival (Lemma 43).
+Lists are split into cases by the query token, which is the last, and by the answer. In a case, the
+other tokens are independent and bounded by the answer, which is one of them unless it is the query
+token itself. A case closes if the least sum over positions is above 0 for every rival (Lemma 42).
+In a case that does not close, the lists that could be wrong are counted, rival by rival (Lemma 43).
 """
 
 import math
@@ -18,74 +18,67 @@ from .affine_arithmetic import Reals
 from .count_failures import count_any_not_positive
 from .single_head import SingleHead, least_sum
 
-# Cases so small that all of their lists together are less than one in so many are not counted
-# list by list: they are open as a whole.
+# Cases that are so small that all of them together hold at most one list in this number are not
+# counted: all of their lists are open.
 MAX_COUNTED_RATIO = 10**6
 
 
 @dataclass(frozen=True)
 class InputCase:
-    """Some inputs that hang together: how many there are, and how many of them could be wrong."""
+    """A set of inputs, and a bound on how many of them could be wrong."""
 
     inputs: int
     open_inputs: int
-    margin: float  # the least lead, if it is positive; else how far from it
-    worst_row: tuple[int, ...]  # the row with that lead, as far as one can tell
+    margin: float  # lower bound if positive; otherwise its distance to 0, scaled
+    worst_row: tuple[int, ...]  # an input that attains the bound, nearly
 
 
-def lists(model: Model, task: Min, count_errors: bool = True) -> Iterator[InputCase]:
-    """All cases of `min` or `max`. Without `exact`, an open case is open as a whole."""
+def list_cases(model: Model, task: Min, count_errors: bool = True) -> Iterator[InputCase]:
+    """Yield all cases of `min` or `max`. Without `count_errors`, all inputs of an open case are
+    open.
+    """
     n, V = task.length, task.vocab
     order = np.arange(V) if isinstance(task, Max) else np.arange(V)[::-1]  # the answer comes last
-    alone = SingleHead(model, n, np.ones((n, V), bool))
-    small = V**n // (V * V * MAX_COUNTED_RATIO)
+    head = SingleHead(model, n, np.ones((n, V), bool))
+    max_uncounted = V**n // (V * V * MAX_COUNTED_RATIO)
     with np.errstate(all="ignore"):
-        for asks in range(V):
-            terms = alone.terms(n - 1, int(order[asks]))
-            for answer in range(asks, V if n > 1 else asks + 1):  # of one number, it is the answer
+        for query in range(V):
+            terms = head.terms(n - 1, int(order[query]))
+            for answer in range(query, V if n > 1 else query + 1):
                 keys, right = order[: answer + 1], int(order[answer])
-                must = None if answer == asks else answer
-                t = terms.lower_bounds(right, keys)  # n keys V
-                most = terms.max_weight_divisor
+                required_key = None if answer == query else answer
                 yield _case(
-                    t, most, right, int(order[asks]), asks, must, order, small, count_errors
-                )
+                    terms.lower_bounds(right, keys), terms.max_weight_divisor, right, query,
+                    required_key, order, max_uncounted, count_errors,
+                )  # fmt: skip
 
 
 def _case(
-    t: Reals,
-    most: Reals,
-    right: int,
-    query_token: int,
-    query_place: int,
-    required_key: int | None,
-    order: Reals,
-    max_uncounted: float,
-    count_errors: bool,
-) -> InputCase:
-    free, last = t[:-1], t[-1, query_place]
+    t: Reals, scale: Reals, right: int, query: int, required_key: int | None, order: Reals,
+    max_uncounted: float, count_errors: bool,
+) -> InputCase:  # fmt: skip
+    free, last = t[:-1], t[-1, query]
     total = least_sum(free, required_key) + last
     total[right] = np.inf
     size, S = t.shape[1], len(free)
     inputs = size**S - ((size - 1) ** S if required_key is not None else 0)
     rival = int(np.nan_to_num(total, nan=-np.inf).argmin())
-    worst = (*(int(order[k]) for k in _least_choice(free[..., rival], required_key)), query_token)
+    keys = [*_least_choice(free[..., rival], required_key), query]
     rivals = np.flatnonzero(~(total > 0))
-    wrong = 0
-    if len(rivals):
-        wrong = inputs
-        if count_errors and inputs > max_uncounted:
-            wrong = count_any_not_positive(free[..., rivals], last[rivals], required_key)
-    return InputCase(inputs, min(wrong, inputs), float_below(total[rival] / most), worst)
+    wrong = inputs if len(rivals) else 0
+    if wrong and count_errors and inputs > max_uncounted:
+        wrong = count_any_not_positive(free[..., rivals], last[rivals], required_key)
+    worst_row = tuple(int(order[k]) for k in keys)
+    return InputCase(inputs, min(wrong, inputs), float_below(total[rival] / scale), worst_row)
 
 
 def float_below(x: Reals) -> float:
-    """A float that is not above x."""
+    """Return a float that is at most x."""
     return math.nextafter(float(x), -math.inf)
 
 
 def _least_choice(terms: Reals, required_key: int | None) -> list[int]:
-    """The keys [S] that make a sum of terms [S,keys] least."""
+    """Return the keys [S] with the least sum of terms [S,keys]."""
     keys = terms.argmin(1)
     if required_key is not None and len(keys):
         cost = terms[:, required_key] - terms[np.arange(len(keys)), keys]

@@ -1,8 +1,8 @@
 """Addition and subtraction modulo p, for p too large to run every pair.
 
-A case is the sum a + b (or the difference a − b) before the modulus: it says what is right. The
-pairs of a case are tied by that alone, so the largest sum with one term for a and one for b is
-found exactly, by going through a (Lemma 46). All else is as for adders: bounds.py.
+A case is the sum a + b (or the difference a − b) before the modulus, which determines the answer.
+The largest sum over the pairs of a case, with one term for a and one for b, is found exactly by
+going through a (Lemma 46). Everything else is as for adders: bounds.py.
 """
 
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ from ..core.model import Model
 from ..tasks.base import Task
 from ..tasks.modular_addition import ModularAddition
 from ..tasks.token_layout import TOKEN, checked_layout
-from ..utils.errors import GlassformerError
 from .affine_arithmetic import SLACK, Reals
 from .bounds import Bounder
 from .column_window import RowGroup
+from .qkv_bounds import check_context_length
 from .softmax_bounds import SumBounds
 
-SUMS_PER_CHUNK = 256  # sums at once
+SUMS_PER_CHUNK = 256
 
 
 @dataclass(frozen=True)
 class SumCases:
-    """Some sums (or differences) before the modulus, [cases]."""
+    """Sums (or differences) before the modulus, [cases]."""
 
     values: Reals
 
@@ -35,55 +35,58 @@ class SumCases:
 
 
 class ModularLayout:
-    """Where a and b stand, and what else does: what bounds.py asks a layout for."""
+    """The positions of a and b; for bounds.py, a layout."""
 
     def __init__(self, task: ModularAddition) -> None:
-        found = checked_layout(task)
-        self.spots, self.p, self.subtracts = found.spots, task.p, task.operation == "-"
-        self.a, self.b = (found.digit_positions(name)[0] for name in "ab")
-        self.row = found.first - 1
+        layout = checked_layout(task)
+        self.spots, self.p, self.subtracts = layout.spots, task.p, task.operation == "-"
+        self.a, self.b = (layout.digit_positions(name)[0] for name in "ab")
+        self.row = layout.first - 1
 
     def tokens(self, position: int) -> range:
-        """The tokens that can stand at a position."""
+        """Return the tokens that can stand at a position."""
         kind, number = self.spots[position]
         return range(number, number + 1) if kind == TOKEN else range(self.p)
+
+    def pairs(self, total: int) -> tuple[Reals, Reals]:
+        """Return all a and b with a sum (or difference) before the modulus."""
+        if self.subtracts:
+            a = np.arange(max(0, total), min(self.p, self.p + total))
+            return a, a - total
+        a = np.arange(max(0, total - self.p + 1), min(self.p, total + 1))
+        return a, total - a
 
 
 @dataclass(frozen=True, eq=False)
 class ModularRowGroup(RowGroup):
-    """The one row that asks, over all pairs of each sum."""
+    """The query position, over all pairs of each sum."""
 
     layout: ModularLayout  # type: ignore[assignment]
 
-    def range(self, hull: SumBounds, cases: Any) -> SumBounds:
+    def sum_bounds(self, hull: SumBounds, cases: Any) -> SumBounds:
         return SumBounds(-self.largest_sums(-hull.low, cases), self.largest_sums(hull.high, cases))
 
     def largest_sums(self, terms: Reals, cases: SumCases) -> Reals:
         """Lemma 46: the largest Σ over positions of terms [Q,S,V], over all pairs of each sum:
         [Q,cases].
 
-        All positions but those of a and b hold one token. Given the sum, b follows from a: the
-        largest over a of both terms, exactly, but for our own rounding.
+        All positions except those of a and b hold one token. Given the sum, b follows from a: the
+        largest over a of both terms is exact up to the prover's own rounding.
         """
-        places, p = self.layout, self.layout.p
+        layout, p = self.layout, self.layout.p
         fixed = sum(
-            terms[:, t, places.tokens(t)[0]]
+            terms[:, t, layout.tokens(t)[0]]
             for t in range(terms.shape[1])
-            if t not in (places.a, places.b)
+            if t not in (layout.a, layout.b)
         )
-        one, other = terms[:, places.a, :p], terms[:, places.b, :p]
-        out = np.empty((len(terms), len(cases)), terms.dtype)
-        for i, s in enumerate(cases.values.tolist()):
-            if places.subtracts:  # b = a − s
-                a = np.arange(max(0, s), min(p, p + s))
-                b = a - s
-            else:
-                a = np.arange(max(0, s - p + 1), min(p, s + 1))
-                b = s - a
-            out[:, i] = (one[:, a[0] : a[-1] + 1] + other[:, b]).max(1)
-        lost = SLACK * terms.shape[1] * np.abs(terms).max(2).sum(1)
-        total: Reals = out + (fixed + lost)[:, None]
-        return total
+        of_a, of_b = terms[:, layout.a, :p], terms[:, layout.b, :p]
+        largest = np.empty((len(terms), len(cases)), terms.dtype)
+        for i, total in enumerate(cases.values.tolist()):
+            a, b = layout.pairs(total)
+            largest[:, i] = (of_a[:, a[0] : a[-1] + 1] + of_b[:, b]).max(1)
+        rounding = SLACK * terms.shape[1] * np.abs(terms).max(2).sum(1)
+        bounds: Reals = largest + (fixed + rounding)[:, None]
+        return bounds
 
 
 class ModularBounder(Bounder):
@@ -91,21 +94,19 @@ class ModularBounder(Bounder):
 
     def __init__(self, model: Model, task: ModularAddition) -> None:
         self.modular_layout = ModularLayout(task)
-        if (size := len(self.modular_layout.spots) - 1) > model.config.n_ctx:
-            what = f"texts of {size} tokens; the model's block has {model.config.n_ctx}"
-            raise GlassformerError(f"{task.ref} — {what}")
+        check_context_length(model, task, len(self.modular_layout.spots) - 1)
         super().__init__(model, self.modular_layout)  # type: ignore[arg-type]
 
     def all_cases(self) -> Iterator[tuple[SumCases, Reals]]:
-        """Every case, some at a time, with the least lead in each."""
-        p, places = self.modular_layout.p, self.modular_layout
-        every = np.arange(1 - p, p) if places.subtracts else np.arange(2 * p - 1)
-        token = places.spots[places.row][1]
-        view = ModularRowGroup((places.row,), places, places.row)
-        for start in range(0, len(every), SUMS_PER_CHUNK):
-            cases = SumCases(every[start : start + SUMS_PER_CHUNK])
+        """Yield every case, some at a time, with a lower bound on the margin in each."""
+        layout = self.modular_layout
+        p, token = layout.p, layout.spots[layout.row][1]
+        sums = np.arange(1 - p, p) if layout.subtracts else np.arange(2 * p - 1)
+        group = ModularRowGroup((layout.row,), layout, layout.row)
+        for start in range(0, len(sums), SUMS_PER_CHUNK):
+            cases = SumCases(sums[start : start + SUMS_PER_CHUNK])
             with np.errstate(all="ignore"):
-                yield cases, self._bound_cases(view, token, cases, 0).margin  # type: ignore[arg-type]
+                yield cases, self._bound_cases(group, token, cases, 0).margin  # type: ignore[arg-type]
 
     def right_tokens(self, group: RowGroup, cases: Any) -> Reals:
         right: Reals = cases.values % self.modular_layout.p
@@ -113,7 +114,7 @@ class ModularBounder(Bounder):
 
 
 def is_covered(task: Task) -> bool:
-    """Whether a task is one of these."""
+    """Whether a task is modular addition or subtraction, and no class derived from it."""
     return (
         isinstance(task, ModularAddition)
         and task.is_exactly(ModularAddition)

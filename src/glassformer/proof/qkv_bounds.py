@@ -1,7 +1,7 @@
-"""What attention sees in one layer: queries, keys and values as tables over (token, position).
+"""Queries, keys and values of one layer as tables over (token, position).
 
-In a one-layer model these depend on the token and its position alone. Each entry is a ball that
-holds whatever the model computes for it. What becomes of them is in softmax_bounds.py.
+In a one-layer model they depend only on the token and its position. Each entry is a ball that holds
+every value the model may compute for it. softmax_bounds.py goes on from here.
 """
 
 from dataclasses import fields, replace
@@ -11,11 +11,12 @@ import numpy as np
 
 from ..core import backend
 from ..core.model import Config, Model, Scope, angles, sinusoidal
+from ..tasks.base import Task
 from ..utils.errors import GlassformerError
-from .affine_arithmetic import SLACK, AffineForm, Arithmetic, Ball, Real, Reals, exact_form
+from .affine_arithmetic import SLACK, AffineForm, Arithmetic, Ball, Real, Reals, box, exact_form
 from .nonlinear_bounds import MAX_CURVATURE, activation, norm
 
-# The fields of Config that are understood here. Others must be at their defaults.
+# Fields of Config that the bounds read. Others must have their defaults.
 SUPPORTED_FIELDS = {
     "d_vocab", "n_ctx", "d_model", "n_layers", "n_heads", "d_head", "d_mlp", "norm", "norm_first",
     "eps", "activation", "positions", "base", "slope", "mask", "scale", "qk_norm", "tied",
@@ -31,35 +32,45 @@ SUPPORTED_ARRAYS = {
     *(f"blocks.{i}.ln{j}.{w}" for i in "01" for j in "12" for w in "wb"),
     *(f"blocks.{i}.mlp.{w}_{x}" for i in "01" for w in "Wb" for x in ("in", "out", "gate")),
 }  # fmt: skip
-POSITION_TABLE_ERROR = (
-    2.0**-50
-)  # what a sine, cosine or slope, made in float64, may be off by (assumption 2)
+# Error of a sine, cosine or slope computed in float64 (assumption 2 of docs/proof.md).
+POSITION_TABLE_ERROR = 2.0**-50
 
 
 def check_supported(model: Model) -> None:
-    """An error that names the first thing about a model that the prover does not know."""
+    """Raise an error that names the first part of a model that the bounds do not cover."""
     c = model.config
     if c.n_layers not in (1, 2):
-        needs = "a domain too large to enumerate needs a model of one layer, or two"
-        raise GlassformerError(f"prove — {needs}, got {c.n_layers}")
+        raise _unsupported("1 or 2 layers for a domain too large to enumerate", c.n_layers)
     for f in fields(Config):
         value = getattr(c, f.name)
         if f.name not in SUPPORTED_FIELDS and value != f.default:
-            raise GlassformerError(f"prove — does not know {f.name}={value}")
-        if f.name in SUPPORTED_CHOICES and value not in SUPPORTED_CHOICES[f.name]:
-            known = ", ".join(SUPPORTED_CHOICES[f.name])
-            raise GlassformerError(f"prove — {f.name} must be one of {known}, got {value}")
+            raise _unsupported(f"{f.name}={f.default}", value)
+        if value not in SUPPORTED_CHOICES.get(f.name, (value,)):
+            raise _unsupported(
+                f"{f.name} to be one of {', '.join(SUPPORTED_CHOICES[f.name])}", value
+            )
     if unknown := sorted(set(model.weights) - SUPPORTED_ARRAYS):
-        raise GlassformerError(f"prove — does not know the array {unknown[0]}")
+        raise _unsupported("arrays that the bounds cover", unknown[0])
+
+
+def check_context_length(model: Model, task: Task | None, T: int) -> None:
+    """Raise an error if texts of T tokens do not fit into the model's context."""
+    if (n_ctx := model.config.n_ctx) < T:
+        where = task.ref if task else "prove"
+        raise GlassformerError(f"{where}: expected a model with n_ctx of at least {T}, got {n_ctx}")
+
+
+def _unsupported(expected: str, value: Any) -> GlassformerError:
+    return GlassformerError(f"prove: expected {expected}, got {value}", code="unsupported")
 
 
 class QKVTables:
-    """The tables of a model for texts of T positions: the stream, and q, k and v of every head."""
+    """The residual stream and the q, k and v of every head, for texts of T positions."""
 
     def __init__(
         self, model: Model, T: int, layer: int = 0, stream: AffineForm | None = None
     ) -> None:
-        """`stream`: what the layer reads, [V,T,D]; by default, the embedding."""
+        """`stream` [V,T,D] is the layer's input; by default the embedding."""
         check_supported(model)
         self.layer = layer
         self.config = c = model.config
@@ -79,24 +90,24 @@ class QKVTables:
             if c.positions == "rotary":
                 angle = angles(c, np.arange(T), c.d_head // 2)  # T K/2
                 self.q, self.k = rotate(a, self.q, angle), rotate(a, self.k, angle)
-        # keys that are the same for all tokens need be looked at once
+        # keys that are equal for all tokens are bounded once
         self.keys_ignore_tokens = all((x == x[:1]).all() for x in self.k)
 
     def array(self, name: str) -> Any:
-        """An array of the block, or None."""
+        """Return an array of the block, or None."""
         return self.weights.get(f"blocks.{self.layer}.{name}")
 
     def norm(self, name: str, x: AffineForm) -> AffineForm:
-        """The norm of that name, of the block or after it."""
+        """Apply a norm of the block, or ln_final."""
         at, c = self.weights.get if name == "ln_final" else self.array, self.config
         return norm(self.arithmetic, c.norm, x, c.eps, at(f"{name}.w"), at(f"{name}.b"))
 
     def mlp_linear(self, x: AffineForm, name: str) -> AffineForm:
-        """x times a matrix of the MLP, plus its bias if there is one."""
+        """Multiply by a matrix of the MLP and add its bias, if present."""
         return self.arithmetic.affine(x, self.array(f"mlp.W_{name}"), self.array(f"mlp.b_{name}"))
 
     def after_attention(self, x: AffineForm) -> AffineForm:
-        """What the block makes of the stream after attention: its norms and the MLP."""
+        """Apply the norms and the MLP of the block to the stream after attention."""
         a, c = self.arithmetic, self.config
         x = x if c.norm_first else self.norm("ln1", x)
         if self.array("mlp.W_out") is None:
@@ -111,15 +122,15 @@ class QKVTables:
     def _embed(self, T: int) -> AffineForm:
         c, W_E = self.config, self.weights["embed.W_E"]
         x = np.broadcast_to(W_E[:, None], (c.d_vocab, T, c.d_model))  # V T D
-        if c.positions == "learned":  # one addition, so one number in any order; or 0: underflow
+        if c.positions == "learned":  # one addition rounds equally in any order, or underflows to 0
             W_pos, tiny = self.weights["pos_embed.W_pos"][:T], self.arithmetic.tiny
             total = exact_form(x + W_pos)
             return replace(total, rad=tiny * ((np.abs(total.mid) < tiny) & (x != -W_pos)))
         if c.positions != "sinusoidal":
             return exact_form(x)
-        table = exact_form(sinusoidal(c, Scope({}, None), np.zeros((1, T, c.d_model)), 0))
-        off = np.full((T, c.d_model), POSITION_TABLE_ERROR + self.arithmetic.u, Real)
-        return self.arithmetic.add(exact_form(x), AffineForm(table.mid, table.gen, off))
+        table = sinusoidal(c, Scope({}, None), np.zeros((1, T, c.d_model)), 0)
+        error = np.full((T, c.d_model), POSITION_TABLE_ERROR + self.arithmetic.u, Real)
+        return self.arithmetic.add(exact_form(x), box(np.asarray(table, Real), error))
 
     def _project_heads(self, x: AffineForm, name: str) -> AffineForm:
         c, b = self.config, self.array(f"attn.b_{name}")
@@ -131,11 +142,12 @@ class QKVTables:
 
 
 def rotate(a: Arithmetic, x: Ball, angle: Reals) -> Ball:
-    """Lemma 14: p·cos − q·sin and q·cos + p·sin are off by (4u + TABLE)·(|p| + |q|) + 4·tiny.
+    """Lemma 14: p·cos − q·sin and q·cos + p·sin are off by (4u + POSITION_TABLE_ERROR)·(|p| + |q|)
+    + 4·tiny.
 
-    A cosine is off by TABLE and once rounded, the product and the sum once each: 3u, and u for what
-    u² there is. x is [V,T,H,K], angles [T,K/2]; p is the first half of a head, q the second, and an
-    odd entry stays as it is.
+    A cosine is off by POSITION_TABLE_ERROR and rounded once, as are the product and the sum: 3u,
+    and u for the terms in u². x is [V,T,H,K], angles [T,K/2]; p is the first half of a head, q the
+    second; an odd entry is not rotated.
     """
     n = angle.shape[1]
     cos, sin = (f(angle)[:, None].astype(Real) for f in (np.cos, np.sin))
@@ -144,7 +156,7 @@ def rotate(a: Arithmetic, x: Ball, angle: Reals) -> Ball:
     mid[..., p] = x.mid[..., p] * cos - x.mid[..., q] * sin
     mid[..., q] = x.mid[..., q] * cos + x.mid[..., p] * sin
     both = x.max_abs[..., p] + x.max_abs[..., q]
-    slip = (4 * a.u + POSITION_TABLE_ERROR + SLACK) * both + 4 * a.tiny + a.overflow(both)
-    rad[..., p] = x.rad[..., p] * np.abs(cos) + x.rad[..., q] * np.abs(sin) + slip
-    rad[..., q] = x.rad[..., q] * np.abs(cos) + x.rad[..., p] * np.abs(sin) + slip
+    error = (4 * a.u + POSITION_TABLE_ERROR + SLACK) * both + 4 * a.tiny + a.overflow(both)
+    rad[..., p] = x.rad[..., p] * np.abs(cos) + x.rad[..., q] * np.abs(sin) + error
+    rad[..., q] = x.rad[..., q] * np.abs(cos) + x.rad[..., p] * np.abs(sin) + error
     return Ball(mid, rad)
