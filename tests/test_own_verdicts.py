@@ -12,6 +12,7 @@ from glassformer.proof import equivalence
 from glassformer.tasks.extremes import Max
 from glassformer.tasks.reverse import Reverse
 from glassformer.utils.errors import GlassformerError
+from helpers import raises
 
 
 class AlmostMax(Max):
@@ -32,9 +33,9 @@ class Empty(Reverse):
 def test_what_derives_from_a_task_is_not_proved_as_that():
     model = gf.load("max:vocab=100")
     assert gf.prove(model).result == "proved"
-    with pytest.raises(GlassformerError, match="a certificate does not cover this task"):
+    with raises("bad_argument", "certificates"):
         gf.prove(model, AlmostMax(vocab=100))
-    with pytest.raises(GlassformerError, match="a certificate does not cover this task"):
+    with raises("bad_argument", "certificates"):
         gf.prove(model, AlmostMax(vocab=100), accuracy=True)
 
 
@@ -43,7 +44,7 @@ def test_a_page_judges_by_the_task_that_was_given():
     assert gf.verify(model, Empty(length=3)).checked == 0
     with pytest.raises(GlassformerError, match="expected a task with a ref, got Empty"):
         gf.report(model, task=Empty(length=3))
-    with pytest.raises(GlassformerError, match="no input with an answer"):
+    with raises("bad_argument", "input"):
         gf.prove(model, Empty(length=3), accuracy=True)
     other = gf.load("reverse:length=3,dtype=float32")
     assert gf.prove(model, Empty(length=3), equal_to=other).result == "unknown"
@@ -70,6 +71,7 @@ def test_models_that_do_not_end_an_answer_are_not_said_to_be_equal():
 SOURCE = '''
 import glassformer as gf
 from glassformer.tasks.reverse import Reverse
+from helpers import raises
 
 class T(Reverse):
     """Backwards."""

@@ -13,7 +13,7 @@ import pytest
 
 import glassformer
 from cases import drawn, every
-from glassformer import Config, GlassformerError, Model, Vocabulary, load, resolve
+from glassformer import Config, Model, Vocabulary, load, resolve
 from glassformer.core.model import zeros
 from glassformer.proof import check_certificate, prove
 from glassformer.proof.bounds import Bounder
@@ -26,7 +26,7 @@ from glassformer.proof.qkv_bounds import QKVTables
 from glassformer.proof.softmax_bounds import SumBounds
 from glassformer.tasks.addition import Addition
 from glassformer.verification import verify
-from helpers import prove_once, random_model
+from helpers import prove_once, raises, random_model
 
 from .pairs import case_of
 
@@ -360,7 +360,7 @@ def test_a_certificate_needs_every_row_once_and_splits_that_there_are():
     ).holds
     for split in ([], ["digit"] * 5, ["digit", "guess"]):
         rows = [*good["rows"][:-1], good["rows"][-1] | {"split": split}]
-        with pytest.raises(GlassformerError, match="cannot be split"):
+        with raises("bad_argument", "certificate", "split"):
             check_certificate(model, task, good | {"rows": rows})
 
 
@@ -377,15 +377,15 @@ def test_a_certificate_needs_every_row_once_and_splits_that_there_are():
 @pytest.mark.some(3)
 def test_a_certificate_of_other_types_is_refused(change):
     model, task, good = small()
-    with pytest.raises(GlassformerError, match="certificate — has not the fields"):
+    with raises("bad_argument", "certificate", *change):
         check_certificate(model, task, good | change)
 
 
-@pytest.mark.parametrize("cuts,why", [(-1, "up to 8 times"), (10**9, "up to 8"), (7, "50,000")])
-def test_a_certificate_that_cuts_too_often_is_refused(cuts, why):
+@pytest.mark.parametrize("cuts,value", [(-1, -1), (10**9, 10**9), (7, "50,000")])
+def test_a_certificate_that_cuts_too_often_is_refused(cuts, value):
     model, task, good = small()
     rows = [*good["rows"][:-1], good["rows"][-1] | {"cuts": cuts}]
-    with pytest.raises(GlassformerError, match=why):
+    with raises("bad_argument", "certificate", value):
         check_certificate(model, task, good | {"rows": rows})
 
 
@@ -421,7 +421,7 @@ def test_a_cut_is_a_part_of_the_certificate():
 def test_a_certificate_of_a_million_cases_is_refused_before_they_are_made(split):
     model = load("addition:digits=10")
     layout = check_model_and_task(model, resolve.load_task(model))
-    with pytest.raises(GlassformerError, match=r"cannot be split|more than 50,000 cases"):
+    with raises("bad_argument", "certificate", layout.answer_rows[0]):
         bounder = Bounder(model, layout)
         next(bounder.bounds(bounder.row_group(layout.answer_rows[0]), split))
 
@@ -457,25 +457,26 @@ def wrong_calls():
     task = resolve.load_task(adder)
     deep, numbers = Config(12, 40, 4, n_layers=3), Vocabulary.numbers(12)
     half = adder.map(lambda w: (w * 0).astype("float16"))
-    yield "one layer, or two, got 3", Model(deep, zeros(deep), task.vocabulary), task
+    yield "unsupported", 3, Model(deep, zeros(deep), task.vocabulary), task
     yield (
-        "mask must be one of causal",
+        "unsupported",
+        "mask",
         replace(adder, config=replace(adder.config, mask="none")),
         task,
     )
-    yield "the model's vocabulary", replace(adder, vocabulary=numbers), task
-    yield "block has 32", adder, Addition(12)
-    yield "float64 or float32, got float16", half, task
+    yield "bad_argument", "vocabulary", replace(adder, vocabulary=numbers), task
+    yield "bad_argument", 32, adder, Addition(12)
+    yield "unsupported", "float16", half, task
     sums = load("add-mod")
-    yield "does not cover", sums, resolve.load_task(sums)
+    yield "bad_argument", "add-mod", sums, resolve.load_task(sums)
     mul = load("multiplication:digits=2")
-    yield "not the sum of two numbers", mul, resolve.load_task(mul)
+    yield "bad_argument", "multiplication", mul, resolve.load_task(mul)
 
 
 @pytest.mark.parametrize("number", range(7))
 def test_calls_that_are_wrong(number):
-    words, model, task = list(wrong_calls())[number]
-    with pytest.raises(GlassformerError, match=words):
+    code, mention, model, task = list(wrong_calls())[number]
+    with raises(code, mention):
         prove(model, task, method="certificate")
 
 
@@ -493,9 +494,9 @@ def test_deeper_models_are_refuted_by_search_or_unknown():
 
 
 def test_enumeration_has_a_limit():
-    with pytest.raises(GlassformerError, match="enumeration takes at most"):
+    with raises("bad_argument", "enumeration"):
         prove(load("addition:digits=10"), Addition(10), method="enumeration")
-    with pytest.raises(GlassformerError, match="method must be"):
+    with raises("bad_argument", "guess"):
         prove(load("addition:digits=10"), Addition(10), method="guess")
 
 

@@ -128,14 +128,17 @@ def bound_accuracy(
     subject = {"dtype": model.dtype, "model": digest(model), "task": task.ref}
     if task.size <= MAX_EXHAUSTIVE_ROWS:
         return _run_every_row(model, task, subject, progress)
+    error = None
     try:
         cases = list(_bound_cases(model, task))
-    except GlassformerError:
+    except GlassformerError as e:
+        error = e
+    if error:
         # other tasks have no lemma that counts: either all inputs are proved right, or none
         check = None if independent else False
         proof = prove(model, task, seed=seed, progress=progress, independent=check)
         if not proof.holds:
-            raise
+            raise error
         return Accuracy(
             task.inputs, 0, proof.cases, proof.cases, 1.0, 0, [], method=proof.method,
             independent_open=0 if proof.independent else None, scope=proof.reason, **subject,

@@ -47,12 +47,12 @@ class SumLayout:
 
 def layout_of(task: Task) -> SumLayout:
     """Return the layout of a task; raise an error if certificates do not cover the task."""
-    expected = f"{task.ref}: certificates cover sums of two numbers at fixed positions"
+    expected = f"{task.ref or 'prove'}: certificates cover sums of two numbers at fixed positions"
     try:
         layout = sum_layout(task)
     except GlassformerError as e:
         reason = str(e).removeprefix(f"{task.ref} — ")
-        raise GlassformerError(f"{expected}; {reason}", code="unsupported") from None
+        raise GlassformerError(f"{expected}; {reason}", code=e.code) from None
     if not layout.padded:
         raise GlassformerError(f"{expected} with leading zeros, got none", code="unsupported")
     return SumLayout(layout)
