@@ -400,8 +400,8 @@ def test_inputs_count_texts(call, follows):
 
 def test_positions_are_counted_as_in_the_source(call, follows):
     story = str(gf.explain(follows, "a b c a"))
-    assert "before: read c at 2 (100%)" in story and "position = 3, as" in story
-    assert "read <bos> (100%)" in str(gf.explain(follows, "a"))
+    assert "before: attends to c at 2" in story and "position = 3, as" in story
+    assert "attends to <bos> (100%)" in str(gf.explain(follows, "a"))
     assert "before: c at 2 (100%)" in call("run", follows, "a b c a", "--trace")[1]
 
 
