@@ -1,7 +1,7 @@
-"""The hand tools: how to lay out a stream, encode positions and tokens, aim heads and fill MLPs.
+"""Tools for weights by hand: slots of the stream, encodings, heads and MLPs.
 
-Everything works on NumPy arrays and on the flat dict of weights, and knows no program or task.
-Vectors are rows: row i of an encoding [n, d] encodes i, and a matrix acts as `row @ matrix`.
+Everything works on NumPy arrays and the flat dict of weights. Vectors are rows: row i of an
+encoding [n, d] encodes i, and a matrix acts as `row @ matrix`.
 """
 
 from .encodings import (  # noqa: I001
@@ -10,64 +10,21 @@ from .encodings import (  # noqa: I001
     sinusoidal, sinusoidal_angles, uniform_rotation,
 )  # fmt: skip
 from .heads import Head, hardness_for
-from .layout import Layout, FixedNormLayout
+from .layout import FixedNormLayout, Layout
 from .measures import (
-    distinguishability,
-    fit_shift,
-    padding_dimension,
-    period,
-    layer_norm_displacement,
-)
-from .mlp import Neurons, eraser, spike, spikes, polyline, weak_spike, weak_spikes
+    distinguishability, fit_shift, layer_norm_displacement, padding_dimension, period,
+)  # fmt: skip
+from .mlp import Neurons, eraser, polyline, spike, spikes, weak_spike, weak_spikes
 from .norms import (
-    Floats,
-    layer_norm,
-    residue_after_norm,
-    lift,
-    messy_cleanup_scale,
-    padding,
-    rms_norm,
-)
+    Floats, layer_norm, lift, messy_cleanup_scale, padding, residue_after_norm, rms_norm,
+)  # fmt: skip
 
 __all__ = [
-    "FixedNormLayout",
-    "Floats",
-    "Head",
-    "Layout",
-    "Neurons",
-    "balanced_hamming",
-    "circle",
-    "distinguishability",
-    "eraser",
-    "fit_shift",
-    "hamming",
-    "hardness_for",
-    "lag_matrix",
-    "layer_norm",
-    "layer_norm_displacement",
-    "lift",
-    "messy_cleanup_scale",
-    "mirror_matrix",
-    "padding",
-    "padding_dimension",
-    "period",
-    "polyline",
-    "random_isometry",
-    "random_normal",
-    "random_rotation",
-    "random_sign",
-    "residue_after_norm",
-    "reversed_rotation",
-    "ring",
-    "rms_norm",
-    "rotation",
-    "rotation_shift",
-    "shift_matrix",
-    "sinusoidal",
-    "sinusoidal_angles",
-    "spike",
-    "spikes",
-    "uniform_rotation",
-    "weak_spike",
-    "weak_spikes",
+    "FixedNormLayout", "Floats", "Head", "Layout", "Neurons", "balanced_hamming", "circle",
+    "distinguishability", "eraser", "fit_shift", "hamming", "hardness_for", "lag_matrix",
+    "layer_norm", "layer_norm_displacement", "lift", "messy_cleanup_scale", "mirror_matrix",
+    "padding", "padding_dimension", "period", "polyline", "random_isometry", "random_normal",
+    "random_rotation", "random_sign", "residue_after_norm", "reversed_rotation", "ring", "rms_norm",
+    "rotation", "rotation_shift", "shift_matrix", "sinusoidal", "sinusoidal_angles", "spike",
+    "spikes", "uniform_rotation", "weak_spike", "weak_spikes",
 ]  # fmt: skip

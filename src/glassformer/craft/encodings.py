@@ -1,6 +1,6 @@
-"""Ways to write the numbers 0 … n−1 as vectors, one row each, and the matrices that shift them.
+"""Encodings of the numbers 0 … n−1 as vectors, one row each, and the matrices that shift them.
 
-|                          | fixed under layer norm | linearly shiftable | told apart by dot products     |
+|                          | fixed under layer norm | linearly shiftable | separable by dot products      |
 |--------------------------|------------------------|--------------------|--------------------------------|
 | `ring`                   | yes                    | yes                | when hardened, to ~1e7 points  |
 | `rotation`, `sinusoidal` | no; only scaled by RMS | yes                | depends on the angles          |
@@ -9,7 +9,7 @@
 | `hamming`                | no; fixed under RMS    | no                 | yes: 3 places or more differ   |
 
 *Linearly shiftable* (ch. 3 and 7): for every δ there is one matrix T with f(i) @ T = f(i + δ) for
-all i. It is what lets a head look δ positions back. The measures themselves are in measures.py.
+all i, so a head can attend δ positions back. measures.py has the measures.
 """  # noqa: E501
 
 import itertools
@@ -24,13 +24,13 @@ from .norms import Floats, lift
 def ring(
     n: int, phase: float = 0.0, points_per_turn: float | None = None, width: int = 3
 ) -> Floats:
-    """n points [n, 3] on the √3-circle perpendicular to (1, 1, 1), `of` (default n) to a turn.
+    """Return n points [n, 3] on the √3-circle perpendicular to (1, 1, 1).
 
     Guarantees: fixed under layer norm, and under RMS norm; ring(n)[i] @ shift_matrix(δ, n) =
     ring(n)[i + δ] and ring(n)[i] @ mirror_matrix(k, n) = ring(n)[k − i], around the circle; a dot
-    product of two points is 3·cos(angle between them), so neighbours differ from a point's own
-    score by 3·(1 − cos 2π/n) ≈ 59/n². `phase` (radians) turns the whole ring. `width=2`: on a flat
-    circle [n, 2], fixed under RMS norm alone.
+    product of two points is 3·cos(angle between them), so neighbors differ from a point's own
+    score by 3·(1 − cos 2π/n) ≈ 59/n². A full turn has `points_per_turn` points (by default n).
+    `phase` (radians) turns the ring. `width=2` gives a circle [n, 2], fixed under RMS norm only.
     """
     angles = phase + 2 * np.pi * np.arange(n) / (points_per_turn or n)
     points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
@@ -39,13 +39,13 @@ def ring(
 
 
 def circle(angles: Floats) -> Floats:
-    """Points [..., 3] at any angles [...] of `ring`'s circle: fixed under layer norm."""
+    """Return points [..., 3] at any angles [...] of the ring, fixed under layer norm."""
     out: Floats = np.sqrt(3) * np.stack([np.cos(angles), np.sin(angles)], axis=-1) @ lift(2)
     return out
 
 
 def shift_matrix(delta: float, n: float, width: int = 3) -> Floats:
-    """The matrix T [3, 3] with ring(n)[i] @ T = ring(n)[i + delta], around the circle.
+    """Return the matrix T [3, 3] with ring(n)[i] @ T = ring(n)[i + delta], around the circle.
 
     With e1, e2 the rows of lift(2) and θ = 2πδ/n it is cosθ(e1ᵀe1 + e2ᵀe2) + sinθ(e1ᵀe2 − e2ᵀe1):
     the rotation by θ in the ring's plane, and 0 on (1, 1, 1). (Solving for it from three points on
@@ -58,7 +58,7 @@ def shift_matrix(delta: float, n: float, width: int = 3) -> Floats:
 
 
 def mirror_matrix(total: float, n: float, width: int = 3) -> Floats:
-    """The matrix M [3, 3] with ring(n)[i] @ M = ring(n)[total − i]: a reflection of its plane."""
+    """Return the reflection M [3, 3] with ring(n)[i] @ M = ring(n)[total − i]."""
     theta = 2 * np.pi * np.fmod(total, n) / n
     fold = np.array([[np.cos(theta), np.sin(theta)], [np.sin(theta), -np.cos(theta)]])
     out: Floats = _ring_plane(width).T @ fold @ _ring_plane(width)
@@ -66,13 +66,13 @@ def mirror_matrix(total: float, n: float, width: int = 3) -> Floats:
 
 
 def _ring_plane(width: int) -> Floats:
-    """Where a ring lies [2, width]: among three numbers that sum to 0, or in a plane of its own."""
+    """Return the plane [2, width] of a ring: three numbers that sum to 0, or two numbers."""
     out: Floats = lift(2) if width == 3 else np.eye(2)
     return out
 
 
 def rotation(n: int, angles: npt.ArrayLike) -> Floats:
-    """Row i is (cos iθ₁, sin iθ₁, cos iθ₂, …) [n, 2·len(angles)]: powers of complex units as pairs.
+    """Return rows (cos iθ₁, sin iθ₁, cos iθ₂, …) [n, 2·len(angles)]: powers of complex units.
 
     Guarantees: every row has sum of squares len(angles), so RMS norm only rescales it; linearly
     shiftable by rotation_shift. Layer norm breaks both: the mean of a row depends on i.
@@ -82,22 +82,22 @@ def rotation(n: int, angles: npt.ArrayLike) -> Floats:
 
 
 def reversed_rotation(n: int, angles: npt.ArrayLike) -> Floats:
-    """`rotation` with the sine before the cosine in every pair; guarantees the same."""
+    """Return `rotation` with the sine before the cosine in every pair."""
     pairs = rotation(n, angles).reshape(n, -1, 2)
     return pairs[..., ::-1].reshape(n, -1).copy()
 
 
 def rotation_shift(delta: float, angles: npt.ArrayLike, reverse: bool = False) -> Floats:
-    """The matrix T with rotation(n, angles)[i] @ T = rotation(n, angles)[i + delta]: pairs turn.
+    """Return the matrix T with rotation(n, angles)[i] @ T = rotation(n, angles)[i + delta].
 
-    `reverse=True` for reversed_rotation (and `sinusoidal`), where turns go the other way round.
+    `reverse=True` for reversed_rotation (and `sinusoidal`), whose pairs turn the other way.
     """
     theta = np.asarray(angles, dtype=float) * (-delta if reverse else delta)
     return _pairs(np.cos(theta), np.sin(theta))
 
 
 def lag_matrix(scores: npt.ArrayLike, angles: npt.ArrayLike) -> tuple[Floats, float]:
-    """M with f(i) @ M @ f(j) ≈ scores[i − j] for f = rotation(n, angles), and the largest miss.
+    """Return M with f(i) @ M @ f(j) ≈ scores[i − j] for f = rotation(n, angles), and its error.
 
     One turn per pair, a_f·(rotation by its own phase), can give any Σ_f a_f cos θ_f l + b_f sin θ_f
     l of the lag l = i − j: the a, b are the least-squares fit to `scores` over the lags 0 …
@@ -115,7 +115,7 @@ def lag_matrix(scores: npt.ArrayLike, angles: npt.ArrayLike) -> tuple[Floats, fl
 
 
 def _pairs(cos: Floats, sin: Floats) -> Floats:
-    """Block-diagonal [2m, 2m] of the m matrices ((cos, sin), (−sin, cos))."""
+    """Return the block-diagonal [2m, 2m] of the m matrices ((cos, sin), (−sin, cos))."""
     at = 2 * np.arange(len(cos))
     out = np.zeros((2 * len(cos), 2 * len(cos)))
     out[at, at] = out[at + 1, at + 1] = cos
@@ -124,57 +124,55 @@ def _pairs(cos: Floats, sin: Floats) -> Floats:
 
 
 def sinusoidal_angles(d: int, base: float = 10_000.0) -> Floats:
-    """The d/2 angles base^(−2i/d) of the 2017 Transformer: 1 down to almost 1/base."""
+    """Return the d/2 angles base^(−2i/d) of the 2017 Transformer: 1 down to almost 1/base."""
     return base ** (-2 * np.arange(_half(d)) / d)
 
 
 def sinusoidal(n: int, d: int) -> Floats:
-    """The original Transformer's positions [n, d]: sin and cos of i·10000^(−2f/d), interleaved.
+    """Return the original Transformer's positions [n, d]: interleaved sin, cos of i·10000^(−2f/d).
 
     It is a reversed rotation, so linearly shiftable; not fixed under layer norm, and after layer
-    norm no longer shiftable. Slow angles leave the last columns almost constant: free space, poor
-    distinguishability.
+    norm no longer shiftable. Slow angles leave the last columns almost constant.
     """
     return reversed_rotation(n, sinusoidal_angles(d))
 
 
 def random_rotation(n: int, d: int, rng: np.random.Generator) -> Floats:
-    """A rotation [n, d] by d/2 random angles of the full turn: shiftable, well distinguishable."""
+    """Return a rotation [n, d] by d/2 random angles: shiftable and well distinguishable."""
     return rotation(n, rng.uniform(0, 2 * np.pi, _half(d)))
 
 
 def uniform_rotation(n: int, d: int) -> Floats:
-    """A rotation [n, d] by d/2 evenly spaced angles. Rows i, i + d/2 are equal (exercise 7.8)."""
+    """Return a rotation [n, d] by d/2 even angles. Rows i, i + d/2 are equal (exercise 7.8)."""
     return rotation(n, 2 * np.pi * np.arange(_half(d)) / _half(d))
 
 
 def random_normal(n: int, d: int, rng: np.random.Generator) -> Floats:
-    """Independent normal numbers [n, d]: rows very likely almost orthogonal and about √d long."""
+    """Return independent normal numbers [n, d]: rows almost orthogonal, about √d long."""
     return rng.standard_normal((n, d))
 
 
 def random_sign(n: int, d: int, rng: np.random.Generator) -> Floats:
-    """Independent signs ±1 [n, d]. Every row has length √d exactly; two rows may coincide."""
+    """Return independent signs ±1 [n, d]. Every row has length √d; two rows may coincide."""
     return rng.choice([-1.0, 1.0], (n, d))
 
 
 def random_isometry(d: int, rng: np.random.Generator) -> Floats:
-    """A matrix [3, d] that takes a ring to a circle of the same size in some plane, with mean 0."""
+    """Return a matrix [3, d] that maps a ring to an equal circle in a random plane of mean 0."""
     plane = np.linalg.qr(rng.standard_normal((d - 1, 2)))[0].T
     out: Floats = lift(2).T @ plane @ lift(d - 1)
     return out
 
 
 def hamming(r: int) -> Floats:
-    """All words of the Hamming code with r check bits, as signs ±1 [2^k, 2^r − 1], k = 2^r − 1 − r.
+    """Return all words of the Hamming code with r check bits, as ±1 [2^k, 2^r−1], k = 2^r−1−r.
 
     Guarantees: two rows differ in at least 3 places, so their dot product is at most d − 6; the
     message bits come first, counting up, the check bits last. Over all rows every column has mean
     0; the first few rows, whose leading message bits are all −1, do not.
     """
     if not 2 <= r <= 4:
-        wanted = "2, 3 or 4 check bits were expected (5 gives 2^26 words)"
-        raise GlassformerError(f"hamming — {wanted}, got {r}")
+        raise GlassformerError(f"hamming: expected r from 2 to 4 (5 gives 2^26 words), got {r}")
     k = 2**r - 1 - r
     # A check bit per power of two; those of the i-th number with two or more cover message bit i.
     covers = [bits for bits in itertools.product((0, 1), repeat=r) if sum(bits) > 1]
@@ -184,7 +182,7 @@ def hamming(r: int) -> Floats:
 
 
 def balanced_hamming(r: int) -> Floats:
-    """The words of hamming(r) with as many +1 as −1, or one more: almost fixed under layer norm."""
+    """Return the words of hamming(r) whose sum is 0 or ±1: almost fixed under layer norm."""
     words = hamming(r)
     out: Floats = words[np.abs(words.sum(axis=-1)) <= 1]
     return out
@@ -192,5 +190,5 @@ def balanced_hamming(r: int) -> Floats:
 
 def _half(d: int) -> int:
     if d % 2:
-        raise GlassformerError(f"rotation — an even number of dimensions was expected, got {d}")
+        raise GlassformerError(f"rotation: expected an even number of dimensions, got {d}")
     return d // 2

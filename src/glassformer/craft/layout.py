@@ -1,4 +1,4 @@
-"""A residual stream in named slots, so that a program says layout["digit"] and not [4:7].
+"""Named slots of the residual stream: layout["digit"] instead of [4:7].
 
 >>> layout = Layout(token=3, padding=4, position=3)
 >>> layout.size, layout["padding"]
@@ -24,14 +24,13 @@ class Layout(Mapping[str, slice]):
         self.size = 0
         for name, width in widths.items():
             if width < 0:
-                expected = f"a width of at least 0 was expected, got {width}"
-                raise GlassformerError(f"slot {name} — {expected}")
+                raise GlassformerError(f"slot {name}: expected a width from 0, got {width}")
             self._slices[name] = slice(self.size, self.size + width)
             self.size += width
 
     def __getitem__(self, name: str) -> slice:
         if name not in self._slices:
-            raise GlassformerError(f"slot {name!r} — one of {', '.join(self)} was expected")
+            raise GlassformerError(f"slot: expected one of {', '.join(self)}, got {name!r}")
         return self._slices[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -42,18 +41,18 @@ class Layout(Mapping[str, slice]):
 
     @property
     def slots(self) -> dict[str, tuple[int, int]]:
-        """{name: (start, stop)}, as Labels wants it; slots of width 0 are left out."""
+        """Slots of nonzero width as {name: (start, stop)}, for Labels."""
         return {name: (at.start, at.stop) for name, at in self.items() if at.stop > at.start}
 
     def span(self, first: str, last: str) -> slice:
-        """The slots from `first` to `last`, both included, as one slice."""
+        """Return the slots from `first` to `last`, both included, as one slice."""
         return slice(self[first].start, self[last].stop)
 
     def row(self, **parts: npt.ArrayLike) -> Floats:
-        """One vector of the stream [D] with these slots filled and the rest 0.
+        """Return a vector of the stream [D] with these slots filled and the rest 0.
 
-        A part is a vector of the slot's width, a number for the whole slot, or an array [n, width]:
-        then the result is [n, D], and single vectors are repeated for every row.
+        A part is a vector of the slot's width, or a number for the whole slot. An array [n, width]
+        makes the result [n, D], with other parts repeated in every row.
         """
         arrays = {name: np.asarray(value, dtype=float) for name, value in parts.items()}
         lead = np.broadcast_shapes(*(a.shape[:-1] for a in arrays.values()))
@@ -61,17 +60,17 @@ class Layout(Mapping[str, slice]):
         for name, value in arrays.items():
             width = self[name].stop - self[name].start
             if value.ndim and (n := value.shape[-1]) not in (1, width):
-                raise GlassformerError(f"slot {name} — {width} numbers were expected, got {n}")
+                raise GlassformerError(f"slot {name}: expected {width} numbers, got {n}")
             out[..., self[name]] = value
         return out
 
 
 class FixedNormLayout(Layout):
-    """Named slots beside `plus`, `minus` and `zero`; `norm` is what layer norm divides by.
+    """A layout in which layer norm divides every row by nearly the same number, `norm`.
 
-    It does so by nearly one number, since two coordinates, ±loud, drown the rest. It also subtracts
-    the mean; the slot `zero` is never written and shows it, and everything is read less `zero`. The
-    number is a power of two: products with it are exact, and what should cancel does.
+    Two large dimensions, `plus` and `minus`, dominate the variance. The slot `zero` is never
+    written, so it shows the mean that layer norm subtracts; `read` subtracts it. `norm` should be a
+    power of two, so that products with it are exact and cancel.
     """
 
     def __init__(self, norm: float, **widths: int) -> None:
@@ -80,21 +79,21 @@ class FixedNormLayout(Layout):
         self.read_one = self.read(plus=np.sqrt(2 / self.size))  # weights [D] that read 1
 
     def norm_row(self) -> Floats:
-        """What every row of the stream must have in it."""
-        loud = np.sqrt(self.size / 2) * self.norm
-        return self.row(plus=loud, minus=-loud)
+        """Return what every row of the stream must contain."""
+        large = np.sqrt(self.size / 2) * self.norm
+        return self.row(plus=large, minus=-large)
 
     def read(self, **scales: float) -> Floats:
-        """Weights [D] that read slots of the normed stream; times `norm`, of the stream."""
+        """Return weights [D] that read slots after the norm, where they are divided by `norm`."""
         return self.row(**scales, zero=-sum(scales.values()))
 
     def write_head(
         self, weights: dict[str, Floats], layer: int, index: int, query: Sequence[Floats],
         key: Sequence[Floats], value: Sequence[Floats], **output: Sequence[float],
     ) -> None:  # fmt: skip
-        """Writes a head: a column per product of the score; one per value, with its weight by slot.
+        """Write a head: query and key columns by product, values with their weight by output slot.
 
-        Keys are multiplied by `norm`, and what is written too.
+        Keys and outputs are multiplied by `norm`.
         """
         W_Q, W_K, W_V, W_O = (weights[f"blocks.{layer}.attn.W_{x}"][index] for x in "QKVO")
         W_Q[:, : len(query)] = np.transpose(query)

@@ -1,7 +1,7 @@
-"""What a ReLU layer can compute exactly: any table on finitely many numbers, and cleaning up.
+"""Neurons of a ReLU layer that compute tables of numbers exactly, or erase a slot.
 
-Every function returns Neurons, four arrays that unpack as W_in, b_in, W_out, b_out. On their own
-they are a small network; `at` puts them into the stream, `write` into the weights.
+Every function returns Neurons, a small network that unpacks as W_in, b_in, W_out, b_out.
+`in_stream` places them between slots, `write` puts them into the weights.
 """
 
 from typing import NamedTuple
@@ -27,30 +27,29 @@ class Neurons(NamedTuple):
         return out
 
     def in_stream(self, source: slice, target: slice, d_model: int) -> "Neurons":
-        """The same neurons reading the slot `source` and writing the slot `target` of a stream."""
+        """Return the neurons reading slot `source` and writing slot `target` of the stream."""
         W_in, W_out = np.zeros((d_model, len(self.b_in))), np.zeros((len(self.b_in), d_model))
         b_out = np.zeros(d_model)
         W_in[source], W_out[:, target], b_out[target] = self.W_in, self.W_out, self.b_out
         return Neurons(W_in, self.b_in, W_out, b_out)
 
     def combine(self, other: "Neurons") -> "Neurons":
-        """Both at once on the same stream: the outputs add."""
+        """Return both groups of neurons on the same stream; their outputs add."""
         W_in, b_in = np.hstack([self.W_in, other.W_in]), np.append(self.b_in, other.b_in)
         return Neurons(W_in, b_in, np.vstack([self.W_out, other.W_out]), self.b_out + other.b_out)
 
     def write(self, weights: dict[str, Floats], layer: int) -> None:
-        """Make these the MLP of a layer."""
+        """Write the neurons as the MLP of a layer."""
         for name, array in self._asdict().items():
             weights[f"blocks.{layer}.mlp.{name}"] = array
 
 
 def polyline(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
-    """n − 1 neurons with f(x_i) = y_i on n distinct numbers x; y [n] or [n, out] (exercise 6.4).
+    """Return n − 1 neurons with f(x_i) = y_i on n distinct numbers x; y [n] or [n, out].
 
-    f is the polyline through the points. It stands at y_c in b_out for the middle point x_c; to the
-    right of it neuron relu(x − x_j) bends it at x_j by the change of slope, to the left relu(x_j −
-    x) does. From the middle outwards, because at a far point all bends on the way add up: half as
-    many, half as long.
+    f is the polyline through the points (exercise 6.4). b_out is y_c at the middle point x_c;
+    right of it, neuron relu(x − x_j) changes the slope at x_j, left of it relu(x_j − x) does.
+    Starting in the middle, half as many changes add up at a far point.
 
     Accuracy: a slope is (y step)/(x step), so the terms that cancel are up to (step of
     y)·(range/least step of x); the error is about that times n·1e-16. Evenly spaced x and y from 0
@@ -69,41 +68,39 @@ def polyline(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
 
 
 def spike(at: float = 0.0, value: npt.ArrayLike = 1.0, width: float = 1.0) -> Neurons:
-    """3 neurons that give `value` at the number `at` and 0 outside at ± width: a tent."""
+    """Return 3 neurons that give `value` at the number `at` and 0 outside at ± width."""
     return _tents(np.array([at]), np.atleast_2d(value), width, (0, 1, -1), (-2, 1, 1))
 
 
 def spikes(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
-    """3n neurons with f(x_i) = y_i, a spike per point as wide as the least distance (theorem 6.1).
+    """Return 3n neurons with f(x_i) = y_i, spikes as wide as the least distance (theorem 6.1).
 
-    In exact arithmetic 0 between the points' tents and outside. In floating point the arms of a
-    spike of width w cancel at a distance r only to about (r/w)·1e-16 of its value: keep range/least
-    distance below 1e9. `table` needs a third of the neurons.
+    Outside the spikes f is 0, in floating point about (r/w)·1e-16 of the value at a distance r from
+    a spike of width w: keep range/least distance below 1e9. `polyline` needs fewer neurons.
     """
     x, y = _points(x, y, keep_order=True)
     return _tents(x, y, _least_step(x), (0, 1, -1), (-2, 1, 1))
 
 
 def weak_spike(at: float = 0.0, value: npt.ArrayLike = 1.0, width: float = 1.0) -> Neurons:
-    """2 neurons: value·(relu(t + 1) − 2 relu(t)) with t = (x − at)/width (exercise 6.5).
+    """Return 2 neurons: value·(relu(t + 1) − 2 relu(t)), t = (x − at)/width (exercise 6.5).
 
-    `value` at `at`, 0 for t ≤ −1, and it falls without end for t ≥ 1: enough for argmax.
+    This is `value` at `at`, 0 for t ≤ −1, and negative for t > 1: enough for argmax.
     """
     return _tents(np.array([at]), np.atleast_2d(value), width, (1, 0), (1, -2))
 
 
 def weak_spikes(x: npt.ArrayLike) -> Neurons:
-    """2n neurons, n outputs: output i is 1 at x_i, at most 0 at other points: argmax f(x_i) = i."""
+    """Return 2n neurons whose output i is 1 at x_i and at most 0 at other points."""
     x, y = _points(x, np.eye(np.size(x)), keep_order=True)
     return _tents(x, y, _least_step(x), (1, 0), (1, -2))
 
 
 def eraser(width: int, bound: float | None = None) -> Neurons:
-    """Neurons that output −x: *proper cleanup* by an MLP. Exact if the stream is its norm there.
+    """Return neurons that output −x (*proper cleanup*), exact where the norm keeps the stream.
 
-    A ReLU passes no negative numbers. With `bound` ≥ −min(x): one neuron each, relu(x + bound),
-    taken off again by b_out, at the cost of bound·1e-16. Without: two each, −relu(x) + relu(−x),
-    which loses nothing.
+    With `bound` ≥ −min(x), one neuron per number, relu(x + bound), with an error of bound·1e-16.
+    Without, two per number, −relu(x) + relu(−x), which is exact.
     """
     eye = np.eye(width)
     if bound is None:
@@ -115,11 +112,10 @@ def eraser(width: int, bound: float | None = None) -> Neurons:
 def _tents(
     x: Floats, y: Floats, width: float, offsets: tuple[int, ...], heights: tuple[int, ...]
 ) -> Neurons:
-    """Per point the neurons relu((x − x_i)/width + offset), weighted by the heights times y_i."""
-    each = len(offsets)
+    """Return neurons relu((x − x_i)/width + offset) by point, weighted by heights times y_i."""
     b_in = (np.array(offsets) - x[:, None] / width).ravel()  # F
     W_out = (np.array(heights, dtype=float)[:, None] * y[:, None]).reshape(-1, y.shape[-1])  # F out
-    return Neurons(np.full((1, each * len(x)), 1 / width), b_in, W_out, np.zeros(y.shape[-1]))
+    return Neurons(np.full((1, len(b_in)), 1 / width), b_in, W_out, np.zeros(y.shape[-1]))
 
 
 def _points(x: npt.ArrayLike, y: npt.ArrayLike, keep_order: bool = False) -> tuple[Floats, Floats]:
@@ -129,7 +125,7 @@ def _points(x: npt.ArrayLike, y: npt.ArrayLike, keep_order: bool = False) -> tup
     if x.ndim != 1 or len(x) < 1 or len(y) != len(x) or not np.all(np.diff(x[order]) > 0):
         repeats = " with repeated numbers" if x.ndim == 1 and len(np.unique(x)) < len(x) else ""
         got = f"shapes {x.shape} and {y.shape}{repeats}"
-        raise GlassformerError(f"table — n distinct numbers and n values were expected, got {got}")
+        raise GlassformerError(f"neurons: expected n distinct numbers and n values, got {got}")
     return (x, y) if keep_order else (x[order], y[order])
 
 

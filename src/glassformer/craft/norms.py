@@ -1,4 +1,4 @@
-"""Living with layer norm: what it leaves alone, and how to drown what is in the way.
+"""Layer norm: vectors that it keeps, and signals that outweigh a residue.
 
 A vector of d numbers is *fixed* under layer norm (eps = 0) iff its sum is 0 and its sum of squares
 is d. Blocks that are fixed stay so side by side: both conditions are sums over blocks. With eps > 0
@@ -14,36 +14,36 @@ Floats = npt.NDArray[np.float64]
 
 
 def layer_norm(x: npt.ArrayLike, eps: float = 0.0) -> Floats:
-    """Rows shifted to mean 0 and scaled to variance 1. A row of equal numbers has no image."""
+    """Return rows shifted to mean 0 and scaled to variance 1; undefined for constant rows."""
     x = np.asarray(x, dtype=float)
     return rms_norm(x - x.mean(axis=-1, keepdims=True), eps)
 
 
 def rms_norm(x: npt.ArrayLike, eps: float = 0.0) -> Floats:
-    """Rows scaled to a mean square of 1."""
+    """Return rows scaled to a mean square of 1."""
     x = np.asarray(x, dtype=float)
     out: Floats = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps)
     return out
 
 
 def padding(d: int) -> Floats:
-    """A block [d] of free space that is fixed under layer norm: (√(d−1), −1/√(d−1), …).
+    """Return a block [d] that is fixed under layer norm: (√(d−1), −1/√(d−1), …).
 
-    Guarantees: sum 0, sum of squares d. Zeros would not do: they lower the variance of the row, so
-    that layer norm blows up the rest. To use the space, erase the block, then write as long a one.
+    It has sum 0 and sum of squares d. Zeros would lower the variance of the row, so that layer norm
+    would scale up the rest. To use the space, erase the block, then write one of equal length.
     """
     if d == 0:
         return np.zeros(0)
     if d == 1:
-        raise GlassformerError("padding — 0 or at least 2 dimensions were expected, got 1")
+        raise GlassformerError("padding: expected 0 or at least 2 dimensions, got 1")
     return np.append(np.sqrt(d - 1), np.full(d - 1, -1 / np.sqrt(d - 1)))
 
 
 def lift(k: int) -> Floats:
-    """An isometry [k, k+1] from k numbers into the zero-mean hyperplane of k+1: `row @ lift(k)`.
+    """Return an isometry [k, k+1] from k numbers into the zero-mean hyperplane of k+1.
 
-    Guarantees: lift @ lift.T = I (lengths and angles stay) and every row of lift sums to 0. So
-    layer norm only ever rescales a lifted vector, and one with sum of squares k+1 is fixed. Row j
+    lift(k) @ lift(k).T = I (lengths and angles stay) and every row sums to 0. So layer norm only
+    rescales a lifted vector, and one with sum of squares k+1 is fixed. Row j
     is (1, …, 1, −j, 0, …)/√(j(j+1)), the Helmert basis: the sparsest exact one without solving.
     """
     out = np.zeros((k, k + 1))
@@ -54,10 +54,7 @@ def lift(k: int) -> Floats:
 
 
 def residue_after_norm(signal: npt.ArrayLike, residue: npt.ArrayLike) -> float:
-    """How much of `residue` layer norm still shows under a loud `signal`: messy cleanup, measured.
-
-    The largest |layer_norm(residue + signal) − layer_norm(signal)| over rows and coordinates.
-    """
+    """Return max |layer_norm(residue + signal) − layer_norm(signal)|: what messy cleanup leaves."""
     signal = np.asarray(signal, dtype=float)
     return float(np.max(np.abs(layer_norm(signal + residue) - layer_norm(signal))))
 
@@ -65,18 +62,18 @@ def residue_after_norm(signal: npt.ArrayLike, residue: npt.ArrayLike) -> float:
 def messy_cleanup_scale(
     signal: npt.ArrayLike, residue: npt.ArrayLike, tolerance: float = 1e-6
 ) -> float:
-    """A factor s with leftover(s·signal, residue) ≤ tolerance for all pairs of rows: messy cleanup.
+    """Return s with residue_after_norm(s·signal, residue) ≤ tolerance for all pairs of rows.
 
-    Instead of erasing what is in the stream, write the result so loudly that the next layer norm
-    takes the rest for rounding. Write u for the signal and r for the residue, both with their mean
+    Instead of erasing the residue, *messy cleanup* writes so large a signal that the next layer
+    norm hides it. Write u for the signal and r for the residue, both with their mean
     removed: directions turn by at most ‖(su+r)/‖su+r‖ − u/‖u‖‖ ≤ 2‖r‖/(s‖u‖), and layer norm gives
     length √d. Hence s = 2√d·max‖r‖/(min‖u‖·tolerance) is enough. In float32, s·signal squared must
     stay below 1e38.
     """
     u, r = (np.atleast_2d(np.asarray(a, dtype=float)) for a in (signal, residue))
     u, r = (a - a.mean(axis=-1, keepdims=True) for a in (u, r))
-    quietest = float(np.min(np.linalg.norm(u, axis=-1)))
-    if not quietest > 0:
-        raise GlassformerError("messy_scale — expected signals that vary, got a constant row")
-    loudest = np.max(np.linalg.norm(r, axis=-1))
-    return float(2 * np.sqrt(u.shape[-1]) * loudest / (quietest * tolerance))
+    shortest = float(np.min(np.linalg.norm(u, axis=-1)))
+    if not shortest > 0:
+        raise GlassformerError("signal: expected rows that vary, got a constant row")
+    longest = np.max(np.linalg.norm(r, axis=-1))
+    return float(2 * np.sqrt(u.shape[-1]) * longest / (shortest * tolerance))
