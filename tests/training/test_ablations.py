@@ -12,8 +12,8 @@ import glassformer.cli.ablation_study as command
 from glassformer.resolve import load_task
 from glassformer.training import Recipe, fit_many
 from glassformer.training.recipes import RECIPES
-from glassformer.training.studies import ablation_study, ablations
-from glassformer.training.studies.ablations import ABLATIONS, plan_ablations, train_ablations
+from glassformer.training.studies import ablation_study
+from glassformer.training.studies.ablation_study import ABLATIONS, plan_ablations, train_ablations
 from glassformer.utils.errors import GlassformerError
 from helpers import raises
 
@@ -150,7 +150,7 @@ def test_an_error_is_an_error(monkeypatch):
         yield from ()
         raise GlassformerError("in the midst of it")
 
-    monkeypatch.setattr(ablations.Trainer, "events", fail)
+    monkeypatch.setattr(ablation_study.Trainer, "events", fail)
     with pytest.raises(GlassformerError, match="in the midst of it"):
         results(ONES, SHORT, [0, 1], ["baseline"])
 
@@ -160,13 +160,13 @@ def test_an_error_is_an_error(monkeypatch):
 def trained(monkeypatch):
     """What was trained, as (positions, seeds)."""
     calls = []
-    real = ablations.Trainer
+    real = ablation_study.Trainer
 
     def run(task, recipe, seeds, **options):
         calls.append((recipe.positions, list(seeds)))
         return real(task, recipe, seeds, **options)
 
-    monkeypatch.setattr(ablations, "Trainer", run)
+    monkeypatch.setattr(ablation_study, "Trainer", run)
     return calls
 
 
@@ -257,12 +257,12 @@ def test_the_command(call, tmp_path):
 
 def test_what_is_said_of_several_seeds():
     outcomes = [
-        ablations.SeedOutcome(seed, accuracy, 1.0, 100 * (seed + 1), 1.0, status)
+        ablation_study.SeedOutcome(seed, accuracy, 1.0, 100 * (seed + 1), 1.0, status)
         for seed, (accuracy, status) in enumerate(
             [(0.5, "done"), (0.0, "diverged"), (0.25, "stable")]
         )
     ]
-    result = ablations.AblationResult(
+    result = ablation_study.AblationResult(
         plan_ablations(ONES, TINY, ["no-mask"])[0][1], tuple(outcomes)
     )
     assert ablation_study._row(result)["accuracy"] == {"mean": 0.25, "min": 0.0, "max": 0.5}

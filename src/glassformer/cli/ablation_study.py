@@ -27,7 +27,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..training.studies.ablations import AblationResult
+    from ..training.studies.ablation_study import AblationResult
 
 
 @app.command("ablation-study")

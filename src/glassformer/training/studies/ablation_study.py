@@ -1,24 +1,301 @@
-"""An ablation study: every ablation of a recipe in one call (`gf.ablation_study`)."""
+"""Ablation studies: train a recipe with one part removed at a time, over several seeds.
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+An ablation changes some of the recipe's fields or the task's options, and nothing else. With a
+folder, each result is one file, written when all its seeds are trained, and is not repeated.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
-from ...tasks.base import Task
-from ...utils.fileio import check_writable, exclusive_lock, make_folder
+from msgspec import Meta, to_builtins
+
+from ... import registry
+from ...tasks.base import Rows, Task
+from ...utils import migrate
+from ...utils.errors import DAMAGED_FILE, GlassformerError, unknown_name_error
+from ...utils.fileio import check_writable, exclusive_lock, make_folder, write_atomically
 from ...utils.limits import MAX_MEMBERS, check_int_range
 from ...utils.progress import Progress, ProgressCallback
 from ...utils.results import Result
-from ..events import percent
+from ...utils.typed_json import JsonObject, Ref, Seed, Settings, convert, read_json
+from ...verification.evaluation import correct_tokens
+from ..data import example_length
+from ..events import Event, percent
+from ..loop import Trainer
 from ..recipe import Recipe
-from .ablations import AblationResult, SkippedAblation, plan_ablations, train_ablations
+from ..result import Training
+from ..train_hooks import TRAIN_HOOKS
+
+BASELINE = "baseline"
+LAYER_FIELDS = {"train_hook", "mask", "n_layers", "d_mlp", "n_heads"}  # no effect without layers
+Word = Annotated[str, Meta(max_length=100)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
+class Ablation:
+    """A named change and its expected effect."""
+
+    name: str
+    expected_effect: str
+    recipe_changes: Mapping[str, Any] = field(default_factory=dict)
+    task_options: Mapping[str, str] = field(default_factory=dict)
+
+
+def _heads(n: int, effect: str) -> Ablation:
+    return Ablation(f"heads-{n}", effect, {"n_heads": n, "d_head": 0})  # as wide as the stream
+
+
+def _width(n: int, effect: str) -> Ablation:
+    return Ablation(f"d-model-{n}", effect, {"d_model": n, "d_head": 0})  # with the same MLP
+
+
+ABLATIONS = {a.name: a for a in (
+    Ablation(BASELINE, "nothing: the recipe itself"),
+    Ablation("no-positions", "order, although a causal mask allows counting",
+             {"positions": "none"}),
+    Ablation("no-mask", "generation: in training it reads the token to predict", {"mask": "none"}),
+    Ablation("one-layer", "two-step lookups: find digits, then use them", {"n_layers": 1}),
+    Ablation("no-mlp", "everything but weighted means: tables, carries", {"d_mlp": 0}),
+    Ablation("no-attention", "everything: each position sees its own token only",
+             {"train_hook": "no-attention"}),
+    Ablation("no-residual", "memory: a block must pass on everything later blocks need",
+             {"train_hook": "no-residual"}),
+    Ablation("no-layer-norm", "stability: the stream can grow without limit", {"norm": "none"}),
+    Ablation("no-weight-decay", "little, unless training rows are few", {"weight_decay": 0.0}),
+    Ablation("most-first", "the first digit: it depends on all carries",
+             task_options={"order": "most"}),
+    _heads(1, "attention to two positions at once"),
+    _heads(2, "little: two heads of half the size"),
+    _heads(4, "little: four heads of a quarter of the size"),
+    _width(4, "nearly all: four numbers for digit, position and carry"),
+    _width(8, "much: digits share dimensions"),
+    _width(16, "little, but training takes longer"),
+    _width(32, "nothing, for tasks of a dozen tokens"),
+)}  # fmt: skip
+
+
+# ── plan ───────────────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
+class AblationCase:
+    """An ablation of a baseline, ready to be trained."""
+
+    ablation: Ablation
+    task: Task
+    recipe: Recipe
+
+    @property
+    def name(self) -> str:
+        return self.ablation.name
+
+
+@dataclass(frozen=True)
+class SkippedAblation:
+    """An ablation that does not apply to the baseline."""
+
+    name: str
+    why: str
+
+
+def plan_ablations(
+    task: Task, recipe: Recipe, names: Sequence[str] = ()
+) -> tuple[list[AblationCase], list[SkippedAblation]]:
+    """Return the baseline and these ablations (default: all), and those that do not apply."""
+    if unknown := [n for n in names if n not in ABLATIONS]:
+        raise unknown_name_error("ablation", unknown[0], ABLATIONS, max_matches=3)
+    _check_model(task, recipe)
+    chosen = [a for a in ABLATIONS.values() if not names or a.name in (BASELINE, *names)]
+    cases: list[AblationCase] = []
+    skipped: list[SkippedAblation] = []
+    for ablation in chosen:
+        try:
+            cases.append(_apply_ablation(ablation, task, recipe))
+        except GlassformerError as e:
+            skipped.append(SkippedAblation(ablation.name, str(e)))
+    return cases, skipped
+
+
+def _apply_ablation(ablation: Ablation, task: Task, recipe: Recipe) -> AblationCase:
+    """Return the changed baseline, or raise the reason why the ablation does not apply."""
+    changes = ablation.recipe_changes
+    if ablation.name == BASELINE:
+        return AblationCase(ablation, task, recipe)
+    if recipe.train_hook not in ("", changes.get("train_hook", recipe.train_hook)):
+        hook = f"train_hook={recipe.train_hook}"
+        raise GlassformerError(f"the baseline has {hook}, and a model has one")
+    if not recipe.n_layers and changes.keys() & LAYER_FIELDS:
+        raise GlassformerError("the baseline has no layers")
+    changed_task, changed = _with_options(task, ablation.task_options), replace(recipe, **changes)
+    _check_model(changed_task, changed)
+    before, after = (r.d_head or r.d_model // r.n_heads for r in (recipe, changed))
+    same = replace(recipe, d_head=before) == replace(changed, d_head=after)
+    if changes.get("n_heads") == recipe.n_heads or (same and changed_task.ref == task.ref):
+        raise GlassformerError("is the baseline")
+    return AblationCase(ablation, changed_task, changed)
+
+
+def _with_options(task: Task, options: Mapping[str, str]) -> Task:
+    """Return the task with other options."""
+    if not options:
+        return task
+    name = registry.ref_head(task.ref)
+    entry = registry.find("task", name)
+    for option, value in options.items():
+        if option not in entry.options or value not in entry.options[option].choices:
+            raise GlassformerError(f"{name} has no {option}={value}")
+    texts = registry.split_ref(task.ref, entry.options)[1] | dict(options)
+    changed: Task = entry.build(**entry.parse(texts))
+    return changed
+
+
+def _check_model(task: Task, recipe: Recipe) -> None:
+    """Raise an error if the recipe does not define a model."""
+    recipe.config(len(task.vocabulary), example_length(task))
+
+
+# ── training ───────────────────────────────────────────────────────────────────────────────────
+class SeedOutcome(JsonObject):
+    """Result of one seed."""
+
+    seed: Seed
+    accuracy: Share  # autoregressive
+    # teacher-forced; None for causal models, where it is the same
+    forced: Share | None
+    steps: Annotated[int, Meta(ge=0, le=10**12)]
+    seconds: float
+    status: Word  # status of its Training
+
+
+class SavedAblation(JsonObject):
+    """Schema of an ablation file."""
+
+    name: Word
+    task: Ref
+    recipe: Settings
+    runs: Annotated[list[SeedOutcome], Meta(max_length=MAX_MEMBERS)]
+
+
+@dataclass(frozen=True)
+class AblationResult:
+    """A trained ablation."""
+
+    case: AblationCase
+    outcomes: tuple[SeedOutcome, ...]
+
+    @property
+    def accuracy(self) -> list[float]:
+        """Accuracy by seed."""
+        return [o.accuracy for o in self.outcomes]
+
+    @property
+    def forced(self) -> list[float]:
+        """Teacher-forced accuracy by seed; empty for causal models."""
+        return [o.forced for o in self.outcomes if o.forced is not None]
+
+    def summary_lines(self) -> list[tuple[str, list[float]]]:
+        """Return labels with accuracies by seed; two lines for a model without a causal mask."""
+        name = self.case.name
+        if not self.forced:
+            return [(name, self.accuracy)]
+        return [
+            (f"{name}, teacher-forced", self.forced), (f"{name}, autoregressive", self.accuracy)
+        ]  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the contents of its file."""
+        case = self.case
+        saved = SavedAblation(case.name, case.task.ref, case.recipe.to_json(), [*self.outcomes])
+        data: dict[str, Any] = to_builtins(saved)
+        return data
+
+
+@dataclass(frozen=True)
+class AblationProgress:
+    """An ablation began, its training had an event, or it has a result."""
+
+    name: str
+    event: Event | None = None
+    result: AblationResult | None = None
+
+
+def train_ablations(
+    task: Task, recipe: Recipe, seeds: Sequence[int] = (0, 1, 2), names: Sequence[str] = (),
+    folder: str | Path | None = None, threads: int = 1,
+) -> Iterator[AblationProgress]:  # fmt: skip
+    """Train the baseline and ablations, all seeds of each at once, and yield the progress."""
+    cases, _ = plan_ablations(task, recipe, names)
+    saved = {case.name: _read_outcomes(case, folder) for case in cases}  # before any training
+    for case in cases:
+        yield AblationProgress(case.name)
+        outcomes = saved[case.name]
+        if left := [s for s in seeds if s not in outcomes]:
+            yield from _train_case(case, left, outcomes, threads)
+            if folder:
+                whole = AblationResult(case, tuple(outcomes[s] for s in sorted(outcomes)))
+                text = json.dumps(whole.to_json(), indent=1) + "\n"
+                write_atomically(_path(folder, case), text.encode())
+        result = AblationResult(case, tuple(outcomes[s] for s in seeds))
+        yield AblationProgress(case.name, result=result)
+
+
+def _train_case(
+    case: AblationCase, seeds: list[int], outcomes: dict[int, SeedOutcome], threads: int
+) -> Iterator[AblationProgress]:
+    """Train a case with these seeds and add their outcomes."""
+    trainer = Trainer(case.task, case.recipe, seeds, threads=threads)
+    try:
+        for event in trainer.events():
+            if event.kind == "done":
+                training = event.data["training"]
+                outcomes[training.seed] = _outcome(case, training, trainer.data.test_rows)
+            yield AblationProgress(case.name, event)
+    except GlassformerError:
+        if not outcomes.keys() >= set(seeds):  # else the last seed diverged, which is a result
+            raise
+
+
+def _outcome(case: AblationCase, t: Training, test_rows: Rows) -> SeedOutcome:
+    forced = None
+    if t.model.config.mask != "causal":
+        hook = TRAIN_HOOKS[case.recipe.train_hook]()
+        model = t.model.torch()
+        good = correct_tokens(model, case.task, test_rows, hook, teacher_forced=True)
+        forced = float(good.all(1).mean())
+    return SeedOutcome(t.seed, t.accuracy, forced, t.steps, t.seconds, t.status)
+
+
+# ── files ──────────────────────────────────────────────────────────────────────────────────────
+def _path(folder: str | Path, case: AblationCase) -> Path:
+    return Path(folder, f"{case.name}.json")
+
+
+def _read_outcomes(case: AblationCase, folder: str | Path | None) -> dict[int, SeedOutcome]:
+    """Return the saved outcomes by seed. A file of another kind or study is an error."""
+    if not folder or not (path := _path(folder, case)).exists():
+        return {}
+    try:
+        saved = convert(migrate.ablation_result(read_json(path, finite=False)), SavedAblation)
+    except GlassformerError:
+        raise GlassformerError(
+            f"{path} — expected a result of an ablation study. Remove it, or use another folder",
+            code=DAMAGED_FILE,
+        ) from None
+    before = {"task": saved.task, **saved.recipe}
+    now = {"task": case.task.ref, **case.recipe.to_json()}
+    if differ := [k for k in now if before.get(k) != now[k]]:
+        pairs = ", ".join(f"{k}={before.get(k)} (now {now[k]})" for k in differ[:3])
+        raise GlassformerError(f"{path} — is of another study: {pairs}. Use another folder")
+    return {run.seed: run for run in saved.runs}
+
+
+# ── the study ──────────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
 class AblationStudy(Result):
-    """What breaks: a recipe, trained with one thing taken away at a time."""
+    """The results of an ablation study."""
 
     task: str
     recipe: Recipe
@@ -35,8 +312,9 @@ class AblationStudy(Result):
 
     @property
     def title(self) -> str:
-        these = f"{self.seeds[0]} to {self.seeds[-1]}" if len(self.seeds) > 1 else self.seeds[0]
-        return f"{self.task}, recipe {self.recipe.name}, seed{'s' * (len(self.seeds) > 1)} {these}"
+        several = len(self.seeds) > 1
+        seeds = f"seeds {self.seeds[0]} to {self.seeds[-1]}" if several else f"seed {self.seeds[0]}"
+        return f"{self.task}, recipe {self.recipe.name}, {seeds}"
 
     def __str__(self) -> str:
         lines = [f"{self.title}, at most {self.recipe.steps:,} steps; test rows right:"]
@@ -55,8 +333,7 @@ def run_ablation_study(
     """Implement `api.ablation_study`. Progress is in training steps over all cases."""
     names = [only] if isinstance(only, str) and only else list(only)
     check_int_range("ablation_study — the number of seeds", len(seeds), 1, MAX_MEMBERS)
-    # what is learned without the whole domain: of a last phase nobody could say what it mended
-    recipe = replace(recipe, full_domain_steps=0)
+    recipe = replace(recipe, full_domain_steps=0)  # that phase would repair what an ablation breaks
     cases, skipped = plan_ablations(task, recipe, names)
     folder = Path(out) if out else None
     if folder:
@@ -79,13 +356,10 @@ def _row(result: AblationResult) -> dict[str, Any]:
     def summary(values: list[float]) -> dict[str, float] | None:
         return {"mean": fmean(values), "min": min(values), "max": max(values)} if values else None
 
-    found = result.to_json()
+    saved, ablation = result.to_json(), result.case.ablation
     return {
-        "name": found["name"],
-        "expected": result.case.ablation.expected_effect,
-        "task": found["task"],
-        "changed": {**result.case.ablation.recipe_changes, **result.case.ablation.task_options},
-        "accuracy": summary(result.accuracy),
-        "forced": summary(result.forced),
-        "runs": found["runs"],
-    }
+        "name": saved["name"], "expected": ablation.expected_effect, "task": saved["task"],
+        "changed": {**ablation.recipe_changes, **ablation.task_options},
+        "accuracy": summary(result.accuracy), "forced": summary(result.forced),
+        "runs": saved["runs"],
+    }  # fmt: skip
