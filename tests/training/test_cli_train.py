@@ -335,7 +335,7 @@ def test_a_second_interrupt_ends_at_once(capfd):
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
-    assert told == [1] and capfd.readouterr().err.count("once more to end at once") == 1
+    assert told == [1] and capfd.readouterr().err.count("Ctrl-C again") == 1
 
 
 def test_advice_is_of_what_can_be_done(call, tmp_path):

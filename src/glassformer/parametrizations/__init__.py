@@ -1,4 +1,4 @@
-"""Maps from a few numbers (theta) to all the weights. base.py says what a parametrization is."""
+"""Parametrizations: maps from a few numbers (theta) to all weights; see base.py."""
 
 from .base import Dense as Dense
 from .base import Parametrization as Parametrization

@@ -1,12 +1,11 @@
-"""What a parametrization is: a map from a few numbers (theta) to all the weights.
+"""Parametrizations: maps from a few numbers (theta) to all weights.
 
 The trainer optimizes theta and knows nothing else. A parametrization has a name, options, the
-shapes of theta, and `expand(theta) -> weights`, which works on NumPy arrays and PyTorch tensors.
-Theta has two-dimensional matrices (what orthogonalising optimisers want); `expand` gives them their
-axes.
+shapes of theta, and `expand(theta) -> weights`, for NumPy arrays and PyTorch tensors. Theta has
+two-dimensional matrices, as Muon requires; `expand` gives them their axes.
 
-A parametrization that uses numbers beside theta declares them: `constants`. Not declared are 0 and
-±1, the number of a token, digit or column (counting is free), the radix and the digit count.
+Numbers that `expand` uses beside theta are declared in `constants`, except 0, ±1, the number of a
+token, digit or column, the radix and the digit count, which are free.
 """
 
 from collections.abc import Mapping
@@ -22,26 +21,26 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Parametrization:
-    """Theta -> weights of given names and shapes: as it is, theta is the weights, as matrices."""
+    """A map from theta to weights. Here theta is the weights, as matrices."""
 
     ref: str = ""  # set by the registry
-    # The model that theta changes, where there is one: training starts from it
+    # a model that theta modifies; training starts from it
     base: Model | None = None
-    # Theta is drawn whatever the weights are: no model of another kind to begin with
+    # theta is drawn at random, independently of initial weights
     random_init: bool = False
-    # The numbers that `expand` uses beside theta; `count` counts them
+    # numbers that `expand` uses beside theta, included by `count`
     constants: tuple[float, ...] = ()
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
-        """Name -> shape of every part of theta."""
+        """Return name -> shape of every part of theta."""
         return {name: matrix_shape(name, shape) for name, shape in shapes.items()}
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """A theta whose weights are these, or like them where theta cannot say all weights."""
+        """Return a theta that expands to these weights, or to the closest ones it can express."""
         return {name: to_matrix(name, w) for name, w in weights.items()}
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
-        """The weights that theta stands for."""
+        """Return the weights of a theta."""
         return {name: from_matrix(name, theta[name], shape) for name, shape in shapes.items()}
 
 
@@ -51,19 +50,19 @@ class Dense(Parametrization):
 
 
 def build_parametrization(ref: str) -> Parametrization:
-    """The parametrization that a ref names: "dense", "low-rank:rank=4"."""
-    found: Parametrization = registry.build("parametrization", ref)
-    return found
+    """Build a parametrization from a ref: "dense", "low-rank:rank=4"."""
+    parametrization: Parametrization = registry.build("parametrization", ref)
+    return parametrization
 
 
 # ── arrays as matrices ─────────────────────────────────────────────────────────────────────────
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
-    """A matrix inside the blocks. b_Q and the like have a row a head, but are biases."""
+    """Whether an array is a matrix inside a block. b_Q has a row for each head, but is a bias."""
     return name.startswith("blocks.") and len(shape) == 2 and ".b_" not in name
 
 
 def matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """[H,D,K] -> [D,HK] for what reads the stream, [H,K,D] -> [HK,D] for what writes it."""
+    """Return the matrix shape: [H,D,K] -> [D,HK] for readers, [H,K,D] -> [HK,D] for writers."""
     if len(shape) < 3:
         return shape
     H, a, b = shape

@@ -1,4 +1,4 @@
-"""Matrices as products of two thin ones: all of them, or what is added to a frozen base."""
+"""Low-rank matrices: all of them, or updates of a frozen base."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from .base import Parametrization, Shapes, is_matrix, to_matrix
 
 
 def _factor_shapes(name: str, shape: tuple[int, ...], rank: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of the two factors."""
+    """Return the shapes of the two factors."""
     return {f"{name}.A": (shape[0], rank), f"{name}.B": (rank, shape[1])}
 
 
@@ -35,7 +35,7 @@ class LowRank(Parametrization):
         return theta
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """The best approximation of each matrix, by its largest singular values."""
+        """Return the best approximation of each matrix, by its largest singular values."""
         theta: dict[str, Any] = {}
         for name, w in super().init_theta(weights, rng).items():
             if self._factors(name, w.shape):
@@ -59,15 +59,14 @@ class LowRank(Parametrization):
 
 @parametrization("lora")
 class Lora(Parametrization):
-    """A frozen base (a checkpoint) and a trained low-rank update: W0 + A·B for every matrix
-    inside the blocks.
-    """
+    """A low-rank update A·B of every matrix inside the blocks of a frozen base, a checkpoint."""
 
     def __init__(self, base: str = "", rank: Annotated[int, Between(1, 1024)] = 2) -> None:
         if not base:
-            raise GlassformerError("lora — needs a base: lora:base=FILE.safetensors")
+            raise GlassformerError(
+                "lora — expected a base, got none. Use lora:base=FILE.safetensors"
+            )
         self.rank, self.base = rank, _read_base(base)
-        # writable
         self.base_matrices = {
             name: to_matrix(name, w.copy()) for name, w in self.base.weights.items()
         }
@@ -79,7 +78,7 @@ class Lora(Parametrization):
         return theta
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """A is random and B is 0: at first, the base itself."""
+        """Return A at random and B = 0, which expands to the base itself."""
         assert self.base
         given = {name: tuple(w.shape) for name, w in weights.items()}
         own = {name: tuple(w.shape) for name, w in self.base.weights.items()}
@@ -105,10 +104,10 @@ class Lora(Parametrization):
 
 
 def _read_base(path: str) -> Model:
-    """The model in a checkpoint, whole and sealed."""
+    """Read the base, a checkpoint."""
     try:
         return read_model(path)
     except GlassformerError as e:
-        found = f"it is looked for in {Path.cwd()}, and must be there as it was when it was trained"
+        found = f"it must be in {Path.cwd()}, unchanged since the training"
         hint = "" if Path(path).is_absolute() or Path(path).exists() else f"; {found}"
         raise GlassformerError(f"lora:base={e}{hint}") from None

@@ -1,4 +1,4 @@
-"""Another basis of the stream: rotations that change nothing, and theta in a rotated basis."""
+"""Rotations of the residual basis: of a model, and of the basis in which theta is trained."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,9 +20,7 @@ STREAM_READERS = {"W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"}  # [..., D, x]: 
 
 @parametrization("rotated")
 class Rotated(Parametrization):
-    """Theta lives in a rotated basis of the stream (one that keeps the mean, by seed) and is
-    turned back.
-    """
+    """Theta is trained in a random basis of the residual stream, which keeps the mean."""
 
     def __init__(self, seed: Annotated[int, Between(0, 10**9)] = 0) -> None:
         self.seed, self._made = seed, np.zeros((0, 0))
@@ -46,7 +44,7 @@ class Rotated(Parametrization):
 
 
 def rotate(model: Model, M: Any) -> Model:
-    """The same function with every vector x of the residual stream written as x @ M.
+    """Return the same function with every vector x of the residual stream written as x @ M.
 
     M must be orthogonal. RMSNorm and no norm keep the function exactly. LayerNorm subtracts the
     mean, which is the part along the ones vector: the function is kept exactly if M fixes that
@@ -68,15 +66,15 @@ def rotate(model: Model, M: Any) -> Model:
 
 
 def rotate_weights(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
-    """Weights that do in the basis x @ M what `weights` do in that of x."""
-    turned = dict(weights)
+    """Return weights that compute in the basis x @ M what `weights` compute in that of x."""
+    rotated = dict(weights)
     for name, w in weights.items():
         last = name.split(".")[-1]
         if last in STREAM_WRITERS:
-            turned[name] = w @ M
+            rotated[name] = w @ M
         elif last in STREAM_READERS:
-            turned[name] = M.T @ w
-    return turned
+            rotated[name] = M.T @ w
+    return rotated
 
 
 def rotation_fixing_ones(d: int, rng: np.random.Generator) -> Any:

@@ -1,4 +1,4 @@
-"""One layer, used again and again."""
+"""One layer, used for all."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,13 +13,13 @@ from .base import Parametrization, Shapes
 
 @parametrization("shared")
 class Shared(Parametrization):
-    """All layers are one layer, used again and again."""
+    """All layers share the weights of one."""
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         return {n: s for n, s in super().theta_shapes(shapes).items() if _first_layer_name(n) == n}
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """The first layer's."""
+        """Return the theta of the first layer."""
         if odd := [n.split(".", 2)[2] for n in weights if _first_layer_name(n) not in weights]:
             raise GlassformerError(f"shared — the first layer has no {odd[0]}, a later one has")
         return {

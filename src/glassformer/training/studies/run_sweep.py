@@ -19,16 +19,16 @@ from . import sweep_spec as specs
 
 @dataclass(frozen=True)
 class SweepResult(Result):
-    """A sweep: what was trained, and where it is."""
+    """The result of a sweep."""
 
     out: Path
     runs: int
-    skipped: int  # they were done before
+    skipped: int  # finished before this call
     failed: int
-    lost: int  # the same call does them
+    lost: int  # trained by the next call
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
-    problem: str = ""  # why it is not whole
+    problem: str = ""  # why it is incomplete
 
     @property
     def holds(self) -> bool:
@@ -46,17 +46,15 @@ class SweepResult(Result):
 
     def __str__(self) -> str:
         lines = [" ".join("–" if x is None else str(x) for x in row) for row in self.rows]
-        said = f"{self.counts_text}; in {self.out / 'results.csv'}"
-        return "\n".join([said, " ".join(self.columns), *lines, *filter(None, [self.problem])])
+        head = f"{self.counts_text}; in {self.out / 'results.csv'}"
+        return "\n".join([head, " ".join(self.columns), *lines, *filter(None, [self.problem])])
 
 
 def run_sweep(
     spec: Path, out: Path | None, load_task: Callable[[str], Task], *, cluster: str,
     workers: int | None, limit: int, progress: ProgressCallback | None,
 ) -> SweepResult:  # fmt: skip
-    """Train what a spec describes and `out` does not have yet. `load_task`: of a ref, in any
-    process.
-    """
+    """Train the runs of a spec that `out` does not have. `load_task` must be picklable."""
     check_workers("sweep", cluster, workers or 1)
     check_int_range("sweep — limit", limit, 1, MAX_SWEEP_RUNS)
     check_int_range("sweep — workers", 1 if workers is None else workers, 1, MAX_PROCESSES)
@@ -78,9 +76,11 @@ def run_sweep(
     lost = sum(r["status"] == sweeps.LOST for r in rows)
     problem = f"{lost} runs are lost; {sweeps.RESUME_HINT}" if lost else ""
     if not lost and (given_up := [r for r in rows if r["status"] == sweeps.GIVEN_UP]):
-        said = f"{len(given_up)} runs are given up after {sweeps.MAX_TRIES} tries"
-        again = f"to try it again, remove {todo.runs / given_up[0]['id']}.json"
-        problem = f"{said}; the first: {given_up[0]['error']}; {again}"
+        first = given_up[0]
+        problem = (
+            f"{len(given_up)} runs are given up after {sweeps.MAX_TRIES} attempts; the first: "
+            f"{first['error']}. Remove {todo.runs / first['id']}.json to try it again"
+        )
     return SweepResult(todo.out, len(todo.order), skipped, failed, lost, *todo.table(), problem)
 
 

@@ -1,7 +1,7 @@
 """Sweeps: a grid of runs, with all results in one table.
 
-A run's id is a hash of its settings. Its result is one file, written whole when the run is
-finished: a sweep that is started again trains only what has none.
+A run's id is a hash of its settings. Its result is one file, written when the run is finished; a
+repeated sweep trains only the runs without one.
 """
 
 import csv
@@ -36,19 +36,17 @@ from ...utils.typed_json import (
 from ..api import train
 from ..recipe import Recipe
 
-LOST = "lost"  # the status of a run that is not finished, through no fault of its settings
-GIVEN_UP = "given up"  # of one that was lost TRIES times
+LOST = "lost"  # status of a run that was not finished, for reasons outside its settings
+GIVEN_UP = "given up"  # status of a run that was lost MAX_TRIES times
 MAX_TRIES = 3
 FAILED = ("diverged", "refused", GIVEN_UP)
 ResultRow = dict[str, Any]
-FinishedRun = tuple[
-    ResultRow, bytes
-]  # a run's row and its model as a file, empty if it is not wanted
+FinishedRun = tuple[ResultRow, bytes]  # with the model's file, empty if it is not saved
 LoadTask = Callable[[str], Task]
 
 
 class SavedRun(JsonObject):
-    """Schema of the file of a run: a Row."""
+    """Schema of the file of a run, a ResultRow."""
 
     id: Annotated[str, Meta(max_length=12)]
     task: Ref
@@ -60,7 +58,7 @@ class SavedRun(JsonObject):
     seconds: float | None
     error: Annotated[str, Meta(max_length=10**6)]
     worker: Name
-    events: Any = None  # events, history and exact are not read back
+    events: Any = None  # events, history and domain_check are not read back
     history: Any = None
     domain_check: Any = None
     tries: Annotated[int, Meta(ge=0, le=MAX_TRIES)] = 0
@@ -72,7 +70,7 @@ class SavedRun(JsonObject):
 
 @dataclass(frozen=True)
 class SweepJob:
-    """What one process does at a time: a setting with one seed, or with several as an ensemble."""
+    """The work of one process: a setting with one seed, or with several as an ensemble."""
 
     task: str
     recipe: Recipe
@@ -89,26 +87,26 @@ class SweepJob:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def row(self, seed: int, **result: Any) -> ResultRow:
-        """A line of the table; what the result does not say is as for a run that is lost."""
+        """Return a row of the table. Fields missing in `result` are those of a lost run."""
         lost = {"status": LOST, "accuracy": None, "steps": None, "seconds": None}
         lost |= {"error": "", "worker": ""}
         return {"id": self.id(seed)} | self.settings(seed) | lost | result
 
     def lost(self, error: str) -> list[FinishedRun]:
-        """What there is to say of runs that were not finished."""
+        """Return the results of runs that were not finished."""
         return [(self.row(s, error=error), b"") for s in self.seeds]
 
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """What a sweep is to do, and the fields that vary."""
+    """The jobs of a sweep, and the fields that vary."""
 
     jobs: tuple[SweepJob, ...]
     varied_fields: tuple[str, ...]
 
 
 def train_job(job: SweepJob, load_task: LoadTask) -> list[FinishedRun]:
-    """Trains a job's runs. One that fails has its error in its row."""
+    """Train a job's runs. The row of a failed run has its error."""
     results: dict[int, FinishedRun] = {}
     where = f"{socket.gethostname()}:{os.getpid()}"
     status, error = LOST, ""
@@ -120,9 +118,9 @@ def train_job(job: SweepJob, load_task: LoadTask) -> list[FinishedRun]:
             error = f"training diverged at step {t.steps}" if t.status == "diverged" else ""
             row = job.row(**t.to_json(), history=t.history, error=error, worker=where)
             results[t.seed] = row, to_bytes(t.model) if job.models else b""
-    except GlassformerError as e:  # the run's own fault: it would fail again
+    except GlassformerError as e:  # would fail again
         status, error = "refused", str(e)
-    except Exception as e:  # memory, disk, a bug: not finished
+    except Exception as e:  # memory, disk, a defect
         error = f"{type(e).__name__}: {e}"
     rest = {"status": status, "error": error, "worker": where}
     return [results.get(seed) or (job.row(seed, **rest), b"") for seed in job.seeds]
@@ -136,7 +134,7 @@ class Sweep:
         make_folder(self.runs)
         self.order = [job.id(s) for job in spec.jobs for s in job.seeds]
         self.rows: dict[str, ResultRow] = {}
-        self.tries: dict[str, int] = {}  # how often a run was lost before
+        self.tries: dict[str, int] = {}  # how often each run was lost before
         self.left: list[SweepJob] = []
         for job in spec.jobs:
             found = {s: row for s in job.seeds if (row := self._done_before(job, s))}
@@ -146,12 +144,12 @@ class Sweep:
         self._write_table()
 
     def collect(self, results: Iterable[list[FinishedRun]]) -> Iterator[ResultRow]:
-        """Takes what `local` or `cluster` give, writes it down and hands on the rows."""
+        """Save the results of executors and yield their rows."""
         for result in results:
             for row, model in result:
                 if model:
                     write_atomically(self.runs / f"{row['id']}.safetensors", model)
-                if row["status"] == LOST:  # tried again by the next start, but not for ever
+                if row["status"] == LOST:  # retried by the next call, MAX_TRIES times
                     tries = self.tries.get(row["id"], 0) + 1
                     row = row | {"tries": tries, "status": GIVEN_UP if tries >= MAX_TRIES else LOST}
                 write_atomically(self.runs / f"{row['id']}.json", json.dumps(row).encode())
@@ -160,7 +158,7 @@ class Sweep:
                 yield row
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Columns, and a row for each run, in the spec's order."""
+        """Return the columns, and a row for each run, in the spec's order."""
         result_columns = ("seed", "status", "accuracy", "last_step", "seconds", "error")
         columns = ("id", "task", "recipe", *self.spec.varied_fields, *result_columns)
         rows = []
@@ -177,7 +175,7 @@ class Sweep:
         write_atomically(self.out / "results.csv", text.getvalue().encode())
 
     def _done_before(self, job: SweepJob, seed: int) -> ResultRow | None:
-        """The row of a run that is done; None if it, or the model that is wanted, is not whole."""
+        """Return the row of a finished run; None if it, or its model, is missing or damaged."""
         path = self.runs / f"{job.id(seed)}.json"
         try:
             row: ResultRow = migrate.sweep_result(read_json(path, finite=False))

@@ -16,7 +16,7 @@ SVG_WIDTH, SVG_HEIGHT = 360, 90  # pixels
 
 
 class AccuracyCurve:
-    """Takes evaluations, and draws what it has seen so far."""
+    """Collects evaluations and draws them."""
 
     def __init__(self) -> None:
         self.member: int | None = None
@@ -33,11 +33,11 @@ class AccuracyCurve:
 
     @property
     def last_step(self) -> int:
-        """The step at the right end: the last so far, since most runs end before their budget."""
+        """The last step so far, at the right end: most runs end before their budget."""
         return max([1, *(s for points in self.points.values() for s, _ in points)])
 
     def lines(self, width: int = WIDTH, height: int = HEIGHT) -> list[str]:
-        """The plot as text, from 100 % at the top to 0 % at the bottom; nothing if nothing is."""
+        """Return the plot as text, 100 % at the top and 0 % at the bottom; [] without points."""
         if not any(self.points.values()):
             return []
         grid = [[" "] * width for _ in range(height)]
@@ -46,32 +46,32 @@ class AccuracyCurve:
                 grid[height - 1 - round(y)][round(x)] = mark
         labels = {0: "100 %", height - 1: "0 %"}
         plot = [f"{labels.get(i, ''):>5} │{''.join(row).rstrip()}" for i, row in enumerate(grid)]
-        said = [
+        legend = [
             f"{SERIES_MARKS[n]} {SERIES_LABELS[n]}" for n, points in self.points.items() if points
         ]
         end = f"step {self.last_step:,}"
-        below = f"       {'  '.join(said):<{width - len(end) - 1}} {end}"
+        below = f"       {'  '.join(legend):<{width - len(end) - 1}} {end}"
         return [*plot, f"      └{'─' * width}", below]
 
     def svg(self) -> str:
-        """The same as a small picture; nothing before there are two points."""
-        drawn, said = "", []
+        """Return the plot as an SVG image; "" with fewer than two points."""
+        drawn, legend = "", []
         for name, points in self.points.items():
             if len(points) < 2:
                 continue
             spots = self._scaled_points(name, SVG_WIDTH, SVG_HEIGHT)
             path = " ".join(f"{x:.1f},{SVG_HEIGHT - y:.1f}" for x, y in spots)
             drawn += f'<polyline points="{path}" fill="none" stroke="{SERIES_COLORS[name]}"/>'
-            said.append(f"{SERIES_LABELS[name]}: {points[-1][1]:.1%}")
+            legend.append(f"{SERIES_LABELS[name]}: {points[-1][1]:.1%}")
         if not drawn:
             return ""
         box = f'<rect width="{SVG_WIDTH}" height="{SVG_HEIGHT}" fill="none" stroke="#ccc"/>'
-        label = escape(f"0 to {self.last_step:,} steps, 0 to 100 %; {', '.join(said)}")
+        label = escape(f"0 to {self.last_step:,} steps, 0 to 100 %; {', '.join(legend)}")
         frame = f'viewBox="-1 -1 {SVG_WIDTH + 2} {SVG_HEIGHT + 2}"'
         frame += f' width="{SVG_WIDTH}" height="{SVG_HEIGHT}"'
         return f'<svg {frame} role="img" aria-label="{label}">{box}{drawn}</svg>'
 
     def _scaled_points(self, name: str, across: float, up: float) -> Iterator[tuple[float, float]]:
-        """Where each point is, in a field so wide and so high."""
+        """Yield the points, scaled to a width and a height."""
         for step, share in self.points[name]:
             yield across * step / self.last_step, up * share

@@ -1,6 +1,6 @@
-"""A run in a notebook: a bar, the figures, the curve and the latest turning points, in one output.
+"""The display of a run in a notebook: bar, figures, curve and latest milestones.
 
-Nothing is shown outside a Jupyter kernel, and IPython is never imported to find out.
+Outside a Jupyter kernel nothing is shown, and IPython is not imported.
 """
 
 import sys
@@ -13,17 +13,17 @@ from typing import Any
 from ..events import ROUTINE, Event, describe_event, percent
 from .curve import AccuracyCurve
 
-MAX_SHOWN_MILESTONES = 4  # turning points that stay in sight
+MAX_SHOWN_MILESTONES = 4
 
 
 def in_notebook() -> bool:
-    """Whether this runs in a kernel that can show HTML, not in a terminal."""
+    """Whether this process is a Jupyter kernel, which can show HTML."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
 
 class NotebookBar:
-    """Consumes events; what it shows is always the same output, made anew."""
+    """Consumes events and updates one output."""
 
     def __init__(self, steps: int, names: Sequence[str] = ()) -> None:
         self.steps, self.names, self.step = steps, names, 0
@@ -37,10 +37,10 @@ class NotebookBar:
         self.curve(event)
         if event.kind in ("step", "evaluation"):
             self.step = event.step
-            known = ("loss", "accuracy", "phase", "checked_rows", "rows")
-            for old in ("checked_rows", "rows"):  # of the look that is under way, if one is
+            fields = ("loss", "accuracy", "phase", "checked_rows", "rows")
+            for old in ("checked_rows", "rows"):  # of a check in progress
                 self.figures.pop(old, None)
-            self.figures |= {k: v for k, v in event.data.items() if k in known}
+            self.figures |= {k: v for k, v in event.data.items() if k in fields}
         elif event.kind == "done":
             self.step, self.status = event.step, event.data["training"].status
         elif event.kind not in ROUTINE:
@@ -48,7 +48,7 @@ class NotebookBar:
         self.output.update(self)
 
     def close(self) -> None:
-        if not self.status:  # an error ended it
+        if not self.status:  # by an error
             self.status = "ended"
             self.output.update(self)
 

@@ -1,4 +1,4 @@
-"""A run on a terminal or in a log. Each is called with every event, and closed at the end."""
+"""Displays of a run on a terminal or in a log."""
 
 import math
 from collections import deque
@@ -15,11 +15,11 @@ from rich.text import Text
 from ..events import LEARNED, ROUTINE, Event, describe_event, percent
 from .curve import WIDTH, AccuracyCurve
 
-STOP_MESSAGE = "finishing the step, then saving; once more to end at once"
+STOP_MESSAGE = "finishing the step, then saving; press Ctrl-C again to quit at once"
 
 
 class LogView:
-    """A line for each turning point: for logs and pipes. If one `watches`, for evaluations too."""
+    """Prints a line for each milestone and, with `show_evaluations`, each evaluation."""
 
     def __init__(
         self,
@@ -49,15 +49,15 @@ class LogView:
 
 @dataclass
 class LiveView:
-    """A progress bar, a row a member, the latest turning points and, with `watch`, the curve."""
+    """A progress bar, a row for each member, the latest milestones and, optionally, the curve."""
 
     console: Console
     steps: int
     names: Sequence[str]
     floor: float | None = None
-    past_events: Iterable[Event] = ()  # what was before a run was resumed
+    past_events: Iterable[Event] = ()  # before the run was resumed
     show_curve: bool = False
-    stop_requested: Callable[[], int] = lambda: 0  # whether somebody asked the run to end
+    stop_requested: Callable[[], int] = lambda: 0
     members: dict[int, dict[str, Any]] = field(default_factory=dict)
     latest: deque[str] = field(default_factory=lambda: deque(maxlen=6))
 
@@ -69,7 +69,7 @@ class LiveView:
         )  # fmt: skip
         self.curve = AccuracyCurve()
         self.line = self.bar.add_task("training", total=self.steps)
-        # drawn when something happens, and not by a thread that would take time from a tiny model
+        # drawn at events, without a thread that would take time from a tiny model
         self.live = Live(self, console=self.console, auto_refresh=False, transient=True)
         for event in self.past_events:
             self(event)
@@ -84,10 +84,10 @@ class LiveView:
             doing, completed, total = "training", event.step, self.steps
             if "checked_rows" in event.data:
                 doing, completed, total = "checking the domain", mine["checked_rows"], mine["rows"]
-            elif "phase" in mine:  # nobody knows how many more steps
+            elif "phase" in mine:  # its length is unknown
                 doing, total = "full-domain phase", None
             self.bar.update(self.line, description=doing, completed=completed)
-            self.bar.tasks[0].total = total  # which no update sets to None
+            self.bar.tasks[0].total = total  # update() cannot set None
         elif event.kind == "done":
             self.members.setdefault(event.member, {})["status"] = event.data["training"].status
         elif event.kind not in ROUTINE:
@@ -98,11 +98,11 @@ class LiveView:
 
     def close(self) -> None:
         self.live.stop()
-        for line in self._plot():  # all else is said again at the end
+        for line in self._plot():  # the report repeats the rest
             self.console.print(line)
 
     def _plot(self) -> list[Text]:
-        """The curve, in what a narrow terminal leaves beside the labels."""
+        """Return the curve, as wide as the terminal allows."""
         room = max(10, min(WIDTH, self.console.width - 8))
         return [Text(line) for line in self.curve.lines(room)] if self.show_curve else []
 
@@ -122,9 +122,9 @@ class LiveView:
                 _percent_text(x, short=True) for x in m.get("digits", [None] * len(self.names))
             ]
             table.add_row(str(seed), loss, floor, *whole, *parts, m.get("status", ""))
-        said = [Text(line, style="dim") for line in self.latest]
-        said += [Text(STOP_MESSAGE, style="bold")] if self.stop_requested() else []
-        return Group(self.bar, table, *self._plot(), *said)
+        notes = [Text(line, style="dim") for line in self.latest]
+        notes += [Text(STOP_MESSAGE, style="bold")] if self.stop_requested() else []
+        return Group(self.bar, table, *self._plot(), *notes)
 
 
 def _milestone_line(event: Event, names: Sequence[str], several_seeds: bool) -> str:
@@ -135,7 +135,7 @@ def _milestone_line(event: Event, names: Sequence[str], several_seeds: bool) -> 
 def _evaluation_line(event: Event, several_seeds: bool) -> str:
     d, whose = event.data, f"seed {event.member}, " if several_seeds else ""
     said = f"{whose}step {event.step:,}: loss {d['loss']:.4f}, {percent(d['accuracy'])}"
-    said += " of test rows" + (", which are trained on now" if "phase" in d else "")
+    said += " of test rows" + (", now trained on" if "phase" in d else "")
     trained = d.get("train_accuracy")
     return said + (f", {percent(trained)} of training rows" if trained is not None else "")
 
