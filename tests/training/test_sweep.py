@@ -307,10 +307,7 @@ def test_what_fails_again_and_again_is_given_up_with_its_reason(
     for _ in range(2):  # the second has nothing left to do, and says the same
         status, _, said = call("sweep", path, "--out", out)
         assert status == 2 and said.count("\n") == 1, said
-        assert (
-            "2 runs are given up after 3 tries; the first: no memory; to try it again, remove "
-            in said
-        )
+        assert "2 runs are given up" in said and "no memory" in said and str(out) in said
         assert [(r["status"], r["error"]) for r in table(out)] == [("given up", "no memory")] * 2
         monkeypatch.setattr(
             executors, "train_locally", lambda jobs, *_: pytest.fail("nothing is tried for ever")
