@@ -1004,7 +1004,7 @@ def fit(
         out: FILE.safetensors to write; beside it the run's state is kept, to resume from.
         resume: Continue the run that was writing to `out`.
         compile: Compile the step with torch.compile.
-        history: FILE.jsonl or FILE.csv for evaluations and turning points.
+        history: FILE.jsonl or FILE.csv for evaluations and milestones.
         snapshots: A folder for the model at every evaluation.
         stop: Called after every step; True ends the run after saving.
         **fields: Any field of the recipe, such as `steps=500` or `lr=0.01`.
@@ -1050,7 +1050,7 @@ def train(
         out: FILE.safetensors to write; with several seeds one file each, FILE-seed3.safetensors.
         resume: Continue the run that was writing to `out`.
         compile: Compile the step with torch.compile.
-        history: FILE.jsonl or FILE.csv for evaluations and turning points.
+        history: FILE.jsonl or FILE.csv for evaluations and milestones.
         snapshots: A folder for the model at every evaluation.
         stop: Called after every step; True ends the run after saving.
         **fields: Any field of the recipe, such as `steps=500` or `lr=0.01`.

@@ -65,7 +65,7 @@ def train_(
     resume: Annotated[bool, Option("--resume",
         help="go on with the run that was writing to --out")] = False,
     history: Annotated[Path | None,
-        Option(help="FILE.jsonl or FILE.csv: evaluations and turning points")] = None,
+        Option(help="FILE.jsonl or FILE.csv: evaluations and milestones")] = None,
     figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf: training curves")] = None,
     snapshots: Annotated[Path | None,
         Option(help="FOLDER: the model at the start and every evaluation")] = None,
