@@ -1,4 +1,4 @@
-"""The table of docs/beyond.md: what is known of hand-made programs, and in what time.
+"""Print the table of docs/beyond.md: proofs of hand-made programs and their times.
 
 python docs/proved.py            prints the table
 python docs/proved.py REF …      of these refs only
@@ -25,22 +25,22 @@ REFS = [
 
 
 def line(ref):
-    """A row of the table."""
+    """Return a row of the table."""
     model = load(ref)
     task = resolve.load_task(model)
-    began, checkers = time.process_time(), ""
+    start, checkers = time.process_time(), ""
     try:
         proof = prove(model, task, independent=None)
         result = proof.result
         if proof.holds:
-            how = {"enumeration": "every input run"}.get(proof.method, proof.method)
-            result += f", {how}, margin {proof.margin:.2g}"
+            method = {"enumeration": "every input run"}.get(proof.method, proof.method)
+            result += f", {method}, margin {proof.margin:.2g}"
             checkers = ", ".join(f"{c.name} {c.seconds:.1f} s" for c in proof.checkers if c.holds)
         else:
             result += f": {proof.reason}"
     except GlassformerError as e:
         result = f"not covered: {e}"
-    checkers = checkers or f"{time.process_time() - began:.1f} s"
+    checkers = checkers or f"{time.process_time() - start:.1f} s"
     return f"| `{ref}` | {format_count(task.inputs)} | {result} | {checkers} |"
 
 
