@@ -61,22 +61,16 @@ def test_options_have_an_end(call, words):
 
 def test_options_that_write_have_an_end(call, tmp_path):
     train = ("train", "addition:digits=2", "--out", tmp_path / "m.safetensors")
-    disguise = (
-        "disguise",
-        "addition:digits=2",
-        "--out",
-        tmp_path / "m.safetensors",
-        "--key",
-        tmp_path / "k.json",
-    )
+    files = ("--out", tmp_path / "m.safetensors", "--key", tmp_path / "k.json")
+    obfuscate = ("obfuscate", "addition:digits=2", *files)
     spec = tmp_path / "s.toml"
     spec.write_text('task = "addition"\nrecipe = "fast"\n')
     for words, most in [
         ((*train, "--seeds", 10**9), limits.MAX_MEMBERS),
         ((*train, "--threads", 10**6), limits.MAX_PROCESSES),
         ((*train, "--seed", 2**63), limits.MAX_SEED),
-        ((*disguise, "--seed", 2**63), limits.MAX_SEED),
-        ((*disguise, "--noise", "1e300"), "1000"),
+        ((*obfuscate, "--seed", 2**63), limits.MAX_SEED),
+        ((*obfuscate, "--noise", "1e300"), "1000"),
         (("sweep", spec, "--workers", 10**6), limits.MAX_PROCESSES),
         (("sweep", spec, "--limit", 10**12), limits.MAX_SWEEP_RUNS),
         (("ablation-study", "addition", "--seeds", 10**9), limits.MAX_MEMBERS),

@@ -109,9 +109,8 @@ def recompute_from_theta(model: Model, where: str | Path = "model") -> Model:
         parametrization = build_parametrization(model.parametrization)
         theta_shapes = parametrization.theta_shapes(shapes)
         if wrong := sorted({*theta_shapes} ^ {*model.theta}):
-            raise GlassformerError(
-                f"theta {'has no' if wrong[0] in theta_shapes else 'has'} {wrong[0]}"
-            )
+            verb = "has no" if wrong[0] in theta_shapes else "has"
+            raise GlassformerError(f"theta {verb} {wrong[0]}")
         # check shapes first: two thin arrays can expand to a huge one
         for name, t in sorted(model.theta.items()):
             if tuple(t.shape) != tuple(theta_shapes[name]):

@@ -89,9 +89,8 @@ def parse_name(name: str) -> tuple[str, tuple[int, ...]]:
 # ── the components of a model ──────────────────────────────────────────────────────────────────
 def head_names(model: Model) -> list[str]:
     """Return the names of all heads, first layer first."""
-    return [
-        head_name(i, h) for i in range(model.config.n_layers) for h in range(model.config.n_heads)
-    ]
+    c = model.config
+    return [head_name(i, h) for i in range(c.n_layers) for h in range(c.n_heads)]
 
 
 def component_names(model: Model, embeddings: bool = False) -> list[str]:

@@ -35,9 +35,8 @@ class Vocabulary:
         )
         self.sep = _check_text(sep)
         if len(self.tokens) > MAX_LISTED_TOKENS:
-            raise GlassformerError(
-                f"vocabulary — expected at most {MAX_LISTED_TOKENS:,} texts, got more"
-            )
+            expected = f"at most {MAX_LISTED_TOKENS:,} texts"
+            raise GlassformerError(f"vocabulary — expected {expected}, got more")
         if len(set(self.tokens)) != len(self.tokens) or "" in self.tokens:
             raise GlassformerError("vocabulary — tokens must be different and not empty")
 
@@ -64,9 +63,8 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         start = self.sep.join(self.tokens[i] for i in range(min(len(self), 20)))
-        return (
-            f"{len(self)} tokens: {start[:200]}{' …' if len(self) > 20 or len(start) > 200 else ''}"
-        )
+        more = " …" if len(self) > 20 or len(start) > 200 else ""
+        return f"{len(self)} tokens: {start[:200]}{more}"
 
     def index(self, token: str) -> int:
         """Return the number of a token."""
@@ -125,14 +123,12 @@ class Vocabulary:
             expected = "expected an object of tokens and sep, or of numbers and first"
             raise GlassformerError(f"vocabulary — {expected}, got {short_repr(data)}")
         if not isinstance(data["tokens"], list) or not data["tokens"]:
-            raise GlassformerError(
-                f"vocabulary — expected tokens, got {short_repr(data['tokens'])}"
-            )
+            got = short_repr(data["tokens"])
+            raise GlassformerError(f"vocabulary — expected tokens, got {got}")
         vocabulary = cls(data["tokens"], data["sep"])
         if max(map(len, (*vocabulary.tokens, vocabulary.sep))) > MAX_TOKEN_CHARS:
-            raise GlassformerError(
-                f"vocabulary — expected texts of at most {MAX_TOKEN_CHARS:,} characters"
-            )
+            expected = f"texts of at most {MAX_TOKEN_CHARS:,} characters"
+            raise GlassformerError(f"vocabulary — expected {expected}")
         return vocabulary
 
     @cached_property

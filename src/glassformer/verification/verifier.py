@@ -18,19 +18,8 @@ from ..core.model import Hook, Model
 from ..registry import file_digest
 from ..tasks.base import Task
 from ..tasks.bigint_rows import unique_rows
+from ..utils import limits
 from ..utils.errors import GlassformerError
-from ..utils.limits import (
-    MAX_CHUNK_ROWS,
-    MAX_COUNTEREXAMPLES,
-    MAX_DOMAIN_SIZE,
-    MAX_PROCESSES,
-    MAX_SAMPLE_ROWS,
-    MAX_SEARCH_ROUNDS,
-    MAX_SEED,
-    check_int_range,
-    check_memory,
-    format_count,
-)
 from ..utils.progress import Progress as Progress
 from ..utils.progress import ProgressCallback
 from ..utils.workers import check_workers
@@ -114,22 +103,23 @@ def verify_events(
         GlassformerError: An option is out of range, or model and task have different vocabularies.
     """
     for name, value, low, high in (
-        ("sample", sample, 1, MAX_SAMPLE_ROWS),
-        ("seed", seed, 0, MAX_SEED),
-        ("max_counterexamples", max_counterexamples, 0, MAX_COUNTEREXAMPLES),
-        ("chunk", chunk, 0, MAX_CHUNK_ROWS),
-        ("workers", workers, 1, MAX_PROCESSES),
-        ("search", search, 0, MAX_SEARCH_ROUNDS),
+        ("sample", sample, 1, limits.MAX_SAMPLE_ROWS),
+        ("seed", seed, 0, limits.MAX_SEED),
+        ("max_counterexamples", max_counterexamples, 0, limits.MAX_COUNTEREXAMPLES),
+        ("chunk", chunk, 0, limits.MAX_CHUNK_ROWS),
+        ("workers", workers, 1, limits.MAX_PROCESSES),
+        ("search", search, 0, limits.MAX_SEARCH_ROUNDS),
     ):
         if value is not None:
-            check_int_range(f"verify — {name}", value, low, high)
+            limits.check_int_range(f"verify — {name}", value, low, high)
     check_workers("verify", cluster, workers)
     task.require(model.vocabulary)
     if rows is None:
         check_domain_size(task)
     if exhaustive and (n := task.size) > MAX_COUNTED_ROWS:
-        expected = f"expected at most {format_count(MAX_COUNTED_ROWS)} inputs with exhaustive"
-        raise GlassformerError(f"{task.ref} — {expected}, got {format_count(n)}; use sample")
+        limit, size = map(limits.format_count, (MAX_COUNTED_ROWS, n))
+        expected = f"expected at most {limit} inputs with exhaustive"
+        raise GlassformerError(f"{task.ref} — {expected}, got {size}; use sample")
     every = rows is None and (exhaustive or (sample is None and task.size <= MAX_EXHAUSTIVE_ROWS))
     sample = None if every or rows is not None else sample or task.default_sample_size
     rounds = search if sample and supports_neighbor_search(task) else 0
@@ -141,7 +131,7 @@ def verify_events(
         raise GlassformerError(f"journal — {expected}, got given rows or a hook")
     model_digest, model = digest(model), in_dtype(model, dtype)
     size = 4 * chunk * peak_activation_size(model, task)
-    check_memory(f"verify — {chunk:,} rows at a time", size)
+    limits.check_memory(f"verify — {chunk:,} rows at a time", size)
     work = ChunkedEvaluation(
         model, task, parts, chunk=chunk or chunk_size(model, task), keep=max_counterexamples,
         n_closest=BEAM_WIDTH if rounds else 0, seed=seed, given=rows, hook=hook,
@@ -166,8 +156,8 @@ def verify_events(
 
 def check_domain_size(task: Task) -> None:
     """Raise an error if a task has more inputs than a verdict can store."""
-    if task.size > MAX_DOMAIN_SIZE:
-        limit, size = format_count(MAX_DOMAIN_SIZE), format_count(task.size)
+    if task.size > limits.MAX_DOMAIN_SIZE:
+        limit, size = map(limits.format_count, (limits.MAX_DOMAIN_SIZE, task.size))
         raise GlassformerError(f"{task.ref} — expected at most {limit} inputs, got {size}")
 
 

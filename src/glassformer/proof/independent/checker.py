@@ -290,9 +290,8 @@ class AttentionBounds:
     def _bound_sums(self, view: RowView, queries: list[list[Balls]]) -> QueryContext:
         """Bound the attention sums over positions, for all rows of a view."""
         net, d, tiny = self.net, self.net.c.d_head, self.net.f.tiny
-        used = sorted(
-            {divmod(t.input_index, d) for c in net.matrix("blocks.0.attn.W_O") for t in c}
-        )
+        W_O = net.matrix("blocks.0.attn.W_O")
+        used = sorted({divmod(t.input_index, d) for column in W_O for t in column})
         terms_by_name: dict[Any, TermTables] = {}
         typical, centers = [], []  # type: Balls, list[dict[int, Ball]]
         for i, row in enumerate(view.rows):
@@ -414,9 +413,8 @@ class AttentionBounds:
         low = max_ball([min_ball([x.lower() for x in s.values()]) for s in scores])
         # A batch may share a table of exponentials (TokenPairScores), which subtracts the largest
         # score of any token at any position; no score is then further below it than `limit`.
-        absent = (
-            score(p, k).upper() for p in range(row + 1) for k in self.keys_of_absent_tokens[p]
-        )
+        absent_keys = self.keys_of_absent_tokens[: row + 1]
+        absent = (score(p, k).upper() for p, keys in enumerate(absent_keys) for k in keys)
         top, limit = max_ball([high, *absent]), (1 / f.tiny).log() / 2 + 1
         out: TermTables = []
         for s, by_key in zip(tables, scores, strict=True):

@@ -43,9 +43,7 @@ def check_texts(task: Task) -> None:
         if tokens[0].tolist() != expected or np.flatnonzero(answer[0]).tolist() != [
             *range(len(expected) - n, len(expected))
         ]:
-            raise NotProvable(
-                "the task's answers are not the minimum, the maximum or the sorted list"
-            )
+            raise NotProvable("the task's answers are not a minimum, maximum or sorted list")
 
 
 def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:

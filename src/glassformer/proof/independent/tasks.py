@@ -49,11 +49,9 @@ def check_task(
                     raise InconclusiveBound(f"the lower bound on a margin is {smallest:.3g}")
                 cases, margin = cases + len(margins), min(margin, float(margins.min()))
         except NotProvable as error:
-            options = {
-                "covered": not isinstance(error, NotCovered),
-                "too_wide": isinstance(error, InconclusiveBound),
-            }
-            return IndependentResult(False, 0, -math.inf, str(error), **options)
+            covered = not isinstance(error, NotCovered)
+            too_wide = isinstance(error, InconclusiveBound)
+            return IndependentResult(False, 0, -math.inf, str(error), covered, too_wide)
     if not cases or not margin < math.inf:
         return IndependentResult(False, 0, -math.inf, "the task has no input with an answer")
     return IndependentResult(True, cases, margin)
