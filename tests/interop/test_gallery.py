@@ -1,6 +1,4 @@
-"""Every hand-made model in every format: written and the same there, or refused for a reason that
-names what the format has no place for.
-"""
+"""Every hand-made model in every format: exported with equal logits, or refused by field."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""The walk of somebody who works in TransformerLens: a model exported from the command line, asked
-in words, patched with TransformerLens' own hooks, and what the patching claims scored.
-"""
+"""A workflow in TransformerLens: export a model, run it, patch it, and score the circuit found."""
 
 import json
 import subprocess

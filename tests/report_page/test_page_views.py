@@ -97,7 +97,7 @@ def test_the_stream_by_name_as_explain_has_it(visit):
         expect(cell.locator(".means")).to_have_text(f"= {told[name].means}")
     tab.click("#do-attention-0-zero")
     tab.click("#after-attention-0")
-    expect(tab.locator(".slots .differs").first).to_be_visible()  # not what the interpreter says
+    expect(tab.locator(".slots .differs").first).to_be_visible()  # from the interpreter's value
 
 
 def test_neurons_logits_and_shares_as_python_has_them(visit):

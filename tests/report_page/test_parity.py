@@ -17,8 +17,8 @@ from report_page.conftest import packed, unpacked
 
 EXACT = 1e-12
 ROUNDED = 2e-5  # the same for float32
-# All that flows, and the logits; and the same with every value put right by Python's (x[1]) once it
-# was seen, so that each is made from the same.
+# All activations and the logits. With x[1], each activation is replaced by Python's value after it
+# is recorded, so that errors do not add up.
 FLOW = """(() => {
     const seen = [], right = x[1] && new Map(x[1]);
     const keep = (name, a) => seen.push([name, a.shape, pack(a.data)]);
@@ -36,14 +36,15 @@ CHOICES = {
 
 
 def flow(model, tokens, kind=None, right=None):
-    """All that flows in Python, name -> array without a batch, and the logits; in a float type, and
-    each made from the `right` values of those before, if there are any.
+    """Return {name: array} of all activations in Python, without a batch axis, and the logits.
+
+    `right`: replace each activation by these values after recording it.
     """
     weights = {n: w if kind is None else w.astype(kind) for n, w in model.weights.items()}
     cache = {}
 
     def keep(name, value):
-        cache[name] = value if name == "hook_pos_embed" else value[0]  # which has no batch
+        cache[name] = value if name == "hook_pos_embed" else value[0]  # has no batch axis
         return value if right is None else right[name].astype(value.dtype).reshape(value.shape)
 
     with np.errstate(all="ignore"):
@@ -52,8 +53,9 @@ def flow(model, tokens, kind=None, right=None):
 
 
 def differences(engine, model, tokens, *, each=False):
-    """Name -> largest difference between Python and the page, of all that flows; `each`: where all
-    are made from Python's values of those before.
+    """Return {name: largest difference} of activations between Python and the page.
+
+    `each`: compute each activation from Python's values of the earlier ones.
     """
     wanted = flow(model, tokens)
     told = [[n, packed(a)] for n, a in wanted.items()] if each else None
@@ -68,7 +70,7 @@ def differences(engine, model, tokens, *, each=False):
 
 
 def apart(wanted, got, name):
-    """The largest difference; what is not finite must be the same."""
+    """Return the largest difference; non-finite values must be equal."""
     wanted = np.asarray(wanted, dtype=float)
     assert (np.isneginf(wanted) == np.isneginf(got)).all(), name
     return largest_difference(wanted, got)

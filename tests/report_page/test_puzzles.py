@@ -25,7 +25,7 @@ def server():
 
 @pytest.fixture
 def opened(chromium):
-    """opened(address) -> a page. What it complained of fails the test."""
+    """opened(address) -> a page. A browser error fails the test."""
     complaints = []
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(PATIENCE)

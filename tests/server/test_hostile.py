@@ -25,9 +25,8 @@ MIB = 2**20
 SCHEMA = schemathesis.openapi.from_dict(build_app(lambda: b"", None, None).openapi())
 ALL, GENERATED, RAW = drawn(10_000), drawn(800), drawn(3_000)  # the others are mutated
 LARGE, ROUNDS = 16, 3  # bodies of about 8 MiB in a round
-# Of the server itself; its workers have a limit of their own. GROWTH is since the first round: some
-# memory is kept for later, but if bodies stayed, other rounds would leave twice as much. PEAK is
-# since the start: while it is read, a body takes up to 35 times its size.
+# Memory of the server itself. GROWTH is since the first round: if bodies leaked, later rounds would
+# leave twice as much. PEAK is since the start: parsing a body takes up to 35 times its size.
 GROWTH, PEAK = LARGE * MAX_BODY_BYTES, 80 * MAX_BODY_BYTES
 
 NASTY = [
@@ -61,41 +60,41 @@ LENGTHS = [
 
 @pytest.fixture(scope="module")
 def hostile():
-    """A server in a process of its own, whose memory can be looked at."""
-    # one heap for all threads: how many of them had what to do is not asked here
+    """A server in its own process, to measure its memory."""
+    # one heap for all threads, for reproducible sizes
     process = start(ADDER, "--minutes", "1", "--memory", "2", settings={"MALLOC_ARENA_MAX": "1"})
-    told = json.loads(process.stdout.readline())
-    base, token = told["address"].split("/?token=")
-    yield base, token, told["port"], process.pid
+    info = json.loads(process.stdout.readline())
+    base, token = info["address"].split("/?token=")
+    yield base, token, info["port"], process.pid
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0 and said == ""
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and errors == ""
 
 
-def resident(pid, what="VmRSS"):
-    """Bytes that a process has (VmRSS) or had at most (VmHWM)."""
+def resident(pid, field="VmRSS"):
+    """Return the resident bytes of a process, now (VmRSS) or at most (VmHWM)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(x.split()[1]) * 1024 for x in lines if x.startswith(what))
+    return next(int(x.split()[1]) * 1024 for x in lines if x.startswith(field))
 
 
 def changed(rng, value):
-    """A body with something nasty in one of its places, or in place of it all."""
+    """Return a body with a nasty value in one place, or instead of it."""
     if not value or rng.random() < 0.1 or not isinstance(value, (dict, list)):
         return rng.choice(NASTY)
-    found = value.copy()
-    keys = list(found) if isinstance(found, dict) else list(range(len(found)))
+    body = value.copy()
+    keys = list(body) if isinstance(body, dict) else list(range(len(body)))
     key = rng.choice(keys)
-    if isinstance(found, dict) and rng.random() < 0.2:
-        found[str(rng.choice(NASTY))[:100]] = rng.choice(NASTY)
-    elif isinstance(found, dict) and rng.random() < 0.1:
-        del found[key]
+    if isinstance(body, dict) and rng.random() < 0.2:
+        body[str(rng.choice(NASTY))[:100]] = rng.choice(NASTY)
+    elif isinstance(body, dict) and rng.random() < 0.1:
+        del body[key]
     else:
-        found[key] = changed(rng, found[key])
-    return found
+        body[key] = changed(rng, body[key])
+    return body
 
 
-def generated(base, token, told):
-    """What schemathesis makes of the schema: what fits it, and what does not."""
+def generated(base, token, statuses):
+    """Send schemathesis' valid and invalid requests for the schema."""
     operations = [found.ok() for found in SCHEMA.get_all_operations()]
     assert len(operations) == 8
     each = GENERATED // (2 * len(operations))
@@ -119,18 +118,18 @@ def generated(base, token, told):
                     answer = session.request(**sent)
                 except (ValueError, httpx.InvalidURL, UnicodeError, TypeError):
                     return  # what no client can send
-                told[answer.status_code] += 1
+                statuses[answer.status_code] += 1
 
             try:
                 ask()
-            except Exception as e:  # an operation of which nothing wrong can be said
+            except Exception as e:  # no invalid request exists
                 if "Unsatisfiable" not in type(e).__name__:
                     raise
     session.close()
 
 
-def mutated(base, token, told):
-    """Bodies as the page sends them, with something nasty in them; heads with it, too."""
+def mutated(base, token, statuses):
+    """Send mutated bodies and headers of the page."""
     rng = random.Random(0)
     heads = [{}, {"origin": "http://evil.example"}, {"host": "evil.example"}, {TOKEN_HEADER: "x"},
              {"content-type": "text/plain"}, {"content-type": "application/json; charset=utf-16"},
@@ -139,7 +138,7 @@ def mutated(base, token, told):
              {"range": "bytes=0-1"}, {"expect": "100-continue"},
              {"accept": "x" * 5_000}]  # fmt: skip
     with httpx.Client(base_url=base, timeout=120) as client:
-        for i in range(ALL - told.total()):
+        for i in range(ALL - statuses.total()):
             kind = rng.choice(list(BODIES))
             body = changed(rng, rng.choice(BODIES[kind]))
             text = json.dumps(body).encode()
@@ -152,13 +151,13 @@ def mutated(base, token, told):
             method = method if i % 11 == 0 else "POST"
             try:
                 answer = client.request(method, f"/api/{kind}", content=text, headers=head)
-                told[answer.status_code] += 1
+                statuses[answer.status_code] += 1
             except httpx.TransportError:  # refused before all of it was read
-                told[0] += 1
+                statuses[0] += 1
 
 
-def raw(port, told):
-    """Bytes on a socket: half requests, no requests, heads without end, bodies that never come."""
+def raw(port, statuses):
+    """Send malformed bytes: partial requests, endless headers, missing bodies."""
     rng = random.Random(1)
     own = f"Host: 127.0.0.1:{port}\r\n"
     post = f"POST /api/model HTTP/1.1\r\n{own}"
@@ -182,11 +181,11 @@ def raw(port, told):
                 got = wire.recv(100)
             except OSError:  # it was cut off
                 got = b""
-        told[int(got.split()[1]) if got.startswith(b"HTTP/1.1 ") else 0] += 1
+        statuses[int(got.split()[1]) if got.startswith(b"HTTP/1.1 ") else 0] += 1
 
 
-def large(base, token, told):
-    """Bodies at the limit and beyond it, said and not said; lists and texts of a million parts."""
+def large(base, token, statuses):
+    """Send bodies at and beyond the size limit, with and without a declared length."""
     head = {"content-type": "application/json", TOKEN_HEADER: token}
     bodies = [
         b"[" + b"[]," * (MAX_BODY_BYTES // 3 - 10) + b"[]]",
@@ -208,14 +207,15 @@ def large(base, token, told):
             content = piecemeal(body) if i % 2 else body
             try:
                 answer = client.post("/api/model", content=content, headers=head)
-                told[answer.status_code] += 1
+                statuses[answer.status_code] += 1
             except httpx.TransportError:  # refused before all of it was sent
-                told[0] += 1
+                statuses[0] += 1
 
 
 def announced(port, token):
-    """What is said to a body that is too large before any of it is sent: whoever sends the body as
-    well may find the connection gone before they read the answer.
+    """Return the status for a declared oversized body before it is sent.
+
+    A client that sends the body may lose the connection before it reads the answer.
     """
     lines = [
         "POST /api/model HTTP/1.1",
@@ -237,21 +237,21 @@ def test_thousands_of_bad_requests(hostile):
     base, token, port, pid = hostile
     head = {TOKEN_HEADER: token}
     assert httpx.post(f"{base}/api/model", json={"ref": ADDER}, headers=head).status_code == 200
-    first, told = resident(pid), Counter()
+    first, statuses = resident(pid), Counter()
     attacks = {
-        "large": large, "generated": generated, "raw": lambda *_: raw(port, told),
+        "large": large, "generated": generated, "raw": lambda *_: raw(port, statuses),
         **{f"large, round {i}": large for i in range(2, ROUNDS + 1)}, "mutated": mutated,
     }  # fmt: skip
     sizes = {}
     for name, attack in attacks.items():
-        began, had = time.monotonic(), told.total()
-        attack(base, token, told)
+        began, had = time.monotonic(), statuses.total()
+        attack(base, token, statuses)
         took, sizes[name] = time.monotonic() - began, resident(pid)
-        print(f"{name}: {told.total() - had:,} in {took:.0f} s, {sizes[name] / MIB:.0f} MiB")
-    print(dict(sorted(told.items())), f"at most {resident(pid, 'VmHWM') / MIB:.0f} MiB")
-    assert told.total() >= ALL
-    assert not [status for status in told if status >= 500], told
-    assert told[200] and told[403] and told[415] and told[422]
+        print(f"{name}: {statuses.total() - had:,} in {took:.0f} s, {sizes[name] / MIB:.0f} MiB")
+    print(dict(sorted(statuses.items())), f"at most {resident(pid, 'VmHWM') / MIB:.0f} MiB")
+    assert statuses.total() >= ALL
+    assert not [status for status in statuses if status >= 500], statuses
+    assert statuses[200] and statuses[403] and statuses[415] and statuses[422]
     assert announced(port, token) == 413
     assert max(sizes.values()) < sizes["large"] + GROWTH
     assert resident(pid, "VmHWM") < first + PEAK

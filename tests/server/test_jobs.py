@@ -268,7 +268,7 @@ def test_too_many_jobs_are_refused(served):
     room = served.open.pool.slots["job"]._initial_value
     running = [served.begin("verify", **LONG_JOB) for _ in range(room)]
     assert served.post("verify", **LONG_JOB).status_code == 429
-    assert served.model(ref=ADDER)["ref"] == ADDER  # and all else goes on
+    assert served.model(ref=ADDER)["ref"] == ADDER  # other requests still work
     for job in running:
         served.client.delete(f"/api/jobs/{job}")
     assert {served.finished(job)["state"] for job in running} == {"stopped"}

@@ -23,14 +23,14 @@ function setUpElement(element, attributes, children) {
       element.setAttribute(name, value);
   }
   element.append(...children.flat()
-    .filter((child) => child !== null && child !== undefined && child !== ""));
+      .filter((child) => child !== null && child !== undefined && child !== ""));
   return element;
 }
 
 /** The font size of the page relative to 16 pixels. */
 export const fontScale =
   () => (cachedScale ??= Number.parseFloat(getComputedStyle(document.documentElement).fontSize)
-  / 16);
+      / 16);
 let cachedScale = null;
 
 // ── texts ──────────────────────────────────────────────────────────────────────────────────────
@@ -99,55 +99,56 @@ export function paintHeatmap(canvas, values, rows, columns, maximum = 1) {
  * j)`. */
 export function heatmap({ values, rows, columns, maximum = 1, size = 28, label, point, pick, leave,
   aside = "", above = "" }) {
-  const width = columns.length * size, height = rows.length * size;
-  const canvas = paintHeatmap(create("canvas", { role: "img", "aria-label": label }), values,
-    rows.length, columns.length, maximum);
-  const cellAt = (e) => {
-    const box = canvas.getBoundingClientRect();
-    const i = Math.floor((e.clientY - box.top) / box.height * rows.length);
-    const j = Math.floor((e.clientX - box.left) / box.width * columns.length);
-    return [Math.max(0, Math.min(rows.length - 1, i)),
-      Math.max(0, Math.min(columns.length - 1, j))];
-  };
-  if (point) canvas.addEventListener("pointermove", (e) => point(...cellAt(e), e));
-  if (leave) canvas.addEventListener("pointerleave", leave);
-  if (pick) canvas.addEventListener("click", (e) => pick(...cellAt(e), e));
-  const every = Math.ceil(12 / size) || 1,
-    isLong = (name) => name.length * 7.5 * fontScale() > size * every;
-  const ticks = (names, kind) => create("div", { class: `ticks ${kind}`, "aria-hidden": "true" },
-    names.map((name, i) => create("span",
-    { "data-i": i, class: kind === "columns" && isLong(name) ? "upright" : "" },
-    i % every ? "" : name)));
-  return create("div",
-    { class: "map",
-    style: { "--size": `${size}px`, "--wide": `${width}px`, "--high": `${height}px` } },
-    above ? create("p", { class: "axis above" }, above) : "",
-    aside ? create("p", { class: "axis aside" }, aside) : "",
-    ticks(columns, "columns"), ticks(rows, "rows"),
-    create("div", { class: "cells" }, canvas, create("i", { class: "lattice" })));
-}
+    const width = columns.length * size, height = rows.length * size;
+    const canvas = paintHeatmap(create("canvas", { role: "img", "aria-label": label }), values,
+      rows.length, columns.length, maximum);
+    const cellAt = (e) => {
+      const box = canvas.getBoundingClientRect();
+      const i = Math.floor((e.clientY - box.top) / box.height * rows.length);
+      const j = Math.floor((e.clientX - box.left) / box.width * columns.length);
+      return [Math.max(0, Math.min(rows.length - 1, i)),
+        Math.max(0, Math.min(columns.length - 1, j))];
+    };
+    if (point) canvas.addEventListener("pointermove", (e) => point(...cellAt(e), e));
+    if (leave) canvas.addEventListener("pointerleave", leave);
+    if (pick) canvas.addEventListener("click", (e) => pick(...cellAt(e), e));
+    const every = Math.ceil(12 / size) || 1,
+      isLong = (name) => name.length * 7.5 * fontScale() > size * every;
+    const ticks = (names, kind) => create("div", { class: `ticks ${kind}`, "aria-hidden": "true" },
+      names.map((name, i) => create("span",
+        { "data-i": i, class: kind === "columns" && isLong(name) ? "upright" : "" },
+        i % every ? "" : name)));
+    return create("div",
+      { class: "map",
+        style: { "--size": `${size}px`, "--wide": `${width}px`, "--high": `${height}px` } },
+      above ? create("p", { class: "axis above" }, above) : "",
+      aside ? create("p", { class: "axis aside" }, aside) : "",
+      ticks(columns, "columns"), ticks(rows, "rows"),
+      create("div", { class: "cells" }, canvas, create("i", { class: "lattice" })));
+  }
 
 // ── bars ───────────────────────────────────────────────────────────────────────────────────────
 /** Horizontal bars, one per {name, note, value, text, title, link, act, strong}. */
 export function barChart(rows,
   { maximum, label,
-  signed = rows.some((row) => row.value < 0) && rows.some((row) => row.value > 0) } = {}) {
-  const largest = maximum
-    ?? Math.max(1e-300, ...rows.map((row) => Math.abs(row.value)).filter(Number.isFinite));
-  return create("ul", { class: `bars ${signed ? "signed" : ""}`, "aria-label": label },
-    rows.map((row) => {
-    const share = Math.min(1, Math.abs(row.value) / largest) || 0;
-    const bar = create("i",
-      { class: row.value < 0 ? "less" : "more", style: { "--share": share.toFixed(4) } });
-    const name = row.act
-      ? create("button", { type: "button", onclick: row.act, id: row.id }, row.name) : row.name;
-    return create("li",
-      { "data-link": row.link, class: row.strong ? "strong" : "", title: row.title },
-      create("span", { class: "name" }, name, row.note ? create("small", {}, row.note) : ""),
-      create("span", { class: "track" }, bar),
-      create("span", { class: "value" }, row.text ?? formatNumber(row.value)));
-  }));
-}
+    signed = rows.some((row) => row.value < 0) && rows.some((row) => row.value > 0) } = {}) {
+      const largest = maximum
+        ?? Math.max(1e-300, ...rows.map((row) => Math.abs(row.value)).filter(Number.isFinite));
+      return create("ul", { class: `bars ${signed ? "signed" : ""}`, "aria-label": label },
+        rows.map((row) => {
+          const share = Math.min(1, Math.abs(row.value) / largest) || 0;
+          const bar = create("i",
+            { class: row.value < 0 ? "less" : "more", style: { "--share": share.toFixed(4) } });
+          const name = row.act
+            ? create("button", { type: "button", onclick: row.act, id: row.id }, row.name)
+            : row.name;
+          return create("li",
+            { "data-link": row.link, class: row.strong ? "strong" : "", title: row.title },
+            create("span", { class: "name" }, name, row.note ? create("small", {}, row.note) : ""),
+            create("span", { class: "track" }, bar),
+            create("span", { class: "value" }, row.text ?? formatNumber(row.value)));
+      }));
+    }
 
 // ── lines ──────────────────────────────────────────────────────────────────────────────────────
 const DASHES = ["", "7 3", "2 2", "8 3 2 3", "12 4"];
@@ -155,51 +156,52 @@ const DASHES = ["", "7 3", "2 2", "8 3 2 3", "12 4"];
 /** A line chart of series {name, x, y}. `at` marks an x; dragging calls `pick(x)`. */
 export function lineChart({ series, width = 480, height = 150, log = false, at = null, title = "",
   pick = null, minimum, maximum }) {
-  const left = 54, right = 12, top = 14, bottom = 24;
-  const fit = (y) => (log ? Math.log10(Math.max(y, 1e-12)) : y);
-  const xs = series.flatMap((s) => s.x),
-    ys = series.flatMap((s) => s.y).filter(Number.isFinite).map(fit);
-  const span = [Math.min(...xs), Math.max(...xs)];
-  const range = [minimum ?? Math.min(...ys), maximum ?? Math.max(...ys)];
-  if (range[0] === range[1]) range[1] += 1;
-  const x = (v) => left + (v - span[0]) / (span[1] - span[0] || 1) * (width - left - right);
-  const y = (v) => top + (range[1] - fit(v)) / (range[1] - range[0]) * (height - top - bottom);
-  const tickText = (v) => formatNumber(log ? 10 ** v : v, 3);
-  const paths =
-    series.map((s, i) => createSvg("polyline",
-    { class: `line line-${i}`, "stroke-dasharray": DASHES[i % 5],
-    points: s.x.map((v, k) => [v, s.y[k]]).filter(([, v]) => Number.isFinite(v))
-      .map(([u, v]) => `${x(u).toFixed(1)},${y(v).toFixed(1)}`).join(" ") }));
-  const chart = createSvg("svg",
-    { class: "lines", width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": title },
-    createSvg("line",
-    { class: "rule", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }),
-    createSvg("text", { x: left - 6, y: top + 4, class: "end" }, tickText(range[1])),
-    createSvg("text", { x: left - 6, y: height - bottom, class: "end" }, tickText(range[0])),
-    createSvg("text", { x: left, y: height - 8 }, formatInteger(span[0])),
-    createSvg("text", { x: width - right, y: height - 8, class: "end" }, formatInteger(span[1])),
-    ...paths,
-    at === null ? ""
-    : createSvg("line", { class: "now", x1: x(at), x2: x(at), y1: top, y2: height - bottom }));
-  if (pick) {
-    const choose = (e) => {
-      const box = chart.getBoundingClientRect();
-      const u = ((e.clientX - box.left) / box.width * width - left) / (width - left - right);
-      pick(span[0] + Math.max(0, Math.min(1, u)) * (span[1] - span[0]));
-    };
-    chart.addEventListener("pointerdown",
-      (e) => { chart.setPointerCapture(e.pointerId); choose(e); });
-    chart.addEventListener("pointermove", (e) => { if (e.buttons) choose(e); });
-  }
-  const keys = series.length > 1
-    ? create("p", { class: "keys" }, series.map((s, i) => create("span", {},
-    createSvg("svg", { width: 22, height: 8, "aria-hidden": "true" },
+    const left = 54, right = 12, top = 14, bottom = 24;
+    const fit = (y) => (log ? Math.log10(Math.max(y, 1e-12)) : y);
+    const xs = series.flatMap((s) => s.x),
+      ys = series.flatMap((s) => s.y).filter(Number.isFinite).map(fit);
+    const span = [Math.min(...xs), Math.max(...xs)];
+    const range = [minimum ?? Math.min(...ys), maximum ?? Math.max(...ys)];
+    if (range[0] === range[1]) range[1] += 1;
+    const x = (v) => left + (v - span[0]) / (span[1] - span[0] || 1) * (width - left - right);
+    const y = (v) => top + (range[1] - fit(v)) / (range[1] - range[0]) * (height - top - bottom);
+    const tickText = (v) => formatNumber(log ? 10 ** v : v, 3);
+    const paths =
+      series.map((s, i) => createSvg("polyline",
+        { class: `line line-${i}`, "stroke-dasharray": DASHES[i % 5],
+          points: s.x.map((v, k) => [v, s.y[k]]).filter(([, v]) => Number.isFinite(v))
+            .map(([u, v]) => `${x(u).toFixed(1)},${y(v).toFixed(1)}`).join(" ") }));
+    const chart = createSvg("svg",
+      { class: "lines", width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
+        "aria-label": title },
       createSvg("line",
-      { class: `line line-${i}`, x1: 0, x2: 22, y1: 4, y2: 4, "stroke-dasharray": DASHES[i % 5] })),
-      s.name))) : "";
-  return create("figure", { class: "chart" }, create("figcaption", {}, title), chart, keys);
-}
+        { class: "rule", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }),
+      createSvg("text", { x: left - 6, y: top + 4, class: "end" }, tickText(range[1])),
+      createSvg("text", { x: left - 6, y: height - bottom, class: "end" }, tickText(range[0])),
+      createSvg("text", { x: left, y: height - 8 }, formatInteger(span[0])),
+      createSvg("text", { x: width - right, y: height - 8, class: "end" }, formatInteger(span[1])),
+      ...paths,
+      at === null ? ""
+        : createSvg("line", { class: "now", x1: x(at), x2: x(at), y1: top, y2: height - bottom }));
+    if (pick) {
+      const choose = (e) => {
+        const box = chart.getBoundingClientRect();
+        const u = ((e.clientX - box.left) / box.width * width - left) / (width - left - right);
+        pick(span[0] + Math.max(0, Math.min(1, u)) * (span[1] - span[0]));
+      };
+      chart.addEventListener("pointerdown",
+        (e) => { chart.setPointerCapture(e.pointerId); choose(e); });
+      chart.addEventListener("pointermove", (e) => { if (e.buttons) choose(e); });
+    }
+    const keys = series.length > 1
+      ? create("p", { class: "keys" }, series.map((s, i) => create("span", {},
+        createSvg("svg", { width: 22, height: 8, "aria-hidden": "true" },
+          createSvg("line",
+            { class: `line line-${i}`, x1: 0, x2: 22, y1: 4, y2: 4,
+              "stroke-dasharray": DASHES[i % 5] })),
+        s.name))) : "";
+    return create("figure", { class: "chart" }, create("figcaption", {}, title), chart, keys);
+  }
 
 /** Vertical bars for `names`, with tick labels at the indices `marked`. */
 export function columnChart({ values, names, marked, width = 480, height = 150, title = "" }) {
@@ -211,16 +213,16 @@ export function columnChart({ values, names, marked, width = 480, height = 150, 
     marked.filter((i, k) => !marked.slice(0, k).some((j) => Math.abs(i - j) * barWidth < 16));
   return create("figure", { class: "chart" }, create("figcaption", {}, title),
     createSvg("svg",
-    { class: "lines still", width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
-      "aria-label": `${title}; the largest: ${joinWords(marked.map(nameWithPercent))}` },
-    createSvg("line",
-    { class: "rule", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }),
-    createSvg("text", { x: left - 6, y: top + 4, class: "end" }, formatPercent(maximum)),
-    values.map((v, i) => createSvg("rect",
-    { class: "upright", x: left + i * barWidth, width: Math.max(1, barWidth - 1),
-    y: height - bottom - barHeight(v), height: barHeight(v) })),
-    tickIndices.map((i) => createSvg("text",
-    { x: left + (i + 0.5) * barWidth, y: height - 8, class: "middle" }, names[i]))));
+      { class: "lines still", width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
+        "aria-label": `${title}; the largest: ${joinWords(marked.map(nameWithPercent))}` },
+      createSvg("line",
+        { class: "rule", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }),
+      createSvg("text", { x: left - 6, y: top + 4, class: "end" }, formatPercent(maximum)),
+      values.map((v, i) => createSvg("rect",
+        { class: "upright", x: left + i * barWidth, width: Math.max(1, barWidth - 1),
+          y: height - bottom - barHeight(v), height: barHeight(v) })),
+      tickIndices.map((i) => createSvg("text",
+        { x: left + (i + 0.5) * barWidth, y: height - 8, class: "middle" }, names[i]))));
 }
 
 // ── arcs ───────────────────────────────────────────────────────────────────────────────────────
@@ -250,5 +252,5 @@ export function attentionArcs(shares, from, widths) {
   });
   return createSvg("svg",
     { class: "arcs", width, height: height, viewBox: `0 0 ${width} ${height}`,
-    "aria-hidden": "true" }, paths);
+      "aria-hidden": "true" }, paths);
 }

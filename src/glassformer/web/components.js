@@ -137,7 +137,7 @@ function findSlot(model, name, kind, place) {
   const { config: c } = model, slots = slotsOf(model);
   const range =
     (kind === "dims" ? /^([0-9]{1,9}):([0-9]{1,9})$/
-    : /^rest \[([0-9]{1,9}):([0-9]{1,9})\]$/).exec(place);
+        : /^rest \[([0-9]{1,9}):([0-9]{1,9})\]$/).exec(place);
   const span = kind === "slot" && Object.hasOwn(slots, place) ? slots[place]
     : range ? [Number(range[1]), Number(range[2])] : null;
   if (!span || !c.n_layers || span[0] >= span[1] || span[1] > c.d_model) return null;
@@ -174,7 +174,7 @@ export function interventionHook(model, actions) {
   const hook =
     (name, value) =>
     interventions.reduce((x, intervention) => (intervention.see ? intervention.see(name, x) : x),
-    value);
+      value);
   hook.config = Object.assign({},
     ...interventions.map((intervention) => intervention.config ?? {}));
   return hook;
@@ -192,11 +192,11 @@ function intervention(model, { part: name, how, text = "" }) {
   if (how === "zero") {
     if (part.kind === "position") {
       return { see: (hook, x) =>
-        (hook.endsWith("hook_attn_scores") ? hideKey(x, part.position) : x) };
+          (hook.endsWith("hook_attn_scores") ? hideKey(x, part.position) : x) };
     }
     const constant = part.kind === "norm" ? 1 : 0;
     return { see: (hook, x) =>
-      (part.hooks.includes(hook) ? replaceSpan(x, part, () => constant) : x) };
+        (part.hooks.includes(hook) ? replaceSpan(x, part, () => constant) : x) };
   }
   return { see: replaceWith(part,
     how === "mean" ? meanValues(model, part) : valuesOnInput(model, part, text)) };

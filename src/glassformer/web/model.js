@@ -47,7 +47,7 @@ function readFloat32(weights, dtype) {
   const read = readWeights(weights, "float32");
   if (dtype === "float32") return read;
   return Object.fromEntries(Object.entries(read)
-    .map(([name, w]) => [name, { shape: w.shape, data: Float64Array.from(w.data) }]));
+      .map(([name, w]) => [name, { shape: w.shape, data: Float64Array.from(w.data) }]));
 }
 
 function base64Bytes(base64) {

@@ -29,27 +29,27 @@ const SECTIONS = [
 function columnElement(column) {
   const id = (name) => elementId(name, column);
   const section = ([name, heading, kind = ""]) => (kind === "folded"
-    ? create("details", { id: id(name), class: "part folded wide" },
-    create("summary", {}, create("h3", {}, heading)), create("div", { class: "body" }))
-    : create("section",
-    { id: id(name), class: `part ${kind}`,
-    "aria-label": columns.length > 1 ? `${heading}, ${column.base.title}` : heading },
-      create("h3", {}, heading), create("div", { class: "body" })));
+      ? create("details", { id: id(name), class: "part folded wide" },
+        create("summary", {}, create("h3", {}, heading)), create("div", { class: "body" }))
+      : create("section",
+        { id: id(name), class: `part ${kind}`,
+          "aria-label": columns.length > 1 ? `${heading}, ${column.base.title}` : heading },
+        create("h3", {}, heading), create("div", { class: "body" })));
   return create("article",
     { id: id("model"), class: "model", "data-column": column.m, "aria-label": column.base.title },
     create("h2", { class: "unseen" }, column.base.title),
     create("p", { class: "tries quiet" },
-    column.group === column.m
-    ? ["Try ",
-    ...inputsOf(column.base).slice(0, [6, 4, 3, 3][columns.length - 1])
-    .map((text) => create("button", {
-      type: "button", class: "plain", onclick: () => setInput(column.group, text) },
-        text || "empty input"))] : ""),
+      column.group === column.m
+        ? ["Try ",
+          ...inputsOf(column.base).slice(0, [6, 4, 3, 3][columns.length - 1])
+            .map((text) => create("button", {
+              type: "button", class: "plain", onclick: () => setInput(column.group, text) },
+              text || "empty input"))] : ""),
     create("p", { id: id("sentence"), class: "sentence", "aria-live": "polite" }),
     create("div", { id: id("stage"), class: "stage", tabindex: -1 },
-    create("div", { class: "arcs" }),
-    create("div", { id: id("tokens"), class: "tokens", role: "group",
-      "aria-label": "Input and output tokens" })),
+      create("div", { class: "arcs" }),
+      create("div", { id: id("tokens"), class: "tokens", role: "group",
+        "aria-label": "Input and output tokens" })),
     create("p", { id: id("chips"), class: "chips" }),
     create("div", { class: "parts" }, SECTIONS.map(section)));
 }
@@ -90,7 +90,7 @@ const focusSection = (name) => {
   const place = elementOf(name, currentColumn());
   place.scrollIntoView({ block: "start" });
   (place.querySelector('button:not(:disabled), select, [tabindex="0"]')
-    ?? place).focus({ preventScroll: true });
+      ?? place).focus({ preventScroll: true });
 };
 
 const KEYS = [ // key, description, action
@@ -103,16 +103,16 @@ const KEYS = [ // key, description, action
   ["[", "previous head", () => selectHeadBy(-1)], ["]", "next head", () => selectHeadBy(1)],
   ["x", "ablate or restore the selected head", toggleCurrentHead], ["u", "undo", undo],
   ["t", "go to the tokens",
-  () => elementOf("tokens", currentColumn()).querySelector('[tabindex="0"]')?.focus()],
+    () => elementOf("tokens", currentColumn()).querySelector('[tabindex="0"]')?.focus()],
   ["h", "go to the heads", () => focusSection("heads")],
   ["s", "go to the stream", () => focusSection("stream")],
   ["n", "go to the neurons", () => focusSection("neurons")],
   ["l", "go to the logits", () => focusSection("logits")],
   ["e", "go to the examples", () => focusSection("examples")],
   ["w", "go to the weights: arrows move, Enter edits, Shift + arrows change the value",
-  () => focusSection("weights")],
+    () => focusSection("weights")],
   ["m", "next model",
-  () => update(() => { state.model = (state.model + 1) % columns.length; markCurrent(); })],
+    () => update(() => { state.model = (state.model + 1) % columns.length; markCurrent(); })],
   [",", "previous snapshot", () => scrubBy(currentColumn(), -1)],
   [".", "next snapshot", () => scrubBy(currentColumn(), 1)],
   ["d", "dark or light theme", switchTheme], ["?", "show these keys", openKeys],
@@ -135,9 +135,9 @@ function openKeys() {
 function onKey(e) {
   if (e.key === "Escape") { closeMenu(); return; }
   if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "z"
-    && !e.target.closest("input, textarea")) { e.preventDefault(); undo(); return; }
+      && !e.target.closest("input, textarea")) { e.preventDefault(); undo(); return; }
   if (e.ctrlKey || e.metaKey || e.altKey
-    || e.target.closest("input, select, textarea, dialog, #menu, [role=grid]")) return;
+      || e.target.closest("input, select, textarea, dialog, #menu, [role=grid]")) return;
   if (e.key === " " && e.target.closest("button, summary, a")) return;
   const binding = KEYS.find(([key]) => key === e.key);
   if (!binding) return;

@@ -63,9 +63,9 @@ const PARSERS = {
     const numbers = split(withoutSuffix(strip(text), "=").replace(operation, " "));
     const [a, b] = numbers.map(Number);
     if (numbers.length !== 2 || !numbers.every((n) => /^[0-9]{1,8}$/.test(n))
-      || Math.max(a, b) >= p) {
-      refuse(`expected two numbers from 0 to ${p - 1}, such as 1${operation}1`);
-    }
+        || Math.max(a, b) >= p) {
+          refuse(`expected two numbers from 0 to ${p - 1}, such as 1${operation}1`);
+        }
     if (operation === "/" && gcd(b, p) !== 1) refuse(`${b} has no inverse modulo ${p}`);
     return plus ? [a, p + 1, b, p] : [a, b, p];
   },
@@ -102,7 +102,7 @@ const PARSERS = {
       return parseInt(word, base);
     });
     return [...checkList(options, v, numbers), 0].flatMap((number) => (
-      Array.from(number.toString(base).padStart(n, "0"), (digit) => parseInt(digit, base))));
+        Array.from(number.toString(base).padStart(n, "0"), (digit) => parseInt(digit, base))));
   },
 
   source({ commas, length }, v, text, task) {

@@ -15,9 +15,9 @@ export function applyEdits(model, edits) {
       throw new InputError(`the model has no weight ${name}`, "not_found");
     const w = model.weights[name], at = flatIndex(name, w.shape, index), number = Number(value);
     if (!Number.isFinite(number)
-      || !Number.isFinite(w.data instanceof Float32Array ? Math.fround(number) : number)) {
-      throw new InputError(`${name}: expected a finite number, got ${value}`);
-    }
+        || !Number.isFinite(w.data instanceof Float32Array ? Math.fround(number) : number)) {
+          throw new InputError(`${name}: expected a finite number, got ${value}`);
+        }
     changed[name] ??= { shape: w.shape, data: w.data.slice() };
     changed[name].data[at] = number;
   }
@@ -63,13 +63,13 @@ function headerOf(model, sealed) {
   const { header } = model, editNote = describeEdits(model);
   const provenance_ = editNote
     ? [...header.provenance.filter(([key]) => key !== "edited"),
-    ["edited", JSON.stringify(editNote)]]
+      ["edited", JSON.stringify(editNote)]]
     : [...header.provenance];
   if (sealed) provenance_.sort(([a], [b]) => byCodePoint(a, b));
   const provenance = provenance_.map(([key, text]) => `${JSON.stringify(key)}:${text}`).join(",");
   const labels = sealed ? sortedJson(header.labels) : JSON.stringify(header.labels);
-  return `{"config":${header.config},"format":${header.format},"labels":${labels},"parametrization":"",`
-    + `"provenance":{${provenance}},"task":${header.task},"vocabulary":${header.vocabulary}}`;
+  return `{"config":${header.config},"format":${header.format},"labels":${labels},`
+    + `"parametrization":"","provenance":{${provenance}},"task":${header.task},"vocabulary":${header.vocabulary}}`;
 }
 
 /** A description of the changes made in the page, for the provenance; "" if there are none. */

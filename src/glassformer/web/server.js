@@ -20,9 +20,9 @@ export async function request(path, body, method = body === undefined ? "GET" : 
   try {
     response = await fetch(`${server.base}/api/${path}`,
       { method, credentials: "omit", cache: "no-store",
-      headers: { "X-Glassformer-Token": server.token,
-      ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
-      body: body === undefined ? undefined : JSON.stringify(body) });
+        headers: { "X-Glassformer-Token": server.token,
+          ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+        body: body === undefined ? undefined : JSON.stringify(body) });
   } catch {
     throw new Error("the server does not answer; start it again: glassformer studio");
   }
@@ -81,7 +81,8 @@ export function modelRequest(column) {
   if (!origin || column.snapshot !== null) return { checkpoint: base64(checkpoint(column.live)) };
   const edits =
     column.edits.map(({ name, index, value }) =>
-    ({ name, index: axisIndices(column.base.weights[name].shape, index), value: Number(value) }));
+        ({ name, index: axisIndices(column.base.weights[name].shape, index),
+          value: Number(value) }));
   return { ...origin, edits };
 }
 

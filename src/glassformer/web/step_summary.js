@@ -17,7 +17,7 @@ export function mostInfluentialHead(model, cache, step) {
   const [first,
     second] =
     [step.winner, step.second].map((token) => logitContributions(model, cache, at,
-    Math.max(0, token)));
+      Math.max(0, token)));
   const lead =
     first.map(({ part, amount }, i) => ({ part, amount: amount - (second[i]?.amount ?? 0) }));
   const heads =
@@ -43,7 +43,7 @@ export function summarizeStep(model, cache, step, head = null, tokens = null) {
   const readText = describeReads(model, reads, S, tokenTexts(model, cache, read));
   const placeText = about
     || (model.source ? describeWrittenSlots(model, cache, read, layer, headLabel)
-    : describePlaces(model, reads, S));
+        : describePlaces(model, reads, S));
   return withNextToken(model, step,
     `${headText} reads ${readText}${placeText ? `, ${placeText}` : ""}`);
 }
@@ -122,8 +122,8 @@ function describeWrittenSlots(model, cache, tokens, layer, headLabel) {
     sublayers = sublayersOf(model).filter((slot) => slot.endsWith(` ${layer}`));
   const last = tokens.length - 1;
   const written = slotContents(model, cache, tokens).filter((slot) => slot.position === last
-    && slot.sublayer === sublayers.at(-1) && slot.kind === "value"
-    && (names.includes(slot.slot) || slot.slot === headLabel));
+      && slot.sublayer === sublayers.at(-1) && slot.kind === "value"
+      && (names.includes(slot.slot) || slot.slot === headLabel));
   return written.length
     ? `so ${joinWords(written.map((slot) => `\`${slot.slot}\` is ${slot.value}`))}` : "";
 }

@@ -34,7 +34,7 @@ export function closeColumns() {
 export function inputsOf({ inputs, examples }) {
   const n = examples?.length ?? 0,
     samples = Array.from({ length: Math.min(8, n) },
-    (_, i) => examples[Math.floor(i * n / Math.min(8, n))].text);
+      (_, i) => examples[Math.floor(i * n / Math.min(8, n))].text);
   return [...new Set([...(inputs ?? []), ...samples])].slice(0, 8);
 }
 
@@ -68,7 +68,7 @@ const orProblem = (work) => {
 function liveModel(column) {
   const { base, snapshot, edits } = column;
   const snapshotModel = memoized(column, "then", [base, snapshot], () => (snapshot === null ? base
-    : { ...base, weights: { ...base.weights, ...base.snapshots[snapshot].weights } }));
+      : { ...base, weights: { ...base.weights, ...base.snapshots[snapshot].weights } }));
   const edited = memoized(column, "live", [snapshotModel, edits],
     () => (edits.length ? orProblem(() => applyEdits(snapshotModel, edits)) : snapshotModel));
   if (!edited.problem) return edited;
@@ -140,7 +140,7 @@ function redraw(soon) {
     for (const column of columns) {
       const needs = subscription.needs(column), previous = subscription.previous.get(column);
       if (previous && previous.length === needs.length
-        && previous.every((x, i) => Object.is(x, needs[i]))) continue;
+          && previous.every((x, i) => Object.is(x, needs[i]))) continue;
       subscription.previous.set(column, needs);
       try {
         keepFocus(() => subscription.draw(column));
@@ -169,7 +169,7 @@ async function requestScores() {
   for (const column of columns) {
     const needs = [column.live, column.actions];
     if (column.asking || !column.base.examples?.length
-      || column.scored?.every((x, i) => x === needs[i])) continue;
+        || column.scored?.every((x, i) => x === needs[i])) continue;
     column.asking = true;
     try {
       const result = await score(column.live, column.actions);

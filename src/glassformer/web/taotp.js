@@ -70,7 +70,7 @@ export function taotpText(model) {
   }
   const groups = { slots: Object.keys(slots).length ? {} : labels.slots, neurons: labels.neurons,
     heads: Object.fromEntries(Object.entries(labels.heads)
-    .filter(([at]) => !hasNamedHead(named, at))) };
+        .filter(([at]) => !hasNamedHead(named, at))) };
   lines.push(...labelLines(groups));
   const text = `${lines.join("\n")}\n`;
   if (text.length > MAX_TEXT || text.split(/\s+/).length > MAX_WORDS) {
@@ -93,7 +93,7 @@ function normLines(w, table, path, indent) {
     const texts =
       [["gamma", "w"], ["beta", "b"]].filter(([, weight]) => w[`${path}${name}.${weight}`])
       .map(([gain, weight]) =>
-      `${gain}: ${arrayText(w[`${path}${name}.${weight}`], `${indent}  `)}`);
+          `${gain}: ${arrayText(w[`${path}${name}.${weight}`], `${indent}  `)}`);
     return texts.length ? [`${indent}${key}: {${texts.join(" ")}}`] : [];
   });
 }
@@ -184,7 +184,7 @@ function arrayBySlot(x, axes, slots, indent) {
   const deeper = nonzero.length > 1 ? `${indent}  ` : indent;
   const texts =
     nonzero.map(([name, piece]) =>
-    `${quote(name)}: ${identityText(piece) || arrayText(piece, deeper)}`);
+        `${quote(name)}: ${identityText(piece) || arrayText(piece, deeper)}`);
   return `{${(texts.length > 1 ? ["", ...texts] : texts).join(`\n${indent}`)}}`;
 }
 

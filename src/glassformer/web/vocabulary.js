@@ -20,7 +20,7 @@ export const split = (text) => text.split(BLANKS).filter((word) => word);
 
 /** Words as an English list: "a, b and c". */
 export const joinWords = (words) => (words.length < 2 ? words.join("")
-  : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`);
+    : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`);
 
 /** A text in quotes for a message, shortened to 40 characters. */
 export function quoted(text) {

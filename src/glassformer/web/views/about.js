@@ -14,9 +14,9 @@ export function openFacts(column) {
     (c) => { if (c === column) since.hidden = c.live === c.base; });
   place.append(since,
     verdict ? create("p", { class: `verdict ${VERDICT_CLASSES[verdict.holds] ?? ""}` },
-    verdict.text) : "",
+      verdict.text) : "",
     create("dl", {},
-    facts.flatMap(([name, value]) => [create("dt", {}, name), create("dd", {}, value)])));
+      facts.flatMap(([name, value]) => [create("dt", {}, name), create("dd", {}, value)])));
   const code = elementOf("source", column), text = provenance.compiled?.source;
   code.hidden = typeof text !== "string";
   if (!code.hidden) code.querySelector(".body").append(create("pre", { tabindex: 0 }, text));

@@ -46,20 +46,20 @@ function drawStage(column) {
     const off = interventionOn(column, `position ${t}`);
     const kind =
       [t >= ran.prompt.length ? "written" : "", t === current ? "asking" : "",
-      t === current + 1 ? "writing" : "",
-      t > current + 1 ? "later" : "", off ? "off" : "",
-      t < cache.first ? "outside" : ""].filter(Boolean).join(" ");
+        t === current + 1 ? "writing" : "",
+        t > current + 1 ? "later" : "", off ? "off" : "",
+        t < cache.first ? "outside" : ""].filter(Boolean).join(" ");
     return create("button",
       { type: "button", class: kind, id: elementId(`token-${t}`, column), "data-link": `token ${t}`,
-      tabindex: t === current ? 0 : -1,
-      onclick: (e) => openComponentMenu(column, `position ${t}`, e.currentTarget),
-      onkeydown: (e) => moveFocus(e, column, t), style: { width: `${widths[t]}px` },
-      onpointerenter: () => showRow(column, t), onpointerleave: () => showRow(column, current),
-      onfocus: () => showRow(column, t), onblur: () => showRow(column, current) },
+        tabindex: t === current ? 0 : -1,
+        onclick: (e) => openComponentMenu(column, `position ${t}`, e.currentTarget),
+        onkeydown: (e) => moveFocus(e, column, t), style: { width: `${widths[t]}px` },
+        onpointerenter: () => showRow(column, t), onpointerleave: () => showRow(column, current),
+        onfocus: () => showRow(column, t), onblur: () => showRow(column, current) },
       create("span", {}, word),
-    create("small", {},
-    create("span", { class: "unseen" }, off ? "ablated, position " : "position "),
-    positionName(column, t) || "\u00a0"));
+      create("small", {},
+        create("span", { class: "unseen" }, off ? "ablated, position " : "position "),
+        positionName(column, t) || "\u00a0"));
   };
   place.replaceChildren(...words.map(token));
   showRow(column, current);
@@ -120,9 +120,9 @@ function drawHeads(column) {
   const labelled = Object.keys(column.base.labels.heads ?? {}).length > 0;
   const rows = Array.from({ length: n_layers },
     (_, l) => create("div",
-    { class: `layer ${labelled ? "named" : ""}`, role: "group", "aria-label": `Layer ${l}` },
-    n_layers > 1 ? create("p", { class: "quiet" }, `layer ${l}`) : "",
-    Array.from({ length: n_heads }, (_, h) => thumbnail(column, l, h))));
+      { class: `layer ${labelled ? "named" : ""}`, role: "group", "aria-label": `Layer ${l}` },
+      n_layers > 1 ? create("p", { class: "quiet" }, `layer ${l}`) : "",
+      Array.from({ length: n_heads }, (_, h) => thumbnail(column, l, h))));
   place.querySelector(".body").replaceChildren(...rows);
 }
 
@@ -134,12 +134,12 @@ function thumbnail(column, l, h) {
   return create("div",
     { class: `head ${chosen ? "chosen" : ""} ${off ? "off" : ""}`, "data-link": part },
     create("button",
-    { type: "button", class: "thumb", id: elementId(`head-${l}-${h}`, column),
-    "aria-pressed": String(chosen),
-      "aria-label": `${part}${label ? `, ${label}` : ""}${off ? ", ablated" : ""}`,
-      onclick: () => pickHead(column, l, h) }, canvas),
+      { type: "button", class: "thumb", id: elementId(`head-${l}-${h}`, column),
+        "aria-pressed": String(chosen),
+        "aria-label": `${part}${label ? `, ${label}` : ""}${off ? ", ablated" : ""}`,
+        onclick: () => pickHead(column, l, h) }, canvas),
     create("p", { class: "name", title: label }, create("b", {}, `${l}.${h}`),
-    label ? ` ${label}` : ""),
+      label ? ` ${label}` : ""),
     modeSwitch(column, part));
 }
 
@@ -165,7 +165,7 @@ function drawMap(column) {
     const share = pattern.at(t, s);
     const at =
       (i) => (positionName(column, first + i) ? `${words[i]} at ${positionName(column, first + i)}`
-      : words[i]);
+          : words[i]);
     status.textContent = `${at(t)} looks at ${at(s)}: ${formatPercent(share)}`;
   };
   const map = heatmap({ values, rows: words, columns: words, size, aside: "query", above: "key",
@@ -173,12 +173,12 @@ function drawMap(column) {
     label: `Attention of ${headPart(l, h)}: ${n} queries (rows), ${n} keys (columns)`,
     leave: () => { showRow(column, first + n - 1); status.textContent = ""; },
     pick: (t) => {
-    const at = column.ran.steps.findIndex((s) => s.at === first + t + 1); if (at >= 0)
-      stepTo(at); } });
+      const at = column.ran.steps.findIndex((s) => s.at === first + t + 1); if (at >= 0)
+        stepTo(at); } });
   const label = headLabel(column, l, h);
   place.querySelector(".body").replaceChildren(
     create("p", { class: "quiet" },
-    `Head ${l}.${h}${label ? `, ${label}` : ""}. Each row shows where that token looks.`), map,
+      `Head ${l}.${h}${label ? `, ${label}` : ""}. Each row shows where that token looks.`), map,
     status);
   map.querySelector(".ticks.rows span:last-child").classList.add("now");
 }

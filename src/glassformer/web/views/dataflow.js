@@ -39,7 +39,7 @@ function highlight(element) {
   const linkTexts =
     (links) =>
     joinWords(links.slice(0, 6).map((l) => linkText(column, l)).concat(links.length > 6
-    ? [`${links.length - 6} more`] : []));
+        ? [`${links.length - 6} more`] : []));
   const parts = [linkText(column, link), from.length ? `from ${linkTexts(from)}` : "",
     to.length ? `to ${linkTexts(to)}` : ""];
   line.textContent = parts.filter(Boolean).join("  ·  ");
@@ -90,7 +90,7 @@ function dataflowContext(column) {
     const x = Float64Array.from(vector, (a, d) => (a - middle) * (gain ? gain[d] : 1));
     for (let v = 0; v < c.d_vocab; v++)
       for (let d = 0; d < D; d++)
-        scores[v] += x[d] * (c.tied ? W[v * D + d] : W[d * c.d_vocab + v]);
+      scores[v] += x[d] * (c.tied ? W[v * D + d] : W[d * c.d_vocab + v]);
     const mean = scores.reduce((a, b) => a + b, 0) / scores.length;
     return Array.from(scores, (s, v) => [`logit ${v}`, s - mean]);
   };
@@ -116,7 +116,7 @@ function dataflowContext(column) {
     const F = c.d_mlp, post = at(`blocks.${l}.mlp.hook_post`, F)?.[n] ?? 0;
     return { post,
       takes: Float64Array.from({ length: D },
-      (_, d) => Math.abs(w[`blocks.${l}.mlp.W_in`].data[d * F + n])),
+        (_, d) => Math.abs(w[`blocks.${l}.mlp.W_in`].data[d * F + n])),
       gives: w[`blocks.${l}.mlp.W_out`].data.slice(n * D, (n + 1) * D).map((g) => g * post) };
   };
   const heads = Array.from({ length: c.n_layers * c.n_heads },
@@ -135,7 +135,7 @@ const LINKS_BY_KIND = {
     const from = strongest(Array.from(pattern.row(p), (s, t) => [`token ${cache.first + t}`, s]));
     const readers =
       Array.from({ length: cache.last + 1 },
-      (_, t) => [`token ${cache.first + t}`, t === p ? 0 : pattern.at(t, p)])
+        (_, t) => [`token ${cache.first + t}`, t === p ? 0 : pattern.at(t, p)])
       .filter(([, s]) => s > MIN_SHARE);
     const by =
       heads.map(([l, h]) => [headPart(l, h), patternOf(column, l, h)?.at(cache.last, p) ?? 0])
@@ -178,7 +178,7 @@ const LINKS_BY_KIND = {
     try {
       const rivalContributions =
         new Map(logitContributions(live, cache.arrays, cache.last, rival)
-        .map(({ part, amount }) => [part, amount]));
+            .map(({ part, amount }) => [part, amount]));
       contributions =
         logitContributions(live, cache.arrays, cache.last, token)
         .map(({ part, amount }) => [part, amount - (rivalContributions.get(part) ?? 0)]);

@@ -21,28 +21,28 @@ function drawExamples(column) {
   const classes = classesOf(score);
   body.replaceChildren(
     create("p", { class: "quiet" },
-    `${formatInteger(score.right)} of ${formatInteger(score.total)} right; worst margin `
-      + `${formatNumber(score.worst)}.`
-      + (base.whole ? " These are all inputs."
-      : ` These are ${exampleScope(base)} of every class, not a share of all inputs.`)
-      + (all ? " Ablate a component or edit a weight to see which ones break."
-        : " Click one to load it.")),
+      `${formatInteger(score.right)} of ${formatInteger(score.total)} right; worst margin `
+        + `${formatNumber(score.worst)}.`
+        + (base.whole ? " These are all inputs."
+            : ` These are ${exampleScope(base)} of every class, not a share of all inputs.`)
+        + (all ? " Ablate a component or edit a weight to see which ones break."
+            : " Click one to load it.")),
     classes.length > 1 && !all
-    ? barChart(classes.map(([name, right, n]) => ({ name: String(name), value: n ? right / n : 0,
-      text: right === n ? formatInteger(n)
-      : `${formatPercent(right / n)} of ${formatInteger(n)}` })),
-      { maximum: 1, signed: false, label: "Right by class" }) : "",
+      ? barChart(classes.map(([name, right, n]) => ({ name: String(name), value: n ? right / n : 0,
+        text: right === n ? formatInteger(n)
+          : `${formatPercent(right / n)} of ${formatInteger(n)}` })),
+        { maximum: 1, signed: false, label: "Right by class" }) : "",
     create("ol",
-    { id: elementId("wrong", column), class: "failures", "aria-label": "Wrong examples" },
-    wrong.map((w) => create("li", {},
-      create("button", { type: "button", onclick: () => load(column, w.text) },
-      visibleToken(w.text)),
-      create("span", {}, "got ", create("b", {}, visibleToken(w.got) || "nothing"), ", expected ",
-      create("b", {}, visibleToken(w.expected)),
-        create("small", {}, ` margin ${formatNumber(w.margin, 3)}`))))),
+      { id: elementId("wrong", column), class: "failures", "aria-label": "Wrong examples" },
+      wrong.map((w) => create("li", {},
+        create("button", { type: "button", onclick: () => load(column, w.text) },
+          visibleToken(w.text)),
+        create("span", {}, "got ", create("b", {}, visibleToken(w.got) || "nothing"), ", expected ",
+          create("b", {}, visibleToken(w.expected)),
+          create("small", {}, ` margin ${formatNumber(w.margin, 3)}`))))),
     score.wrong.length > MAX_SHOWN_ERRORS || score.total - score.right > wrong.length
       ? create("p", { class: "quiet" },
-      `and ${formatInteger(score.total - score.right - wrong.length)} more`) : "");
+        `and ${formatInteger(score.total - score.right - wrong.length)} more`) : "");
 }
 
 /** [class, right, total], sorted. */

@@ -21,23 +21,25 @@ export function openInput() {
   for (const column of columns) {
     const cell = create("div", { class: "said", id: elementId("said", column) },
       columns.length > 1
-      ? create("p", { class: "title" },
-      create("a", { href: `#${elementId("model", column)}`, onclick: (e) => {
-        e.preventDefault();
-        elementOf("model", column).scrollIntoView({ block: "start" });
-      } }, column.base.title)) : "",
+        ? create("p", { class: "title" },
+          create("a", { href: `#${elementId("model", column)}`, onclick: (e) => {
+            e.preventDefault();
+            elementOf("model", column).scrollIntoView({ block: "start" });
+          } }, column.base.title)) : "",
       column.group === column.m && column.m ? inputBox(column) : "",
       create("p", { class: "answer-line" },
-      create("span", { class: "gives", "aria-hidden": "true" }, "→"),
+        create("span", { class: "gives", "aria-hidden": "true" }, "→"),
         create("output",
-        { id: elementId("answer", column), class: "answer", "aria-live": "polite", for: "input" }),
+          { id: elementId("answer", column), class: "answer", "aria-live": "polite",
+            for: "input" }),
         create("span", { id: elementId("was", column), class: "was" })),
       create("p", { class: "figures" }, create("span", { id: elementId("margin", column) }),
-      create("a", {
-        id: elementId("score", column), href: `#${elementId("examples", column)}`, onclick: (e) => {
-          e.preventDefault();
-          elementOf("examples", column).scrollIntoView({ block: "center" });
-        } })),
+        create("a", {
+          id: elementId("score", column), href: `#${elementId("examples", column)}`,
+          onclick: (e) => {
+            e.preventDefault();
+            elementOf("examples", column).scrollIntoView({ block: "center" });
+      } })),
       create("p", { id: elementId("problem", column), class: "problem", role: "alert" }));
     document.getElementById("answers").append(cell);
   }
@@ -62,13 +64,14 @@ function inputBox(column) {
   const id = column.m ? `input-${column.m}` : "input", tries = inputsOf(column.base).slice(0, 8);
   const box = create("input",
     { id, type: "text", autocomplete: "off", autocapitalize: "off", spellcheck: "false",
-    "aria-label": `Input of ${column.base.title}`, "aria-describedby": elementId("problem", column),
-    list: `${id}-list`,
-    oninput: (e) => { state.playing = false; setInput(column.group, e.target.value); },
-    onkeydown: (e) => { if (e.key === "Enter") { e.preventDefault(); play(true); } } });
+      "aria-label": `Input of ${column.base.title}`,
+      "aria-describedby": elementId("problem", column),
+      list: `${id}-list`,
+      oninput: (e) => { state.playing = false; setInput(column.group, e.target.value); },
+      onkeydown: (e) => { if (e.key === "Enter") { e.preventDefault(); play(true); } } });
   return create("div", { class: "box" }, create("label", { for: id, class: "quiet" }, "Input"), box,
     create("datalist", { id: `${id}-list` },
-    tries.map((text) => create("option", { value: text }))));
+      tries.map((text) => create("option", { value: text }))));
 }
 
 // ── steps ──────────────────────────────────────────────────────────────────────────────────────
@@ -129,13 +132,14 @@ function drawAnswer(column) {
   else {
     place.replaceChildren(...words.slice(0, n).flatMap((word, i) => [i ? sep : "",
       create("span", { class: i === column.at ? "writing" : i > column.at ? "later" : "" },
-      word)]));
+        word)]));
   }
   const changed = plain && !plain.problem && plain.output !== ran.output;
   elementOf("was", column).textContent = changed ? `was ${plain.output}` : "";
   elementOf("margin", column)
     .replaceChildren(...(step && step.second >= 0 ? [`${tokenText(column, step.winner)} leads `
-    + `${tokenText(column, step.second)} by `, create("b", {}, formatNumber(step.margin))] : []));
+        + `${tokenText(column, step.second)} by `, create("b", {}, formatNumber(step.margin))]
+        : []));
 }
 
 /** A description of the set of examples. */
@@ -150,13 +154,13 @@ function drawScore(column) {
   const all = score.right === score.total;
   const meter = create("i",
     { class: "meter", "aria-hidden": "true",
-    style: { "--share": (score.right / score.total).toFixed(4) } });
+      style: { "--share": (score.right / score.total).toFixed(4) } });
   place.classList.toggle("broken", !all);
   place.replaceChildren(meter, create("b", {}, formatInteger(score.right)),
     create("span", { class: "long" }, ` of ${formatInteger(score.total)} examples right`),
     create("span", { class: "brief" }, ` / ${formatInteger(score.total)}`),
     ...(all ? []
-    : [` (${formatPercent(score.right / score.total)}`,
-    create("span", { class: "long" }, ` of ${exampleScope(base)}`), ")"]));
+        : [` (${formatPercent(score.right / score.total)}`,
+          create("span", { class: "long" }, ` of ${exampleScope(base)}`), ")"]));
   place.title = `${exampleScope(base)}${base.whole ? "" : ", not a share of all inputs"}`;
 }

@@ -29,13 +29,14 @@ export function modeSwitch(column, part) {
   const current = interventionOn(column, part)?.how ?? "", name = part.replace(/[^\w]+/g, "-");
   return create("div", { class: "switch", role: "group", "aria-label": `State of ${part}` },
     MODES.filter(([how]) => !ONLY_OFF.test(part) || !how || how === "zero")
-    .map(([how, word, title]) => create("button", {
-      type: "button", title, id: elementId(`do-${name}-${how || "on"}`, column),
+      .map(([how, word, title]) => create("button", {
+        type: "button", title, id: elementId(`do-${name}-${how || "on"}`, column),
         "aria-pressed": String(current === how),
-      onclick: (e) => {
-      if (how === "from")
-        openComponentMenu(column, part, e.currentTarget, true); else setIntervention(column, part,
-          how); } }, word)));
+        onclick: (e) => {
+          if (how === "from")
+            openComponentMenu(column, part, e.currentTarget, true); else setIntervention(column,
+              part,
+              how); } }, word)));
 }
 
 // ── the menu ───────────────────────────────────────────────────────────────────────────────────
@@ -54,7 +55,7 @@ export function openComponentMenu(column, part, anchor, askInput = false) {
   menu.style.left = `${x}px`;
   menu.style.top = `${y}px`;
   (askInput ? menu.querySelector("input")
-    : menu.querySelector('[aria-pressed="true"]') ?? menu.querySelector("button"))?.focus();
+      : menu.querySelector('[aria-pressed="true"]') ?? menu.querySelector("button"))?.focus();
 }
 
 export function closeMenu(back = true) {
@@ -75,7 +76,7 @@ function fillMenu() {
     create("label", { for: "menu-text" }, "value on the input"),
     create("input", { id: "menu-text", type: "text", autocomplete: "off", spellcheck: "false",
       value: current?.text ?? inputsOf(column.base).find((text) => text !== column.input)
-      ?? column.input }),
+        ?? column.input }),
     create("button", { type: "submit" }, "Patch"));
   const switcher = modeSwitch(column, part);
   switcher.id = "menu-switch";
@@ -103,10 +104,10 @@ function drawChips(column) {
   const chip = (name, how, remove) => create("span", { class: "chip" }, create("b", {}, name),
     ` ${how}`,
     create("button",
-    { type: "button", "aria-label": `Restore ${name}`, title: "restore", onclick: remove }, "×"));
+      { type: "button", "aria-label": `Restore ${name}`, title: "restore", onclick: remove }, "×"));
   const changes =
     column.actions.map((a) => chip(componentName(column, a.part), MODE_TEXTS[a.how](a),
-    () => setIntervention(column, a.part, "")));
+      () => setIntervention(column, a.part, "")));
   const n = column.edits.length;
   const changed = n ? [chip(`${n} weight${n > 1 ? "s" : ""}`, "edited", () => {
     saveForUndo(column);
@@ -115,8 +116,8 @@ function drawChips(column) {
   const all = [...changes, ...changed];
   elementOf("chips", column).replaceChildren(...all,
     ...(all.length > 1 ? [create("button", { type: "button", class: "plain",
-    onclick: () => {
-    saveForUndo(column); update(() => Object.assign(column, { edits: [], actions: [] })); } },
+      onclick: () => {
+        saveForUndo(column); update(() => Object.assign(column, { edits: [], actions: [] })); } },
       "restore all")] : []));
   document.getElementById("undo").disabled = !canUndo();
 }
@@ -135,7 +136,7 @@ export function openOtherComponents() {
     place.hidden = !parts.length;
     place.querySelector(".body").replaceChildren(create("ul", { class: "others" },
       parts.map((part) => create("li", {
-      "data-link": part, class: interventionOn(column, part) ? "off" : "" },
+        "data-link": part, class: interventionOn(column, part) ? "off" : "" },
         create("span", { class: "name" }, part), modeSwitch(column, part)))));
   }, { soon: true });
 }

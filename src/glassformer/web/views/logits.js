@@ -16,7 +16,7 @@ export function openLogits() {
 export const comparedToken =
   (column) =>
   (column.rival !== undefined && column.rival !== column.step.winner ? column.rival
-  : column.step.second);
+      : column.step.second);
 
 function drawLogits(column) {
   const place = elementOf("logits", column).querySelector(".body"), { step } = column;
@@ -29,20 +29,20 @@ function drawLogits(column) {
   if (rival >= 0 && !shown.includes(rival)) shown.push(rival);
   const rows =
     shown.map((v) =>
-    ({ name: tokenText(column, v), value: step.logits[v] - best, link: `logit ${v}`,
-    strong: v === step.winner,
-    id: elementId(`logit-${v}`, column),
-    act: () => update(() => { column.rival = v === step.winner ? undefined : v; }),
-    text: v === step.winner ? formatNumber(best) : formatNumber(step.logits[v] - best),
-    title: `logit ${formatNumber(step.logits[v])}` }));
+        ({ name: tokenText(column, v), value: step.logits[v] - best, link: `logit ${v}`,
+          strong: v === step.winner,
+          id: elementId(`logit-${v}`, column),
+          act: () => update(() => { column.rival = v === step.winner ? undefined : v; }),
+          text: v === step.winner ? formatNumber(best) : formatNumber(step.logits[v] - best),
+          title: `logit ${formatNumber(step.logits[v])}` }));
   const bars = barChart(rows, { label: "Logits relative to the winner" });
   shown.forEach((v, i) => bars.children[i].classList.toggle("rival", v === rival));
   place.replaceChildren(create("p", { class: "quiet" },
     "The winner's logit, and the distance of the others to it."), bars,
     order.length > MAX_SHOWN_LOGITS
-    ? create("button", { type: "button", class: "plain", id: elementId("all-logits", column),
-      onclick: () => update(() => { column.allLogits = !column.allLogits; }) },
-    column.allLogits ? "show fewer" : `show all ${formatInteger(order.length)}`) : "");
+      ? create("button", { type: "button", class: "plain", id: elementId("all-logits", column),
+        onclick: () => update(() => { column.allLogits = !column.allLogits; }) },
+        column.allLogits ? "show fewer" : `show all ${formatInteger(order.length)}`) : "");
 }
 
 /** a − b, or 0 within rounding error. */
@@ -60,7 +60,7 @@ function drawContributions(column) {
     contributions =
       contributionsTo(step.winner)
       .map(({ part, amount }) =>
-      ({ part, amount: subtractExact(amount, rivalAmounts.get(part) ?? 0) }));
+          ({ part, amount: subtractExact(amount, rivalAmounts.get(part) ?? 0) }));
   } catch (e) {
     return place.replaceChildren(create("p", { class: "quiet" }, e.message));
   }
@@ -69,13 +69,13 @@ function drawContributions(column) {
   const largest = Math.max(...contributions.map(({ amount }) => Math.abs(amount)));
   const rows =
     contributions.map(({ part, amount }) => ({ name: componentName(column, part), link: part,
-    value: Math.abs(amount) > 1e-12 * largest ? amount : 0,
-    id: elementId(`source-${part.replace(/[^\w]+/g, "-")}`, column),
-    act: /^(head|mlp|attention) \d/.test(part) && !part.includes("bias")
-    ? (e) => openComponentMenu(column, part, e.currentTarget) : null }));
+      value: Math.abs(amount) > 1e-12 * largest ? amount : 0,
+      id: elementId(`source-${part.replace(/[^\w]+/g, "-")}`, column),
+      act: /^(head|mlp|attention) \d/.test(part) && !part.includes("bias")
+        ? (e) => openComponentMenu(column, part, e.currentTarget) : null }));
   const total = step.logits[step.winner] - step.logits[rival];
   place.replaceChildren(create("p", { class: "quiet" },
     `${tokenText(column, step.winner)} leads ${tokenText(column, rival)} by `
-    + `${formatNumber(total)}, the sum of these contributions.`),
-  barChart(rows, { signed: true, label: "Contributions to the margin" }));
+      + `${formatNumber(total)}, the sum of these contributions.`),
+    barChart(rows, { signed: true, label: "Contributions to the margin" }));
 }

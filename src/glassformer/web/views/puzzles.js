@@ -19,9 +19,9 @@ export function openPuzzles(allLevels, axisNames_) {
   document.getElementById("foot").before(panel);
   document.querySelector("#head .tools")?.prepend(create("button",
     { id: "to-puzzles", type: "button", title: "Build models yourself: levels to solve",
-    onclick: () => {
-    panel.scrollIntoView({ block: "start" }); document.getElementById("solution")
-      .focus({ preventScroll: true }); } }, "Puzzles"));
+      onclick: () => {
+        panel.scrollIntoView({ block: "start" }); document.getElementById("solution")
+          .focus({ preventScroll: true }); } }, "Puzzles"));
   draw();
 }
 
@@ -45,8 +45,8 @@ function saveProgress(level, changes) {
 /** The best score on each axis. */
 function bestScores(best, score) {
   return Object.fromEntries(Object.entries(score)
-    .map(([axis, n]) => [axis,
-    Math.min(n, Number.isFinite(best?.[axis]) ? best[axis] : Infinity)]));
+      .map(([axis, n]) => [axis,
+        Math.min(n, Number.isFinite(best?.[axis]) ? best[axis] : Infinity)]));
 }
 
 const textOf =
@@ -65,48 +65,48 @@ function draw() {
     `${other.number} ${other.title} (${other.id})${progress[other.id]?.solved ? " ✓" : ""}`;
   const text = create("textarea",
     { id: "solution", rows: Math.min(30, Math.max(8, textOf(level).split("\n").length + 2)),
-    spellcheck: "false", autocapitalize: "off", wrap: "off",
-    "aria-label": `Your ${level.file}`,
-    oninput: () => { saveProgress(level, { text: text.value }); clearJudgement(); },
-    onkeydown: (e) => {
-    if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) {
-      e.preventDefault(); check(level, text); } } });
+      spellcheck: "false", autocapitalize: "off", wrap: "off",
+      "aria-label": `Your ${level.file}`,
+      oninput: () => { saveProgress(level, { text: text.value }); clearJudgement(); },
+      onkeydown: (e) => {
+        if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) {
+          e.preventDefault(); check(level, text); } } });
   text.value = textOf(level);
   const place = document.getElementById("puzzles");
   place.replaceChildren(
     create("h2", { id: "puzzles-title" }, "Puzzles"),
     create("p", { class: "which" },
       button("level-before", "‹", () => go(levelIndex - 1),
-      { "aria-label": "Previous level", disabled: levelIndex === 0 }),
+        { "aria-label": "Previous level", disabled: levelIndex === 0 }),
       create("select",
-      { id: "level", "aria-label": "Level", onchange: (e) => go(e.target.selectedIndex) },
+        { id: "level", "aria-label": "Level", onchange: (e) => go(e.target.selectedIndex) },
         levels.map((other, i) => create("option", { value: other.id, selected: i === levelIndex },
-        title(other)))),
+          title(other)))),
       button("level-after", "›", () => go(levelIndex + 1),
-      { "aria-label": "Next level", disabled: levelIndex === levels.length - 1 }),
+        { "aria-label": "Next level", disabled: levelIndex === levels.length - 1 }),
       create("span", { id: "progress", class: "quiet" }, `${solved} of ${levels.length} solved`)),
     create("p", { id: "goal", class: "goal" }, level.goal),
     create("ul", { class: "examples" },
-    Object.entries(level.examples)
-    .map(([question, answer]) => create("li", {}, create("code", {}, question), " → ",
-    create("code", {}, answer)))),
+      Object.entries(level.examples)
+        .map(([question, answer]) => create("li", {}, create("code", {}, question), " → ",
+          create("code", {}, answer)))),
     create("p", { class: "quiet" }, limits(level),
-    "It is judged on every question, not only on these examples",
+      "It is judged on every question, not only on these examples",
       level.read ? `; see docs/${level.read}.` : "."),
     text,
     create("p", { class: "which" },
       server ? button("check", "Check", () => check(level, text))
-      : button("save-solution", `Save ${level.file}`, () => save(level, text)),
+        : button("save-solution", `Save ${level.file}`, () => save(level, text)),
       button("hint", `Hint (${level.hints.length - hintsOf(level)} left)`,
-      () => { saveProgress(level, { hints: hintsOf(level) + 1 }); drawHints(level); }),
+        () => { saveProgress(level, { hints: hintsOf(level) + 1 }); drawHints(level); }),
       button("begin-again", "Start over",
-      () => { saveProgress(level,
-      { text: level.stub }); text.value = level.stub; clearJudgement(); })),
+        () => { saveProgress(level,
+          { text: level.stub }); text.value = level.stub; clearJudgement(); })),
     create("ol", { id: "hints", class: "hints" }),
     create("div", { id: "judgement", role: "status" },
-    server ? ""
-    : create("p", {}, "Judging needs Python. Save the text and run ",
-    create("code", {}, level.command))));
+      server ? ""
+        : create("p", {}, "Judging needs Python. Save the text and run ",
+          create("code", {}, level.command))));
   drawHints(level);
 }
 
@@ -164,27 +164,27 @@ function verdict(level, judgement) {
   const message = judgement.problem ? `Not judged: ${judgement.problem}` : judgement.lines[0];
   const table = judgement.score && Object.keys(judgement.score).length ? create("table", {},
     create("tr", {},
-    ["score", "yours", "best known", "limit", "your best"].map((name) => create("th",
-    { scope: "col" }, name))),
+      ["score", "yours", "best known", "limit", "your best"].map((name) => create("th",
+        { scope: "col" }, name))),
     Object.entries(judgement.score)
-    .map(([axis, n]) => create("tr", {}, create("th", { scope: "row" }, axes[axis] ?? axis),
-    create("td", {}, formatInteger(n)),
-      create("td", {},
-      judgement.best[axis] === undefined ? "–" : formatInteger(judgement.best[axis]),
-      judgement.passed && n < judgement.best[axis] ? " beaten" : ""),
-      create("td", {},
-      judgement.limits[axis] === undefined ? "–" : formatInteger(judgement.limits[axis])),
-      create("td", {},
-      progress[level.id]?.score?.[axis] === undefined ? "–"
-      : formatInteger(progress[level.id].score[axis]))))) : "";
+      .map(([axis, n]) => create("tr", {}, create("th", { scope: "row" }, axes[axis] ?? axis),
+        create("td", {}, formatInteger(n)),
+        create("td", {},
+          judgement.best[axis] === undefined ? "–" : formatInteger(judgement.best[axis]),
+          judgement.passed && n < judgement.best[axis] ? " beaten" : ""),
+        create("td", {},
+          judgement.limits[axis] === undefined ? "–" : formatInteger(judgement.limits[axis])),
+        create("td", {},
+          progress[level.id]?.score?.[axis] === undefined ? "–"
+            : formatInteger(progress[level.id].score[axis]))))) : "";
   const next = judgement.passed && levelIndex < levels.length - 1
     ? create("button", { id: "next-level", type: "button", onclick: () => go(levelIndex + 1) },
-    `Next: ${levels[levelIndex + 1].title}`) : "";
+      `Next: ${levels[levelIndex + 1].title}`) : "";
   const counts = table
     && create("p", { class: "quiet" },
-    "Less is better. The score counts the weights of your text, as ",
-    create("code", {}, `glassformer count ${level.file}`),
-    " does (strict: distinct weights except 0 and ±1, plus eps, scale and base where used).");
+      "Less is better. The score counts the weights of your text, as ",
+      create("code", {}, `glassformer count ${level.file}`),
+      " does (strict: distinct weights except 0 and ±1, plus eps, scale and base where used).");
   return [create("p", { class: `verdict ${judgement.passed ? "right" : "wrong"}` }, message), table,
     counts, next].filter((part) => part !== "");
 }

@@ -29,9 +29,9 @@ export function openServer(payloads, show) {
   document.getElementById("columns").after(panel);
   document.querySelector("#head .tools").prepend(create("button",
     { id: "to-python", type: "button", title: "Open models, edit sources, train",
-    onclick: () => {
-    panel.scrollIntoView({ block: "start" }); document.getElementById("ref")
-      .focus({ preventScroll: true }); } }, "Python tools"));
+      onclick: () => {
+        panel.scrollIntoView({ block: "start" }); document.getElementById("ref")
+          .focus({ preventScroll: true }); } }, "Python tools"));
   panel.append(openForm(), sourceEditor(), trainForm());
   addCheckControls();
   request("refs").then(fillChoices,
@@ -85,11 +85,12 @@ function drawVerdict(column, { kind, state, progress = {}, result, errors = [] }
   }
   if (isRunning) {
     const fraction = progress.total
-      ? ` ${formatPercent(progress.done / progress.total)} of ${formatInteger(progress.total)}` : "";
+      ? ` ${formatPercent(progress.done / progress.total)} of ${formatInteger(progress.total)}`
+      : "";
     const example_ = progress.counterexample
       ? [" — wrong for: ", counterexampleElement(column, progress.counterexample)] : [];
     return place.replaceChildren(state === "waiting" ? "waiting for a free worker …"
-      : `${progress.stage ?? (kind === "prove" ? "proving" : "verifying")} …${fraction}`,
+        : `${progress.stage ?? (kind === "prove" ? "proving" : "verifying")} …${fraction}`,
       ...example_);
   }
   if (state === "stopped") return place.replaceChildren("stopped");
@@ -113,8 +114,8 @@ function drawVerdict(column, { kind, state, progress = {}, result, errors = [] }
 function counterexampleElement(column, { input, got, expected }) {
   return create("span", {},
     create("button",
-    { type: "button", class: "plain", onclick: () => setInput(column.group, input) },
-    input || "empty input"),
+      { type: "button", class: "plain", onclick: () => setInput(column.group, input) },
+      input || "empty input"),
     " gives ", create("b", {}, got || "nothing"), ", expected ", create("b", {}, expected));
 }
 
@@ -123,8 +124,8 @@ function openForm() {
   const problem = create("p", { id: "ref-problem", class: "problem", role: "alert" });
   const ref = create("input",
     { id: "ref", type: "text", list: "refs", autocomplete: "off", spellcheck: "false",
-    placeholder: "addition:digits=3, lang/sort, …",
-    "aria-describedby": "ref-problem" });
+      placeholder: "addition:digits=3, lang/sort, …",
+      "aria-describedby": "ref-problem" });
   const submit = async (e) => {
     e.preventDefault();
     problem.textContent = "";
@@ -141,13 +142,13 @@ function openForm() {
   return create("section", { class: "part", "aria-labelledby": "open-heading" },
     create("h3", { id: "open-heading" }, "Open a model"),
     create("form", { id: "open-form", class: "tools", onsubmit: submit },
-    create("label", { for: "ref" }, "Ref"), ref, create("button", { id: "open" }, "Open"),
+      create("label", { for: "ref" }, "Ref"), ref, create("button", { id: "open" }, "Open"),
       create("label", {}, create("input", { id: "beside", type: "checkbox" }),
-      " beside the current models"),
+        " beside the current models"),
       create("label", {},
-      create("input",
-      { id: "after", type: "checkbox", checked: true,
-      onchange: (e) => { checkSettings.afterEdits = e.target.checked; } }),
+        create("input",
+          { id: "after", type: "checkbox", checked: true,
+            onchange: (e) => { checkSettings.afterEdits = e.target.checked; } }),
         " prove after every edit")),
     create("datalist", { id: "refs" }), problem);
 }
@@ -160,7 +161,7 @@ function fillChoices(names) {
   document.getElementById("tasks").append(...options(names.tasks));
   document.getElementById("recipe")
     .append(...names.recipes.map((name) => create("option", { value: name },
-    name === "auto" ? "recipe of the task (auto)" : name)));
+      name === "auto" ? "recipe of the task (auto)" : name)));
 }
 
 // ── a source ───────────────────────────────────────────────────────────────────────────────────
@@ -168,8 +169,8 @@ function sourceEditor() {
   const source = columns[0]?.base.provenance?.compiled?.source;
   const box = create("textarea",
     { id: "source-text", spellcheck: "false", autocapitalize: "off", rows: 12, wrap: "off",
-    "aria-describedby": "source-errors",
-    "aria-label": "Source" });
+      "aria-describedby": "source-errors",
+      "aria-label": "Source" });
   const marks = create("pre", { class: "marks", "aria-hidden": "true" }),
     errors = create("ul", { id: "source-errors", class: "errors", "aria-live": "polite" });
   const kind = create("select", { id: "source-kind", "aria-label": "Language" },
@@ -188,7 +189,7 @@ function sourceEditor() {
       const payload = await request("model", body);
       draw(payload.errors ?? []);
       const proved = payload.source
-        ? `compiled and proved for all texts of up to ${formatInteger(payload.source.length)} tokens` : "read";
+        ? `compiled and proved for all texts of up to ${payload.source.length} tokens` : "read";
       status.textContent = payload.errors ? "" : proved;
       if (!payload.errors) {
         setOrigin(payload, body);
@@ -220,7 +221,7 @@ function sourceEditor() {
     }));
     errors.replaceChildren(...wrong.map((e) => create("li", {},
       e.line ? create("button", { type: "button", class: "plain", onclick: () => go(e) },
-      `line ${e.line}${e.column ? `, column ${e.column}` : ""}`) : "",
+        `line ${e.line}${e.column ? `, column ${e.column}` : ""}`) : "",
       e.line ? ` ${e.message}` : e.message)));
     scroll();
   }
@@ -240,12 +241,12 @@ function sourceEditor() {
   box.addEventListener("scroll", scroll);
   kind.addEventListener("change",
     () => { if (!typed)
-    box.value = STARTER_SOURCES[kind.value]; soon(); typed = box.value
-      !== STARTER_SOURCES[kind.value]; });
+        box.value = STARTER_SOURCES[kind.value]; soon(); typed = box.value
+        !== STARTER_SOURCES[kind.value]; });
   return create("section", { class: "part", "aria-labelledby": "source-heading" },
     create("h3", { id: "source-heading" }, "Edit a source"),
     create("p", { class: "tools" }, kind,
-    create("button", { id: "compile", type: "button", onclick: compile }, "Compile"), status),
+      create("button", { id: "compile", type: "button", onclick: compile }, "Compile"), status),
     create("div", { class: "code" }, marks, box), errors);
 }
 
@@ -263,8 +264,8 @@ function trainForm() {
     e.preventDefault();
     const steps = value("train-steps"),
       body = { task: value("train-task"), recipe: value("recipe"),
-      seed: Number(value("train-seed")) || 0,
-      settings: steps ? { steps: Number(steps) } : {} };
+        seed: Number(value("train-seed")) || 0,
+        settings: steps ? { steps: Number(steps) } : {} };
     charts.replaceChildren();
     status.textContent = "starting …";
     start.disabled = true;
@@ -291,13 +292,13 @@ function trainForm() {
     create("h3", { id: "train-heading" }, "Train"),
     create("form", { id: "train-form", class: "tools", onsubmit: submit },
       field("train-task", "Task",
-      { type: "text", list: "tasks", required: true, value: columns[0]?.base.task?.ref ?? "",
-      spellcheck: "false" }),
+        { type: "text", list: "tasks", required: true, value: columns[0]?.base.task?.ref ?? "",
+          spellcheck: "false" }),
       create("datalist", { id: "tasks" }), field("recipe", "Recipe", {}, "select"),
       field("train-seed", "Seed", { type: "text", inputmode: "numeric", size: 4, value: "0" }),
       field("train-steps", "Steps",
-      { type: "text", inputmode: "numeric", size: 6, placeholder: "all" }), start, stop), status,
-      charts);
+        { type: "text", inputmode: "numeric", size: 6, placeholder: "all" }), start, stop), status,
+    charts);
 }
 
 /** The progress of a training as a text. */
@@ -313,11 +314,11 @@ function trainingStatus({ progress, events, state }, stopping) {
   const look = events.findLast((e) => e.kind === "domain checked");
   const words = look
     ? [`step ${step}, in the full-domain phase`, loss,
-    `${formatInteger(look.wrong)} wrong of ${formatInteger(look.checked)} (${look.coverage}) `
-      + `at step ${formatInteger(look.step)}`]
+      `${formatInteger(look.wrong)} wrong of ${formatInteger(look.checked)} (${look.coverage}) `
+        + `at step ${formatInteger(look.step)}`]
     : [`step ${step} of ${formatInteger(progress.steps)}`, loss,
-    last ? `${formatPercent(last.accuracy)} of held-out rows right` : "",
-    turn ? `${turn.kind} at step ${formatInteger(turn.step)}` : ""];
+      last ? `${formatPercent(last.accuracy)} of held-out rows right` : "",
+      turn ? `${turn.kind} at step ${formatInteger(turn.step)}` : ""];
   return words.filter(Boolean).join(", ");
 }
 
@@ -331,9 +332,9 @@ function drawTraining(job, status, charts, stopping) {
   const digits = (progress.names ?? []).map((name, k) => of(name, (e) => e.digits[k])).slice(0, 4);
   charts.replaceChildren(lineChart({ series: [of("loss", (e) => e.loss)], title: "loss" }),
     lineChart({ series: [of("held-out rows", (e) => e.accuracy),
-    ...(last.train_accuracy === undefined ? [] : [of("training rows", (e) => e.train_accuracy)])],
+      ...(last.train_accuracy === undefined ? [] : [of("training rows", (e) => e.train_accuracy)])],
       title: "accuracy", minimum: 0, maximum: 1 }),
-      digits.length
+    digits.length
       ? lineChart({ series: digits, title: "accuracy by answer token", minimum: 0, maximum: 1 })
       : "");
 }

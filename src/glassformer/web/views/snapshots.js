@@ -12,9 +12,10 @@ export function openSnapshots(column) {
   const slider = snapshots?.length ? create("div", { class: "tools" },
     create("label", { for: elementId("snapshots", column) }, "Training step"),
     create("input",
-    { id: elementId("snapshots", column), type: "range", min: 0, max: snapshots.length - 1, step: 1,
-    value: snapshots.length - 1,
-      oninput: (e) => scrub(column, Number(e.target.value)) }),
+      { id: elementId("snapshots", column), type: "range", min: 0, max: snapshots.length - 1,
+        step: 1,
+        value: snapshots.length - 1,
+        oninput: (e) => scrub(column, Number(e.target.value)) }),
     create("output", { id: elementId("snapshot-at", column), for: elementId("snapshots", column) }))
     : "";
   place.querySelector(".body").append(slider,
@@ -75,18 +76,18 @@ function drawSnapshots(column, history) {
     log = Math.max(...positive) > 100 * Math.min(...positive);
   const named =
     places.map(({ x, y, k }) =>
-    ({ x, y, name: column.base.task?.places?.[k] ?? `token ${k + 1}` }));
+        ({ x, y, name: column.base.task?.places?.[k] ?? `token ${k + 1}` }));
   place.style.setProperty("--across", across);
   place.replaceChildren(...[
     loss.length
-    ? lineChart({ ...shape, series: loss, log, title: log ? "loss (log scale)" : "loss" }) : "",
+      ? lineChart({ ...shape, series: loss, log, title: log ? "loss (log scale)" : "loss" }) : "",
     right.length ? lineChart({ ...shape, series: right, minimum: 0, maximum: 1, title: "accuracy" })
-    : "",
+      : "",
     named.length > 1
-    ? lineChart({ ...shape, series: named, minimum: 0, maximum: 1,
-    title: "accuracy by answer token" }) : "",
+      ? lineChart({ ...shape, series: named, minimum: 0, maximum: 1,
+        title: "accuracy by answer token" }) : "",
     power ? columnChart({ width, height: 160, values: power,
-    names: power.map((_, k) => String(k + 1)), marked: largest(power, 5),
+      names: power.map((_, k) => String(k + 1)), marked: largest(power, 5),
       title: "spectrum of the embedding: share of each frequency" }) : "",
   ].filter(Boolean));
 }

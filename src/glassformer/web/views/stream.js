@@ -20,17 +20,17 @@ function drawStream(column) {
   const tabs = create("div", { class: "tabs", role: "group", "aria-label": "The stream after" },
     create("span", { class: "quiet" }, "after"),
     layers.map((name) => create("button",
-    { type: "button", "aria-pressed": String(name === sublayer),
-    id: elementId(`after-${name.replace(" ", "-")}`, column),
-      onclick: () => update(() => { column.after = name; }) }, name)));
+      { type: "button", "aria-pressed": String(name === sublayer),
+        id: elementId(`after-${name.replace(" ", "-")}`, column),
+        onclick: () => update(() => { column.after = name; }) }, name)));
   const named = Object.keys(live.labels.slots ?? {}).length > 0;
   const caption = live.source
     ? live.source.problem
     || "Each slot decoded into its value; below it the value by the interpreter of the source."
     : "Each slot decoded into its token or position; else its numbers, blue above 0, orange below.";
   place.replaceChildren(...(named
-    ? [create("p", { class: "quiet" }, caption), tabs, slotTable(column, sublayer)]
-    : [tabs, rawStream(column, sublayer)]));
+      ? [create("p", { class: "quiet" }, caption), tabs, slotTable(column, sublayer)]
+      : [tabs, rawStream(column, sublayer)]));
 }
 
 function slotTable(column, sublayer) {
@@ -47,17 +47,17 @@ function slotTable(column, sublayer) {
   const isLater = (name) => timeOf(sublayer) > written(name);
   const head = create("tr", {}, create("td"),
     cache.tokens.map((token, t) => create("th",
-    { scope: "col", "data-link": `token ${cache.first + t}`,
-    class: t === cache.last ? "asking" : "" }, tokenText(column, token))));
+      { scope: "col", "data-link": `token ${cache.first + t}`,
+        class: t === cache.last ? "asking" : "" }, tokenText(column, token))));
   const rows =
     names.map((name) => create("tr", { class: interventionOn(column, `slot ${name}`) ? "off" : "" },
-    create("th", { scope: "row" },
-    create("button",
-    { type: "button", id: elementId(`slot-${name}`, column), "data-link": `slot ${name}`,
-      onclick: (e) => openComponentMenu(column, `slot ${name}`, e.currentTarget) }, name)),
-    rowOf(name)
-    .map((cell, t) => slotCell(cell, name, t === cache.last, largest(rowOf(name)),
-    isLater(name)))));
+      create("th", { scope: "row" },
+        create("button",
+          { type: "button", id: elementId(`slot-${name}`, column), "data-link": `slot ${name}`,
+            onclick: (e) => openComponentMenu(column, `slot ${name}`, e.currentTarget) }, name)),
+      rowOf(name)
+        .map((cell, t) => slotCell(cell, name, t === cache.last, largest(rowOf(name)),
+          isLater(name)))));
   return create("div",
     { class: "scroll", tabindex: 0, role: "group", "aria-label": `The stream after ${sublayer}` },
     create("table", { class: "slots" }, create("thead", {}, head), create("tbody", {}, rows)));
@@ -74,18 +74,19 @@ function slotCell(cell, name, asking, largest, later) {
   const wrong = cell.means !== "" && cell.means !== cell.value;
   const title =
     [`${name}: ${cell.kind} ${value}`, cell.means === "" ? "" : `interpreter: ${cell.means}`,
-    cell.numbers.slice(0, 12).map((x) => formatNumber(x, 3)).join("  ")].filter(Boolean).join("\n");
+      cell.numbers.slice(0, 12).map((x) => formatNumber(x, 3)).join("  ")].filter(Boolean)
+    .join("\n");
   return create("td", { class: `${kind} ${cell.kind} ${wrong ? "differs" : ""}`, title,
     style: { "background-color": tint((cell.share ?? 0) * MAX_TEXT_TINT * 0.6) } },
-  cell.kind === "vector"
-  ? create("span", { class: "codes" },
-  cell.numbers.slice(0, 16)
-  .map((x) => create("i", { style: { "background-color": tint(x / largest) } })),
-      cell.numbers.length < 3 ? create("small", {}, value) : "")
-    : create("span", {}, visibleToken(value)),
-  cell.means === "" ? ""
-  : create("small", { class: "means" },
-  wrong ? `not ${visibleToken(cell.means)}` : `= ${visibleToken(cell.means)}`));
+    cell.kind === "vector"
+      ? create("span", { class: "codes" },
+        cell.numbers.slice(0, 16)
+          .map((x) => create("i", { style: { "background-color": tint(x / largest) } })),
+        cell.numbers.length < 3 ? create("small", {}, value) : "")
+      : create("span", {}, visibleToken(value)),
+    cell.means === "" ? ""
+      : create("small", { class: "means" },
+        wrong ? `not ${visibleToken(cell.means)}` : `= ${visibleToken(cell.means)}`));
 }
 
 /** A heatmap of every dimension, for streams without slots. */
@@ -109,8 +110,8 @@ function rawStream(column, sublayer) {
     label: `The stream after ${sublayer}: ${D} dimensions at ${T} positions`,
     leave: () => { status.textContent = ""; },
     point: (d,
-    t) => { status.textContent = `dimension ${d} at ${words[t]}, position ${cache.first + t}: `
-        + formatNumber(transposed[d * T + t]); } });
+      t) => { status.textContent = `dimension ${d} at ${words[t]}, position ${cache.first + t}: `
+          + formatNumber(transposed[d * T + t]); } });
   map.style.setProperty("--high", `${height}px`);
   map.classList.add("flat");
   return create("div", {}, create("p", { class: "quiet" },
@@ -146,29 +147,30 @@ function neuronLayer(column, l, post) {
     : order.filter((n) => counts(n) || isOff(n)).slice(0, MAX_LISTED_NEURONS).sort((a, b) => a - b);
   const row =
     (n) => ({ name: create("span", {}, create("b", {}, `${l}.${n}`),
-    labels[`${l}.${n}`] ? ` ${labels[`${l}.${n}`]}` : ""),
-    note: neuronSummary(column.live, l, n),
-    value: Math.abs(last[n]) < 1e-12 * largest ? 0 : last[n], link: `neuron ${l}.${n}`,
-    id: elementId(`neuron-${l}-${n}`, column),
-    act: (e) => openComponentMenu(column, `neuron ${l}.${n}`, e.currentTarget) });
+      labels[`${l}.${n}`] ? ` ${labels[`${l}.${n}`]}` : ""),
+      note: neuronSummary(column.live, l, n),
+      value: Math.abs(last[n]) < 1e-12 * largest ? 0 : last[n], link: `neuron ${l}.${n}`,
+      id: elementId(`neuron-${l}-${n}`, column),
+      act: (e) => openComponentMenu(column, `neuron ${l}.${n}`, e.currentTarget) });
   const fired = Array.from(last.keys()).filter(counts).length;
   const bars = barChart(shown.map(row), { maximum: largest, label: `Neurons of layer ${l}` });
   shown.forEach((n, i) => bars.children[i].classList.toggle("off", isOff(n)));
   const squares = F > MAX_LISTED_NEURONS
     ? create("div",
-    { class: "squares", role: "img", "aria-label": `All ${F} neurons of layer ${l}` },
-    Array.from(last,
-    (x, n) => create("i",
-    { "data-link": `neuron ${l}.${n}`,
-    title: `${componentName(column, `neuron ${l}.${n}`)}: ${formatNumber(x)}`,
-      style: { "background-color": tint(x / largest) },
-      onclick: () => openComponentMenu(column, `neuron ${l}.${n}`, bars.parentElement ?? bars) })))
-      : "";
+      { class: "squares", role: "img", "aria-label": `All ${F} neurons of layer ${l}` },
+      Array.from(last,
+        (x, n) => create("i",
+          { "data-link": `neuron ${l}.${n}`,
+            title: `${componentName(column, `neuron ${l}.${n}`)}: ${formatNumber(x)}`,
+            style: { "background-color": tint(x / largest) },
+            onclick: () => openComponentMenu(column, `neuron ${l}.${n}`,
+              bars.parentElement ?? bars) })))
+    : "";
   const more = F > MAX_LISTED_NEURONS
     ? create("button",
-    { type: "button", class: "plain",
-    onclick: () => update(() => { column.wideNeurons = !column.wideNeurons; }) },
-    column.wideNeurons ? "show the strongest" : `all ${F}`) : "";
+      { type: "button", class: "plain",
+        onclick: () => update(() => { column.wideNeurons = !column.wideNeurons; }) },
+      column.wideNeurons ? "show the strongest" : `all ${F}`) : "";
   return [create("div", { class: "layer" },
     create("p", { class: "quiet" }, `layer ${l}: ${fired} of ${F} fired at the last position read`),
     squares, bars, more)];
@@ -187,7 +189,7 @@ function neuronSummary({ config: c, weights: w, labels, vocabulary }, l, n) {
   const named = (size) => {
     const norms =
       slots.map(([name, [a, b]]) => [name,
-      Math.hypot(...Array.from({ length: b - a }, (_, i) => size(a + i)))]);
+        Math.hypot(...Array.from({ length: b - a }, (_, i) => size(a + i)))]);
     const largest = Math.max(0, ...norms.map(([, x]) => x));
     return norms.filter(([, x]) => x > 0.1 * largest).map(([name]) => name).slice(0, 3).join(", ");
   };
@@ -201,7 +203,7 @@ function neuronSummary({ config: c, weights: w, labels, vocabulary }, l, n) {
       let sum = 0;
       for (let d = 0; d < D; d++)
         sum += W_out.data[n * D + d]
-          * (c.tied ? w["embed.W_E"].data[v * D + d] : w["unembed.W_U"].data[d * c.d_vocab + v]);
+       * (c.tied ? w["embed.W_E"].data[v * D + d] : w["unembed.W_U"].data[d * c.d_vocab + v]);
       if (sum > largest) [best, largest] = [v, sum];
     }
     text = `→ ${visibleToken(vocabulary.text(best))}`;

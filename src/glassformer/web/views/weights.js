@@ -19,31 +19,31 @@ export function openWeights(column) {
     create("div", { class: "tools" },
       create("label", { for: elementId("weight", column) }, "Weight"),
       create("select",
-      { id: elementId("weight", column),
-      onchange: (e) => updateGrid(column, { name: e.target.value, head: 0, at: [0, 0] }) },
+        { id: elementId("weight", column),
+          onchange: (e) => updateGrid(column, { name: e.target.value, head: 0, at: [0, 0] }) },
         names.map((name) => create("option", { value: name, selected: name === column.grid.name },
-        weightLabel(column, name)))),
+          weightLabel(column, name)))),
       create("span", { class: "head-pick", id: elementId("weight-heads", column) }),
       create("span", { class: "fill" }),
       save("save-checkpoint", "Save checkpoint", "a .safetensors checkpoint for glassformer",
-      () => saveAs(column, "safetensors", checkpoint)),
+        () => saveAs(column, "safetensors", checkpoint)),
       save("save-taotp", "Save text", "a .taotp file: the weights as text",
-      () => saveAs(column, "taotp", taotpText))),
+        () => saveAs(column, "taotp", taotpText))),
     create("form", { class: "cell", onsubmit: (e) => { e.preventDefault(); applyTyped(column); } },
       create("label",
-      { for: elementId("weight-value", column), id: elementId("weight-place", column) }),
+        { for: elementId("weight-value", column), id: elementId("weight-place", column) }),
       create("input",
-      { id: elementId("weight-value", column), type: "text", inputmode: "decimal",
-      autocomplete: "off",
-        onchange: () => applyTyped(column) }),
+        { id: elementId("weight-value", column), type: "text", inputmode: "decimal",
+          autocomplete: "off",
+          onchange: () => applyTyped(column) }),
       create("button",
-      { type: "button", class: "plain", id: elementId("weight-back", column),
-      onclick: () => resetWeight(column) }, "reset"),
+        { type: "button", class: "plain", id: elementId("weight-back", column),
+          onclick: () => resetWeight(column) }, "reset"),
       create("span", { class: "problem", id: elementId("weight-problem", column), role: "alert" })),
     create("div", { class: "beside" },
       create("div", { class: "scroll", id: elementId("grid", column) }),
       create("details",
-      { class: "text", id: elementId("text", column), ontoggle: () => drawText(column) },
+        { class: "text", id: elementId("text", column), ontoggle: () => drawText(column) },
         create("summary", {}, "As text"), create("pre", { tabindex: 0 }))));
   if (column.m === 0) {
     subscribe((c) => [c.grid.name, c.grid.head, state.look], drawGrid, { soon: true });
@@ -74,11 +74,11 @@ export function axisNames(column, axis, size, layer) {
   if (axis === "token") return plain.map((_, i) => visibleToken(vocabulary.text(i)));
   if (axis === "neuron")
     return plain.map((i) =>
-      (labels.neurons?.[`${layer}.${i}`] ? `${i} ${labels.neurons[`${layer}.${i}`]}` : i));
+        (labels.neurons?.[`${layer}.${i}`] ? `${i} ${labels.neurons[`${layer}.${i}`]}` : i));
   if (axis === "head")
     return plain.map((i) =>
-      (labels.heads?.[`${layer}.${i}`] ? `${layer}.${i} ${labels.heads[`${layer}.${i}`]}`
-      : `${layer}.${i}`));
+        (labels.heads?.[`${layer}.${i}`] ? `${layer}.${i} ${labels.heads[`${layer}.${i}`]}`
+            : `${layer}.${i}`));
   if (axis !== "stream") return plain;
   const names = [...plain];
   for (const [slot, [a, b]] of Object.entries(labels.slots ?? {}))
@@ -117,35 +117,36 @@ function drawGrid(column) {
   const many = rows.length * columns.length > MAX_TABLE_CELLS;
   elementOf("weight-heads", column)
     .replaceChildren(...(grid.heads
-    ? [create("label", { for: elementId("weight-head", column) }, "head"),
-    create("select",
-    { id: elementId("weight-head", column),
-    onchange: (e) => updateGrid(column, { head: Number(e.target.value), at: [0, 0] }) },
-      grid.heads.map((name, i) => create("option", { value: i, selected: i === column.grid.head },
-      name)))] : []));
+        ? [create("label", { for: elementId("weight-head", column) }, "head"),
+          create("select",
+            { id: elementId("weight-head", column),
+              onchange: (e) => updateGrid(column, { head: Number(e.target.value), at: [0, 0] }) },
+            grid.heads.map((name, i) => create("option",
+              { value: i, selected: i === column.grid.head },
+              name)))] : []));
   const drawn = { grid, cells: [], keys: [] };
   drawnGrids.set(column, drawn);
   if (many) place.replaceChildren(bigGrid(column, drawn));
   else {
     const head = create("tr", {},
       create("td", { class: "corner" },
-      grid.axes[0] ? `${axisLabel(grid.axes[0])} × ${axisLabel(grid.axes[1])}`
-      : axisLabel(grid.axes[1])),
+        grid.axes[0] ? `${axisLabel(grid.axes[0])} × ${axisLabel(grid.axes[1])}`
+          : axisLabel(grid.axes[1])),
       columns.map((name) => create("th", { scope: "col", title: name }, name)));
     const body =
       rows.map((name, i) => create("tr", {}, create("th", { scope: "row", title: name }, name),
-      columns.map((_, j) => {
-      const cell = create("td", { role: "gridcell", tabindex: -1, "data-i": i, "data-j": j });
-      drawn.cells.push(cell);
-      return cell;
-    })));
+        columns.map((_, j) => {
+          const cell = create("td", { role: "gridcell", tabindex: -1, "data-i": i, "data-j": j });
+          drawn.cells.push(cell);
+          return cell;
+      })));
     const table = create("table", { class: "grid", role: "grid", "aria-label": column.grid.name },
       create("thead", {}, head), create("tbody", {}, body));
     table.addEventListener("pointerdown", (e) => drag(e, column));
     table.addEventListener("keydown", (e) => gridKey(e, column));
     table.addEventListener("focusin",
       (e) => { if (e.target.dataset.i)
-      selectCell(column, Number(e.target.dataset.i), Number(e.target.dataset.j)); });
+          selectCell(column, Number(e.target.dataset.i), Number(e.target.dataset.j)); });
     place.replaceChildren(table);
   }
   place.scrollTop = old;
@@ -158,13 +159,13 @@ function bigGrid(column, drawn) {
     size = Math.max(3, Math.min(9, Math.floor(900 / columns.length)));
   drawn.canvas = create("canvas",
     { tabindex: 0, role: "application",
-    "aria-label": `${column.grid.name}: arrows move, Enter edits` });
+      "aria-label": `${column.grid.name}: arrows move, Enter edits` });
   const at = (e) => {
     const box = drawn.canvas.getBoundingClientRect();
     return [Math.min(rows.length - 1,
       Math.max(0, Math.floor((e.clientY - box.top) / box.height * rows.length))),
       Math.min(columns.length - 1,
-      Math.max(0, Math.floor((e.clientX - box.left) / box.width * columns.length)))];
+        Math.max(0, Math.floor((e.clientX - box.left) / box.width * columns.length)))];
   };
   drawn.canvas.addEventListener("pointerdown",
     (e) => { selectCell(column, ...at(e)); drag(e, column, true); });
@@ -174,7 +175,7 @@ function bigGrid(column, drawn) {
   drawn.spot = create("i", { class: "spot" });
   return create("div", { class: "big", style: { "--size": `${size}px` } },
     create("p", { class: "quiet" },
-    `rows: ${axisLabel(drawn.grid.axes[0])}, columns: ${axisLabel(drawn.grid.axes[1])}`),
+      `rows: ${axisLabel(drawn.grid.axes[0])}, columns: ${axisLabel(drawn.grid.axes[1])}`),
     create("div", { class: "cells" }, drawn.canvas, drawn.spot));
 }
 
@@ -202,7 +203,7 @@ function paintGrid(column) {
     cell.style.backgroundColor = tint(share * MAX_TEXT_TINT);
     cell.className =
       [isCurrent ? "now" : "", part[k] !== was[first + k] ? "edited" : "",
-      part[k] === 0 ? "zero" : ""].join(" ");
+        part[k] === 0 ? "zero" : ""].join(" ");
     cell.tabIndex = isCurrent ? 0 : -1;
   });
   drawCell(column, drawn);
@@ -215,7 +216,7 @@ function drawCell(column, drawn) {
     was = column.base.weights[column.grid.name].data[flat(i, j)];
   const at =
     [heads?.[column.grid.head], rows[i],
-    columns[j]].filter((word) => word !== undefined && word !== "").join(", ");
+      columns[j]].filter((word) => word !== undefined && word !== "").join(", ");
   elementOf("weight-place", column).textContent = `${column.grid.name.split(".").at(-1)} [${at}]`;
   if (document.activeElement !== box) box.value = String(value);
   elementOf("weight-back", column).hidden = value === was;
@@ -252,8 +253,8 @@ function resetWeight(column) {
   update(() => {
     column.edits = column.edits.filter((e) => e.name !== name || String(e.index) !== index); });
   if (column.snapshot !== null
-    || currentValue(column)
-    !== column.base.weights[name].data[currentGrid(column).flat(...column.grid.at)]) return;
+      || currentValue(column)
+      !== column.base.weights[name].data[currentGrid(column).flat(...column.grid.at)]) return;
   elementOf("weight-value", column).value = String(currentValue(column));
 }
 
@@ -297,7 +298,7 @@ function gridKey(e, column) {
   if (e.shiftKey && (e.key === "ArrowUp" || e.key === "ArrowDown")) {
     setWeight(column,
       Number((currentValue(column)
-      + (e.key === "ArrowUp" ? 10 : -10) * dragUnit(column)).toPrecision(6)));
+          + (e.key === "ArrowUp" ? 10 : -10) * dragUnit(column)).toPrecision(6)));
   } else if (/^Arrow|^Home$|^End$/.test(e.key)) {
     const to = { ArrowUp: [i - 1, j], ArrowDown: [i + 1, j], ArrowLeft: [i, j - 1],
       ArrowRight: [i, j + 1], Home: [i, 0], End: [i, columns.length - 1] }[e.key];
@@ -324,8 +325,9 @@ function drawText(column) {
   } catch (e) {
     text = e.message;
   }
+  const rest = `\n… ${formatInteger(text.length)} characters; save the file to see all`;
   place.querySelector("pre").textContent = text.length <= 60_000 ? text
-    : `${text.slice(0, 60_000)}\n… ${formatInteger(text.length)} characters; save the file to see all`;
+    : text.slice(0, 60_000) + rest;
 }
 
 function saveAs(column, ending, work) {
@@ -340,7 +342,7 @@ function saveAs(column, ending, work) {
   problem.textContent = "";
   const name =
     column.base.title.replace(/\.(safetensors|taotp|glass)$/, "").replace(/[^\w.-]+/g, "-").slice(0,
-    60) || "model";
+      60) || "model";
   const url = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
   create("a", { href: url, download: `${name}${column.edits.length ? "-edited" : ""}.${ending}` })
     .click();
