@@ -80,13 +80,7 @@ def test_interchange_bars(adder):
         and sum(drawn) == 6
     )
     words = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert words == [
-        "column",
-        "carry",
-        "column and carry",
-        "unchanged",
-        "other",
-    ]
+    assert words == ["column", "carry", "column and carry", "unchanged", "other"]
     with raises("bad_argument"):
         interchange_bars([Interchange("head 0.0", "", [])])
 

@@ -89,17 +89,7 @@ class HeadSteps(Result):
 
 
 def head_steps(model: Model, tokens: Array, layer: int, head: int) -> HeadSteps:
-    """Recompute one head on one input [T], independently of `forward`.
-
-    Args:
-        model: The model.
-        tokens: One input.
-        layer: The layer.
-        head: The head in that layer.
-
-    Raises:
-        GlassformerError: The model has no such layer or head.
-    """
+    """Recompute one head on one input [T], independently of `forward`."""
     model, c = model.numpy(), model.config
     sizes = {"layer": (layer, c.n_layers), "head": (head, c.n_heads if c.n_layers else 0)}
     for name, (value, n) in sizes.items():
@@ -331,13 +321,7 @@ class Alignment(Displayable):
 
 
 def alignment(model: Model, task: Task, rows: Rows | None = None) -> Alignment:
-    """Measure the share of each head's attention on the positions its rows need.
-
-    Args:
-        model: The model.
-        task: A task with roles at fixed positions.
-        rows: Rows to average over; by default the domain, or a sample of a large one.
-    """
+    """Measure the share of each head's attention on the positions its rows need."""
     expected = expected_attention(task)
     maps = {**expected.roles, "aligned": expected.aligned, "expected": expected.union}
     maps["late"] = late_expected_attention(task).aligned

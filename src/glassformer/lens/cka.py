@@ -50,15 +50,7 @@ class Similarity(Result):
 def similarity(
     a: Model, b: Model, tokens: Array, mask: Array | None = None, names: Sequence[str] = ()
 ) -> Similarity:
-    """Compare two models' activations on the same tokens.
-
-    Args:
-        a: One model.
-        b: The other.
-        tokens: Inputs [B,T].
-        mask: Positions to use, bool [B,T]; by default all.
-        names: Activations to compare; by default the stream and what each component writes to it.
-    """
+    """Compare activations of two models on tokens [B,T], where `mask` (bool [B,T]) is set."""
     mask = np.ones(np.shape(tokens), bool) if mask is None else mask
     activations = []
     for model in (m.numpy() for m in (a, b)):

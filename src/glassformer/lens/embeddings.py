@@ -148,13 +148,7 @@ def position_table(model: Model) -> Array | None:
 def before_and_after(
     before: Model, after: Model, kind: str = "tokens"
 ) -> tuple[Embeddings, Embeddings]:
-    """Return the same embedding of two models, such as before and after training.
-
-    Args:
-        before: One model.
-        after: The other, with the same tokens or positions.
-        kind: tokens or positions.
-    """
+    """Return the same embedding of two models, such as before and after training."""
     if kind not in ("tokens", "positions"):
         raise GlassformerError(f"before_and_after: expected tokens or positions, got {kind!r}")
     embed = token_embeddings if kind == "tokens" else position_embeddings

@@ -96,13 +96,7 @@ class HeadClasses(Result):
 
 
 def classify_heads(model: Model, task: Task, rows: Rows | None = None) -> HeadClasses:
-    """Return the class of every head.
-
-    Args:
-        model: The model.
-        task: The task whose inputs to use.
-        rows: Rows to average over; by default the domain, or a sample of a large one.
-    """
+    """Return the class of every head, over rows [B,…] of the task."""
     mean, c = average_attention(model, task, rows), model.config
     tests = head_scores(mean, ExpectedAttention(task.roles()))
     weights = mean.answer_counts / mean.answer_counts.sum()  # T

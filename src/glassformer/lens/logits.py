@@ -161,14 +161,7 @@ def direct_logit_attribution(
 def answer_attribution(
     model: Model, task: Task, rows: Rows, neuron_layer: int | None = None
 ) -> AnswerAttribution:
-    """Average the shares of the margin of the right token over the best other one.
-
-    Args:
-        model: A pre-norm model.
-        task: The task.
-        rows: Rows [B,…] to average over.
-        neuron_layer: Split only the MLP of this layer.
-    """
+    """Average the shares of the margin of the right token over the best other one."""
     model, names = model.numpy(), list[str]()
     sums: dict[int, Array] = {}  # position -> summed shares and margin [P+1]
     counts: dict[int, int] = {}
@@ -192,16 +185,7 @@ def logit_difference_shares(
     model: Model, cache: Mapping[str, Array], first: Array, second: Array,
     positions: slice = ALL_POSITIONS, neuron_layer: int | None = None,
 ) -> list[tuple[str, Array]]:  # fmt: skip
-    """Return the share of each component in logit[first] − logit[second], [B,n].
-
-    Args:
-        model: A pre-norm model.
-        cache: The activations of a run.
-        first: Tokens [B,n].
-        second: Tokens [B,n].
-        positions: The n positions of the run.
-        neuron_layer: Split only the MLP of this layer.
-    """
+    """Return the share of each component in logit[first] − logit[second], [B,n]."""
     c = model.config
     if not c.norm_first:
         raise GlassformerError("shares of a margin: expected a pre-norm model, got a post-norm one")

@@ -146,14 +146,7 @@ def circuits(model: Model) -> dict[str, FactoredMatrix]:
 def full_qk_circuit(
     model: Model, layer: int, head: int, rows: Array | None = None
 ) -> FactoredMatrix:
-    """Return the full QK circuit, [V,V]: the score of each key token for each query token.
-
-    Args:
-        model: The model.
-        layer: The layer, which reads a token's embedding alone, through its norm and with biases.
-        head: The head.
-        rows: Rows [n,D] to read instead of embeddings, such as W_pos.
-    """
+    """Return the full QK circuit, [V,V]: the score of each key token for each query token."""
     model, at = _head_weights(model, layer, head)
     c, x = model.config, _attention_input(model, layer, rows)  # V D
     q, k = project_head(c, at, "Q", head, x), project_head(c, at, "K", head, x)  # V K
@@ -167,12 +160,6 @@ def full_ov_circuit(
 
     The path is the layer's norm, W_V, W_O, the final norm's centering and gain, and the
     unembedding. Divide by the final norm's scale, which depends on the whole stream.
-
-    Args:
-        model: A pre-norm model.
-        layer: The layer.
-        head: The head.
-        rows: Rows [n,D] to read instead of embeddings.
     """
     model, at = _head_weights(model, layer, head)
     c = model.config
@@ -236,13 +223,7 @@ class Truncation(Displayable):
 
 
 def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
-    """Replace every matrix inside the blocks by the nearest of a rank.
-
-    Args:
-        model: The model.
-        rank: The rank.
-        base: Truncate the difference from this model instead, as a LoRA update.
-    """
+    """Replace every matrix inside the blocks by the nearest of a rank."""
     if rank < 0:
         raise GlassformerError(f"truncate: expected a rank from 0, got {rank}")
     model = model.numpy()

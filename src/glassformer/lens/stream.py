@@ -55,12 +55,9 @@ class StreamNorms(Result):
 
 
 def stream_norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
-    """Measure the norm of the stream before and after each component.
+    """Measure the norm of the stream before and after each component, over tokens [B,T].
 
-    Args:
-        model: The model.
-        tokens: Inputs [B,T].
-        residual: False removes the residual connections.
+    `residual=False` removes the residual connections.
     """
     model, cache = model.numpy(), ActivationCache()
     tokens = np.atleast_2d(model.to_tokens(tokens))
@@ -175,15 +172,7 @@ class FiringRates(Result):
 def firing_rates(
     model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
 ) -> FiringRates:
-    """Measure how often each neuron of a layer fires.
-
-    Args:
-        model: The model.
-        task: The task.
-        rows: Rows [B,…] of the task.
-        layer: A layer with an MLP.
-        bins: Bins of the histogram of the neurons' inputs.
-    """
+    """Measure how often each neuron of a layer fires."""
     model, F = model.numpy(), model.config.d_mlp
     if layer not in model.mlp_layers or not F:
         expected = f"a layer with an MLP, one of {model.mlp_layers}"

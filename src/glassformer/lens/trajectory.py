@@ -30,11 +30,7 @@ class Trajectory(Displayable):
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> "Trajectory":
-        """Find the snapshots in a folder, ignoring other files.
-
-        Raises:
-            GlassformerError: The folder does not exist or has no snapshots.
-        """
+        """Find the snapshots in a folder, ignoring other files."""
         folder = Path(folder)
         if not folder.is_dir():
             raise GlassformerError(
@@ -73,11 +69,7 @@ class Trajectory(Displayable):
             yield model
 
     def at_step(self, step: int) -> Model:
-        """Return the model of a step.
-
-        Raises:
-            GlassformerError: There is no snapshot of that step.
-        """
+        """Return the model of a step."""
         if step not in self.steps:
             nearest = min(self.steps, key=lambda s: abs(s - step))
             raise GlassformerError(
@@ -92,11 +84,7 @@ class Trajectory(Displayable):
         return Trajectory([self.steps[i] for i in kept], [self.paths[i] for i in kept])
 
     def measure(self, measures: Measure | Mapping[str, Measure]) -> Any:
-        """Apply a measure to each model: [n, …]. Several named measures give a dict.
-
-        Raises:
-            GlassformerError: A measure returns arrays of different shapes.
-        """
+        """Apply a measure to each model: [n, …]. Several named measures give a dict."""
         if not isinstance(measures, Mapping):
             return self.measure({"measure": measures})["measure"]
         values: dict[str, list[Any]] = {name: [] for name in measures}

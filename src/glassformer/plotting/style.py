@@ -47,11 +47,7 @@ STYLE: dict[Any, Any] = {
 
 
 def check_figure_path(path: str | Path) -> Path:
-    """Return the path if its suffix is a figure's and Matplotlib is installed.
-
-    Raises:
-        GlassformerError: Another suffix, or Matplotlib is missing.
-    """
+    """Return the path if its suffix is a figure's and Matplotlib is installed."""
     path = Path(path)
     if path.suffix.removeprefix(".").lower() not in FILE_TYPES:
         suffixes = ", ".join("." + k for k in FILE_TYPES)
@@ -75,14 +71,7 @@ def style_context() -> Iterator[None]:
 def figure(
     rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), **options: Any
 ) -> tuple[Figure, Sequence[Axes]]:
-    """Return a figure of `size` inches, and its axes in reading order.
-
-    Args:
-        rows: Rows of axes.
-        columns: Columns of axes.
-        size: Width and height in inches.
-        options: Passed to Matplotlib's `subplots`.
-    """
+    """Return a figure of `size` inches, and its axes in reading order."""
     from matplotlib.figure import Figure
 
     with style_context():

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.lens.interventions.attribute import (
-    attribute,
-    attribute_heads,
-    attribute_positions,
-)
+from glassformer.lens.interventions.attribute import attribute, attribute_heads, attribute_positions
 from glassformer.lens.interventions.patch import patch, patch_heads, patch_positions
 from glassformer.resolve import load
 from helpers import largest_difference, raises, random_model

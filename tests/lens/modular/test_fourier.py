@@ -82,12 +82,7 @@ def test_key_frequencies_and_frequencies_for():
         found.frequencies_for(0.9),
         found.frequencies_for(0.95),
         found.frequencies_for(1.0),
-    ) == (
-        1,
-        2,
-        3,
-        5,
-    )
+    ) == (1, 2, 3, 5)
     assert found.power_share([1, 3]) == pytest.approx(0.94) and found.by_strength[:2] == [1, 3]
 
 

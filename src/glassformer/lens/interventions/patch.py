@@ -90,15 +90,7 @@ def patch(
 def patch_positions(
     model: Model, clean: Array, corrupted: Array, activation: str = "resid_pre", at: int = -1
 ) -> PatchGrid:
-    """Patch the stream (resid_pre), or the output of attention or MLP, at one position each: [L,T].
-
-    Args:
-        model: The model.
-        clean: Tokens [T] or [B,T].
-        corrupted: Tokens of the same shape.
-        activation: resid_pre, attn_out or mlp_out.
-        at: Position whose logits count.
-    """
+    """Patch resid_pre, attn_out or mlp_out at one position each: [L,T]."""
     run, hooks, rows, columns = position_grid(model, clean, corrupted, activation, at)
     places = [(t, None) for t in range(len(columns))]
     return PatchGrid(activation, rows, columns, run.grid(hooks, places))
@@ -182,15 +174,7 @@ def head_grid(model: Model, clean: Array, corrupted: Array, at: int) -> GridSetu
 def patch_hook(
     model: Model, cache: Any, names: Sequence[str], positions: Indices = None, heads: Indices = None
 ) -> Hook:
-    """Return a hook that puts in activations or components of another run.
-
-    Args:
-        model: The model.
-        cache: The other run, from `record`.
-        names: Activations or components.
-        positions: Positions to patch; by default all.
-        heads: Heads to patch; by default all.
-    """
+    """Return a hook that puts in activations or components of another run."""
     places = {hook: [()] for hook in names if "hook" in hook or hook.startswith("blocks.")}
     check_hook_names(model, places)
     for part in (find_component(model, name) for name in names if name not in places):

@@ -40,15 +40,7 @@ class PerturbationComparison(Result):
 
 
 def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> PerturbationComparison:
-    """Swap one token at each position with several possible tokens, in texts both get right.
-
-    Args:
-        a: One causal model.
-        b: The other.
-        task: The task of both.
-        n: Number of texts.
-        seed: Seed of the texts and swaps.
-    """
+    """Swap one token at each position with several possible tokens, in texts both get right."""
     if not a.config.mask == b.config.mask == "causal":
         masks = f"mask={a.config.mask} and mask={b.config.mask}"
         raise GlassformerError(f"swapped tokens: expected causal models, got {masks}")

@@ -182,13 +182,7 @@ class ModularProgress(Result):
 def modular_progress(
     checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Rows | None = None
 ) -> list[ModularProgress]:
-    """Measure the checkpoints of a training run with the last one's key frequencies.
-
-    Args:
-        checkpoints: Pairs of step and model, in order.
-        task: modular-addition with + or -.
-        train_rows: Training pairs [B,2], for losses of training and test pairs.
-    """
+    """Measure the checkpoints of a training run with the last one's key frequencies."""
     models = [(step, *check_modular(model, task)) for step, model in checkpoints]
     if not models:
         raise GlassformerError("checkpoints: expected at least one, got none")

@@ -20,10 +20,6 @@ def distance_irrelevance(right: Any, operation: str = "+") -> float:
     """Return how little the right logit depends on a − b; 1 means not at all.
 
     It is the mean standard deviation among pairs of one distance, divided by that of all pairs.
-
-    Args:
-        right: Right logits [p,p] of the pairs (a, b).
-        operation: + or -; for - the distance is a + b.
     """
     p = len(right)
     a, b = np.indices((p, p))
@@ -41,12 +37,6 @@ def gradient_symmetricity(
     """Return the mean cosine of a logit's gradients with respect to the embeddings of a and b.
 
     Needs PyTorch.
-
-    Args:
-        model: A model of modular addition.
-        task: The task.
-        triples: Number of random (a, b, c).
-        seed: Seed of the triples.
     """
     try:
         import torch
