@@ -36,7 +36,7 @@ def test_who_imports_whom_is_as_written():
 
 def test_a_command_is_a_file_of_its_name():
     for command in load_commands():
-        assert command.callback.__module__ == f"glassformer.cli.{command.name}"
+        assert command.callback.__module__ == f"glassformer.cli.{command.name.replace('-', '_')}"
 
 
 IMPORTS = "import glassformer as gf\nfrom glassformer import Model, parametrizations, registry\n"

@@ -77,7 +77,7 @@ def test_attributes_that_are_not_there(ask, said):
         assert repr(copy.deepcopy(thing)) == repr(pickle.loads(pickle.dumps(thing))) == repr(thing)
 
 
-@pytest.mark.parametrize("command", ["train", "ablate"])
+@pytest.mark.parametrize("command", ["train", "ablation-study"])
 def test_a_field_of_the_recipe_typed_as_an_option(call, command):
     for option, field in ("--steps", "steps"), ("--weight-decay", "weight_decay"):
         status, _, err = call(command, REF, option, "5", "--out", "x.safetensors")

@@ -22,7 +22,7 @@ from glassformer.leaderboard.protocol import (
     EDGE_CASES,
     GroupScore,
     check_adder,
-    decode_answers,
+    adder_answers,
     random_pairs,
 )
 from glassformer.leaderboard.submission import Adderboard, submission_source
@@ -75,7 +75,7 @@ def numbers_of(model, asked):
     task = resolve.load_task(model)
     return [
         x if isinstance(x, int) else -1
-        for x in decode_answers(model, task, check_adder(model, task), asked)
+        for x in adder_answers(model, task, check_adder(model, task), asked)
     ]
 
 
