@@ -23,65 +23,65 @@ from glassformer.utils.errors import ErrorList
 REF = "addition:digits=1"
 GIVEN = ("ref", "Model", "Path", "text", "wrong", "empty")
 TABLE = """
-                  ref  Model  Path  text  wrong  empty
-    ablate        yes  yes    yes   -     -      -
-    ablations     yes  -      -     -     -      -       a task
-    attribute     yes  yes    yes   -     -      -
-    board         yes  yes    yes   -     -      -       a model, or None: the honest board
-    check         -    -      -     -     -      -       a level: see `level` in GOOD
-    check_task    yes  yes    -     -     -      -       a task to try
-    claims        -    -      -     -     -      yes     names, or how they start; none: all
-    compare       yes  yes    yes   -     -      -
-    compile       -    -      -     -     -      -       a source: see `source` in GOOD
-    count         yes  yes    yes   -     -      -
-    decode        yes  yes    yes   -     -      -
-    disguise      yes  yes    yes   -     -      -
-    explain       yes  yes    yes   -     -      -
-    export        yes  yes    yes   -     -      -
-    fit           yes  -      -     -     -      -       a task
-    forward       -    -      -     -     -      -       a Config
-    hook_names    yes  yes    yes   -     -      -
-    inspect       yes  yes    yes   -     -      -
-    interchange   yes  yes    yes   -     -      -
-    list          -    -      -     -     -      -       programs, tasks, …
-    load          yes  -      yes   -     -      -
-    load_task     yes  yes    -     -     -      -
-    on            yes  yes    yes   -     -      -
-    open          yes  yes    yes   -     -      -
-    parametrization -  -      -     yes   -      -       a name
-    patch         yes  yes    yes   -     -      -
-    program       -    -      -     yes   -      -       a name
-    prove         yes  yes    yes   -     -      -
-    recheck       yes  yes    yes   -     -      -
-    record        yes  yes    yes   -     -      -
-    report        yes  yes    yes   -     -      -
-    run           yes  yes    yes   -     -      -
-    save          yes  yes    yes   -     -      -
-    sweep         -    -      -     -     -      -       a spec
-    task          -    -      -     yes   -      -       a name
-    tour          -    -      -     -     -      -       the page at its end
-    train         yes  -      -     -     -      -       a task
-    truth         yes  yes    yes   -     -      -
-    verify        yes  yes    yes   -     -      -
-    view          -    -      -     yes   -      -       a name
-    show.attention   yes  yes  yes  -     -      -
-    show.comparison  yes  yes  yes  -     -      -
-    show.embeddings  yes  yes  yes  -     -      -
-    show.errors      yes  yes  yes  -     -      -
-    show.logits      yes  yes  yes  -     -      -
-    show.margin      yes  yes  yes  -     -      -
-    show.neurons     -    -    -    -     -      -       a model with an MLP: see OF
-    show.steps       yes  yes  yes  -     -      -
-    show.stream      yes  yes  yes  -     -      -
-    show.training    -    -    -    -     -      -       a Training
-    show.view        yes  yes  yes  -     -      -
-    Config        -    -      -     -     -      -       a number of tokens
-    Labels        -    -      -     -     -      -       a table of slots
-    Model         -    -      -     -     -      -       a Config
-    Recipe        yes  -      -     yes   -      yes     any name on one line
-    Training      -    yes    -     -     -      -       what fit gives back, made by hand
-    Verdict       yes  -      -     yes   -      yes     what verify gives back, made by hand
-    Vocabulary    -    -      -     -     -      yes     texts, or none
+                     ref  Model  Path  text  wrong  empty
+    ablate           yes  yes    yes   -     -      -
+    ablation_study   yes  -      -     -     -      -      a task
+    adderboard       yes  yes    yes   -     -      -      a model, or None: the table of adders
+    attribute        yes  yes    yes   -     -      -
+    check_puzzle     -    -      -     -     -      -      a level: see `level` in GOOD
+    check_task       yes  yes    -     -     -      -      a task to try
+    claims           -    -      -     -     -      yes    names, or how they start; none: all
+    compare          yes  yes    yes   -     -      -
+    compile          -    -      -     -     -      -      a source: see `source` in GOOD
+    count            yes  yes    yes   -     -      -
+    decode           yes  yes    yes   -     -      -
+    explain          yes  yes    yes   -     -      -
+    export           yes  yes    yes   -     -      -
+    fit              yes  -      -     -     -      -      a task
+    forward          -    -      -     -     -      -      a Config
+    ground_truth     yes  yes    yes   -     -      -
+    hook             yes  yes    yes   -     -      -
+    hook_names       yes  yes    yes   -     -      -
+    inspect          yes  yes    yes   -     -      -
+    interchange      yes  yes    yes   -     -      -
+    list             -    -      -     -     -      -      programs, tasks, …
+    load             yes  -      yes   -     -      -
+    load_task        yes  yes    -     -     -      -
+    obfuscate        yes  yes    yes   -     -      -
+    parametrization  -    -      -     yes   -      -      a name
+    patch            yes  yes    yes   -     -      -
+    program          -    -      -     yes   -      -      a name
+    prove            yes  yes    yes   -     -      -
+    recheck          yes  yes    yes   -     -      -
+    record           yes  yes    yes   -     -      -
+    report           yes  yes    yes   -     -      -
+    run              yes  yes    yes   -     -      -
+    save             yes  yes    yes   -     -      -
+    studio           yes  yes    yes   -     -      -
+    sweep            -    -      -     -     -      -      a spec
+    task             -    -      -     yes   -      -      a name
+    tour             -    -      -     -     -      -      the page at its end
+    train            yes  -      -     -     -      -      a task
+    verify           yes  yes    yes   -     -      -
+    view             -    -      -     yes   -      -      a name
+    show.attention   yes  yes    yes   -     -      -
+    show.comparison  yes  yes    yes   -     -      -
+    show.embeddings  yes  yes    yes   -     -      -
+    show.errors      yes  yes    yes   -     -      -
+    show.logits      yes  yes    yes   -     -      -
+    show.margin      yes  yes    yes   -     -      -
+    show.neurons     -    -      -     -     -      -      a model with an MLP: see OF
+    show.steps       yes  yes    yes   -     -      -
+    show.stream      yes  yes    yes   -     -      -
+    show.training    -    -      -     -     -      -      a Training
+    show.view        yes  yes    yes   -     -      -
+    Config           -    -      -     -     -      -      a number of tokens
+    Labels           -    -      -     -     -      -      a table of slots
+    Model            -    -      -     -     -      -      a Config
+    Recipe           yes  -      -     yes   -      yes    any name on one line
+    Training         -    yes    -     -     -      -      what fit gives back, made by hand
+    Verdict          yes  -      -     yes   -      yes    what verify gives back, made by hand
+    Vocabulary       -    -      -     -     -      yes    texts, or none
 """
 ROWS = {words[0]: words[1:7] for line in TABLE.splitlines()[2:] if (words := line.split())}
 # Not called by hand: the base of one's own class, and what is raised.
@@ -91,10 +91,10 @@ BASES = {"Task", "GlassformerError"}
 MODEL = gf.load(REF)
 GOOD = {
     "model": REF, "models": REF, "a": REF, "b": REF, "task": REF, "ref": REF, "tokens": "4+8",
-    "clean": "4+8", "corrupted": "1+2", "what": "head 0.0", "names": "head 0.0", "name": "head 0.0",
+    "clean": "4+8", "corrupted": "1+2", "component": "head 0.0", "names": "head 0.0", "name": "head 0.0",
     "to": "torch", "table": {"hook_embed": abs}, "steps": 1, "path": "x.safetensors",
     "source": "tokens = [*'ab']; length = 3; emit = first(token, default='a')",
-    "c": MODEL.config, "config": MODEL.config, "weights": MODEL.weights,
+    "config": MODEL.config, "weights": MODEL.weights,
     "vocabulary": MODEL.vocabulary, "d_vocab": 3, "n_ctx": 3, "d_model": 2, "seed": 0,
     "dtype": "float64", "level": "traffic-light", "solution": "tokens:", "domain": 1,
     "exhaustive": True, "looked_at": 1, "checked": 1, "wrong": 0,
@@ -105,24 +105,24 @@ TRAINED = gf.Training(MODEL, SHORT, 0, 1, 1.0, 1.0, "done", [
     {"step": 1, "loss": 1.0, "accuracy": 1.0, "digits": [1.0, 1.0], "seconds": 0.1}
 ])  # fmt: skip
 OF = {  # where a function means something else by it, or would take long
-    "list": {"what": "tasks"}, "report": {"out": "x.html", "rows": 3}, "export": {"out": "x.py"},
+    "list": {"kind": "tasks"}, "report": {"out": "x.html", "rows": 3}, "export": {"out": "x.py"},
     "fit": {"recipe": SHORT}, "train": {"recipe": SHORT}, "inspect": {"only": "heads"},
     "forward": {"tokens": [[1, 2]]}, "Vocabulary": {"tokens": [*"ab"]}, "run": {"text": "4+8"},
     "compare": {"rows": [[4, 8]]}, "Training": {"model": MODEL, "recipe": SHORT},
-    "ablations": {"recipe": SHORT, "only": "one-layer", "seeds": [0]}, "tour": {"page": "x.html"},
+    "ablation_study": {"recipe": SHORT, "only": "one-layer", "seeds": [0]}, "tour": {"page": "x.html"},
     "claims": {"names": "booklet-2.4-parameters"}, "recheck": {"verdict": gf.verify(REF)},
     "sweep": {"spec": "x.toml"}, "show.training": {"trained": TRAINED},
     "show.view": {"name": "shares"}, "show.comparison": {"b": MODEL},
     **{f"show.{name}": {"text": "4+8"} for name in
        ("attention", "steps", "stream", "logits", "margin")},
-    "disguise": {"rotate": False},
+    "obfuscate": {"rotate": False},
     "show.neurons": {"model": "addition:digits=1,order=ones", "text": "4+8"},
     **{name: {"name": "mine"} for name in ("program", "task", "parametrization", "view")},
 }  # fmt: skip
 
 
 def doors() -> dict[str, object]:
-    found = {name: getattr(gf, name) for name in {*gf.__all__, "list", "compile", "open"} - BASES}
+    found = {name: getattr(gf, name) for name in {*gf.__all__, "list", "compile"} - BASES}
     return found | {
         f"show.{name}": thing for name, thing in vars(gf.show).items()
         if inspect.isfunction(thing) and thing.__module__ == "glassformer.plotting.api"
@@ -167,7 +167,7 @@ def _short(monkeypatch):
         executors, "train_locally", lambda jobs, *_: (job.lost("a test") for job in jobs)
     )
     found = BoardVerdict("0" * 64, GroupScore(10, 10), GroupScore(5, 5))
-    monkeypatch.setattr(boards, "ask_model", lambda *_, **__: iter([found]))
+    monkeypatch.setattr(boards, "run_protocol", lambda *_, **__: iter([found]))
     monkeypatch.setattr(boards, "table_entries", lambda more, *_: more)
     for part in ("verify_programs", "measure_claims", "prove_adders", "compile_sort"):
         monkeypatch.setattr(guided_tour, part, lambda out: 0)

@@ -208,7 +208,7 @@ for path in map(Path, sys.argv[2:]):
     if not (pid := os.fork()):
         sys.stderr = open(os.devnull, "w")
         sandbox = sys.argv[1] == "True"
-        list(trust._submission(path, path.read_bytes(), 9, 9, trust.Limits(), sandbox, None))
+        list(trust._submission_events(path, path.read_bytes(), 9, 9, trust.Limits(), sandbox, None))
     print(pid, flush=True)
 for _ in sys.argv[2:]: os.wait()
 """

@@ -77,11 +77,9 @@ def inspect_(
     if as_json:
         return print_json(told)
     s = found.subject
-    out.print(
-        f"{ref} on {s.optional_task.ref if s.optional_task else 'texts at random'}: {len(s.rows):,} inputs; "
-        f"one of them is {' '.join(s.str_tokens)}\n",
-        soft_wrap=True,
-    )
+    inputs = s.optional_task.ref if s.optional_task else "texts at random"
+    example = f"{len(s.rows):,} inputs; one of them is {' '.join(s.str_tokens)}"
+    out.print(f"{ref} on {inputs}: {example}\n", soft_wrap=True)
     out.print(str(found), soft_wrap=True)
     if folder is not None:
         out.print(f"\nwrote {folder}: inspection.json and {drawn} figures")

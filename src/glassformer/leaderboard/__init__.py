@@ -1,1 +1,1 @@
-"""The leaderboard of the smallest adders: its protocol, submission files, running others'."""
+"""AdderBoard, the contest of the smallest adders: its test, submission files, a table of adders."""

@@ -1,13 +1,14 @@
-"""To the leaderboard of adders: a Python file with build_model() and add() that needs torch alone.
+"""Export to AdderBoard: a Python file with build_model() and add() that needs only torch.
 
-The module's parameters are what the board counts. A model with a parametrization keeps theta and
-its formula, so that a file of adder-least has three parameters in it (what else the formula has,
-this count does not show); any other has its arrays. What is written is loaded as the board loads
-it, in a process of its own, and asked for sums one at a time; its answers must be ours.
+The module's parameters are what the contest counts. A model with a parametrization keeps theta and
+the formula, so a file of adder-least has three parameters (this count ignores the formula); other
+models keep their arrays. The written file is loaded as the contest loads it, in its own process,
+and its answers are compared with the model's.
 """
 
 import ast
 import json
+from collections import Counter
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -37,18 +38,18 @@ from .protocol import (
 )
 from .trust import sandbox_lines
 
-MAX_NUMBERS = 100_000  # numbers in a file
-CHECKED_PAIRS = 200  # pairs, after the edge cases
+MAX_NUMBERS = 100_000  # in a file
+CHECKED_PAIRS = 200  # besides the edge cases
 ADDER_SOURCE = '''\
 class Adder(nn.Module):
-    """The transformer whose arrays are made from theta; theta alone is parameters."""
+    """The transformer whose arrays are made from theta. Only theta is parameters."""
 
     def __init__(self):
         super().__init__()
         tensors = {n: torch.tensor(numbers, dtype=DTYPE).reshape(SHAPES[n]) for n, numbers in THETA.items()}
         self.theta = nn.ParameterList(tensors.values())
         self.formula = FORMULA
-        with torch.device("meta"):  # shapes without numbers; in a list, for it is no part of the parameters
+        with torch.device("meta"):  # shapes only; in a list, so that it adds no parameters
             self.net = [Transformer()]
         self.shapes = {n: tuple(p.shape) for n, p in self.net[0].named_parameters()}
 
@@ -63,14 +64,14 @@ LOAD_SOURCE = """\
 GENERATE_SOURCE = '''\
 @torch.no_grad()
 def generate(model, tokens):
-    """The tokens that any model adds to others: always the best one."""
-    said = []
+    """The tokens that the model adds, each with the largest logit."""
+    output = []
     for _ in range(STEPS):
-        logits = model(torch.tensor([(tokens + said)[-BLOCK:]]))[0, -1]
-        said.append(int(logits.argmax()))
-        if said[-1] == STOP:
+        logits = model(torch.tensor([(tokens + output)[-BLOCK:]]))[0, -1]
+        output.append(int(logits.argmax()))
+        if output[-1] == STOP:
             break
-    return said'''
+    return output'''
 
 
 @bridge("adderboard")
@@ -81,37 +82,38 @@ class Adderboard:
     def check(self, model: Model) -> None:
         check_adder(model, _adder_task(model))
         model = without_base(model)
-        held = model.theta or model.weights
-        check_finite("adderboard", held)
-        if (size := sum(w.size for w in held.values())) > MAX_NUMBERS:
+        arrays = model.theta or model.weights
+        check_finite("adderboard", arrays)
+        if (size := sum(w.size for w in arrays.values())) > MAX_NUMBERS:
+            limit = f"expected at most {MAX_NUMBERS:,} numbers, got {size:,}"
             raise GlassformerError(
-                f"export to adderboard — {size:,} numbers are more than a file should hold; "
-                "export to torch instead"
+                f"export to adderboard — {limit}; export to torch instead", code="unsupported"
             )
 
     def write(self, model: Model, path: Path) -> list[str]:
         task = _adder_task(model)
-        form, kept = check_adder(model, task), without_base(model)
-        write_python(path, submission_source(kept, task, form))
-        asked = [*EDGE_CASES, *random_pairs(CHECKED_PAIRS)]
-        ours = adder_answers(model, task, form, asked)
-        said = sandbox_lines(
-            path, path.read_bytes(), asked, Limits(), sandbox=False
-        )  # our own code
-        theirs = [line.get("got") for line in said if line["event"] == "answer"]
-        for (a, b), x, y in zip(asked, ours, theirs, strict=True):
+        layout, counted_model = check_adder(model, task), without_base(model)
+        write_python(path, submission_source(counted_model, task, layout))
+        sums = [*EDGE_CASES, *random_pairs(CHECKED_PAIRS)]
+        ours = adder_answers(model, task, layout, sums)
+        code = path.read_bytes()
+        lines = sandbox_lines(path, code, sums, Limits(), sandbox=False)  # our own code
+        theirs = [line.get("got") for line in lines if line["event"] == "answer"]
+        for (a, b), x, y in zip(sums, ours, theirs, strict=True):
             if x != y and (isinstance(x, int) or y != -1):  # -1: no number
-                what = f"the file says {a}+{b} = {y}, the model itself {x}"
-                raise GlassformerError(f"export to adderboard — {what}")
-        right = sum(x == a + b for (a, b), x in zip(asked, ours, strict=True))
+                raise GlassformerError(
+                    f"export to adderboard — expected {a}+{b} = {x} from the file, as from the "
+                    f"model, got {y}"
+                )
+        right = sum(x == a + b for (a, b), x in zip(sums, ours, strict=True))
         tried = f"{len(EDGE_CASES)} edge cases and {CHECKED_PAIRS} pairs"
-        same = f"all answers to {tried} are ours, {right} are right"
-        notes = [f"loaded as the board does, one sum at a time: {same}"]
-        counted = describe_counts(counts_by_rule(count(kept)))
-        notes += [f"{way} {figure}: {means}" for way, figure, means in counted]
-        if kept.parametrization != model.parametrization:
-            base = "its base is made of numbers too: all weights are parameters in the file"
-            notes.append(f"{model.parametrization} — {base}")
+        same = f"all answers to {tried} equal the model's, {right} are right"
+        notes = [f"loaded as the contest does, one sum at a time: {same}"]
+        counts = describe_counts(counts_by_rule(count(counted_model)))
+        notes += [f"{rule} {figure}: {meaning}" for rule, figure, meaning in counts]
+        if counted_model.parametrization != model.parametrization:
+            reason = "its base consists of numbers too: all weights are parameters in the file"
+            notes.append(f"{model.parametrization} — {reason}")
         return notes
 
     def logits(self, path: Path, tokens: Any) -> Any:
@@ -119,69 +121,71 @@ class Adderboard:
 
 
 def without_base(model: Model) -> Model:
-    """The model as it is counted: without a parametrization that only changes numbers."""
+    """Return the model as it is counted: without a parametrization on top of other weights."""
     if model.parametrization and build_parametrization(model.parametrization).base is not None:
         return replace(model, parametrization="", theta={})
     return model
 
 
-def submission_source(model: Model, task: Task, form: TokenLayout) -> str:
-    """The text of the file."""
+def submission_source(model: Model, task: Task, layout: TokenLayout) -> str:
+    """Return the text of the file."""
     check_theta("model", model)
-    imports, parts, expression = (
-        formula_source(model.parametrization) if model.parametrization else (set(), [], "")
-    )
+    imports, parts, expression = set[str](), list[str](), ""
+    if model.parametrization:
+        imports, parts, expression = formula_source(model.parametrization)
+        numbers = _theta_source(model, expression)
+    else:
+        numbers = weights_source(model.weights)
     net = network_definitions(model)
     _check_names(net, parts)
     imports = imports | ({"import math"} if "math." in "".join(net) else set())
-    held = (
-        _theta_source(model, expression) if model.parametrization else weights_source(model.weights)
-    )
-    top, bottom = _header_source(model, imports, "\n".join(net)), _add_source(task, form, model)
-    return "\n\n\n".join([top, *net, *parts, held, _build_source(model), bottom]) + "\n"
+    top, bottom = _header_source(model, imports, "\n".join(net)), _add_source(task, layout, model)
+    return "\n\n\n".join([top, *net, *parts, numbers, _build_source(model), bottom]) + "\n"
 
 
-# ── parts ──────────────────────────────────────────────────────────────────────────────────────
+# ── parts of the file ──────────────────────────────────────────────────────────────────────────
 def _header_source(model: Model, imports: set[str], net: str) -> str:
-    counted = describe_counts(counts_by_rule(count(model)))
-    long, wide = max(map(len, COUNT_MEANINGS)), max(len(figure) for _, figure, _ in counted)
+    counts = describe_counts(counts_by_rule(count(model)))
+    rule_width, width = max(map(len, COUNT_MEANINGS)), max(len(figure) for _, figure, _ in counts)
     plain = sorted(i for i in imports if "numpy" not in i)
-    numpy = sorted(i for i in imports if "numpy" in i)
-    ref = _printable(model.name)
     return join_lines(
         '"""A transformer that adds two numbers of ten digits, as a submission to AdderBoard.',
         "",
         f"    {model.config}",
         "",
-        f"Written by glassformer from {ref}; SHA-256 of the model:",
+        f"Written by glassformer from {_printable(model.name)}; SHA-256 of the model:",
         f"{digest(model)}",
         "",
-        "How many parameters? By each way of counting:",
+        "Parameter counts by rule:",
         "",
-        *(f"    {way:<{long}}  {figure:>{wide}}  {means}" for way, figure, means in counted),
+        *(
+            f"    {rule:<{rule_width}}  {figure:>{width}}  {means}"
+            for rule, figure, means in counts
+        ),
         "",
         "B batch, T positions, S keys, D width of the stream, H heads, K head size, F neurons.",
         '"""',
         "",
         *([*plain, ""] if plain else []),
-        *numpy,
+        *sorted(i for i in imports if "numpy" in i),
         *torch_imports(net),
         "",
         f"DTYPE = torch.{model.dtype}",
-        f"BLOCK = {model.config.n_ctx}  # positions it can read",
+        f"BLOCK = {model.config.n_ctx}  # context length",
     )
 
 
 def _theta_source(model: Model, expression: str) -> str:
-    shapes = {name: tuple(w.shape) for name, w in model.weights.items()}
-    order = build_parametrization(model.parametrization).theta_shapes(shapes)
+    weight_shapes = {name: tuple(w.shape) for name, w in model.weights.items()}
+    order = build_parametrization(model.parametrization).theta_shapes(weight_shapes)
     rows = ["THETA = {  # all parameters"]
-    for name, t in ((name, model.theta[name]) for name in order):
-        if t.ndim < 2:
-            rows.append(f"    {_quote(name)}: {t.tolist()!r},")
+    for name in order:
+        array = model.theta[name]
+        if array.ndim < 2:
+            rows.append(f"    {_quote(name)}: {array.tolist()!r},")
         else:
-            each = (f"        {row!r}," for row in t.reshape(-1, t.shape[-1]).tolist())
-            rows += [f"    {_quote(name)}: [", *each, "    ],"]
+            values = array.reshape(-1, array.shape[-1]).tolist()
+            rows += [f"    {_quote(name)}: [", *(f"        {row!r}," for row in values), "    ],"]
     shapes = {name: tuple(model.theta[name].shape) for name in order}
     return join_lines(
         *rows, "}", f"SHAPES = {shapes!r}", "\n", ADDER_SOURCE.replace("FORMULA", expression)
@@ -205,88 +209,81 @@ def _build_source(model: Model) -> str:
     )
 
 
-def _add_source(task: Task, form: TokenLayout, model: Model) -> str:
-    written = f"{{x:0{form.digits('a')}}}" if form.padded else "{x}"
-    asked = form.spots[: form.first]
-    marks = sorted({token for name, token in asked if name == TOKEN and token > 9})
+def _add_source(task: Task, layout: TokenLayout, model: Model) -> str:
+    digits = f"{{x:0{layout.digits('a')}}}" if layout.padded else "{x}"
+    question = layout.spots[: layout.first]
+    marks = sorted({token for name, token in question if name == TOKEN and token > 9})
     note = "  # " + ", ".join(f"{m}: {model.vocabulary[m]}" for m in marks) if marks else ""
-    ones = "said[::-1]" if form.spots[form.first] == ("s", 0) else "said"
+    number = "output[::-1]" if layout.spots[layout.first] == ("s", 0) else "output"
     return join_lines(
-        f"STEPS, STOP = {task.steps(())}, {task.stop}  "
-        "# tokens of an answer, and the one that ends it",
+        f"STEPS, STOP = {task.steps(())}, {task.stop}  # tokens of an answer, and its last token",
         "\n",
         GENERATE_SOURCE,
         "\n",
         "def digits(x):",
         '    """The ones first."""',
-        f'    return [int(d) for d in reversed(f"{written}")]',
+        f'    return [int(d) for d in reversed(f"{digits}")]',
         "\n",
         "def add(model, a, b):",
         "    A, B = digits(a), digits(b)",
-        f"    said = generate(model, [{_prompt_items(form)}]){note}",
-        task.stop is not None and "    said = said[:-1] if said[-1] == STOP else []",
-        f'    return int("".join(map(str, {ones}))) if said and max(said) < 10 else -1',
+        f"    output = generate(model, [{_prompt_items(layout)}]){note}",
+        task.stop is not None and "    output = output[:-1] if output[-1] == STOP else []",
+        f'    return int("".join(map(str, {number}))) if output and max(output) < 10 else -1',
     )
 
 
 def size_tricks(model: Model) -> list[str]:
-    """What makes it small, from what it is."""
-    c = model.config
-    maker, found = model.provenance.get("maker"), list[str]()
+    """Describe what keeps the model small."""
+    c, plan = model.config, model.parametrization
+    maker, tricks = model.provenance.get("maker"), list[str]()
     if maker == "program":
-        found = ["weights set by hand"]
-    elif maker == "trainer":  # what a form gives away is not learned
-        formed = (
-            bool(model.parametrization) and build_parametrization(model.parametrization).random_init
-        )
-        found = ["trained: the form by hand, its numbers fitted" if formed else "trained"]
-    if model.parametrization:
-        form = find("parametrization", ref_head(model.parametrization))
-        found.append(f"{model.parametrization}: {form.help}")
-    found += ["tied head"] * c.tied + ["no norm"] * (c.norm == "none") + ["no MLP"] * (not c.d_mlp)
+        tricks = ["weights set by hand"]
+    elif maker == "trainer":  # training from random theta does not learn the formula
+        fitted = bool(plan) and build_parametrization(plan).random_init
+        tricks = ["trained: the form by hand, its numbers fitted" if fitted else "trained"]
+    if plan:
+        tricks.append(f"{plan}: {find('parametrization', ref_head(plan)).help}")
+    tricks += ["tied head"] * c.tied + ["no norm"] * (c.norm == "none") + ["no MLP"] * (not c.d_mlp)
     if c.positions in ("rotary", "sinusoidal"):
-        found.append(f"{c.positions} positions, base {c.base:g}")
-    return found
+        tricks.append(f"{c.positions} positions, base {c.base:g}")
+    return tricks
 
 
-# ── pieces ─────────────────────────────────────────────────────────────────────────────────────
-def _prompt_items(form: TokenLayout) -> str:
-    """The prompt as items of a list: runs of the same token, whole numbers, or digit by digit."""
-    out, rest, n = [], list(form.spots[: form.first]), form.digits("a")
+def _prompt_items(layout: TokenLayout) -> str:
+    """Return the prompt as list items: whole numbers, runs of one token, or single digits."""
+    items, rest, n = [], list(layout.spots[: layout.first]), layout.digits("a")
+    numbers = {
+        (name, step): [(name, i) for i in range(n)][::step] for name in "ab" for step in (1, -1)
+    }
     while rest:
-        orders = [(x, step) for x in "ab" for step in (1, -1)]
-        whole = [(x, s) for x, s in orders if rest[:n] == [(x, i) for i in range(n)][::s]]
-        if whole:
-            name, step = whole[0]
-            out.append(f"*{name.upper()}" + "[::-1]" * (step < 0))
-            rest = rest[n:]
-        elif rest[0][0] == TOKEN:
-            same, token = len(list(next(iter(groupby(rest)))[1])), str(rest[0][1])
-            out.append(f"*[{token}] * {same}" if same > 3 else ", ".join([token] * same))
-            rest = rest[same:]
+        (name, token), used = rest[0], 1
+        if match := next((key for key, spots in numbers.items() if rest[:n] == spots), None):
+            items.append(f"*{match[0].upper()}" + "[::-1]" * (match[1] < 0))
+            used = n
+        elif name == TOKEN:
+            used = len(list(next(iter(groupby(rest)))[1]))
+            items.append(f"*[{token}] * {used}" if used > 3 else ", ".join([str(token)] * used))
         else:
-            out.append(f"{rest[0][0].upper()}[{rest[0][1]}]")
-            rest = rest[1:]
-    return ", ".join(out)
+            items.append(f"{name.upper()}[{token}]")
+        rest = rest[used:]
+    return ", ".join(items)
 
 
 def _adder_task(model: Model) -> Task:
     task = matching_task(model)
     if task is None:
-        what = "expected a model for a task of addition, whose tokens it has"
-        raise GlassformerError(f"export to adderboard — {what}")
+        raise GlassformerError(
+            f"export to adderboard — expected a model with an addition task, got {model.name}"
+        )
     return task
 
 
 def _check_names(*texts: list[str]) -> None:
-    """Nothing in the file may be defined twice."""
-    seen: set[str] = set()
-    for node in (n for group in texts for text in group for n in ast.parse(text).body):
-        name = getattr(node, "name", "")
-        if name and name in seen:
-            what = f"cannot be written out: two definitions of {name}"
-            raise GlassformerError(f"export to adderboard — {what}")
-        seen.add(name)
+    """Refuse two definitions of one name in the file."""
+    nodes = (node for group in texts for text in group for node in ast.parse(text).body)
+    names = Counter(name for node in nodes if (name := getattr(node, "name", "")))
+    if repeated := [name for name, n in names.items() if n > 1]:
+        raise GlassformerError(f"export to adderboard — two definitions of {repeated[0]}")
 
 
 def _quote(text: Any) -> str:

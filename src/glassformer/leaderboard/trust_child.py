@@ -1,6 +1,6 @@
-"""Script of a submission's process. The guard starts it; it imports the standard library only.
+"""Script of a submission's process; the sandbox's guard starts it. Standard library only.
 
-It loads the file as the board does, and answers in JSON lines on a copy of the original stdout.
+It loads the file as the contest does and answers in JSON lines on a copy of the original stdout.
 Output printed by the submission is discarded. trust.py validates every line.
 """
 
@@ -11,30 +11,30 @@ import operator
 import os
 import sys
 
-MAX_TEXT_CHARACTERS = 200  # characters of a text
-MAX_ITEMS = 20  # items of a list, or of metadata
-MAX_ANSWER_DIGITS = 30  # of an answer
+MAX_TEXT_CHARACTERS = 200
+MAX_ITEMS = 20  # of a list or of metadata
+MAX_ANSWER_DIGITS = 30
 TOO_LARGE = f"a number of more than {MAX_ANSWER_DIGITS} digits"
 
 
 def main(path: str, cgroup: bool) -> None:
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
 
-    def say(**line: object) -> None:
+    def send(**line: object) -> None:
         lines.write(json.dumps(line) + "\n")
         lines.flush()
 
-    def fail(why: str) -> None:
-        say(event="failed", why=why)
+    def fail(reason: str) -> None:
+        send(event="failed", why=reason)
 
     # No code of the submission has run yet. The reply contains the pairs.
-    say(event="ready", cgroup=cgroup)
+    send(event="ready", cgroup=cgroup)
     if not (line := sys.stdin.buffer.readline()):
         return
-    asked = json.loads(line)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    os.dup2(nowhere, 1)
+    pairs = json.loads(line)
+    null_device = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null_device, 0)
+    os.dup2(null_device, 1)
     try:
         spec = importlib.util.spec_from_file_location("submission", path)
         assert spec and spec.loader
@@ -50,63 +50,66 @@ def main(path: str, cgroup: bool) -> None:
     except BaseException as e:
         return fail(f"build_model() raised {error_text(e)}")
     if not isinstance(built, tuple) or len(built) != 2 or not isinstance(built[1], dict):
-        gave = clean_text(type(built).__name__)
-        return fail(f"expected build_model() to give (model, metadata), got {gave}")
+        kind = clean_text(type(built).__name__)
+        return fail(f"expected build_model() to give (model, metadata), got {kind}")
     model, metadata = built
-    say(event="built", metadata=clean_metadata(metadata), **tensor_sizes(model))
-    for a, b in asked:
+    send(event="built", metadata=clean_metadata(metadata), **tensor_sizes(model))
+    for a, b in pairs:
         try:
             got = module.add(model, a, b)
-        except BaseException as e:  # a wrong answer, like any other
-            say(event="answer", raised=error_text(e))
+        except BaseException as e:  # counts as a wrong answer
+            send(event="answer", raised=error_text(e))
             continue
         try:
             number = operator.index(got)
             if isinstance(got, bool):
                 raise TypeError
         except TypeError:
-            what = f"{clean_text(type(got).__name__)} ({clean_text(got)})"
-            return fail(f"expected add({a}, {b}) to give an int, got {what}")
+            value = f"{clean_text(type(got).__name__)} ({clean_text(got)})"
+            return fail(f"expected add({a}, {b}) to give an int, got {value}")
         if abs(number) < 10**MAX_ANSWER_DIGITS:
-            say(event="answer", got=number)
+            send(event="answer", got=number)
         else:
-            say(event="answer", raised=TOO_LARGE)
+            send(event="answer", raised=TOO_LARGE)
 
 
 def tensor_sizes(model: object) -> dict[str, int]:
-    """How many numbers a PyTorch module holds, each tensor once."""
-    found = {}
+    """Count the numbers in a PyTorch module's tensors, each tensor once."""
+    sizes = {}
     for name in ("parameters", "buffers"):
         try:
-            once = {id(t): t for t in getattr(model, name)()}
-            found[name] = sum(int(t.numel()) for t in once.values())
-        except BaseException:  # not such a module
+            tensors = {id(t): t for t in getattr(model, name)()}
+            sizes[name] = sum(int(t.numel()) for t in tensors.values())
+        except BaseException:  # not a module of PyTorch
             return {}
-    return found
+    return sizes
 
 
-# ── its words: short, of one line, and nothing in them that a terminal obeys ───────────────────
+# ── texts: short, on one line, without control characters ──────────────────────────────────────
 def clean_metadata(metadata: "dict[object, object]") -> dict[str, object]:
     return {clean_text(k)[:40]: clean_value(v) for k, v in list(metadata.items())[:MAX_ITEMS]}
 
 
 def clean_value(value: object) -> object:
-    """A value that JSON has: a reasonable number, a short text, or a list of short texts."""
+    """Return a value for JSON: a number of limited size, a short text, or a list of short texts."""
     if isinstance(value, (list, tuple)):
         return [clean_text(v) for v in value[:MAX_ITEMS]]
-    kept = value is None or isinstance(value, bool) or (type(value) is int and abs(value) < 10**18)
-    return value if kept or (type(value) is float and math.isfinite(value)) else clean_text(value)
+    plain = value is None or isinstance(value, bool)
+    number = (type(value) is int and abs(value) < 10**18) or (
+        type(value) is float and math.isfinite(value)
+    )
+    return value if plain or number else clean_text(value)
 
 
 def clean_text(value: object) -> str:
     try:
         return escape_unprintable(" ".join(str(value).split()))
-    except BaseException:  # its own __str__, or a number of too many digits
+    except BaseException:  # raised by __str__, or by a number of too many digits
         return "?"
 
 
 def escape_unprintable(text: str) -> str:
-    """What has no picture (controls, escapes, turns of the text, half characters) as its code."""
+    """Replace unprintable characters (controls, bidirectional marks, surrogates) by their codes."""
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:MAX_TEXT_CHARACTERS])
     return text[:MAX_TEXT_CHARACTERS]
 
@@ -121,4 +124,4 @@ if __name__ == "__main__":
     except BaseException as e:
         os.write(2, f"\n{error_text(e)}\n".encode())
         os._exit(1)
-    os._exit(0)  # threads that the submission left do not keep the process alive
+    os._exit(0)  # threads started by the submission do not keep the process alive
