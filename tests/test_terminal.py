@@ -16,7 +16,6 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
-from rich.progress import Progress as Bar
 
 import glassformer
 from glassformer import GlassformerError, Labels, Vocabulary, api, load, save
@@ -143,7 +142,8 @@ def test_a_name_that_looks_like_markup(call, hostile, tmp_path, monkeypatch):
     name.write_bytes((hostile / "labels.safetensors").read_bytes())
     assert call("inspect", name, "--only", "heads")[0] == 0
     console = Console(file=(written := io.StringIO()), force_terminal=True, width=100)
-    monkeypatch.setattr(common, "progress_display", lambda *columns: Bar(*columns, console=console))
+    monkeypatch.setattr(common, "err", console)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with common.progress_bar("[/x] reading") as bar:
         bar(Progress(stage="drawing [/nothing]"))
     assert "drawing [/nothing]" in written.getvalue()
@@ -197,9 +197,9 @@ def test_long_messages_are_cut(call):
     "error,status,words",
     [
         (ValueError("a\nb\x1b"), 2,
-        r"run — failed (a defect of glassformer: ValueError: a; b\x1b; GLASS"),
+        r"run — failed (a defect of glassformer: ValueError: a; b\x1b); set GLASS"),
         (AssertionError(), 2,
-        "a defect of glassformer: AssertionError: ; GLASSFORMER_DEBUG=1 shows where)"),
+        "a defect of glassformer: AssertionError: ); set GLASSFORMER_DEBUG=1"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 2,
         "not enough memory for this"),
         (MemoryError(), 2, "not enough memory"), (RecursionError("deep"), 2, "nested too deeply"),

@@ -1,15 +1,14 @@
-"""The command line: one command a file, named after it; parsing and printing only.
+"""The command line: one command per file, parsing and printing only.
 
-Exit status: 0 it holds, 1 it does not (wrong outputs, a claim that differs), 2 the call was wrong
-or something failed, and 128 with the number of a signal: 130 for Ctrl-C, 143 for a polite kill, 141
-where the reader of a pipe had enough.
+Exit status: 0 the result holds; 1 it does not (wrong outputs, a claim that differs); 2 a wrong call
+or a failure; 128 + n after signal n: 130 for Ctrl-C, 143 for SIGTERM, 141 for a closed pipe.
 """
 
 import signal
 
 
 def main() -> None:
-    """Run the `glassformer` command in a process of its own.
+    """Run the `glassformer` command in its own process.
 
     The imports below take most of a short run. Until entry.py has installed its handlers, and again
     while the interpreter shuts down, a signal ends the process at once, without a traceback.

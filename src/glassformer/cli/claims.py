@@ -1,4 +1,4 @@
-"""The command claims: what the sources print, measured."""
+"""The command claims: published figures, measured again."""
 
 from typing import Annotated
 
@@ -10,21 +10,20 @@ from .common import Json, app, out, print_json, print_text, progress_bar
 
 @app.command("claims")
 def claims_(
-    names: Annotated[
-        list[str] | None, Argument(help="names, or how names start; default: all")
-    ] = None,
-    slow: Annotated[bool, Option(help="also those that take minutes")] = False,
+    names: Annotated[list[str] | None, Argument(
+        help="names of claims, or prefixes of names; default: all")] = None,
+    slow: Annotated[bool, Option(help="measure slow claims too, which take minutes")] = False,
     as_json: Json = False,
-) -> None:
-    """Measure what the sources claim, and compare with what the ledger records."""
+) -> None:  # fmt: skip
+    """Measure published figures and compare them with the recorded values."""
     with progress_bar("measuring") as bar:
-        found = api.claims(names or (), slow=slow, progress=bar)
+        result = api.claims(names or (), slow=slow, progress=bar)
     if as_json:
-        print_json(found.to_json())
+        print_json(result.to_json())
     else:
-        for each in found.measurements:
-            title, *lines = str(each).split("\n")
+        for measured in result.measurements:
+            title, *lines = str(measured).split("\n")
             out.print(title, style="bold")
             print_text("\n".join(lines))
-        print_text(found.summary)
-    raise Exit(0 if found.holds else 1)
+        print_text(result.summary)
+    raise Exit(0 if result.holds else 1)

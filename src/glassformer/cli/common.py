@@ -1,8 +1,7 @@
-"""What commands share: the app, the options that several have, the consoles, bars, tables and JSON.
+"""Shared by commands: the app, common options, consoles, progress bars, tables and JSON.
 
-Tokens, names and messages come from files of anyone, and may hold what moves the cursor or turns
-text around. All that is printed goes through `out`, `err`, `say` or `print_json`, which show such
-characters (\\x1b) and never send them.
+Tokens, names and messages may come from untrusted files. Everything is printed by `out`, `err`,
+`print_text` or `print_json`, which escape control characters (\\x1b) instead of sending them.
 """
 
 import json
@@ -26,14 +25,12 @@ from ..utils.errors import MAX_PRINTED_INT, GlassformerError, approx_int
 from ..utils.fileio import check_writable
 from ..utils.progress import Progress, ProgressCallback
 
-if TYPE_CHECKING:  # a run shows neither
-    from rich.progress import Progress as Bar
-    from rich.progress import ProgressColumn
+if TYPE_CHECKING:
     from rich.table import Table
 
-MIN_COLUMNS = 20  # columns; a terminal that claims fewer is not believed
-# Control characters (not ends of lines and tabs), what turns text around, what has no width (but
-# not the joiners that scripts and emoji need), halves of characters.
+MIN_COLUMNS = 20  # smaller values of $COLUMNS are ignored
+# Control characters (except newlines and tabs), bidirectional marks, zero-width characters (except
+# joiners, which scripts and emoji need) and surrogates.
 INVISIBLE_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ud800-\udfff]"
@@ -41,16 +38,16 @@ INVISIBLE_CHARACTERS = re.compile(
 
 
 def escape_invisible(text: str) -> str:
-    """The text with what a terminal would obey written out: \\x1b, \\r, \\u202e."""
-    return INVISIBLE_CHARACTERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """Escape the characters that control a terminal: \\x1b, \\r, \\u202e."""
+    return INVISIBLE_CHARACTERS.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
 
 
 class Interrupted(GlassformerError):
-    """A run was asked to stop, by Ctrl-C or a kill, and has said what became of it."""
+    """The command was interrupted by a signal; the message tells how to resume."""
 
 
 class SafeConsole(Console):
-    """A console on which nothing that is printed can do anything but be seen."""
+    """A console that escapes control characters."""
 
     def __init__(self, **options: Any) -> None:
         columns = os.environ.get("COLUMNS", "")
@@ -64,21 +61,18 @@ class SafeConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        for segment in super().render(renderable, options):  # what did not come as a string
-            yield (
-                segment
-                if segment.control
-                else segment._replace(text=escape_invisible(segment.text))
-            )
+        for segment in super().render(renderable, options):  # of tables and other renderables
+            text = segment.text if segment.control else escape_invisible(segment.text)
+            yield segment._replace(text=text)
 
     def discard_output(self) -> None:
-        """Drops what could not be written, or it would be tried again with what is printed next."""
+        """Clear the buffer after a failed write; the next print would try to write it again."""
         with suppress(OSError, ValueError):
             self.begin_capture()
             self.end_capture()
 
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # for `main` to deal with: the status is its business
+        raise BrokenPipeError  # entry.py sets the exit status
 
 
 app = typer.Typer(
@@ -90,26 +84,26 @@ out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
 err = SafeConsole(stderr=True)
 
 
-Ref = Annotated[str, Argument(help="a program with options (addition:digits=3), "
-    "lang/sort, x.safetensors, x.taotp, x.glass or x.py:NAME")]  # fmt: skip
+Ref = Annotated[str, Argument(help="a program with options (addition:digits=3), lang/sort, "
+    "x.safetensors, x.taotp, x.glass or x.py:NAME")]  # fmt: skip
 Seed = Annotated[int, Option(help="seed of sampling, from 0")]
 TaskOption = Annotated[str | None, Option(
     "--task", help="task to check against; default: the model's own")]  # fmt: skip
 TaskArgument = Annotated[str, Argument(
-    help="a task with options: addition:digits=3,order=ones, or mine.py:Vote")]  # fmt: skip
-RecipeName = Annotated[str, Option(
-    "--recipe",
-    help="a name (glassformer list recipes), FILE.json, FILE.toml or x.py:NAME; default: what "
-    "suits the task")]  # fmt: skip
+    help="a task with options (addition:digits=3,order=ones) or mine.py:Vote")]  # fmt: skip
+RecipeName = Annotated[str, Option("--recipe",
+    help="a name (glassformer list recipes), FILE.json, FILE.toml or x.py:NAME; default: chosen "
+    "for the task")]  # fmt: skip
 Settings = Annotated[list[str] | None, Option(
-    "--set", help="FIELD=VALUE: change a field of the recipe; repeat")]  # fmt: skip
-Threads = Annotated[int, Option(help="number of PyTorch threads; tiny models are fastest with one")]
-Cluster = Annotated[str, Option(help="the scheduler of a Dask cluster: tcp://host:port")]
-Json = Annotated[bool, Option("--json", help="one JSON object on stdout and nothing else")]
+    "--set", help="FIELD=VALUE: set a field of the recipe; repeatable")]  # fmt: skip
+Threads = Annotated[int, Option(
+    help="number of PyTorch threads; tiny models are fastest with one")]  # fmt: skip
+Cluster = Annotated[str, Option(help="address of a Dask scheduler: tcp://host:port")]
+Json = Annotated[bool, Option("--json", help="print one JSON object to stdout and nothing else")]
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         print_text(__version__)
         raise Exit
 
@@ -117,19 +111,18 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[bool, Option("--version", "-V", callback=_version, is_eager=True,
-        help="the version")] = False,
+        help="print the version and exit")] = False,
 ) -> None:  # fmt: skip
-    """Options of the whole command line, before the name of a command."""
+    """Options before the name of a command."""
 
 
-# ── what is asked for ──────────────────────────────────────────────────────────────────────────
 def join_words(words: Iterable[str], conjunction: str = "or") -> str:
-    """a, b or c."""
+    """Join words as in "a, b or c"."""
     *first, last = words
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
-# ── what is said ───────────────────────────────────────────────────────────────────────────────
+# ── output ─────────────────────────────────────────────────────────────────────────────────────
 def make_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> "Table":
     from rich.table import Table
 
@@ -142,7 +135,7 @@ def make_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -
 
 
 def print_text(text: object) -> None:
-    """Prints a text as it is, without the breaks of lines and colours of a console."""
+    """Print a text without the line breaks and colors of a console."""
     print(escape_invisible(str(text)))
 
 
@@ -158,7 +151,7 @@ def print_json(value: object) -> None:
 
 
 def _json_safe(value: Any) -> Any:
-    """A value for JSON, with whole numbers in words that Python would not write."""
+    """Replace integers that are too long for Python to print by approximations."""
     if isinstance(value, dict):
         return {name: _json_safe(v) for name, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -178,7 +171,7 @@ def parse_settings(texts: Iterable[str] | None) -> dict[str, Any]:
 
 
 def check_figure(path: Path | None, *inputs: str | Path | None) -> None:
-    """Refuse a figure path that cannot be written, before the work. `read`: the input files."""
+    """Refuse a figure path that cannot be written or is an input file, before any work."""
     if path is not None:
         from ..plotting.style import check_figure_path
 
@@ -191,20 +184,14 @@ def save_figure(figure: Any, path: Path) -> None:
     save(figure, path)
 
 
-def progress_display(*columns: "ProgressColumn") -> "Bar":
-    """A bar where there is a terminal, gone at the end."""
-    from rich.progress import Progress as Bar
-
-    return Bar(*columns, console=err, transient=True, disable=not sys.stderr.isatty())
-
-
 @contextmanager
 def progress_bar(label: str) -> Iterator[ProgressCallback]:
     """Yield a callback that shows progress as a bar on a terminal: `progress=` of a public call."""
     from rich.progress import Progress as Bar
     from rich.progress import TextColumn
 
-    with progress_display(*Bar.get_default_columns(), TextColumn("{task.fields[rate]}")) as bar:
+    columns = (*Bar.get_default_columns(), TextColumn("{task.fields[rate]}"))
+    with Bar(*columns, console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
         line = bar.add_task(escape(label), total=None, rate="")
 
         def show(p: Progress) -> None:

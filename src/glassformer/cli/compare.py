@@ -30,17 +30,17 @@ def compare_(
     figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf")] = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Two models of one task side by side: outputs, margins, attention, what each foretells of the
+    """Compare two models of one task: outputs, margins, attention, and how well each predicts the
     other.
 
-    Exit status 1 if their outputs differ anywhere.
+    Exit status 1 if any output differs.
     """
     check_figure(figure, a, b, task)
     with progress_bar("comparing") as bar:
-        found = api.compare(a, b, task, sample=sample, names=(a, b), seed=seed, progress=bar)
+        result = api.compare(a, b, task, sample=sample, names=(a, b), seed=seed, progress=bar)
     if figure is not None:
         from ..plotting.figures.interventions import comparison
 
-        save_figure(comparison(found), figure)
-    print_json({"a": a, "b": b, **found.to_json()}) if as_json else print_text(found)
-    raise Exit(1 if found.differ else 0)
+        save_figure(comparison(result), figure)
+    print_json({"a": a, "b": b, **result.to_json()}) if as_json else print_text(result)
+    raise Exit(1 if result.differ else 0)

@@ -1,4 +1,4 @@
-"""The command compile: a source made into a model that is proved to do what it says."""
+"""The command compile: compile a source to a model and prove that they agree."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,40 +17,42 @@ if TYPE_CHECKING:
 @app.command("compile")
 def compile_(
     source: Annotated[str, Argument(help="a .glass file or lang/NAME, with options (:vocab=20)")],
-    dtype: Annotated[str, Option(help="float64 or float32: what it is proved in")] = "",
-    target: Annotated[str, Option(help="gpt2: a model that GPT-2 can be as it stands")] = "",
-    path: Annotated[
-        Path | None, Option("--out", help="FILE.safetensors: save the model, with its program")
-    ] = None,
+    dtype: Annotated[str, Option(help="float type of the model and the proof: float64, float32")
+    ] = "",
+    target: Annotated[str, Option(help="gpt2: a model that GPT-2 can hold unchanged")] = "",
+    path: Annotated[Path | None, Option("--out",
+        help="FILE.safetensors for the model and its source")] = None,
     as_json: Json = False,
-) -> None:
-    """Make a source into a model, and prove that it does what the source says, for every text."""
+) -> None:  # fmt: skip
+    """Compile a source to a model, and prove that both give the same output for every text."""
     if not coerce.is_source_ref(source):
         raise GlassformerError(
             f"{source} — expected a file that ends in .glass, or lang/NAME (glassformer list lang)"
         )
-    made = api.compile_(source, dtype=dtype, target=target, out=path)
-    told = _summary(made)
+    compiled = api.compile_(source, dtype=dtype, target=target, out=path)
+    summary = _summary(compiled)
     if as_json:
-        return print_json({**told, **({"out": str(path)} if path else {})})
-    out.print(f"{told['ref']}: ", end="")
+        return print_json({**summary, **({"out": str(path)} if path else {})})
+    out.print(f"{summary['ref']}: ", end="")
     out.print("proved", style="bold", end="")
-    print_text(f" in {told['dtype']} for every text of up to {told['length']:,} tokens")
-    print_text(f"  {made.shape}")
+    print_text(f" in {summary['dtype']} for every text of up to {summary['length']:,} tokens")
+    print_text(f"  {compiled.shape}")
     print_text(
-        "  the right token leads by {margin:.4g}; {cases:,} cases; tightest at {tightest}, with "
-        "{left:.0%} of its room left".format(**told)
+        "  the right token leads by at least {margin:.4g}; {cases:,} cases; the tightest bound is "
+        "{tightest}, with {left:.0%} slack left".format(**summary)
     )
     if path:
         print_text(f"wrote {path}")
 
 
-def _summary(made: "Compiled") -> dict[str, Any]:
-    c, found = made.model.config, made.certificate
+def _summary(compiled: "Compiled") -> dict[str, Any]:
+    c, certificate = compiled.model.config, compiled.certificate
+    tightest = certificate.tightest
     return {
-        "ref": made.model.provenance["ref"], "dtype": found.dtype, "length": made.program.length,
-        "layers": c.n_layers, "heads": c.n_heads, "head_width": c.d_head, "width": c.d_model,
-        "neurons": c.d_mlp, "parameters": api.count(made).total, "margin": found.margin,
-        "tightest": found.tightest, "left": found.slack.get(found.tightest, 1.0),
-        "cases": found.cases, "model": checkpoint.digest(made.model),
+        "ref": compiled.model.provenance["ref"], "dtype": certificate.dtype,
+        "length": compiled.program.length, "layers": c.n_layers, "heads": c.n_heads,
+        "head_width": c.d_head, "width": c.d_model, "neurons": c.d_mlp,
+        "parameters": api.count(compiled).total, "margin": certificate.margin,
+        "tightest": tightest, "left": certificate.slack.get(tightest, 1.0),
+        "cases": certificate.cases, "model": checkpoint.digest(compiled.model),
     }  # fmt: skip

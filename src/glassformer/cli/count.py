@@ -1,4 +1,4 @@
-"""The command count: how many parameters a model has."""
+"""The command count: the parameters of a model, counted by several rules."""
 
 from .. import api
 from ..core.param_count import COUNT_NAMES
@@ -6,21 +6,21 @@ from .common import Json, Ref, app, make_table, out, print_json, print_text
 
 MEANING = {
     "total": "entries of all arrays, a tied head once",
-    "nonzero": "of these, not 0",
+    "nonzero": "nonzero entries of all arrays",
     "unique": "numbers that the weights are made from",
-    "distinct": "different values",
+    "distinct": "different values among all entries",
     "strict": "of the numbers it is made from, different ones other than 0 and ±1; constants "
     "included",
     "bits": "to write the numbers it is made from down exactly",
     "embedding": "in the token, position and output embeddings",
-    "nonzero_embedding": "of these, not 0",
+    "nonzero_embedding": "nonzero entries of the embeddings",
     "booklet": "as the booklet counts: norms left out",
 }
 
 
 @app.command("count")
 def count_(ref: Ref, as_json: Json = False) -> None:
-    """How many parameters, by each way of counting."""
+    """Count the parameters of a model by each rule."""
     model = api.load(ref)
     counted = api.count(model)
     if as_json:

@@ -1,6 +1,6 @@
-"""The `glassformer` command: finds the commands in this folder, runs one, sees that it ends well.
+"""The `glassformer` command: load the command that was typed, run it, set the exit status.
 
-Whatever is raised becomes a line and a status; if what was printed has not arrived, it is said.
+Every exception becomes one line on stderr and a status; failed writes to stdout are reported too.
 """
 
 import contextlib
@@ -20,8 +20,7 @@ import typer
 from typer.models import CommandInfo
 
 from ..utils import fileio
-from ..utils.errors import ErrorList, GlassformerError, missing_extra
-from ..utils.errors import short_repr as shown_value
+from ..utils.errors import ErrorList, GlassformerError, missing_extra, short_repr
 from .common import Interrupted, app, err, escape_invisible, out
 
 COMMAND_ORDER = (  # in --help; other commands follow
@@ -46,31 +45,30 @@ def load_commands(command: str = "") -> list[CommandInfo]:
 
 
 def main() -> None:
-    """The `glassformer` command. Whatever is typed or goes wrong ends in one line and status 2."""
+    """Run the command line and exit. Every error is one line on stderr and status 2."""
     _prepare_streams()
-    if "_GLASSFORMER_COMPLETE" in os.environ:  # a shell asks what could be typed next
+    if "_GLASSFORMER_COMPLETE" in os.environ:  # shell completion
         typer.main.get_command(app)(prog_name="glassformer")
     try:
         with _signals_as_interrupt():
             status = _flush_output(_run_command(sys.argv[1:] or ["--help"]))
-    except KeyboardInterrupt:  # between two steps of the above
+    except KeyboardInterrupt:
         status = _fail("interrupted", 128 + _signal)
     sys.exit(status)
 
 
 def _run_command(words: list[str]) -> int:
-    """Runs a command. What it raises becomes a line and a status."""
+    """Run a command; return its status. Exceptions become one line on stderr."""
     try:
         load_commands(words[0])
         command = typer.main.get_command(app)
-        # parsing empties the list that it gets
-        context = command.make_context("glassformer", [*words])
-        with context, np.errstate(all="ignore"):  # figures say so
+        context = command.make_context("glassformer", [*words])  # it empties the list
+        with context, np.errstate(all="ignore"):  # results report non-finite values
             command.invoke(context)
         return 0
     except typer.Exit as e:
         return e.exit_code
-    except BrokenPipeError:  # the reader had enough
+    except BrokenPipeError:
         return _broken_pipe_status()
     except Interrupted as e:
         return _fail(str(e), 128 + _signal)
@@ -87,18 +85,19 @@ def _run_command(words: list[str]) -> int:
     except OSError as e:
         return _fail(f"{e.filename or 'input or output'} — {fileio.os_error_text(e)}", error=e)
     except Exception as e:
-        if hasattr(e, "format_message"):  # a usage error of the command line library
+        if hasattr(e, "format_message"):  # a usage error of Typer
             option = getattr(e, "option_name", "")
             if words[0] in ("train", "ablation-study") and (field := _recipe_field(option)):
                 return _fail(f"{words[0]} {option} — is a field of the recipe: --set {field}=…")
             return _fail(_usage_message(words, e))
         if isinstance(e, ModuleNotFoundError) and (needed := missing_extra(words[0], e)):
             return _fail(str(needed))
-        # as PyTorch says it
+        # PyTorch's errors
         if "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError":
             return _fail("not enough memory for this", error=e)
-        what = f"a defect of glassformer: {type(e).__name__}: {e}; GLASSFORMER_DEBUG=1 shows where"
-        return _fail(f"{words[0]} — failed ({what})", error=e)
+        error = f"{type(e).__name__}: {e}"
+        hint = "set GLASSFORMER_DEBUG=1 for the traceback"
+        return _fail(f"{words[0]} — failed (a defect of glassformer: {error}); {hint}", error=e)
 
 
 def _usage_message(words: list[str], error: Any) -> str:
@@ -108,15 +107,16 @@ def _usage_message(words: list[str], error: Any) -> str:
     kind = re.search(r"valid (integer|float|number)", text)
     for option in param.opts if kind and param else ():
         for word, value in zip(words, [*words[1:], ""], strict=True):
-            given = value if word == option else word.removeprefix(option + "=")
+            text_value = value if word == option else word.removeprefix(option + "=")
             if word.partition("=")[0] == option:
-                must = "a whole number" if kind and kind[1] == "integer" else "a number"
-                return f"{words[0]} — {param.name} must be {must}, got {shown_value(given)}"
+                expected = "a whole number" if kind and kind[1] == "integer" else "a number"
+                got = short_repr(text_value)
+                return f"{words[0]} — {param.name} must be {expected}, got {got}"
     return text
 
 
 def _recipe_field(option: str) -> str:
-    """The field of a recipe that was typed as an option; "" if it is none."""
+    """Return the recipe field that was typed as an option; "" if there is none."""
     from ..training.recipe import RECIPE_FIELDS
 
     name = option.lstrip("-").replace("-", "_")
@@ -124,7 +124,7 @@ def _recipe_field(option: str) -> str:
 
 
 def _fail(message: str, status: int = 2, error: BaseException | None = None) -> int:
-    """Says what is wrong in one line."""
+    """Print an error in one line; return the status."""
     lines = [" ".join(line.split()) for line in escape_invisible(message).split("\n")]
     text = "; ".join(line for line in lines if line)
     long = rf"\S{{{MAX_WORD_CHARACTERS + 1},}}"
@@ -140,18 +140,18 @@ def _fail(message: str, status: int = 2, error: BaseException | None = None) -> 
         if error and os.environ.get("GLASSFORMER_DEBUG"):
             err.print("".join(traceback.format_exception(error)), soft_wrap=True)
         err.print("error: " + text, soft_wrap=True)
-    except (OSError, ValueError):  # nobody is there to be told
+    except (OSError, ValueError):  # stderr is closed
         err.discard_output()
     return status
 
 
 # ── streams and signals ────────────────────────────────────────────────────────────────────────
-_signal: int = signal.SIGINT  # which one has ended a command that says it was interrupted
+_signal: int = signal.SIGINT  # the signal that interrupted the command
 
 
 @contextlib.contextmanager
 def _signals_as_interrupt() -> Iterator[None]:
-    """Within it, a polite kill is like Ctrl-C: what is begun is cleaned up, journals written.
+    """Handle SIGTERM and SIGHUP like Ctrl-C: commands clean up and write their journals.
 
     During an import the process ends at once: an exception there may be swallowed, replaced by an
     ImportError or, in C++, abort the process.
@@ -185,30 +185,30 @@ def _signals_as_interrupt() -> Iterator[None]:
 
 
 def _prepare_streams() -> None:
-    """A closed stream leads nowhere; one that cannot say a character says its number."""
+    """Open closed streams on the null device; write unencodable characters as escapes."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            # takes the lowest free number: else a file of ours might get it
+            # the lowest free descriptor, which otherwise one of our files would get
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        # a stand-in, or one that is broken: found out soon enough
+        # a replaced stream, or a broken one, which fails later
         with contextlib.suppress(AttributeError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _flush_output(status: int) -> int:
-    """The status, once all that was printed has arrived; another one if it cannot."""
+    """Flush stdout; return the status, or another one if that fails."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         return _broken_pipe_status()
     except (OSError, ValueError) as e:
         _discard_output()
-        # said already, or now
+        # status 2: an error was already printed
         return (
             status
             if status == 2
@@ -223,11 +223,11 @@ def _broken_pipe_status() -> int:
 
 
 def _discard_output() -> None:
-    """What is left to print would fail again when Python ends, with a status of its own."""
+    """Drop unwritten output, which would fail again when Python exits, with another status."""
     out.discard_output()
     stream = sys.__stdout__
-    if stream and sys.stdout is stream:  # and not a stand-in that someone else looks after
+    if stream and sys.stdout is stream:  # not a replaced stream
         with contextlib.suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+            null_device = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null_device, stream.fileno())
+            os.close(null_device)

@@ -11,10 +11,10 @@ from .common import Json, Ref, TaskOption, app, print_json, print_text
 @app.command("explain")
 def explain_(
     ref: Ref,
-    text: Annotated[str, Argument(help="what the model has read")] = "",
+    text: Annotated[str, Argument(help="text that the model has read")] = "",
     task: TaskOption = None,
     as_json: Json = False,
 ) -> None:
-    """Why the next token wins: by head, slot and neuron name."""
-    story = api.explain(coerce.as_model(ref, task), text)
-    print_json(story.to_json()) if as_json else print_text(story)
+    """Explain why the next token wins, by the names of heads, slots and neurons."""
+    explanation = api.explain(coerce.as_model(ref, task), text)
+    print_json(explanation.to_json()) if as_json else print_text(explanation)

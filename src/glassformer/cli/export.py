@@ -1,4 +1,4 @@
-"""The command export: a model to a file, or to a format of another library, with a parity line."""
+"""The command export: write a model in a format of ours or of another library."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,24 +14,23 @@ from .common import Json, Ref, app, out, print_json, print_text
 def export_(
     ref: Ref,
     to: Annotated[str,
-        Option(help="safetensors, taotp, gpt2, torch, transformer-lens, onnx, adderboard")],
-    path: Annotated[Path, Option("--out", help="the file or folder to write")],
+        Option(help="format: safetensors, taotp, gpt2, torch, transformer-lens, onnx, adderboard")],
+    path: Annotated[Path, Option("--out", help="file or folder to write")],
     tolerance: Annotated[float, Option(
-        help="how far logits may be off, relative to the largest")] = 1e-4,
+        help="largest difference of logits, relative to the largest logit")] = 1e-4,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Write a model to a file: a checkpoint, text to read and change by hand, or what other
-    libraries read.
+    """Write a model as a checkpoint, as editable text, or in a format of another library.
 
-    gpt2 is a folder for transformers, torch a Python file. For other libraries, the library itself
-    reads back what was written and must find the same: the largest difference is said. What cannot
-    be carried is refused, with the reason.
+    gpt2 is a folder for transformers, torch a Python file. Other libraries read back what was
+    written and must agree; the largest difference is printed. A model that the format cannot
+    represent is refused, with the reason.
     """
-    done = api.export(ref, to, path, tolerance)
+    exported = api.export(ref, to, path, tolerance)
     if as_json:
-        return print_json({"ref": ref, "out": str(path), **done.to_json()})
+        return print_json({"ref": ref, "out": str(path), **exported.to_json()})
     print_text(f"wrote {path}")
-    if isinstance(done, ExportResult):
-        for note in (f"{done.dtype}: {done.why}", *done.notes):
+    if isinstance(exported, ExportResult):
+        for note in (f"{exported.dtype}: {exported.why}", *exported.notes):
             out.print(f"  {note}", style="dim", soft_wrap=True)
-        print_text(done)
+        print_text(exported)

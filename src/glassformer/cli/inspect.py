@@ -1,4 +1,4 @@
-"""The command inspect: every view of the inside, printed, and kept as numbers and figures."""
+"""The command inspect: all views of a model, printed, and saved as numbers and figures."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check_view_names(names: str | None) -> str | None:
-    """The callback of names with commas between."""
+    """Check the value of --only: comma-separated names."""
     if names is not None and not names.strip(", "):
         raise GlassformerError("--only — expected the name of a view, got none")
     return names
@@ -37,21 +37,20 @@ def check_view_names(names: str | None) -> str | None:
 def inspect_(
     ref: Ref,
     folder: Annotated[Path | None, Option("--out",
-        help="DIR: inspection.json and the figures go there")] = None,
+        help="FOLDER for inspection.json and the figures")] = None,
     task: TaskOption = None,
-    text: Annotated[str, Option("--input", help="what views of a single input show")] = "",
-    inputs: Annotated[int | None, Option(
-        help="look at so many inputs; by default 10,000")] = None,
-    seed: Annotated[int, Option(help="seed of these inputs, from 0")] = 0,
+    text: Annotated[str, Option("--input", help="text for views of a single input")] = "",
+    inputs: Annotated[int | None, Option(help="number of inputs; default: 10,000")] = None,
+    seed: Annotated[int, Option(help="seed of the inputs, from 0")] = 0,
     only: Annotated[str | None, Option(callback=check_view_names,
-        help="views with commas between: heads,ablations")] = None,
+        help="comma-separated names of views: heads,ablations")] = None,
     kind: Annotated[str, Option("--figures", help="png, svg, pdf or none")] = "png",
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Look inside: attention, heads, embeddings, ranks, logit lens, ablations, patching, spectra.
+    """Show attention, heads, embeddings, ranks, logit lens, ablations, patching and spectra.
 
-    Prints the gist; --out DIR keeps everything: figures, and all numbers as JSON. Views that make
-    no sense for the model are left out, and it says why.
+    Prints a summary; --out FOLDER saves the figures, and all numbers as JSON. Views that do not
+    apply to the model are skipped with the reason.
     """
     from ..plotting.style import FILE_TYPES, check_figure_path
 
@@ -64,39 +63,37 @@ def inspect_(
         if kind != "none":
             check_figure_path(folder / f"figure.{kind}")
         check_writable(make_folder(folder) / "inspection.json")
+    views = tuple(filter(None, (only or "").split(",")))
     with progress_bar("looking inside") as bar:
-        found = api.inspect(
-            model, goal, rows, text or None, tuple(filter(None, (only or "").split(","))), bar,
-            seed=seed,
-        )  # fmt: skip
-        told = {"ref": ref, **found.to_json()}
+        inspection = api.inspect(model, goal, rows, text or None, views, bar, seed=seed)
+        payload = {"ref": ref, **inspection.to_json()}
         if folder is not None:
-            written = json.dumps(told, ensure_ascii=False).encode(errors="backslashreplace")
-            write_atomically(folder / "inspection.json", written)
-            drawn = 0 if kind == "none" else _draw(found, folder, kind, bar)
+            data = json.dumps(payload, ensure_ascii=False).encode(errors="backslashreplace")
+            write_atomically(folder / "inspection.json", data)
+            n_figures = 0 if kind == "none" else _draw(inspection, folder, kind, bar)
     if as_json:
-        return print_json(told)
-    s = found.subject
-    inputs = s.optional_task.ref if s.optional_task else "texts at random"
-    example = f"{len(s.rows):,} inputs; one of them is {' '.join(s.str_tokens)}"
-    out.print(f"{ref} on {inputs}: {example}\n", soft_wrap=True)
-    out.print(str(found), soft_wrap=True)
+        return print_json(payload)
+    s = inspection.subject
+    source = s.optional_task.ref if s.optional_task else "random texts"
+    example = f"{len(s.rows):,} inputs, for example {' '.join(s.str_tokens)}"
+    out.print(f"{ref} on {source}: {example}\n", soft_wrap=True)
+    out.print(str(inspection), soft_wrap=True)
     if folder is not None:
-        out.print(f"\nwrote {folder}: inspection.json and {drawn} figures")
+        out.print(f"\nwrote {folder}: inspection.json and {n_figures} figures")
 
 
-def _draw(found: "Inspection", folder: Path, kind: str, progress: ProgressCallback) -> int:
-    """How many figures there were to draw."""
+def _draw(inspection: "Inspection", folder: Path, kind: str, progress: ProgressCallback) -> int:
+    """Write the figures; return their number."""
     from ..plotting.inspect import inspection_figures
     from ..plotting.style import save
 
-    drawn = 0
-    for name, draw in inspection_figures(found).items():
+    n_figures = 0
+    for name, draw in inspection_figures(inspection).items():
         report_stage(progress, f"drawing {name}")
         try:
             figure = draw()
-        except GlassformerError:  # nothing to draw: the view said so already
+        except GlassformerError:  # nothing to draw; the view printed the reason
             continue
         save(figure, folder / f"{name}.{kind}")
-        drawn += 1
-    return drawn
+        n_figures += 1
+    return n_figures

@@ -1,4 +1,4 @@
-"""The command list: what there is."""
+"""The command list: names and options of everything that can be named."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -17,79 +17,64 @@ if TYPE_CHECKING:
     from .. import puzzles
 
 REGISTERED_KINDS = ("programs", "tasks", "parametrizations")
-NAME_KINDS = ("trained", "bridges", "views", "hooks")
 KINDS = (
-    "programs",
-    "tasks",
-    "recipes",
-    "fields",
-    "parametrizations",
-    "lang",
-    "claims",
-    "levels",
-    *NAME_KINDS,
-)
-KINDS_HELP = join_words(KINDS)
+    "programs", "tasks", "recipes", "fields", "parametrizations", "lang", "claims", "levels",
+    "trained", "bridges", "views", "hooks",
+)  # fmt: skip
 DEFAULT_RECIPE = {
-    "auto": "What a task gets if no recipe is named: chosen by its size, its tokens and its "
-    "lengths (docs/trained.md)."
+    "auto": "The default without a named recipe: chosen by the task's size, tokens and lengths "
+    "(docs/trained.md)."
 }
 
 
 @app.command("list")
 def list_(
-    what: Annotated[str, Argument(help=KINDS_HELP)] = "programs",
-    ref: Annotated[
-        str, Argument(help="for hooks: the model; for recipes, lang and levels: just this one")
-    ] = "",
+    kind: Annotated[str, Argument(help=join_words(KINDS))] = "programs",
+    ref: Annotated[str, Argument(
+        help="for hooks: the model; for recipes, lang and levels: show only this one")] = "",
     as_json: Json = False,
-) -> None:
-    """What there is: programs, tasks and parametrizations with options, recipes and their fields,
-    which --set sets, sources of the language, claims, levels (puzzles to solve); names of trained
-    models, bridges, views and hooks. A source (lang/sort, x.glass) is shown with its options, a
-    level with its stub and hints.
+) -> None:  # fmt: skip
+    """List programs, tasks and parametrizations with their options, recipes and their fields (for
+    --set), sources of the language, claims, puzzle levels, trained models, bridges, views or hooks.
+
+    The name of a source (lang/sort, x.glass) shows its text and options; levels NAME shows a level.
     """
-    if what in REGISTERED_KINDS:
-        entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
-        print_json({what: [e.to_json() for e in entries]}) if as_json else _show_options(entries)
-    elif what == "recipes":
+    prefix = source_refs.LIBRARY_PREFIX
+    if kind in REGISTERED_KINDS:
+        entries = [entry for _, entry in sorted(registry.entries(kind[:-1]).items())]
+        print_json({kind: [e.to_json() for e in entries]}) if as_json else _show_options(entries)
+    elif kind == "recipes":
         _list_recipes(ref, as_json)
-    elif what == "fields" and not ref:
-        told = {f"{n}={f.default}": f.metadata["help"] for n, f in RECIPE_FIELDS.items()}
+    elif kind == "fields" and not ref:
+        fields = {name: f.metadata["help"] for name, f in RECIPE_FIELDS.items()}
         if as_json:
-            every = RECIPE_FIELDS.items()
-            return print_json({what: [{"name": n, "help": f.metadata["help"]} for n, f in every]})
-        _show_sentences(told)
-    elif what == "claims":
+            return print_json({kind: [{"name": n, "help": text} for n, text in fields.items()]})
+        _show_sentences({f"{n}={RECIPE_FIELDS[n].default}": text for n, text in fields.items()})
+    elif kind == "claims":
         ledger = published_claims.ledger().values()
-        columns = ("claim", "where", "says", "verdict")
         if as_json:
-            return print_json({what: [c.to_json() for c in ledger]})
-        out.print(make_table(columns, [(c.name, c.where, c.says, c.verdict) for c in ledger]))
-    elif source_refs.is_source_ref(what) or (what == "lang" and ref):
-        name = (
-            what
-            if what != "lang"
-            else source_refs.LIBRARY_PREFIX + ref.removeprefix(source_refs.LIBRARY_PREFIX)
-        )
+            return print_json({kind: [c.to_json() for c in ledger]})
+        rows = [(c.name, c.where, c.says, c.verdict) for c in ledger]
+        out.print(make_table(("claim", "source", "published", "verdict"), rows))
+    elif source_refs.is_source_ref(kind) or (kind == "lang" and ref):
+        name = prefix + ref.removeprefix(prefix) if kind == "lang" else kind
         _show_source(source_refs.resolve_source(name), as_json)
-    elif what == "lang":
-        told = {
-            name: library.describe(name.removeprefix(source_refs.LIBRARY_PREFIX))
-            for name in source_refs.library_refs()
-        }
+    elif kind == "lang":
+        names = source_refs.library_refs()
+        sources = {name: library.describe(name.removeprefix(prefix)) for name in names}
         if as_json:
-            return print_json({what: [{"name": n, "help": text} for n, text in told.items()]})
-        _show_sentences(told)
-    elif what == "levels":
+            return print_json({kind: [{"name": n, "help": text} for n, text in sources.items()]})
+        _show_sentences(sources)
+    elif kind == "levels":
         _list_levels(ref, as_json)
     else:
-        names = api.list_(what, ref)
-        if what == "trained" and not as_json:
-            return _show_sentences(
-                {name: resolve.TRAINED_DESCRIPTIONS.get(name, "") for name in names}
-            )
-        print_json({what: names}) if as_json else out.print("\n".join(names))
+        names = api.list_(kind, ref)
+        if as_json:
+            print_json({kind: names})
+        elif kind == "trained":
+            _show_sentences({name: resolve.TRAINED_DESCRIPTIONS.get(name, "") for name in names})
+        else:
+            out.print("\n".join(names))
 
 
 def _show_sentences(descriptions: Mapping[str, str]) -> None:
@@ -109,47 +94,46 @@ def _show_options(entries: Iterable[registry.Entry]) -> None:
 
 
 def _show_source(source: source_refs.SourceRef, as_json: bool) -> None:
-    """What a source says, and what may be told to it."""
+    """Print the text of a source and its options."""
     options = source_refs.source_options(source)
     if as_json:
         return print_json({"name": source.name, "options": options, "source": source.text})
     print_text(source.text.removeprefix("\ufeff").rstrip("\n"))
     if options:
         print_text("")
-    for name, given in options.items():
-        ends = f"  from {given['least']} to {given['most']}" if "least" in given else ""
-        out.print(f"{source.name}:{name}={given['default']}{ends}", style="dim")
+    for name, o in options.items():
+        limits = f"  from {o['least']} to {o['most']}" if "least" in o else ""
+        out.print(f"{source.name}:{name}={o['default']}{limits}", style="dim")
 
 
 def _list_recipes(name: str, as_json: bool) -> None:
-    """Each recipe with the fields that it changes; as JSON all: what --recipe FILE.json reads."""
-    found = [find_recipe(name)] if name else list(RECIPES.values())
+    """Print recipes and the fields that they change; as JSON all fields, for --recipe FILE."""
+    recipes = [find_recipe(name)] if name else list(RECIPES.values())
     if as_json:
-        rows = [r.to_json() for r in found]
+        rows = [r.to_json() for r in recipes]
         return print_json(rows[0] if name else {"recipes": rows})
-    for r in found:
+    for r in recipes:
         _show_sentences({r.name: RECIPE_SUMMARIES.get(r.name, "")})
-        changed = [
-            shlex.quote(f"{n}={v}") for n, v in r.non_default_fields().items() if n != "name"
-        ]
-        out.print(Padding(" ".join(changed), (0, 0, 0, 4)), style="dim")
+        fields = r.non_default_fields().items()
+        settings = " ".join(shlex.quote(f"{n}={v}") for n, v in fields if n != "name")
+        out.print(Padding(settings, (0, 0, 0, 4)), style="dim")
     if not name:
         _show_sentences(DEFAULT_RECIPE)
 
 
 def _list_levels(name: str, as_json: bool) -> None:
-    """All levels in their order; or all that is said about one."""
-    from .. import puzzles  # with all that a judge needs
+    """Print all levels in order, or one level in full."""
+    from .. import puzzles  # slow to import: it imports the judge
 
-    found = [puzzles.level(name)] if name else list(puzzles.levels().values())
+    levels = [puzzles.level(name)] if name else list(puzzles.levels().values())
     if as_json:
-        rows = [level.to_json() for level in found]
+        rows = [level.to_json() for level in levels]
         return print_json(rows[0] if name else {"levels": rows})
-    for level in found:
+    for level in levels:
         out.print(f"{level.number:>2}  {level.id}", style="bold", end="  ")
         out.print(f"{level.title}: {level.goal} (.{level.kind})")
     if name:
-        _show_level(found[0])
+        _show_level(levels[0])
 
 
 def _show_level(level: "puzzles.Level") -> None:
@@ -163,7 +147,7 @@ def _show_level(level: "puzzles.Level") -> None:
     if level.limits:
         print_text(f"At most: {axes(level.limits)}")
     print_text(f"Best known, on each axis: {axes(level.best)}")
-    print_text(f"Judged by {level.judged_by}: {level.command}\n\n{level.file}, to begin from:\n")
+    print_text(f"Judged by {level.judged_by}: {level.command}\n\n{level.file}, to start from:\n")
     print_text(level.stub)
     for i, hint in enumerate(level.hints, 1):
         print_text(f"Hint {i}: {hint}")

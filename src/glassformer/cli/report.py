@@ -1,4 +1,4 @@
-"""The command report: one HTML file that runs models, offline."""
+"""The command report: one HTML page that runs models offline."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,44 +12,45 @@ from .common import Json, app, out, print_json, progress_bar
 @app.command("report")
 def report_(
     models: Annotated[list[str], Argument(metavar="REF...",
-        help="models to set side by side, up to four")],
+        help="models to show side by side, up to four")],
     path: Annotated[Path, Option("--out", help="FILE.html to write")],
     inputs: Annotated[list[str] | None, Option("--input",
-        help="an input to begin with; may be given again")] = None,
+        help="text to start with; repeatable")] = None,
     task: Annotated[str | None, Option(
         help="task to check against; default: each model's own")] = None,
     full: Annotated[bool, Option("--full",
         help="verify every input of a large domain, not a sample")] = False,
     history: Annotated[list[Path] | None,
-        Option(help="FILE.jsonl of a training, one for each model")] = None,
+        Option(help="FILE.jsonl of a training run, one per model")] = None,
     snapshots: Annotated[list[Path] | None,
-        Option(help="folder of a training's snapshots, one for each model: a slider")] = None,
+        Option(help="FOLDER of snapshots of a training run, one per model")] = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Write one HTML page that runs models. It needs no server and no network.
 
-    Type an input, step through the answer, silence a head, edit a weight: the answer, its margin
-    and a score over many examples follow at once. Models that read the same texts stand side by
-    side on one input; models of different tasks have inputs of their own.
+    Type an input, step through the answer, ablate a head or edit a weight: the answer, its margin
+    and the score over many examples update at once. Models with the same input format share one
+    input; models of different tasks have one input each.
     """
     with progress_bar("reading") as bar:
-        made = api.report(
+        page = api.report(
             models, path, inputs or [], task=task, full=full, history=history or [],
             snapshots=snapshots or [], progress=bar,
         )  # fmt: skip
-    size, shown = path.stat().st_size, made.data["models"]
+    size, models_data = path.stat().st_size, page.data["models"]
     if as_json:
         return print_json({
-            "refs": models, "out": str(path), "bytes": size, "inputs": [m["inputs"] for m in shown],
-            "examples": [_examples(m) for m in shown], "notes": made.data["notes"],
+            "refs": models, "out": str(path), "bytes": size,
+            "inputs": [m["inputs"] for m in models_data],
+            "examples": [_examples(m) for m in models_data], "notes": page.data["notes"],
         })  # fmt: skip
-    each = ", ".join(f"{m['title']} with {_examples(m):,} examples" for m in shown)
-    out.print(f"wrote {path}: {size / 1e3:,.0f} kB, {each}. Open it in a browser.")
-    for note in made.data["notes"]:
+    titles = ", ".join(f"{m['title']} with {_examples(m):,} examples" for m in models_data)
+    out.print(f"wrote {path}: {size / 1e3:,.0f} kB, {titles}. Open it in a browser.")
+    for note in page.data["notes"]:
         out.print(note)
 
 
 def _examples(model: dict[str, object]) -> int:
-    """How many examples a model's page scores it on."""
+    """Return the number of examples that the page scores a model on."""
     task = model["task"]
     return len(task["examples"]["texts"]) if isinstance(task, dict) else 0

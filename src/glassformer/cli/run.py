@@ -1,4 +1,4 @@
-"""The command run: what a model says."""
+"""The command run: decode the output of a model."""
 
 import sys
 from collections.abc import Iterator
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 @app.command("run")
 def run_(
     ref: Ref,
-    inputs: Annotated[list[str] | None, Argument(help="what to read, one text each; -: standard "
-        "input, a text a line")] = None,
-    trace: Annotated[bool,
-        Option(help="each step: its top tokens, the margin, what each head read")] = False,
-    steps: Annotated[int | None, Option(
-        help="decode so many tokens at most")] = None,
-    temperature: Annotated[float, Option(help="0: always the best token")] = 0.0,
-    top_k: Annotated[int | None, Option(help="sample among the k best")] = None,
+    inputs: Annotated[list[str] | None, Argument(
+        help="input texts; -: read one text per line from standard input")] = None,
+    trace: Annotated[bool, Option(
+        help="show each step: top tokens, margin, and what each head read")] = False,
+    steps: Annotated[int | None, Option(help="maximum number of tokens to decode")] = None,
+    temperature: Annotated[float, Option(
+        help="sampling temperature; 0: always the best token")] = 0.0,
+    top_k: Annotated[int | None, Option(help="sample among the k best tokens")] = None,
     seed: Seed = 0,
     task: TaskOption = None,
     interpret: Annotated[bool, Option("--interpret",
-        help="of a source: what each value is, by the interpreter; nothing is compiled")] = False,
+        help="show each value of a source, by the interpreter; nothing is compiled")] = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Decode: what the model says after each input.
+    """Decode the model's output for each input.
 
-    A text may go on into the answer (127+458=0): then the rest is said. Where tokens have blanks
-    between them, `run sort 5 3 1` reads one text; several are quoted, or come by standard input.
+    An input may contain the beginning of the answer (127+458=0); the rest is printed. If tokens are
+    separated by spaces, `run sort 5 3 1` reads one text; quote several, or use standard input.
     """
     if interpret:
         return _show_values(ref, inputs or [""], as_json)
@@ -53,37 +53,35 @@ def run_(
             rows.append(result.to_json() | ({"trace": result.trace} if trace else {}))
             continue
         if trace:
-            _show(result.trace, model, result.tokens)
+            _show_trace(result.trace, model, result.tokens)
         print_text(result.output)
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
 
 
 def _show_values(ref: str, inputs: list[str], as_json: bool) -> None:
-    """Every value of a source at every position of some texts, as the interpreter has it."""
+    """Print every value of a source at every position, by the interpreter."""
     task = coerce.as_source_task(ref)
     rows = []
     for text in inputs:
-        values, said = interpret_source(task, text, ref)
+        values, output = interpret_source(task, text, ref)
         if as_json:
-            rows.append({"input": text, "values": values, "output": said})
+            rows.append({"input": text, "values": values, "output": output})
             continue
-        wide = max(len(x) for column in values.values() for x in column)
-        left = max(map(len, values))
+        width = max(len(x) for column in values.values() for x in column)
+        name_width = max(map(len, values))
         for name, column in values.items():
-            print_text(f"{name:<{left}}  {' '.join(x.rjust(wide) for x in column)}")
-        print_text(said)
+            print_text(f"{name:<{name_width}}  {' '.join(x.rjust(width) for x in column)}")
+        print_text(output)
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
 
 
 def _input_texts(model: "Model", words: list[str]) -> Iterator[str]:
-    """The texts that were meant: one, if the words are tokens that a text has with blanks between
-    them.
-    """
+    """Yield the input texts. Several words that are single tokens are one text."""
     if len(words) > 1 and "-" not in words and is_single_token_list(model, words):
         words = [" ".join(words)]
-        err.print(f'read as one text: "{words[0]}"; texts of one token each are read by -')
+        err.print(f'read as one text: "{words[0]}"; use - for several texts of one token')
     for word in words:
         if word == "-":
             yield from _stdin_lines()
@@ -92,21 +90,23 @@ def _input_texts(model: "Model", words: list[str]) -> Iterator[str]:
 
 
 def _stdin_lines() -> Iterator[str]:
-    """Standard input, a text a line; lines without one are passed over."""
+    """Yield the lines of standard input that are not blank."""
     try:
         yield from (text for line in sys.stdin if (text := line.strip("\r\n")).strip())
     except UnicodeDecodeError:
         raise GlassformerError("standard input — expected text in UTF-8") from None
 
 
-def _show(trace: list[dict[str, Any]], model: "Model", tokens: Any) -> None:
+def _show_trace(trace: list[dict[str, Any]], model: "Model", tokens: Any) -> None:
     from ..compiler.slot_readout import text_start
     from ..lens.explain import describe_read
 
-    zero = text_start(model, tokens)
-    table = make_table(("step", "reads", "top tokens", "margin", "heads"))
+    start = text_start(model, tokens)
+    table = make_table(("step", "context", "top tokens", "margin", "heads"))
     for row in trace:
         top = "  ".join(f"{t} {format_number(x)}" for t, x in row["top"])
-        heads = "; ".join(f"{h['name']}: {describe_read(h['read'], 3, zero)}" for h in row["heads"])
+        heads = "; ".join(
+            f"{h['name']}: {describe_read(h['read'], 3, start)}" for h in row["heads"]
+        )
         table.add_row(str(row["step"]), row["reads"], top, format_number(row["margin"]), heads)
     out.print(table)

@@ -1,4 +1,4 @@
-"""The command sweep: a grid of training runs, here or on a cluster."""
+"""The command sweep: a grid of training runs, on this machine or on a cluster."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,38 +22,37 @@ from .common import (
 
 @app.command("sweep")
 def sweep_(
-    spec: Annotated[
-        Path, Argument(help="a TOML file: task, recipe, seeds, [set] and [grid] of fields")
-    ],
+    spec: Annotated[Path, Argument(
+        help="TOML file with task, recipe, seeds, and recipe fields in [set] and [grid]")],
     folder: Annotated[Path | None, Option("--out",
-        help="default: beside SPEC.toml, SPEC-sweep")] = None,
+        help="FOLDER for the runs; default: SPEC-sweep beside SPEC.toml")] = None,
     cluster: Cluster = "",
     workers: Annotated[int | None, Option(
-        help="processes here; default: one a core")] = None,
+        help="number of processes; default: one per core")] = None,
     limit: Annotated[int, Option(
-        help="refuse more runs than that")] = 1_000,
+        help="maximum number of runs; larger grids are refused")] = 1_000,
     task: Annotated[str, Option(
-        help="x.py:NAME, if the sweep names one: a file alone never runs another")] = "",
+        help="x.py:NAME, if the spec names it: a spec alone never executes a file")] = "",
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Train a grid of settings. Started again, it skips what is finished."""
+    """Train a grid of settings. A repeated command skips finished runs."""
     from ..training.studies.sweep import RESUME_HINT
 
     with progress_bar("training") as bar:
         try:
-            found = api.sweep(
+            result = api.sweep(
                 spec, folder, cluster=cluster, workers=workers, limit=limit, task=task,
                 progress=bar,
             )  # fmt: skip
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted; {RESUME_HINT}") from None
     if as_json:
-        print_json(found.to_json())
+        print_json(result.to_json())
     else:
-        out.print(make_table(found.columns, [tuple(map(_text, row)) for row in found.rows]))
-        print_text(f"{found.counts_text}; in {found.out / 'results.csv'}")
-    if found.problem:
-        raise GlassformerError(found.problem)
+        out.print(make_table(result.columns, [tuple(map(_text, row)) for row in result.rows]))
+        print_text(f"{result.counts_text}; in {result.out / 'results.csv'}")
+    if result.problem:
+        raise GlassformerError(result.problem)
 
 
 def _text(value: Any) -> str:

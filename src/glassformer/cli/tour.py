@@ -1,4 +1,4 @@
-"""The command tour: a walk through all of it."""
+"""The command tour: a demonstration of the whole package."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +11,9 @@ from .common import app, out
 
 @app.command("tour")
 def tour_(
-    page: Annotated[Path, Option("--out", help="FILE.html for the report at its end")] = Path(
+    page: Annotated[Path, Option("--out", help="FILE.html for the report at the end")] = Path(
         "glassformer-tour.html"
     ),
 ) -> None:
-    """A walk through all of it: make, run, check, explain, train, look inside, compare with the
-    sources.
-    """
+    """Show the whole package in a minute: make, run, verify, explain, train, prove, compare."""
     raise Exit(0 if api.tour(page, console=out).holds else 1)
