@@ -91,7 +91,8 @@ BASES = {"Task", "GlassformerError"}
 MODEL = gf.load(REF)
 GOOD = {
     "model": REF, "models": REF, "a": REF, "b": REF, "task": REF, "ref": REF, "tokens": "4+8",
-    "clean": "4+8", "corrupted": "1+2", "component": "head 0.0", "names": "head 0.0", "name": "head 0.0",
+    "clean": "4+8", "corrupted": "1+2", "component": "head 0.0", "names": "head 0.0",
+    "name": "head 0.0",
     "to": "torch", "table": {"hook_embed": abs}, "steps": 1, "path": "x.safetensors",
     "source": "tokens = [*'ab']; length = 3; emit = first(token, default='a')",
     "config": MODEL.config, "weights": MODEL.weights,
@@ -109,7 +110,8 @@ OF = {  # where a function means something else by it, or would take long
     "fit": {"recipe": SHORT}, "train": {"recipe": SHORT}, "inspect": {"only": "heads"},
     "forward": {"tokens": [[1, 2]]}, "Vocabulary": {"tokens": [*"ab"]}, "run": {"text": "4+8"},
     "compare": {"rows": [[4, 8]]}, "Training": {"model": MODEL, "recipe": SHORT},
-    "ablation_study": {"recipe": SHORT, "only": "one-layer", "seeds": [0]}, "tour": {"page": "x.html"},
+    "ablation_study": {"recipe": SHORT, "only": "one-layer", "seeds": [0]},
+    "tour": {"page": "x.html"},
     "claims": {"names": "booklet-2.4-parameters"}, "recheck": {"verdict": gf.verify(REF)},
     "sweep": {"spec": "x.toml"}, "show.training": {"trained": TRAINED},
     "show.view": {"name": "shares"}, "show.comparison": {"b": MODEL},

@@ -21,8 +21,8 @@ from glassformer.leaderboard import submission as adderboard
 from glassformer.leaderboard.protocol import (
     EDGE_CASES,
     GroupScore,
-    check_adder,
     adder_answers,
+    check_adder,
     random_pairs,
 )
 from glassformer.leaderboard.submission import Adderboard, submission_source
