@@ -18,6 +18,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError, registry
 from glassformer.utils.argcheck import describe_annotation
+from helpers import raises
 
 REF = "addition:digits=1"
 MIN = "min:vocab=20"
@@ -86,16 +87,16 @@ WRONG = [None, 3, 2.5, [REF], b"x", {}, object(), np.zeros(3)]
 @pytest.mark.parametrize("given", WRONG, ids=lambda x: type(x).__name__)
 @pytest.mark.some(5)
 def test_no_model(name, given):
-    with pytest.raises(GlassformerError, match="model — expected a ref"):
+    with raises("bad_argument", "model"):
         getattr(gf, name)(given)
 
 
 @pytest.mark.parametrize("given", [*WRONG[1:-1]], ids=lambda x: type(x).__name__)
 def test_no_task(given):
     for call in (gf.verify, gf.prove):
-        with pytest.raises(GlassformerError, match="task — expected a ref"):
+        with raises("bad_argument", "task"):
             call(REF, given)
-    with pytest.raises(GlassformerError, match="recipe — expected a name"):
+    with raises("bad_argument", "recipe"):
         gf.fit(REF, given)
     with pytest.raises(GlassformerError):
         gf.load_task(given)
@@ -175,197 +176,198 @@ HUGE = range(10**12)
 # What is refused, and words of the line that says so.
 REFUSED = [
     # which argument is which
-    (lambda m: gf.verify(), "verify — without model"),
-    (lambda m: gf.verify(m, smaple=3), "verify — unexpected keyword 'smaple'; did you mean sample"),
-    (lambda m: gf.count(m, m), "count — takes model by position, got 2"),
-    (lambda m: gf.count(m, model=m), "count — model is given twice"),
-    (lambda m: gf.run(m, "1+2", stepz=3), "did you mean steps"),
-    (lambda m: gf.fit(REF, "fast", stepz=3), "did you mean steps"),
-    (lambda m: gf.fit(), "fit — without task: it needs task$"),
-    (lambda m: gf.Config(d_vocb=3), "Config — unexpected keyword 'd_vocb'; did you mean d_vocab"),
-    (lambda m: gf.Config(), "Config — without d_vocab and n_ctx and d_model"),
-    (lambda m: gf.Recipe(stepz=3), "did you mean steps"),
-    (lambda m: gf.load("addition", digits=2), "load — unexpected keyword 'digits'"),
-    (lambda m: gf.ablate(m), "ablate — without component: it needs model, component"),
+    (lambda m: gf.verify(), ("bad_argument", "verify")),
+    (lambda m: gf.verify(m, smaple=3), ("bad_argument", "verify", "sample", "smaple")),
+    (lambda m: gf.count(m, m), ("bad_argument", "count")),
+    (lambda m: gf.count(m, model=m), ("bad_argument", "count", "model")),
+    (lambda m: gf.run(m, "1+2", stepz=3), ("bad_argument", "steps")),
+    (lambda m: gf.fit(REF, "fast", stepz=3), ("not_found", "stepz", "steps")),
+    (lambda m: gf.fit(), ("bad_argument", "fit")),
+    (lambda m: gf.Config(d_vocb=3), ("bad_argument", "Config", "d_vocab", "d_vocb")),
+    (lambda m: gf.Config(), ("bad_argument", "Config", "d_vocab", "n_ctx", "d_model")),
+    (lambda m: gf.Recipe(stepz=3), ("bad_argument", "steps")),
+    (lambda m: gf.load("addition", digits=2), ("bad_argument", "load", "digits")),
+    (lambda m: gf.ablate(m), ("bad_argument", "ablate")),
     (lambda m: gf.ablate(m, ["head 0.0"]),
-        r"ablate — component must be a text, got \['head 0.0'\]"),
-    (lambda m: gf.ablate(m, ["head 0.0"], "mean"), "ablate — component must be a text"),
-    (lambda m: gf.view(), "view — without name"),
-    (lambda m: gf.view("a", gits=3), "view — unexpected keyword 'gits'; did you mean gist"),
-    (lambda m: gf.view("a", 3), "view — gist must be a function of 1 argument, got 3"),
+        ("bad_argument", "ablate", "component", "head", "0.0")),
+    (lambda m: gf.ablate(m, ["head 0.0"], "mean"), ("bad_argument", "ablate", "component")),
+    (lambda m: gf.view(), ("bad_argument", "view")),
+    (lambda m: gf.view("a", gits=3), ("bad_argument", "view", "gist", "gits")),
+    (lambda m: gf.view("a", 3), ("bad_argument", "view", "gist", "3")),
     # values of another kind
-    (lambda m: gf.ablate(m, component=3), "ablate — component must be a text, got 3"),
-    (lambda m: gf.patch(m, "4+8", "1+2", 3), "patch — names must be a text or a list of texts"),
-    (lambda m: gf.patch(m, "4+8", "1+2", ["head 0.0", 3]), "patch — names must be a text or"),
-    (lambda m: gf.decode(m, "1+2", 2, temperature=1, rng=3), "rng must be a generator"),
-    (lambda m: gf.interchange(m, component="head 0.0", n="x"), "interchange — n must be a whole"),
-    (lambda m: gf.compare(m, m, names=["a"]), "names — expected two, one for each model, got 1"),
-    (lambda m: gf.compare(m, m, names=[*"abc"]), "names — expected two, .* got 3"),
-    (lambda m: gf.save(m, 3), "save — path must be a text or a path, got 3"),
-    (lambda m: gf.save(m, Odd(3)), "path — expected a path, got <.*Odd"),
-    (lambda m: gf.load(Odd(3)), "model — expected a ref or a path, got <.*Odd"),
-    (lambda m: gf.load(Odd(OSError())), "model — expected a ref or a path, got <.*Odd"),
-    (lambda m: gf.compile(Odd(3)), "source — expected a ref or a path, got <.*Odd"),
-    (lambda m: gf.export(m, "torch", "x" * 5000), "x — cannot be written: File name too long"),
-    (lambda m: gf.export(m, "png", "x.png"), "export to png"),
-    (lambda m: gf.report(m, "x.safetensors"), "expected FILE.html, got 'x.safetensors'"),
-    (lambda m: gf.export(m, "torch", None), "export — out must be a text or a path"),
-    (lambda m: gf.report(m, "x.html", inputs=3), "inputs must be a text or a list of texts"),
-    (lambda m: gf.list(3), "list — kind must be a text, got 3"),
-    (lambda m: gf.Vocabulary(3), "vocabulary — expected texts, got 3"),
-    (lambda m: gf.Vocabulary(["a", 3]), "vocabulary — expected texts, got 3"),
-    (lambda m: gf.Vocabulary(HUGE), "vocabulary — expected texts, got 0"),
-    (lambda m: gf.Vocabulary("ab").decode(HUGE), "token 2 — expected a number from 0 to 1"),
-    (lambda m: gf.inspect(m, only=Odd(3)), "only must be a text or a list of texts, got <.*Odd"),
-    (lambda m: gf.train(REF, "fast", seeds=HUGE), "train — seeds: expected at most .*, got 1,000,"),
-    (lambda m: gf.train(REF, "fast", seeds=range(10**99)), "train — seeds: expected at most"),
-    (lambda m: gf.verify(m, rows=HUGE), "rows — expected at most .* numbers, got 1,000,000"),
-    (lambda m: gf.verify(m, rows=[HUGE]), "rows — expected at most .* numbers, got 1,000,000"),
-    (lambda m: m(HUGE), "tokens — expected at most .* numbers, got 1,000,000"),
-    (lambda m: gf.Vocabulary("ab").decode([2]), "token 2 — expected a number from 0 to 1"),
-    (lambda m: gf.Vocabulary("ab").decode([-1]), "token -1 — expected a number from 0 to 1"),
-    (lambda m: gf.Config("x", 3, 4), "config — d_vocab must be a whole number"),
+    (lambda m: gf.ablate(m, component=3), ("bad_argument", "ablate", "component", "3")),
+    (lambda m: gf.patch(m, "4+8", "1+2", 3), ("bad_argument", "patch", "names")),
+    (lambda m: gf.patch(m, "4+8", "1+2", ["head 0.0", 3]), ("bad_argument", "patch", "names")),
+    (lambda m: gf.decode(m, "1+2", 2, temperature=1, rng=3), ("bad_argument", "rng")),
+    (lambda m: gf.interchange(m, component="head 0.0", n="x"), ("bad_argument", "interchange")),
+    (lambda m: gf.compare(m, m, names=["a"]), ("bad_argument", "names")),
+    (lambda m: gf.compare(m, m, names=[*"abc"]), ("bad_argument", "names")),
+    (lambda m: gf.save(m, 3), ("bad_argument", "save", "path", "3")),
+    (lambda m: gf.save(m, Odd(3)), ("bad_argument", "path", "Odd")),
+    (lambda m: gf.load(Odd(3)), ("bad_argument", "model", "Odd")),
+    (lambda m: gf.load(Odd(OSError())), ("bad_argument", "model", "Odd")),
+    (lambda m: gf.compile(Odd(3)), ("bad_argument", "source", "Odd")),
+    (lambda m: gf.export(m, "torch", "x" * 5000), ("file_error",)),
+    (lambda m: gf.export(m, "png", "x.png"), ("bad_argument", "export", "png")),
+    (lambda m: gf.report(m, "x.safetensors"), ("bad_argument", "x.safetensors", "FILE.html")),
+    (lambda m: gf.export(m, "torch", None), ("bad_argument", "export", "out")),
+    (lambda m: gf.report(m, "x.html", inputs=3), ("bad_argument", "inputs")),
+    (lambda m: gf.list(3), ("bad_argument", "list", "kind", "3")),
+    (lambda m: gf.Vocabulary(3), ("bad_argument", "vocabulary", "3")),
+    (lambda m: gf.Vocabulary(["a", 3]), ("bad_argument", "vocabulary", "3")),
+    (lambda m: gf.Vocabulary(HUGE), ("bad_argument", "vocabulary")),
+    (lambda m: gf.Vocabulary("ab").decode(HUGE), ("bad_argument",)),
+    (lambda m: gf.inspect(m, only=Odd(3)), ("bad_argument", "only", "Odd")),
+    (lambda m: gf.train(REF, "fast", seeds=HUGE), ("bad_argument", "train", "seeds")),
+    (lambda m: gf.train(REF, "fast", seeds=range(10**99)), ("bad_argument", "train", "seeds")),
+    (lambda m: gf.verify(m, rows=HUGE), ("bad_argument", "rows")),
+    (lambda m: gf.verify(m, rows=[HUGE]), ("bad_argument", "rows")),
+    (lambda m: m(HUGE), ("bad_argument", "tokens")),
+    (lambda m: gf.Vocabulary("ab").decode([2]), ("bad_argument", "2")),
+    (lambda m: gf.Vocabulary("ab").decode([-1]), ("bad_argument", "1")),
+    (lambda m: gf.Config("x", 3, 4), ("bad_argument", "config", "d_vocab")),
     # rows that are none of the task
-    (lambda m: gf.verify(m, rows=[[3, 10]]), "number 2 of a row must be from 0 to 9, got 10"),
-    (lambda m: gf.verify(m, rows=[[-1, 1]]), "number 1 of a row must be from 0 to 9, got -1"),
-    (lambda m: gf.verify(m, rows=[[1, 2, 3]]), r"rows must have shape \[B,2\], B from 1"),
-    (lambda m: gf.verify(m, rows=[3, 4]), r"rows must have shape \[B,2\], B from 1"),
-    (lambda m: gf.verify(m, rows=[]), r"rows must have shape \[B,2\], B from 1"),
-    (lambda m: gf.verify(m, rows=[[1.5, 2]]), "rows — expected whole numbers"),
-    (lambda m: gf.verify(m, rows="1+2"), "rows — expected whole numbers"),
-    (lambda m: gf.ablate(m, component="head 0.0", rows=[[1, 99]]), "must be from 0 to 9, got 99"),
-    (lambda m: gf.inspect(m, rows=[[1, 99]]), "must be from 0 to 9, got 99"),
-    (lambda m: gf.compare(m, m, rows=[[1], [2, 3]]), "rows — expected rows of one length"),
-    (lambda m: gf.ablate(m, "head 0.0", task="min"), "min — has .* tokens.*the model's vocab"),
+    (lambda m: gf.verify(m, rows=[[3, 10]]), ("bad_argument", "row", "10")),
+    (lambda m: gf.verify(m, rows=[[-1, 1]]), ("bad_argument", "row", "1")),
+    (lambda m: gf.verify(m, rows=[[1, 2, 3]]), ("bad_argument", "rows", "2", "1")),
+    (lambda m: gf.verify(m, rows=[3, 4]), ("bad_argument", "rows")),
+    (lambda m: gf.verify(m, rows=[]), ("bad_argument", "rows")),
+    (lambda m: gf.verify(m, rows=[[1.5, 2]]), ("bad_argument", "rows")),
+    (lambda m: gf.verify(m, rows="1+2"), ("bad_argument", "rows")),
+    (lambda m: gf.ablate(m, component="head 0.0", rows=[[1, 99]]), ("bad_argument", "0", "99")),
+    (lambda m: gf.inspect(m, rows=[[1, 99]]), ("bad_argument", "99")),
+    (lambda m: gf.compare(m, m, rows=[[1], [2, 3]]), ("bad_argument", "rows")),
+    (lambda m: gf.ablate(m, "head 0.0", task="min"), ("bad_argument", "min")),
     # weights
-    (lambda m: m.astype("int32"), "dtype: expected one of float64, float32"),
-    (lambda m: m.astype("bfloat16"), "NumPy has no bfloat16"),
-    (lambda m: m.torch("int32"), "dtype: expected one of float64, float32"),
-    (lambda m: m.torch(device="moon"), "not on device 'moon'"),
-    (lambda m: m.map(lambda w: np.ones(w.shape, int)), "'embed.W_E': expected floats"),
-    (lambda m: m.map(lambda w: w.astype(complex)), "expected floats .*, got complex128"),
-    (lambda m: m.map(lambda w: None), "'embed.W_E': expected an array, got None"),
-    (lambda m: m.map(3), r"map — expected a function \(array\) -> array, got 3"),
-    (lambda m: m.map(lambda: 3), r"map — expected a function \(array\) -> array, got <function"),
-    (lambda m: m.map(lambda w: [[1], [2, 3]]), "expected numbers, in rows of one length"),
-    (lambda m: gf.Model(m.config, 3, m.vocabulary), "Model — weights must be a table, got 3"),
-    (lambda m: gf.Model(3, m.weights, m.vocabulary), "Model — config: expected a Config, got 3"),
-    (lambda m: gf.Model(m.config, m.weights, m.vocabulary, task=3), "task must be a text, got 3"),
-    (lambda m: gf.Labels({"a": 3}), r"slots must be a table of a text and \(a whole number, a"),
-    (lambda m: gf.Labels(heads={"0.0": 3}), "heads must be a table of a text and a text each"),
-    (lambda m: gf.save(replace(m, provenance={"a": m}), "x.safetensors"), "provenance cannot be"),
-    (lambda m: replace(m, weights={3: 4}), "weights must be a table"),
-    (lambda m: gf.forward(m.config, {}, [[1, 2]]), "weights — "),
-    (lambda m: gf.forward(m.config, m.weights, [[1, 99]]), "token 99 — expected a number"),
-    (lambda m: gf.forward(m.config, m.weights, [1, 2]), r"tokens — expected shape \[B,T\]"),
+    (lambda m: m.astype("int32"), ("bad_argument", "dtype", "float64", "float32")),
+    (lambda m: m.astype("bfloat16"), ("bad_argument", "bfloat16")),
+    (lambda m: m.torch("int32"), ("bad_argument", "dtype", "float64", "float32")),
+    (lambda m: m.torch(device="moon"), ("bad_argument", "moon", "device")),
+    (lambda m: m.map(lambda w: np.ones(w.shape, int)), ("bad_argument", "embed.W_E")),
+    (lambda m: m.map(lambda w: w.astype(complex)), ("bad_argument", "complex128")),
+    (lambda m: m.map(lambda w: None), ("bad_argument", "embed.W_E")),
+    (lambda m: m.map(3), ("bad_argument", "map", "3")),
+    (lambda m: m.map(lambda: 3), ("bad_argument", "map")),
+    (lambda m: m.map(lambda w: [[1], [2, 3]]), ("bad_argument",)),
+    (lambda m: gf.Model(m.config, 3, m.vocabulary), ("bad_argument", "Model", "weights", "3")),
+    (lambda m: gf.Model(3, m.weights, m.vocabulary), ("bad_argument", "Model", "3")),
+    (lambda m: gf.Model(m.config, m.weights, m.vocabulary, task=3), ("bad_argument", "task", "3")),
+    (lambda m: gf.Labels({"a": 3}), ("bad_argument", "slots")),
+    (lambda m: gf.Labels(heads={"0.0": 3}), ("bad_argument", "heads")),
+    (lambda m: gf.save(replace(m, provenance={"a": m}), "x.safetensors"),
+        ("bad_argument", "provenance")),
+    (lambda m: replace(m, weights={3: 4}), ("bad_argument", "weights")),
+    (lambda m: gf.forward(m.config, {}, [[1, 2]]), ("bad_argument", "weights")),
+    (lambda m: gf.forward(m.config, m.weights, [[1, 99]]), ("bad_argument", "99")),
+    (lambda m: gf.forward(m.config, m.weights, [1, 2]), ("bad_argument", "tokens")),
     # how much is shown, and where it goes
-    (lambda m: gf.record(m, "4+8", last=0), "last must be a whole number from 1 to 4, got 0"),
-    (lambda m: gf.record(m, "4+8", last=99), "last must be a whole number from 1 to 4, got 99"),
-    (lambda m: m("4+8=", last=0), "last must be a whole number from 1 to 4, got 0"),
-    (lambda m: m("4+8=", hook=3), "hook — expected a function"),
-    (lambda m: m("4+8=", hook=lambda name: 3), r"hook — expected a function \(name, value"),
-    (lambda m: gf.verify(m, hook=lambda n, v: None), "hook — hook_embed must keep its shape"),
-    (lambda m: gf.verify(m, hook=lambda name: 3), "hook — expected a function"),
+    (lambda m: gf.record(m, "4+8", last=0), ("bad_argument", "last", "4", "0")),
+    (lambda m: gf.record(m, "4+8", last=99), ("bad_argument", "last", "4", "99")),
+    (lambda m: m("4+8=", last=0), ("bad_argument", "last", "4", "0")),
+    (lambda m: m("4+8=", hook=3), ("bad_argument", "hook")),
+    (lambda m: m("4+8=", hook=lambda name: 3), ("bad_argument", "hook", "name")),
+    (lambda m: gf.verify(m, hook=lambda n, v: None), ("bad_argument", "hook", "hook_embed")),
+    (lambda m: gf.verify(m, hook=lambda name: 3), ("bad_argument", "hook")),
     (lambda m: gf.hook(m, {"hook_embed": lambda: 3}),
-        "a function of 1 argument each, got {'hook_e"),
-    (lambda m: gf.compare(m, m, progress=lambda: 3), "progress must be a function of 1 argument"),
-    (lambda m: gf.fit(REF, "fast", stop=abs), "stop must be a function of 0 arguments"),
-    (lambda m: gf.save(m, "x.txt"), "x.txt — a model is saved in a file that ends in .safetensors"),
-    (lambda m: gf.save(m, "x"), "x — a model is saved in a file that ends in .safetensors"),
-    (lambda m: gf.decode(m, "4+8", 2, stop=99), "stop must be a whole number from 0 to 11, got 99"),
-    (lambda m: gf.ablate(m, "head 0.0", seed=-1), "ablate — seed must be a whole number from 0"),
-    (lambda m: gf.interchange(m, "head 0.0", n=0), "interchange — n must be a whole number from 1"),
-    (lambda m: gf.patch(m, "4+8", "1+2", "head 0.0", positions=[]), "expected numbers from 0 to 3"),
-    (lambda m: gf.verify(m, workers=None), "verify — workers must be a whole number, got None"),
-    (lambda m: gf.prove(m, method=np.zeros(2)), "method must be one of auto, certificate"),
-    (lambda m: gf.count(np.zeros((2, 2))), "model — expected a ref"),
+        ("bad_argument", "hook_e")),
+    (lambda m: gf.compare(m, m, progress=lambda: 3), ("bad_argument", "progress")),
+    (lambda m: gf.fit(REF, "fast", stop=abs), ("bad_argument", "stop")),
+    (lambda m: gf.save(m, "x.txt"), ("bad_argument", "x.txt")),
+    (lambda m: gf.save(m, "x"), ("bad_argument",)),
+    (lambda m: gf.decode(m, "4+8", 2, stop=99), ("bad_argument", "stop", "99")),
+    (lambda m: gf.ablate(m, "head 0.0", seed=-1), ("bad_argument", "ablate", "seed", "0")),
+    (lambda m: gf.interchange(m, "head 0.0", n=0), ("bad_argument", "interchange")),
+    (lambda m: gf.patch(m, "4+8", "1+2", "head 0.0", positions=[]), ("bad_argument", "0")),
+    (lambda m: gf.verify(m, workers=None), ("bad_argument", "verify", "workers")),
+    (lambda m: gf.prove(m, method=np.zeros(2)), ("bad_argument", "method")),
+    (lambda m: gf.count(np.zeros((2, 2))), ("bad_argument", "model")),
     # recipes
-    (lambda m: gf.fit(REF, "a\nb"), "a b — no such recipe"),
-    (lambda m: gf.Recipe(name="a\nb"), r"name must be a text on one line, got 'a\\nb'"),
-    (lambda m: gf.Recipe(norm="rmss"), "norm must be one of layer, rms, none, got 'rmss'; did you"),
-    (lambda m: gf.Recipe(activation="rleu"), "did you mean relu"),
-    (lambda m: gf.Recipe(positions="x"), "positions must be one of learned, none"),
-    (lambda m: gf.Recipe(mask="causl"), "did you mean causal"),
-    (lambda m: gf.Recipe(d_model=0), "d_model must be a whole number from 1, got 0"),
-    (lambda m: gf.Recipe(n_heads=0), "n_heads must be a whole number from 1, got 0"),
-    (lambda m: gf.Recipe().override({"stepz": 3}), "did you mean steps"),
-    (lambda m: gf.Recipe().override({"steps": True}), "steps must be a whole number, got True"),
-    (lambda m: gf.Recipe().override(3), "expected fields and values, got 3"),
-    (lambda m: gf.fit(REF, "fast", steps=0), "steps must be a whole number from 1"),
+    (lambda m: gf.fit(REF, "a\nb"), ("not_found",)),
+    (lambda m: gf.Recipe(name="a\nb"), ("bad_argument", "name", "a\\nb")),
+    (lambda m: gf.Recipe(norm="rmss"), ("bad_argument", "norm", "rmss")),
+    (lambda m: gf.Recipe(activation="rleu"), ("bad_argument", "relu")),
+    (lambda m: gf.Recipe(positions="x"), ("bad_argument", "positions")),
+    (lambda m: gf.Recipe(mask="causl"), ("bad_argument", "causal")),
+    (lambda m: gf.Recipe(d_model=0), ("bad_argument", "d_model", "0")),
+    (lambda m: gf.Recipe(n_heads=0), ("bad_argument", "n_heads", "0")),
+    (lambda m: gf.Recipe().override({"stepz": 3}), ("bad_argument", "steps")),
+    (lambda m: gf.Recipe().override({"steps": True}), ("bad_argument", "steps")),
+    (lambda m: gf.Recipe().override(3), ("bad_argument", "3")),
+    (lambda m: gf.fit(REF, "fast", steps=0), ("bad_argument", "steps")),
     # views
-    (lambda m: gf.inspect(m, only="haeds"), "view 'haeds' — did you mean heads"),
-    (lambda m: gf.inspect(m, only=["heads", "modular"]), "view 'modular' — "),
-    (lambda m: gf.inspect(m, prompt="x"), "input 'x' — expected two whole"),
-    (lambda m: gf.inspect(m, prompt=[[1, 2]]), "prompt — expected the tokens of one input"),
+    (lambda m: gf.inspect(m, only="haeds"), ("not_found", "heads", "haeds")),
+    (lambda m: gf.inspect(m, only=["heads", "modular"]), ("bad_argument", "modular")),
+    (lambda m: gf.inspect(m, prompt="x"), ("bad_argument", "x")),
+    (lambda m: gf.inspect(m, prompt=[[1, 2]]), ("bad_argument", "prompt")),
     # parts and activations
-    (lambda m: gf.ablate(m, "head 9.9"), "'head 9.9' — no such part"),
-    (lambda m: gf.patch(m, "4+8", "1+2", "head 9.9"), "'head 9.9' — no such part"),
-    (lambda m: gf.patch(m, "4+8", "1+2", "hook_embd"), "'hook_embd' — no such activation"),
-    (lambda m: gf.patch(m, "4+8", "1+2", "unembed"), "the same whatever the input"),
-    (lambda m: gf.record(m, "4+8")[1]["head 9.9"], "'head 9.9' — no such part"),
-    (lambda m: gf.record(m, "4+8")[1]["position 1"], "activation 'position 1' — in 2 activations"),
-    (lambda m: gf.record(m, "4+8")[1][["a"]], r"activation \['a'\] — expected a name, or a"),
-    (lambda m: gf.record(m, "4+8")[1][()], r"activation \(\) — none of that name"),
+    (lambda m: gf.ablate(m, "head 9.9"), ("not_found", "head", "9.9")),
+    (lambda m: gf.patch(m, "4+8", "1+2", "head 9.9"), ("not_found", "head", "9.9")),
+    (lambda m: gf.patch(m, "4+8", "1+2", "hook_embd"), ("not_found", "hook_embd")),
+    (lambda m: gf.patch(m, "4+8", "1+2", "unembed"), ("bad_argument", "unembed")),
+    (lambda m: gf.record(m, "4+8")[1]["head 9.9"], ("not_found", "head", "9.9")),
+    (lambda m: gf.record(m, "4+8")[1]["position 1"], ("bad_argument", "position", "1")),
+    (lambda m: gf.record(m, "4+8")[1][["a"]], ("bad_argument", "a")),
+    (lambda m: gf.record(m, "4+8")[1][()], ("bad_argument",)),
     # names
-    (lambda m: gf.load("adder-3"), "the trained model is adder-3.safetensors"),
-    (lambda m: gf.load("a\nb"), "a b — no such program"),
-    (lambda m: gf.load_task("a\nb"), "a b — no such task"),
-    (lambda m: gf.load("min:vocab=4,length=2"), "min has no option 'length'; it has vocab"),
-    (lambda m: gf.load("addition:order=ones,digts=2"), "no option 'digts'; did you mean digits"),
-    (lambda m: gf.list("hooks"), "list hooks — expected a model"),
-    (lambda m: gf.list("task"), "list 'task' — no such list; did you mean tasks"),
-    (lambda m: gf.list("recipes", "fsat"), "fsat — no such recipe; did you mean fast"),
-    (lambda m: gf.claims("bok"), r"bok — no claim of that name; did you mean book"),
-    (lambda m: gf.claims("qq"), "qq — no claim of that name; names start with book"),
-    (lambda m: gf.report("min", "sort"), "expected FILE.html, got 'sort'"),
-    (lambda m: gf.check_puzzle("echo", "no.glass"), "no.glass — echo is solved by a .taotp file"),
-    (lambda m: gf.check_puzzle("echo", "no.taotp"), "no.taotp — cannot be read"),
-    (lambda m: gf.check_puzzle("echo", "nofile"), "nofile — echo is solved by a .taotp file"),
-    (lambda m: gf.verify(m, cluster="tcp://x", workers=2), "verify — workers are processes here"),
-    (lambda m: gf.export(m, "torch", path="x.py"), "unexpected keyword 'path'; it takes"),
-    (lambda m: gf.ablate(m, recipe="fast"), "ablate — unexpected keyword 'recipe'"),
-    (lambda m: gf.ablation_study(REF, "head 0.0"), "no such recipe"),
-    (lambda m: gf.program(lambda: m), "program — expected a name, as in @program"),
-    (lambda m: gf.task(3), "task — expected a name, as in @task"),
-    (lambda m: gf.program("no types")(lambda n=3: m), "program — expected a name"),
-    (lambda m: gf.program("no-types")(lambda n=3: m), "option n needs a type, as in n: int = 3"),
-    (lambda m: gf.program("no-function")(3), "expected a function below @program"),
-    (lambda m: gf.program("no-model")(lambda: 3)(), "no-model — a program returns a Model, got 3"),
-    (lambda m: gf.view("no-function")(3), "expected a function below @view"),
-    (lambda m: gf.task("no-class")(lambda: m), "expected a class below @task"),
+    (lambda m: gf.load("adder-3"), ("bad_argument", "adder-3.safetensors")),
+    (lambda m: gf.load("a\nb"), ("not_found",)),
+    (lambda m: gf.load_task("a\nb"), ("not_found",)),
+    (lambda m: gf.load("min:vocab=4,length=2"), ("bad_argument", "length", "min", "vocab")),
+    (lambda m: gf.load("addition:order=ones,digts=2"), ("bad_argument", "digits", "digts")),
+    (lambda m: gf.list("hooks"), ("bad_argument", "hooks")),
+    (lambda m: gf.list("task"), ("bad_argument", "tasks", "task")),
+    (lambda m: gf.list("recipes", "fsat"), ("not_found", "fsat", "fast")),
+    (lambda m: gf.claims("bok"), ("bad_argument", "bok", "book")),
+    (lambda m: gf.claims("qq"), ("bad_argument", "qq")),
+    (lambda m: gf.report("min", "sort"), ("bad_argument", "sort", "FILE.html")),
+    (lambda m: gf.check_puzzle("echo", "no.glass"), ("bad_argument", "no.glass", "echo")),
+    (lambda m: gf.check_puzzle("echo", "no.taotp"), ("not_found", "no.taotp")),
+    (lambda m: gf.check_puzzle("echo", "nofile"), ("bad_argument", "nofile", "echo")),
+    (lambda m: gf.verify(m, cluster="tcp://x", workers=2), ("bad_argument", "verify", "workers")),
+    (lambda m: gf.export(m, "torch", path="x.py"), ("bad_argument", "path")),
+    (lambda m: gf.ablate(m, recipe="fast"), ("bad_argument", "ablate", "recipe")),
+    (lambda m: gf.ablation_study(REF, "head 0.0"), ("not_found", "head")),
+    (lambda m: gf.program(lambda: m), ("bad_argument", "program")),
+    (lambda m: gf.task(3), ("bad_argument", "task")),
+    (lambda m: gf.program("no types")(lambda n=3: m), ("bad_argument", "program")),
+    (lambda m: gf.program("no-types")(lambda n=3: m), ("bad_argument", "n", "3")),
+    (lambda m: gf.program("no-function")(3), ("bad_argument", "function", "program")),
+    (lambda m: gf.program("no-model")(lambda: 3)(), ("bad_argument", "no-model", "program", "3")),
+    (lambda m: gf.view("no-function")(3), ("bad_argument", "function", "view")),
+    (lambda m: gf.task("no-class")(lambda: m), ("bad_argument", "class", "task")),
     # objects that raise
     *[(lambda m, f=f, x=x: f(m, x()), said) for x in (Raises, RaisesMore) for f, said in [
-        (lambda m, x: gf.verify(x), "model — expected a ref"),
-        (lambda m, x: gf.verify(m, x), "task — expected a ref"),
-        (lambda m, x: gf.verify(m, rows=x), "rows — expected rows"),
-        (lambda m, x: gf.verify(m, progress=x), "progress must be a function"),
-        (lambda m, x: gf.record(m, x), "tokens — expected"),
-        (lambda m, x: gf.inspect(m, only=x), "only must be"),
-        (lambda m, x: gf.patch(m, "4+8", "1+2", x), "names must be"),
-        (lambda m, x: gf.prove(m, check=x), "check"),
-        (lambda m, x: gf.adderboard(x), "expected"),
-        (lambda m, x: gf.export(x, "taotp", "x.taotp"), "expected"),
+        (lambda m, x: gf.verify(x), ("bad_argument", "model")),
+        (lambda m, x: gf.verify(m, x), ("bad_argument", "task")),
+        (lambda m, x: gf.verify(m, rows=x), ("bad_argument", "rows")),
+        (lambda m, x: gf.verify(m, progress=x), ("bad_argument", "progress")),
+        (lambda m, x: gf.record(m, x), ("bad_argument", "tokens")),
+        (lambda m, x: gf.inspect(m, only=x), ("bad_argument", "only")),
+        (lambda m, x: gf.patch(m, "4+8", "1+2", x), ("bad_argument", "names")),
+        (lambda m, x: gf.prove(m, check=x), ("bad_argument", "check")),
+        (lambda m, x: gf.adderboard(x), ("bad_argument",)),
+        (lambda m, x: gf.export(x, "taotp", "x.taotp"), ("bad_argument",)),
     ]],
     # methods
-    (lambda m: gf.Recipe().config("x", 3), "config — d_vocab must be a whole number"),
-    (lambda m: gf.Recipe().config(3), "config — without length"),
-    (lambda m: gf.Recipe().weight_shapes("x"), "weight_shapes — config: expected"),
-    (lambda m: gf.load_task(m).is_exactly(np.zeros(3)), "is_exactly — expected classes"),
-    (lambda m: gf.load_task(m).sample_or_all(-1), "some: expected a whole number from 0"),
-    (lambda m: gf.load_task(m).sample_or_all(5, -1), "some: expected a whole number from 0"),
-    (lambda m: gf.verify(m).differences("x"), "differences — expected a Verdict"),
-    (lambda m: gf.verify(m).save("v.txt"), "expected FILE.json"),
-    (lambda m: gf.report(m, "r.html", task=np.zeros(3)), "task — expected a ref"),
+    (lambda m: gf.Recipe().config("x", 3), ("bad_argument", "config", "d_vocab")),
+    (lambda m: gf.Recipe().config(3), ("bad_argument", "config")),
+    (lambda m: gf.Recipe().weight_shapes("x"), ("bad_argument", "weight_shapes")),
+    (lambda m: gf.load_task(m).is_exactly(np.zeros(3)), ("bad_argument", "is_exactly")),
+    (lambda m: gf.load_task(m).sample_or_all(-1), ("bad_argument", "sample_or_all")),
+    (lambda m: gf.load_task(m).sample_or_all(5, -1), ("bad_argument", "sample_or_all")),
+    (lambda m: gf.verify(m).differences("x"), ("bad_argument", "differences")),
+    (lambda m: gf.verify(m).save("v.txt"), ("bad_argument", "FILE.json")),
+    (lambda m: gf.report(m, "r.html", task=np.zeros(3)), ("bad_argument", "task")),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("call,said", REFUSED, ids=[said for _, said in REFUSED])
+@pytest.mark.parametrize("call,said", REFUSED, ids=[" ".join(said) for _, said in REFUSED])
 @pytest.mark.some(5)
 def test_what_is_refused(call, said, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # what a call registers is forgotten after it
     monkeypatch.setitem(registry.REGISTRY, "program", dict(registry.entries("program")))
-    with pytest.raises(GlassformerError, match=said) as e:
+    with raises(*said) as e:
         call(model)
     assert "\n" not in str(e.value) and not any(tmp_path.iterdir())
 
@@ -374,7 +376,7 @@ def test_options_without_a_default_are_refused():
     def needs(n: int):
         return n
 
-    with pytest.raises(GlassformerError, match="needs — option n needs a default"):
+    with raises("bad_argument", "needs"):
         gf.program("needs")(needs)
 
 
@@ -466,11 +468,11 @@ SRC = Path(gf.__file__).parent.parent
 
 def test_what_fresh_eyes_tried(model):
     assert gf.run(model, "4+8", steps=0).output == ""
-    with pytest.raises(GlassformerError, match="view 'modular' — "):
+    with raises("bad_argument", "modular"):
         gf.inspect(REF, only=["heads", "modular"])["modular"]
-    with pytest.raises(GlassformerError, match="explain — without model"):
+    with raises("bad_argument", "explain", "model"):
         gf.explain(tokens="1+2")
-    with pytest.raises(GlassformerError, match="expected a Vocabulary"):
+    with raises("bad_argument", "Model"):
         gf.Model(model.config, model.weights, "0123456789+=")
     with pytest.raises(AttributeError, match="not every layer has W_in"):
         print(gf.load("addition:digits=2,padding=none").W_in)
@@ -509,9 +511,9 @@ def test_rooms_are_there_in_a_fresh_session():
 
 def test_views_have_names_of_their_own():
     for wrong in (lambda s: s, 3):
-        with pytest.raises(GlassformerError, match="view — expected a name"):
+        with raises("bad_argument", "view", "name"):
             gf.view(wrong)
-    with pytest.raises(GlassformerError, match="heads — there is a view of that name"):
+    with raises("bad_argument", "heads", "view", "name"):
         gf.view("heads")(lambda s: s)
     assert "heads" in gf.list("views") and len(gf.list("claims")) > 100
 
@@ -521,9 +523,9 @@ def test_training_takes_refs():
     task = "addition:digits=1,order=ones"
     trained = gf.fit(task, short, seed=1, parametrization="low-rank:rank=2")
     assert trained.model.parametrization == "low-rank:rank=2"
-    with pytest.raises(GlassformerError, match="no such parametrization; did you mean dense"):
+    with raises("not_found", "dense", "parametrization"):
         gf.fit(task, short, parametrization="dens")
-    with pytest.raises(GlassformerError, match="model — expected a ref"):
+    with raises("bad_argument", "model"):
         gf.fit(task, short, init_from=3)
 
 
@@ -548,5 +550,5 @@ def test_the_class_of_a_task_is_the_task_with_its_defaults():
 
     assert gf.verify("reverse", task=Reverse, sample=20).wrong == 0
     assert gf.verify("reverse", task=Reverse(), sample=20).wrong == 0
-    with pytest.raises(GlassformerError, match="expected a ref or a Task"):
+    with raises("bad_argument", "task"):
         gf.verify("reverse", task=dict)

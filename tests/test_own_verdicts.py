@@ -3,7 +3,6 @@
 import pickle
 
 import numpy as np
-import pytest
 
 import glassformer as gf
 from glassformer import registry, user_modules
@@ -42,7 +41,7 @@ def test_what_derives_from_a_task_is_not_proved_as_that():
 def test_a_page_judges_by_the_task_that_was_given():
     model = gf.load("reverse:length=3")
     assert gf.verify(model, Empty(length=3)).checked == 0
-    with pytest.raises(GlassformerError, match="expected a task with a ref, got Empty"):
+    with raises("bad_argument", "task", "Empty"):
         gf.report(model, task=Empty(length=3))
     with raises("bad_argument", "input"):
         gf.prove(model, Empty(length=3), accuracy=True)
@@ -88,7 +87,7 @@ def test_no_other_file_of_that_name_is_run(tmp_path, monkeypatch):
     sent = pickle.dumps(task)
     assert type(pickle.loads(sent)).__name__ == "T" and registry.file_digest(task.ref)
     monkeypatch.chdir(there)
-    with pytest.raises(GlassformerError, match="is another file here than where it was typed"):
+    with raises("bad_argument", "mine.py"):
         pickle.loads(sent)
     assert not (there / "ran").exists()
 
@@ -102,6 +101,6 @@ def test_a_journal_is_of_one_text_of_a_file(tmp_path, monkeypatch):
         model, gf.load_task(user_modules.load_user_files("mine.py:T:length=3")), journal="j.jsonl"
     )
     file.write_text(SOURCE + "# other\n")
-    with pytest.raises(GlassformerError, match=r"j\.jsonl"):
+    with raises("bad_argument", "j.jsonl"):
         changed = gf.load_task(user_modules.load_user_files("mine.py:T:length=3"))
         gf.verify(model, changed, journal="j.jsonl")

@@ -9,6 +9,7 @@ from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_
 from glassformer.core.model import zeros
 from glassformer.registry import REGISTRY, Between, entries, program, split_ref, task
 from glassformer.tasks.base import Task
+from helpers import raises
 
 
 @pytest.fixture
@@ -53,38 +54,38 @@ def test_a_ref_is_a_call(own):
 def test_dtype(own):
     assert load("own:dtype=float32").dtype == "float32"
     assert load("own:dtype=float32").provenance["ref"] == "own:dtype=float32"
-    with pytest.raises(GlassformerError, match="not right in float32: right up to 4"):
+    with raises("bad_argument", "float32"):
         load("own:size=6,dtype=float32")
 
 
 @pytest.mark.parametrize("ref,match", [
-    ("owm", "owm — no such program; did you mean own"),
-    ("zzzzzz", "no such program; there are "),
-    ("own:sise=3", "has no option 'sise'; did you mean size?"),
-    ("own:size=x", "own:size=x — size must be a whole number from 1 to 9, got 'x'"),
-    ("own:size=10", "size must be a whole number from 1 to 9, got 10"),
-    ("own:size=99999999999999999999999", "size must be"),
-    ("own:way=three", "way must be one of one, two, got 'three'"),
-    ("own:on=maybe", "on must be true or false"),
-    ("own:size", "expected option=value"),
-    ("own:size=3,size=4", "given twice"),
-    ("own:size=7", "own:size=7 — 7 is unlucky"),
-    ("own:dtype=float8", "dtype must be one of float64, float32"),
-    ("a/b.bin", "expected a program, or a file that ends in"),
-    ("", "expected a ref or a path"),
+    ("owm", ("not_found", "owm", "own")),
+    ("zzzzzz", ("not_found", "zzzzzz")),
+    ("own:sise=3", ("bad_argument", "size", "sise")),
+    ("own:size=x", ("bad_argument", "own:size=x", "size", "x")),
+    ("own:size=10", ("bad_argument", "size", "10")),
+    ("own:size=99999999999999999999999", ("bad_argument", "size")),
+    ("own:way=three", ("bad_argument", "way", "three")),
+    ("own:on=maybe", ("bad_argument", "on")),
+    ("own:size", ("bad_argument", "option=value")),
+    ("own:size=3,size=4", ("bad_argument", "own:size=3")),
+    ("own:size=7", ("bad_argument", "own:size=7")),
+    ("own:dtype=float8", ("bad_argument", "dtype", "float64", "float32")),
+    ("a/b.bin", ("bad_argument", "a/b.bin")),
+    ("", ("bad_argument", "model")),
 ])  # fmt: skip
 def test_bad_refs(own, ref, match):
-    with pytest.raises(GlassformerError, match=match):
+    with raises(*match):
         load(ref)
 
 
 def test_bad_calls_from_python(own):
     build, OwnTask = own
-    with pytest.raises(GlassformerError, match="size must be a whole number"):
+    with raises("bad_argument", "size"):
         build(size="3")
-    with pytest.raises(GlassformerError, match="unexpected keyword"):
+    with raises("bad_argument", "own"):
         build(colour=3)
-    with pytest.raises(GlassformerError, match="size must be"):
+    with raises("bad_argument", "size"):
         OwnTask(size=0)
 
 
@@ -119,15 +120,15 @@ def test_every_real_program_and_task_can_be_made():
 def test_vocabularies():
     v = Vocabulary(["<bos>", "b", "o", "<"])
     assert v.encode("<bos>bo<") == [0, 1, 2, 3] and v.decode([0, 1]) == "<bos>b"
-    with pytest.raises(GlassformerError, match="'x' at character 2"):
+    with raises("bad_argument", "'x'", "2"):
         v.encode("bx")
     n = Vocabulary.numbers(10, first=-5)
     assert n.encode("-5, 0 4") == [0, 5, 9] and n.decode([0, 9]) == "-5 4"
     for bad in ("5", "-6", "1.5", "x", "9" * 30):
-        with pytest.raises(GlassformerError, match="whole number from -5 to 4"):
+        with raises("bad_argument", bad[:9], "-5", "4"):
             n.encode(bad)
     assert Vocabulary.from_json(n.to_json()) == n != Vocabulary.from_json(v.to_json()) == v
-    with pytest.raises(GlassformerError, match="different"):
+    with raises("bad_argument"):
         Vocabulary("aa")
     assert np.array_equal(Vocabulary.numbers(10**6).encode("999999"), [999_999])
 
@@ -135,17 +136,17 @@ def test_vocabularies():
 def test_a_file_without_an_ending_is_not_taken_for_a_program(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save("min:vocab=3", "model.safetensors").rename("model")
-    with pytest.raises(GlassformerError, match=r"ends in \.safetensors"):
+    with raises("bad_argument", "model"):
         load("model")
 
 
 def test_a_thing_of_another_kind_in_a_file_that_was_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("import glassformer as gf\nquick = gf.Recipe(name='q')\n")
-    with pytest.raises(GlassformerError, match="expected a task, that is something else"):
+    with raises("bad_argument", "mine.py:quick"):
         load_task("mine.py:quick")
 
 
 def test_options_as_keywords_are_pointed_to_the_ref():
-    with pytest.raises(GlassformerError, match="addition:digits=3"):
+    with raises("bad_argument", "addition:digits=3"):
         load("addition", digits=3)

@@ -145,7 +145,7 @@ TABLE = {
         BAD, lambda: compare(sample=0), f"compare {ADDER} {ADDER} --sample 0", None),
     "two tasks": (BAD, lambda: gf.compare(ADDER, "min"), f"compare {ADDER} min", None),
     "no such view": (
-        BAD, lambda: gf.inspect(ADDER, only="hedas"), f"inspect {ADDER} --only hedas", None),
+        NONE, lambda: gf.inspect(ADDER, only="hedas"), f"inspect {ADDER} --only hedas", None),
     "no such format": (
         BAD, lambda: gf.export(ADDER, "png", "x.png"), f"export {ADDER} --to png --out x.png",
         None),

@@ -1,8 +1,8 @@
 """The public functions: `import glassformer as gf; gf.verify("addition:digits=3")`.
 
 Each one coerces its arguments (coerce.py) and calls one function of the package. The command line,
-the server and notebooks call the same functions, so that all refuse the same things in the same
-words. A `model` is a ref, a path or a Model; a `task` a ref or a Task, by default the model's own;
+the server and notebooks call the same functions, so all refuse the same arguments with the same
+errors. A `model` is a ref, a path or a Model; a `task` a ref or a Task, by default the model's own;
 `tokens` a text or numbers. Modules are imported when a function needs them.
 """
 
@@ -97,10 +97,10 @@ def load(ref: str | PathLike[str]) -> Model:
 
     Args:
         ref: A program with options (`addition:digits=3`), a checkpoint, a `.taotp` or `.glass`
-            file, a folder in GPT-2 format, or `mine.py:NAME`, which runs that file.
+            file, a folder in GPT-2 format, or `mine.py:NAME`, which executes that file.
 
     Raises:
-        GlassformerError: There is no such model, or its file is damaged.
+        GlassformerError: No model has that name, or its file is damaged.
 
     Example:
         >>> import glassformer as gf
@@ -134,14 +134,14 @@ def save(model: ModelLike, path: str | PathLike[str]) -> Path:
 def export(
     model: ModelLike, to: str, out: str | PathLike[str], tolerance: float = 1e-4
 ) -> ExportResult | WrittenFile:
-    """Write a model in the format of another library, which reads it back and must agree.
+    """Write a model in the format of another library, which reads it back and compares.
 
     Args:
         model: The model.
         to: safetensors, taotp, gpt2, torch, transformer-lens, onnx or adderboard.
         out: The file or folder to write.
-        tolerance: Largest difference of logits, relative to the largest logit. Right answers must
-            stay right.
+        tolerance: Largest difference of logits, relative to the largest logit. Answers must not
+            change.
 
     Raises:
         GlassformerError: The format cannot hold the model, or the library disagrees.
@@ -162,19 +162,19 @@ def compile_(
     source: str | PathLike[str], *, options: Mapping[str, Any] | None = None, dtype: str = "",
     target: str = "", out: str | PathLike[str] | None = None,
 ) -> Compiled:  # fmt: skip
-    """Compile a source to a model, and prove that the model does what the source means.
+    """Compile a source to a model, and prove that both give the same output for every text.
 
     Args:
         source: The text of a source, the path of a `.glass` file, or a ref (`lang/sort:vocab=20`).
         options: Options of the source.
         dtype: float64 or float32.
-        target: "gpt2" for a model that GPT-2 can hold as it is.
+        target: "gpt2" for a model that GPT-2 can hold unchanged.
         out: FILE.safetensors to write the model to, with its source.
 
     Example:
         >>> import glassformer as gf
-        >>> made = gf.compile("tokens = [*'ab']; length = 9; emit = first(token, default='a')")
-        >>> made.model.config.n_layers
+        >>> compiled = gf.compile("tokens = [*'ab']; length = 9; emit = first(token, default='a')")
+        >>> compiled.model.config.n_layers
         1
     """
     from .compiler.source_refs import compile_source
@@ -193,8 +193,8 @@ def list_(kind: str = "programs", ref: str = "") -> Any:
 
     Args:
         kind: The kind of names.
-        ref: After `hooks`, the model. After recipes, lang or levels, a name: then the Recipe, the
-            text of the source or the Level is returned.
+        ref: For hooks, the model. For recipes, lang and levels, a name: returns the Recipe, the
+            text of the source or the Level.
 
     Example:
         >>> import glassformer as gf
@@ -253,10 +253,10 @@ def run(
 
     Args:
         model: The model.
-        text: The input, which may go on into the answer.
-        steps: Largest number of tokens to decode.
+        text: The input; it may contain the beginning of the answer.
+        steps: Maximum number of tokens to decode.
         temperature: 0 always takes the best token.
-        top_k: Sample among this number of the best tokens.
+        top_k: Sample among the k best tokens.
         rng: Source of randomness for sampling.
         trace: Also return, for each step, its top tokens and what each head read.
         interpret: Also return every value of the source of a compiled model.
@@ -268,8 +268,10 @@ def run(
     """
     from . import generate
 
-    how = {"temperature": temperature, "top_k": top_k, "rng": rng}
-    return generate.run(as_model(model), text, steps=steps, trace=trace, interpret=interpret, **how)  # type: ignore[arg-type]
+    return generate.run(
+        as_model(model), text, steps=steps, temperature=temperature, top_k=top_k, rng=rng,
+        trace=trace, interpret=interpret,
+    )  # fmt: skip
 
 
 @public_api
@@ -278,17 +280,17 @@ def decode(
     temperature: float = 0.0, top_k: int | None = None, rng: np.random.Generator | None = None,
     cached: bool = True,
 ) -> Array:  # fmt: skip
-    """Decode tokens: those that were passed, followed by up to `steps` new ones.
+    """Return the tokens followed by up to `steps` decoded ones.
 
     Args:
         model: The model.
         tokens: A text, or numbers [T] or [B,T].
         steps: Number of tokens to decode.
-        stop: A token that ends the text.
+        stop: Token that ends the text.
         temperature: 0 always takes the best token.
-        top_k: Sample among this number of the best tokens.
+        top_k: Sample among the k best tokens.
         rng: Source of randomness for sampling.
-        cached: Keep keys and values of earlier positions.
+        cached: Reuse keys and values of earlier positions.
 
     Example:
         >>> import glassformer as gf
@@ -297,10 +299,10 @@ def decode(
     """
     from .core import decoding
 
-    made = as_model(model)
+    resolved = as_model(model)
     return decoding.decode(
-        made, as_tokens(tokens, made), steps, stop=stop, temperature=temperature, top_k=top_k,
-        rng=rng, cached=cached,
+        resolved, as_tokens(tokens, resolved), steps, stop=stop, temperature=temperature,
+        top_k=top_k, rng=rng, cached=cached,
     )  # fmt: skip
 
 
@@ -318,7 +320,7 @@ def forward(
         tokens: Numbers [B,T].
         hook: A hook (name, value) -> value that sees every activation and may replace it.
         start: Position of the first token.
-        last: Return logits of this number of last positions only.
+        last: Number of last positions whose logits to return; by default all.
     """
     from .core import model as model_
     from .core.weight_shapes import check_weights as check_shapes
@@ -342,7 +344,7 @@ def record(
     Args:
         model: The model.
         tokens: A text, or numbers [T] or [B,T].
-        last: Return logits of this number of last positions only.
+        last: Number of last positions whose logits to return; by default all.
 
     Example:
         >>> import glassformer as gf
@@ -352,16 +354,16 @@ def record(
     """
     from .core import hooks
 
-    made = as_model(model)
-    return hooks.record(made, as_tokens(tokens, made), last)
+    resolved = as_model(model)
+    return hooks.record(resolved, as_tokens(tokens, resolved), last)
 
 
 @public_api
 def hook(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Hook:
-    """Return a hook that applies a function to each activation that `table` names.
+    """Return a hook that replaces each activation named in `table` by a function of it.
 
     Raises:
-        GlassformerError: The model has no activation of such a name.
+        GlassformerError: The model has no activation of that name.
     """
     from .core import hooks
 
@@ -379,7 +381,7 @@ def hook_names(model: ModelLike | Config) -> list[str]:
 # ── checking ───────────────────────────────────────────────────────────────────────────────────
 @public_api
 def count(model: ModelLike) -> ParameterCount:
-    """Count the parameters of a model, in each way that people count them.
+    """Count the parameters of a model by several rules.
 
     Example:
         >>> import glassformer as gf
@@ -402,25 +404,26 @@ def verify(
 ) -> Verdict:  # fmt: skip
     """Run a model on the whole domain of a task, or on a sample with stated confidence.
 
-    Up to about a million inputs all are run; beyond that a sample and the edge cases.
+    Domains of up to about a million inputs are run in full; of larger ones, a sample and the edge
+    cases.
 
     Args:
         model: The model.
-        task: What is right; by default the model's own task.
-        rows: Run these rows only.
-        sample: Run this number of random rows, and the edge cases.
+        task: The task; by default the model's own.
+        rows: Run only these rows.
+        sample: Number of random rows to run, besides the edge cases.
         seed: Seed of the sample.
-        max_counterexamples: Largest number of counterexamples to return.
-        chunk: Rows to run at a time; 0 chooses.
+        max_counterexamples: Maximum number of counterexamples to return.
+        chunk: Rows per forward pass; 0: chosen by size.
         hook: A hook that changes the model.
-        exhaustive: Run the whole domain, however large.
+        exhaustive: Run the whole domain even if it is large.
         dtype: Float type to run in.
         workers: Number of processes. (A script then needs `if __name__ == "__main__"`.)
         search: Rounds of search for failures near the worst rows of a sample.
         out: FILE.json to save the verdict; an interrupted call resumes from FILE.json.journal.
         journal: A file to resume from after an interruption.
         cluster: Address of a Dask cluster to run on.
-        progress: Called as inputs are run.
+        progress: Called after each chunk of inputs.
 
     Example:
         >>> import glassformer as gf
@@ -432,11 +435,11 @@ def verify(
     if exhaustive and sample is not None:
         raise GlassformerError("verify — expected exhaustive or sample, got both; leave one out")
     path = as_output(out, ".json", model, task)
-    made = as_model(model)
-    goal = as_task(task, made)
+    resolved = as_model(model)
+    goal = as_task(task, resolved)
     with _resumable(path, journal, rows is None and hook is None) as log:
         verdict = verification.verify(
-            made,
+            resolved,
             goal,
             rows=as_rows(rows, goal),
             sample=sample,
@@ -464,14 +467,14 @@ def _resumable(
     """Lock `out` and yield the path of the journal, which is removed at the end unless it was
     passed as `journal`.
     """
-    given = None if journal is None else as_path(journal, "journal")
-    if out is not None and given is not None and out.absolute() == given.absolute():
+    passed = None if journal is None else as_path(journal, "journal")
+    if out is not None and passed is not None and out.absolute() == passed.absolute():
         raise GlassformerError(f"out — expected another file than the journal, got {out}")
-    own = out.with_name(out.name + ".journal") if out and not given and keeps_journal else None
+    default = out.with_name(out.name + ".journal") if out and not passed and keeps_journal else None
     with exclusive_lock(out):
-        yield given or own
-        if own:
-            remove(own)
+        yield passed or default
+        if default:
+            remove(default)
 
 
 @public_api
@@ -480,27 +483,27 @@ def recheck(
     workers: int = 1, out: str | PathLike[str] | None = None,
     journal: str | PathLike[str] | None = None, progress: ProgressCallback | None = None,
 ) -> RecheckResult:  # fmt: skip
-    """Run the same rows as a saved verdict again, and compare.
+    """Run the rows of a saved verdict again and compare.
 
     Args:
         model: The model.
         verdict: A Verdict, or the path of a saved one.
-        task: What is right; by default the task that the verdict names. A name in a verdict never
-            runs a file.
+        task: The task; by default the one in the verdict. A ref in a verdict never executes a
+            file.
         workers: Number of processes.
         out: FILE.json to save the new verdict; an interrupted call resumes from FILE.json.journal.
         journal: A file to resume from after an interruption.
-        progress: Called as inputs are run.
+        progress: Called after each chunk of inputs.
     """
     from .verification.recheck_verdict import recheck as recheck_
 
     path = as_output(out, ".json", model, verdict, task)
-    made, saved = as_model(model), as_verdict(verdict)
-    goal = verdict_task(task, saved, made)
+    resolved, saved = as_model(model), as_verdict(verdict)
+    goal = verdict_task(task, saved, resolved)
     where = str(verdict) if isinstance(verdict, (str, PathLike)) else "verdict"
     with _resumable(path, journal) as log:
         rechecked = recheck_(
-            made, saved, goal, workers=workers, progress=progress, where=where, journal=log
+            resolved, saved, goal, workers=workers, progress=progress, where=where, journal=log
         )
         if path:
             rechecked.rerun.save(path)
@@ -543,14 +546,14 @@ def prove(
 
     Args:
         model: The model.
-        task: What is right; by default the model's own task.
+        task: The task; by default the model's own.
         method: enumeration runs every row; certificate bounds all cases (docs/proof.md).
-        check: A certificate, or the file of one, to check instead: returns a Certified.
+        check: A certificate, or its file, to check instead. Returns a CertificateCheck.
         independent_check: Check by a second checker that shares no code with the first. None uses
             it where it covers the model; True raises an error where it does not.
-        accuracy: Bound how many inputs are right instead: returns an Accuracy.
-        equal_to: A second model: decide whether both give equal answers to every input. Returns an
-            Equality.
+        accuracy: Bound the number of right inputs instead. Returns an Accuracy.
+        equal_to: A second model: decide whether both give equal answers to every input. Returns
+            an Equality.
         seed: Seed of the search for a counterexample.
         out: FILE.json for the certificate; an error for proofs without one.
         progress: Called with each stage and the progress of the proof.
@@ -563,27 +566,27 @@ def prove(
     from .proof.requests import prove as run_proof
 
     if out is not None and (check is not None or accuracy or equal_to is not None):
-        hint = "only a proof that is looked for has a certificate to write"
         raise GlassformerError(
-            f"prove — out: {hint}; leave out `out`, or check, accuracy, equal_to"
+            "prove — out: expected no check, accuracy or equal_to, which write no certificate; "
+            "leave out `out`"
         )
     path = as_output(out, ".json", model, task)
     if isinstance(check, (str, PathLike)):
         check = as_path(check, "check")
-    made = as_model(model)
-    found = run_proof(
-        made, as_task(task, made), method=method, check=check, independent=independent_check,
-        accuracy=accuracy, equal_to=None if equal_to is None else as_model(equal_to), seed=seed,
+    resolved = as_model(model)
+    result = run_proof(
+        resolved, as_task(task, resolved), method=method, check=check,
+        independent=independent_check, accuracy=accuracy, equal_to=None if equal_to is None else as_model(equal_to), seed=seed,
         for_file=path is not None, progress=progress,
     )  # fmt: skip
-    if path and (certificate := getattr(found, "certificate", None)):
+    if path and (certificate := getattr(result, "certificate", None)):
         write_atomically(path, json_file(certificate))
-    return found
+    return result
 
 
 @public_api
 def check_task(task: ModelLike | TaskLike) -> Examination:
-    """Try a task: examples, classes, and whether its declarations agree with its examples.
+    """Examine a task: examples, classes, and whether its declarations agree with its examples.
 
     Example:
         >>> import glassformer as gf
@@ -597,7 +600,7 @@ def check_task(task: ModelLike | TaskLike) -> Examination:
 
 @public_api
 def check_puzzle(level: str, solution: str | PathLike[str], seconds: int = 120) -> Judgment:
-    """Judge a solution of a puzzle, on every question of its level or by proof.
+    """Judge the solution of a puzzle on every question of its level, or by proof.
 
     Args:
         level: The name or the title of the level.
@@ -614,11 +617,11 @@ def claims(
     names: str | Sequence[str] = (), *, slow: bool = False,
     progress: ProgressCallback | None = None,
 ) -> ClaimsResult:  # fmt: skip
-    """Measure published figures, and compare with what was recorded.
+    """Measure published figures and compare them with the recorded values.
 
     Args:
-        names: Names of claims, or how they begin; by default all.
-        slow: Also those that take minutes.
+        names: Names of claims, or prefixes of names; by default all.
+        slow: Measure slow claims too, which take minutes.
         progress: Called before each claim.
     """
     from . import published_claims
@@ -635,30 +638,30 @@ def adderboard(
     """Run AdderBoard's test on a model: ten edge cases and 10,000 pairs of ten digits.
 
     Args:
-        model: The model, or FILE.py: somebody's submission.
-        table: Return the table of our adders instead, with this one among them. No code is run.
-        task: What is right; by default the model's own task.
+        model: The model, or FILE.py of a submission.
+        table: Return the table of our adders with this one added. No code is executed.
+        task: The task; by default the model's own.
         dtype: Float type to run in.
-        max_counterexamples: Largest number of counterexamples to return.
-        trust: Run the code of FILE.py, in a sandbox.
-        sandbox: False lets a trusted file do all that the user can, where there is no sandbox.
-        progress: Called with how far the test is, and with a stage on how a file is run, before it
-            runs.
+        max_counterexamples: Maximum number of counterexamples to return.
+        trust: Execute the code of FILE.py, in a sandbox.
+        sandbox: False executes a trusted file without a sandbox, with all rights of the user.
+        progress: Called with the progress of the test. The first stage tells how FILE.py will be
+            executed.
     """
     from .leaderboard import boards
 
     (ref,) = input_paths([model]) or [""]
     file = ref if ref.endswith(".py") else ""
-    made = None if file or model is None else as_model(model)
-    name = ref or (made.name if made else "")
-    goal: Any = as_task(task, made) if made else task
+    resolved = None if file or model is None else as_model(model)
+    name = ref or (resolved.name if resolved else "")
+    goal: Any = as_task(task, resolved) if resolved else task
 
     def load_adder(other: str) -> tuple[Model, Task]:
         adder = resolve.load(other)
         return adder, as_task(task if other == model else None, adder)
 
     return boards.run_adderboard(
-        made,
+        resolved,
         goal,
         load_adder,
         name=name,
@@ -685,8 +688,8 @@ def explain(model: ModelLike, tokens: Tokens) -> Explanation:
     """
     from .lens.explain import explain as explain_
 
-    made = as_model(model)
-    return explain_(made, as_tokens(tokens, made))
+    resolved = as_model(model)
+    return explain_(resolved, as_tokens(tokens, resolved))
 
 
 @public_api
@@ -704,17 +707,17 @@ def inspect(
         prompt: An input to show on its own.
         only: Names of views, or FILE.py:NAME.
         progress: Called before each view.
-        sample: Use this number of random rows; by default 10,000.
+        sample: Number of random rows; by default 10,000.
         seed: Seed of the rows.
     """
     from .lens.inspect import inspect as inspect_
 
     only = [load_user_ref(name) for name in ([only] if isinstance(only, str) else only)]
-    made = as_model(model)
-    goal = as_task_if_known(task, made)
+    resolved = as_model(model)
+    goal = as_task_if_known(task, resolved)
     rows = as_sample(goal, rows, sample, seed, MAX_INSPECTED_ROWS)
-    tokens = None if prompt is None else as_tokens(prompt, made, goal)
-    return inspect_(made, goal, rows, tokens, only, progress)
+    tokens = None if prompt is None else as_tokens(prompt, resolved, goal)
+    return inspect_(resolved, goal, rows, tokens, only, progress)
 
 
 @public_api
@@ -731,14 +734,14 @@ def compare(
     sample: int | None = None, names: Sequence[str] = (), seed: int = 0,
     progress: ProgressCallback | None = None,
 ) -> Comparison:  # fmt: skip
-    """Compare two models on one task: answers, attention, and the role of each part.
+    """Compare two models on one task: answers, attention, and the role of each component.
 
     Args:
         a: One model.
         b: The other.
-        task: What is right; by default the task of both.
+        task: The task; by default the task of both.
         rows: Rows of the task to use.
-        sample: Use this number of random rows.
+        sample: Number of random rows.
         names: Names of the two models.
         seed: Seed of the rows.
         progress: Called as rows are run.
@@ -756,13 +759,13 @@ def ablate(
     model: ModelLike, component: str, method: str = "zero", *, task: TaskLike | None = None,
     rows: Rows | None = None, seed: int = 0,
 ) -> Score:  # fmt: skip
-    """Score a model with one component ablated. (To train without a component: `ablations`.)
+    """Score a model with one component ablated. `ablation_study` trains without a component.
 
     Args:
         model: The model.
-        component: A component: "head 0.1", "mlp 0", "neuron 0.3", …
+        component: Name of a component: "head 0.1", "mlp 0", "neuron 0.3", …
         method: zero, mean or resample.
-        task: What is right; by default the model's own task.
+        task: The task; by default the model's own.
         rows: Rows of the task to use.
         seed: Seed of the rows, and of resampling.
 
@@ -773,9 +776,9 @@ def ablate(
     """
     from .lens.interventions.ablate import ablate as ablate_
 
-    made = as_model(model)
-    goal = as_task(task, made)
-    return ablate_(made, goal, component, method, as_rows(rows, goal), seed)
+    resolved = as_model(model)
+    goal = as_task(task, resolved)
+    return ablate_(resolved, goal, component, method, as_rows(rows, goal), seed)
 
 
 @public_api
@@ -793,13 +796,13 @@ def patch(
         names: Components or activations to patch.
         positions: Positions to patch; by default all.
         heads: Heads to patch, where an activation has them; by default all.
-        at: Position whose logits count.
+        at: Position whose logits are measured.
     """
     from .lens.interventions.patch import patch as patch_
 
-    made = as_model(model)
-    texts = as_tokens(clean, made), as_tokens(corrupted, made)
-    return patch_(made, *texts, names, positions, heads, at)
+    resolved = as_model(model)
+    texts = as_tokens(clean, resolved), as_tokens(corrupted, resolved)
+    return patch_(resolved, *texts, names, positions, heads, at)
 
 
 @public_api
@@ -812,19 +815,19 @@ def attribute(
 
     Args:
         model: The model.
-        clean: The text, or tokens, whose activations count.
+        clean: The text, or tokens, whose activations are patched in.
         corrupted: The text, or tokens, to run.
         name: A component or an activation.
-        positions: Positions that count; by default all.
-        heads: Heads that count, where an activation has them; by default all.
-        at: Position whose logits count.
+        positions: Positions to attribute to; by default all.
+        heads: Heads to attribute to, where an activation has them; by default all.
+        at: Position whose logits are measured.
         steps: Steps of integrated gradients; 0 for a single gradient.
     """
     from .lens.interventions.attribute import attribute as attribute_
 
-    made = as_model(model)
-    texts = as_tokens(clean, made), as_tokens(corrupted, made)
-    return attribute_(made, *texts, name, positions, heads, at, steps)
+    resolved = as_model(model)
+    texts = as_tokens(clean, resolved), as_tokens(corrupted, resolved)
+    return attribute_(resolved, *texts, name, positions, heads, at, steps)
 
 
 @public_api
@@ -835,15 +838,15 @@ def interchange(
 
     Args:
         model: The model.
-        component: A component.
+        component: Name of a component.
         n: Number of pairs.
         task: The task of the inputs; by default the model's own.
         seed: Seed of the pairs.
     """
     from .lens.interventions.patch import interchange as interchange_
 
-    made = as_model(model)
-    return interchange_(made, as_task(task, made), component, n, seed)
+    resolved = as_model(model)
+    return interchange_(resolved, as_task(task, resolved), component, n, seed)
 
 
 @public_api
@@ -851,7 +854,7 @@ def ground_truth(
     model: ModelLike, task: TaskLike | None = None, *, seed: int = 0,
     out: str | PathLike[str] | None = None,
 ) -> GroundTruth:  # fmt: skip
-    """Return the ground truth of a program: its components, their roles and the edges between them.
+    """Return the known circuit of a program: its components, their roles and their edges.
 
     Args:
         model: The model.
@@ -862,11 +865,11 @@ def ground_truth(
     from .circuits.edges import measure_ground_truth as truth_
 
     path = as_output(out, ".json", model, task)
-    made = as_model(model)
-    found = truth_(made, as_task_if_known(task, made), seed=seed)
+    resolved = as_model(model)
+    truth = truth_(resolved, as_task_if_known(task, resolved), seed=seed)
     if path:
-        found.save(path)
-    return found
+        truth.save(path)
+    return truth
 
 
 @public_api
@@ -885,19 +888,19 @@ def obfuscate(
         noise: Noise on every weight, relative to the RMS of its array.
         task: The task to check the copy on; by default the model's own.
         out: FILE.safetensors to write the copy.
-        key: FILE.json to write the key.
+        key: FILE.json to write the key. Required with `out`.
     """
     from .circuits.obfuscation import obfuscate as obfuscate_
 
     if (out is None) != (key is None):
         raise GlassformerError("obfuscate — out and key: expected both or neither")
     copy, key_path = as_output(out, ".safetensors", model), as_output(key, ".json", model)
-    made = as_model(model)
-    goal = as_task_if_known(task, made)
-    found = obfuscate_(made, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
+    resolved = as_model(model)
+    goal = as_task_if_known(task, resolved)
+    obfuscated = obfuscate_(resolved, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
     if copy and key_path:
-        found.save(copy, key_path)
-    return found
+        obfuscated.save(copy, key_path)
+    return obfuscated
 
 
 # ── pages ──────────────────────────────────────────────────────────────────────────────────────
@@ -909,14 +912,14 @@ def report(
     snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     progress: ProgressCallback | None = None,
 ) -> Report:  # fmt: skip
-    """Make one HTML page that runs models. It needs no server and no network.
+    """Make one HTML page that runs models, without a server or a network.
 
     Args:
-        models: One model, or several to set side by side.
+        models: One model, or several to show side by side.
         out: FILE.html to write; without it, a notebook shows the page and `save` writes it.
-        inputs: Texts to begin with.
-        rows: Largest number of examples of each model on the page.
-        task: What is right; by default each model's own task.
+        inputs: Texts to start with.
+        rows: Maximum number of examples per model on the page.
+        task: The task; by default each model's own.
         full: Verify every input of a large domain, not a sample.
         history: The history file of each model's training.
         snapshots: The folder of snapshots of each model's training.
@@ -926,12 +929,12 @@ def report(
 
     path = pages.check_output_path(out)
     several = [*models] if isinstance(models, (list, tuple)) else [models]
-    made = [as_model(m) for m in several]
-    titles = [str(m) if isinstance(m, (str, PathLike)) else known.name
-              for m, known in zip(several, made, strict=True)]  # fmt: skip
+    resolved = [as_model(m) for m in several]
+    titles = [str(m) if isinstance(m, (str, PathLike)) else model.name
+              for m, model in zip(several, resolved, strict=True)]  # fmt: skip
     return pages.report(
-        [*zip(titles, made, strict=True)], inputs, out=path, rows=rows,
-        task=None if task is None else as_task(task, *made[:1]), full=full, history=history,
+        [*zip(titles, resolved, strict=True)], inputs, out=path, rows=rows,
+        task=None if task is None else as_task(task, *resolved[:1]), full=full, history=history,
         snapshots=snapshots, progress=progress,
     )  # fmt: skip
 
@@ -943,28 +946,28 @@ def studio(
     inputs: str | Sequence[str] = (), port: int | None = None, minutes: float = 30.0,
     memory: float = 4.0, browser: bool = False,
 ) -> ServerHandle:  # fmt: skip
-    """Open the live page with a server behind it: type sources, verify, prove and train from it.
+    """Open the live page with a server behind it: write sources, verify, prove and train there.
 
-    It listens on 127.0.0.1 alone and answers only requests with its token. Nothing that is sent to
+    The server listens on 127.0.0.1 only and answers only requests with its token. Nothing sent to
     it is executed.
 
     Args:
-        models: One model, or several to set side by side.
-        folders: Folders whose models and sources the page may name.
-        inputs: Texts to begin with.
-        port: The port; 0 for any free one.
+        models: One model, or several to show side by side.
+        folders: Folders whose models and sources the page may open.
+        inputs: Texts to start with.
+        port: The port; 0: any free one. By default 8757, or any if that is taken.
         minutes: Time limit of a verification, a proof or a training.
-        memory: Memory limit of any work, in GiB.
+        memory: Memory limit of each job, in GiB.
         browser: Open the page in a browser.
     """
     import webbrowser
 
-    server, kept = create_server(models, folders, inputs, port, minutes, memory)
+    server, folder = create_server(models, folders, inputs, port, minutes, memory)
     if browser:
         webbrowser.open(server.once)
     from .server.handle import ServerHandle
 
-    return ServerHandle(server, kept)
+    return ServerHandle(server, folder)
 
 
 def create_server(
@@ -972,12 +975,12 @@ def create_server(
     folders: str | PathLike[str] | Sequence[str | PathLike[str]], inputs: str | Sequence[str],
     port: int | None, minutes: float, memory: float,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Return a server that is ready to run, and the folder that it needs until it is closed."""
+    """Return a server that is ready to run, and the folder of its models."""
     from .server import handle
 
     several = [*models] if isinstance(models, (list, tuple)) else [models]
-    named = [m if isinstance(m, (str, PathLike)) else as_model(m).numpy() for m in several]
-    return handle.create_server(named, folders, inputs, port, minutes, memory)
+    refs = [m if isinstance(m, (str, PathLike)) else as_model(m).numpy() for m in several]
+    return handle.create_server(refs, folders, inputs, port, minutes, memory)
 
 
 # ── training ───────────────────────────────────────────────────────────────────────────────────
@@ -994,15 +997,15 @@ def fit(
 
     Args:
         task: The task to learn.
-        recipe: A Recipe, its name, or a file; by default the one that suits the task.
+        recipe: A Recipe, its name, or a file; by default chosen for the task.
         seed: Seed of the weights and the data.
         parametrization: A parametrization, or the ref of one.
-        init_from: A model whose weights and shape the run begins with.
-        teacher: A model whose outputs are learned instead of the task's.
+        init_from: A model whose weights and shape the run starts from.
+        teacher: A model whose answers are learned instead of the task's.
         device: PyTorch device.
         threads: Number of threads.
-        out: FILE.safetensors to write; beside it the run's state is kept, to resume from.
-        resume: Continue the run that was writing to `out`.
+        out: FILE.safetensors to write. The state of the run is saved beside it, to resume from.
+        resume: Continue the interrupted run of `out`.
         compile: Compile the step with torch.compile.
         history: FILE.jsonl or FILE.csv for evaluations and milestones.
         snapshots: A folder for the model at every evaluation.
@@ -1040,15 +1043,15 @@ def train(
 
     Args:
         task: The task to learn.
-        recipe: A Recipe, its name, or a file; by default the one that suits the task.
+        recipe: A Recipe, its name, or a file; by default chosen for the task.
         seeds: Seeds of the weights and the data, one for each model.
         parametrization: A parametrization, or the ref of one.
-        init_from: A model whose weights and shape the run begins with.
-        teacher: A model whose outputs are learned instead of the task's.
+        init_from: A model whose weights and shape the run starts from.
+        teacher: A model whose answers are learned instead of the task's.
         device: PyTorch device.
         threads: Number of threads.
         out: FILE.safetensors to write; with several seeds one file each, FILE-seed3.safetensors.
-        resume: Continue the run that was writing to `out`.
+        resume: Continue the interrupted run of `out`.
         compile: Compile the step with torch.compile.
         history: FILE.jsonl or FILE.csv for evaluations and milestones.
         snapshots: A folder for the model at every evaluation.
@@ -1077,15 +1080,16 @@ def ablation_study(
     only: str | Sequence[str] = (), out: str | PathLike[str] | None = None, threads: int = 1,
     progress: ProgressCallback | None = None, **fields: Unpack[RecipeFields],
 ) -> AblationStudy:  # fmt: skip
-    """Train a recipe with one thing taken away at a time. (To ablate a part of a finished model:
-    `ablate`.) Needs PyTorch.
+    """Train a recipe with one part removed at a time. Needs PyTorch.
+
+    `ablate` ablates a component of a trained model instead.
 
     Args:
         task: The task to learn.
-        recipe: A Recipe, its name, or a file; by default the one that suits the task.
+        recipe: A Recipe, its name, or a file; by default chosen for the task.
         seeds: Seeds of each case.
-        only: Names of ablations to run, beside the baseline.
-        out: A folder with a file for each result; results that are there are not computed again.
+        only: Names of ablations to run, besides the baseline.
+        out: A folder for one file per result; saved results are not computed again.
         threads: Number of threads.
         progress: Called with the training steps done over all cases, and the current case.
         **fields: Any field of the recipe.
@@ -1119,17 +1123,17 @@ def _training_options(
     }
     for name, model in (("init_from", init_from), ("teacher", teacher)):
         options[name] = None if model is None else as_model(model).numpy()
-    begin = options["init_from"] or getattr(options["parametrization"], "base", None)
-    options["recipe"] = as_recipe(recipe, goal).override(fields, begin)
+    initial = options["init_from"] or getattr(options["parametrization"], "base", None)
+    options["recipe"] = as_recipe(recipe, goal).override(fields, initial)
     for name, path in (("out", out), ("history", history), ("snapshots", snapshots)):
         options[name] = None if path is None else as_path(path, name)
     if stop is not None:
         options["stop"] = stop
-    read = input_paths([task, recipe, parametrization, init_from, teacher])
+    inputs = input_paths([task, recipe, parametrization, init_from, teacher])
     if out is not None or history is not None:
         from .training.run_file import check_outputs
 
-        check_outputs(options["out"], seeds, resume, options["history"], read)
+        check_outputs(options["out"], seeds, resume, options["history"], inputs)
     return goal, options
 
 
@@ -1139,15 +1143,15 @@ def sweep(
     workers: int | None = None, limit: int = 1_000, task: str = "",
     progress: ProgressCallback | None = None,
 ) -> SweepResult:  # fmt: skip
-    """Train a grid of settings from a TOML file. Called again, it skips what is done.
+    """Train a grid of settings from a TOML file. A repeated call skips finished runs.
 
     Args:
         spec: The TOML file (docs/sweeps.md).
         out: A folder; by default SPEC-sweep beside the spec.
         cluster: Address of a Dask cluster to run on.
         workers: Number of processes. (A script then needs `if __name__ == "__main__"`.)
-        limit: Largest number of runs; more are refused.
-        task: `mine.py:Vote`, if the spec names it: a spec alone never runs a file.
+        limit: Maximum number of runs; larger grids are refused.
+        task: `mine.py:Vote`, if the spec names it: a spec alone never executes a file.
         progress: Called after each run.
     """
     from functools import partial
@@ -1162,7 +1166,7 @@ def sweep(
     )  # fmt: skip
 
 
-# ── names of your own, and the tour ────────────────────────────────────────────────────────────
+# ── registration, and the tour ────────────────────────────────────────────────────────────
 @public_api
 def task(name: str) -> Callable[[type[C]], type[C]]:
     """Register a class of tasks under a name: `@gf.task("vote")`."""
@@ -1179,7 +1183,8 @@ def program(
 
     Args:
         name: The name.
-        float32: Whether it takes dtype=float32; or a function of its options that returns why not.
+        float32: Whether it supports dtype=float32; or a function of the options that returns "" or
+            the reason why not.
     """
     from . import registry
 
@@ -1198,7 +1203,7 @@ def parametrization(name: str) -> Callable[[type[C]], type[C]]:
 def tour(
     page: str | PathLike[str] = "glassformer-tour.html", *, console: Console | None = None
 ) -> TourResult:
-    """Walk through all of it: make, run, check, explain, train, look inside, compare.
+    """Show the whole package in a minute: make, run, verify, explain, train, prove, compare.
 
     Args:
         page: FILE.html for the report at the end.

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer import Config, GlassformerError, Model, Vocabulary, load, registry, resolve, run
+from glassformer import Config, Model, Vocabulary, load, registry, resolve, run
 from glassformer.core.decoding import decode
 from glassformer.core.param_count import count
 from glassformer.core.weight_shapes import array_shapes, required_shapes
@@ -27,6 +27,7 @@ from glassformer.leaderboard.protocol import (
     run_protocol,
 )
 from glassformer.tasks.token_layout import sum_layout
+from helpers import raises
 
 FORMATS = [
     "addition:digits=10", "addition:digits=10,order=ones", "addition:digits=10,padding=none",
@@ -106,13 +107,13 @@ def test_what_is_no_number():
 
 
 @pytest.mark.parametrize("ref,why", [
-    ("reverse", "expected a task that adds two numbers"), ("multiplication",
-    "its answer is not the sum"),
-    ("modular-addition", "expected a task that adds two numbers"), ("add-digit",
-    "its answer is not the sum"),
+    ("reverse", ("bad_argument", "reverse")), ("multiplication",
+    ("bad_argument", "multiplication")),
+    ("modular-addition", ("bad_argument",)), ("add-digit",
+    ("bad_argument",)),
 ])  # fmt: skip
 def test_tasks_that_are_none(ref, why):
-    with pytest.raises(GlassformerError, match=why):
+    with raises(*why):
         sum_layout(resolve.load_task(ref))
 
 
@@ -209,7 +210,7 @@ def test_no_layers_is_no_transformer():
         task.vocabulary,
         task.ref,
     )
-    with pytest.raises(GlassformerError, match="self-attention"):
+    with raises("bad_argument", "n_layers=0"):
         check_adder(model, task)
 
 
@@ -246,12 +247,12 @@ def test_the_command_as_json(call):
 
 
 BAD = [
-    (["addition:digits=3"], "the board adds numbers of 10 digits, this task has numbers of 3"),
+    (["addition:digits=3"], "10 digits, got 3"),
     (
         ["adder-least", "--task", "addition:digits=10"],
         "has 12 tokens: 0123456789+=; the model's vocabulary has 10",
     ),
-    (["reverse"], "expected a task that adds two numbers"),
+    (["reverse"], "reverse"),
     (["adder-least", "--sample", "5"], "No such option: --sample"),
     (["adder-least", "--all", "--out", "x"], "No such option: --all"),
     (["adder-least", "--trust"], "leave out trust"),
@@ -276,7 +277,7 @@ def test_other_digits_are_refused():
     digits = Vocabulary("0123456789")
     assert Vocabulary.numbers(10) != digits  # or the next line would test nothing
     model = replace(load("adder-least"), vocabulary=Vocabulary.numbers(10))
-    with pytest.raises(GlassformerError, match="the model's vocabulary has 10 tokens: 0 1 2"):
+    with raises("bad_argument", "10"):
         check_adder(model, resolve.load_task("digit-addition"))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cases import drawn
-from glassformer import Config, GlassformerError, Model, load, parametrizations, resolve
+from glassformer import Config, Model, load, parametrizations, resolve
 from glassformer.core.checkpoint import save
 from glassformer.core.param_count import count
 from glassformer.core.weight_shapes import array_shapes, required_shapes
@@ -27,7 +27,7 @@ from glassformer.leaderboard.protocol import (
 )
 from glassformer.leaderboard.submission import Adderboard, submission_source
 from glassformer.leaderboard.trust import run_submission
-from helpers import largest_difference
+from helpers import largest_difference, raises
 
 torch = pytest.importorskip("torch")
 
@@ -182,10 +182,7 @@ def test_export_measures_and_says(tmp_path, monkeypatch):
         and done.differ == 0
         and [p.name for p in tmp_path.iterdir()] == ["mine.py"]
     )
-    assert done.notes[0].startswith(
-        "loaded as the board does, one sum at a time: all answers to 10 edge cases and "
-    )
-    assert done.notes[0].endswith("and 20 pairs are ours, 30 are right")
+    assert "10 edge cases and 20 pairs" in done.notes[0] and "30 are right" in done.notes[0]
     assert any(note.startswith(f"strict {count(model).strict}: ") for note in done.notes)
     *_, v = run_submission(tmp_path / "mine.py", trust=True, num_pairs=20)
     assert (
@@ -199,7 +196,7 @@ def test_a_file_that_says_otherwise_is_not_put_in_place(tmp_path, monkeypatch):
     right, swap = adderboard.submission_source, ("digits(a), digits(b)", "digits(b), digits(5)")
     monkeypatch.setattr(adderboard, "CHECKED_PAIRS", 0)
     monkeypatch.setattr(adderboard, "submission_source", lambda *x: right(*x).replace(*swap))
-    with pytest.raises(GlassformerError, match=r"the file says 0\+0 = 5, the model itself 0"):
+    with raises("bad_argument", "0+0", "5"):
         export_checked(load("adder-least"), "adderboard", tmp_path / "x.py")
     assert not list(tmp_path.iterdir())
 
@@ -218,10 +215,7 @@ def test_a_lora_is_counted_with_its_base(tmp_path, monkeypatch):
         for x in numbers_of(model, [*EDGE_CASES, *random_pairs(adderboard.CHECKED_PAIRS)])
     ]
     notes = Adderboard().write(model, tmp_path / "x.py")
-    assert (
-        "its base is made of numbers too" in notes[-1]
-        and f"unique {count(model).total:,}: " in notes[1]
-    )
+    assert model.parametrization in notes[-1] and f"unique {count(model).total:,}: " in notes[1]
     assert (
         largest_difference(
             model(tokens := [[1, 2, 3]]), Adderboard().logits(tmp_path / "x.py", tokens)
@@ -233,7 +227,7 @@ def test_a_lora_is_counted_with_its_base(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("ref,name,why", [
     ("addition:digits=3", "x.py",
-    "the board adds numbers of 10 digits, this task has numbers of 3"),
+    "addition"),
     ("reverse", "x.py", "expected a task that adds two numbers"),
     ("adder-least", "x.txt", "expected a name that ends in .py"),
 ])  # fmt: skip
@@ -249,13 +243,13 @@ def test_refusals(call, tmp_path, ref, name, why):
 
 
 def test_refusals_of_models():
-    with pytest.raises(GlassformerError, match="expected a model for a task of addition"):
+    with raises("bad_argument", "adder-least"):
         Adderboard().check(replace(load("adder-least"), task=""))
     model = scramble("digit-addition")
     W = np.full_like(model.weights["embed.W_E"], np.nan)
-    with pytest.raises(GlassformerError, match=r"embed\.W_E"):
+    with raises("unsupported", "embed.W_E"):
         Adderboard().check(replace(model, weights={**model.weights, "embed.W_E": W}))
-    with pytest.raises(GlassformerError, match="are more than a file should hold"):
+    with raises("unsupported", "200"):
         Adderboard().check(scramble("digit-addition", d_model=200, d_mlp=400))
 
 

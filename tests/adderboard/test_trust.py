@@ -27,6 +27,7 @@ from glassformer.utils.sandbox import guard as guard_module
 from glassformer.utils.sandbox import runner
 from glassformer.utils.sandbox.cgroup import PREFIX, ControlGroup, parent_folders
 from glassformer.utils.sandbox.runner import Limits
+from helpers import raises
 
 pytest.importorskip("fcntl")  # on Windows nothing of others is run
 
@@ -132,7 +133,7 @@ def test_numbers_of_a_module_are_counted(tmp_path):
 def test_without_trust_nothing_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(trust, "run_in_sandbox", None)
     path = write(tmp_path, BUILD + "def add(model, a, b): return a + b\n")
-    with pytest.raises(GlassformerError, match="if you trust it, say so"):
+    with raises("bad_argument", path, "trust=True"):
         run_submission(path)
 
 
@@ -619,7 +620,7 @@ def test_what_it_says_of_itself_is_shown_and_not_sent(tmp_path, call):
     status, out, err = call("adderboard", path, "--trust")
     assert status == 1 and out.endswith("not all edge cases are right: status 1\n")
     assert all(line.isprintable() for line in (out + err).splitlines())
-    assert "  as it says of itself (not checked): 1000" in out
+    assert "not checked: 1000" in out
 
 
 LINES = [
@@ -768,17 +769,10 @@ def test_it_has_no_environment_and_a_folder_of_its_own(tmp_path, monkeypatch, sa
 def test_the_command(call, tmp_path):
     path = write(tmp_path, BUILD + "def add(model, a, b): return a + b\n")
     status, out, err = call("adderboard", path)
-    why = (
-        "is someone's code, and checking it runs it; if you trust it, say so (trust=True, --trust)"
-    )
-    assert (status, out, err) == (2, "", f"error: {path} — {why}\n")
+    assert (status, out, err.count("\n")) == (2, "", 1) and str(path) in err and "--trust" in err
     status, out, err = call("adderboard", path, "--trust")
-    assert (
-        status == 0
-        and "qualifies, 100.00 % right" in out
-        and "says of itself (not checked): 7 parameters" in out
-    )
-    assert "it ran in a sandbox" in out and err.startswith(
+    assert status == 0 and "qualifies, 100.00 % right" in out and "not checked: 7 parameters" in out
+    assert "executed in a sandbox" in out and err.startswith(
         f"running {path} in a sandbox: no network"
     )
     held = "of memory and 64 processes" if has_cgroup() else "of resident memory and 64 processes"
