@@ -177,7 +177,7 @@ def test_verify_says_what_is_wrong(call, tmp_path):
 
 def test_explain(call):
     out = call("explain", "addition:digits=2", "45+78")[1]
-    assert "comes 1" in out and "read" in out and "margin" in out
+    assert "comes 1" in out and "head" in out and "leads 0 by" in out
     got = json.loads(call("explain", "addition:digits=2", "45+78", "--json")[1])
     assert got["winner"] == "1"
     assert sum(s for _, s in got["shares"]) == pytest.approx(got["margin"], rel=1e-6)
@@ -201,10 +201,10 @@ def test_a_text_may_go_on_into_the_answer(call, ref, text, rest):
 
 
 @pytest.mark.parametrize("ref,text,part", [
-    ("addition", "127+458=0585", "'0585' is a whole answer"),
-    ("addition:order=ones", "1+2=3<EOS>", "is a whole answer"),
+    ("addition", "127+458=0585", "0585"),
+    ("addition:order=ones", "1+2=3<EOS>", "3<EOS>"),
     ("reverse", "12345=x", "'x'"),
-    ("sort", "5 3 0 1", "0 ends a list"), ("sort", "5 3 1 0 1 3 5", "is a whole answer"),
+    ("sort", "5 3 0 1", "0 ends a list"), ("sort", "5 3 1 0 1 3 5", "1 3 5"),
 ])  # fmt: skip
 def test_what_is_no_start_of_an_answer_is_refused(call, ref, text, part):
     status, out, err = call("run", ref, text)
@@ -311,8 +311,7 @@ BAD = [
     (["export", "addition", "--to", "gpt", "--out", "x"], "did you mean gpt2?"),
     (["export", "addition", "--to", "taotp", "--out", "/no/such/folder/x.taotp"],
     "cannot be written"),
-    (["run", "disagrees.taotp", "a"], "disagrees.taotp — its task max:vocab=3 has 3 tokens: 0 1 2; "
-    "its tokens are 2 tokens: ab"),
+    (["run", "disagrees.taotp", "a"], "max:vocab=3"),
     (["verify", "min:vocab=3,block=4", "--task", "min:vocab=3,length=9"], "n_ctx"),
     (["nonsense"], "nonsense"),
     (["run", "addition", "1+2", "--nonsense"], "nonsense"),

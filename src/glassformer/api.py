@@ -576,7 +576,8 @@ def prove(
     resolved = as_model(model)
     result = run_proof(
         resolved, as_task(task, resolved), method=method, check=check,
-        independent=independent_check, accuracy=accuracy, equal_to=None if equal_to is None else as_model(equal_to), seed=seed,
+        independent=independent_check, accuracy=accuracy,
+        equal_to=None if equal_to is None else as_model(equal_to), seed=seed,
         for_file=path is not None, progress=progress,
     )  # fmt: skip
     if path and (certificate := getattr(result, "certificate", None)):

@@ -1,7 +1,7 @@
-"""What callers pass, as what functions take: a ref or a path as a Model, a text as tokens, ….
+"""Coercion of arguments: a ref or a path to a Model, a text to tokens.
 
-Only a ref that a user passes here runs a file of theirs (FILE.py:NAME). Refs that are read from
-checkpoints, verdicts or sweep specs never execute code.
+Only refs passed here by the user execute a file (FILE.py:NAME). Refs read from checkpoints,
+verdicts or sweep specs never execute code.
 """
 
 import builtins
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-# A ref, a path, a Model, or a result that has one: a Compiled, a Training, a Disguised.
+# A ref, a path, a Model, or a result with a model: a Compiled, a Training, an ObfuscatedModel.
 ModelLike: TypeAlias = "Model | Compiled | Training | str | PathLike[str]"
 TaskLike: TypeAlias = "Task | type[Task] | str"
 Tokens: TypeAlias = "str | Sequence[int] | Sequence[Sequence[int]] | np.ndarray[Any, Any]"
@@ -55,7 +55,7 @@ PARAMETER_RANGES = {
 
 # ── one argument ───────────────────────────────────────────────────────────────────────────────
 def load_user_ref(value: T) -> T:
-    """The value. If it is FILE.py:NAME, run that file, so that NAME can be found."""
+    """Return the value. If it is FILE.py:NAME, first execute that file."""
     if isinstance(value, str) and (
         registry.FILE_REF.match(value) or registry.FILE_WITHOUT_NAME.match(value)
     ):
@@ -81,8 +81,8 @@ def as_model(value: Any, task: str | None = None) -> Model:
 
 
 def as_task(value: Any, *models: Model) -> Task:
-    """A Task: the value, what a ref names, or the one that the models are for; checked, and with
-    the tokens of the models.
+    """Return a Task from a Task, its class, a ref, or the models' own task; check that the models
+    have its vocabulary.
     """
     if isinstance(value, type) and issubclass(value, Task):
         value = value()
@@ -105,12 +105,12 @@ def as_source_task(value: str) -> Task:
 
 
 def as_task_if_known(value: Any, model: Model) -> Task | None:
-    """As `as_task`; None if no task is passed and the model has none."""
+    """Return as_task(value, model); None if no task is passed and the model has none."""
     return resolve.task_if_known(model) if value is None else as_task(value, model)
 
 
 def as_tokens(value: Any, model: Model, task: Task | None = None) -> Any:
-    """Return tokens, or the tokens of a text, which is read as a prompt of `task` if passed."""
+    """Return tokens; of a text, by `task` or else by the model's own task."""
     if isinstance(value, str):
         question, start = task.read(value) if task else (prompt_tokens(model, value), [])
         value = [*question, *start]
@@ -118,22 +118,20 @@ def as_tokens(value: Any, model: Model, task: Task | None = None) -> Any:
 
 
 def as_rows(value: Any, task: Task | None) -> Any:
-    """Rows of the task, or None."""
+    """Return the rows, checked by the task."""
     return value if value is None or task is None else task.validate_rows(value)
 
 
 def as_sample(
     task: Task | None, rows: Any, sample: int | None, seed: int, max_rows: int = MAX_ROWS
 ) -> Any:
-    """Return the rows that are passed, or `sample` random rows if they fit in memory."""
+    """Return the rows, or `sample` random rows if they fit in memory."""
     if sample is None:
         return as_rows(rows, task)
     check_int_range("sample", sample, 1, max_rows)
     if rows is not None or task is None:
-        what = (
-            "rows are passed" if rows is not None else "the model knows no task; name one (task=…)"
-        )
-        raise GlassformerError(f"sample — expected no number of rows: {what}")
+        reason = "rows are passed" if rows is not None else "the model has no task; pass task=…"
+        raise GlassformerError(f"sample — expected no sample: {reason}")
     tokens = task.batch(task.rows(0, 1))[0].shape[1]
     check_memory(f"{sample:,} rows of {task.ref}", 8 * sample * (len(task.radix) + tokens))
     return task.sample(sample, np.random.default_rng(seed))
@@ -158,14 +156,14 @@ def as_recipe(value: Any, task: Task) -> "Recipe":
 def as_parametrization(value: Any) -> "Parametrization | None":
     from .parametrizations.base import Parametrization
 
-    made = (
+    parametrization = (
         registry.build("parametrization", load_user_ref(value)) if isinstance(value, str) else value
     )
-    if not isinstance(made, Parametrization | None):
+    if not isinstance(parametrization, Parametrization | None):
         raise GlassformerError(
             f"parametrization — expected a ref or a Parametrization, got {short_repr(value)}"
         )
-    return made
+    return parametrization
 
 
 def as_verdict(value: Any) -> "Verdict":
@@ -190,8 +188,8 @@ def as_path(value: Any, name: str) -> Path:
 
 
 def as_output(value: Any, suffix: str, *inputs: Any) -> Path | None:
-    """Return the path of a file to write, or an error if its ending is wrong, its folder cannot be
-    written, or the path is one of the input files.
+    """Return the path of a file to write; an error if its suffix is wrong, its folder cannot be
+    written, or it is one of the input files.
     """
     if value is None:
         return None
@@ -202,48 +200,48 @@ def as_output(value: Any, suffix: str, *inputs: Any) -> Path | None:
 
 
 def input_paths(values: Iterable[Any]) -> list[str]:
-    """Return the arguments that may be files: refs and paths."""
+    """Return the values that may be files: refs and paths."""
     return [as_text(value, "path", "a path") for value in values
             if isinstance(value, (str, PathLike))]  # fmt: skip
 
 
 def as_folder(value: Any) -> Path:
-    """Return the path of a folder to write to. An error for a path that ends like a file."""
+    """Return the path of a folder to write to; an error for a path with the suffix of a file."""
     path = as_path(value, "out")
     if path.suffix in FILE_SUFFIXES and not path.is_dir():
         raise GlassformerError(f"out: expected a folder, got {path}")
     return path
 
 
-# ── a whole call ───────────────────────────────────────────────────────────────────────────────
+# ── calls ───────────────────────────────────────────────────────────────────────────────
 def public_api(f: Callable[P, R]) -> Callable[P, R]:
-    """A function of the public API: its arguments are bound and checked against its annotations
-    before it runs. A wrong call raises GlassformerError in one line, with a suggestion for a
-    misspelled keyword.
+    """Decorate a public function: bind its arguments and check them against its annotations.
+
+    A wrong call raises a GlassformerError of one line, with a suggestion for misspelled keywords.
     """
     name = f.__name__.rstrip("_")
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         signature, hints = _checked_signature(f)
-        given = bind_arguments(name, signature, args, kwargs)
-        if unknown := given.keys() - signature.parameters.keys():
+        arguments = bind_arguments(name, signature, args, kwargs)
+        if unknown := arguments.keys() - signature.parameters.keys():
             _check_fields(name, unknown, signature.parameters)
-        for key, value in given.items():
+        for key, value in arguments.items():
             if isinstance(value, np.generic):
-                given[key] = value.item()  # a number of NumPy's may have few bits
-        check_types(name, hints, given)
-        for key, value in given.items():
+                arguments[key] = value.item()  # NumPy integers may overflow
+        check_types(name, hints, arguments)
+        for key, value in arguments.items():
             if isinstance(value, np.ndarray) and not matches_annotation(
                 object(), hints.get(key, Any)
             ):
-                given[key] = value.tolist()  # a list was expected
-        for key, (least, most) in PARAMETER_RANGES.items():
-            if key in given:
-                check_int_range(f"{name} — {key}", given[key], least, most)
+                arguments[key] = value.tolist()  # a list is expected
+        for key, (low, high) in PARAMETER_RANGES.items():
+            if key in arguments:
+                check_int_range(f"{name} — {key}", arguments[key], low, high)
         try:
             with np.errstate(all="ignore"):  # results report what is not finite
-                return f(**given)  # type: ignore[call-arg]
+                return f(**arguments)  # type: ignore[call-arg]
         except np.linalg.LinAlgError as e:
             raise GlassformerError(f"{name} — numbers not finite, or too large ({e})") from None
         except ModuleNotFoundError as e:
@@ -251,20 +249,20 @@ def public_api(f: Callable[P, R]) -> Callable[P, R]:
                 raise error from None
             raise
 
-    call.__module__ = __package__  # where pickle finds it
+    call.__module__ = __package__  # for pickle
     call.__name__ = call.__qualname__ = name
     return call
 
 
 @functools.cache
 def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    """Return a function's signature and the types to check. Coerced types and types of modules
-    that are not imported are left out.
+    """Return a function's signature and the annotations to check: without coerced types and types
+    that are imported for type checkers only.
     """
     signature = inspect.signature(f)
     parameters = list(signature.parameters.values())
     hints = typing.get_type_hints(f, localns=_AnnotationNames(f.__globals__))
-    for name in ("ref", "name"):  # resolve.py and registry/ check these, and name what they expect
+    for name in ("ref", "name"):  # checked by resolve.py and registry/
         if parameters and parameters[0].name == name:
             hints.pop(name)
     checked = (n for n in signature.parameters if n in hints and Any not in get_args(hints[n]))
@@ -272,7 +270,7 @@ def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[s
 
 
 def _check_fields(name: str, keywords: Iterable[str], parameters: Iterable[str]) -> None:
-    """Refuse keywords that are neither parameters nor recipe fields, as --set FIELD=VALUE does."""
+    """Refuse keywords that are neither parameters nor recipe fields."""
     from .training.recipe import RECIPE_FIELDS, recipe_option
 
     for word in (word for word in keywords if word not in RECIPE_FIELDS):
@@ -283,11 +281,11 @@ def _check_fields(name: str, keywords: Iterable[str], parameters: Iterable[str])
 
 
 class _AnnotationNames(dict[str, Any]):
-    """Names in annotations. What is imported for type checkers alone is not checked."""
+    """Names in annotations; Any for those that are imported for type checkers only."""
 
     def __init__(self, known: Mapping[str, Any]) -> None:
         coerced = ("ModelLike", "TaskLike", "Tokens", "Rows", "RecipeLike")
-        fields = {"Unpack": builtins.list}  # of keyword arguments, which the recipe checks
+        fields = {"Unpack": builtins.list}  # recipe fields, checked by the recipe
         super().__init__({**vars(builtins), **known, **dict.fromkeys(coerced, Any), **fields})
 
     def __missing__(self, name: str) -> Any:

@@ -1,5 +1,5 @@
-"""Refs: how models and tasks are named. "addition:digits=3", "runs/a.safetensors",
-"hello.taotp", "lang/sort", "mine.glass", "mine.py:round".
+"""Resolve refs to models and tasks: "addition:digits=3", "runs/a.safetensors", "hello.taotp",
+"lang/sort", "mine.glass", "mine.py:round".
 """
 
 import os
@@ -18,7 +18,7 @@ from .tasks.base import Task
 from .utils.argcheck import as_text
 from .utils.errors import GlassformerError, ascii_name
 
-# Models that come with the package; the README there says how each was made.
+# Trained models in the package; the README there tells how each was made.
 TRAINED_FOLDER = Path(__file__).parent / "trained"
 TRAINED_DESCRIPTIONS = {
     "adder-3.safetensors": "Sums of three digits, ones first; 17,760 parameters, all sums right.",
@@ -28,39 +28,37 @@ TRAINED_DESCRIPTIONS = {
     "adder-10-7p.safetensors": "Sums of ten digits from 7 numbers, fitted; proved for all 10^20.",
     "adder-10-34p.safetensors": "Sums of ten digits from 34 numbers, fitted; proved for all 10^20.",
     "adder-coupled.safetensors": "Trained on ten digits; proved for all pairs of a hundred.",
-}  # what they are, in a sentence each
+}
 
 
 def trained_models() -> list[str]:
-    """The trained models that come with the package; `load` takes their names."""
+    """Return the names of the trained models in the package, which `load` accepts."""
     return sorted(file.name for file in TRAINED_FOLDER.glob("*.safetensors"))
 
 
 def load(ref: str | os.PathLike[str]) -> Model:
-    """The model that a ref or a path names: a program with options, a checkpoint, a text
-    program, a source (which is compiled) or a folder of transformers (GPT-2, Llama).
+    """Return the model of a ref or a path: a program with options, a checkpoint, a text program, a
+    source (which is compiled), or a folder in the format of transformers (GPT-2, Llama).
     """
     ref = as_text(ref, "model")
     if registry.FILE_REF.match(ref):
-        own: Model = registry.build("program", ref)
-        return own
+        user_model: Model = registry.build("program", ref)
+        return user_model
     if not ref:
         raise GlassformerError("model — expected a program or a file, got ''", code="not_found")
-    name = registry.ref_head(ref)  # after a name, an option of a program may name a file, too
+    name = registry.ref_head(ref)  # the options of a program may contain a file name
     if ref.endswith(".safetensors") and (name == ref or name not in registry.entries("program")):
         from .core.checkpoint import load as load_checkpoint
 
-        known = ref in trained_models() and not os.path.exists(ref)
-        return load_checkpoint(TRAINED_FOLDER / ref if known else ref)
+        in_package = ref in trained_models() and not os.path.exists(ref)
+        return load_checkpoint(TRAINED_FOLDER / ref if in_package else ref)
     if ref.endswith(".taotp"):
         from .taotp import read
 
         return check_task_vocabulary(ref, read(ref))
     if source_refs.is_source_ref(ref):
         return source_refs.compile_ref(source_refs.resolve_source(ref)).model
-    if os.path.isfile(
-        os.path.join(ref, "config.json")
-    ):  # a folder that `export --to gpt2` or transformers wrote
+    if os.path.isfile(os.path.join(ref, "config.json")):  # written by `export --to gpt2`
         from .interop.folder import read_folder as read_folder
 
         return read_folder(ref)
@@ -77,29 +75,30 @@ def load(ref: str | os.PathLike[str]) -> Model:
 
 
 def check_task_vocabulary(ref: str, model: Model) -> Model:
-    """The model of a text that people write by hand; an error if it names a task of other tokens.
+    """Return the model of a text program; an error if its task has another vocabulary.
 
-    A task that cannot be found is not missed here: whoever needs it says so.
+    A task that cannot be found is no error here; it is one where the task is needed.
     """
     task = None
     with suppress(GlassformerError):
         task = task_if_known(model)
     if task and task.vocabulary != model.vocabulary:
-        wants = f"its task {task.ref} has {task.vocabulary}"
-        raise GlassformerError(f"{ref} — {wants}; its tokens are {model.vocabulary}")
+        raise GlassformerError(
+            f"{ref} — expected the tokens of its task {task.ref}, {task.vocabulary}; got "
+            f"{model.vocabulary}"
+        )
     return model
 
 
-# Cache: model -> (where its task comes from, the task). A copy of a model is another key, so
-# `replace` and pickles start without an entry.
+# Cache: model -> (origin of its task, the task). Copies of a model have no entry.
 _TASK_CACHE: "WeakKeyDictionary[Model, tuple[registry.Entry | str | None, Task]]" = (
     WeakKeyDictionary()
 )
 
 
 def _task_origin(model: Model) -> registry.Entry | str | None:
-    """The registry entry of a model's task; for a compiled model, how its source is named now: a
-    file of that name may have changed.
+    """Return the registry entry of a model's task; of a compiled model, the current name of its
+    source, whose file may have changed.
     """
     if PROVENANCE_KEY in model.provenance:
         return task_name(model)
@@ -107,17 +106,17 @@ def _task_origin(model: Model) -> registry.Entry | str | None:
 
 
 def model_task(model: Model) -> Task:
-    """Return a model's own task. It is resolved once per model, and again after a task of that
-    name is registered again: a notebook cell run twice, a changed file.
+    """Return a model's own task. It is resolved once per model, and again after its name was
+    registered again (a notebook cell run twice, a changed file).
     """
-    if (known := _TASK_CACHE.get(model)) and known[0] == _task_origin(model):
-        return known[1]
+    if (cached := _TASK_CACHE.get(model)) and cached[0] == _task_origin(model):
+        return cached[1]
     task: Task | None = embedded_task(model)
     if task is None and not model.task:
-        raise GlassformerError(f"{model.name} — knows no task; name one (task=…, --task …)")
+        raise GlassformerError(f"{model.name} — has no task; pass task=… (--task …)")
     if task is None:
         task = load_task(model.task)
-        if not registry.FILE_REF.match(model.task):  # later lookups need the exact FILE.py:NAME
+        if not registry.FILE_REF.match(model.task):  # lookups need the exact FILE.py:NAME
             task.ref = ascii_name(task.ref)
     _TASK_CACHE[model] = _task_origin(model), task
     return task
@@ -130,14 +129,14 @@ def load_task(ref: str | Model) -> Task:
     ref = as_text(ref, "task")
     if source_refs.is_source_ref(ref):
         return source_refs.load_task(ref)
-    found: Task = registry.build("task", ref)
-    validation.check_attributes(found)
-    return found
+    task: Task = registry.build("task", ref)
+    validation.check_attributes(task)
+    return task
 
 
 def task_if_known(model: Model) -> Task | None:
-    """Return a model's own task; None if it has none, or if the task is in a file that the user
-    did not pass.
+    """Return a model's own task; None if it has none, or if it is in a file that the user did not
+    pass.
     """
     in_file = registry.FILE_REF.match(model.task)
     unknown = not model.task or (in_file and not registry.is_registered("task", model.task))
@@ -146,17 +145,17 @@ def task_if_known(model: Model) -> Task | None:
 
 def common_task(a: Model, b: Model) -> Task:
     """Return the common task of two models, or raise an error."""
-    own, other = embedded_task(a), embedded_task(b)
-    if a.task and (
-        same_program(own, other)
-        if own and other
-        else _shortest_ref(a.task) == _shortest_ref(b.task)
-    ):
+    source_a, source_b = embedded_task(a), embedded_task(b)
+    if source_a and source_b:
+        same = same_program(source_a, source_b)
+    else:
+        same = _shortest_ref(a.task) == _shortest_ref(b.task)
+    if a.task and same:
         return model_task(a)
     names = " and ".join(task_name(m) or "no task" for m in (a, b))
     raise GlassformerError(
         f"compare — expected two models of one task, got {names}; "
-        "if both can do a third one, name it (task=…, --task …)"
+        "pass task=… (--task …) for a third one"
     )
 
 
@@ -171,18 +170,18 @@ def _shortest_ref(ref: str) -> str:
 
 
 def with_task(model: Model, ref: str) -> Model:
-    """The model with another task than its own. A source that it carries stays only if it is the
-    program of that task: otherwise the model would still be judged by that source.
+    """Return the model with another task. An embedded source is dropped unless it is the program
+    of that task: otherwise the model would still be checked against that source.
     """
-    task, own = load_task(ref), embedded_task(model)
+    task, source_task = load_task(ref), embedded_task(model)
     task.require(model.vocabulary)
     provenance = dict(model.provenance)
-    if own and not same_program(own, task):
+    if source_task and not same_program(source_task, task):
         del provenance[PROVENANCE_KEY]
     return replace(model, task=task.ref, provenance=provenance)
 
 
 def verdict_task(model: Model, ref: str) -> Task:
-    """The task that a saved verdict of a model names: the model's own, if that is its name."""
-    own = task_if_known(model)
-    return own if own and own.ref == ref else load_task(ref)
+    """Return the task named by a saved verdict: the model's own if it has that name."""
+    task = task_if_known(model)
+    return task if task and task.ref == ref else load_task(ref)

@@ -1,8 +1,7 @@
-"""Things of your own: FILE.py:NAME, wherever a ref is typed.
+"""User files: FILE.py:NAME as a ref.
 
-To type such a ref runs that file, as `python FILE.py` does. A ref that merely stands in a
-checkpoint, a certificate or a sweep is never typed: it is looked up among what was, and runs
-nothing.
+Passing such a ref executes the file, as `python FILE.py` does. Refs read from checkpoints,
+certificates or sweep specs never execute code: they are looked up among the registered names.
 """
 
 import ast
@@ -24,37 +23,31 @@ from .tasks.base import Task
 from .utils.errors import GlassformerError, short_repr, unknown_name_error
 from .utils.fileio import read_text
 
-MAX_SOURCE_BYTES = 10_000_000  # bytes
-MAX_LISTED_NAMES = 8  # names in a message
-LOADED_FILES: dict[
-    str, tuple[ModuleType, tuple[int, int]]
-] = {}  # file as typed -> module, time and size
+MAX_SOURCE_BYTES = 10_000_000
+MAX_LISTED_NAMES = 8  # in a message
+LOADED_FILES: dict[str, tuple[ModuleType, tuple[int, int]]] = {}  # path -> module, (mtime, size)
 
 
 def load_user_files(refs: Any) -> Any:
-    """What was given. If it is FILE.py:NAME the file was run, and its NAME can be found from now
-    on.
-    """
-    for text in refs if isinstance(refs, (list, tuple)) else [refs]:
-        ref = os.fspath(text) if isinstance(text, os.PathLike) else text
-        if isinstance(ref, str) and (found := registry.FILE_REF.match(ref)):
-            _register_from_file(*found.group("file", "name"))
-        elif isinstance(ref, str) and (found := registry.FILE_WITHOUT_NAME.match(ref)):
-            raise _missing_name_error(found["file"])
+    """Execute the files of refs FILE.py:NAME and register their NAMEs; return `refs`."""
+    for value in refs if isinstance(refs, (list, tuple)) else [refs]:
+        ref = os.fspath(value) if isinstance(value, os.PathLike) else value
+        if isinstance(ref, str) and (match := registry.FILE_REF.match(ref)):
+            _register_from_file(*match.group("file", "name"))
+        elif isinstance(ref, str) and (match := registry.FILE_WITHOUT_NAME.match(ref)):
+            raise _missing_name_error(match["file"])
     return refs
 
 
 def rebuild_in_worker(kind: str, ref: str, source_digest: str = "") -> Any:
-    """What was typed in another process of this run: tasks travel to workers by their ref, and no
-    other file of that name is run in its place.
+    """Rebuild an object in another process of the same run. Tasks are sent by ref; a file of that
+    name with another text is not executed.
     """
-    file = registry.FILE_REF.match(ref)
-    if (
-        file
-        and source_digest
-        and _digest(read_text(Path(file["file"]), MAX_SOURCE_BYTES)) != source_digest
-    ):
-        raise GlassformerError(f"{file['file']} — is another file here than where it was typed")
+    match = registry.FILE_REF.match(ref)
+    if match and source_digest:
+        file = match["file"]
+        if _digest(read_text(Path(file), MAX_SOURCE_BYTES)) != source_digest:
+            raise GlassformerError(f"{file} — has another text in this process or folder")
     return registry.build(kind, load_user_files(ref))
 
 
@@ -63,7 +56,7 @@ def _digest(text: str) -> str:
 
 
 def load_task_with_file(file_ref: str, ref: str) -> Task:
-    """A task by its ref, in whatever process, of a run for which this file was typed."""
+    """Return the task of a ref, in any process, after executing the file of `file_ref`."""
     load_user_files(file_ref)
     return resolve.load_task(ref)
 
@@ -73,39 +66,41 @@ def _register_from_file(file: str, name: str) -> None:
     from .training.recipe import Recipe
     from .training.recipes import RECIPES
 
-    module, full = _run_file(file, [*registry.REGISTRY.values(), RECIPES, VIEWS]), f"{file}:{name}"
+    ref, module = f"{file}:{name}", _run_file(file, [*registry.REGISTRY.values(), RECIPES, VIEWS])
     if name.startswith("_") or not hasattr(module, name):
-        names = [n for n, thing in vars(module).items() if _is_defined_in(thing, module)]
-        raise unknown_name_error(f"thing in {file}", name, names)
-    thing = getattr(module, name)
-    if isinstance(thing, type) and issubclass(thing, Task):
-        if full not in registry.REGISTRY["task"]:
-            registry.task(name)(thing)
-        thing.__reduce__ = _reduce_to_ref  # type: ignore[method-assign, assignment]
-    elif isinstance(thing, type) and issubclass(thing, Parametrization):
-        if full not in registry.REGISTRY["parametrization"]:
-            registry.parametrization(name)(thing)
-    elif isinstance(thing, Recipe):
-        RECIPES[full] = replace(thing, name=full)
-    elif isinstance(thing, Model):
-        made = replace(thing, provenance={"maker": "program", **thing.provenance, "ref": full})
-        _register_instance("program", full, lambda: made)
-    elif isinstance(thing, Task):
-        thing.ref = full
-        _register_instance("task", full, lambda: thing)
-    elif callable(thing) and not isinstance(thing, type):
-        if full not in registry.REGISTRY["program"] and full not in VIEWS:
-            registry.program(name)(thing)
+        names = [n for n, value in vars(module).items() if _is_defined_in(value, module)]
+        raise unknown_name_error(f"name in {file}", name, names)
+    value = getattr(module, name)
+    if isinstance(value, type) and issubclass(value, Task):
+        if ref not in registry.REGISTRY["task"]:
+            registry.task(name)(value)
+        value.__reduce__ = _reduce_to_ref  # type: ignore[method-assign, assignment]
+    elif isinstance(value, type) and issubclass(value, Parametrization):
+        if ref not in registry.REGISTRY["parametrization"]:
+            registry.parametrization(name)(value)
+    elif isinstance(value, Recipe):
+        RECIPES[ref] = replace(value, name=ref)
+    elif isinstance(value, Model):
+        model = replace(value, provenance={"maker": "program", **value.provenance, "ref": ref})
+        _register_instance("program", ref, lambda: model)
+    elif isinstance(value, Task):
+        value.ref = ref
+        _register_instance("task", ref, lambda: value)
+    elif callable(value) and not isinstance(value, type):
+        if ref not in registry.REGISTRY["program"] and ref not in VIEWS:
+            registry.program(name)(value)
     else:
-        wanted = "expected a task, a program, a parametrization, a recipe or a view"
-        raise GlassformerError(f"{full} — {wanted}, got {short_repr(thing)}")
+        expected = "expected a task, a program, a parametrization, a recipe or a view"
+        raise GlassformerError(f"{ref} — {expected}, got {short_repr(value)}")
 
 
 def _missing_name_error(file: str) -> GlassformerError:
-    """The error for FILE.py without a name: what stands in the file, which is read and not run."""
+    """Return the error for FILE.py without a name. It lists the file's names; the file is parsed,
+    not executed.
+    """
     try:
         tree = ast.parse(read_text(Path(file), MAX_SOURCE_BYTES))
-        ast.unparse(tree)  # nested too deeply for this below
+        ast.unparse(tree)  # fails here if it is nested too deeply
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return GlassformerError(f"{file} — expected a file of Python, and FILE.py:NAME")
     tasks, others = list[str](), list[str]()
@@ -117,17 +112,17 @@ def _missing_name_error(file: str) -> GlassformerError:
             others.append(node.name)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             others += [x.id for x in node.targets if isinstance(x, ast.Name)]
-    told = []
-    for what, names in ("its tasks are", tasks), ("it also has" if tasks else "it has", others):
-        if some := [f"{file}:{n}" for n in names if n[0] != "_"]:
-            listed = ", ".join(some[:MAX_LISTED_NAMES]) + " …" * (len(some) > MAX_LISTED_NAMES)
-            told.append(f"{what} {listed}")
-    there = "; ".join(told) or "it has neither a class nor a function"
-    return GlassformerError(f"{file} — expected a name of something in it, FILE.py:NAME; {there}")
+    lists = []
+    for label, names in ("tasks", tasks), ("other names" if tasks else "names", others):
+        if public := [f"{file}:{n}" for n in names if n[0] != "_"]:
+            more = " …" * (len(public) > MAX_LISTED_NAMES)
+            lists.append(f"{label}: {', '.join(public[:MAX_LISTED_NAMES])}{more}")
+    contents = "; ".join(lists) or "it defines no class and no function"
+    return GlassformerError(f"{file} — expected FILE.py:NAME; {contents}")
 
 
 def _reduce_to_ref(task: Any) -> tuple[Any, ...]:
-    """How pickle sends a task to another process."""
+    """Pickle a task by its ref."""
     return rebuild_in_worker, ("task", task.ref, registry.file_digest(task.ref))
 
 
@@ -135,49 +130,46 @@ def _register_instance(kind: str, ref: str, build: Callable[[], Any]) -> None:
     registry.REGISTRY[kind][ref] = Entry(kind, ref, {}, "", build)
 
 
-def _is_defined_in(thing: Any, module: ModuleType) -> bool:
-    made_here = getattr(thing, "__module__", "") == module.__name__ and callable(thing)
-    return made_here or isinstance(thing, (Model, Task))
+def _is_defined_in(value: Any, module: ModuleType) -> bool:
+    own = getattr(value, "__module__", "") == module.__name__ and callable(value)
+    return own or isinstance(value, (Model, Task))
 
 
 def _run_file(file: str, registries: list[dict[str, Any]]) -> ModuleType:
-    """The file as a module, run once, and again when it was changed: all it put on the shelves
-    goes then.
+    """Execute a file as a module, once per version. All that an older version registered is
+    removed.
     """
     path = Path(file)
     text = read_text(path, MAX_SOURCE_BYTES)
-    at = path.stat()
-    stamp = (at.st_mtime_ns, at.st_size)
-    if file in LOADED_FILES and LOADED_FILES[file][1] == stamp:
-        return LOADED_FILES[file][0]
-    name = (
-        f"own_{path.stem}_{len(LOADED_FILES)}"
-        if file not in LOADED_FILES
-        else LOADED_FILES[file][0].__name__
-    )
-    for shelf in registries:
-        for old in [n for n in shelf if n.startswith(f"{file}:")]:
-            del shelf[old]
+    stat = path.stat()
+    version = (stat.st_mtime_ns, stat.st_size)
+    loaded, loaded_version = LOADED_FILES.get(file, (None, None))
+    if loaded and loaded_version == version:
+        return loaded
+    name = loaded.__name__ if loaded else f"own_{path.stem}_{len(LOADED_FILES)}"
+    for entries in registries:
+        for old in [n for n in entries if n.startswith(f"{file}:")]:
+            del entries[old]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     registry.MODULE_FILES[name] = file
     sys.modules[name] = module
     if (folder := str(path.resolve().parent)) not in sys.path:
-        sys.path.append(folder)  # what stands beside it can be imported, and hides nothing
+        sys.path.append(folder)  # last, so that modules beside the file hide no others
     try:
         exec(compile(text, str(path), "exec"), vars(module))
     except GlassformerError as e:
         raise GlassformerError(f"{file} — {e}") from None
     except (Exception, SystemExit) as e:
         raise GlassformerError(f"{file}{_error_line(e, path)} — {type(e).__name__}: {e}") from None
-    LOADED_FILES[file] = module, stamp
+    LOADED_FILES[file] = module, version
     registry.FILE_DIGESTS[file] = _digest(text)
     return module
 
 
 def _error_line(error: BaseException, path: Path) -> str:
-    """:12, if the error comes from line 12 of the file."""
+    """Return ":12" if the error was raised in line 12 of the file, else ""."""
     line = error.lineno if isinstance(error, SyntaxError) else None
     trace = error.__traceback__
     while trace:

@@ -1,4 +1,4 @@
-"""What enters a class or a function in the registry: @program, @task, @parametrization, @bridge."""
+"""Decorators that register classes and functions: @program, @task, @parametrization, @bridge."""
 
 import functools
 import inspect
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 def task(name: str) -> Callable[[type[T]], type[T]]:
-    """Registers a Task class. Its instances know their `ref`."""
+    """Register a Task class; its instances get a `ref`."""
     return _class_decorator("task", name)
 
 
 def parametrization(name: str) -> Callable[[type[T]], type[T]]:
-    """Registers a Parametrization class. Its instances know their `ref`."""
+    """Register a Parametrization class; its instances get a `ref`."""
     return _class_decorator("parametrization", name)
 
 
 def bridge(name: str) -> Callable[[type[T]], type[T]]:
-    """Registers a Bridge class: the way to another library."""
+    """Register a Bridge class, which exports to another library."""
     return _class_decorator("bridge", name)
 
 
@@ -48,8 +48,8 @@ def _class_decorator(kind: str, name: str) -> Callable[[type[T]], type[T]]:
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:
             values = _option_values(entry, original, args, kwargs, skip=1)
             original(self, **values)
-            exact: Any = self.__class__  # what derives from it has no name yet
-            if exact is cls:
+            own_class: Any = self.__class__  # subclasses have no name
+            if own_class is cls:
                 self.ref = entry.ref(values)
 
         cls.__init__ = checked  # type: ignore[method-assign]
@@ -66,44 +66,46 @@ def _no_options(self: Any) -> None:
 def program(
     name: str, float32: bool | Callable[[dict[str, Any]], str] = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function that returns a Model whose weights were set by hand.
+    """Register a function that returns a Model with weights set by hand.
 
-    `float32` says whether the weights, cast, are right in float32: a bool, or a function of the
-    options that returns "" (right) or why not. A builder that has a `dtype` parameter sees to it
-    alone.
+    Args:
+        name: The name.
+        float32: Whether the model is right with its weights cast to float32: a bool, or a function
+            of the options that returns "" or the reason why not. A builder with a `dtype` parameter
+            casts by itself.
     """
     check_entry_name("program", name)
     fault = "" if float32 else "its constants need float64"
-    why_not = float32 if callable(float32) else lambda values: fault
+    float32_fault = float32 if callable(float32) else lambda values: fault
 
     def decorate(build: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.isfunction(build):
-            wanted = "expected a function below @program"
-            raise GlassformerError(f"{name} — {wanted}, got {short_repr(build)}")
+            expected = "expected a function below @program"
+            raise GlassformerError(f"{name} — {expected}, got {short_repr(build)}")
         options, full = options_from_signature(build), qualified_name(name, build)
-        own = "dtype" in options
-        if not own:
+        has_dtype = "dtype" in options
+        if not has_dtype:
             options["dtype"] = Option("dtype", str, "float64", ("float64", "float32"))
 
         @functools.wraps(build)
         def checked(*args: Any, **kwargs: Any) -> Any:
-            dtype = "float64" if own else options["dtype"].check(kwargs.pop("dtype", "float64"))
+            default = "float64"
+            dtype = default if has_dtype else options["dtype"].check(kwargs.pop("dtype", default))
             values = _option_values(entry, build, args, kwargs)
-            ref = entry.ref(values if own else values | {"dtype": dtype})
+            ref = entry.ref(values if has_dtype else values | {"dtype": dtype})
             try:
-                if dtype == "float32" and (why := why_not(values)):
-                    raise GlassformerError(f"not right in float32: {why}")
+                if dtype == "float32" and (reason := float32_fault(values)):
+                    raise GlassformerError(f"not right in float32: {reason}")
                 model = build(**values)
             except GlassformerError as e:
                 if isinstance(e, NamedError) and e.name == full:
                     raise
                 raise NamedError(full, f"{ref} — {e}") from None
             if not hasattr(model, "provenance"):
-                raise NamedError(
-                    full, f"{ref} — a program returns a Model, got {short_repr(model)}"
-                )
-            made = replace(model, provenance={"maker": "program", "ref": ref, **model.provenance})
-            return made.astype("float32") if dtype == "float32" else made
+                raise NamedError(full, f"{ref} — expected a Model, got {short_repr(model)}")
+            provenance = {"maker": "program", "ref": ref, **model.provenance}
+            model = replace(model, provenance=provenance)
+            return model.astype("float32") if dtype == "float32" else model
 
         entry = Entry("program", full, options, _first_paragraph(build), checked)
         add_entry(entry)
@@ -113,30 +115,30 @@ def program(
 
 
 def is_entry_name(name: Any) -> bool:
-    """Whether something can be the name of something, and is no longer ref."""
+    """Whether a value is a valid name (and not a ref with options)."""
     return isinstance(name, str) and bool(re.fullmatch(r"[\w-]{1,100}", name))
 
 
 def check_entry_name(kind: str, name: Any) -> None:
-    """Refuses what is no name of something that can be named."""
+    """Refuse invalid names."""
     if not is_entry_name(name):
-        wanted = f"expected a name, as in @{kind}('vote')"
-        raise GlassformerError(f"{kind} — {wanted}, got {short_repr(name)}")
+        expected = f"expected a name, as in @{kind}('vote')"
+        raise GlassformerError(f"{kind} — {expected}, got {short_repr(name)}")
 
 
 def _option_values(
     entry: Entry, build: Callable[..., Any], args: Any, kwargs: Any, skip: int = 0
 ) -> dict[str, Any]:
-    """All option values of a call, checked."""
+    """Return the checked option values of a call."""
     signature = inspect.signature(build)
     options = list(signature.parameters.values())[skip:]
-    given = bind_arguments(entry.name, signature.replace(parameters=options), args, kwargs)
+    bound = bind_arguments(entry.name, signature.replace(parameters=options), args, kwargs)
     try:
-        return {o.name: entry.options[o.name].check(given.get(o.name, o.default)) for o in options}
+        return {o.name: entry.options[o.name].check(bound.get(o.name, o.default)) for o in options}
     except GlassformerError as e:
         raise NamedError(entry.name, f"{entry.name} — {e}") from None
 
 
-def _first_paragraph(documented: Any) -> str:
-    """The first paragraph of a docstring, in one line."""
-    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+def _first_paragraph(builder: Any) -> str:
+    """Return the first paragraph of a docstring in one line."""
+    return " ".join((inspect.getdoc(builder) or "").split("\n\n")[0].split())

@@ -1,4 +1,4 @@
-"""Where what a ref names is found: in the rooms, and in packages that announce theirs."""
+"""Find registered names: in this package, and in installed packages by their entry points."""
 
 import contextlib
 import functools
@@ -12,7 +12,7 @@ from .decorators import bridge, parametrization, program, task
 from .entry import FILE_DIGESTS, REGISTRY, Entry
 from .ref_syntax import FILE_REF, ref_head, split_ref
 
-# Kind -> packages whose files register such things when imported.
+# Kind -> packages whose modules register entries of that kind when imported.
 PACKAGES_BY_KIND = {
     kind: tuple(f"{__package__.partition('.')[0]}.{package}" for package in packages)
     for kind, packages in {
@@ -25,32 +25,32 @@ PACKAGES_BY_KIND = {
 
 
 def build(kind: str, ref: str) -> Any:
-    """What a ref names: "addition:digits=3" is the entry addition, built with these options."""
+    """Build what a ref names: "addition:digits=3" is the entry addition with digits=3."""
     entry = find(kind, ref_head(ref))
     return entry.build(**entry.parse(split_ref(ref, entry.options)[1]))
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    """All that is registered of a kind."""
+    """Return all entries of a kind."""
     built_in_names(kind)
     for name in entry_points_of(kind):
-        with contextlib.suppress(GlassformerError):  # one that is broken hides no other
+        with contextlib.suppress(GlassformerError):  # a broken one hides no others
             load_entry_point(kind, name)
     return REGISTRY[kind]
 
 
 def built_in_names(kind: str) -> set[str]:
-    """The names of a kind that are the package's own: nobody else can give them."""
-    rooms = tuple(f"{room}." for room in PACKAGES_BY_KIND.get(kind, ()))
+    """Return the names of a kind that this package defines itself."""
+    packages = tuple(f"{package}." for package in PACKAGES_BY_KIND.get(kind, ()))
     for file in _module_names(kind):
         importlib.import_module(file)
-    return {n for n, e in REGISTRY[kind].items() if e.build.__module__.startswith(rooms)}
+    return {n for n, e in REGISTRY[kind].items() if e.build.__module__.startswith(packages)}
 
 
 def find(kind: str, name: str) -> Entry:
-    """The entry of a name, or an error with the nearest names."""
+    """Return the entry of a name; an error with similar names if there is none."""
     known, likely = REGISTRY[kind], "." + name.replace("-", "_")
-    if name not in known:  # most stand in a file of their name, and the others need not be read
+    if name not in known:  # import the module of that name first, which usually defines it
         for file in sorted(_module_names(kind), key=lambda file: not file.endswith(likely)):
             importlib.import_module(file)
             if name in known:
@@ -64,52 +64,50 @@ def find(kind: str, name: str) -> Entry:
 
 @functools.cache
 def entry_points_of(kind: str) -> dict[str, Any]:
-    """What installed packages have of a kind, by name: entry points of `glassformer.tasks`, …"""
+    """Return the entry points of installed packages, group `glassformer.tasks` etc., by name."""
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=f"glassformer.{kind}s")}
 
 
 def load_entry_point(kind: str, name: str) -> Any:
-    """What a package announces under this name: imported and, unless it sees to that itself,
-    registered. None if none does.
+    """Import an entry point and register it, unless it registers itself. Return None if there is
+    none of that name.
     """
     if not (point := entry_points_of(kind).get(name)):
         return None
     try:
-        thing = point.load()
+        builder = point.load()
     except Exception as e:
         where = f"{point.value} of {getattr(point.dist, 'name', 'a package')}"
         problem = f"{type(e).__name__}: {e}"
         raise GlassformerError(f"{name} — {where} cannot be imported: {problem}") from None
     register: dict[str, Any] = {
-        "task": task,
-        "program": program,
-        "parametrization": parametrization,
-        "bridge": bridge,
-    }
+        "task": task, "program": program, "parametrization": parametrization, "bridge": bridge,
+    }  # fmt: skip
     if kind in register and name not in REGISTRY[kind]:
-        register[kind](name)(thing)
-    return thing
+        register[kind](name)(builder)
+    return builder
 
 
 def _unknown_entry_error(kind: str, name: str) -> GlassformerError:
     if other := next((k for k, known in REGISTRY.items() if k != kind and name in known), ""):
         return GlassformerError(f"{name} — is a {other}; expected a {kind}")
     if (file := FILE_REF.match(name)) and file["file"] in FILE_DIGESTS:  # the file was executed
-        raise GlassformerError(f"{name} — expected a {kind}, that is something else in the file")
+        raise GlassformerError(f"{name} — expected a {kind}, got another object of the file")
     if file:
-        why = "is in a file, and only a ref that you type runs one"
-        return GlassformerError(f"{name} — {why}: pass it ({kind}={name!r}, --{kind} {name})")
+        rule = "only refs passed by the user execute a file"
+        hint = f"pass {kind}={name!r} (--{kind} {name})"
+        return GlassformerError(f"{name} — {rule}; {hint}")
     return unknown_name_error(kind, name, sorted(REGISTRY[kind]), 3)
 
 
 def is_registered(kind: str, ref: str) -> bool:
-    """Whether what a ref names is registered by now."""
+    """Whether the name of a ref is registered already."""
     return ref_head(ref) in REGISTRY[kind]
 
 
 def _module_names(kind: str) -> Iterator[str]:
-    for room in PACKAGES_BY_KIND.get(kind, ()):
-        for module in pkgutil.iter_modules(importlib.import_module(room).__path__):
-            yield f"{room}.{module.name}"
+    for package in PACKAGES_BY_KIND.get(kind, ()):
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+            yield f"{package}.{module.name}"

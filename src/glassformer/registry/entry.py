@@ -1,4 +1,4 @@
-"""The shelves: an entry for whatever can be named, by kind and name."""
+"""The registry: entries by kind and name."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from .ref_syntax import FILE_REF, format_ref
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that can be named in a ref."""
+    """A registered builder and its options."""
 
     kind: str
     name: str
@@ -21,20 +21,19 @@ class Entry:
     build: Callable[..., Any]
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """Option values from texts; an error names the whole ref's head."""
+        """Return option values from their texts."""
         values = {}
         for name, text in texts.items():
-            given = f"{self.name}:{name}={text}"
+            ref = f"{self.name}:{name}={text}"
             if name not in self.options:
-                raise self._unknown_option_error(given, name)
+                raise self._unknown_option_error(ref, name)
             try:
                 values[name] = self.options[name].parse(text)
             except GlassformerError as e:
-                if unknown := re.search(
-                    r",([A-Za-z_]\w*)=", text
-                ):  # no part of it, as `split` had it
-                    raise self._unknown_option_error(given, unknown[1]) from None
-                raise GlassformerError(f"{given} — {e}") from None
+                # `split_ref` leaves an unknown option in the value before it
+                if unknown := re.search(r",([A-Za-z_]\w*)=", text):
+                    raise self._unknown_option_error(ref, unknown[1]) from None
+                raise GlassformerError(f"{ref} — {e}") from None
         return values
 
     def _unknown_option_error(self, ref: str, name: str) -> GlassformerError:
@@ -42,34 +41,30 @@ class Entry:
         return GlassformerError(f"{ref} — {self.name} has no option {name!r}; {hint}")
 
     def to_json(self) -> dict[str, Any]:
-        known = self.options.items()
-        options = {n: {"default": o.default, "expected": o.expected} for n, o in known}
+        options = {
+            name: {"default": o.default, "expected": o.expected} for name, o in self.options.items()
+        }
         return {"name": self.name, "help": self.help, "options": options}
 
     def ref(self, values: Mapping[str, Any]) -> str:
-        """The shortest ref with these values: options at their defaults are left out."""
+        """Return the shortest ref with these values, without options at their defaults."""
         return format_ref(
             self.name, {n: v for n, v in values.items() if v != self.options[n].default}
         )
 
 
-REGISTRY: dict[str, dict[str, Entry]] = {
-    "program": {},
-    "task": {},
-    "parametrization": {},
-    "bridge": {},
-}
-MODULE_FILES: dict[str, str] = {}  # module -> the file, as it was typed
-FILE_DIGESTS: dict[str, str] = {}  # such a file -> SHA-256 of its text, as it was run
+KINDS = ("program", "task", "parametrization", "bridge")
+REGISTRY: dict[str, dict[str, Entry]] = {kind: {} for kind in KINDS}
+MODULE_FILES: dict[str, str] = {}  # module name -> path, as passed by the user
+FILE_DIGESTS: dict[str, str] = {}  # path -> SHA-256 of the executed text
 
 
 def add_entry(entry: Entry) -> None:
-    there = REGISTRY[entry.kind].get(entry.name)
-    if there and _definition_site(there) != _definition_site(
-        entry
-    ):  # the same again is a notebook cell run twice
-        where = f"{_definition_site(there)[0]} already"
-        raise GlassformerError(f"{entry.name} — there is a {entry.kind} of that name in {where}")
+    """Register an entry. It may replace an older version of itself (a notebook cell run twice)."""
+    other = REGISTRY[entry.kind].get(entry.name)
+    if other and _definition_site(other) != _definition_site(entry):
+        module = _definition_site(other)[0]
+        raise GlassformerError(f"{entry.name} — {module} defines a {entry.kind} of that name")
     REGISTRY[entry.kind][entry.name] = entry
 
 
@@ -78,12 +73,12 @@ def _definition_site(entry: Entry) -> tuple[str, str]:
 
 
 def file_digest(ref: str) -> str:
-    """SHA-256 of the file of a ref such as mine.py:Vote, as it was run here; else ""."""
-    found = FILE_REF.match(ref)
-    return FILE_DIGESTS.get(found["file"], "") if found else ""
+    """Return the SHA-256 of the executed file of a ref FILE.py:NAME; "" for other refs."""
+    match = FILE_REF.match(ref)
+    return FILE_DIGESTS.get(match["file"], "") if match else ""
 
 
-def qualified_name(name: str, thing: Any) -> str:
-    """FILE.py:NAME for what stands in such a file; else the name that it is given."""
-    file = MODULE_FILES.get(getattr(thing, "__module__", ""))
-    return f"{file}:{thing.__name__}" if file else name
+def qualified_name(name: str, builder: Any) -> str:
+    """Return FILE.py:NAME for a builder in a user file, else `name`."""
+    file = MODULE_FILES.get(getattr(builder, "__module__", ""))
+    return f"{file}:{builder.__name__}" if file else name

@@ -1,4 +1,4 @@
-"""Options of what can be named: the typed parameters of a builder, each with its range."""
+"""Options of registered names: the typed parameters of a builder, with ranges."""
 
 import difflib
 import inspect
@@ -14,7 +14,7 @@ from ..utils.limits import MAX_REF_CHARACTERS
 
 @dataclass(frozen=True)
 class Between:
-    """The range of a number; in an annotation: Annotated[int, Between(1, 12)]."""
+    """The range of a number, for annotations: Annotated[int, Between(1, 12)]."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ class Option:
         return words[self.kind] + between
 
     def parse(self, text: str) -> Any:
-        """The value of a text from the command line."""
+        """Parse the text of a ref."""
         try:
             if self.kind is bool:
                 return {"true": True, "false": False}[text.lower()]
@@ -50,15 +50,15 @@ class Option:
             raise self._value_error(text) from None
 
     def check(self, value: Any) -> Any:
-        """The value itself, if the option can have it."""
+        """Return the value; an error if the option does not accept it."""
         if self.kind is float and type(value) is int and abs(value) < 2**1000:
             value = float(value)
-        good = type(value) is self.kind and (not self.choices or value in self.choices)
-        if not good or (self.range and not self.range.low <= value <= self.range.high):
+        accepted = type(value) is self.kind and (not self.choices or value in self.choices)
+        if not accepted or (self.range and not self.range.low <= value <= self.range.high):
             raise self._value_error(value)
         if isinstance(value, str) and len(value) > MAX_REF_CHARACTERS:
-            must = f"must have at most {MAX_REF_CHARACTERS:,} characters"
-            raise GlassformerError(f"{self.name} {must}, got {len(value):,}")
+            limit = f"must have at most {MAX_REF_CHARACTERS:,} characters"
+            raise GlassformerError(f"{self.name} {limit}, got {len(value):,}")
         return value
 
     def _value_error(self, value: Any) -> GlassformerError:
@@ -70,12 +70,13 @@ class Option:
 
 
 def options_from_signature(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
+    """Return the options of a builder from its parameters, without the first `skip`."""
     hints, options = typing.get_type_hints(build, include_extras=True), {}
     for p in list(inspect.signature(build).parameters.values())[skip:]:
-        this = f"{build.__qualname__.removesuffix('.__init__')} — option {p.name}"
+        label = f"{build.__qualname__.removesuffix('.__init__')} — option {p.name}"
         if p.name not in hints or p.default is p.empty:
-            lacks = "a type" if p.name not in hints else "a default"
-            raise GlassformerError(f"{this} needs {lacks}, as in {p.name}: int = 3")
+            missing = "a type" if p.name not in hints else "a default"
+            raise GlassformerError(f"{label} needs {missing}, as in {p.name}: int = 3")
         kind, range_, choices = hints[p.name], None, ()
         if typing.get_origin(kind) is typing.Annotated:
             kind, *notes = typing.get_args(kind)
@@ -83,7 +84,7 @@ def options_from_signature(build: Callable[..., Any], skip: int = 0) -> dict[str
         if typing.get_origin(kind) is typing.Literal:
             kind, choices = str, typing.get_args(kind)
         if kind not in (int, float, bool, str):
-            wanted = f"expected int, float, bool, str or a Literal of texts, got {short_repr(kind)}"
-            raise GlassformerError(f"{this} has a type that a ref cannot give; {wanted}")
+            expected = "expected int, float, bool, str or a Literal of texts"
+            raise GlassformerError(f"{label} — {expected}, got {short_repr(kind)}")
         options[p.name] = Option(p.name, kind, p.default, choices, range_)
     return options

@@ -1,4 +1,4 @@
-"""How a ref is written: NAME:option=value,option=value, or FILE.py:NAME with options or without."""
+"""The syntax of refs: NAME:option=value,option=value, or FILE.py:NAME with or without options."""
 
 import re
 from collections.abc import Mapping
@@ -7,38 +7,38 @@ from typing import Any
 from ..utils.errors import GlassformerError
 from ..utils.limits import MAX_REF_CHARACTERS
 
-# FILE.py:NAME. Such a file is run when it is typed: see user_modules.py.
+# FILE.py:NAME: user_modules.py executes the file.
 FILE_REF = re.compile(r"(?P<file>.+?\.py):(?P<name>\w+)(?=:|$)")
-FILE_WITHOUT_NAME = re.compile(r"(?P<file>.+\.py):?$")  # the same, without the name
+FILE_WITHOUT_NAME = re.compile(r"(?P<file>.+\.py):?$")
 
 
 def ref_head(ref: str) -> str:
-    """A ref without its options: addition, or mine.py:Vote."""
-    found = FILE_REF.match(ref)
-    return found[0] if found else ref.partition(":")[0]
+    """Return a ref without its options: addition, or mine.py:Vote."""
+    match = FILE_REF.match(ref)
+    return match[0] if match else ref.partition(":")[0]
 
 
 def split_ref(ref: str, option_names: Any = None) -> tuple[str, dict[str, str]]:
-    """A ref's name and option texts.
+    """Return a ref's name and the texts of its options.
 
-    >>> split('hello-world:message="Hello, World!",variant=book')
+    >>> split_ref('hello-world:message="Hello, World!",variant=book')
     ('hello-world', {'message': 'Hello, World!', 'variant': 'book'})
 
-    A comma that no option name follows belongs to the value, since shells eat quotes.
+    A comma belongs to the value unless an option name follows, since shells remove quotes.
     """
     if len(ref) > 4 * MAX_REF_CHARACTERS:
-        most = f"a ref has at most {4 * MAX_REF_CHARACTERS:,} characters"
-        raise GlassformerError(f"{ref[:60]}… — {most}, got {len(ref):,}")
+        expected = f"expected at most {4 * MAX_REF_CHARACTERS:,} characters"
+        raise GlassformerError(f"{ref[:60]}… — {expected}, got {len(ref):,}")
     name = ref_head(ref)
     rest = ref[len(name) + 1 :]
     options, at = dict[str, str](), 0
     while at < len(rest):
-        found = re.compile(r"([A-Za-z_]\w*)=").match(rest, at)
-        if not found:
+        option = re.compile(r"([A-Za-z_]\w*)=").match(rest, at)
+        if not option:
             before = name + ":" + rest[:at]
             expected = f"expected option=value after {before!r}"
             raise GlassformerError(f"{ref} — {expected}, got {rest[at:]!r}")
-        key, at = found.group(1), found.end()
+        key, at = option.group(1), option.end()
         quoted = re.compile(r'"((?:[^"\\]|\\.)*)"(?=,|$)').match(rest, at)
         if quoted:
             value, at = re.sub(r"\\(.)", r"\1", quoted.group(1)), quoted.end()
@@ -48,14 +48,14 @@ def split_ref(ref: str, option_names: Any = None) -> tuple[str, dict[str, str]]:
             end = next(ends, len(rest))
             value, at = rest[at:end], end
         if key in options:
-            raise GlassformerError(f"{ref} — option {key} is given twice")
+            raise GlassformerError(f"{ref} — option {key} occurs twice")
         options[key] = value
         at += 1  # the comma
     return name, options
 
 
 def format_ref(name: str, values: Mapping[str, Any]) -> str:
-    """A ref with these options, as `split` reads it."""
+    """Return a ref with these options; the inverse of `split_ref`."""
     parts = [f"{n}={_quote_value(v)}" for n, v in values.items()]
     return ":".join([name, ",".join(parts)] if parts else [name])
 
