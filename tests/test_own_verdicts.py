@@ -10,7 +10,6 @@ from glassformer.core.model import Config, Model, zeros
 from glassformer.proof import equivalence
 from glassformer.tasks.extremes import Max
 from glassformer.tasks.reverse import Reverse
-from glassformer.utils.errors import GlassformerError
 from helpers import raises
 
 
