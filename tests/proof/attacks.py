@@ -1,9 +1,9 @@
-"""Models that are right if a bias is added last, or a maximum is taken over the tokens that can be
-there, and wrong by what PyTorch computes: no checker may pass one.
+"""Attacks on the checkers: models that are right if a bias is added last, or a maximum is taken
+over possible tokens only, and wrong as PyTorch computes them.
 
-`torch.addmm` begins most of its sums with the bias. Beside a bias of 2^51 the terms A, −A/n, …,
-−A/n, which add up to 0, are A: each of the small ones is rounded away. `tokenwise.Pairs` takes the
-powers of many texts relative to the largest score that any token has at any position.
+`torch.addmm` starts most of its sums with the bias. Next to a bias of 2^51 the terms A, −A/n, …,
+−A/n, which add up to 0, become A: each small one is rounded away. `token_tables.TokenPairScores`
+takes the powers of many texts relative to the largest score of any token at any position.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def with_learned_positions(dtype: str, ref: str = HINGE) -> Model:
 
 
 def with_terms(model: Model, only: slice | int = slice(None)) -> tuple[Model, slice]:
-    """Slots of the stream that hold A, −A/n, …, −A/n where those tokens are."""
+    """Add slots of the stream that hold A, −A/n, …, −A/n at those tokens."""
     start = model.config.d_model
     model, slots = padded(model, "D", N + 1), slice(start, start + N + 1)
     W_E = model.weights["embed.W_E"].copy()
@@ -66,7 +66,7 @@ def with_terms(model: Model, only: slice | int = slice(None)) -> tuple[Model, sl
 
 
 def with_read_slot(model: Model, weight: float) -> tuple[Model, int]:
-    """A slot that holds −BIAS; what is written there beside it speaks for the token 0."""
+    """Add a slot that holds −BIAS; whatever is added to it raises the logit of the token 0."""
     slot, model = model.config.d_model, padded(model, "D")
     model = plus(model, "embed_W_E", (slice(None), slot), -BIAS[model.dtype])
     return plus(model, "unembed_W_U", (slot, 0), weight), slot

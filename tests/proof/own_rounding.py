@@ -1,4 +1,4 @@
-"""Leads that the first prover shows, in another precision of its own: run by test_own_rounding.py.
+"""Margins of the first prover, in another precision of its own: run by test_own_rounding.py.
 
 python own_rounding.py float64|longdouble SLACK_FACTOR OUT.npz
 """

@@ -1,10 +1,10 @@
-"""Which case a pair of numbers is in, worked out from its digits."""
+"""Find the case of a pair of numbers from its digits."""
 
 import numpy as np
 
 
 def case_of(cases, rows):
-    """Which case each pair of numbers is in, [B]; −1 for none."""
+    """Return the case of each pair of numbers, [B]; −1 for none."""
     mine, names = np.zeros(len(rows), np.int64), np.zeros(len(cases), np.int64)
     for step, way in zip(cases.window, cases.ways, strict=True):
         power = 10**step.column

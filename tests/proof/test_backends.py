@@ -1,5 +1,5 @@
-"""What is proved holds for NumPy and PyTorch: no checker passes a model that one of them computes
-wrongly, whether a row is run alone or with others.
+"""Proofs hold for NumPy and PyTorch: no checker passes a model that either computes wrongly, alone
+or in a batch.
 """
 
 from dataclasses import replace

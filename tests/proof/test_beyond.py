@@ -1,5 +1,5 @@
-"""Proofs beyond addition: each lemma of docs/beyond.md against what models compute, and what is
-said of whole models against running them on every input.
+"""Proofs beyond addition: each lemma of docs/beyond.md against the model's arithmetic, and proofs
+of whole models against every input.
 """
 
 import inspect
@@ -167,8 +167,8 @@ def test_lemma_40_the_worst_of_all_balls_is_what_is_bounded():
 
 @TYPES
 def test_lemma_40_values_that_cancel_are_known_only_so_well(dtype):
-    """A value is a large number and less the same: what is left of it is known up to the rounding
-    of the large one. Nothing else is large, so that only the balls around values can tell.
+    """A value is a large number minus the same number: its error is the rounding of the large one.
+    Nothing else is large, so only the balls around values can show it.
     """
     V, n, lost = 6, 3, 0
     rng = np.random.default_rng(0)

@@ -1,5 +1,5 @@
-"""What the first checker reports of a certificate: that it holds, the cases, the least lead; and
-that what does not hold has no margin.
+"""Results of the first checker for a certificate: the number of cases and the margin; without a
+margin if it does not hold.
 """
 
 import math

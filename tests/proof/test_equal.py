@@ -1,4 +1,4 @@
-"""Whether two models say the same on all inputs: equal, different with an input, or unknown."""
+"""Equality of two models on all inputs: equal, different with an input, or unknown."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from glassformer.tasks.extremes import Max
 from .test_beyond import one_head
 
 
-def told(a, b, task=""):
+def compare(a, b, task=""):
     one, other = (load(x) if isinstance(x, str) else x for x in (a, b))
     return prove_equal(one, other, resolve.load_task(task or one))
 
@@ -24,21 +24,21 @@ def changed(ref, name, change):
 
 
 def test_the_same_numbers_are_equal_and_a_sign_of_0_is_not_the_same():
-    found = told("min:vocab=300", "min:vocab=300")
+    found = compare("min:vocab=300", "min:vocab=300")
     assert (found.result, found.method, found.equal) == ("equal", "numbers", 300**5)
     other = changed("min:vocab=300", "embed.W_E", lambda w: np.where(w == 0, -0.0, w) * 1.0)
-    assert told("min:vocab=300", other).result == "equal"
+    assert compare("min:vocab=300", other).result == "equal"
 
 
 def test_few_inputs_are_run():
-    found = told("reverse:length=3", "reverse:length=3,dtype=float32")
+    found = compare("reverse:length=3", "reverse:length=3,dtype=float32")
     assert (found.result, found.method, found.equal) == ("equal", "enumeration", 1000)
     swapped = changed("reverse:length=3", "embed.W_E", lambda w: w[[1, 0, *range(2, len(w))]])
-    found = told("reverse:length=3", swapped)
+    found = compare("reverse:length=3", swapped)
     # tied: both ends change places, so that it is the same function
     assert found.result == "equal"
     wrong = changed("reverse:length=3", "pos_embed.W_pos", lambda w: w[[1, 0, *range(2, len(w))]])
-    found = told("reverse:length=3", wrong)
+    found = compare("reverse:length=3", wrong)
     assert found.result == "different" and found.difference["first"] != found.difference["second"]
 
 
@@ -58,9 +58,9 @@ def test_wrong_models_can_be_equal():
 
 
 def test_many_inputs_by_two_proofs_or_a_difference():
-    found = told("min:vocab=30", "min:vocab=30,variant=book")
+    found = compare("min:vocab=30", "min:vocab=30,variant=book")
     assert (found.result, found.method, found.equal) == ("equal", "proofs", 30**5)
-    found = told("min:vocab=30", "max:vocab=30")
+    found = compare("min:vocab=30", "max:vocab=30")
     assert found.result == "different" and found.difference["input"]
 
 
@@ -77,7 +77,7 @@ def test_what_is_neither_says_on_how_many_both_are_right(monkeypatch):
 
 @pytest.mark.parametrize("ref", ["search:vocab=9,block=8"])
 def test_unknown_is_said_where_nothing_is_proved(ref):
-    assert told(ref, ref + ",variant=book").result in ("unknown", "different")
+    assert compare(ref, ref + ",variant=book").result in ("unknown", "different")
 
 
 def test_a_tie_is_seen_when_it_happens_and_not_when_all_is_read():

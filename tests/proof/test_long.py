@@ -1,5 +1,5 @@
-"""Long numbers: rows that look at a stretch of columns, alone and many at once, in both checkers;
-held against enumeration, against all columns, and against certificates that say too much.
+"""Long numbers: rows that see a window of columns, alone and together, in both checkers; against
+enumeration, against all columns, and against certificates that claim too much.
 """
 
 import copy
@@ -108,7 +108,7 @@ def test_rows_together_are_no_better_than_each_alone():
 
 @pytest.mark.slow
 def test_a_positions_own_number_keeps_rows_apart():
-    """What is written for one column alone is seen where rows are proved together."""
+    """An output for one column alone is seen where rows are proved together."""
     model = load("adder-coupled:digits=20")
     task = load_task(model)
     sound = prove(model, task)

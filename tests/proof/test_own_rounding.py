@@ -1,5 +1,5 @@
-"""The own rounding of the first prover: SLACK covers it, and functions of extended precision
-are as accurate as docs/proof.md assumes. Both are measured.
+"""Rounding of the first prover: SLACK covers it, and functions of extended precision are as
+accurate as docs/proof.md assumes. Both are measured.
 """
 
 import subprocess

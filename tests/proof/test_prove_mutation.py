@@ -51,36 +51,36 @@ def damaged(model, rng, low, high):
 
 
 def tally(count, seed):
-    """What the prover says of damaged models, by what enumeration says."""
-    rng, said = np.random.default_rng(seed), collections.Counter()
+    """Count the prover's results for damaged models, by the result of enumeration."""
+    rng, counts = np.random.default_rng(seed), collections.Counter()
     for i in range(count):
         ref = list(SUBJECTS)[i % len(SUBJECTS)]
         model = load(ref)
         task = resolve.load_task(model)
         model = damaged(model, rng, *SUBJECTS[ref])
         proof = prove(model, task, method="certificate")
-        said[proof.result, verify(model, task).holds] += 1
-    return said
+        counts[proof.result, verify(model, task).holds] += 1
+    return counts
 
 
-def agrees(said, count):
-    assert sum(said.values()) == count
-    assert not said["proved", False] and not said["refuted", True], said
-    assert said["unknown", True] + said["unknown", False] <= count / 5, said
-    assert said["proved", True] > count / 5 and said["refuted", False] > count / 5, said
+def agrees(counts, count):
+    assert sum(counts.values()) == count
+    assert not counts["proved", False] and not counts["refuted", True], counts
+    assert counts["unknown", True] + counts["unknown", False] <= count / 5, counts
+    assert counts["proved", True] > count / 5 and counts["refuted", False] > count / 5, counts
 
 
 @pytest.mark.slow
 def test_the_provers_word_never_contradicts_enumeration():
     count = drawn(200, 4)
-    said = tally(count, seed=0)
-    print(dict(said))
-    agrees(said, count)
+    counts = tally(count, seed=0)
+    print(dict(counts))
+    agrees(counts, count)
 
 
 @pytest.mark.slow
 def test_no_wrong_model_passes_however_often_it_is_cut():
-    rng, said = np.random.default_rng(2), collections.Counter()
+    rng, counts = np.random.default_rng(2), collections.Counter()
     for i in range(24):
         ref = list(SUBJECTS)[i % len(SUBJECTS)]
         model = load(ref)
@@ -89,8 +89,8 @@ def test_no_wrong_model_passes_however_often_it_is_cut():
         model = damaged(model, rng, *SUBJECTS[ref])
         rows = [row | {"cuts": 1 + i % 4} for row in certificate["rows"]]
         forged = certificate | {"model": digest(model), "rows": rows, "margin": 0.0}
-        said[check_certificate(model, task, forged).holds, verify(model, task).holds] += 1
-    assert not said[True, False] and said[True, True] > 5 and said[False, False] > 5, said
+        counts[check_certificate(model, task, forged).holds, verify(model, task).holds] += 1
+    assert not counts[True, False] and counts[True, True] > 5 and counts[False, False] > 5, counts
 
 
 @pytest.mark.parametrize("ref,first,seed", [

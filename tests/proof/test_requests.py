@@ -1,4 +1,4 @@
-"""What the options of `prove` ask for, and what is refused before the work."""
+"""Options of `prove`, and calls that are refused before the work."""
 
 import json
 

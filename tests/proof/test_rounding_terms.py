@@ -1,8 +1,8 @@
-"""The bounds of the lemmas against their formulas in exact arithmetic: none is below, however
-little, and none has more than the prover's own rounding beside it.
+"""The bounds of the lemmas against their formulas in exact arithmetic: none is below, and none
+exceeds it by more than the prover's own rounding.
 
-test_lemmas.py has the other half: that what floats do is within these formulas. There most inputs
-are far from the worst case, so a bound that is too small by a little would pass.
+test_lemmas.py has the other half: real arithmetic is within these formulas. There most inputs are
+far from the worst case, so a bound that is too small by a little would pass.
 """
 
 import math

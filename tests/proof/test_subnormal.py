@@ -1,5 +1,5 @@
-"""Weights below the smallest normal number, which some settings flush to 0, are refused, also where
-such a setting is on: there a comparison takes them for 0.
+"""Weights below the smallest normal number, which some settings flush to 0, are refused, also under
+such a setting, where a comparison takes them for 0.
 """
 
 from contextlib import contextmanager, nullcontext
@@ -40,7 +40,7 @@ def test_nothing_is_proved_of_a_model_with_a_subnormal_weight(ref):
 
 @contextmanager
 def flushing():
-    """What is subnormal counts as 0, in NumPy too: so models are made before."""
+    """Flush subnormal numbers to 0, in NumPy too; so models are made before."""
     torch = pytest.importorskip("torch")
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor does not flush subnormal numbers to 0")

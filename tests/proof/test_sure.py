@@ -1,4 +1,4 @@
-"""What is right for sure when every row is run: in two orders of the same sums, and alone."""
+"""Results by running every row: in two orders of the same sums, and some rows alone."""
 
 import itertools
 from dataclasses import replace
@@ -230,7 +230,7 @@ def test_a_model_in_bfloat16_can_be_asked():
 
 
 def test_whatever_is_not_sure_has_its_words(in_order):
-    """Who looks at the words alone passes nothing that is not sure; what is right comes first."""
+    """An uncertain row always has a text; the text names a right row first."""
     trial, quiet = RobustEvaluator(cancelling()), RobustEvaluator(cancelling().map(lambda w: w * 0))
     for rows, said in ([[0, 1]], ""), ([[0, 1], [3, 9]], "3 9 is right by 1 in one order"):
         assert trial.evaluate(*TASK.batch(np.array(rows))).doubt.startswith(said)

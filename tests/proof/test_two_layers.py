@@ -24,14 +24,14 @@ def test_two_layers_are_proved():
 
 @pytest.mark.slow
 def test_a_first_layer_that_looks_at_digits_is_not_covered():
-    """What the layer writes hangs on the numbers, and so it is said."""
+    """The output of the layer depends on the numbers, and the reason says so."""
     model = load("adder-36:digits=4")
     weights = {n: w.copy() for n, w in model.weights.items()}
     weights["blocks.0.attn.W_K"][0, 0] += 1e-2
     proof = prove(replace(model, weights=weights, theta={}, parametrization=""), load_task(model))
     assert proof.result != "proved"
     quiet = {n: w.copy() for n, w in model.weights.items()}
-    quiet["blocks.0.attn.W_V"][1, 0] = 1.0  # the digits, to a slot that nobody reads any more
+    quiet["blocks.0.attn.W_V"][1, 0] = 1.0  # the digits, to a slot that is no longer read
     quiet["blocks.0.attn.W_O"][1, 0, 2] = 1.0
     proof = prove(replace(model, weights=quiet, theta={}, parametrization=""), load_task(model))
     assert proof.result == "unknown" and "layers that look at a window" in proof.reason
