@@ -43,7 +43,7 @@ def test_pairs_are_for_many_texts_where_few_ask_and_nobody_learns_or_looks(mixed
     model.logits(np.tile(MANY, (3, 1)), last=4)  # most ask
     with torch.no_grad():
         model(torch.as_tensor(MANY), last=2)  # maybe mapped over, or differentiated forward
-    model.logits(MANY, lambda name, x: x, last=2)  # somebody looks
+    model.logits(MANY, lambda name, x: x, last=2)  # a hook is attached
     model.torch("bfloat16").logits(MANY, last=2)  # powers would be too coarse
     assert not mixed
     model.torch("float32").logits(MANY, last=2)
