@@ -578,10 +578,7 @@ def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypa
         ((tmp_path,), str(tmp_path)),
         ((path, "--limit", 1), "--limit 2"),
         ((path, "--workers", 0), "workers"),
-        (
-            (path, "--workers", 2, "--cluster", "tcp://127.0.0.1:1"),
-            "workers",
-        ),
+        ((path, "--workers", 2, "--cluster", "tcp://127.0.0.1:1"), "workers"),
         ((path, "--out", blocked), str(blocked)),
     ]:
         status, printed, said = call("sweep", *words)

@@ -108,6 +108,6 @@ def _read_base(path: str) -> Model:
     try:
         return read_model(path)
     except GlassformerError as e:
-        found = f"it must be in {Path.cwd()}, unchanged since the training"
-        hint = "" if Path(path).is_absolute() or Path(path).exists() else f"; {found}"
+        wanted = f"it must be in {Path.cwd()}, unchanged since the training"
+        hint = "" if Path(path).is_absolute() or Path(path).exists() else f"; {wanted}"
         raise GlassformerError(f"lora:base={e}{hint}") from None

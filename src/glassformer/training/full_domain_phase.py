@@ -8,7 +8,7 @@ of a run is measured before it.
 
 Checking a million rows costs as much as a thousand steps. So a check begins with rows that were
 hard before, continues with parts of the domain that double in size, in a new order every time, and
-stops at the first part with errors. A domain too large to enumerate is sampled anew for each check.
+stops at the first part with errors. A domain too large to enumerate is sampled for each check.
 """
 
 from collections.abc import Generator, Iterator, Sequence

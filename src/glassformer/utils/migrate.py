@@ -35,10 +35,7 @@ MILESTONES = {
 }
 PHASES = {"exact": "full-domain"}
 STATUSES = {"hopeless": "aborted"}
-PARAMETRIZATION = {
-    "blueprint": "parametrization",
-    "blueprint_source": "parametrization_source",
-}
+PARAMETRIZATION = {"blueprint": "parametrization", "blueprint_source": "parametrization_source"}
 COVERAGE = {"of": "coverage"}  # fields of a check of the whole domain
 
 

@@ -137,9 +137,9 @@ class Sweep:
         self.tries: dict[str, int] = {}  # how often each run was lost before
         self.left: list[SweepJob] = []
         for job in spec.jobs:
-            found = {s: row for s in job.seeds if (row := self._done_before(job, s))}
-            self.rows |= {row["id"]: row for row in found.values()}
-            if seeds := tuple(s for s in job.seeds if s not in found):
+            done = {s: row for s in job.seeds if (row := self._done_before(job, s))}
+            self.rows |= {row["id"]: row for row in done.values()}
+            if seeds := tuple(s for s in job.seeds if s not in done):
                 self.left.append(replace(job, seeds=seeds))
         self._write_table()
 

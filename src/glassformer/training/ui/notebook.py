@@ -54,20 +54,20 @@ class NotebookBar:
 
     def __repr__(self) -> str:
         far = ", full-domain phase" if "phase" in self.figures else f" of {self.steps:,}"
-        said = [f"step {self.step:,}{far}"]
+        parts = [f"step {self.step:,}{far}"]
         if "loss" in self.figures:
-            said.append(f"loss {self.figures['loss']:.4f}")
+            parts.append(f"loss {self.figures['loss']:.4f}")
         if "accuracy" in self.figures:
-            said.append(f"{percent(self.figures['accuracy'])} of test rows right")
+            parts.append(f"{percent(self.figures['accuracy'])} of test rows right")
         if "checked_rows" in self.figures:
-            said.append(
+            parts.append(
                 f"checked {self.figures['checked_rows']:,} of {self.figures['rows']:,} rows"
             )
-        return ", ".join([*said, *([self.status] if self.status else [])])
+        return ", ".join([*parts, *([self.status] if self.status else [])])
 
     def _repr_html_(self) -> str:
-        most = max(self.step, self.steps)
-        bar = f'<progress value="{self.step}" max="{most}" style="width:260px"></progress>'
+        end = max(self.step, self.steps)
+        bar = f'<progress value="{self.step}" max="{end}" style="width:260px"></progress>'
         lines = "".join(f"<div>{escape(line)}</div>" for line in self.latest)
-        said = f"{bar} {escape(repr(self))}"
-        return f'<div style="font-size:13px">{said}<div>{self.curve.svg()}</div>{lines}</div>'
+        head = f"{bar} {escape(repr(self))}"
+        return f'<div style="font-size:13px">{head}<div>{self.curve.svg()}</div>{lines}</div>'

@@ -134,10 +134,10 @@ def _milestone_line(event: Event, names: Sequence[str], several_seeds: bool) -> 
 
 def _evaluation_line(event: Event, several_seeds: bool) -> str:
     d, whose = event.data, f"seed {event.member}, " if several_seeds else ""
-    said = f"{whose}step {event.step:,}: loss {d['loss']:.4f}, {percent(d['accuracy'])}"
-    said += " of test rows" + (", now trained on" if "phase" in d else "")
+    line = f"{whose}step {event.step:,}: loss {d['loss']:.4f}, {percent(d['accuracy'])}"
+    line += " of test rows" + (", now trained on" if "phase" in d else "")
     trained = d.get("train_accuracy")
-    return said + (f", {percent(trained)} of training rows" if trained is not None else "")
+    return line + (f", {percent(trained)} of training rows" if trained is not None else "")
 
 
 def _percent_text(x: float | None, short: bool = False) -> Text | str:
