@@ -43,6 +43,8 @@ def setting(
     max_value: float = math.inf,
 ) -> T:  # fmt: skip
     """A field of a recipe: its default, its help text and its allowed values."""
+    if isinstance(default, int) and max_value == math.inf:
+        max_value = MAX_STEPS
     allowed = {"choices": tuple(choices), "min_value": min_value, "max_value": max_value}
     return field(default=default, metadata={"help": help, **allowed})
 
@@ -200,7 +202,7 @@ class Optimization(RecipeSection):
 class Schedule(RecipeSection):
     """The learning rate over the steps of a run."""
 
-    warmup: int = setting(0, "steps of linear warmup", max_value=MAX_STEPS)
+    warmup: int = setting(0, "steps of linear warmup")
     schedule: str = setting(
         "constant", "plateau: constant until decay_when_…, then linear", SCHEDULES
     )
@@ -208,10 +210,8 @@ class Schedule(RecipeSection):
     decay_when_accuracy_above: float = setting(
         0.0, "plateau: start the decay at this test accuracy; 0: by the loss", max_value=1
     )
-    decay_from: int = setting(0, "linear: first step of the decay", max_value=MAX_STEPS)
-    decay_steps: int = setting(
-        0, "linear and plateau: steps of the decay; 0: to the end", max_value=MAX_STEPS
-    )
+    decay_from: int = setting(0, "linear: first step of the decay")
+    decay_steps: int = setting(0, "linear and plateau: steps of the decay; 0: to the end")
     final_lr_fraction: float = setting(0.0, "fraction of the rate left at the end", max_value=1)
 
 
@@ -231,23 +231,20 @@ class Averaging(RecipeSection):
 class RunLimits(RecipeSection):
     """Length of a run, frequency of evaluations and stopping conditions."""
 
-    steps: int = setting(1_000, "maximum number of steps", min_value=1, max_value=MAX_STEPS)
-    evaluate_every: int = setting(
-        100, "steps between evaluations", min_value=1, max_value=MAX_STEPS
-    )
+    steps: int = setting(1_000, "maximum number of steps", min_value=1)
+    evaluate_every: int = setting(100, "steps between evaluations", min_value=1)
     target_accuracy: float = setting(1.0, "test accuracy that counts as success")
     stop_after_successes: int = setting(
-        0, "stop after this many successful evaluations in a row; 0: never", max_value=MAX_STEPS
+        0, "stop after this many successful evaluations in a row; 0: never"
     )
     restart_after_steps: int = setting(
         0, "restart with new weights after this many steps without success; 0: never",
-        max_value=MAX_STEPS,
     )  # fmt: skip
     full_domain_steps: int = setting(
-        0, "additional steps on the errors in the whole domain; 0: none", max_value=MAX_STEPS
+        0, "additional steps on the errors in the whole domain; 0: none"
     )
     abort_after_steps: int = setting(
-        0, "from this step on, stop below abort_below_accuracy; 0: never", max_value=MAX_STEPS
+        0, "from this step on, stop below abort_below_accuracy; 0: never"
     )
     abort_below_accuracy: float = setting(0.0, "test accuracy below which a run is aborted")
     dtype: str = setting("float32", "float type of training", ("float32", "float64"))
