@@ -1,8 +1,8 @@
-"""kill -9 at so many moments: does a run that is resumed every time end with the same bits?
+"""kill -9 at random moments: does a run that is always resumed end with the same bits?
 
 `glassformer train` is started, killed after a random time, resumed, killed, …; then it runs to its
-end, and its file is compared with that of a run that nobody disturbed. Half of the kills wait for
-the last phase, which trains on what is wrong in the whole domain. Prints JSON; status 1 if a bit
+end, and its file is compared with that of an undisturbed run. Half of the kills wait for
+the full-domain phase. Prints JSON; status 1 if a bit
 differs.
 
     python benchmarks/killed.py --moments 20
@@ -35,7 +35,7 @@ def command(folder):
     return [*COMMAND, "--out", str(folder / "a.safetensors"), "--history", str(folder / "h.jsonl")]
 
 
-def told(folder):
+def evaluations(folder):
     """The evaluations in the history so far; the last line may be cut off."""
     path, found = folder / "h.jsonl", []
     for line in path.read_text().splitlines() if path.exists() else ():
@@ -48,27 +48,27 @@ def told(folder):
 
 
 def disturb(folder, moments, rng, longest=0.3):
-    """Starts the run, and kills and resumes it so many times; where each kill found it."""
+    """Start the run, kill and resume it `moments` times; return the state at each kill."""
     found, late = [], moments // 2
     while len(found) < moments:
         resume = ["--resume"] if (folder / "a.run.safetensors").exists() else []
         child = subprocess.Popen(
             [*command(folder), *resume], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        before = len(told(folder))
-        wanted = before + 1  # it has begun, and goes on from where it was
+        before = len(evaluations(folder))
+        wanted = before + 1  # it has started, or resumed
         while child.poll() is None:
-            now = told(folder)
+            now = evaluations(folder)
             phase = any("wrong" in row for row in now)
             if len(now) >= wanted and (phase or len(found) < moments - late):
                 break
             time.sleep(0.01)
         time.sleep(rng.random() * longest)
-        if child.poll() is not None:  # it came to its end: too late to be killed
+        if child.poll() is not None:  # it ended before the kill
             return found
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-        now = told(folder)
+        now = evaluations(folder)
         found.append({
             "step": now[-1]["step"] if now else 0, "exact": any("wrong" in row for row in now),
         })  # fmt: skip

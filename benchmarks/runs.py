@@ -1,7 +1,7 @@
-"""Runs in a file, a line of JSON each: what is there is not done again.
+"""Runs in a file, one line of JSON each; finished ones are not repeated.
 
-A run is of a task, a seed, a recipe and the kernels that PyTorch took, which round in other ways.
-Others than the machine's best:
+A run has a task, a seed, a recipe and the kernels of PyTorch, which differ in rounding. To choose
+other kernels than the machine's best:
 
     ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell python benchmarks/tasks.py …
 """
@@ -9,19 +9,21 @@ Others than the machine's best:
 import hashlib
 import json
 
+from glassformer.utils import migrate
+
 
 def kernels():
-    """Those of this process."""
+    """Return the kernels of this process."""
     import torch
 
     return torch.backends.cpu.get_cpu_capability()
 
 
 def fingerprint(recipe):
-    """A few letters that are others if any field of a recipe is. Those at their defaults do not
-    count: a new one leaves the runs of before as they are.
+    """Return a hash of the fields that differ from their defaults, under their old names: neither
+    new fields nor new names change the hashes of measured runs.
     """
-    fields = json.dumps(recipe.changed(), sort_keys=True)
+    fields = json.dumps(migrate.recipe_before(recipe.non_default_fields()), sort_keys=True)
     return hashlib.sha256(fields.encode()).hexdigest()[:8]
 
 
@@ -30,12 +32,12 @@ def key(row):
 
 
 def last(rows):
-    """Of several runs of the same key the last: the key, and the row."""
+    """Return key -> the last row with that key."""
     return {key(row): row for row in rows}
 
 
 def read(path):
-    """The rows of the file. A line that was cut off when something ended it is none."""
+    """Return the rows of the file, without a line that was cut off."""
     rows = []
     for line in path.read_text().splitlines() if path.exists() else ():
         try:
@@ -46,7 +48,7 @@ def read(path):
 
 
 def append(path, row):
-    """Adds a row, on a line of its own even if the last one was cut off."""
+    """Append a row, on a new line even if the last one was cut off."""
     had = path.read_bytes() if path.exists() else b""
     cut = b"\n" if had and not had.endswith(b"\n") else b""
     with path.open("ab") as file:
@@ -54,7 +56,7 @@ def append(path, row):
 
 
 def by_kernels(rows):
-    """The rows of some kernels, those of others, …: a list each."""
+    """Return a list of rows for each set of kernels."""
     names = sorted({row["kernels"] for row in rows}, reverse=True)  # AVX512, AVX2
     return [[row for row in rows if row["kernels"] == name] for name in names]
 

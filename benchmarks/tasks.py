@@ -41,17 +41,17 @@ def run(ref, seed, recipe):
     for event in trainer.events():
         if event.kind == "done":
             training = event.data["training"]
-    took, look = time.process_time() - began, training.exact
+    took, look = time.process_time() - began, training.domain_check
     if (
         not trainer.recipe.full_domain_steps and task.size <= MAX_EXHAUSTIVE_ROWS
-    ):  # nobody has looked at all rows yet
+    ):  # the run has not checked all rows
         found = score(training.model.torch(), task)
         look = DomainCheck(found.wrong, found.checked)
     return {
         "task": ref, "seed": seed, "status": training.status,
         "held_out": training.accuracy, "overlap": overlap, "tested": tested(training),
         "wrong": look.wrong if look else None, "checked": look.checked if look else None,
-        "looked_at": look.coverage if look else None, "test_right_at": training.exact_from,
+        "looked_at": look.coverage if look else None, "test_right_at": training.full_domain_start,
         "steps": training.steps, "seconds": training.seconds,
         "seconds_in_all": took,
     }  # fmt: skip
@@ -90,7 +90,7 @@ def cells(ref, rows):
 
 def tested(training):
     """How many test rows the figure of a run is of: those before its last phase."""
-    began = training.exact_from
+    began = training.full_domain_start
     return [r["tested"] for r in training.history if began is None or r["step"] <= began][-1]
 
 

@@ -151,12 +151,12 @@ def ours(chosen, seed):
     task, began = load_task("addition:order=ones"), time.process_time()
     run = Timed(task, chosen, [seed])
     [training] = [event.data["training"] for event in run.events() if event.kind == "done"]
-    end, look = {"steps": run.step, "seconds": time.process_time()}, training.exact
+    end, look = {"steps": run.step, "seconds": time.process_time()}, training.domain_check
     right = run.right or end
     return {
         "parameters": gf.count(training.model).total,
         "right": bool(run.right), "steps": right["steps"], "seconds": right["seconds"] - began,
-        "exact": bool(look and look.whole and not look.wrong),
+        "exact": bool(look and look.is_exhaustive and not look.wrong),
         "exact_steps": end["steps"], "exact_seconds": end["seconds"] - began,
     }  # fmt: skip
 

@@ -27,7 +27,7 @@ GROK = ("grok-0", "grok-1", "grok-2")
 
 
 def stable_from(evaluations, success=0.999, in_a_row=10):
-    """The first step of the first so many evaluations in a row at success, or None."""
+    """Return the first step of `in_a_row` successful evaluations, or None."""
     run = []
     for e in evaluations:
         run = [*run, e["step"]] if e["accuracy"] >= success else []

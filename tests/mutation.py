@@ -44,8 +44,8 @@ LISTS = {
         > verification/test_adversary verification/test_parallel proof/test_sure
         proof/test_batch_dependence test_own_verdicts""",
     "training": """training/test_loss training/test_optim training/test_rates
-        > training/test_loop training/test_events training/test_again training/test_members
-        training/test_state training/test_exact""",
+        > training/test_loop training/test_events training/test_restarts training/test_members
+        training/test_state training/test_full_domain_phase""",
     "proof": """proof/test_lemmas proof/test_rounding_terms proof/test_certificate_fields
         > proof/test_prove proof/test_prove_damage proof/test_beyond proof/test_beyond_damage
         proof/test_two_layers proof/test_sure proof/test_own_rounding proof/test_subnormal

@@ -29,7 +29,9 @@ def test_a_run_is_known_by_what_its_recipe_sets():
     fast = find_recipe("fast")
     assert runs.fingerprint(fast) == runs.fingerprint(replace(fast))
     assert runs.fingerprint(fast) != runs.fingerprint(replace(fast, lr=0.007))
-    assert "again" not in fast.non_default_fields(), "a field that it leaves alone is no part of it"
+    assert "restart_after_steps" not in fast.non_default_fields(), (
+        "a field that it leaves alone is no part of it"
+    )
 
 
 def test_what_is_there_is_not_run_again(tmp_path, capsys):

@@ -38,8 +38,9 @@ def recipe_for_task(task: Task) -> Recipe:
     else:
         recipe = replace(recipe, n_heads=4, lr=0.01, muon_lr=0.02, decay_when_loss_below=0.03)
         if (n := example_length(task)) > LONG_TEXT_TOKENS:
-            wide = {"d_model": 64, "d_mlp": 256, "decay_steps": 1_500}
-            recipe = replace(recipe, **wide, decay_when_loss_below=0.05)
+            recipe = replace(
+                recipe, d_model=64, d_mlp=256, decay_when_loss_below=0.05, decay_steps=1_500
+            )
         elif (layout := task.layout()) and layout.ones_first:  # a column and a carry at a time
             recipe = replace(recipe, n_layers=1)
         if n > VERY_LONG_TEXT_TOKENS:
