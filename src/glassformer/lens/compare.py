@@ -63,9 +63,9 @@ class AttentionComparison(Displayable):
 
     def aligned_shares(self, side: int) -> dict[str, float]:
         """Return each head's share of attention on the token's operands."""
-        if (found := self.alignment[side]) is None:
+        if (alignment := self.alignment[side]) is None:
             return {}
-        shares = found.mean_share("aligned").ravel().tolist()
+        shares = alignment.mean_share("aligned").ravel().tolist()
         return dict(zip(self.heads[side], shares, strict=True))
 
     def to_json(self) -> dict[str, Any]:

@@ -105,5 +105,4 @@ def _differences(a: Model, b: Model) -> list[str]:
     own = [
         name for name in ("config", "vocabulary", "task") if getattr(a, name) != getattr(b, name)
     ]
-    made = [x for x in ("recipe", "seed") if a.provenance.get(x) != b.provenance.get(x)]
-    return own + made
+    return own + [x for x in ("recipe", "seed") if a.provenance.get(x) != b.provenance.get(x)]

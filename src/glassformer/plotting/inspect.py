@@ -31,7 +31,7 @@ class InspectionFigure:
     wide: bool = False  # has a row or column for each token
 
 
-def _attention_summary(s: Subject, found: Any) -> "Figure":
+def _attention_summary(s: Subject, heads: Any) -> "Figure":
     """Draw the attention from the last prompt position, on some inputs and on average."""
     p = s.boundary
     inputs = {" ".join(s.str_tokens[:p]): s.example[None, :p]}

@@ -228,7 +228,7 @@ class TokenInterchange(Displayable):
 
 @dataclass(frozen=True)
 class Interchange(Result):
-    """What a component carries, by answer token."""
+    """The information a component carries, by answer token."""
 
     what: str
     name: str  # label of the component
