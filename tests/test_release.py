@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import glassformer as gf
-from glassformer.circuits import disguise, edges
+from glassformer.circuits import edges, obfuscation
 from glassformer.core.checkpoint_format import FORMAT_VERSION as CHECKPOINT
 from glassformer.verification import resume_log, verdict
 

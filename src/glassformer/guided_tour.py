@@ -1,7 +1,4 @@
-"""The tour: the main job in one go, from making models to a report.
-
-Everything it prints is computed while you watch.
-"""
+"""The tour: a demonstration from making models to a report. Everything printed is computed live."""
 
 import time
 from collections.abc import Callable
@@ -34,7 +31,7 @@ from .utils.numfmt import format_percent
 from .utils.results import Result
 from .verification import Verdict, verify
 
-PROGRAM_EXAMPLES = [  # ref, an input to show
+PROGRAM_EXAMPLES = [  # ref, input
     ("hello-world", ""),
     ("lookup:table=xor", "0 1"),
     ("search:prefix=3,vocab=10,block=100", "1 2 3 4 5 6 1 2 3"),
@@ -48,12 +45,12 @@ PROGRAM_EXAMPLES = [  # ref, an input to show
     ("reverse:length=5", "12345"),
     ("modular-addition:p=113", "100+50"),
 ]
-SAMPLE_SIZES = {  # how many to check where the domain is too large to count through
+SAMPLE_SIZES = {  # rows to check of domains that are too large
     "search:prefix=3,vocab=10,block=100": 2_000, "sort": 500, "addition:digits=10": 20_000,
 }  # fmt: skip
-TRAINED_SAMPLE_ROWS = 100_000  # of the million sums, to check what was trained while you watched
+TRAINED_SAMPLE_ROWS = 100_000  # of the million sums, to check the trained adder
 BOOKLET, BOOK, NANDA = "The booklet", "How a Transformer Learns Addition", "Nanda et al."
-CLAIM_SENTENCES: list[tuple[str, str, Callable[[Any], str]]] = [  # source, claim, what was measured
+CLAIM_SENTENCES: list[tuple[str, str, Callable[[Any], str]]] = [  # source, claim, sentence
     (BOOKLET, "booklet-2.4-parameters", lambda n: f"its Hello World has {n} parameters"),
     (BOOKLET, "booklet-6.1-attention", lambda said: f"our add-digit:variant=attention has {said}"),
     (BOOKLET, "booklet-4-right",
@@ -64,7 +61,7 @@ CLAIM_SENTENCES: list[tuple[str, str, Callable[[Any], str]]] = [  # source, clai
      lambda x: f"{x:.0%} right without them: the causal mask lets it count what it sees"),
     (NANDA, "nanda-4.3-neurons", lambda x: f"{x:.1%} in our model, which has another seed"),
 ]  # fmt: skip
-NEXT_COMMANDS = [  # what to type after the tour
+NEXT_COMMANDS = [  # commands to try next
     ("glassformer explain addition:order=ones 127+458=5", "why the next digit is an 8"),
     ("glassformer train addition:order=ones --out mine.safetensors", "an adder of your own"),
     ("glassformer inspect mine.safetensors --out inside", "what it has learned, with figures"),
@@ -74,18 +71,18 @@ NEXT_COMMANDS = [  # what to type after the tour
 SHORT_AND_LONG_DIGITS, TRAINED_SEEDS = (
     (3, 20),
     (0, 1, 2, 3),
-)  # what is trained while you watch: digits, seeds
+)
 PROVED_REFS = "addition:digits=10", "adder-least"
 
 
 @dataclass(frozen=True)
 class TourResult(Result):
-    """How a tour went."""
+    """Result of a tour."""
 
-    wrong: int  # things on it that were not as they should be
-    page: Path  # the report at its end
+    wrong: int  # programs, tests, claims and proofs that failed
+    page: Path  # the report
     seconds: float
-    missed: int = 0  # of the sums checked, those that the adder trained on the way gets wrong
+    missed: int = 0  # checked sums that the trained adder gets wrong
 
     @property
     def holds(self) -> bool:
@@ -95,7 +92,7 @@ class TourResult(Result):
         went = "programs, tests, claims and proofs came out as they should"
         if self.wrong:
             went = f"{self.wrong} of its programs, tests, claims and proofs went wrong"
-        if self.missed:  # it is right on its test, and nobody said that it is on all sums
+        if self.missed:  # it is right on its test rows only
             went += f"; the adder that was trained is wrong on {self.missed:,} of the sums checked"
         return f"the tour: {went}; its page is {self.page}"
 
@@ -103,7 +100,7 @@ class TourResult(Result):
 def tour(
     page: str | Path = "glassformer-tour.html", *, console: Console | None = None
 ) -> TourResult:
-    """A walk through all of it, in less than a minute: it prints as it goes, and ends in a page."""
+    """Implement `api.tour`: print each part, and write a page at the end."""
     check_html_suffix(page)
     check_writable(page)
     start, out = time.perf_counter(), console or Console(highlight=False, markup=False)
@@ -131,7 +128,7 @@ def print_heading(out: Console, text: str) -> None:
 
 
 def verify_programs(out: Console) -> int:
-    """Every kind of program: made, run, counted, and checked over its domain or a sample."""
+    """Build, run, count and verify every kind of program; return the number of failures."""
     print_heading(out, "One transformer, weights set by hand")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("model", "reads", "says"):
@@ -157,7 +154,7 @@ def _load_and_verify(ref: str) -> tuple[Model, Verdict]:
 
 
 def _sample_parts(verdict: Verdict) -> str:
-    """Which rows were looked at, if not all."""
+    """Describe the sample, if not all rows were checked."""
     if verdict.exhaustive:
         return ""
     edges, drawn = (verdict.parts[part]["checked"] for part in ("edges", "sample"))
@@ -165,7 +162,7 @@ def _sample_parts(verdict: Verdict) -> str:
 
 
 def explain_token(out: Console) -> None:
-    """Why one token comes next, by the names that the program gave its parts."""
+    """Explain one token by the names of heads."""
     print_heading(out, "Why does 123+989= start with a 1?")
     model = load("addition:digits=3,order=most")
     story = explain(model, prompt_tokens(model, "123+989"))
@@ -179,7 +176,7 @@ def explain_token(out: Console) -> None:
 
 
 def print_text_program(out: Console) -> None:
-    """A model as text that can be read, changed and run again."""
+    """Print a model as text, parse it and run it."""
     print_heading(out, "A transformer as text: the largest of 0, 1 and 2, in whole numbers")
     text = taotp.write(load("max.taotp"))
     out.print(text.rstrip())
@@ -221,7 +218,7 @@ def train_adder(out: Console) -> tuple[int, int, Model]:
 
 
 def prove_adders(out: Console) -> int:
-    """Ten digits have 10^20 pairs, too many to run: these adders are proved."""
+    """Prove two adders of ten digits: 10^20 pairs are too many to run."""
     print_heading(out, "Ten digits: 10^20 sums, proved and not sampled")
     failed = 0
     for ref in PROVED_REFS:
@@ -271,7 +268,7 @@ def prove_longer_adder(out: Console) -> None:
 
 
 def compile_sort(out: Console) -> int:
-    """A few lines that say what comes next, compiled into a transformer that is proved to do it."""
+    """Compile a short source and prove the model."""
     print_heading(out, "Written down, compiled and proved: sort, for every text there is")
     text = library.source_paths()["sort"].read_text("utf-8")
     out.print(indent(text.split('"""')[-1].strip(), "  "), highlight=False, markup=False)
@@ -285,7 +282,7 @@ def compile_sort(out: Console) -> int:
 
 
 def write_report(out: Console, adder: Model, page: Path) -> None:
-    """What each head of the trained adder carries, and both adders on one page to play with."""
+    """Print which digits each head of the trained adder carries; write a page of both adders."""
     print_heading(out, "Inside: what each head carries, and both adders side by side")
     task = load_task(adder)
     for head in head_names(adder):
@@ -296,7 +293,7 @@ def write_report(out: Console, adder: Model, page: Path) -> None:
 
 
 def write_walkthroughs(out: Console, page: Path) -> None:
-    """The four walks of docs/explained, beside the report: texts, and models that run."""
+    """Write the four walk-throughs of docs/explained beside the report."""
     print_heading(out, "Explained: four walks, each beside its model, to read and to play with")
     from .report_page.explained import write_walkthroughs
 
@@ -306,7 +303,7 @@ def write_walkthroughs(out: Console, page: Path) -> None:
 
 
 def measure_claims(out: Console) -> int:
-    """Six of the sources' claims, measured: each with its source, and in a sentence."""
+    """Measure six published claims; return how many differ from the record."""
     print_heading(out, "What books and papers claim, measured here")
     differ = 0
     for source, name, sentence in CLAIM_SENTENCES:

@@ -1,13 +1,13 @@
-"""Every published figure of the sources, as a check that runs.
+"""Published figures as checks: each claim is measured again and compared with a recorded value.
 
-A claim quotes what a source says, measures the same thing here, and records what was measured. The
-ledger holds if the measurement is what the record says, whether or not the source was right;
-`verdict` says which.
+A claim quotes a source, measures the same quantity here, and records the measured value. It holds
+if the measurement equals the record, whether or not the source was right; `verdict` tells whether
+it was.
 
     CLAIMS = [Claim("booklet-2.4-parameters", "section 2.4", "72 parameters", "holds", 72,
                     lambda: counted("hello-world:variant=book").total)]
 
-Each file here has such a list, and the ledger is all of them.
+The ledger contains the lists of all files.
 """
 
 import importlib
@@ -31,19 +31,19 @@ VERDICTS = ("holds", "roughly", "misleading", "wrong")
 
 @dataclass(frozen=True)
 class Claim(Result):
-    """A figure someone published, the check that measures it, and what is on record."""
+    """A published figure, its measurement, and the recorded value."""
 
     name: str
     where: str  # the place in the source
-    says: str  # what is printed there, in few words
+    says: str  # the published statement, abridged
     verdict: str  # one of VERDICTS
-    records: RecordedValue  # what was measured
+    records: RecordedValue  # the recorded measurement
     measure: Measure = field(repr=False)
-    note: str = ""  # what is behind a difference
+    note: str = ""  # explains a difference
     slow: bool = False
 
     def matches(self, measured: ClaimValue) -> bool:
-        """Whether a measurement is what the ledger records."""
+        """Whether a measurement equals the recorded value or is in the recorded range."""
         exact = self.records
         if isinstance(exact, tuple):
             return not isinstance(measured, str) and exact[0] <= measured <= exact[1]
@@ -57,7 +57,7 @@ LEDGER: dict[str, Claim] = {}
 
 @cache
 def ledger() -> dict[str, Claim]:
-    """All claims by name, which starts with the source, as booklet- does."""
+    """Return all claims by name. Names start with the source: booklet-…"""
     for module in pkgutil.iter_modules(__path__):
         found = importlib.import_module(f"{__name__}.{module.name}")
         for c in getattr(found, "CLAIMS", ()):
@@ -68,7 +68,7 @@ def ledger() -> dict[str, Claim]:
 
 
 def select_claims(names: list[str], slow: bool = False) -> list[Claim]:
-    """Claims whose names start so, or all. Slow ones only if asked for, or named in full."""
+    """Return the claims with these names or prefixes. Slow ones need `slow` or a full name."""
     claims = [c for c in ledger().values() if slow or not c.slow or c.name in names]
     if not names:
         return claims
@@ -79,7 +79,7 @@ def select_claims(names: list[str], slow: bool = False) -> list[Claim]:
 
 
 def _unmatched_reason(name: str) -> str:
-    """Why no claim was found whose name is this or starts so."""
+    """Return the reason why no claim matches a name."""
     if any(known.startswith(name) for known in ledger()):
         return "all claims of that name take minutes: ask for slow ones, or name one in full"
     starts = dict.fromkeys(known.partition("-")[0] for known in ledger())
@@ -90,7 +90,7 @@ def _unmatched_reason(name: str) -> str:
 
 @dataclass(frozen=True)
 class MeasuredClaim(Result):
-    """A claim, and what was measured just now."""
+    """A claim and its measurement."""
 
     claim: Claim
     measured: ClaimValue
@@ -112,13 +112,13 @@ class MeasuredClaim(Result):
 
 @dataclass(frozen=True)
 class ClaimsResult(Result):
-    """Claims, measured."""
+    """Measured claims."""
 
     measurements: list[MeasuredClaim]
 
     @property
     def differ(self) -> int:
-        """How many are not what the ledger records."""
+        """Number of claims that differ from the record."""
         return sum(not m.matches for m in self.measurements)
 
     @property
@@ -141,10 +141,7 @@ def claims(
     names: str | Sequence[str] = (), *, slow: bool = False,
     progress: ProgressCallback | None = None,
 ) -> ClaimsResult:  # fmt: skip
-    """Measures what the sources claim: all, or those whose names are these or start so.
-
-    `slow`: also those that take minutes. `progress` is called before each.
-    """
+    """Implement `api.claims`."""
     chosen = select_claims([names] if isinstance(names, str) and names else list(names), slow)
     found: list[MeasuredClaim] = []
     with terminal_line() as write:
@@ -158,7 +155,7 @@ def claims(
 
 
 def format_value(value: RecordedValue) -> str:
-    """A recorded or measured value for people."""
+    """Format a recorded or measured value."""
     if isinstance(value, tuple):
         return f"{format_value(value[0])} … {format_value(value[1])}"
     if isinstance(value, float):

@@ -1,7 +1,7 @@
-"""What *How a Transformer Learns Addition* and the mod-113 report say of training, measured.
+"""Claims on training of *How a Transformer Learns Addition* and of the mod-113 report.
 
-Long runs are not run again here. Their histories lie in published/runs/, each with the command that
-made it in its first line; the claims read those.
+Long runs are not repeated: the claims read histories in runs/. The first line of each is the
+command that created it.
 """
 
 import json
@@ -22,22 +22,22 @@ STEPS_PER_EPOCH = 98  # steps: 50,000 rows in batches of 512
 
 
 def read_history(name: str) -> list[dict[str, Any]]:
-    """The evaluations of a run that was made once."""
+    """Return the evaluations of a recorded run."""
     return [json.loads(line) for line in read_run_file(f"{name}.jsonl").splitlines()[1:]]
 
 
 def first_perfect(name: str) -> int:
-    """The epoch of a run's first evaluation at 100 %."""
+    """Return the epoch of a run's first evaluation at 100 %."""
     return (
         next(int(e["step"]) for e in read_history(name) if e["accuracy"] == 1.0) // STEPS_PER_EPOCH
     )
 
 
 def loss_floor(unlearned_digits: int = 0) -> float:
-    """The least loss on all positions with so many answer digits unlearned."""
-    known = load_task("addition:order=ones").entropy_floor()
-    assert known is not None
-    return known + unlearned_digits * math.log(10) / 12
+    """Return the smallest loss with this number of answer digits unlearned."""
+    entropy = load_task("addition:order=ones").entropy_floor()
+    assert entropy is not None
+    return entropy + unlearned_digits * math.log(10) / 12
 
 
 def array_sizes(r: Recipe) -> dict[str, int]:
@@ -77,14 +77,13 @@ def accuracy_near_floors() -> str:
 
 
 def ablation_accuracy(name: str) -> float:
-    """Test accuracy of our run of the book's recipe (seed 0, 150 epochs) without one thing."""
+    """Return the test accuracy of an ablation of the book's recipe (seed 0, 150 epochs)."""
     return float(json.loads(read_run_file("ablations-book.json"))["accuracy"][name])
 
 
 def no_mask_accuracies() -> str:
-    return f"{ablation_accuracy('no-mask, teacher-forced'):.0%}, {ablation_accuracy('no-mask'):.2%}".replace(
-        "%", " %"
-    )
+    forced, free = map(ablation_accuracy, ("no-mask, teacher-forced", "no-mask"))
+    return f"{forced:.0%}, {free:.2%}".replace("%", " %")
 
 
 CLAIMS = [

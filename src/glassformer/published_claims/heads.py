@@ -1,4 +1,4 @@
-"""What the mod-113 report says of its model's twelve heads, measured on one of the same shape.
+"""Claims on the twelve heads of the mod-113 report's model, measured on a model of that shape.
 
 Ours was trained here by the recipe `mod113-3x4` and is right on all pairs; it is not the report's
 model, and another run may divide the work in another way. It is too large to come with the package:

@@ -1,4 +1,4 @@
-"""What *How a Transformer Learns Addition* says about the inside of its adder, measured.
+"""Claims on the inside of the adder of *How a Transformer Learns Addition*.
 
 The model is the book's, 17,760 parameters, trained by the recipe `fast`; it comes with the package.
 Shares of attention are means over 2,000 sums and over the rows that ask for the answer; ablations

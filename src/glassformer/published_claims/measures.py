@@ -1,4 +1,4 @@
-"""What claims of several chapters measure with, and how they say it."""
+"""Measurements that claims of several chapters use, and their formatting."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -14,7 +14,7 @@ from ..verification import Verdict, verify
 SYSTEM_NOTE = "the booklet finds its shift matrices by a singular system"
 SHIFTS_NOTE = f"{SYSTEM_NOTE}; the exact ones have a few zeros less"
 
-cached_model = cache(load)  # many claims are about one model
+cached_model = cache(load)
 
 
 @cache
@@ -23,17 +23,17 @@ def cached_count(ref: str) -> ParameterCount:
 
 
 def verify_own_task(ref: str, **options: Any) -> Verdict:
-    """The verdict on a model and its own task."""
+    """Verify a model on its own task."""
     return verify(cached_model(ref), load_task(cached_model(ref)), **options)
 
 
 def read_run_file(name: str) -> str:
-    """What lies in published/runs/ of a run that was made once."""
+    """Return the text of a file in runs/, recorded by an earlier run."""
     return (files(__package__) / "runs" / name).read_text()
 
 
 def max_abs(x: Any) -> float:
-    """The largest size of any of these numbers."""
+    """Return the largest absolute value."""
     return float(np.max(np.abs(x)))
 
 

@@ -1,4 +1,4 @@
-"""What is published on addition modulo 113, measured on the model that comes with the package.
+"""Claims on addition modulo 113, measured on a model in the package.
 
 Nanda et al., *Progress measures for grokking via mechanistic interpretability* (2023), trained one
 layer on 30 % of all pairs for 40,000 epochs. Ours, grok-113, has their shape and their share of

@@ -1,12 +1,11 @@
-"""Is a solution right, on every question of its level, and how small is it?
+"""Judge a solution on every question of its level, and score its size.
 
-Weights as text (.taotp) are run on every question of the level; where there are more than can be
-run, as for sums of ten digits, they are proved (see docs/proof.md) or they are not right. A source
-(.glass) is interpreted on every question, and compiled: the certificate says that the model does
-what the interpreter does on every text, so both together say that the model is right on every
-question. Examples decide nothing. What is sent is read, never executed.
+Weights as text (.taotp) are run on every question; levels with more questions than can be run, such
+as sums of ten digits, require a proof (docs/proof.md). A source (.glass) is interpreted on every
+question and compiled: the certificate states that the model agrees with the interpreter on every
+text, so together they show that the model is right. Solutions are parsed, never executed.
 
-`judge` takes as long as it takes. judge_process.py runs it in a process of its own, with limits.
+`judge` has no time limit; judge_process.py runs it in another process with limits.
 """
 
 import ast
@@ -37,52 +36,53 @@ from .judgement import Judgment
 from .level import Level
 from .questions import PuzzleTask
 
-MAX_SOLUTION_CHARACTERS = 100_000  # characters of a solution
-MAX_LINE_CHARACTERS = 100  # characters of a line; a longer one counts as several
-# of the text language: a comment, or a string, in which # is none
+MAX_SOLUTION_CHARACTERS = 100_000
+MAX_LINE_CHARACTERS = 100  # longer lines count as several
+# the text language: a comment, or a string, which may contain #
 COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|#[^\n]*""")
-INTERPRETER_CHUNK_ROWS = 4_096  # questions that the interpreter looks at together
+INTERPRETER_CHUNK_ROWS = 4_096
 
 
 def judge(level: Level, text: str) -> Judgment:
-    """The judgement of a solution."""
+    """Return the judgment of a solution."""
     try:
         if not isinstance(text, str) or len(text) > MAX_SOLUTION_CHARACTERS:
             got = f"{len(text):,}" if isinstance(text, str) else short_repr(text)
-            what = f"expected a text of at most {MAX_SOLUTION_CHARACTERS:,} characters, got {got}"
-            raise GlassformerError(f"{level.file} — {what}")
+            limit = f"expected a text of at most {MAX_SOLUTION_CHARACTERS:,} characters"
+            raise GlassformerError(f"{level.file} — {limit}, got {got}")
         with np.errstate(all="ignore"):
-            found = (_judge_weights if level.kind == "taotp" else _judge_source)(level, text)
+            fields = (_judge_weights if level.kind == "taotp" else _judge_source)(level, text)
     except GlassformerError as e:
-        found = {"problem": str(e)}
-    return Judgment(level.id, best=level.best, limits=level.limits, **found)
+        fields = {"problem": str(e)}
+    return Judgment(level.id, best=level.best, limits=level.limits, **fields)
 
 
 # ── weights as text ────────────────────────────────────────────────────────────────────────────
 def _judge_weights(level: Level, text: str) -> dict[str, Any]:
     model, task = taotp.parse(text, level.file), level.task()
     task.require(model.vocabulary)
-    found = (_prove_all_questions if task.size > MAX_EXHAUSTIVE_ROWS else _run_all_questions)(
-        model, task
-    )
-    return found | ({"score": score(model, text, level.kind)} if found["right"] else {})
+    check = _prove_all_questions if task.size > MAX_EXHAUSTIVE_ROWS else _run_all_questions
+    fields = check(model, task)
+    return fields | ({"score": score(model, text, level.kind)} if fields["right"] else {})
 
 
 def _run_all_questions(model: Model, task: Task) -> dict[str, Any]:
-    """Runs every question, in two orders of the same sums, and some one at a time."""
-    trial, near, doubts = RobustEvaluator(model), ClosestRows(task), list[str]()
+    """Run every question in two summation orders, and the closest ones one at a time."""
+    evaluator, closest, doubts = RobustEvaluator(model), ClosestRows(task), list[str]()
 
     def wrong(rows: Rows) -> tuple[Any, float]:
-        looked = trial.evaluate(*task.batch(rows))
-        near.add(rows, looked.margin_in_ties)
-        doubts.append(looked.doubt)
-        return ~(looked.margin > 0), float(min(looked.margin.min(), looked.second_margin.min()))
+        result = evaluator.evaluate(*task.batch(rows))
+        closest.add(rows, result.margin_in_ties)
+        doubts.append(result.doubt)
+        return ~(result.margin > 0), float(min(result.margin.min(), result.second_margin.min()))
 
     found = _check_all_questions(
         task, chunk_size(model, task), wrong, partial(_decode_answer, model, task)
     )
     if found["right"]:
-        doubts.append(trial.evaluate_one_by_one(*task.batch(near.select(trial.rng))).doubt)
+        doubts.append(
+            evaluator.evaluate_one_by_one(*task.batch(closest.select(evaluator.rng))).doubt
+        )
         if doubt := next(filter(None, doubts), ""):
             raise GlassformerError(doubt)
     return found
@@ -97,7 +97,7 @@ def _decode_answer(model: Model, task: Task, question: list[int], n: int) -> str
 
 
 def _prove_all_questions(model: Model, task: Task) -> dict[str, Any]:
-    """Proves all questions at once, or finds one that is answered wrongly."""
+    """Prove all questions, or return a counterexample."""
     proof, every = prove(model, task), format_count(task.inputs)
     if proof.result == "unknown":
         raise GlassformerError(f"{task.ref} — neither proved nor refuted: {proof.reason}")
@@ -113,7 +113,7 @@ def _prove_all_questions(model: Model, task: Task) -> dict[str, Any]:
 
 
 def _shrink_counterexample(model: Model, task: Task, row: list[int]) -> list[int]:
-    """A wrong row whose numbers cannot be made smaller one digit at a time, and still be wrong."""
+    """Shrink the numbers of a wrong row, one digit at a time, as long as it stays wrong."""
     while True:
         tries = [
             [*row[:i], less, *row[i + 1 :]]
@@ -130,7 +130,7 @@ def _shrink_counterexample(model: Model, task: Task, row: list[int]) -> list[int
 
 
 def _smaller_numbers(x: int) -> set[int]:
-    """0, and x without one of its digits, or with 0 or one less for it."""
+    """Return 0, and x with a digit removed, set to 0 or decreased by one."""
     powers = [10**k for k in range(len(str(x)))] if x else []
     digits = [(p, x // p % 10) for p in powers]
     without = {x // (10 * p) * p + x % p for p, _ in digits}
@@ -141,7 +141,7 @@ def _smaller_numbers(x: int) -> set[int]:
 def _judge_source(level: Level, text: str) -> dict[str, Any]:
     program, task = compiler.read(text, level.file), level.task()
     _check_declarations(level, program)
-    assert isinstance(task, PuzzleTask)  # levels of sources have truths
+    assert isinstance(task, PuzzleTask)  # levels of sources have reference answers
 
     def wrong(rows: Rows) -> tuple[Any, float]:
         return _wrong_questions(program, [task.questions[i] for i in rows[:, 0].tolist()]), np.inf
@@ -151,7 +151,7 @@ def _judge_source(level: Level, text: str) -> dict[str, Any]:
         try:
             while len(out) < n:
                 out.append(int(compiler.emitted(program, np.array([asked + out]))[0, -1]))
-        except GlassformerError as e:  # what the reader said can never be
+        except GlassformerError as e:  # an output that the source excludes
             return str(e)
         return task.vocabulary.decode(out)
 
@@ -168,7 +168,7 @@ def _judge_source(level: Level, text: str) -> dict[str, Any]:
 
 
 def _check_declarations(level: Level, program: Program) -> None:
-    """Scores can be compared only of sources for the same texts."""
+    """Refuse sources for other texts than the stub: their scores could not be compared."""
     for what, wanted, got in (
         ("tokens", list(level.tokens), [str(t) for t in program.tokens]),
         ("length", level.length, program.length),
@@ -180,7 +180,7 @@ def _check_declarations(level: Level, program: Program) -> None:
 
 
 def _wrong_questions(program: Program, questions: list[tuple[list[int], list[int]]]) -> Any:
-    """Which questions are not answered rightly; those of one length are looked at together."""
+    """Return which questions are answered wrongly, in batches of one length."""
     lengths = np.array([len(text) + len(answer) for text, answer in questions])
     out = np.zeros(len(questions), bool)
     for length in np.unique(lengths):
@@ -192,10 +192,12 @@ def _wrong_questions(program: Program, questions: list[tuple[list[int], list[int
 def _wrong_of_one_length(
     program: Program, questions: list[tuple[list[int], list[int]]]
 ) -> list[bool]:
-    """The same of texts of one length. The interpreter may refuse a text: then halves are tried."""
+    """Return which questions of one length are answered wrongly. If the interpreter refuses a text
+    of the batch, halves of it are tried.
+    """
     texts = np.array([text + answer[:-1] for text, answer in questions])
     try:
-        said = compiler.emitted(program, texts)
+        output = compiler.emitted(program, texts)
     except GlassformerError:
         if len(questions) == 1:
             return [True]
@@ -204,7 +206,7 @@ def _wrong_of_one_length(
             program, questions[half:]
         )
     return [
-        said[i, len(text) - 1 :].tolist() != answer for i, (text, answer) in enumerate(questions)
+        output[i, len(text) - 1 :].tolist() != answer for i, (text, answer) in enumerate(questions)
     ]
 
 
@@ -213,8 +215,10 @@ def _check_all_questions(
     task: Task, chunk: int, wrong: Callable[[Rows], tuple[Any, float]],
     answer_of: Callable[[list[int], int], str],
 ) -> dict[str, Any]:  # fmt: skip
-    """Goes through all questions; `wrong` says which are, and the least lead of a right token. Of
-    those that are wrong the shortest is kept, of equally short ones the first by its tokens.
+    """Check all questions. `wrong` returns which rows are wrong, and their smallest margin.
+
+    The counterexample is the shortest wrong question; among equally short ones, the first by its
+    tokens.
     """
     checked = bad = 0
     smallest: tuple[int, list[int], list[int]] | None = None
@@ -223,8 +227,8 @@ def _check_all_questions(
         misses, low = wrong(rows)
         checked, bad, margin = checked + len(rows), bad + int(misses.sum()), min(margin, low)
         if misses.any():
-            found = _smallest_question(task, rows[misses])
-            smallest = found if smallest is None else min(smallest, found)
+            candidate = _smallest_question(task, rows[misses])
+            smallest = candidate if smallest is None else min(smallest, candidate)
     every = "the one question" if checked == 1 else f"all {checked:,} questions"
     out: dict[str, Any] = {
         "right": not bad, "checked": checked, "wrong": bad, "margin": margin,
@@ -236,7 +240,7 @@ def _check_all_questions(
 
 
 def _smallest_question(task: Task, rows: Rows) -> tuple[int, list[int], list[int]]:
-    """The length of the shortest question, its tokens, and its row; of several the first."""
+    """Return the length, the tokens and the row of the shortest question."""
     tokens, answer = task.batch(rows)
     first = answer.argmax(1)
     asked = np.where(np.arange(tokens.shape[1]) < first[:, None], tokens, -1)
@@ -247,7 +251,7 @@ def _smallest_question(task: Task, rows: Rows) -> tuple[int, list[int], list[int
 def _describe_counterexample(
     task: Task, row: list[int], answer_of: Callable[[list[int], int], str]
 ) -> dict[str, str]:
-    """A counterexample in words."""
+    """Return a counterexample as texts."""
     tokens, answer = (x[0] for x in task.batch(np.array([row], task.row_type)))
     asked, right = tokens[: int(answer.argmax())], task.vocabulary.decode(tokens[answer])
     got = answer_of(asked.tolist(), int(answer.sum()))
@@ -256,20 +260,20 @@ def _describe_counterexample(
 
 
 def score(model: Model, text: str, kind: str) -> dict[str, int]:
-    """How large a solution is, on every axis."""
-    found = count(model)
+    """Return the size of a solution on every axis."""
+    counts = count(model)
     return {
-        "parameters": found.total, "strict": found.strict, "layers": model.config.n_layers,
-        "bits": found.bits, "lines": count_lines(text, kind),
+        "parameters": counts.total, "strict": counts.strict, "layers": model.config.n_layers,
+        "bits": counts.bits, "lines": count_lines(text, kind),
     }  # fmt: skip
 
 
 def count_lines(text: str, kind: str) -> int:
-    """Lines in which something stands but a comment; a long line is several, and so is one in which
-    several statements begin. What a source says about itself on top is a comment.
+    """Count the lines without comments and docstring. Long lines, and lines with several
+    statements, count several times.
     """
     if kind == "taotp":
-        lines, begun = COMMENT.sub(lambda found: found[1] or "", text).splitlines(), Counter[int]()
+        lines, begun = COMMENT.sub(lambda match: match[1] or "", text).splitlines(), Counter[int]()
     else:
         lines, begun = _source_lines(text)
     bare = [line.strip() for line in lines]
@@ -277,8 +281,8 @@ def count_lines(text: str, kind: str) -> int:
 
 
 def _source_lines(text: str) -> tuple[list[str], Counter[int]]:
-    """The lines of a source without comments, and how many statements begin in each. As Python
-    reads it: a # or a ; may stand in a string.
+    """Return the lines of a source without comments, and the number of statements that begin in
+    each, by Python's tokenizer: a string may contain # or ;.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     tree, lines = parse(text, "source"), text.split("\n")

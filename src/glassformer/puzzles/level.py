@@ -1,8 +1,7 @@
-"""Levels: what is asked, with a stub to begin from, hints, limits, and the best that is known.
+"""Levels: the goal, a stub to start from, hints, limits, and the best known scores.
 
-One file of text a level, in levels/, with its place in the order before its name: 07-one-back.toml.
-What is best known is in best.json, which tests/puzzles/measure.py writes from real solutions; these
-are not in the package.
+Each level is a file levels/NN-NAME.toml; NN is its place in the order. tests/puzzles/measure.py
+writes best.json from solutions that are not in the package.
 """
 
 import difflib
@@ -30,7 +29,7 @@ else:
 
 FOLDER = Path(__file__).parent
 KINDS = ("taotp", "glass")
-AXES = {  # what is scored, and what it is called; less is better
+AXES = {  # axes of the score and their labels; less is better
     "parameters": "parameters",
     "strict": "different weights but 0 and ±1",
     "layers": "layers",
@@ -42,7 +41,7 @@ Figures = Annotated[dict[Name, Annotated[int, Meta(ge=0, le=10**9)]], Meta(max_l
 
 @dataclass(frozen=True)
 class Level:
-    """What a person is asked to build."""
+    """A puzzle: a model to build."""
 
     id: str
     number: int  # from 1
@@ -63,7 +62,7 @@ class Level:
 
     @property
     def file(self) -> str:
-        """What a solution may be called."""
+        """The file name of a solution."""
         return f"{self.id}.{self.kind}"
 
     @property
@@ -71,14 +70,14 @@ class Level:
         return f"glassformer puzzle check {self.id} {self.file}"
 
     def task(self) -> Task:
-        """What is right."""
+        """Return the task: all questions and their answers."""
         if self.task_ref:
             return resolve.load_task(self.task_ref)
         return cached_puzzle_task(self.id, self.truth, self.tokens, self.length)
 
     @property
     def judged_by(self) -> str:
-        """How the whole domain is gone through, in words."""
+        """How solutions are checked on the whole domain."""
         task = self.task()
         if task.size > MAX_EXHAUSTIVE_ROWS:
             return f"a proof for all {format_count(task.inputs)} questions"
@@ -86,15 +85,15 @@ class Level:
         return every if self.kind == "taotp" else f"{every}, and the compiler's proof"
 
     def to_json(self) -> dict[str, Any]:
-        """All that may be shown of it. (No solution is known here.)"""
-        told = asdict(self) | {"hints": [*self.hints], "tokens": [*self.tokens]}
-        del told["truth"]
-        return told | {"file": self.file, "command": self.command}
+        """Return the public fields, without the reference answers."""
+        fields = asdict(self) | {"hints": [*self.hints], "tokens": [*self.tokens]}
+        del fields["truth"]
+        return fields | {"file": self.file, "command": self.command}
 
 
 @cache
 def levels() -> dict[str, Level]:
-    """All levels by their ids, in the order in which they teach."""
+    """Return all levels by id, in order."""
     best = json.loads((FOLDER / "best.json").read_text("utf-8"))
     out = {}
     for path in sorted((FOLDER / "levels").glob("*.toml")):
@@ -104,7 +103,7 @@ def levels() -> dict[str, Level]:
 
 
 def level(name: str) -> Level:
-    """The level of this id, or of this title, however it is written."""
+    """Return the level of an id or a title, ignoring case and punctuation."""
     known = levels()
     titles = {_normalize(each.title): each.id for each in known.values()}
     if name in known:
@@ -121,12 +120,12 @@ def level(name: str) -> Level:
 
 
 def _normalize(name: str) -> str:
-    """A name by its letters and digits alone."""
+    """Return the letters and digits of a name."""
     return "".join(c for c in name[:1_000].casefold() if c.isalnum())
 
 
 def _load_level(path: Path, name: str, number: int, best: dict[str, int]) -> Level:
     fields = tomllib.loads(path.read_text("utf-8"))
     fields |= {"id": name, "number": number, "best": best, "task_ref": fields.pop("task", "")}
-    made = convert(fields, Level, path.name)
-    return replace(made, stub=made.stub.lstrip("\n"))
+    parsed = convert(fields, Level, path.name)
+    return replace(parsed, stub=parsed.stub.lstrip("\n"))

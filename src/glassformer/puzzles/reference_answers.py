@@ -13,25 +13,25 @@ Domain = Callable[[Sequence[str], int], Iterable[Text]]
 
 
 def all_texts(tokens: Sequence[str], length: int) -> Iterator[Text]:
-    """All texts, shorter ones first."""
+    """Yield all texts, shorter ones first."""
     for n in range(1, length + 1):
         yield from itertools.product(tokens, repeat=n)
 
 
 def texts_of(*these: str) -> Domain:
-    """All texts of these tokens alone."""
+    """Return the domain of all texts of some tokens."""
     return lambda tokens, length: all_texts([t for t in tokens if t in these], length)
 
 
 def number_lists(tokens: Sequence[str], length: int) -> Iterator[Text]:
-    """All lists of numbers, and a bar: the answer must find room, a number each and a point."""
+    """Yield all lists of numbers followed by a bar, with room for an answer of that length."""
     numbers = [t for t in tokens if t.isdecimal()]
     for text in all_texts(numbers, (length - 1) // 2):
         yield (*text, "|")
 
 
 def digit_sums(tokens: Sequence[str], length: int) -> Iterator[Text]:
-    """Two numbers of as many digits: 1 9 + 0 3 =. The sum and a point must find room."""
+    """Yield two numbers of equally many digits: 1 9 + 0 3 =, with room for the sum and a point."""
     digits = [t for t in tokens if t.isdecimal()]
     for n in range(1, (length - 3) // 3 + 1):
         for both in itertools.product(digits, repeat=2 * n):
@@ -39,7 +39,7 @@ def digit_sums(tokens: Sequence[str], length: int) -> Iterator[Text]:
 
 
 def key_value_lists(tokens: Sequence[str], length: int) -> Iterator[Text]:
-    """Keys and values in turn (a 1 b 0), and a key at the end that has a value."""
+    """Yield alternating keys and values (a 1 b 0), and a final key that has a value."""
     keys = [t for t in tokens if not t.isdecimal()]
     values = [t for t in tokens if t.isdecimal()]
     for n in range(1, (length - 1) // 2 + 1):
@@ -114,8 +114,8 @@ def look_up(text: Text) -> list[str]:
 
 def unique_token(text: Text) -> list[str] | None:
     """The only token that occurs once; None if there is not exactly one."""
-    alone = [t for t in text if text.count(t) == 1]
-    return alone if len(alone) == 1 else None
+    single = [t for t in text if text.count(t) == 1]
+    return single if len(single) == 1 else None
 
 
 def add_numbers(text: Text) -> list[str]:

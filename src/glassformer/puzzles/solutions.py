@@ -1,4 +1,4 @@
-"""Solutions of puzzles: a file, or the text itself."""
+"""Judge solutions from files or texts."""
 
 import os
 from dataclasses import replace
@@ -13,22 +13,22 @@ from .judge_process import DEFAULT_SECONDS, judge_in_process
 from .judgement import Judgment
 from .level import level as level_of
 
-MAX_SECONDS = 3_600  # seconds
+MAX_SECONDS = 3_600
 
 
 def check_solution(
     level: str, solution: str | os.PathLike[str], seconds: int = DEFAULT_SECONDS
 ) -> Judgment:
     """Judge a solution: a path that ends in .taotp or .glass, or the text itself."""
-    asked, said = level_of(level), as_text(solution, "solution", "a text or a path")
+    puzzle, text = level_of(level), as_text(solution, "solution", "a text or a path")
     check_int_range("check_puzzle — seconds", seconds, 1, MAX_SECONDS)
-    # a line that assigns nothing can be no solution: it is the name of a file
-    named = "\n" not in said and (said.endswith((".taotp", ".glass")) or not {*"=:"} & {*said})
-    if not (named and said) and not isinstance(solution, os.PathLike):
-        return judge_in_process(asked.id, said, seconds)
-    if Path(said).suffix != f".{asked.kind}":
-        raise GlassformerError(f"{said} — {asked.id} is solved by a .{asked.kind} file")
-    found = judge_in_process(
-        asked.id, read_text(said, 4 * MAX_SOLUTION_CHARACTERS).removeprefix("\ufeff"), seconds
+    # a line without an assignment is a file name
+    named = "\n" not in text and (text.endswith((".taotp", ".glass")) or not {*"=:"} & {*text})
+    if not (named and text) and not isinstance(solution, os.PathLike):
+        return judge_in_process(puzzle.id, text, seconds)
+    if Path(text).suffix != f".{puzzle.kind}":
+        raise GlassformerError(f"{text} — {puzzle.id} is solved by a .{puzzle.kind} file")
+    judgment = judge_in_process(
+        puzzle.id, read_text(text, 4 * MAX_SOLUTION_CHARACTERS).removeprefix("\ufeff"), seconds
     )
-    return replace(found, problem=found.problem.replace(asked.file, said))
+    return replace(judgment, problem=judgment.problem.replace(puzzle.file, text))
