@@ -50,7 +50,7 @@ def test_the_changelog_has_sections():
 def test_the_policy_knows_the_formats():
     text = (ROOT / "docs/policy.md").read_text()
     said = [f"`format` {CHECKPOINT}", f"`{verdict.FORMAT}`", f"`{resume_log.FORMAT}`"]
-    said += [f"`{m.FORMAT}`, `version` {m.VERSION}" for m in (edges, disguise)]
+    said += [f"`{m.FORMAT}`, `version` {m.VERSION}" for m in (edges, obfuscation)]
     assert not [s for s in said if f"| {s}" not in text]
 
 
