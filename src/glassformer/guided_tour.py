@@ -68,10 +68,7 @@ NEXT_COMMANDS = [  # commands to try next
     ("glassformer check-task --help", "then a task of your own: docs/guide/08-yours.md"),
     ("glassformer list programs", "what else there is; the guide: docs/guide/01-start.md"),
 ]
-SHORT_AND_LONG_DIGITS, TRAINED_SEEDS = (
-    (3, 20),
-    (0, 1, 2, 3),
-)
+SHORT_AND_LONG_DIGITS, TRAINED_SEEDS = ((3, 20), (0, 1, 2, 3))
 PROVED_REFS = "addition:digits=10", "adder-least"
 
 
