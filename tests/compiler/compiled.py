@@ -88,11 +88,11 @@ def right(model, program, tokens):
     return bool((said(model, tokens) == emitted(program, tokens)).all())
 
 
-def changed(model, weights=None, told=None, **config):
+def changed(model, weights=None, entry=None, **config):
     """Return a model with other weights, another declaration or config."""
     provenance = {
         **model.provenance,
-        PROVENANCE_KEY: {**model.provenance[PROVENANCE_KEY], **(told or {})},
+        PROVENANCE_KEY: {**model.provenance[PROVENANCE_KEY], **(entry or {})},
     }
     return replace(
         model, weights={**model.weights, **(weights or {})}, provenance=provenance,

@@ -1,4 +1,4 @@
-"""Someone wants a wrong "proved": weights and declarations made for that, through `recheck`."""
+"""Adversarial weights and declarations: `recheck` must never prove a wrong model."""
 
 from dataclasses import replace
 
@@ -83,10 +83,10 @@ def test_numbers_whose_squares_are_none(name, dtype):
     for eps in (0.0, 1e-5):
         for power in (-140, -70, -40, 0, 40, 63, 100):
             new = {n: np.ldexp(c.model.weights[n], power) for n in outs}
-            told = [[i, t, s, np.ldexp(code, power).tolist()]
+            entry = [[i, t, s, np.ldexp(code, power).tolist()]
                     for i, t, s, code in c.model.provenance[PROVENANCE_KEY]["values"]]  # fmt: skip
             with np.errstate(all="ignore"):
-                held = refused_or_right(c, changed(c.model, new, {"values": told}, eps=eps))
+                held = refused_or_right(c, changed(c.model, new, {"values": entry}, eps=eps))
             assert held or power or not eps
 
 
@@ -94,7 +94,7 @@ def test_numbers_whose_squares_are_none(name, dtype):
     ("float32", range(30, 46, 3), range(-157, -140, 2)),
     ("float64", range(180, 412, 48), range(-1086, -1066, 3)),
 ])  # fmt: skip
-def test_what_underflow_takes_after_a_norm(dtype, powers, ups):
+def test_underflow_after_a_norm(dtype, powers, ups):
     """A norm that makes the stream small, a head whose weights are the least floats there are."""
     source = "tokens = [0, 1, 2, 3, 4, 5, 6]\nlength = 3\nemit = (token + 1) % 7"
     c, outcomes = compile(source, dtype=dtype), set()
@@ -102,18 +102,18 @@ def test_what_underflow_takes_after_a_norm(dtype, powers, ups):
     U, tokens = c.model.weights["unembed.W_U"], every(7, 3)
     for power in (0, *powers):
         new = {n: np.ldexp(c.model.weights[n], power) for n in outs}
-        told = [[i, t, s, np.ldexp(code, power).tolist()]
+        entry = [[i, t, s, np.ldexp(code, power).tolist()]
                 for i, t, s, code in c.model.provenance[PROVENANCE_KEY]["values"]]  # fmt: skip
         for up in (0, *ups):
-            model = changed(c.model, {**new, "unembed.W_U": np.ldexp(U, up)}, {"values": told})
+            model = changed(c.model, {**new, "unembed.W_U": np.ldexp(U, up)}, {"values": entry})
             outcomes.add((right(model, c.program, tokens), proved(model)))
     assert outcomes == {(True, True), (True, False), (False, False)}
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("power", [20, 60, 64, 100, 120])
-def test_what_nothing_reads_may_be_no_number(power, dtype):
-    """A head that writes nothing and a neuron that nobody hears: inf · 0 is no number."""
+def test_unread_numbers_may_overflow(power, dtype):
+    """A head that writes nothing and a neuron without readers: inf · 0 is NaN."""
     c = small("often", dtype)
     config, w = c.model.config, c.model.weights
     new = {n: np.concatenate([a, np.ones_like(a) * (not n.endswith("W_O"))]) for n, a in w.items()
@@ -169,10 +169,10 @@ def overlaid():
 
 def test_averages_over_a_value_that_is_read_in_the_same_layer():
     c = overlaid()
-    told = c.model.provenance[PROVENANCE_KEY]
-    assert told["room"]
-    for i, start, stop in told["room"]:
-        for _, _, at, code in told["values"]:
+    entry = c.model.provenance[PROVENANCE_KEY]
+    assert entry["room"]
+    for i, start, stop in entry["room"]:
+        for _, _, at, code in entry["values"]:
             width = len(code[0])
             for shift in range(-2, width):
                 to = at + shift
@@ -188,7 +188,9 @@ def test_averages_over_a_value_that_is_read_in_the_same_layer():
                         a[to : to + stop - start] += a[start:stop]
                         a[start:stop] = 0
                     new[n] = a
-                room = [[j, to, to + stop - start] if j == i else [j, *r] for j, *r in told["room"]]
+                room = [
+                    [j, to, to + stop - start] if j == i else [j, *r] for j, *r in entry["room"]
+                ]
                 refused_or_right(c, changed(c.model, new, {"room": room}))
 
 
@@ -199,10 +201,10 @@ def test_an_address_that_is_no_position(step):
     c = compile(f"tokens = [0, 1, 2]\nlength = 4\ne = {step}\n"
                 "emit = only(token, position == here.e, default=2)")  # fmt: skip
     assert refused_or_right(c, c.model)
-    told = c.model.provenance[PROVENANCE_KEY]
-    sums = [i for i, v in enumerate(load_declaration(told)[1].program.values) if v.name == "e"]
-    fewer = [row for row in told["values"] if row[0] not in sums]
-    refused_or_right(c, changed(c.model, told={"values": fewer}))
+    entry = c.model.provenance[PROVENANCE_KEY]
+    sums = [i for i, v in enumerate(load_declaration(entry)[1].program.values) if v.name == "e"]
+    fewer = [row for row in entry["values"] if row[0] not in sums]
+    refused_or_right(c, changed(c.model, entry={"values": fewer}))
 
 
 def test_a_source_that_means_something_else():
@@ -212,12 +214,12 @@ def test_a_source_that_means_something_else():
                      ("length = 5", "length = 6")]:  # fmt: skip
         source = SMALL["reverse"].replace(old, new)
         assert source != SMALL["reverse"]
-        assert not proved(changed(c.model, told={"source": source})), old
+        assert not proved(changed(c.model, entry={"source": source})), old
     again = SMALL["reverse"].replace("2 * here.bar", "here.bar + here.bar")
-    assert again != SMALL["reverse"] and proved(changed(c.model, told={"source": again}))
+    assert again != SMALL["reverse"] and proved(changed(c.model, entry={"source": again}))
 
 
-def test_tokens_are_called_what_the_program_calls_them():
+def test_vocabulary_must_match_the_program():
     c = small("reverse")
     v = c.model.vocabulary
     for tokens in (["<bos>", "b", "a", "|"], ["a", "<bos>", "b", "|"], ["<bos>", "a", "b", "."]):
@@ -263,20 +265,20 @@ def test_corners(dtype):
                 refused_or_right(c, changed(c.model, {"unembed.W_U": U}))
 
 
-@pytest.mark.parametrize("told", [
+@pytest.mark.parametrize("entry", [
     {"values": [[10**6, 0, 0, []]]}, {"values": [[0, -1, 0, [[]]]]}, {"values": [[0, 0, 0, 7]]},
     {"values": []}, {"values": [[0, 0.5, 0, [[0.0]]]]}, {"room": [[0, 0, 5]]}, {"values": None},
     {"room": [[3, 10**9, 2 * 10**9]]}, {"source": ""}, {"source": 5}, {"options": {"n": 3}},
     {"source": "(" * 10_000}, {"source": "tokens = [0]\nlength = 1\nemit = __import__('os')"},
     {"values": [[0, 10**9, 0, [[1.0], [2.0], [3.0]]]]},
 ])  # fmt: skip
-def test_what_is_no_declaration(told):
+def test_malformed_declarations_are_refused(entry):
     with pytest.raises(GlassformerError):
-        recheck(changed(small("reverse").model, told=told))
+        recheck(changed(small("reverse").model, entry=entry))
 
 
 def test_room_must_be_in_the_stream_and_free():
     c = small("most")
     ((i, start, stop),) = c.model.provenance[PROVENANCE_KEY]["room"]
     for a, b in [(stop, start), (start, stop + 50), (0, 2), (start, start), (3, 5), (0, 10**6)]:
-        assert not proved(changed(c.model, told={"room": [[i, a, b]]}))
+        assert not proved(changed(c.model, entry={"room": [[i, a, b]]}))

@@ -1,5 +1,7 @@
-"""The certificate's inequalities against PyTorch, which adds biases anywhere, finds a variance in
-one pass and subtracts other numbers in a softmax than NumPy; alone and in batches of thousands.
+"""Inequalities of the certificate against PyTorch's kernels, in batches of 1 to thousands.
+
+PyTorch adds biases anywhere, computes variances in one pass, and may subtract other numbers in a
+softmax than NumPy.
 """
 
 import itertools
@@ -99,7 +101,7 @@ def addition_orders(x, W, b):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_large_bias_at_the_beginning(dtype):
+def test_a_large_bias_at_bos(dtype):
     """A bias that is added first swallows every product that is less than half of its last unit."""
     rng, D = np.random.default_rng(4), 60
     c = beginning(dtype, rng, D=D)
@@ -119,7 +121,7 @@ def test_a_large_bias_at_the_beginning(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ["errors", "shift", "factor", "on or off", "rounding after"])
 @pytest.mark.some(3)
-def test_what_neurons_write(kind, dtype, large):
+def test_output_error(kind, dtype, large):
     p, row, x, err = wrote(kind, dtype, np.random.default_rng(5))
     p.b_in[:], p.b_out[:] = p.b_in + large, p.b_out - large
     c = SimpleNamespace(floats=floats(p.W_in.shape[0], dtype), require_finite=lambda *a: None)
@@ -158,7 +160,7 @@ def test_powers_of_more_than_the_largest_score(dtype):
 # ── whole models ───────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.some(4)
-def test_a_beginning_with_a_large_mean(name):
+def test_bos_with_a_large_mean(name):
     """Its norm takes the mean away, and is off by a part of the mean: no proof without that."""
     c, rng = small(name, "float32"), np.random.default_rng(0)
     D, texts = c.model.config.d_model, every(len(c.program.tokens), c.program.length)

@@ -1,6 +1,4 @@
-"""The certificate against `forward`: what it says of errors, leads and margins is so on any text;
-what is not declared, or declared wrongly, is refused.
-"""
+"""Bounds in the certificate hold for `forward` on any text; false or missing declarations fail."""
 
 from dataclasses import replace
 
@@ -24,7 +22,7 @@ MODELS = [(n, make, d) for make, names in ((small, SMALL), (built, LIBRARY)) for
           for d in ("float64", "float32") if (n, d) != ("slide", "float32")]  # fmt: skip
 
 
-def test_what_float32_does_not_hold_is_refused():
+def test_too_little_precision_is_refused():
     with raises("unsupported", "slide", "float32"):
         built("slide", "float32")
 
@@ -156,9 +154,9 @@ def test_gains_that_are_beyond_floats():
 
 
 # ── declarations that lie ──────────────────────────────────────────────────────────────────────
-def lies(told):
+def lies(entry):
     """(what is wrong with it, a declaration)."""
-    values = told["values"]
+    values = entry["values"]
     for k, (i, t, s, code) in enumerate(values):
         rest = [*values[:k], *values[k + 1 :]]
         width = len(code[0])
@@ -177,8 +175,8 @@ def lies(told):
         for time in range(t + 3):
             if time != t:
                 yield "at another time", {"values": [*rest, [i, time, s, code]]}
-    for k, (i, a, b) in enumerate(told["room"]):
-        rest = [*told["room"][:k], *told["room"][k + 1 :]]
+    for k, (i, a, b) in enumerate(entry["room"]):
+        rest = [*entry["room"][:k], *entry["room"][k + 1 :]]
         yield "no room", {"room": rest}
         for start, stop in ((a + 1, b + 1), (a - 1, b), (a, b - 1), (0, b - a), (3, 3 + b - a)):
             yield "room elsewhere", {"room": [*rest, [i, start, stop]]}
@@ -188,10 +186,10 @@ def lies(told):
 @pytest.mark.some(4)
 def test_declarations_that_lie(name):
     c = small(name) if name in SMALL else compile("tokens = [0, 1, 2]\nlength = 3\nemit = 2")
-    told = c.model.provenance[PROVENANCE_KEY]
+    entry = c.model.provenance[PROVENANCE_KEY]
     assert proved(c.model)
-    for what, new in lies(told):
-        assert not proved(changed(c.model, told=new)), f"{what}: {str(new)[:200]}"
+    for what, new in lies(entry):
+        assert not proved(changed(c.model, entry=new)), f"{what}: {str(new)[:200]}"
 
 
 PHANTOMS = {  # values of one member: what they are is known, that a slot holds it is not
@@ -204,8 +202,8 @@ PHANTOMS = {  # values of one member: what they are is known, that a slot holds 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kind", PHANTOMS)
 @pytest.mark.parametrize("name", ["reverse", "after"])  # without neurons
-def test_what_is_said_to_be_there_and_is_not(name, kind, bias):
-    """A head that relies on a slot which nobody fills: against a token that the base speaks for."""
+def test_values_declared_but_never_written(name, kind, bias):
+    """A head reads a slot that is never filled; the base favors another token."""
     c, v = small(name), PHANTOMS[kind]
     program, said = load_declaration(c.model.provenance[PROVENANCE_KEY])
     D, last = c.model.config.d_model, 2 * c.model.config.n_layers
@@ -251,14 +249,14 @@ def test_numbers_that_are_none():
 
 
 @pytest.mark.parametrize("name", ["reverse", "often", "table", "brackets"])
-def test_what_is_not_declared_is_refused(name):
-    """Writes of heads and neurons where nothing was declared, even if nobody reads them."""
+def test_undeclared_writes_are_refused(name):
+    """Writes of heads and neurons to undeclared dimensions, even unread ones."""
     c = small(name, "float64", "gpt2")
     free = np.ones(c.model.config.d_model, bool)
-    told = c.model.provenance[PROVENANCE_KEY]
-    for _, _, s, code in told["values"]:
+    entry = c.model.provenance[PROVENANCE_KEY]
+    for _, _, s, code in entry["values"]:
         free[s : s + len(code[0])] = False
-    for _, a, b in told["room"]:
+    for _, a, b in entry["room"]:
         free[a:b] = False
     free = np.flatnonzero(free)
     for n, a in c.model.weights.items():
@@ -287,7 +285,7 @@ def rows(weights, cut):
     ([[-1, 1, 2], [-3, 2, 5]], [-0.5, -0.5], True),  # more than once, than one and a half times
     ([[-3, 2, 5], [-1, 1, 2]], [-0.5, -0.5], False),
 ])  # fmt: skip
-def test_each_test_of_a_tally_implies_the_one_before(weights, cut, holds):
+def test_each_test_of_a_count_implies_the_one_before(weights, cut, holds):
     program = rows(weights, cut)
     tokens = every(3, 4)
     if holds:
@@ -298,7 +296,7 @@ def test_each_test_of_a_tally_implies_the_one_before(weights, cut, holds):
             calibrate(program, "float64")
 
 
-def test_what_is_added_up_is_whole():
+def test_counts_add_integers_only():
     """Only whole sums are gone through: 0.75 lies between two of them."""
     with raises("unsupported", "float64", "emit"):
         calibrate(rows([[0, 0.5, 1.0]], [0.5]), "float64")

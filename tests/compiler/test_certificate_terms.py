@@ -1,7 +1,7 @@
-"""The certificate's bounds against their formulas in exact arithmetic: none is below, however
-little, and none is above by more than the billionths that the checker adds for its own rounding.
+"""Bounds of the certificate against their formulas in exact arithmetic.
 
-test_lemmas.py has the other half: that what floats do is within these formulas.
+No bound is below its formula, or above it by more than the checker's widening. test_lemmas.py shows
+that floating-point errors are within the formulas.
 """
 
 from dataclasses import replace
@@ -249,7 +249,7 @@ def codes_of(c):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_is_off_after_the_beginning_saw_itself(dtype):
+def test_error_of_bos_after_attention(dtype):
     """All that is added to the error, product by product."""
     rng, D, H, K = np.random.default_rng(3), 7, 2, 3
     f = floats(D, dtype, n_heads=H, d_head=K)
@@ -278,7 +278,7 @@ def test_what_is_off_after_the_beginning_saw_itself(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_is_off_after_the_beginnings_neurons(dtype):
+def test_error_of_bos_after_neurons(dtype):
     rng, D, F = np.random.default_rng(4), 6, 5
     f = floats(D, dtype)
     y, row = rng.normal(size=(1, D)), NormedRow(0.9, 1.2, 0.01, np.full(D, 0.02))
@@ -336,7 +336,7 @@ def test_bounds_of_scores(dtype, low):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("one", [True, False])
-def test_what_a_head_brings_term_by_term(dtype, one):
+def test_head_average_term_by_term(dtype, one):
     T, rng, gap, spread = 6, np.random.default_rng(6), 4.0, 0.01
     look = Select("look", (), Token("token", [0, 1, 2]), 0)
     code = rng.normal(size=(3, 3))
@@ -372,7 +372,7 @@ def test_what_a_head_brings_term_by_term(dtype, one):
 # ── neurons ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ["plain", "alike", "apart"])
-def test_what_neurons_write_term_by_term(dtype, kind):
+def test_output_error_term_by_term(dtype, kind):
     """Neurons that are on, off and unsure; `alone`: errors of each, where all see alike."""
     rng, D, F, n = np.random.default_rng(7), 4, 6, 3
     c = SimpleNamespace(floats=floats(D, dtype), require_finite=lambda *a: None)
@@ -434,7 +434,7 @@ def test_neurons_are_bounded_where_they_are_longest():
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.25])
-def test_what_neurons_of_a_table_read(monkeypatch, shift):
+def test_inputs_of_a_table(monkeypatch, shift):
     """Case by case, against whole rows of the stream: the middle, the error and the size."""
     made = small("table")
     c = checker_of(made)
@@ -473,7 +473,7 @@ def test_what_neurons_of_a_table_read(monkeypatch, shift):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_a_slot_is_off_by(monkeypatch, dtype):
+def test_error_of_a_slot(monkeypatch, dtype):
     """What neurons write off by 1/8, and a sum with the stream: two roundings, of it all."""
     c = checker_of(small("table", dtype))
     c.check_embedding()
@@ -529,7 +529,7 @@ def compile_sort():
 
 
 @pytest.mark.parametrize("name", ["often", "sort"])
-def test_what_averages_leave_behind(name):
+def test_residue_of_averages(name):
     """They stay where they are; what they lie over is lost, with its error."""
     made = small("often") if name == "often" else compile_sort()
     c, v, _, _, found = at_steps(made)

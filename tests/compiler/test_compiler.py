@@ -92,7 +92,7 @@ def test_sort_of_50_from_100():
     never_wrong(found, library.load("sort", options), 40)
 
 
-def test_what_is_compiled_is_checked_again_after_a_round_trip(tmp_path):
+def test_recheck_after_saving(tmp_path):
     found = built("reverse", "float32", **sized("reverse", 10))
     path = tmp_path / "reverse.safetensors"
     checkpoint.save(found.model, path)
@@ -111,7 +111,7 @@ def test_wrong_calls():
         compile(text, target="llama")
 
 
-def test_what_a_float_type_cannot_hold_is_refused_with_numbers():
+def test_unproved_in_float32_is_refused():
     text = library.source_paths()["sort-words"].read_text("utf-8")
     with raises("unsupported", "sort-words", "float32"):
         compile(text, "sort-words", dtype="float32")
@@ -128,7 +128,7 @@ def test_a_table_of_many_arguments_does_not_take_all_their_orders():
     assert right(found.model, found.program, np.concatenate([tokens, tokens % 11]))
 
 
-def test_what_would_take_too_long_is_refused(monkeypatch):
+def test_too_much_work_is_refused(monkeypatch):
     found = built("sort", vocab=4, length=4)
     monkeypatch.setattr(checker, "MAX_WORK", 100)
     text = library.source_paths()["sort"].read_text("utf-8")
@@ -164,7 +164,7 @@ def test_a_difference_that_is_an_address_and_is_compared(default):
 
 
 # ── what a model carries ───────────────────────────────────────────────────────────────────────
-def test_values_of_one_name_are_told_apart():
+def test_values_of_one_name_get_distinct_names():
     """Looks that begin alike: each has a slot, a head and a lead of its own."""
     look = "latest(token, position < here.position and token != 'a' and token != '{}', default='b')"
     same = " and ".join(f"{look.format(x)} == 'b'" for x in "bcdef")
@@ -182,7 +182,7 @@ def test_values_of_one_name_are_told_apart():
 @pytest.mark.parametrize("version", [99, "1"])
 def test_another_format_is_refused(version):
     with raises("damaged_file", "format", version):
-        recheck(changed(small("reverse").model, told={"format": version}))
+        recheck(changed(small("reverse").model, entry={"format": version}))
     older = dict(small("reverse").model.provenance[PROVENANCE_KEY])
     del older["format"]
     with raises("damaged_file", "format", 0):
@@ -203,8 +203,8 @@ def test_the_format_is_that_of_the_values_and_their_order():
         "slide",
     ]
     made = [simplified_program(library.load(n))[0].values for n in names]
-    told = json.dumps([[(type(v).__name__, len(v)) for v in values] for values in made])
-    assert (DECLARATION_FORMAT, hashlib.sha256(told.encode()).hexdigest()[:16]) == (
+    entry = json.dumps([[(type(v).__name__, len(v)) for v in values] for values in made])
+    assert (DECLARATION_FORMAT, hashlib.sha256(entry.encode()).hexdigest()[:16]) == (
         1,
         "d23757003d2271dc",
     )

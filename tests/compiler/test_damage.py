@@ -1,4 +1,4 @@
-"""Damaged models: no wrong one is ever certified. What is right is told on all texts."""
+"""Damaged models: no wrong one is ever certified. Correctness is checked on all texts."""
 
 import collections
 from dataclasses import replace

@@ -123,8 +123,8 @@ def test_a_damaged_model_is_not_proved():
     assert proof.result == "refuted" and proof.counterexample["input"].startswith("<bos>")
     for entry in ({"values": [[0, 0, 0, 7]]}, {"format": 99}):  # without a valid declaration
         with pytest.raises(GlassformerError):
-            recheck(changed(wrong, told=entry))
-        assert gf.prove(changed(wrong, told=entry)).result == "refuted"
+            recheck(changed(wrong, entry=entry))
+        assert gf.prove(changed(wrong, entry=entry)).result == "refuted"
     for name in ("ln_final.b", "blocks.0.ln1.b"):
         shifted = {**model.weights, name: np.full(model.config.d_model, 1.0)}
         with pytest.raises(Unproved):

@@ -1,5 +1,6 @@
-"""The certificate's inequalities, one by one: what floats make of the worst that is allowed,
-against the bound. Each test is made so that a bound with any of its terms left out is too small.
+"""Inequalities of the certificate against worst cases in floating point.
+
+Each test fails if any term of its bound is left out.
 """
 
 import itertools
@@ -84,7 +85,7 @@ def rows_of(kind, D, rng):
         x = np.tile(rng.normal(size=(20, D // 2)) * 1000, 2)
         W = np.concatenate([np.abs(W[: D // 2]), -np.abs(W[: D // 2])])
         x -= x.mean(1, keepdims=True)
-    if kind == "error of the length":  # where nobody reads, and all of it in one number
+    if kind == "error of the length":  # in one dimension that is not read
         x[:], err[0], W[0] = 0, 3.0, 0
         x[:, 1], x[:, 2], x[:, 0], x[:, 3] = 2, -2, 5, -5
     return x, err, W
@@ -281,7 +282,7 @@ def average_of_copy(c, v, row, bos, gap, spread=0.0, single=False):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("one", [True, False])
 @pytest.mark.parametrize(("gap", "err"), [(1.01, 0.0), (3.0, 0.0), (18.0, 0.0), (30.0, 0.01)])
-def test_what_a_look_brings(gap, err, one, dtype):
+def test_select_error(gap, err, one, dtype):
     """One key leads by the gap, all others bring what is farthest from it; all are off."""
     rng, V, T = np.random.default_rng(2), 5, 8
     look = Select("look", (), Token("token", list(range(V))), 0)
@@ -302,7 +303,7 @@ def test_what_a_look_brings(gap, err, one, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_many_equals_bring(dtype):
+def test_select_among_many_ties(dtype):
     """Thousands of keys that are equally good hold one value: their weights round all the same."""
     T, code = 4000, np.full((2, 3), 1.1).astype(dtype).astype(float)
     look = Select("look", (), Token("token", [0, 1]), 0)
@@ -315,7 +316,7 @@ def test_what_many_equals_bring(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("gap", "spread"), [(3.0, 0.0), (60.0, 0.01), (60.0, 0.0)])
-def test_what_a_flat_head_weighs(gap, spread, dtype):
+def test_weights_of_a_uniform_head(gap, spread, dtype):
     """Keys that match, and the beginning, differ by the spread; all others are a gap below."""
     T = 20 if gap < 10 else 2000
     token = Token("token", [0, 1])
@@ -359,7 +360,7 @@ def starts(c, rng, dtype, toward):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_beginning_sees_itself(dtype):
+def test_bos_attends_to_itself(dtype):
     rng = np.random.default_rng(3)
     c = beginning(dtype, rng)
     W = {"V": rng.normal(size=(2, 10, 3)), "O": rng.normal(size=(2, 3, 10))}
@@ -376,7 +377,7 @@ def test_the_beginning_sees_itself(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_neurons_of_the_beginning(dtype):
+def test_neurons_at_bos(dtype):
     rng, F = np.random.default_rng(4), 6
     c = beginning(dtype, rng)
     W_in, W_out = rng.normal(size=(10, F)), rng.normal(size=(F, 10))
@@ -433,7 +434,7 @@ def wrote(kind, dtype, rng):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ["errors", "shift", "factor", "on or off", "rounding before",
                                   "rounding after"])  # fmt: skip
-def test_what_neurons_write(kind, dtype):
+def test_output_error(kind, dtype):
     rng = np.random.default_rng(5)
     p, row, x, err = wrote(kind, dtype, rng)
     c = SimpleNamespace(floats=floats(p.W_in.shape[0], dtype), require_finite=lambda *a: None)
@@ -508,7 +509,7 @@ def shares(n, rho):
 
 
 @pytest.mark.parametrize("kind", ["weights", "what keys bring", "what does not match", "neurons"])
-def test_steps_of_a_tally(kind):
+def test_steps_of_a_count(kind):
     """How far off a count is, against averages that are off by what the heads may leave."""
     made = compile(COUNT) if kind == "what does not match" else small("often")
     mended = set()
@@ -548,7 +549,7 @@ def test_steps_of_a_tally(kind):
     assert mended == {True, False}  # what is off by little makes no difference
 
 
-def test_neurons_of_a_tally_read_averages_and_each_test_has_some():
+def test_neurons_of_a_count_read_averages_only():
     c, v, p, row, found = at_steps(small("often"))
     other = np.ones(len(p.W_in), bool)
     other[c.declaration.average_slots[v]], other[c.unused_dims] = False, False
@@ -564,7 +565,7 @@ def test_neurons_of_a_tally_read_averages_and_each_test_has_some():
         counting_heads.count_error(c, v, less, row, found)
 
 
-def test_what_a_tally_writes_where_no_test_is_passed():
+def test_count_where_no_test_passes():
     c, v, p, row, found = at_steps(small("often"))
     assert counting_heads.count_error(c, v, p, row, found) < 1e-9
     moved = replace(p, b_out=p.b_out + 0.1)
@@ -625,7 +626,7 @@ def test_every_count_and_sum_is_gone_through(cut):
         assert len(set(u)) == 1 or not any(low < cut < high for _, low, high in lines)
 
 
-def test_the_ends_of_a_line_say_what_is_between():
+def test_ends_of_a_line_bound_its_inside():
     """Of two ends alike but for z, nothing between is farther off than is said, or inf is."""
     rng, said = np.random.default_rng(8), []
     for _ in range(300):
@@ -650,7 +651,7 @@ def test_the_ends_of_a_line_say_what_is_between():
     assert 50 < len(sharp) < 290 and np.median(sharp) < 1.2, (len(sharp), np.median(sharp))
 
 
-def test_what_is_seen_to_be_implied_is():
+def test_implied_tests_are_implied():
     rng, seen = np.random.default_rng(7), set()
     for _ in range(300):
         u = rng.integers(-3, 4, size=(3, 2)).astype(float)
@@ -669,7 +670,7 @@ def test_what_is_seen_to_be_implied_is():
 
 # ── which key leads ────────────────────────────────────────────────────────────────────────────
 def test_leads():
-    """Scores anywhere between their bounds: what matches is ahead by what is said, and alike."""
+    """Scores anywhere between their bounds: matches lead by the bound, and tie up to the spread."""
     rng = np.random.default_rng(8)
     place = Position("position", list(range(5)))
     look = Select("look", (), place, 0, [(1, place)])
@@ -693,7 +694,7 @@ def test_leads():
             assert not rest or all(ahead <= low[q, i] - max(rest) for i in order)
 
 
-def test_an_address_that_is_yet_to_come_is_the_beginning():
+def test_a_lookup_of_a_later_position_finds_bos():
     place = Position("position", [0, 1, 2])
     bar = Select("bar", (), place, 0, [(1, place)])
     total = Sum("sum", {bar: 1}, 0, {i: i for i in range(3)})
@@ -742,7 +743,7 @@ def test_factors_of_norms(name, monkeypatch):
     "seeds",
     [range(5000, 5060), pytest.param(range(5100, 5100 + drawn(900)), marks=pytest.mark.slow)],
 )
-def test_what_stands_together_is_among_the_cases(seeds):
+def test_joint_cases_are_complete(seeds):
     tried = 0
     for seed in seeds:
         rng = np.random.default_rng(seed)

@@ -1,6 +1,4 @@
-"""Declarations with a poisoned number: the checker says "not proved", or proves what is right. It
-never raises anything else, and proves nothing wrong.
-"""
+"""Declarations with a poisoned number: nothing wrong is proved, and no foreign error raised."""
 
 import copy
 import math
@@ -38,12 +36,12 @@ def holds(model, program=None, said=None):
     return True
 
 
-def poisoned(told):
+def poisoned(entry):
     """Declarations as JSON, each with one number that is something else, or with a part missing."""
     for part in ("values", "room"):
-        for row, col in {(r, c) for r, x in enumerate(told[part]) for c in range(len(x))}:
+        for row, col in {(r, c) for r, x in enumerate(entry[part]) for c in range(len(x))}:
             for poison in NUMBERS + OTHERS:
-                new = copy.deepcopy(told[part])
+                new = copy.deepcopy(entry[part])
                 if isinstance(new[row][col], list):
                     if not new[row][col][0]:
                         continue
@@ -51,8 +49,8 @@ def poisoned(told):
                 else:
                     new[row][col] = poison
                 yield {part: new}
-            yield {part: [*told[part][:row], told[part][row][:col], *told[part][row + 1 :]]}
-        yield {part: told[part][1:]}
+            yield {part: [*entry[part][:row], entry[part][row][:col], *entry[part][row + 1 :]]}
+        yield {part: entry[part][1:]}
 
 
 @pytest.mark.parametrize("name", ["often", pytest.param("brackets", marks=pytest.mark.slow)])
@@ -60,8 +58,8 @@ def test_a_carried_declaration(name):
     model = small(name).model
     bad = wrong(model)
     assert holds(model) and not holds(bad)
-    for told in poisoned(model.provenance[PROVENANCE_KEY]):
-        assert not holds(changed(bad, told=told))
+    for entry in poisoned(model.provenance[PROVENANCE_KEY]):
+        assert not holds(changed(bad, entry=entry))
 
 
 @pytest.mark.parametrize("name", NAMES)

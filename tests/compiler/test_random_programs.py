@@ -1,6 +1,4 @@
-"""Random programs: proved and equal to the interpreter of the program as it was written, or refused
-with a reason. There is no third outcome.
-"""
+"""Random programs are proved and equal to the interpreter, or refused with a reason."""
 
 import collections
 

@@ -1,4 +1,4 @@
-"""A pass that changes what a program means is found out: when it is compiled, and ever after."""
+"""A pass that changes the meaning of a program is detected when compiling and when rechecking."""
 
 from dataclasses import replace
 
@@ -176,7 +176,7 @@ def test_of_other_texts(part):
         check_equivalent(program, replace(made, **{part: other}), became)
 
 
-def test_what_nobody_stands_for():
+def test_values_without_replacement():
     program = read(TWO)
     made, became = simplified_program(program)
     for v in program.values:

@@ -1,6 +1,4 @@
-"""A head looks where it is told and carries what it is told: seen in the model's own pattern
-and stream.
-"""
+"""A head attends and copies as documented, seen in the attention pattern of the model."""
 
 import numpy as np
 import pytest
@@ -41,7 +39,7 @@ def some_tokens(n: int) -> list[int]:
 
 @pytest.mark.parametrize("d_head", [2, 3, 10])
 @pytest.mark.parametrize(("n", "delta"), [(8, 0), (8, 1), (200, 0), (200, 17)])
-def test_back_is_exactly_a_look_back(n: int, delta: int, d_head: int) -> None:
+def test_attend_back_is_exact(n: int, delta: int, d_head: int) -> None:
     config, w = blank(n, d_head)
     Head(w, 0, 0).attend_back(delta, LAYOUT["position"], n)
     seen = pattern(config, w, some_tokens(n))
@@ -71,7 +69,7 @@ def test_hardness_is_the_lead_over_the_neighbours() -> None:
 
 
 @pytest.mark.parametrize("by_bias", [True, False])
-def test_absolute_looks_at_one_place_from_everywhere(by_bias: bool) -> None:
+def test_attend_to_position_from_everywhere(by_bias: bool) -> None:
     config, w = blank(30, 3, *["attn.b_Q"] * by_bias)
     constant = LAYOUT["free"].start  # padding(4) starts with √3 in every row
     Head(w, 0, 0).attend_to_position(
@@ -96,7 +94,7 @@ def test_content_shares_among_equals() -> None:
         np.testing.assert_allclose(seen[i], equal / equal.sum(), atol=1e-12)
 
 
-def test_self_by_content_is_a_look_at_oneself_where_contents_differ() -> None:
+def test_attend_to_self() -> None:
     config, w = blank(8)
     Head(w, 0, 0).attend_to_self(LAYOUT["position"], 1e5)
     np.testing.assert_allclose(pattern(config, w, [3, 1, 3, 2, 1, 3, 0, 5]), np.eye(8), atol=1e-12)
@@ -137,7 +135,7 @@ def test_copy_by_a_matrix_takes_the_narrower_side(shape: tuple[int, int]) -> Non
     np.testing.assert_allclose(wrote[:, target], before[:, source] @ matrix, atol=1e-12)
 
 
-def test_a_full_head_says_so() -> None:
+def test_a_full_head_is_refused() -> None:
     _, w = blank(8, 5)
     head = Head(w, 0, 0)
     head.copy(LAYOUT["token"], LAYOUT["position"])

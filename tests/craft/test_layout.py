@@ -1,4 +1,4 @@
-"""Slots are where the layout says, and mistakes are named."""
+"""Slots of a layout, and errors that name the slot."""
 
 import numpy as np
 
@@ -16,12 +16,12 @@ def test_slots_lie_side_by_side() -> None:
     assert list(LAYOUT) == ["token", "nothing", "padding", "position"]
 
 
-def test_row_fills_named_slots_and_only_those() -> None:
+def test_row_fills_named_slots_only() -> None:
     row = LAYOUT.row(token=[1, 2, 3], position=-1)
     assert row.tolist() == [1, 2, 3, 0, 0, 0, 0, -1, -1, -1]
 
 
-def test_row_of_many_repeats_what_is_single() -> None:
+def test_row_repeats_single_vectors() -> None:
     tokens = np.arange(6.0).reshape(2, 3)
     rows = LAYOUT.row(token=tokens, padding=[9, 8, 7, 6])
     assert rows.shape == (2, 10)

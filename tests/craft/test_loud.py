@@ -1,4 +1,4 @@
-"""A loud stream is divided by one number and nothing else; heads are written column by column."""
+"""Layer norm divides a FixedNormLayout by one number; heads are written column by column."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from glassformer.craft import FixedNormLayout, circle, layer_norm, random_isomet
 LAYOUT = FixedNormLayout(2.0**30, a=1, b=1)
 
 
-def test_what_is_read_is_what_stands_there() -> None:
+def test_read_of_a_fixed_norm_layout() -> None:
     rows = LAYOUT.norm_row() + LAYOUT.row(a=np.array([[3.0], [-7.0]]), b=5)
     seen = layer_norm(rows)
     assert np.allclose(seen @ LAYOUT.read(a=1.0) * LAYOUT.norm, [3, -7], rtol=1e-7)

@@ -1,6 +1,4 @@
-"""Tables are exact to the accuracy their docstrings state, with the number of neurons they
-state.
-"""
+"""Tables have the accuracy and the number of neurons that their docstrings state."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is said to survive layer norm does, and messy cleanup is as clean as promised."""
+"""Vectors that layer norm keeps, and messy cleanup within its tolerance."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Disguised copies: the same function, no names, and a key that leads back."""
+"""Obfuscated copies: the same function without names, and a key that maps back."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def task_of(model):
 
 @pytest.mark.parametrize("ref,text,output", CASES)
 @pytest.mark.some(9)
-def test_a_copy_says_the_same(ref, text, output):
+def test_a_copy_computes_the_same(ref, text, output):
     model = load(ref)
     rotate = ref not in UNROTATED
     copy, key = obfuscate(model, 1, rotate=rotate, task=task_of(model))
@@ -53,7 +53,7 @@ def test_a_copy_says_the_same(ref, text, output):
 
 
 @pytest.mark.parametrize("ref", UNROTATED)
-def test_what_does_not_survive_a_rotation_says_so(ref):
+def test_rotation_refused_with_a_hint(ref):
     model = load(ref)
     with raises("bad_argument", model.dtype, "rotate=False"):
         obfuscate(model, 1, task=task_of(model))
@@ -153,7 +153,7 @@ def test_noise():
     assert copies[1].key.changed == 0 and copies[1].key.difference > 1e-5
     assert (
         copies[2].key.changed > 0 and not copies[2].key.faithful
-    )  # told, not refused: it was asked for
+    )  # noise is reported, not refused
     for name, w in copies[0].model.weights.items():
         off = copies[1].model.weights[name] - w
         assert (
@@ -164,7 +164,7 @@ def test_noise():
         obfuscate(model, noise=-1)
 
 
-def test_deviation_sees_what_is_not_the_same():
+def test_compare_logits_of_a_copy():
     model = load("reverse")
     other = replace(
         model,

@@ -1,6 +1,4 @@
-"""Ground truth: that the data flow it states is true is shown by intervention, on programs and
-on random models.
-"""
+"""Ground truth: interventions confirm the data flow, on programs and on random models."""
 
 import json
 from dataclasses import replace
@@ -231,7 +229,7 @@ def test_gains_close_slots(norm_first):
 
 
 def test_flow_between_parts_and_slots():
-    """The same wires as those of heads and edges; what flows, where it can be known by heart."""
+    """Flow has the edges of heads and slots, and known sizes where they can be computed by hand."""
     model = load("multiplication:digits=2")
     found = measure_ground_truth(model, load_task(model))
     flow = {(f["from"], f["to"], f["port"]): f for f in found.flow}
@@ -262,8 +260,8 @@ def test_flow_between_parts_and_slots():
     assert np.isclose(read["signal"], at_most, rtol=1e-4)
 
 
-def test_what_it_says_of_reversal():
-    """A program that can be known by heart."""
+def test_ground_truth_of_reversal():
+    """A program whose circuit is known by hand."""
     model = load("reverse")
     found = measure_ground_truth(model, load_task(model))
     assert (

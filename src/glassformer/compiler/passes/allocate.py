@@ -175,7 +175,9 @@ def find_indicators(program: Program, hosts: dict[Value, Value]) -> dict[Value, 
             if w in hosts or w in flags or len(w) < 3:
                 continue
             members = member_given(flag, w)
-            holds = [] if members is None else np.flatnonzero(members == flag.index.get(True, -1))
+            holds: Any = (
+                [] if members is None else np.flatnonzero(members == flag.index.get(True, -1))
+            )
             if len(holds) == 1:
                 out[flag] = (w, int(holds[0]))
                 break
