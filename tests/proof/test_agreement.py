@@ -35,7 +35,7 @@ def test_a_proof_by_one_checker_names_one():
     proof = proved("lang/dyck-1", method="auto")
     assert proof.holds and [c.covered for c in proof.checkers] == [True, False]
     assert str(proof.checkers[1]).startswith("no independent check: ")
-    with raises("bad_argument", "independent"):
+    with raises("unsupported", "independent"):
         proved("lang/dyck-1", independent=True, method="auto")
 
 
@@ -52,7 +52,7 @@ def test_a_checker_that_does_not_cover_the_model_leaves_it_proved(monkeypatch):
     missing = IndependentResult(False, 0, float("-inf"), "n_layers=2", covered=False)
     monkeypatch.setattr(agreement, "independent_check", lambda *_: missing)
     assert proved("adder-hinge:digits=2").holds
-    with raises("bad_argument", "n_layers=2"):
+    with raises("unsupported", "n_layers=2"):
         proved("adder-hinge:digits=2", independent=True)
 
 
