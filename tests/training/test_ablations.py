@@ -118,12 +118,12 @@ def test_results_are_those_of_the_trainer_and_no_mask_cheats():
             (0, 100, "done"),
             (1, 100, "done"),
         ]
-    assert found["baseline"].forced == [] and found["baseline"].lines() == [
+    assert found["baseline"].forced == [] and found["baseline"].summary_lines() == [
         ("baseline", found["baseline"].accuracy)
     ]
     cheat = found["no-mask"]
     assert min(cheat.forced) > max(cheat.accuracy) + 0.5  # it was reading what it was to say
-    assert cheat.lines() == [
+    assert cheat.summary_lines() == [
         ("no-mask, teacher-forced", cheat.forced), ("no-mask, autoregressive", cheat.accuracy)
     ]  # fmt: skip
 
