@@ -332,7 +332,7 @@ REFUSED = [
     (lambda m: gf.program("no types")(lambda n=3: m), ("bad_argument", "program")),
     (lambda m: gf.program("no-types")(lambda n=3: m), ("bad_argument", "n", "3")),
     (lambda m: gf.program("no-function")(3), ("bad_argument", "function", "program")),
-    (lambda m: gf.program("no-model")(lambda: 3)(), ("bad_argument", "no-model", "program", "3")),
+    (lambda m: gf.program("no-model")(lambda: 3)(), ("bad_argument", "no-model", "3")),
     (lambda m: gf.view("no-function")(3), ("bad_argument", "function", "view")),
     (lambda m: gf.task("no-class")(lambda: m), ("bad_argument", "class", "task")),
     # objects that raise
