@@ -67,7 +67,7 @@ TABLE = {
     "a sample and all": (
         BAD, lambda: gf.verify(ADDER, sample=5, exhaustive=True),
         f"verify {ADDER} --all --sample 5",
-        ("verify", {"ref": ADDER, "sample": 5, "every": True})),
+        ("verify", {"ref": ADDER, "sample": 5, "exhaustive": True})),
     "no such task": (
         NONE, lambda: gf.verify(ADDER, "additoin"), f"verify {ADDER} --task additoin",
         ("verify", {"ref": ADDER, "task": "additoin"})),
