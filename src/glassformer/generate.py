@@ -112,7 +112,7 @@ def explain_steps(model: Model, generation: Generation) -> list[dict[str, Any]]:
     """Explain each decoded token: its top tokens, the margin, what each head read."""
     from .lens.explain import explain
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for i in range(len(generation.prompt), len(generation.tokens)):
         explanation = explain(model, generation.tokens[:i][-model.config.n_ctx :])
         rows.append({

@@ -449,7 +449,7 @@ def _to_config(fields: Mapping[str, Any]) -> Config:
         scale = 1.0
     elif get("attn_scale", -1.0) > 0 and get("attn_scale") != d_head**0.5:
         scale = 1 / float(fields["attn_scale"])
-    sizes = {name: int(fields[name]) for name in ("n_ctx", "d_model", "n_layers", "n_heads")}
+    sizes: Any = {name: int(fields[name]) for name in ("n_ctx", "d_model", "n_layers", "n_heads")}
     return Config(
         **sizes, d_vocab=vocab, d_head=d_head, d_mlp=0 if attn_only else int(fields["d_mlp"]),
         norm=norms[norm.upper()], eps=float(get("eps", 1e-5)), scale=scale,

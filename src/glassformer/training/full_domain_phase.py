@@ -75,8 +75,9 @@ class JudgedRows(NamedTuple):
 
     @classmethod
     def merged(cls, parts: Sequence["JudgedRows"]) -> "JudgedRows":
-        *rows, counts = zip(*parts, strict=True)
-        return cls(*map(np.concatenate, rows), sum(counts))
+        wrong, narrow, closest, counts = zip(*parts, strict=True)
+        wrong, narrow, closest = map(np.concatenate, (wrong, narrow, closest))
+        return cls(wrong, narrow, closest, sum(counts))
 
 
 @dataclass

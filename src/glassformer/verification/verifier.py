@@ -117,9 +117,9 @@ def verify_events(
     if rows is None:
         check_domain_size(task)
     if exhaustive and (n := task.size) > MAX_COUNTED_ROWS:
-        limit, size = map(limits.format_count, (MAX_COUNTED_ROWS, n))
+        limit, count = map(limits.format_count, (MAX_COUNTED_ROWS, n))
         expected = f"expected at most {limit} inputs with exhaustive"
-        raise GlassformerError(f"{task.ref} — {expected}, got {size}; use sample")
+        raise GlassformerError(f"{task.ref} — {expected}, got {count}; use sample")
     every = rows is None and (exhaustive or (sample is None and task.size <= MAX_EXHAUSTIVE_ROWS))
     sample = None if every or rows is not None else sample or task.default_sample_size
     rounds = search if sample and supports_neighbor_search(task) else 0
