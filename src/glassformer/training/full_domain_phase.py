@@ -76,8 +76,8 @@ class JudgedRows(NamedTuple):
     @classmethod
     def merged(cls, parts: Sequence["JudgedRows"]) -> "JudgedRows":
         wrong, narrow, closest, counts = zip(*parts, strict=True)
-        wrong, narrow, closest = map(np.concatenate, (wrong, narrow, closest))
-        return cls(wrong, narrow, closest, sum(counts))
+        concatenate = np.concatenate
+        return cls(concatenate(wrong), concatenate(narrow), concatenate(closest), sum(counts))
 
 
 @dataclass
