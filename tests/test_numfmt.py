@@ -62,11 +62,11 @@ def other_sums(monkeypatch):
 
     def swap():
         ours, back = backend.NumpyNamespace, (..., slice(None, None, -1))
-        scores, mix, mean = ours.scores, ours.mix, ours.mean
+        scores, attend, mean = ours.scores, ours.attend, ours.mean
         monkeypatch.setattr(ours, "affine", affine)
         monkeypatch.setattr(ours, "scores", lambda self, q, k: scores(self, q[back], k[back]))
         monkeypatch.setattr(
-            ours, "mix", lambda self, pattern, v: mix(self, pattern[back], v[:, ::-1])
+            ours, "attend", lambda self, pattern, v: attend(self, pattern[back], v[:, ::-1])
         )
         monkeypatch.setattr(ours, "mean", lambda self, x: mean(self, x[back]))
 
