@@ -7,7 +7,7 @@ import pytest
 
 def test_inspect_prints_and_writes(call, tmp_path):
     folder = tmp_path / "inside"
-    status, out, err = call("inspect", "adder-3.safetensors", "--inputs", 200, "--out", folder,
+    status, out, err = call("inspect", "adder-3.safetensors", "--sample", 200, "--out", folder,
         "--input", "999+1",
                             "--only", "heads,ablations,logit-lens,interchange")  # fmt: skip
     assert (status, err) == (0, "")
@@ -20,7 +20,7 @@ def test_inspect_prints_and_writes(call, tmp_path):
 
 def test_inspect_json_is_one_object(call):
     status, out, err = call(
-        "inspect", "reverse", "--inputs", 50, "--only", "heads,alignment", "--json"
+        "inspect", "reverse", "--sample", 50, "--only", "heads,alignment", "--json"
     )
     found = json.loads(out)
     assert (status, err) == (0, "")
@@ -62,7 +62,7 @@ BAD = [
     (["inspect", "reverse", "--input", "12"], "expected 5 of"),
     (["inspect", "reverse", "--figures", "gif"], "--figures gif — expected png"),
     (["inspect", "reverse", "--out", "/proc/nothing/here"], "cannot be made"),
-    (["inspect", "figure-8.2.taotp", "--inputs", "5"], "task="),
+    (["inspect", "figure-8.2.taotp", "--sample", "5"], "task="),
     (["inspect", "figure-8.2.taotp", "--only", "ablations"], "expected a task"),
     (["inspect", "reverse", "--task", "addition"], "the model's vocabulary"),
     (["compare", "reverse", "addition"], "expected two models of one task"),

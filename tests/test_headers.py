@@ -111,7 +111,7 @@ COMMANDS = {
     "{}"),
     "verify": ("verify", "{}"), "task": ("verify", "{}", "--task", "addition:digits=1"),
     "prove": ("prove", "{}"),
-    "inspect": ("inspect", "{}", "--figures", "none", "--inputs", "20"), "compare": ("compare",
+    "inspect": ("inspect", "{}", "--figures", "none", "--sample", "20"), "compare": ("compare",
     "{}", REF),
     "truth": ("ground-truth", "{}"), "disguise": ("obfuscate", "{}", "--out", "{}-c.safetensors",
         "--key",

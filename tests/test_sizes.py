@@ -46,7 +46,7 @@ OPTIONS = [
     (*RUN, "--steps", 10**12, limits.MAX_DECODED_TOKENS),
     (*RUN, "--top-k", 10**30, 2**63 - 1),
     (*RUN, "--seed", 2**63, limits.MAX_SEED),
-    ("inspect", "addition", "--inputs", 10**14, limits.MAX_INSPECTED_ROWS),
+    ("inspect", "addition", "--sample", 10**14, limits.MAX_INSPECTED_ROWS),
     ("inspect", "addition", "--seed", 2**70, limits.MAX_SEED),
     ("compare", "addition", "addition", "--sample", 10**12, limits.MAX_ROWS),
     ("compare", "addition", "addition", "--seed", 2**64, limits.MAX_SEED),

@@ -31,7 +31,7 @@ def inspect_(
         help="FOLDER for inspection.json and the figures")] = None,
     task: TaskOption = None,
     text: Annotated[str, Option("--input", help="text for views of a single input")] = "",
-    inputs: Annotated[int | None, Option(help="number of inputs; default: 10,000")] = None,
+    sample: Annotated[int | None, Option(help="number of random inputs; default: 10,000")] = None,
     seed: Annotated[int, Option(help="seed of the inputs, from 0")] = 0,
     only: Annotated[str | None, Option(callback=check_view_names,
         help="comma-separated names of views: heads,ablations")] = None,
@@ -49,7 +49,7 @@ def inspect_(
         raise GlassformerError(f"--figures {kind} — expected {join_words((*FILE_TYPES, 'none'))}")
     model = coerce.as_model(ref)
     goal = coerce.as_task_if_known(task, model)
-    rows = coerce.as_sample(goal, None, inputs, seed, limits.MAX_INSPECTED_ROWS)
+    rows = coerce.as_sample(goal, None, sample, seed, limits.MAX_INSPECTED_ROWS)
     if folder is not None:
         if kind != "none":
             check_figure_path(folder / f"figure.{kind}")

@@ -77,7 +77,7 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
         return answer("model", body.model_dump())
 
     @app.post("/api/check")
-    def check(body: request_models.CheckRequest) -> Response:
+    def check(body: request_models.PuzzleCheckRequest) -> Response:
         """Judge the solution of a puzzle."""
         return answer("check", body.model_dump(), "judge", JUDGE_SECONDS)
 

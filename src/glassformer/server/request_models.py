@@ -87,7 +87,7 @@ class TrainRequest(RequestModel):
     ] = {}
 
 
-class CheckRequest(RequestModel):
+class PuzzleCheckRequest(RequestModel):
     """Judge the solution of a puzzle."""
 
     level: ShortName
