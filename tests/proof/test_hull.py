@@ -9,7 +9,7 @@ import pytest
 
 from glassformer import load, record, resolve
 from glassformer.proof import hard_attention
-from glassformer.proof.hard_attention import HardAttentionBounder, ScoreBounds, suffix_boxes
+from glassformer.proof.hard_attention import HardAttentionBounder, HardScoreBounds, suffix_boxes
 from glassformer.verification.evaluation import row_margins
 
 from .test_beyond import TYPES, every, logits_of, one_head
@@ -33,7 +33,7 @@ def test_lemma_44_whatever_may_stand_there_is_in_the_box(monkeypatch):
         score, value = rng.normal(size=V) * hard, rng.normal(size=V)
         loose, wide = rng.uniform(0, 0.1, V), rng.uniform(0, 0.1, V)
         low, high = ((value + s * wide)[:, None, None].astype(Real) for s in (-1, 1))
-        ends = ScoreBounds(*((score + s * loose)[:, None].astype(Real) for s in (-1, 1)))
+        ends = HardScoreBounds(*((score + s * loose)[:, None].astype(Real) for s in (-1, 1)))
         asks = int(rng.integers(V - 1))
         also = np.arange(asks + 1)
         boxes = suffix_boxes(

@@ -1,7 +1,7 @@
 """The checker of certificates. A proof rests on this file and its imports.
 
-A certificate tells how to split the pairs of numbers into cases, row by row: for every position
-that must produce a token of the answer, which columns are told apart and how, and how often the
+A certificate defines how to split the pairs of numbers into cases, row by row: for every position
+that must produce a token of the answer, which columns are split and how, and how often the
 attention output is bisected. The checker uses nothing else of it. It makes the cases itself, bounds
 the margin of the right token in each, and requires all of them to be positive.
 """

@@ -23,7 +23,7 @@ from .qkv_bounds import QKVTables, check_context_length
 NEGLIGIBLE_SCORE_GAP = 50  # keys with a score lower by this are negligible: e^−50 is 2e-22
 
 
-class ScoreBounds(NamedTuple):
+class HardScoreBounds(NamedTuple):
     """Bounds on all scores of a query token, up to a number that a head's keys share."""
 
     low: Reals  # [V,H]: the least at any position
@@ -53,7 +53,7 @@ class HardAttentionBounder(Bounder):
             rounding = softmax_bounds.output_rounding(self.a, T)
             self.rounding_error = rounding * self.max_value + SLACK * self.max_value  # H K
 
-    def score_bounds(self, token: int) -> ScoreBounds:
+    def score_bounds(self, token: int) -> HardScoreBounds:
         """Bound the scores of all keys for a query token at the last position."""
         c, a, t = self.config, self.a, self.tables
         row = t.q.mid.shape[1] - 1
@@ -68,7 +68,7 @@ class HardAttentionBounder(Bounder):
         rad = score.rad + 2 * (a.u + SLACK) * np.abs(top - (score.mid - score.rad))
         # a score that overflows gives a NaN weight, and no mean of values
         nan = np.where(np.isfinite(overflow), Real(0), Real(np.nan))
-        return ScoreBounds((score.mid - rad).min(1) + nan, (score.mid + rad).max(1) + nan)
+        return HardScoreBounds((score.mid - rad).min(1) + nan, (score.mid + rad).max(1) + nan)
 
     def negligible_keys_error(self) -> Reals:
         """Bound the contribution of negligible keys to a head's output: [H,K]."""
@@ -110,7 +110,7 @@ def position_free(model: Model) -> bool:
 
 
 def suffix_boxes(
-    bounder: HardAttentionBounder, score: ScoreBounds, order: Reals, start: int, certain: Reals,
+    bounder: HardAttentionBounder, score: HardScoreBounds, order: Reals, start: int, certain: Reals,
     possible: Reals,
 ) -> tuple[Reals, Reals]:  # fmt: skip
     """Lemma 44: boxes [cases,H,K] around the heads' outputs, a case for each i from `start` on: the
