@@ -182,7 +182,7 @@ def print_text_program(out: Console) -> None:
 
 
 def train_adder(out: Console) -> tuple[int, int, Model]:
-    """The same task by training: digits are learned one by one, then sums of all kinds are checked.
+    """Train a model on addition, print when each digit was learned, and verify a sample of sums.
 
     Returns whether it failed its test, how many sums it gets wrong, and the trained model: where
     none can be trained, the package's own.
@@ -230,8 +230,9 @@ def prove_adders(out: Console) -> int:
 
 
 def prove_longer_adder(out: Console) -> None:
-    """Trained on short numbers while you watch, and proved for long ones. Seeds are luck, and all
-    that were tried are told.
+    """Train several seeds on short numbers, and try to prove the right ones for long numbers.
+
+    Print the number of seeds and how many of them are right, because training can fail.
     """
     few, many = SHORT_AND_LONG_DIGITS
     print_heading(

@@ -175,8 +175,8 @@ def _edges(model: Model, slots: Slots, tokens: Array, answers: Array, logits: Ar
     before = logits[rows][answers[rows]]  # n V
     size, edges = max(float(np.abs(before).max()), 1e-300), []
     for writer, reader, port, via in wiring.find_edges(model, slots):
-        tap = wiring.CutEdges(model, [(writer, reader, port)])
-        after = model.logits(tokens[rows], tap)[answers[rows]]
+        cut = wiring.CutEdges(model, [(writer, reader, port)])
+        after = model.logits(tokens[rows], cut)[answers[rows]]
         shift = float(np.abs(after - before).max() / size)
         changed = float((after.argmax(-1) != before.argmax(-1)).mean())
         edges.append(Edge(writer, reader, port, via, shift, changed))

@@ -1,7 +1,7 @@
 """Write the weights of one attention head: where it attends, and what it copies.
 
-Softmax of scores that are g apart gives the loser e^−g of the winner, so a large `hardness` makes
-attention a look-up. Queries carry the hardness, keys are plain.
+A key whose score is lower by g gets e^−g times the weight of the best key, so with a large
+`hardness` attention reads one position. Queries are multiplied by the hardness, keys are not.
 """
 
 from collections.abc import Mapping

@@ -96,7 +96,7 @@ def model_entry(name: str, model: Model, task: Task) -> AdderEntry:
     except GlassformerError as e:
         known, reason = f"unknown in {model.dtype}", str(e)
     trained = maker == "trained"
-    seeds = SEEDS_TRIED.get(Path(name).name, "not told") if trained else "none: by hand"
+    seeds = SEEDS_TRIED.get(Path(name).name, "not reported") if trained else "none: by hand"
     order = "ones first" if layout.spots[layout.first][1] == 0 else "most first"
     return AdderEntry(
         name, maker, order, counted.unique, counted.strict, counted.bits, form_bits(model), known,
@@ -114,7 +114,7 @@ def file_entry(path: str | Path) -> AdderEntry:
     reason = "proofs are about weights in a fixed forward pass, not about code"
     return AdderEntry(
         str(path), "someone's file", "?", None, None, None, text_bits(words), "unknown", reason,
-        "not told", hashlib.sha256(data).hexdigest(),
+        "not reported", hashlib.sha256(data).hexdigest(),
     )  # fmt: skip
 
 

@@ -20,11 +20,10 @@ NOISE_NOTE = f"{ZEROS_NOTE}; the exact shift matrix has others than the booklet'
 
 
 def wrong_streams(model: Model) -> int:
-    """How many of the different streams that an MLP is given, over all inputs, go wrong.
+    """Count the distinct inputs of the MLP, over the whole domain, that lead to a wrong token.
 
-    Many inputs come to the same stream, to the last bit: of the 4,000,000 for 3 digits, some 40,000
-    differ. An MLP of 23,988 neurons is asked for each of these once, and no input is wrong if none
-    of them is.
+    Many positions have bitwise the same stream: of the 4,000,000 for 3 digits, some 40,000 differ.
+    The MLP of 23,988 neurons is run once on each of these. If none of them is wrong, no input is.
     """
     task, D = load_task(model), model.config.d_model
     attention = {name: w for name, w in model.weights.items() if ".mlp." not in name}
@@ -45,11 +44,11 @@ def wrong_streams(model: Model) -> int:
         def given(x: Any, stream: Any = stream) -> Any:
             return stream
 
-        tap, blank = (
+        hook, blank = (
             replace_activations(model, {"blocks.0.hook_resid_mid": given}),
             np.zeros((len(part), 1), int),
         )
-        logits = model(blank, hook=tap)
+        logits = model(blank, hook=hook)
         wrong += int((logits[:, 0].argmax(-1) != wanted).sum())
     return wrong
 

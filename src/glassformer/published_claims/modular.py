@@ -61,8 +61,8 @@ CLAIMS = [
     Claim("nanda-4.1-embedding", "Nanda et al., section 4.1",
           "six frequencies of the embedding are not negligible, five of them are used", "holds", 6,
           lambda: analyze_grok().embedding.frequencies_for(0.9),
-          "so many hold 90 % of our embedding's power: four that are used, and 10 = 2·5 and 2 = "
-          "2·1"),
+          "these hold 90 % of our embedding's power: four are used, the others are 10 = 2·5 and "
+          "2 = 2·1"),
     Claim("nanda-4.1-share", "Nanda et al., section 4.1",
           "the embedding is sparse: next to nothing outside a few frequencies", "holds",
           (0.83, 0.842), lambda: analyze_grok().key_share,

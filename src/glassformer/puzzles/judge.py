@@ -106,9 +106,9 @@ def _prove_all_questions(model: Model, task: Task) -> dict[str, Any]:
         return {"right": True, "checked": proof.cases, "margin": proof.margin, "asked": asked}
     assert proof.counterexample  # refuted
     row = _shrink_counterexample(model, task, proof.counterexample["row"])
-    told = _describe_counterexample(task, row, partial(_decode_answer, model, task))
+    example = _describe_counterexample(task, row, partial(_decode_answer, model, task))
     asked = f"refuted, of {every} questions"
-    found = {"right": False, "checked": 1, "wrong": 1, "asked": asked, "counterexample": told}
+    found = {"right": False, "checked": 1, "wrong": 1, "asked": asked, "counterexample": example}
     return found | {"which": "a small one"}
 
 

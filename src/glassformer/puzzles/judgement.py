@@ -51,8 +51,8 @@ class Judgment(Result):
         found = self.counterexample
         smallest = ""
         if found:
-            told = f"{found['input']} → {found['got']}, expected {found['expected']}"
-            smallest = f"; {self.which}: {told}"
+            example = f"{found['input']} → {found['got']}, expected {found['expected']}"
+            smallest = f"; {self.which}: {example}"
         return f"wrong: {self.asked}{smallest}"
 
     def _describe_axis(self, axis: str) -> str:

@@ -30,7 +30,7 @@ class LayerRows(NamedTuple):
 
 
 class ScoreBounds(NamedTuple):
-    """What is known of a head's scores."""
+    """Bounds on the differences between a head's scores."""
 
     gap: float  # smallest lead of a key of higher priority
     spread: float  # largest difference between matching keys
@@ -39,7 +39,7 @@ class ScoreBounds(NamedTuple):
 
 @dataclass
 class HeadAverage:
-    """What a uniform head leaves for neurons, by key in `cases` and for <bos>."""
+    """Averages that a uniform head writes for the neurons, by key in `cases` and for <bos>."""
 
     cases: JointCases
     keys: Any  # [n, width of the slot]

@@ -20,7 +20,7 @@ BASE_LENGTH, BOS_FACTOR, NORM_EPS = 32.0, 2.0, 1e-5
 
 @dataclass
 class EmitSettings:
-    """What calibration may change. Factors multiply what the formulas give."""
+    """Numbers that calibration may change. Factors multiply the values of the formulas."""
 
     leak: float = 1e-8  # attention weight of all wrong keys of a select
     average_scale: float = 2.0**-8  # of averages that later norms will see

@@ -12,7 +12,7 @@ The sandbox (Linux 5.14 or later) consists of
   when the first one ends, and that one ends with the guard. The submission cannot see the guard.
 - a root file system of its own: Python and the system's libraries, read-only, and /scratch, a
   tmpfs of limited size. Nothing else of the machine has a path there, so no socket has one either.
-- a user without capabilities: nobody if the checker is root, else the checker's user.
+- a user without capabilities: the user nobody if the checker is root, else the checker's user.
 - a seccomp filter that refuses system calls for shared memory, new namespaces, and socket families
   that network namespaces do not isolate.
 
