@@ -27,7 +27,7 @@ LIMIT = 10.0  # seconds each, at n = 20
 
 
 def measured(name, n, dtype):
-    """What came of one source, as a record."""
+    """Compile one source and return a record of the result."""
     text = library.source_paths()[name].read_text("utf-8")
     options = {o: n for o in ("vocab", "length") if f"{o} = option" in text}
     out = {"source": name, "n": n, "dtype": dtype, "parameters": None}

@@ -51,7 +51,7 @@ RECIPE = Recipe(
 
 
 class Peer(nn.Module):
-    """The same transformer as people write it."""
+    """A transformer of the same shape, written as a plain PyTorch module."""
 
     def __init__(self, d=6, f=12, vocab=14, block=33):
         super().__init__()

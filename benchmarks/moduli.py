@@ -39,7 +39,7 @@ def table(done):
 
 
 def cell(rows):
-    """What the runs of one task came to: how many are wrong, of each run if of any; the steps."""
+    """Summarize the runs of one task: wrong answers of each run, if any has some, and steps."""
     if not rows:
         return "not run"
     steps = [

@@ -95,7 +95,7 @@ def tested(training):
 
 
 def looked(row):
-    """What a run's last look found, and in what."""
+    """Describe the result of a run's last check: wrong, checked, and which rows."""
     some = {ALL_ROWS: "", SAMPLED_ROWS: " drawn"}.get(row["looked_at"], f" ({row['looked_at']})")
     return f"{row['wrong']:,} of {row['checked']:,}{some}"
 

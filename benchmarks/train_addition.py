@@ -73,8 +73,8 @@ class Book(nn.Module):
 
 
 def peer(seed, task, data, epochs, until):
-    """What it takes the loop until the test is right, and until all sums are, or `epochs` are
-    over.
+    """Train with a plain PyTorch loop until the test and then all sums are right, for at most
+    `epochs` epochs, and return the cost.
     """
     torch.manual_seed(seed)
     model, rng = Book(), np.random.default_rng(seed)
@@ -147,7 +147,7 @@ class Timed(Trainer):
 
 
 def ours(chosen, seed):
-    """The same for `glassformer train addition:order=ones`, with a recipe."""
+    """Measure `glassformer train addition:order=ones` with a recipe, as `peer` does the loop."""
     task, began = load_task("addition:order=ones"), time.process_time()
     run = Timed(task, chosen, [seed])
     [training] = [event.data["training"] for event in run.events() if event.kind == "done"]
@@ -202,7 +202,7 @@ def main():
 
 
 def key(row):
-    """What a run is: of other options, recipes or kernels, it is another."""
+    """Return the fields that identify a run: its options, recipe and kernels."""
     names = ("who", "seed", "epochs", "until", "recipe", "kernels")
     return tuple(row.get(name) for name in names)
 

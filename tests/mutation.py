@@ -101,7 +101,7 @@ NAMES = {a: b for pair in PAIRS for a, b in (pair.split(), pair.split()[::-1])}
 
 # ── mutants ────────────────────────────────────────────────────────────────────────────────────
 def changes(node: ast.AST) -> Iterator[str]:
-    """What may stand in a node's place, as source."""
+    """Yield the source of each mutation of a node."""
 
     def other(**fields: object) -> str:
         new = copy.copy(node)
@@ -256,7 +256,7 @@ def child(src: Path, tests: list[str], traced: dict[str, str], log: Path, out) -
 
 
 def run(src: Path, tests: list[str], folder: Path, limit: float, traced=()) -> tuple:
-    """What `child` sends; (-1, [], {}) if it ends early, (-2, [], {}) if it takes too long."""
+    """Return the result of `child`; (-1, [], {}) if it ends early, (-2, [], {}) on a timeout."""
     mine, its = multiprocessing.Pipe(duplex=False)
     context = multiprocessing.get_context("fork")
     process = context.Process(

@@ -100,7 +100,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def glassformer(words: list[str], monkeypatch, capsys) -> str:
-    """What the command prints, on both streams."""
+    """Return the output of a command, from both streams."""
     monkeypatch.setattr(sys, "argv", ["glassformer", *words])
     with pytest.raises(SystemExit):
         main()
@@ -109,7 +109,7 @@ def glassformer(words: list[str], monkeypatch, capsys) -> str:
 
 
 def printed(code: str, space: dict[str, object]) -> str:
-    """What Python code prints."""
+    """Return the output of Python code."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(compile(code, "document", "exec"), space)
     return out.getvalue()

@@ -20,8 +20,7 @@ def test_4_2_the_same_weights_work_post_norm(prefix, vocab, length):
 
 
 def looked_up(table, rng):
-    """What search answers when the table stands in the text: [entries] of tokens, for each key
-    asked in turn.
+    """Return the answers [entries] of `search` to each key, with the whole table in the text.
 
     A separator before every row and in the query keeps a key from matching across two rows.
     """

@@ -132,7 +132,7 @@ def test_7_8_evenly_spaced_angles_repeat_after_half_the_dimensions(n: int, d: in
 
 
 def kind(f: np.ndarray) -> str:
-    """Which of four rotation encodings [64, 128] this is, by what can be seen in a plot of it."""
+    """Name one of four rotation encodings [64, 128], by features that are visible in its plot."""
     dots = f @ f.T
     if np.max(np.abs(dots - np.diag(np.diagonal(dots)))) < 1e-6:
         return "uniform"  # every row is orthogonal to every other: the regular moiré

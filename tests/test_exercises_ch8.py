@@ -12,7 +12,7 @@ from glassformer.taotp import EXAMPLES, parse, read
 
 
 def says(model: Model, start: str = "<bos>") -> str:
-    """What a program prints after one token, up to <eos>."""
+    """Return the output of a program after one token, up to <eos>."""
     out = decode(model, [model.vocabulary.index(start)], model.config.n_ctx)
     return model.vocabulary.decode(out[1:]).partition("<eos>")[0]
 

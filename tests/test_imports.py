@@ -1,4 +1,4 @@
-"""Who may import whom, and what importing costs."""
+"""Rules of imports between packages, and the cost of importing."""
 
 import ast
 import pkgutil

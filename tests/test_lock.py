@@ -1,5 +1,5 @@
-"""What is installed is what is locked: constraints.txt and requirements.lock pin every package, and
-workflows run no code that can change under its name.
+"""Checks of the lock files: constraints.txt and requirements.lock pin every package, and workflows
+pin actions by commit.
 """
 
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""What people type first and is not there: the message says what is, and the way out."""
+"""Messages for common wrong names and options: they name what exists, and a fix."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The same function in another basis."""
+"""Rotations of the stream's basis: they keep the function of a model."""
 
 import numpy as np
 

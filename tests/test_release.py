@@ -1,5 +1,5 @@
-"""What a release is made of: the files that people outside look for agree with each other, and the
-wheel has all that the package needs.
+"""Checks of a release: version, changelog, policy and settings agree with each other, and the wheel
+contains all files that the package needs.
 """
 
 import os

@@ -159,8 +159,8 @@ def apart(tmp_path, monkeypatch):
 
 
 def _short(monkeypatch):
-    """What takes minutes takes none: all claims are one, sweeps are lost, ablations and the tour do
-    nothing.
+    """Replace long runs: one claim is measured, sweeps lose their jobs, and ablations and the
+    tour do nothing.
     """
     claims = {"booklet-2.4-parameters": published_claims.ledger()["booklet-2.4-parameters"]}
     monkeypatch.setattr(published_claims, "ledger", lambda: claims)
@@ -233,7 +233,7 @@ def test_first_arguments(name, six):
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.some(3)
 def test_all_other_arguments(name, six):
-    """Whatever stands in whichever place: a result or a line."""
+    """Every kind of value in every argument gives a result or a one-line error."""
     refused = 0
     for other in [*parameters(name)][1:]:
         for given in (x for column in six.values() for x in column):

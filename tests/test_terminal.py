@@ -1,6 +1,4 @@
-"""What reaches a terminal, and how a command ends, whatever the tokens, the streams and the
-system are.
-"""
+"""Output to the terminal and exit statuses, with hostile tokens, broken streams and signals."""
 
 import ast
 import contextlib
@@ -299,7 +297,7 @@ def test_a_signal_during_imports(tmp_path, number, share):
 
 
 def test_the_package_imports_next_to_nothing():
-    """What is imported before `main` is imported without handlers of signals."""
+    """The package imports little before `main`, as signal handlers are not installed by then."""
     code = "import sys; import glassformer.cli; print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "typing", "typer", "glassformer.cli.entry"} & set(out.stdout.split())
@@ -373,7 +371,7 @@ $P nonsense 2>&-; echo $?
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")
 @pytest.mark.slow
 def test_real_streams():
-    """The same in processes of their own, which flush once more when Python ends."""
+    """Broken streams in a subprocess, where Python flushes once more at exit."""
     env = {**os.environ, "PYTHONPATH": str(Path(glassformer.__file__).parents[1])}
     got = subprocess.run(
         ["bash", "-c", SHELL.format(python=sys.executable)], capture_output=True, text=True, env=env

@@ -1,4 +1,4 @@
-"""What `convert` takes and refuses: the rules of types, sizes and fields of all file formats."""
+"""Accepted and refused inputs of `convert`: types, sizes and fields of all file formats."""
 
 import math
 from dataclasses import dataclass

@@ -71,7 +71,7 @@ def scramble(task_ref, plan="", seed=0, **choices):
 
 
 def numbers_of(model, asked):
-    """What the model says itself; -1 for what is no number."""
+    """Return the model's own answers; -1 where an answer is not a number."""
     task = resolve.load_task(model)
     return [
         x if isinstance(x, int) else -1

@@ -545,7 +545,7 @@ def test_files_are_limited_in_total(tmp_path):
 # ── without a sandbox ──────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("broken", ["enter_namespaces", "new_root", "filter_calls"])
 def test_without_a_sandbox_nothing_is_run(tmp_path, monkeypatch, broken):
-    """Whatever part of the sandbox fails, the file is refused before it runs, in one line."""
+    """A failure in any part of the sandbox refuses the file before it runs, in one line."""
     code = f"def fail(*_): raise PermissionError('{broken} is not permitted')\n"
     code += f"from glassformer.utils.sandbox import guard\nguard.{broken} = fail\n"
     monkeypatch.setattr(runner, "GUARD", runner.GUARD.replace("run()", f"\n{code}run()"))

@@ -139,7 +139,7 @@ def test_output_error(kind, dtype, large):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_powers_of_more_than_the_largest_score(dtype):
-    """What is subtracted may be as much larger as leaves powers that are not too small."""
+    """Softmax may subtract more than the largest score, as long as no power gets too small."""
     token = Token("token", [0, 1])
     tally = ThresholdCount(
         "tally", (), [(token, np.array([[0, 1]]))], np.zeros(1, int), [0.5], [0, 1]
@@ -204,7 +204,7 @@ def test_too_many_roundings_for_a_bound(dtype):
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.some(5)
 def test_compiled_models_in_batches(name, dtype, batch):
-    """What the last position says, which is what is asked for in batches, and what all do."""
+    """Logits of the last position alone predict the same tokens as those of all positions."""
     c = small(name, dtype)
     texts = every(len(c.program.tokens), c.program.length)
     rows = np.resize(texts, (batch, texts.shape[1]))

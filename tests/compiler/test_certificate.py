@@ -81,7 +81,7 @@ def test_every_bound_holds(name, make, dtype):
 
 
 def allowed(v, truth, shape):
-    """Which positions a look may see and finds, [B, here, there]."""
+    """Return the earlier positions that match all predicates of a head, [B, here, there]."""
     B, T = shape
     holds = np.broadcast_to(np.tril(np.ones((T, T), bool)), (B, T, T)).copy()
     zero = np.zeros(shape, int)

@@ -183,7 +183,7 @@ def test_gains_up_to_2_to_20(power, fine):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_first_row_less_its_mean(dtype):
-    """What the beginning is, and by how much: 5 roundings of each number, and the mean's."""
+    """The row of <bos> less its mean has an error of 5 roundings of each number, and the mean's."""
     D, rng = 10, np.random.default_rng(2)
     begin, err = rng.normal(size=D) + 3, np.abs(rng.normal(size=D)) * 1e-3
     seen = []
@@ -250,7 +250,7 @@ def codes_of(c):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_error_of_bos_after_attention(dtype):
-    """All that is added to the error, product by product."""
+    """Attention adds a term to the error of <bos> for each product."""
     rng, D, H, K = np.random.default_rng(3), 7, 2, 3
     f = floats(D, dtype, n_heads=H, d_head=K)
     c = SimpleNamespace(
@@ -474,7 +474,7 @@ def test_inputs_of_a_table(monkeypatch, shift):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_error_of_a_slot(monkeypatch, dtype):
-    """What neurons write off by 1/8, and a sum with the stream: two roundings, of it all."""
+    """A slot is off by the error of the neurons, here 1/8, and by two roundings of their sum."""
     c = checker_of(small("table", dtype))
     c.check_embedding()
     last = max(c.declaration.sublayers.values()) // 2 - 1

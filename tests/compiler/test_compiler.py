@@ -1,4 +1,4 @@
-"""What the compiler must show: small models, proved in both float types, never wrong."""
+"""Compiled models are small, proved in both float types, and never wrong."""
 
 import hashlib
 import json

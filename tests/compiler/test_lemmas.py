@@ -251,7 +251,7 @@ def test_scores(kind, dtype):
 
 
 def simulated(scores, values, dtype):
-    """What a head brings: softmax of scores [n], times values [n,K], in a float type."""
+    """Compute a head's output in a float type: softmax of scores [n], times values [n,K]."""
     s = scores.astype(dtype)
     e = np.exp(s - s.max())
     return added((e / added(e)) * values.T.astype(dtype))
@@ -274,7 +274,7 @@ def bringing(v, code, dtype, T):
 
 
 def average_of_copy(c, v, row, bos, gap, spread=0.0, single=False):
-    """What a head brings whose value and output matrices are the identity."""
+    """Return the average of a head whose value and output matrices are the identity."""
     rows, scores = heads.LayerRows(row, bos, row), heads.ScoreBounds(gap, spread, single)
     return heads.average_of_head(c, v, np.eye(3), np.eye(3), rows, scores)
 
@@ -491,7 +491,7 @@ def at_steps(made, **changes):
 
 
 def steps(c, v, p, row, room, s):
-    """What the neurons of a tally write where the averages are `room`, [n, width]."""
+    """Compute the output of a tally's neurons where the averages are `room`, [n, width]."""
     x = np.tile(np.where(c.unused_dims, c.base, 0.0), (len(room), 1))
     x[:, c.declaration.average_slots[v]] += room
     return np.maximum(s * (x @ p.W_in) + p.b_in, 0) @ p.W_out + p.b_out
@@ -719,7 +719,7 @@ def test_a_lookup_of_a_later_position_finds_bos():
 # ── whole models ───────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("name", [*SMALL, "sort"])
 def test_factors_of_norms(name, monkeypatch):
-    """What norms divide by, on every text, is what the checker says; averages left behind count."""
+    """Norms divide by the checker's numbers, on every text, also with averages in the stream."""
     c = small(name) if name in SMALL else built("sort", vocab=3, length=1)
     program, said = load_declaration(c.model.provenance[PROVENANCE_KEY])
     rows, row = [], CertificateChecker.normed_row

@@ -124,7 +124,7 @@ class Writer:
 
 
 def outcome(seed):
-    """What becomes of a program: the third outcome is an error here."""
+    """Return the outcome of a random program; fail if its model is proved but wrong."""
     rng = np.random.default_rng(seed)
     source = Writer(rng).source()
     try:

@@ -208,8 +208,8 @@ def test_dead_dimensions_are_no_edges():
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_gains_close_slots(norm_first):
-    """What a gain of 0 multiplies is not seen behind the norm (or, after a post-norm, never
-    again).
+    """A gain of 0 removes a slot from the edges that read the norm's output: after a post-norm,
+    from all later edges.
     """
     model = random_model(1, extras=False, n_layers=1, n_heads=1, norm="rms", norm_first=norm_first)
     gain = np.array([0.0, 0.0, 1.0, 1.0])

@@ -97,7 +97,7 @@ def test_refused(ref: str, mention: str) -> None:
 
 
 def test_refused_for_a_reason() -> None:
-    """What is refused in float32 is really wrong there."""
+    """Programs that are refused in float32 are wrong there."""
     for ref in ("add-mod:digits=2,variant=book", "add-mod:digits=4,place=thousands"):
         model = load(ref)
         assert verify(model.astype("float32"), load_task(model), sample=100_000).wrong > 0

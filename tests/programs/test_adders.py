@@ -243,7 +243,7 @@ def test_the_public_mistake():
 
 
 def test_prefix_is_the_compact_adder():
-    """The same attention, and the same logits up to rounding."""
+    """The prefix adder has the attention and, up to rounding, the logits of the compact adder."""
     ours, theirs = load("adder-prefix:digits=3"), load("addition:digits=3")
     tokens = load_task(ours).batch(load_task(ours).sample(50, np.random.default_rng(0)))[0][:, :-1]
     assert (ours(tokens)[:, 7:].argmax(-1) == theirs(tokens)[:, 7:].argmax(-1)).all()

@@ -54,7 +54,7 @@ def test_every_truth_is_asked_for():
 @pytest.mark.parametrize("name", levels())
 @pytest.mark.some(4)
 def test_examples_are_right(name):
-    """What a solution says, which is judged elsewhere, is what the level shows."""
+    """The examples of a level are the answers of its solution, which other tests judge."""
     found, (first, *_) = level(name), solutions(level(name))
     words = found.task().vocabulary
     for text, answer in found.examples.items():

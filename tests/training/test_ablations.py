@@ -158,7 +158,7 @@ def test_an_error_is_an_error(monkeypatch):
 # ── on disk ────────────────────────────────────────────────────────────────────────────────────
 @pytest.fixture
 def trained(monkeypatch):
-    """What was trained, as (positions, seeds)."""
+    """Record the calls of the trainer, as (positions, seeds)."""
     calls = []
     real = ablation_study.Trainer
 

@@ -84,7 +84,7 @@ def test_a_small_domain_of_far_texts_has_no_curriculum():
 
 
 def test_two_layers_unless_the_ones_are_written_first():
-    """What the first digit of a sum needs is all carries at once; the ones first, one column."""
+    """The first digit of a sum needs all carries at once; with the ones first, one column."""
     layers = {
         "addition": 2, "addition:order=ones": 1, "addition:digits=1,order=ones": 1, "sort": 2,
         "hello-world": 2, "max": 2, "addition:digits=10,order=ones": 2,  # a long text

@@ -489,7 +489,7 @@ def test_without_matplotlib(call, tmp_path, monkeypatch):
 
 
 def test_a_run_that_the_last_phase_mends_has_reached_its_goal(call, tmp_path):
-    """What was held out was short of it, and that is said."""
+    """The summary also reports that the held-out rows fell short of the target accuracy."""
     start = tmp_path / "start.safetensors"
     save(load("addition:digits=1,order=ones").astype("float32"), start)
     fields = "data=fresh holdout_fraction=0.3 test_rows=20 steps=1 lr=0 muon_lr=0"

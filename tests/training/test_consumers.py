@@ -79,7 +79,7 @@ def test_a_history_can_be_read_while_the_run_goes_on(tmp_path):
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
 def test_a_resumed_history_is_that_of_a_run_never_stopped(tmp_path, kind):
-    """What a killed run wrote past its last state is gone; what the state knows is there, once."""
+    """Resuming drops events after the last saved state, and keeps each event before it once."""
     told(HistoryFile(tmp_path / f"whole.{kind}", NAMES))
     told(HistoryFile(tmp_path / f"part.{kind}", NAMES), [*EVENTS[:3], evaluation(15)])
     run = SimpleNamespace(seeds=[0], history={0: [EVENTS[1].data]}, milestones={0: [EVENTS[2]]})

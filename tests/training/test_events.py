@@ -1,6 +1,4 @@
-"""What happens is named, at the step at which it happened: on made-up reports, and on runs
-small enough to watch.
-"""
+"""Milestones have the right name and step: on made-up reports, and on small runs."""
 
 import itertools
 import json

@@ -43,7 +43,7 @@ SMALL = replace(
 
 
 def looked(phase, model, step):
-    """What a look comes to."""
+    """Run a full-domain check and return its result."""
     deque(phase.check(model, step), 0)
     return phase.last_check
 

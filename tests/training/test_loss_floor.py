@@ -1,6 +1,4 @@
-"""What losses mean: the floors that tasks state, against entropies counted over whole domains;
-and easier rows.
-"""
+"""Loss floors of tasks, compared with entropies counted over whole domains; and easier rows."""
 
 import math
 from collections import defaultdict

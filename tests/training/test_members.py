@@ -1,4 +1,4 @@
-"""What is one member's own: its evaluations, its last good model, the tokens of its answers."""
+"""State of a single member: its evaluations, its last good model, the tokens of its answers."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
-"""What a run cannot be is refused by `gf.fit`, `gf.train` and the command `train` alike: in the
-same words, before a step is taken, and with nothing left behind.
+"""Invalid runs are refused alike by `gf.fit`, `gf.train` and the command `train`: with the same
+message, before the first step, and without leaving files.
 """
 
 import pytest
@@ -55,7 +55,7 @@ OPTIONS = ("init_from", "teacher", "out", "device", "parametrization")
 
 
 def words(given):
-    """The same call, as it is typed."""
+    """Yield the words of the command for the arguments of a call."""
     for name, value in given.items():
         if name == "resume":
             yield "--resume"

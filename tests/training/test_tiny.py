@@ -83,7 +83,7 @@ def test_theta_is_what_is_counted_trained_and_kept(ref, tmp_path):
 
 @pytest.mark.parametrize("ref", MADE)
 def test_scores_depend_on_the_distance_alone_and_columns_look_alike(ref):
-    """What the tokens are does not matter, and 19 tokens further back weigh the same."""
+    """Scores are independent of the tokens, and have a period of 19 positions."""
     patterns = []
 
     def tap(name, value):

@@ -170,8 +170,8 @@ def test_interchange_counts_only_right_cases():
 
 
 def test_interchange_of_a_trained_head_case_by_case():
-    """The same counted one pair at a time: every digit is looked at, not only the one that
-    should move.
+    """Counts of an interchange match a loop over pairs that compares every digit, not only the
+    one that should move.
     """
     model, task, hook = (
         load("adder-3.safetensors"),

@@ -152,8 +152,8 @@ def ballasted(model: Model, weight: float = 2.0**30, n: int = 1, eps: float = 0.
 
 
 def quiet(model: Model, factor: float) -> Model:
-    """All that is written into the stream times a power of two, and eps with it: a norm does
-    not see it.
+    """Multiply all writes into the stream by a power of two, and eps accordingly, so that the
+    outputs of norms stay the same.
     """
     written = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out")
     weights = {

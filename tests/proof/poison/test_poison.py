@@ -45,7 +45,7 @@ def splits(ref, kind):
 
 
 def forged(model, ref, kind):
-    """What a certificate of a right adder would say, in the name of another model."""
+    """Return the certificate of a right adder with the digest of another model."""
     task = task_of(ref)
     rows, cases = splits(ref, kind)
     return {"model": digest(model), "task": task.ref, "dtype": model.dtype,
