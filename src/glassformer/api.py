@@ -464,9 +464,7 @@ def verify(
 def _resumable(
     out: Path | None, journal: str | PathLike[str] | None, keeps_journal: bool = True
 ) -> Iterator[Path | None]:
-    """Lock `out` and yield the path of the journal, which is removed at the end unless it was
-    passed as `journal`.
-    """
+    """Lock `out` and yield the journal's path; a default journal is removed at the end."""
     passed = None if journal is None else as_path(journal, "journal")
     if out is not None and passed is not None and out.absolute() == passed.absolute():
         raise GlassformerError(f"out — expected another file than the journal, got {out}")
