@@ -232,7 +232,7 @@ def test_a_source_is_a_text(source):
 
 @pytest.mark.parametrize("options", [5, {3: 4}, ["a"]])
 def test_options_have_names(options):
-    with raises("bad_argument", "it", "options"):
+    with raises("bad_argument", "options"):
         compiler.read(HEAD + "emit = 0", "it", options)
 
 

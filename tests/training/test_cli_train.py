@@ -500,4 +500,4 @@ def test_a_run_that_the_last_phase_mends_has_reached_its_goal(call, tmp_path):
     assert status == 0 and "(short of 150 %, before the full-domain phase)" in out, (out, err)
     assert "exact: 0 wrong of 100" in out
     status, _, err = call(*words, "--set", "d_model=999")
-    assert status == 2 and "d_model: expected" in err and "as in the start, got 999" in err
+    assert status == 2 and "d_model: expected" in err and "as in the initial model, got 999" in err

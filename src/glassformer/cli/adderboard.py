@@ -93,11 +93,11 @@ def _show_verdict(ref: str, v: BoardVerdict) -> None:
     for c in v.counterexamples:
         print_text(f"  {c['a']}+{c['b']} → {c['got']}, expected {c['expected']}")
     if v.counts:
-        out.print(make_table(("parameters", "", "means"), describe_counts(v.counts)))
+        out.print(make_table(("parameters", "count", "meaning"), describe_counts(v.counts)))
     if v.submission:
         _show_submission(v.submission)
     if v.qualifies and not v.holds:
-        out.print("not all edge cases are right: status 1")
+        out.print("Some edge cases are wrong, so the exit status is 1.")
 
 
 def _show_submission(s: Mapping[str, Any]) -> None:

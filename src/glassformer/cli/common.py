@@ -128,7 +128,9 @@ def make_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for c in columns:
-        table.add_column(c, overflow="fold", justify="left" if c else "right", no_wrap=c == "claim")
+        table.add_column(
+            c, overflow="fold", justify="right" if c == "count" else "left", no_wrap=c == "claim"
+        )
     for row in rows:
         table.add_row(*row)
     return table

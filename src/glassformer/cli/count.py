@@ -26,5 +26,5 @@ def count_(ref: Ref, as_json: Json = False) -> None:
     if as_json:
         return print_json({"ref": ref, **counted.to_json()})
     rows = [(way, f"{getattr(counted, way):,}", MEANING[way]) for way in COUNT_NAMES]
-    out.print(make_table(("count", "", "means"), rows))
+    out.print(make_table(("parameters", "count", "meaning"), rows))
     print_text(model)

@@ -19,7 +19,7 @@ def obfuscate_(
         help="noise on every weight, relative to the RMS of its array")] = 0.0,
     rotate: Annotated[bool, Option(help="write the stream in a random orthogonal basis")] = True,
     shuffle: Annotated[bool, Option(
-        help="permute heads and neurons, and coordinates if not rotated")] = True,
+        help="permute heads and neurons; without --rotate, also the stream")] = True,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Write a copy that computes the same without names and in another basis, and its key."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def run_(
     ref: Ref,
     inputs: Annotated[list[str] | None, Argument(
-        help="input texts; -: read one text per line from standard input")] = None,
+        help="inputs; use - to read one input per line from standard input")] = None,
     trace: Annotated[bool, Option(
         help="show each step: top tokens, margin, and what each head read")] = False,
     steps: Annotated[int | None, Option(help="maximum number of tokens to decode")] = None,

@@ -29,7 +29,7 @@ class Formula(Parametrization):
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         raise GlassformerError(
-            f"{self.ref} — expected its program, got other weights. Use the program"
+            f"{self.ref} — cannot start from arbitrary weights. Start from its own program"
         )
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:

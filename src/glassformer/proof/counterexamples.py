@@ -34,8 +34,8 @@ class BatchDependent(GlassformerError):
 def prover_defect(detail: str) -> GlassformerError:
     """Return the error for a running model that contradicts its proof."""
     return GlassformerError(
-        f"prove: a defect of the prover: {detail}; nothing is proved. "
-        "Please report it with the model"
+        f"prove: a defect of the prover: {detail}. Nothing is proved. "
+        "Please report it and attach the model"
     )
 
 

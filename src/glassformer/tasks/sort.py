@@ -167,7 +167,7 @@ class Sort(Task):
         numbers = numbers[:-1] if numbers[-1:] == [0] else numbers
         end, what = self.vocabulary[0], f"{self.ref.partition(':')[0]} of {text[:40]!r}"
         if 0 in numbers:
-            raise GlassformerError(f"{what} — {end} ends a list and cannot stand within")
+            raise GlassformerError(f"{what} — {end} may be only at the end of a list")
         if not self.repeats and len(set(numbers)) < len(numbers):
             wanted = "different numbers were expected (repeats=true sorts the rest)"
             raise GlassformerError(f"{what} — {wanted}")

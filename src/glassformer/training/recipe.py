@@ -320,8 +320,12 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
             values[name] = option.parse(value) if isinstance(value, str) else value
         for name in sorted(SHAPE_FIELDS & values.keys()):
             if start and values[name] != (expected := getattr(start.config, name)):
-                got = f"expected {expected}, as in the start, got {short_repr(values[name])}"
-                raise GlassformerError(f"{name}: {got}. Leave out {name}, or train without start")
+                got = (
+                    f"expected {expected}, as in the initial model, got {short_repr(values[name])}"
+                )
+                raise GlassformerError(
+                    f"{name}: {got}. Leave out {name}, or train without an initial model"
+                )
         if values.get("data", self.data) != self.data:  # fractions of another kind of data
             rows = self.test_rows or RECIPE_FIELDS["test_rows"].default
             names = ("holdout_fraction", "near_tie_fraction", *TRAIN_FRACTIONS)

@@ -72,7 +72,7 @@ def as_integers(label: str, values: Any, large: bool = False) -> Any:
             values = np.asarray(values)
         except Exception:  # lists of different lengths, or objects that are no array
             raise GlassformerError(
-                f"{label} — expected rows of one length, got {short_repr(values)}"
+                f"{label} — expected rows of equal length, got {short_repr(values)}"
             ) from None
         values = values if values.size else values.astype(np.int64)
     if large and all(type(x) is int for x in values.ravel().tolist()):

@@ -107,8 +107,8 @@ def _tie_sizes(model: Model, logits: Any) -> Any:
 
 def _check_length(model: Model, tokens: Any) -> None:
     if (n := tokens.shape[1] - 1) > (block := model.config.n_ctx):
-        expected = f"expected at most {block} (the model's n_ctx)"
-        raise GlassformerError(f"tokens — {expected}, got {n}; use a task with shorter texts")
+        expected = f"expected at most {block} tokens (n_ctx)"
+        raise GlassformerError(f"tokens — {expected}, got {n}; use a task with shorter inputs")
 
 
 def answer_span(answer: Any) -> int:

@@ -126,7 +126,8 @@ class Verdict(Displayable):
             for name, kind in NESTED_SCHEMAS.items():
                 convert(getattr(v, name), kind, name)
             if "sample" in v.parts and v.parts["sample"]["looked_at"] != v.sample:
-                raise GlassformerError(f"sample is {v.sample}, but parts.sample differs")
+                evaluated = v.parts["sample"]["looked_at"]
+                raise GlassformerError(f"sample: expected {evaluated}, as in parts, got {v.sample}")
             if max(v.domain, v.looked_at, v.checked, v.wrong) > MAX_DOMAIN_SIZE:
                 raise GlassformerError("a count is larger than any domain")
             if odd := v._inconsistent_figure():

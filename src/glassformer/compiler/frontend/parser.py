@@ -68,12 +68,14 @@ def read(text: str, name: str = "source", options: Mapping[str, Any] | None = No
     from ..passes.check import check_selectors  # passes may read sources
 
     if not isinstance(text, str):
-        raise GlassformerError(f"source — expected a text, got {short_repr(text)}")
+        raise GlassformerError(f"source: expected a string, got {short_repr(text)}")
     if not isinstance(name, str):
-        raise GlassformerError(f"source — expected the name as a text, got {short_repr(name)}")
+        raise GlassformerError(f"name: expected a string, got {short_repr(name)}")
     options = {} if options is None else options
     if not isinstance(options, Mapping) or not all(isinstance(o, str) for o in options):
-        raise GlassformerError(f"{name} — expected options by name, got {short_repr(options)}")
+        raise GlassformerError(
+            f"options: expected a mapping from names to values, got {short_repr(options)}"
+        )
     reader = SourceReader(name, text, dict(options))
     program = reader.read()
     check_selectors(program)

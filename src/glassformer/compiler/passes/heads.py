@@ -60,7 +60,7 @@ class HeadBuilder(PlannedStream):
                 K = self.constant()[:, None]
                 level += 1
             elif key is None:
-                raise GlassformerError("selector: expected a condition that can hold")
+                raise GlassformerError("selector: the condition is never true")
             else:
                 if key in self.plan.indicator_of:
                     host, i = self.plan.indicator_of[key]

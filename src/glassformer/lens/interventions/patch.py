@@ -164,7 +164,7 @@ def position_grid(
 def head_grid(model: Model, clean: Array, corrupted: Array, at: int) -> GridSetup:
     """Set up a grid of layers by heads."""
     if not model.config.n_layers:
-        raise GlassformerError("patching: expected a model with layers, got none")
+        raise GlassformerError("patching: expected a model with at least one layer, got n_layers=0")
     run, layers = PatchingRun(model, clean, corrupted, at), range(model.config.n_layers)
     columns = [f"head {h}" for h in range(model.config.n_heads)]
     hooks, rows = [f"blocks.{i}.attn.hook_z" for i in layers], [f"layer {i}" for i in layers]
@@ -188,7 +188,7 @@ def patch_hook(
         )
     for name in places:
         if heads is not None and not name.endswith((*PER_HEAD_HOOKS, *PATTERN_HOOKS)):
-            suffixes = ", ".join(PER_HEAD_HOOKS)
+            suffixes = ", ".join((*PER_HEAD_HOOKS, *PATTERN_HOOKS))
             raise GlassformerError(f"heads: expected an activation in {suffixes}, got {name!r}")
     chosen = {"positions": positions, "heads": heads}
 

@@ -45,7 +45,7 @@ def lens_map(lens: LogitLens, index: int = 0, boundary: int | None = None) -> Fi
         _label_map(fig, ax, image, tokens, parts, "probability")
         if boundary is not None:
             ax.axvline(boundary - 0.5, color=ORANGE, linewidth=1.5, linestyle=(0, (3, 2)))
-        ax.set(xlabel="input token", ylabel="stopped after")
+        ax.set(xlabel="input token", ylabel="decoded after component")
     return fig
 
 
@@ -60,7 +60,7 @@ def lens_accuracy_map(stops: Sequence[tuple[str, Score]], names: Names = ()) -> 
         ax.axvline(n - 0.5, color="white", linewidth=4)
         columns, rows = [*token_labels(names, n), "all"], [part for part, _ in stops]
         _label_map(fig, ax, image, columns, rows, "accuracy")
-        ax.set(xlabel="answer token", ylabel="stopped after")
+        ax.set(xlabel="answer token", ylabel="decoded after component")
     return fig
 
 

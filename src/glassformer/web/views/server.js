@@ -102,7 +102,7 @@ function drawVerdict(column, { kind, state, progress = {}, result, errors = [] }
   elementOf("judged", column).dataset.result = proof ? proof.result
     : verdict.wrong ? "refuted" : "right";
   const how = proof ? proof.reason
-    : verdict.exhaustive ? "every input was run" : "a sample and edge cases";
+    : verdict.exhaustive ? "every input was run" : "a sample and the edge cases were run";
   place.replaceChildren(create("b", {}, word), counterexample ? ": " : "",
     counterexample ? counterexampleElement(column, counterexample) : "",
     margin === null || margin === undefined ? "" : `, margin ${formatNumber(margin)}`,
