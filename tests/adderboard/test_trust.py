@@ -615,7 +615,7 @@ def test_what_it_says_of_itself_is_shown_and_not_sent(tmp_path, call):
     strict = json.loads(json.dumps(v.to_json(), allow_nan=False))
     assert strict["submission"]["metadata"] == said
     status, out, err = call("adderboard", path, "--trust")
-    assert status == 1 and out.endswith("Some edge cases are wrong\n")
+    assert status == 1 and "edge cases are wrong" in out.splitlines()[-1]
     assert all(line.isprintable() for line in (out + err).splitlines())
     assert "not checked: 1000" in out
 
