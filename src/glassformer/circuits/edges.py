@@ -1,7 +1,8 @@
-"""Ground truth of a model as data: what each head, slot and neuron computes, and from what.
+"""Ground truth of a model: the slots each head and neuron reads and writes, and the edges.
 
-Names come from labels. Everything else is derived from the weights (what can flow) and measured on
-examples (what does flow). docs/ground-truth.md has the schema; `VERSION` changes with it.
+Names come from the labels of the model. All other fields are derived from the weights (the
+possible flow) or measured on examples (the actual flow). docs/ground-truth.md documents the
+schema. Increase `VERSION` when the schema changes.
 """
 
 from dataclasses import dataclass
@@ -29,23 +30,23 @@ from . import wiring
 from .wiring import Slots
 
 FORMAT, VERSION = "glassformer-truth", 1
-SHARP_ATTENTION = 0.99  # smallest weight of a row that attends to one position
-MIN_LISTED_ATTENTION = 0.01  # smallest mean weight that is listed
-MIN_LOGIT_SHIFT = 1e-9  # smallest change of a logit, relative to the largest, above rounding
+SHARP_ATTENTION = 0.99  # a row with a weight of at least this attends to one position
+MIN_LISTED_ATTENTION = 0.01  # smallest mean attention weight in the report
+MIN_LOGIT_SHIFT = 1e-9  # smaller logit changes, relative to the largest logit, are rounding
 JsonRecords = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Edge(Result):
-    """A writer whose output a reader sees at a port (see wiring.py)."""
+    """An edge of the circuit: the output of `writer` affects `port` of `reader` (see wiring.py)."""
 
     extra_json_fields = ("matters",)
     writer: str
     reader: str
     port: str
-    via: dict[str, float]  # slot -> norm of the product of the weights there
-    shift: float  # largest change of an answer's logits without this edge, over the largest logit
-    changed: float  # share of answer tokens that change without this edge
+    via: dict[str, float]  # slot -> norm of the product of both parts' weights in that slot
+    shift: float  # largest logit change when the edge is cut, relative to the largest logit
+    changed: float  # share of answer tokens that change when the edge is cut
 
     @property
     def matters(self) -> bool:
@@ -54,22 +55,22 @@ class Edge(Result):
 
 @dataclass(frozen=True)
 class GroundTruth(Result):
-    """The known circuit of a model, as plain data."""
+    """The known circuit of a model: slots, heads, neurons and edges, as JSON-serializable data."""
 
-    model: str  # SHA-256
+    model: str  # SHA-256 digest of the model digest of the model
     ref: str
     task: str
-    named: bool  # False: the whole stream is one slot
-    inputs: str  # description of the inputs for measurements
+    named: bool  # whether the model names its slots; otherwise the stream is one slot
+    inputs: str  # description of the measured inputs
     d_model: int
-    parts: list[str]  # see wiring.py
+    parts: list[str]  # names of the parts, as defined in wiring.py
     slots: JsonRecords
     heads: JsonRecords
     neurons: JsonRecords
-    flow: JsonRecords  # part → slot and slot → part, MLPs as a whole
-    needed: list[str]  # parts with a way to the logits
-    idle: list[str]  # parts without one
-    edges: list[Edge]  # part → part
+    flow: JsonRecords  # edges part → slot and slot → part; an MLP is one part
+    needed: list[str]  # parts with a path to the logits
+    idle: list[str]  # parts without a path to the logits
+    edges: list[Edge]  # edges between parts
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, "version": VERSION} | super().to_json()
@@ -88,7 +89,7 @@ class GroundTruth(Result):
         return f"{name}: {', '.join(counts)}; measured on {self.inputs}"
 
     def directions(self, slot: str) -> Any:
-        """Return an orthonormal basis [n, D] of what is written to a slot."""
+        """Return an orthonormal basis [n, D] of the subspace written to a slot."""
         slots = {s["name"]: s for s in self.slots}
         if slot not in slots:
             raise unknown_name_error("slot", slot, list(slots))
@@ -102,9 +103,9 @@ def measure_ground_truth(model: Model, task: Task | None = None, *, seed: int = 
     """Return the ground truth of a model.
 
     Args:
-        model: any model; without names of slots (a trained one) its stream is one slot.
-        task: measure on examples of it; by default on random tokens.
-        seed: of the examples.
+        model: any model. If it has no slot names (as a trained model), the stream is one slot.
+        task: task whose examples are measured. Defaults to random tokens.
+        seed: random seed of the examples.
 
     Raises:
         GlassformerError: the task has another vocabulary, slots overlap, or there are too many
@@ -134,7 +135,7 @@ def measure_ground_truth(model: Model, task: Task | None = None, *, seed: int = 
 
 
 def named_slots(model: Model) -> Slots:
-    """Return the named slots and the gaps between them as "rest"; or one slot "stream"."""
+    """Return the named slots, with the gaps between them as "rest […]", or one slot "stream"."""
     D, named = model.config.d_model, sorted(model.labels.slots.items(), key=lambda s: s[1])
     if not named:
         return parts.slots_or_stream(model)
@@ -151,7 +152,11 @@ def named_slots(model: Model) -> Slots:
 
 
 def _examples(model: Model, task: Task | None, seed: int) -> tuple[Any, Any, Any, str]:
-    """Return tokens, the positions that matter, those before an answer [B,T], and a description."""
+    """Return tokens, two masks of positions [B,T], and a description of the inputs.
+
+    The first mask selects positions with an answer token anywhere after them. The second selects
+    positions directly before an answer token. Without a task both masks select every position.
+    """
     rng, c = np.random.default_rng(seed), model.config
     T = min(c.n_ctx, 32) if task is None else task.batch(task.rows(0, 1))[0].shape[1]
     widest = T * max(c.d_mlp, c.d_vocab, c.n_heads * T, c.n_heads * c.d_head, c.d_model)
@@ -164,7 +169,7 @@ def _examples(model: Model, task: Task | None, seed: int) -> tuple[Any, Any, Any
     rows = rng.permutation(rows[task.defined(rows)])[:n]
     whole, answer = task.batch(rows)
     answers = answer[:, 1:]
-    valid = np.cumsum(answers[:, ::-1], 1)[:, ::-1] > 0  # an answer follows
+    valid = np.cumsum(answers[:, ::-1], 1)[:, ::-1] > 0  # an answer token follows
     inputs = f"{len(rows)} examples of {task.ref}, edge cases among them, seed {seed}"
     return whole[:, :-1], valid, answers, inputs
 
@@ -195,7 +200,7 @@ def _parts_reaching_logits(edges: list[Edge]) -> set[str]:
 
 
 def _flow(model: Model, slots: Slots, cache: ActivationCache, valid: Array) -> JsonRecords:
-    """Return edges between parts and slots: norms of weights, and the RMS of what flows."""
+    """Return the edges between parts and slots, with weight norms and the RMS of the signal."""
     flow = JsonRecords()
 
     def add(source: str, to: str, port: str, weights: Array, signal: Array) -> None:
@@ -221,7 +226,9 @@ def _flow(model: Model, slots: Slots, cache: ActivationCache, valid: Array) -> J
 
 
 def _stream_read_by(model: Model, cache: ActivationCache, sublayer: wiring.Sublayer) -> Any:
-    """Return the stream as the parts of a sublayer read it, [B,T,D]."""
+    """Return the stream [B,T,D] that the parts of a sublayer read, after the norm if it comes
+    first.
+    """
     if model.config.norm_first and model.config.norm != "none":
         at = Scope(model.weights, None) / sublayer.norm
         return apply_gain_and_bias(at, cache[f"{sublayer.norm}.hook_normalized"])
@@ -229,7 +236,7 @@ def _stream_read_by(model: Model, cache: ActivationCache, sublayer: wiring.Subla
 
 
 def _rms(x: Array) -> float | None:
-    """Return the RMS of the norms of rows; None, for JSON, if it is not finite."""
+    """Return the root mean square of the row norms, or None if it is not finite (for JSON)."""
     size = float(np.sqrt(np.mean(np.sum(np.square(x, dtype=np.float64), -1)))) if len(x) else 0.0
     return size if np.isfinite(size) else None
 
@@ -270,12 +277,12 @@ def _heads(
 
 
 def _by_slot(W: Array, slots: Slots) -> dict[str, float]:
-    """Return the nonzero norms of the rows of W [D,n] by slot."""
+    """Return the nonzero norms of the rows of W [D,n], by slot."""
     return {name: float(np.linalg.norm(W[a:b])) for name, (a, b) in slots.items() if W[a:b].any()}
 
 
 def _slot_products(left: Any, right: Any, slots: Slots) -> JsonRecords:
-    """Return the nonzero norms of left [D,K] @ right [K,D] by pairs of slots."""
+    """Return the nonzero norms of left [D,K] @ right [K,D], by pair of slots."""
     records = []
     for (source, (a, b)), (target, (p, q)) in product(slots.items(), repeat=2):
         size = float(np.linalg.norm(left[a:b] @ right[:, p:q]))
@@ -290,7 +297,7 @@ def _attention_summary(pattern: Array, used: Any) -> dict[str, Any]:
     if not used.any():
         return {"kind": "unused", "fixed": True, "sharp": 0.0, "rows": []}
     choice = used.copy()
-    choice[:, 0] &= not used[:, 1:].any()  # the first position has no choice
+    choice[:, 0] &= not used[:, 1:].any()  # the first position can only attend to itself
     sharp = float((pattern[choice].max(-1) >= SHARP_ATTENTION).mean())
     listed, fixed = [], True
     for t in np.nonzero(used.any(0))[0]:

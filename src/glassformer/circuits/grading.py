@@ -16,7 +16,7 @@ from .edges import GroundTruth
 
 @dataclass(frozen=True)
 class EdgeScores(Result):
-    """Precision and recall of claimed edges."""
+    """Precision and recall of claimed edges, with the missed and wrong edges."""
 
     claimed: int
     present: int
@@ -30,15 +30,16 @@ class EdgeScores(Result):
 def score_edges(
     truth: GroundTruth, claimed: Iterable[Sequence[str]], *, all_edges: bool = False
 ) -> EdgeScores:
-    """Score claimed edges.
+    """Score claimed edges against the ground truth.
 
     Args:
-        truth: the ground truth.
+        truth: ground truth of the model.
         claimed: edges (writer, reader), for which ports are ignored, or (writer, reader, port).
-        all_edges: count all edges of the truth as present, not only those that matter.
+        all_edges: count all edges of the ground truth as present, not only those that matter.
 
     Raises:
-        GlassformerError: claims of mixed kinds, or with a part that the model does not have.
+        GlassformerError: the claims mix both kinds of edges, or name a part that the model does
+            not have.
     """
     claims = {(*map(normalize_name, e[:2]), *e[2:]) for e in claimed}
     sizes = {len(e) for e in claims}
@@ -61,17 +62,17 @@ def score_edges(
 
 
 def subspace_overlap(claimed: Array, actual: Array) -> tuple[float, float]:
-    """Return the shares of the claimed space in the actual one, and of the actual in the claimed.
+    """Return the share of the claimed subspace inside the actual one, and the converse share.
 
-    A share is the sum of squared cosines of the principal angles, over the dimension of the first
-    space. Equal spaces have (1, 1).
+    A share is the sum of squared cosines of the principal angles, divided by the dimension of the
+    first subspace. Equal subspaces give (1, 1).
 
     Args:
-        claimed: directions [n,D].
-        actual: directions [m,D].
+        claimed: directions [n,D] that span the claimed subspace.
+        actual: directions [m,D] that span the actual subspace.
 
     Raises:
-        GlassformerError: numbers that are not finite, or different d_model.
+        GlassformerError: a number is not finite, or the two arrays differ in d_model.
     """
     A, B = (_orthonormal(x) for x in (claimed, actual))
     if A.shape[1] != B.shape[1]:

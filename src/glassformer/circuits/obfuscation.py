@@ -1,6 +1,6 @@
-"""Obfuscated copies of a model: the same function without names, in another basis and order.
+"""Obfuscated copies of a model: the same function with names removed and another basis and order.
 
-The key of a copy maps findings in the copy back to the original, where they can be scored.
+The key of a copy maps claims about the copy back to the original, where they can be scored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,19 +26,19 @@ from ..utils.results import Displayable, json_file, to_jsonable
 from ..utils.typed_json import Finite, Name, Ref, Seed, Sha256, check_small, convert, read_json
 
 FORMAT, VERSION = "glassformer-key", 1
-COMPARED_ROWS = 1_000  # sampled rows, and as many edge cases, on which a copy is compared
+COMPARED_ROWS = 1_000  # a copy is compared on 1,000 sampled rows and up to 1,000 edge cases
 Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 IndexLists = Annotated[
     list[Annotated[list[Index], Meta(max_length=10_000_000)]], Meta(max_length=10_000)
 ]
-# M [D,D]: a row x of the original's stream is x @ M in the copy
+# Matrix M [D,D]: a row x of the original's stream becomes x @ M in the copy.
 Basis = Annotated[
     list[Annotated[list[Finite], Meta(max_length=MAX_OBFUSCATED_D_MODEL)]],
     Meta(min_length=1, max_length=MAX_OBFUSCATED_D_MODEL),
 ]
 TokenCount = Annotated[int, Meta(ge=0, le=10**12)]
-LOGIT_TIE = 1e-9  # of random tokens: smaller differences, relative to the largest logit, tie
-# norm -> (module, suffix of the W_ and b_ arrays) that read it
+LOGIT_TIE = 1e-9  # on random tokens, logits closer than this share of the largest logit tie
+# norm -> (module, suffix of the W_ and b_ arrays) of its readers
 NORM_READERS = {
     "ln1": [("attn", "Q"), ("attn", "K"), ("attn", "V")],
     "ln2": [("mlp", "in"), ("mlp", "gate")],
@@ -48,23 +48,23 @@ NORM_READERS = {
 
 @dataclass(frozen=True)
 class ObfuscationKey(Displayable):
-    """Record of an obfuscation, which maps findings in the copy back to the original."""
+    """Record of an obfuscation, which maps claims about the copy back to the original."""
 
-    original: Sha256  # SHA-256 of the models
+    original: Sha256  # SHA-256 digests of both models
     copy: Sha256
     ref: Ref  # ref of the original, if known
     task: Ref
     seed: Seed
     noise: Finite
     basis: Basis
-    heads: IndexLists  # layer -> for each head of the copy, its index in the original
-    neurons: IndexLists  # the same for neurons; [] where a layer has none
-    # other differences: folded gains, an untied head, …
+    heads: IndexLists  # by layer: for each head of the copy, its index in the original
+    neurons: IndexLists  # by layer: for each neuron of the copy, its index; [] without MLP
+    # descriptions of other differences, such as folded gains or an untied unembedding
     changes: Annotated[list[Name], Meta(max_length=10_000)]
     checked: TokenCount  # answer tokens on which the copy was compared
-    changed: TokenCount  # of these, tokens where the copy answers differently
-    difference: float  # the largest difference of logits, relative to the largest logit
-    # the removed names
+    changed: TokenCount  # compared answer tokens that differ between copy and original
+    difference: float  # largest logit difference, relative to the largest logit
+    # names removed from the copy
     labels: Annotated[dict[Name, Any], Meta(max_length=3)]
 
     @property
@@ -76,7 +76,7 @@ class ObfuscationKey(Displayable):
         return f"{same}, logits by at most {self.difference:.1e} of the largest"
 
     def original_part(self, name: str) -> str:
-        """Return the original's name for a part of the copy: "head 0.2" -> "head 0.1"."""
+        """Return the original's name of a part of the copy, such as "head 0.1" for "head 0.2"."""
         kind, at = components.parse_name(name)
         table = {"head": self.heads, "neuron": self.neurons}.get(kind)
         if table is None:
@@ -90,7 +90,7 @@ class ObfuscationKey(Displayable):
             ) from None
 
     def original_edges(self, claimed: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-        """Return edges (writer, reader, …) of the copy with the original's names."""
+        """Translate edges (writer, reader, …) of the copy to the part names of the original."""
         return [(self.original_part(e[0]), self.original_part(e[1]), *e[2:]) for e in claimed]
 
     def original_directions(self, directions: Any) -> Any:
@@ -128,7 +128,9 @@ class ObfuscatedModel(Displayable):
         return iter((self.model, self.key))
 
     def save(self, out: str | Path, key: str | Path) -> None:
-        """Write the copy as a checkpoint and the key as JSON, or neither."""
+        """Write the copy as a checkpoint and the key as JSON. If either fails, neither file is
+        written.
+        """
         check_ending(out, ".safetensors")
         check_ending(key, ".json")
         key_file = json_file(self.key.to_json())
@@ -139,10 +141,10 @@ class ObfuscatedModel(Displayable):
 
 
 def read_key(path: str | Path) -> ObfuscationKey:
-    """Read the key of an obfuscated copy.
+    """Read the key of an obfuscated copy from a JSON file.
 
     Raises:
-        GlassformerError: the file cannot be read, or is no key.
+        GlassformerError: the file cannot be read or does not contain a valid key.
     """
     value = read_json(path, finite=False)  # the difference may be infinite
     try:
@@ -158,18 +160,20 @@ def obfuscate(
     """Return a copy of a model that computes the same function, and its key.
 
     Args:
-        model: the model, whose names and provenance the copy does not have.
-        seed: of the basis, the order and the noise.
+        model: the original model. Its names and provenance are removed from the copy.
+        seed: random seed of the basis, the order and the noise.
         rotate: write the stream in a random orthogonal basis (with LayerNorm, one that keeps the
             ones vector).
         shuffle: permute heads and neurons within their layer; without `rotate`, also the
             dimensions of the stream.
         noise: standard deviation of normal noise on every weight, relative to the root mean square
             of its array.
-        task: compare the copy with the original on examples of it; by default on random tokens.
+        task: task on whose examples the copy is compared with the original. Defaults to random
+            tokens.
 
     Raises:
-        GlassformerError: without noise, rounding changes an answer.
+        GlassformerError: `noise`, `seed` or the model's size is out of range, the gains of a
+            post-norm cannot be folded, or rounding changes an answer although `noise` is 0.
     """
     if not 0 <= noise <= MAX_NOISE:
         raise GlassformerError(f"noise: expected a number from 0 to {MAX_NOISE:g}, got {noise}")
@@ -215,9 +219,9 @@ def obfuscate(
 def compare_logits(
     original: Model, copy: Model, task: Task | None = None, seed: int = 0
 ) -> tuple[int, int, float]:
-    """Return the number of answer tokens, those the copy changes, and the largest difference.
+    """Return the counts of compared and changed answer tokens, and the largest logit difference.
 
-    The difference of logits is relative to the largest logit.
+    The difference is relative to the largest logit.
     """
     rng = np.random.default_rng(seed)
     if task is None:
@@ -228,10 +232,10 @@ def compare_logits(
         rows = np.concatenate([edges, task.sample(COMPARED_ROWS, rng)])
         whole, answer = task.batch(rows[task.defined(rows)])
         tokens, answers, tie = whole[:, :-1], answer[:, 1:], 0.0
-    with np.errstate(all="ignore"):  # logits that are not finite count as changed
+    with np.errstate(all="ignore"):  # non-finite logits count as changed
         a, b = (m.logits(tokens)[answers].astype(np.float64) for m in (original, copy))  # n V
         size = max(float(np.abs(a).max()), 1e-300)
-        chosen = a[np.arange(len(a)), b.argmax(-1)]  # the original logits of the copy's choices
+        chosen = a[np.arange(len(a)), b.argmax(-1)]  # original logits of the copy's choices
         same = (chosen >= a.max(-1) - tie * size) & np.isfinite(b).all(-1)
         return len(a), int((~same).sum()), float(np.abs(a - b).max() / size)
 
@@ -239,7 +243,7 @@ def compare_logits(
 def _shuffle_heads_and_neurons(
     model: Model, rng: np.random.Generator, shuffle: bool, changes: list[str]
 ) -> tuple[Model, list[list[int]], list[list[int]]]:
-    """Return the model with heads and neurons permuted, and the old indices by layer."""
+    """Return the model with heads and neurons permuted, and their original indices by layer."""
     c, w = model.config, dict(model.weights)
     heads, neurons = [], []
     fixed_heads = c.positions == "alibi"
@@ -263,14 +267,14 @@ def _shuffle_heads_and_neurons(
 
 
 def _fold_axis_aligned_parts(model: Model, changes: list[str]) -> Model:
-    """Replace sinusoids by a table, and fold gains and biases of norms into their readers."""
+    """Replace sinusoidal positions by a table, and fold norm gains and biases into their readers."""
     c, w = model.config, dict(model.weights)
     if c.positions == "sinusoidal":
         w["pos_embed.W_pos"] = position_table(model)
         c = replace(c, positions="learned")
         changes.append("sinusoidal positions are a table")
     norms = sorted({n.rpartition(".")[0] for n in w if n.rsplit(".", 2)[-2] in NORM_READERS})
-    if c.norm == "none":  # then these arrays are unused
+    if c.norm == "none":  # without norms these arrays are unused
         w = {n: x for n, x in w.items() if n.rpartition(".")[0] not in norms}
         norms = []
     if norms and not c.norm_first:

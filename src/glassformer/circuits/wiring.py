@@ -2,12 +2,12 @@
 
 A *part* is "embed", "pos_embed", "head LAYER.HEAD", "mlp LAYER" or "unembed" (components.py). Parts
 read through *ports*: a head through "q", "k" and "v", an MLP through "in" (and "gate"), the
-unembedding through "logits". An *edge* (writer, reader, port) exists if the reader can see at the
-port what the writer adds to the stream.
+unembedding through "logits". An *edge* (writer, reader, port) exists if the port of the reader
+depends on the writer's contribution to the stream.
 
-The scale of a norm, to which every part contributes, is no edge: edges are cut at a given scale.
-The mean that LayerNorm subtracts is one: a writer whose rows do not sum to 0 is seen by every
-reader whose columns do not, via "(mean)".
+Every part affects the scale of a norm. This dependence is not counted as an edge: edges are cut at
+a fixed scale. The mean that LayerNorm subtracts is counted, under the slot name "(mean)": a writer
+whose rows do not sum to 0 affects every reader whose columns do not sum to 0.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,55 +26,55 @@ from ..utils.errors import GlassformerError
 from ..utils.limits import check_memory
 
 MEAN = "(mean)"
-Slots = dict[str, tuple[int, int]]  # name -> start and stop in the stream
+Slots = dict[str, tuple[int, int]]  # slot name -> (start, stop) in the stream
 
 
 @dataclass(frozen=True)
 class StreamWriter:
-    """A part that adds to the stream."""
+    """A part that adds to the residual stream, with its weights and the activation it writes from."""
 
     part: str
-    rows: Array  # [n, D]: directions that it can add; 0 if they have no effect
-    hook: str  # the activation from which the output follows
-    W: Array = None  # [n, D]: multiplies the activation; None: the activation is the output
-    head: int | None = None  # of the activation [B,T,H,n]
+    rows: Array  # [n, D]: directions that the part can add; rows without effect are 0
+    hook: str  # activation from which the part's output is computed
+    W: Array = None  # [n, D]: maps the activation to the output; None means the identity
+    head: int | None = None  # head index into an activation [B,T,H,n]
 
     def contribution(self, value: Array) -> Array:
-        """Return the output for a value of the activation, [B,T,D] or [T,D]."""
+        """Return the output [B,T,D] or [T,D] of the part for a value of its activation."""
         value = value if self.head is None else value[:, :, self.head]
         return value if self.W is None else value @ self.W
 
 
 @dataclass(frozen=True)
 class StreamReader:
-    """A port of a part that reads the stream."""
+    """A port through which a part reads the residual stream."""
 
     part: str
     port: str
-    W: Array  # [D, n]: weights after the norm; 0 where they have no effect
-    gain: Array  # [D, 1]: of the norm before it
-    hook: str  # the activation that holds its output
-    unmasked: Array = None  # W before zeroing; None: the activation is the input itself
-    head: int | None = None  # of the activation [B,T,H,n]
+    W: Array  # [D, n]: weights after the norm; weights without effect are 0
+    gain: Array  # [D, 1]: gain of the norm before the part
+    hook: str  # activation that holds the output of the port
+    unmasked: Array = None  # W before zeroing; None if the activation is the port's input
+    head: int | None = None  # head index into an activation [B,T,H,n]
 
     @cached_property
     def columns(self) -> Any:
-        """Weights [D, n] that read the stream."""
+        """Weights [D, n] of the port, with the gain of the norm folded in."""
         return self.gain * self.W
 
 
 @dataclass(frozen=True)
 class Sublayer:
-    """A sublayer, whose parts all read the same stream and then write."""
+    """Parts that read the same stream before any of them writes: attention or MLP of one layer."""
 
     readers: list[StreamReader]
     writers: list[StreamWriter]
-    norm: str = ""  # prefix of the norm before it (after it, in a post-norm model)
-    stream: str = ""  # the activation with the stream that they read, if there is one
+    norm: str = ""  # weight prefix of its norm (after the sublayer in a post-norm model)
+    stream: str = ""  # activation that holds the stream the readers read; "" if there is none
 
 
 def sublayers(model: Model) -> list[Sublayer]:
-    """Return the embeddings, the attention and MLP of each layer, and the unembedding."""
+    """Return the sublayers of a model: embeddings, attention and MLPs, and unembedding."""
     c, w = model.config, model.weights
     first = [StreamWriter("embed", w["embed.W_E"], "hook_embed")]
     if (table := position_table(model)) is not None:
@@ -115,8 +115,8 @@ def sublayers(model: Model) -> list[Sublayer]:
 def active_head_weights(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
     """Return W_Q, W_K, W_V [D,K] and W_O [K,D] of a head, with 0 in dimensions without effect.
 
-    A query dimension has an effect if keys differ in it, a key dimension if a query reads it, a
-    value dimension if it is written, an output dimension if it has a value.
+    A query dimension has an effect if the keys differ in it, a key dimension if a query uses it, a
+    value dimension if W_O reads it, and an output dimension if W_V or b_V fills it.
     """
     c, w, at = model.config, model.weights, f"blocks.{layer}.attn."
     W_Q, W_K, W_V, W_O = (w[f"{at}W_{x}"][head] for x in "QKVO")
@@ -139,7 +139,7 @@ def active_head_weights(model: Model, layer: int, head: int) -> tuple[Any, Any, 
 def active_mlp_weights(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
     """Return {"in": W_in [D,F], "gate": W_gate} and W_out [F,D], with 0 for neurons without effect.
 
-    Every activation function is 0 at 0, so a neuron without weights and bias never fires.
+    Every activation function maps 0 to 0, so a neuron without weights and bias never fires.
     """
     w, at = model.weights, f"blocks.{layer}.mlp."
     ports = [p for p in ("in", "gate") if f"{at}W_{p}" in w]
@@ -151,14 +151,14 @@ def active_mlp_weights(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
 
 
 def _gain(model: Model, norm: str) -> Any:
-    """Return the gain [D,1] of the norm before a reader; 1 in a post-norm model."""
+    """Return the gain [D,1] of the norm before a reader. The gain is 1 in a post-norm model."""
     c, ones = model.config, np.ones(model.config.d_model)
     before = c.norm_first and c.norm != "none"
     return (model.weights.get(norm + ".w", ones) if before else ones)[:, None]
 
 
 def possible_edges(model: Model) -> list[tuple[str, str, str]]:
-    """Return every (writer, reader, port) that the architecture allows."""
+    """Return every edge (writer, reader, port) that the architecture allows."""
     edges, writers = list[tuple[str, str, str]](), list[str]()
     for sublayer in sublayers(model):
         edges += [(writer, r.part, r.port) for r in sublayer.readers for writer in writers]
@@ -170,7 +170,7 @@ SizedEdge = tuple[str, str, str, dict[str, float]]  # writer, reader, port, {slo
 
 
 def find_edges(model: Model, slots: Slots) -> list[SizedEdge]:
-    """Return all edges (writer, reader, port) with their sizes by slot."""
+    """Return all edges (writer, reader, port) of a model, with their sizes by slot."""
     c = model.config
     edges, writers, mean = (
         list[SizedEdge](),
@@ -197,13 +197,13 @@ def find_edges(model: Model, slots: Slots) -> list[SizedEdge]:
 
 
 def _has_constants(model: Model) -> bool:
-    """Whether a bias may feed a part that no other part feeds."""
+    """Return whether any bias is nonzero, so that a part without incoming edges can have an output."""
     biases = [n for n in model.weights if n.rpartition(".")[2].startswith("b")]
     return any(model.weights[n].any() for n in biases if n != "unembed.b_U")
 
 
 def _drop_unfed_edges(new: list[SizedEdge]) -> tuple[list[SizedEdge], set[str]]:
-    """Drop queries without keys, and keys without queries; also return the parts with input."""
+    """Drop "q" edges of heads without "k" edges, and vice versa; also return the parts with input."""
     ports: dict[str, set[str]] = {}
     for _, reader, port, _ in new:
         ports.setdefault(reader, set()).add(port)
@@ -212,7 +212,7 @@ def _drop_unfed_edges(new: list[SizedEdge]) -> tuple[list[SizedEdge], set[str]]:
 
 
 def edge_sizes(rows: Rows, columns: Any, slots: Slots, mean: bool) -> dict[str, float]:
-    """Return the nonzero norms of rows [n,D] @ columns [D,m] by slot."""
+    """Return the nonzero norms of rows [n,D] @ columns [D,m], restricted to each slot."""
     via, n = {}, columns.shape[1]
     for name, (a, b) in slots.items():
         check_memory(f"edges — {len(rows):,} by {n:,} numbers", 8 * len(rows) * n)
@@ -230,7 +230,7 @@ def edge_sizes(rows: Rows, columns: Any, slots: Slots, mean: bool) -> dict[str, 
 
 
 def rounding_tolerance(x: Array) -> float:
-    """Return the relative size below which a product of factors is rounding."""
+    """Return the relative size below which a product of two factors is attributed to rounding."""
     return float(64 * np.finfo(x.dtype).eps)
 
 
@@ -239,18 +239,18 @@ def _norm(x: Array) -> float:
 
 
 class CutEdges:
-    """A hook that cuts edges: model(tokens, hook=CutEdges(model, edges)).
+    """Hook that cuts edges of the circuit: model(tokens, hook=CutEdges(model, edges)).
 
-    At a reader's port, the outputs that the writers have in this run are subtracted, at the scale
-    of the norm there. Biases stay.
+    At each port, the current outputs of the cut writers are subtracted, at the scale of the norm
+    before the port. Biases stay.
     """
 
     def __init__(self, model: Model, edges: Iterable[tuple[str, str, str]]) -> None:
         self.model = model.numpy()
         self.normed = model.config.norm_first and model.config.norm != "none"
         self.writers_to_cut: dict[tuple[str, str], list[str]] = {}  # reader, port -> writers
-        self.contributions: dict[str, Any] = {}  # part -> its part of the stream [B,T,D]
-        self.scale: Any = 1.0  # of the norm before the next port
+        self.contributions: dict[str, Any] = {}  # part -> its contribution to the stream [B,T,D]
+        self.scale: Any = 1.0  # scale of the norm before the next port
         allowed = {*possible_edges(model)}
         for edge in edges:
             writer, reader = map(components.normalize_name, edge[:2])
@@ -266,7 +266,7 @@ class CutEdges:
         return self.actions[name](value) if name in self.actions else value
 
     def _actions_by_hook(self) -> dict[str, Callable[[Any], Any]]:
-        """Return the action for each activation: record an output or a scale, or cut ports."""
+        """Return a function for each activation, which records an output or a scale, or cuts ports."""
         at: dict[str, Callable[[Any], Any]] = {}
         for sublayer in sublayers(self.model):
             at[sublayer.norm + ".hook_scale"] = partial(self._on_scale, sublayer.norm)
@@ -303,7 +303,7 @@ class CutEdges:
         return value
 
     def _contribution_at(self, writers: list[str], norm: str) -> Any:
-        """Return the outputs of writers as seen after a norm, [B,T,D]."""
+        """Return the summed outputs [B,T,D] of the writers, as they appear after a norm."""
         output = sum(self.contributions[part] for part in writers)
         return self._apply_norm(norm, output) if self.normed else output
 

@@ -1,6 +1,6 @@
-"""Tools for weights by hand: slots of the stream, encodings, heads and MLPs.
+"""Tools for handwritten weights: slots of the stream, encodings, heads and MLPs.
 
-Everything works on NumPy arrays and the flat dict of weights. Vectors are rows: row i of an
+All functions work on NumPy arrays and the flat dict of weights. Vectors are rows: row i of an
 encoding [n, d] encodes i, and a matrix acts as `row @ matrix`.
 """
 

@@ -1,7 +1,7 @@
-"""Write the weights of one attention head: where it attends, and what it copies.
+"""Write the weights of one attention head: the keys it attends to, and the slots it copies.
 
-A key whose score is lower by g gets e^−g times the weight of the best key, so with a large
-`hardness` attention reads one position. Queries are multiplied by the hardness, keys are not.
+A key with a score lower by g gets e^−g times the weight of the best key, so with a large
+`hardness` the head attends to one position. Queries are multiplied by the hardness, keys are not.
 """
 
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ from .norms import Floats, lift
 def hardness_for(n: float, d_head: int, gap: float = 800.0) -> float:
     """Return the hardness at which the best of n ring positions leads by `gap`, after 1/√d_head.
 
-    The lead is hardness·3(1 − cos 2π/n)/√d_head. At 800 every other weight is e^−800 = 0 in
-    float64, so the look-up is exact. Rounding moves scores by about 3·hardness/√d_head·1e-16, a
-    share n²·5e-18 of the lead: 798 of 800 are left at n = 1e7, and in float32 739 at n = 4,000.
+    The lead is hardness·3(1 − cos 2π/n)/√d_head. At a gap of 800 every other weight is e^−800 = 0
+    in float64, so the look-up is exact. Rounding moves scores by about 3·hardness/√d_head·1e-16,
+    which is n²·5e-18 of the lead: 798 of 800 remain at n = 1e7, and 739 in float32 at n = 4,000.
     """
     return float(gap * np.sqrt(d_head) / (6 * np.sin(np.pi / n) ** 2))  # 1 − cos 2x = 2 sin² x
 
 
 class Head:
-    """Writes the weights of one head; `query`, `key`, `value` [D,K] and `output` [K,D] are views.
+    """Weights of one head: `query`, `key`, `value` [D,K] and `output` [K,D] are writable views.
 
-    The attend methods take the next free query-key dimensions, so several in one head add their
-    scores; without any, attention is uniform. `copy` and `erase` take the next free value
+    The attend methods use the next free query-key dimensions, so the scores of several calls add
+    up. Without any call, attention is uniform. `copy` and `erase` use the next free value
     dimensions.
     """
 
@@ -44,18 +44,19 @@ class Head:
     def attend_back(
         self, delta: float, position: slice, n: float, hardness: float | None = None
     ) -> None:
-        """Attend `delta` positions back (0: to itself).
+        """Attend `delta` positions back; 0 attends to the current position.
 
-        The query is the ring's point shifted by −delta, the key the point itself; the score is
-        3·hardness·cos of the angle between them. Needs 3 head dimensions, or 2 (the plane of the
-        ring). If delta > i, the nearest visible position around the circle wins: position 0 unless
-        the ring is nearly full. A <bos> avoids that.
+        The query is the ring's point shifted by −delta and the key is the point itself, so the
+        score is 3·hardness·cos of the angle between them. This needs 3 head dimensions, or 2 (the
+        plane of the ring). If delta exceeds the current position, the nearest visible position
+        around the circle wins: position 0 unless the ring is nearly full. A <bos> token avoids this
+        case.
 
         Args:
-            delta: number of positions.
-            position: slot of positions on a ring of n points.
-            n: points of a full turn.
-            hardness: factor of the scores; by default hardness_for(n, d_head).
+            delta: number of positions to go back.
+            position: slot that holds the position on a ring of n points.
+            n: number of points on a full turn.
+            hardness: factor of the scores. Defaults to hardness_for(n, d_head).
         """
         plane, dims, hardness = self._place_ring_key(position, n, hardness)
         self.query[position, dims] = shift_matrix(-delta, n) @ plane * hardness
@@ -64,11 +65,11 @@ class Head:
         self, place: float, position: slice, n: float, hardness: float | None = None,
         constant_dim: int | None = None,
     ) -> None:  # fmt: skip
-        """Attend to position `place` from everywhere; see attend_back for the other arguments.
+        """Attend to position `place` from every position; see attend_back for the other arguments.
 
-        The query is constant: b_Q, or read from `constant_dim`, a dimension of the stream that
-        holds 1 (another constant c > 0 scales the hardness by c). Before `place` the nearest
-        position wins.
+        The query is constant. It is written to b_Q, or to the weights of `constant_dim`, a
+        dimension of the stream that holds 1 (another constant c > 0 scales the hardness by c). At
+        positions before `place` the nearest visible position wins.
         """
         plane, dims, hardness = self._place_ring_key(position, n, hardness)
         target = ring(1, phase=2 * np.pi * place / n)[0] @ plane * hardness
@@ -80,9 +81,9 @@ class Head:
             raise GlassformerError(f"head {self.name}: expected b_Q in the weights or constant_dim")
 
     def attend_by_content(self, query: slice, key: slice, hardness: float) -> None:
-        """Attend where the slot `key` has the largest dot product with the own slot `query`.
+        """Attend to the key whose slot `key` has the largest dot product with slot `query`.
 
-        If all contents of `key` have equal length, an equal content wins, by
+        If all contents of `key` have equal length, an equal content wins by
         hardness·(length² − the largest other dot product)/√d_head. Ties share the attention.
         """
         width, key_width = _width(query), _width(key)
@@ -95,14 +96,16 @@ class Head:
         self.key[key, dims] = np.eye(width)
 
     def attend_to_self(self, slot: slice, hardness: float) -> None:
-        """Attend to the own content of a slot; positions with equal content share the attention."""
+        """Attend to positions whose `slot` equals that of the query; equal positions share the
+        attention.
+        """
         self.attend_by_content(slot, slot, hardness)
 
     # ── output ────────────────────────────────────────────────────────────────────────────────
     def copy(self, source: slice, target: slice, scale: npt.ArrayLike = 1.0) -> None:
         """Add scale · (the attended slot `source`) to the slot `target`; `scale` may be a matrix.
 
-        A large scale is *messy cleanup*, see messy_cleanup_scale.
+        A large scale implements *messy cleanup*, see messy_cleanup_scale.
         """
         scale = np.asarray(scale, dtype=float)
         matrix = scale if scale.ndim == 2 else np.eye(_width(source), _width(target)) * scale
@@ -121,14 +124,14 @@ class Head:
     def erase(self, slot: slice) -> None:
         """Subtract the slot from itself (*proper cleanup*), in a head that attends to itself.
 
-        Exact where layer norm does not change the row; else x − norm(x) is left.
+        The result is exact where layer norm does not change the row. Otherwise x − norm(x) remains.
         """
         self.copy(slot, slot, -1.0)
 
     def _place_ring_key(
         self, position: slice, n: float, hardness: float | None
     ) -> tuple[Floats, slice, float]:
-        """Write the key of ring positions; return the basis, the head dimensions, the hardness."""
+        """Write the key of ring positions; return the basis, the head dimensions and the hardness."""
         if (got := _width(position)) != 3:
             raise GlassformerError(f"head {self.name}: expected a ring slot of width 3, got {got}")
         plane = np.eye(3) if self.d_head >= 3 else lift(2).T
@@ -137,7 +140,7 @@ class Head:
         return plane, dims, hardness or hardness_for(n, self.d_head)
 
     def _free_dims(self, into: Floats, out: Floats, width: int) -> slice:
-        """Return `width` head dimensions after those that `into` [D,K] and `out` [K,D] use."""
+        """Return the first `width` head dimensions after all that `into` [D,K] and `out` [K,D] use."""
         used = np.flatnonzero(into.any(axis=0) | out.any(axis=1))
         start = int(used[-1]) + 1 if len(used) else 0
         if start + width > self.d_head:

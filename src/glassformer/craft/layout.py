@@ -17,7 +17,7 @@ from .norms import Floats
 
 
 class Layout(Mapping[str, slice]):
-    """Named slots side by side, in the order given. A slot is a slice of the stream's last axis."""
+    """Adjacent named slots of the stream, in the given order. A slot is a slice of the last axis."""
 
     def __init__(self, **widths: int) -> None:
         self._slices: dict[str, slice] = {}
@@ -45,14 +45,15 @@ class Layout(Mapping[str, slice]):
         return {name: (at.start, at.stop) for name, at in self.items() if at.stop > at.start}
 
     def span(self, first: str, last: str) -> slice:
-        """Return the slots from `first` to `last`, both included, as one slice."""
+        """Return the slots from `first` through `last` as one slice."""
         return slice(self[first].start, self[last].stop)
 
     def row(self, **parts: npt.ArrayLike) -> Floats:
-        """Return a vector of the stream [D] with these slots filled and the rest 0.
+        """Return a vector [D] of the stream with the given slots filled and all other slots 0.
 
-        A part is a vector of the slot's width, or a number for the whole slot. An array [n, width]
-        makes the result [n, D], with other parts repeated in every row.
+        A value is a vector of the slot's width, or a number that fills the whole slot. If a value
+        is an array [n, width], the result is [n, D], with the remaining values repeated in every
+        row.
         """
         arrays = {name: np.asarray(value, dtype=float) for name, value in parts.items()}
         lead = np.broadcast_shapes(*(a.shape[:-1] for a in arrays.values()))
@@ -66,11 +67,11 @@ class Layout(Mapping[str, slice]):
 
 
 class FixedNormLayout(Layout):
-    """A layout in which layer norm divides every row by nearly the same number, `norm`.
+    """Layout in which layer norm divides every row by nearly the same number, `norm`.
 
     Two large dimensions, `plus` and `minus`, dominate the variance. The slot `zero` is never
-    written, so it shows the mean that layer norm subtracts; `read` subtracts it. `norm` should be a
-    power of two, so that products with it are exact and cancel.
+    written, so after layer norm it contains minus the mean that was subtracted; `read` corrects for
+    it. Choose a power of two for `norm`, so that products with it are exact and cancel.
     """
 
     def __init__(self, norm: float, **widths: int) -> None:
@@ -79,21 +80,30 @@ class FixedNormLayout(Layout):
         self.read_one = self.read(plus=np.sqrt(2 / self.size))  # weights [D] that read 1
 
     def norm_row(self) -> Floats:
-        """Return what every row of the stream must contain."""
+        """Return the vector [D] that every row of the stream must contain to fix the norm."""
         large = np.sqrt(self.size / 2) * self.norm
         return self.row(plus=large, minus=-large)
 
     def read(self, **scales: float) -> Floats:
-        """Return weights [D] that read slots after the norm, where they are divided by `norm`."""
+        """Return weights [D] that read slots after the norm, where values are divided by `norm`."""
         return self.row(**scales, zero=-sum(scales.values()))
 
     def write_head(
         self, weights: dict[str, Floats], layer: int, index: int, query: Sequence[Floats],
         key: Sequence[Floats], value: Sequence[Floats], **output: Sequence[float],
     ) -> None:  # fmt: skip
-        """Write a head: query and key columns by product, values with their weight by output slot.
+        """Write the weights of a head.
 
         Keys and outputs are multiplied by `norm`.
+
+        Args:
+            weights: weights of the model, changed in place.
+            layer: layer of the head.
+            index: index of the head in its layer.
+            query: query columns [D], one for each product of query and key.
+            key: key columns [D], one for each product.
+            value: value columns [D].
+            **output: for each output slot, the weights of the values.
         """
         W_Q, W_K, W_V, W_O = (weights[f"blocks.{layer}.attn.W_{x}"][index] for x in "QKVO")
         W_Q[:, : len(query)] = np.transpose(query)

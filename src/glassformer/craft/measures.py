@@ -6,16 +6,16 @@ from .norms import Floats, layer_norm
 
 
 def layer_norm_displacement(encoding: Floats) -> float:
-    """Return the largest change by layer norm, max |layer_norm(f(i)) − f(i)|; 0 if fixed."""
-    # The smallest epsilon maps a row of equal numbers to 0, as in a model, and not to 0/0.
+    """Return max |layer_norm(f(i)) − f(i)|, which is 0 if layer norm keeps the encoding."""
+    # A tiny epsilon maps a row of equal numbers to 0, as in a model, instead of 0/0.
     return float(np.max(np.abs(layer_norm(encoding, eps=1e-300) - encoding)))
 
 
 def fit_shift(encoding: Floats, delta: int) -> tuple[Floats, float]:
     """Return the best matrix T for a shift by `delta`, and its error max |f(i) @ T − f(i + delta)|.
 
-    The encoding is linearly shiftable by delta iff the error is 0 (with rounding, below 1e-8). It
-    always is for n ≤ d independent rows.
+    The encoding is linearly shiftable by delta iff the error is 0 (below 1e-8 with rounding). With
+    n ≤ d independent rows the error is always 0.
     """
     n = len(encoding)
     source = encoding[max(0, -delta) : n - max(0, delta)]
@@ -25,9 +25,10 @@ def fit_shift(encoding: Floats, delta: int) -> tuple[Floats, float]:
 
 
 def distinguishability(encoding: Floats) -> float:
-    """Return the smallest weight of a row itself in softmax(f(i)·f(j)): 1 look-up, 1/n none.
+    """Return the smallest weight that a row gives itself in softmax(f(i)·f(j)).
 
-    Definition 7.6: no hardening and no 1/√d. A scale s on queries replaces f by √s·f.
+    The result is 1 for an exact look-up and 1/n if no rows can be distinguished. It follows
+    definition 7.6, without hardening and 1/√d. To scale queries by s, pass √s·f.
     """
     scores = encoding @ encoding.T
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))

@@ -1,8 +1,8 @@
-"""Layer norm: vectors that it keeps, and signals that outweigh a residue.
+"""Layer norm: vectors that it leaves unchanged, and signals that outweigh a residue.
 
 A vector of d numbers is *fixed* under layer norm (eps = 0) iff its sum is 0 and its sum of squares
-is d. Blocks that are fixed stay so side by side: both conditions are sums over blocks. With eps > 0
-a fixed vector shrinks by 1/sqrt(1 + eps), all of it alike.
+is d. The concatenation of fixed blocks is fixed, because both conditions are sums over blocks. With
+eps > 0 a fixed vector shrinks by the common factor 1/sqrt(1 + eps).
 """
 
 import numpy as np
@@ -14,13 +14,13 @@ Floats = npt.NDArray[np.float64]
 
 
 def layer_norm(x: npt.ArrayLike, eps: float = 0.0) -> Floats:
-    """Return rows shifted to mean 0 and scaled to variance 1; undefined for constant rows."""
+    """Shift rows to mean 0 and scale them to variance 1. Constant rows need eps > 0."""
     x = np.asarray(x, dtype=float)
     return rms_norm(x - x.mean(axis=-1, keepdims=True), eps)
 
 
 def rms_norm(x: npt.ArrayLike, eps: float = 0.0) -> Floats:
-    """Return rows scaled to a mean square of 1."""
+    """Scale rows to a mean square of 1."""
     x = np.asarray(x, dtype=float)
     out: Floats = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps)
     return out
@@ -29,8 +29,9 @@ def rms_norm(x: npt.ArrayLike, eps: float = 0.0) -> Floats:
 def padding(d: int) -> Floats:
     """Return a block [d] that is fixed under layer norm: (√(d−1), −1/√(d−1), …).
 
-    It has sum 0 and sum of squares d. Zeros would lower the variance of the row, so that layer norm
-    would scale up the rest. To use the space, erase the block, then write one of equal length.
+    The block has sum 0 and sum of squares d. Zeros instead would lower the variance of the row, so
+    layer norm would scale up the rest. To use the space, erase the block and write one of equal
+    length.
     """
     if d == 0:
         return np.zeros(0)
@@ -42,9 +43,9 @@ def padding(d: int) -> Floats:
 def lift(k: int) -> Floats:
     """Return an isometry [k, k+1] from k numbers into the zero-mean hyperplane of k+1.
 
-    lift(k) @ lift(k).T = I (lengths and angles stay) and every row sums to 0. So layer norm only
-    rescales a lifted vector, and one with sum of squares k+1 is fixed. Row j
-    is (1, …, 1, −j, 0, …)/√(j(j+1)), the Helmert basis: the sparsest exact one without solving.
+    lift(k) @ lift(k).T = I, so lengths and angles are preserved, and every row sums to 0. Layer
+    norm therefore only rescales a lifted vector, and keeps one with sum of squares k+1. Row j is
+    (1, …, 1, −j, 0, …)/√(j(j+1)). These rows form the Helmert basis, which is sparse and exact.
     """
     out = np.zeros((k, k + 1))
     for j in range(1, k + 1):
@@ -54,7 +55,7 @@ def lift(k: int) -> Floats:
 
 
 def residue_after_norm(signal: npt.ArrayLike, residue: npt.ArrayLike) -> float:
-    """Return max |layer_norm(residue + signal) − layer_norm(signal)|: what messy cleanup leaves."""
+    """Return max |layer_norm(residue + signal) − layer_norm(signal)|, the error of messy cleanup."""
     signal = np.asarray(signal, dtype=float)
     return float(np.max(np.abs(layer_norm(signal + residue) - layer_norm(signal))))
 
@@ -64,8 +65,8 @@ def messy_cleanup_scale(
 ) -> float:
     """Return s with residue_after_norm(s·signal, residue) ≤ tolerance for all pairs of rows.
 
-    Instead of erasing the residue, *messy cleanup* writes so large a signal that the next layer
-    norm hides it. Write u for the signal and r for the residue, both with their mean
+    Instead of erasing the residue, *messy cleanup* writes a signal so large that the next layer
+    norm hides the residue. Write u for the signal and r for the residue, both with their mean
     removed: directions turn by at most ‖(su+r)/‖su+r‖ − u/‖u‖‖ ≤ 2‖r‖/(s‖u‖), and layer norm gives
     length √d. Hence s = 2√d·max‖r‖/(min‖u‖·tolerance) is enough. In float32, s·signal squared must
     stay below 1e38.
