@@ -267,7 +267,7 @@ def _shuffle_heads_and_neurons(
 
 
 def _fold_axis_aligned_parts(model: Model, changes: list[str]) -> Model:
-    """Replace sinusoidal positions by a table, and fold norm gains and biases into their readers."""
+    """Replace sinusoidal positions by a table; fold norm gains and biases into their readers."""
     c, w = model.config, dict(model.weights)
     if c.positions == "sinusoidal":
         w["pos_embed.W_pos"] = position_table(model)

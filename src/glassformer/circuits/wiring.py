@@ -31,7 +31,7 @@ Slots = dict[str, tuple[int, int]]  # slot name -> (start, stop) in the stream
 
 @dataclass(frozen=True)
 class StreamWriter:
-    """A part that adds to the residual stream, with its weights and the activation it writes from."""
+    """A part that adds to the residual stream, with its weights and activation."""
 
     part: str
     rows: Array  # [n, D]: directions that the part can add; rows without effect are 0
@@ -197,13 +197,13 @@ def find_edges(model: Model, slots: Slots) -> list[SizedEdge]:
 
 
 def _has_constants(model: Model) -> bool:
-    """Return whether any bias is nonzero, so that a part without incoming edges can have an output."""
+    """Return whether any bias is nonzero, so that a part without inputs can have an output."""
     biases = [n for n in model.weights if n.rpartition(".")[2].startswith("b")]
     return any(model.weights[n].any() for n in biases if n != "unembed.b_U")
 
 
 def _drop_unfed_edges(new: list[SizedEdge]) -> tuple[list[SizedEdge], set[str]]:
-    """Drop "q" edges of heads without "k" edges, and vice versa; also return the parts with input."""
+    """Drop "q" edges of heads without "k" edges, and vice versa; return the fed parts too."""
     ports: dict[str, set[str]] = {}
     for _, reader, port, _ in new:
         ports.setdefault(reader, set()).add(port)
@@ -266,7 +266,7 @@ class CutEdges:
         return self.actions[name](value) if name in self.actions else value
 
     def _actions_by_hook(self) -> dict[str, Callable[[Any], Any]]:
-        """Return a function for each activation, which records an output or a scale, or cuts ports."""
+        """Return the function by activation that records an output or a scale, or cuts ports."""
         at: dict[str, Callable[[Any], Any]] = {}
         for sublayer in sublayers(self.model):
             at[sublayer.norm + ".hook_scale"] = partial(self._on_scale, sublayer.norm)

@@ -147,7 +147,7 @@ def sinusoidal(n: int, d: int) -> Floats:
 
 
 def random_rotation(n: int, d: int, rng: np.random.Generator) -> Floats:
-    """Return a rotation [n, d] by d/2 random angles, which is shiftable and well distinguishable."""
+    """Return a rotation [n, d] by d/2 random angles: shiftable and well distinguishable."""
     return rotation(n, rng.uniform(0, 2 * np.pi, _half(d)))
 
 
@@ -159,7 +159,7 @@ def uniform_rotation(n: int, d: int) -> Floats:
 
 
 def random_normal(n: int, d: int, rng: np.random.Generator) -> Floats:
-    """Return independent normal numbers [n, d], whose rows are almost orthogonal and about √d long."""
+    """Return independent normal numbers [n, d]: rows almost orthogonal and about √d long."""
     return rng.standard_normal((n, d))
 
 

@@ -131,7 +131,7 @@ class Head:
     def _place_ring_key(
         self, position: slice, n: float, hardness: float | None
     ) -> tuple[Floats, slice, float]:
-        """Write the key of ring positions; return the basis, the head dimensions and the hardness."""
+        """Write the key of ring positions; return its basis, head dimensions and hardness."""
         if (got := _width(position)) != 3:
             raise GlassformerError(f"head {self.name}: expected a ring slot of width 3, got {got}")
         plane = np.eye(3) if self.d_head >= 3 else lift(2).T
@@ -140,7 +140,7 @@ class Head:
         return plane, dims, hardness or hardness_for(n, self.d_head)
 
     def _free_dims(self, into: Floats, out: Floats, width: int) -> slice:
-        """Return the first `width` head dimensions after all that `into` [D,K] and `out` [K,D] use."""
+        """Return `width` head dimensions after those used in `into` [D,K] and `out` [K,D]."""
         used = np.flatnonzero(into.any(axis=0) | out.any(axis=1))
         start = int(used[-1]) + 1 if len(used) else 0
         if start + width > self.d_head:

@@ -17,7 +17,7 @@ from .norms import Floats
 
 
 class Layout(Mapping[str, slice]):
-    """Adjacent named slots of the stream, in the given order. A slot is a slice of the last axis."""
+    """Adjacent named slots of the stream, as slices of its last axis, in the given order."""
 
     def __init__(self, **widths: int) -> None:
         self._slices: dict[str, slice] = {}

@@ -15,7 +15,7 @@ from .norms import Floats
 
 
 class Neurons(NamedTuple):
-    """ReLU network relu(x @ W_in + b_in) @ W_out + b_out, with shapes [in,F], [F], [F,out], [out]."""
+    """ReLU network relu(x @ W_in + b_in) @ W_out + b_out: [in,F], [F], [F,out], [out]."""
 
     W_in: Floats
     b_in: Floats

@@ -55,7 +55,7 @@ def lift(k: int) -> Floats:
 
 
 def residue_after_norm(signal: npt.ArrayLike, residue: npt.ArrayLike) -> float:
-    """Return max |layer_norm(residue + signal) − layer_norm(signal)|, the error of messy cleanup."""
+    """Return max |layer_norm(residue + signal) − layer_norm(signal)|, the cleanup error."""
     signal = np.asarray(signal, dtype=float)
     return float(np.max(np.abs(layer_norm(signal + residue) - layer_norm(signal))))
 

@@ -1,4 +1,4 @@
-"""The certificate: a compiled model emits what the interpreter does, on all texts."""
+"""The certificate: a proof that a compiled model emits the interpreter's output on all inputs."""
 
 from .checker import Certificate, Declaration, certify
 from .equivalence import check_equivalent

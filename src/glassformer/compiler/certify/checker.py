@@ -2,21 +2,21 @@
 
 The claim is that every slot holds the code of the value that the interpreter computes. The inputs
 are a model, the program as it was read, and a declaration by the compiler: a simplified program,
-the slot, code and sublayer of each of its values, and the slots where heads leave averages for
+the slot, code and sublayer of each of its values, and the slots where heads write averages for
 neurons. The checker trusts none of it: equivalence.py compares the programs, reads and writes are
-taken from the nonzero weights, and undeclared writes are refused. <bos> sees only itself, so its
-row is one known vector. At every other position:
+derived from the nonzero weights, and undeclared writes are rejected. <bos> attends only to itself,
+so its row is one known vector. At every other position:
 
     embedding   every token at every position gives the codes of its values
     heads       a better match leads by a gap, ties differ by little: the right value is copied
     neurons     every combination of the values they read gives the code of the result
     logits      the token of every value of `emit` leads
 
-Each step checks finitely many cases and passes its error bounds to the next.
+Each step checks finitely many cases and passes its error bounds to the next step.
 
 Trusted: the parser (frontend/), the meaning of a program (ir.py, interpreter.py), joint_domains.py
 (no combination is missing), this package, NumPy, and the float model (floats.py). No compiler pass
-is trusted. Nothing is claimed for texts that the interpreter rejects.
+is trusted. The certificate claims nothing about inputs that the interpreter rejects.
 """
 
 from collections.abc import Mapping
@@ -44,9 +44,9 @@ from .floats import (
     Unproved,
 )
 
-MAX_WORK = 300_000_000  # query-key pairs plus cases times neurons: a few seconds
+MAX_WORK = 300_000_000  # limit for query-key pairs plus cases times neurons, a few seconds
 MAX_NORM_GAIN = 2.0**20  # with larger gains underflow could exceed UNDERFLOW
-MAX_CODE_NUMBER = 1e15  # squares and sums of such numbers are far below overflow
+MAX_CODE_NUMBER = 1e15  # squares and sums of smaller numbers are far below overflow
 
 
 @dataclass(frozen=True)
@@ -56,27 +56,27 @@ class Declaration:
     program: Program  # the simplified program, whose values are in the stream
     replacements: Mapping[Value, Value]  # value of the program as read -> simplified value
     codes: Mapping[Value, Any]  # [members, width]
-    sublayers: Mapping[Value, int]  # 0 embedding, 2l+1 heads of layer l, 2l+2 its neurons
+    sublayers: Mapping[Value, int]  # 0 for the embedding, 2l+1 for heads, 2l+2 for neurons
     slots: Mapping[Value, slice]
     average_slots: Mapping[
         ThresholdCount, slice
-    ]  # where heads leave averages for their layer's MLP
+    ]  # slots where heads write averages for the MLP of their layer
 
 
 @dataclass
 class Certificate:
-    """The results of the checks, by name of value."""
+    """The results of the checks. Every dict maps value names to results."""
 
     dtype: str
-    margin: float = np.inf  # smallest lead of a correct token
+    margin: float = np.inf  # smallest lead of the correct logit
     cases: int = 0
-    work: int = 0  # cases that were enumerated, and equivalent effort
-    slot_error: dict[str, float] = field(default_factory=dict)  # largest error of a slot
-    notes: dict[str, str] = field(default_factory=dict)  # how a value was proved
-    slack: dict[str, float] = field(default_factory=dict)  # remaining share: 1 all, 0 none
-    score_gap: dict[str, float] = field(default_factory=dict)  # smallest lead of the right key
+    work: int = 0  # number of enumerated cases and operations of equal cost
+    slot_error: dict[str, float] = field(default_factory=dict)  # largest error in each slot
+    notes: dict[str, str] = field(default_factory=dict)  # description of each value's proof
+    slack: dict[str, float] = field(default_factory=dict)  # unused share of the bound, 0 to 1
+    score_gap: dict[str, float] = field(default_factory=dict)  # smallest lead of the correct key
     score_spread: dict[str, float] = field(default_factory=dict)  # largest difference of ties
-    step_reach: dict[str, float] = field(default_factory=dict)  # of a count's steps; 1 suffices
+    step_reach: dict[str, float] = field(default_factory=dict)  # reach of count steps; at least 1
 
     @property
     def tightest(self) -> str:
@@ -89,13 +89,13 @@ def certify(
     declaration: Declaration,
     progress: ProgressCallback | None = None,
 ) -> Certificate:
-    """Check that a compiled model emits what the program does, on every text.
+    """Check that a compiled model emits the interpreter's output on every input sequence.
 
     Args:
         model: the compiled model, in float64 or float32.
         program: the program as it was read from the source.
         declaration: the compiler's claims, which are verified.
-        progress: called with the number of values proved, of all.
+        progress: callback that receives the number of proved values and their total.
 
     Returns:
         The certificate.
@@ -115,10 +115,10 @@ def certify(
 
 
 class CertificateChecker:
-    """The state of the induction."""
+    """State of the induction: bounds of the stream after the sublayers checked so far."""
 
-    base: Any  # [D] the part of the stream that all positions after <bos> share
-    err: Any  # [D] error of the stream
+    base: Any  # [D] component of the stream common to all positions after <bos>
+    err: Any  # [D] error bound of the stream
     bos: Any  # [D] the stream at <bos>
     bos_err: Any
 
@@ -138,7 +138,7 @@ class CertificateChecker:
         self.weights = {n: np.asarray(a, np.float64) for n, a in model.numpy().weights.items()}
         self.certificate = certificate
         self.in_stream: list[Value] = []
-        self.residue = np.zeros(self.config.d_model)  # what averages left in the stream
+        self.residue = np.zeros(self.config.d_model)  # magnitude of averages in the stream
         self.residue_squared = self.residue_sum = 0.0
         self.check_architecture(model)
         self.check_overflow()
@@ -147,7 +147,7 @@ class CertificateChecker:
 
     # ── form of the model and the declaration ──────────────────────────────────────────────────
     def check_architecture(self, model: Model) -> None:
-        """Refuse models of another kind; fold the gains of norms into the weights after them."""
+        """Check the architecture and weights; fold norm gains into the weights after them."""
         c, p = self.config, self.program
         expected = {"norm": "layer", "norm_first": True, "activation": "relu", "mask": "causal",
                     "qk_norm": False, "tied": False}  # fmt: skip
@@ -171,7 +171,9 @@ class CertificateChecker:
                     f"{name}: expected 0 or normal numbers, got some below {smallest:.3g}"
                 )
             kind = name.rpartition(".")[2]
-            if kind in ("b_Q", "b_K", "b_V", "b_O", "b_U", "b") and a.any():  # b: of a norm
+            if (
+                kind in ("b_Q", "b_K", "b_V", "b_O", "b_U", "b") and a.any()
+            ):  # "b" is the bias of a norm
                 raise Unproved(f"{name}: expected 0; only MLPs may have biases")
             if kind in ("W_gate", "b_gate"):
                 raise Unproved(f"{name}: gated MLPs are not supported")
@@ -179,7 +181,7 @@ class CertificateChecker:
             self.fold_gain(name, self.weights[name])
 
     def check_slots(self) -> None:
-        """Slots and codes must fit the stream and each other, and slots must not overlap."""
+        """Check that slots and codes fit the stream and each other, without overlap."""
         c, d = self.config, self.declaration
         if not set(d.slots) == set(d.sublayers) == set(d.codes):
             raise Unproved("declaration: expected a slot, a code and a sublayer for each value")
@@ -207,7 +209,7 @@ class CertificateChecker:
             self.unused_dims[s] = False
 
     def check_declaration_types(self) -> None:
-        """The declaration must have values as keys, and indices and bounded arrays as entries."""
+        """Check that the declaration maps values to valid indices and bounded arrays."""
         d = self.declaration
         for v, s in [*d.slots.items(), *d.average_slots.items()]:
             ends = (s.start, s.stop) if isinstance(s, slice) and s.step is None else ()
@@ -226,8 +228,9 @@ class CertificateChecker:
                 raise Unproved(f"{v.name}: expected a code of numbers below {MAX_CODE_NUMBER:.3g}")
 
     def check_overflow(self) -> None:
-        """No number may overflow, not even one that nothing reads. A normed row is at most √D long,
-        with its gain folded into the weights.
+        """Check that no number can overflow, including numbers that no component reads.
+
+        A normed row has length at most √D; its gain is folded into the weights.
         """
         c, longest_row = self.config, 2 * self.config.d_model**0.5
 
@@ -270,7 +273,7 @@ class CertificateChecker:
     def enumerate_cases(
         self, values: list[Value], extra_roots: tuple[str, ...] = ()
     ) -> tuple[JointCases, int]:
-        """Return the joint cases of values, and their number."""
+        """Return the joint cases of values, and the number of cases."""
         try:
             cases = joint_cases(self.program, values, extra_roots)
         except GlassformerError as e:
@@ -279,13 +282,13 @@ class CertificateChecker:
         return cases, case_count(cases)
 
     def count_work(self, label: str, n_cases: int) -> None:
-        """Raise TooManyCases before work that would exceed the limit."""
+        """Add to the work of the checker; raise TooManyCases if it would exceed the limit."""
         self.certificate.work += n_cases
         if (work := self.certificate.work) > MAX_WORK:
             raise TooManyCases(f"{label}: expected at most {MAX_WORK:,} cases, got {work:,}")
 
     def expected_stream(self, cases: JointCases, n: int) -> Any:
-        """Return the rows of the stream [n,D] in these cases; other values are left out."""
+        """Return the rows of the stream [n,D] in these cases, without other values."""
         x = np.tile(self.base, (n, 1))
         for v in self.in_stream:
             if v in cases:
@@ -293,7 +296,11 @@ class CertificateChecker:
         return x
 
     def values_read(self, W: Any, label: str) -> list[Value]:
-        """Return the values whose slots W [D,…] reads; refuse reads of undeclared dimensions."""
+        """Return the values whose slots W [D,…] reads.
+
+        Raises:
+            Unproved: W reads a dimension that holds no declared value.
+        """
         used = W.reshape(len(W), -1).any(1)
         values = [v for v in self.in_stream if used[self.declaration.slots[v]].any()]
         rest = used & ~self.unused_dims
@@ -305,7 +312,9 @@ class CertificateChecker:
         return values
 
     def length_bounds(self) -> tuple[float, float, float]:
-        """Return the smallest and largest squared length of a row, and its largest sum."""
+        """Return the smallest and largest squared length of a row, and the largest sum of its
+        numbers.
+        """
         low = high = float(self.base @ self.base)
         total = abs(float(self.base.sum())) + self.residue_sum
         for v in self.in_stream:
@@ -313,12 +322,16 @@ class CertificateChecker:
             low, high = low + float(squares.min()), high + float(squares.max())
             total += float(np.abs(self.code(v).sum(1)).max())
         D = self.config.d_model
-        own = self.floats.checker_gamma(2 * D + 2)  # a number is squared, and added twice
-        # the numbers of a row add up to at most √(D·squares)
+        own = self.floats.checker_gamma(2 * D + 2)  # each number is squared and added twice
+        # The numbers of a row add up to at most √(D·squares).
         return low * (1 - own), high * (1 + own), total + own * (D * high) ** 0.5
 
     def normed_row(self, more: float = 0.0, less: float = 0.0, total: float = 0.0) -> NormedRow:
-        """Return bounds of a row after its norm; `more`, `less`: further squared length."""
+        """Return bounds of a row after its norm.
+
+        `more` is added to the largest squared length, `less` is subtracted from the smallest, and
+        `total` is added to the largest sum.
+        """
         low, high, sums = self.length_bounds()
         err = self.err + self.residue
         row = self.floats.normed_row(
@@ -327,19 +340,19 @@ class CertificateChecker:
         return NormedRow(row.low, row.high, row.shift, err)
 
     def normed_bos(self) -> tuple[Any, NormedRow]:
-        """Return the row of <bos> without its mean [1,D], and the bounds of its norm."""
+        """Return the row of <bos> minus its mean [1,D], and the bounds of its norm."""
         mean = float(self.bos.mean())
         x = self.bos - mean
         n2, own = float(x @ x), self.floats.checker_gamma(2 * self.config.d_model + 2)
-        total = own * float(np.abs(self.bos).sum())  # 0 but for the roundings of the mean
-        rounds = self.floats.gamma(NORM_ROUNDINGS)  # of x − m, or s·x − s·m
+        total = own * float(np.abs(self.bos).sum())  # 0 except for the rounding of the mean
+        rounds = self.floats.gamma(NORM_ROUNDINGS)  # roundings of x − m, or of s·x − s·m
         err = self.bos_err + rounds * np.abs(self.bos)
         mean = abs(mean) * (1 + own) + total
         return x[None], self.floats.normed_row(err, n2 * (1 - own), n2 * (1 + own), total, mean)
 
     # ── the induction ──────────────────────────────────────────────────────────────────────────
     def check(self) -> Certificate:
-        """Run all steps, and return the certificate."""
+        """Check all sublayers and return the certificate."""
         from .heads import check_heads
         from .neurons import check_neurons
 
@@ -356,7 +369,7 @@ class CertificateChecker:
         return self.certificate
 
     def check_embedding(self) -> None:
-        """Every token at every position must give the codes of the embedded values."""
+        """Check that every token at every position gives the codes of the embedded values."""
         c, d = self.config, self.declaration
         E = self.weights["embed.W_E"]
         P = self.weights.get("pos_embed.W_pos", np.zeros((c.n_ctx, c.d_model)))
@@ -374,10 +387,10 @@ class CertificateChecker:
         want = {v: self.code(v)[v.table] for v in self.in_stream}  # type: ignore[attr-defined]
         owner = {k: (v, k - s.start) for v, s in d.slots.items() if v in want
                  for k in range(s.start, s.stop)}  # fmt: skip
-        both: Any = E.any(0) & P.any(0)  # dimensions to which token and position add
+        both: Any = E.any(0) & P.any(0)  # dimensions with token and position contributions
         for k in range(c.d_model):
             x = E[:, k, None] + P[:, k] if both[k] else E[:, k, None] if E[:, k].any() else P[:, k]
-            # Where a value is declared, now or later, the base is 0; else it is in the error.
+            # In every declared slot the base is 0; undeclared contributions count as error.
             self.base[k] = np.median(x) if self.unused_dims[k] else 0.0
             expected: Any = self.base[k]
             if k in owner:
@@ -388,7 +401,9 @@ class CertificateChecker:
         self.err[both] += UNDERFLOW[self.floats.dtype]
 
     def check_logits(self) -> None:
-        """The token of every value of `emit` must lead by a normal number."""
+        """Check that the token of every value of `emit` leads by at least the smallest normal
+        number.
+        """
         U, v = self.weights["unembed.W_U"], self.program.emit
         if len(v) > 1 and v not in self.in_stream:
             raise Unproved(f"{v.name}: not in the stream after the last layer")
@@ -414,8 +429,9 @@ class CertificateChecker:
         self.record(v, f"leads by at least {margin:.3g}", relative)
 
     def record(self, v: Value, note: str, slack: float | None = None) -> None:
-        """Note how a value was proved, and its slack. The error of a slot has no slack of its own:
-        it reduces the slack of the values that read it.
+        """Record the description of a value's proof and its slack.
+
+        The error of a slot has no separate slack: it reduces the slack of the values that read it.
         """
         c = self.certificate
         if slack is not None:

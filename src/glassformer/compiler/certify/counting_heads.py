@@ -1,8 +1,8 @@
 """Checks of threshold counts: each step is exactly 0 or 1, for any matching keys and their sum.
 
-Neurons read averages, (Σ a(key) + a(bos))/(n+1), plus constants. Each must read a multiple of the
-sum of one test. The cases are (number n of matching keys, their sum). For one n the sums on one
-side of the threshold are on a line, so only its ends are checked.
+Neurons read averages, (Σ a(key) + a(bos))/(n+1), plus constants. Each neuron must read a multiple
+of the sum of one test. The cases are (number n of matching keys, their sum). For one n the sums on
+one side of the threshold are on a line, so only its ends are checked.
 """
 
 from dataclasses import dataclass
@@ -18,28 +18,28 @@ from .mlp_output_bounds import MAX_CASES_AT_ONCE, NeuronGroup, output_error
 if TYPE_CHECKING:
     from .checker import CertificateChecker
 
-CASES_PER_TEST = 20_000  # cases that take as long as the fixed costs of a test
-NEGLIGIBLE_RATIO = 1e-9  # of the contribution of <bos>: rounding
-REACH_CHECK_TESTS = 500  # with more tests, all must reach far enough before their errors are bound
+CASES_PER_TEST = 20_000  # fixed cost of a test, in cases
+NEGLIGIBLE_RATIO = 1e-9  # smaller shares of the contribution of <bos> are rounding
+REACH_CHECK_TESTS = 500  # with more tests, the reach is checked before the errors are bounded
 
 
 @dataclass
 class CountNeurons:
-    """The neurons of a count, and bounds of their inputs."""
+    """The neurons of a count, with bounds of their inputs."""
 
     c: "CertificateChecker"
     v: ThresholdCount
     p: NeuronGroup
     row: NormedRow
     average: HeadAverage
-    key_sums: Any  # [keys, J] what each key adds to the sum of each test
-    factors: Any  # [F] the multiple of a test's sum that a neuron reads
+    key_sums: Any  # [keys, J] contribution of each key to the sum of each test
+    factors: Any  # [F] factor of the test's sum in the neuron's input
     error: Any  # [F] error of the input, for any number of keys
-    separate_error: Any  # [F] the part of it that neurons do not share
-    offset: Any  # [F] input from what the averages overwrite
-    size: Any  # [F] magnitude of the input besides averages
+    separate_error: Any  # [F] component of `error` specific to each neuron
+    offset: Any  # [F] input from the values that the averages overwrite
+    size: Any  # [F] magnitude of the input without averages
     max_average: Any  # [N+1, width] largest averages, by number of keys
-    shared_error: Any  # [D] errors of the stream that all neurons share
+    shared_error: Any  # [D] errors of the stream common to all neurons
 
     def sum_ranges(self, j: int) -> tuple[Any, Any, Any]:
         sums, threshold = self.key_sums[:, j], float(self.v.thresholds[j])
@@ -54,7 +54,7 @@ class CountNeurons:
         return z, error, s > threshold
 
     def step_reach(self, j: int, F: Any) -> float:
-        """Return how far a step goes at least; 1 is just enough."""
+        """Return a lower bound for the reach of a step, which is complete from 1 on."""
         n, low, high = self.sum_ranges(j)
         z, error, passed = self.read_sum(j, F, np.append(n, n), np.append(low, high))
         sure = np.where(passed[:, None], z, -z) * np.sign(self.factors[F])
@@ -62,7 +62,7 @@ class CountNeurons:
         return float((self.row.low * sure).min()) / float(np.abs(self.p.b_in[F]).max() or 1.0)
 
     def step_error(self, j: int, F: Any) -> Any:
-        """Return the error of a step [N+1], by number of keys."""
+        """Return the error [N+1] of a step, by number of matching keys."""
         p, c, v = self.p, self.c, self.v
         group = NeuronGroup(p.W_in[:, F], p.b_in[F], p.W_out[F], 0 * p.b_out)
         size = self.max_average @ np.abs(group.W_in[c.declaration.average_slots[v]]) + self.size[F]
@@ -80,7 +80,7 @@ class CountNeurons:
             )  # fmt: skip
             done = np.isfinite(worst) | (low == high)
             np.maximum.at(out, n[done].astype(int), worst[done])
-            n, low, high = n[~done], low[~done], high[~done]  # bisect the others
+            n, low, high = n[~done], low[~done], high[~done]  # bisect the remaining ranges
             half = np.floor((low + high) / 2)
             n, low, high = np.append(n, n), np.append(low, half + 1), np.append(half, high)
         return out
@@ -89,7 +89,7 @@ class CountNeurons:
 def sum_ranges(name: str, u: Any, threshold: float, N: int) -> tuple[Any, Any, Any]:
     """Return (number of keys, smallest sum, largest sum) for sums below, then above, a threshold.
 
-    <bos> is left out.
+    The contribution of <bos> is not included.
     """
     low, high = float(u.min(initial=0)), float(u.max(initial=0))
     if not N * max(high, -low) < EXACT_INT_LIMIT:
@@ -108,7 +108,7 @@ def count_error(
     c: "CertificateChecker", v: ThresholdCount, p: NeuronGroup, row: NormedRow,
     average: HeadAverage | None,
 ) -> float:  # fmt: skip
-    """Return the error of the slot that a count fills."""
+    """Return the largest error of the slot that the neurons of a count write."""
     start_error = float(np.abs(p.b_out - c.code(v)[v.results[0]]).max(initial=0))
     if len(v.thresholds) == 0 or len(v) == 1:
         if p.W_in.any() or len(p.b_in) > 0:
@@ -131,7 +131,7 @@ def count_error(
     if not implies_previous(u, v.thresholds).all():
         raise Unproved(f"{v.name}: each test must imply the one before it")
     test_of, factors, misfit = match_neurons_to_tests(v, a, bos, u)
-    own = np.zeros((1, p.W_in.shape[1]))  # input from what the averages overwrite
+    own = np.zeros((1, p.W_in.shape[1]))  # input from the values that the averages overwrite
     if over:
         if len(over) > 1 or c.declaration.slots[over[0]].start > slot.start:
             raise Unproved(f"{v.name}: its averages overwrite several values")
@@ -170,7 +170,7 @@ def count_error(
     if len(neurons) > REACH_CHECK_TESTS and not reach >= 1:
         raise Unproved(f"{v.name}: expected steps that reach 1, got {reach:.3g}")
     total: Any = np.zeros(N + 1)
-    same = (u == u[:, :1]).all()  # then the errors of all tests for one n go together
+    same = (u == u[:, :1]).all()  # if so, errors are added for each n separately
     for j, F in neurons:
         step = steps.step_error(j, F)
         total = total + (step if same else step.max())
@@ -179,7 +179,7 @@ def count_error(
 
 
 def key_sums(v: ThresholdCount, average: HeadAverage) -> Any:
-    """Return what each key adds to the sum of each test, [keys,J]."""
+    """Return the contribution [keys,J] of each key to the sum of each test."""
     u = np.zeros((len(average.keys), len(v.thresholds))) + v.position_weights[None]
     for x, weights in v.terms:
         u = u + weights.T[average.cases[x]]
@@ -187,15 +187,15 @@ def key_sums(v: ThresholdCount, average: HeadAverage) -> Any:
 
 
 def implies_previous(u: Any, thresholds: Any) -> Any:
-    """Return which tests after the first surely imply the one before, [J-1], for any keys.
+    """Return a mask [J-1] of the tests after the first that provably imply the previous test.
 
-    If every key adds at least p/q times as much to a test as to the next (p, q ≥ 0), so do all
-    together; and a sum that passes the next is at least its threshold, rounded up. p/q = 1 and the
-    two bounds that the keys set are tried.
+    If every key contributes at least p/q times as much to a test as to the next one (p, q ≥ 0), so
+    does any set of keys; and a sum that passes the next test is at least its threshold, rounded up.
+    The ratios p/q = 1 and the two bounds set by the keys are tried.
     """
     J = len(thresholds) - 1
     size = float(np.abs(u).max(initial=0)) + float(np.abs(thresholds).max())
-    if not size**2 < 2.0**52:  # then all products below are exact
+    if not size**2 < 2.0**52:  # below this bound all products are exact
         return np.zeros(J, bool)
     before, after = u[:, :-1], u[:, 1:]
     ratio = before / np.where(after == 0, np.nan, after)
@@ -214,7 +214,7 @@ def match_neurons_to_tests(v: ThresholdCount, a: Any, bos: Any, u: Any) -> tuple
     """Return for each neuron the test whose sum it reads, the factor, and the misfit by key.
 
     The choice of the test is a heuristic; the misfit is counted as an error. Tests whose keys agree
-    up to a factor differ only in their threshold, which <bos> shows.
+    up to a factor differ only in their threshold, which the contribution of <bos> determines.
     """
     thresholds = v.thresholds
     divisor = np.gcd.reduce(u.astype(np.int64), axis=0, initial=0).clip(1)  # J
@@ -222,17 +222,19 @@ def match_neurons_to_tests(v: ThresholdCount, a: Any, bos: Any, u: Any) -> tuple
     kind_of, level = kind_of.reshape(-1), thresholds / divisor
     lengths = np.sqrt((kinds**2).sum(1)).clip(1)
     order = np.lexsort((level, kind_of))
-    zero: Any = (kinds == 0).all(1)  # keys add nothing to tests of this kind
+    zero: Any = (kinds == 0).all(1)  # keys do not contribute to tests of this kind
     starts = np.searchsorted(kind_of[order], np.arange(len(kinds) + 1))
     test_of, factors = np.zeros(a.shape[1], int), np.zeros(a.shape[1])
     misfit = np.zeros((len(a) + 1, a.shape[1]))
     step = max(1, MAX_CASES_AT_ONCE // len(kinds))
     for first in range(0, a.shape[1], step):
         part = slice(first, first + step)
-        along = np.abs(kinds @ a[:, part]) / lengths[:, None]  # kinds F: component of each kind
+        along = (
+            np.abs(kinds @ a[:, part]) / lengths[:, None]
+        )  # [kinds, F] component along each kind
         for f, k in enumerate(along.argmax(0), first):
             if zero.any() and np.abs(a[:, f]).max(initial=0) <= NEGLIGIBLE_RATIO * abs(bos[f]):
-                # Keys add nothing: take the test of that kind with the fewest neurons.
+                # No key contributes: choose the constant test with the fewest neurons.
                 tests = np.flatnonzero(zero[kind_of])
                 j = int(tests[np.bincount(test_of[:f], minlength=len(thresholds))[tests].argmin()])
             else:

@@ -1,11 +1,11 @@
 """Check that the simplified program means the same as the program that was read.
 
-The compiler states which simplified value replaces which. Values are checked in their order:
+The compiler declares the simplified value that replaces each value. Values are checked in order:
 
     functions of one position   give the same result in every joint case of their arguments
     selects and counts          have the same parts, predicates on the key token merged
 
-A value that is not shown to be equivalent is unknown, and so is everything that depends on it.
+A value without a proof of equivalence is unknown, and so is every value that depends on it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,17 +19,17 @@ from ..joint_domains import joint_cases
 from ..literals import type_exact_key
 from .floats import TooManyCases, Unproved
 
-UNKNOWN = object()  # equal to nothing else
+UNKNOWN = object()  # stands for an unproved value; unequal to every value
 
 
 class NotEquivalent(Unproved):
-    """The simplified program may mean something else."""
+    """Error: the simplified program was not proved equivalent to the program that was read."""
 
 
 def check_equivalent(
     program: Program, simplified: Program, replacements: Mapping[Value, Value]
 ) -> None:
-    """Raise NotEquivalent unless `simplified` emits what `program` does, on every text."""
+    """Raise NotEquivalent unless both programs provably have equal outputs on every input."""
     if _text_format(program) != _text_format(simplified):
         raise NotEquivalent(f"{program.name}: simplification changed the tokens, length or end")
     proved: dict[Value, Value] = {}
@@ -54,7 +54,7 @@ def _exact_keys(elements: Iterable[Any]) -> list[Any]:
 
 
 def _is_equivalent(v: Value, w: Value, proved: Mapping[Value, Value], simplified: Program) -> bool:
-    """Whether w always has the member that v has, given the replacements proved so far."""
+    """Return whether v and w always have equal members, given the replacements proved so far."""
     if _exact_keys(v.domain) != _exact_keys(w.domain) or v.index != w.index:
         return False
     if len(v) == 1:
@@ -86,7 +86,7 @@ def _is_equivalent(v: Value, w: Value, proved: Mapping[Value, Value], simplified
 
 
 def _has_same_structure(v: Map | Sum, w: Value, args: Sequence[Value]) -> bool:
-    """Whether w has the same arguments, table and coefficients as v."""
+    """Return whether w has the same arguments, table and coefficients as v."""
     if list(w.args) != [*args] or not _all_arrays_equal([v.table], [getattr(w, "table", None)]):
         return False
     if isinstance(v, Sum) and isinstance(w, Sum):
@@ -96,7 +96,7 @@ def _has_same_structure(v: Map | Sum, w: Value, args: Sequence[Value]) -> bool:
 
 
 def _has_same_results(v: Map | Sum, w: Value, args: Sequence[Value], simplified: Program) -> bool:
-    """Whether w equals v in every joint case, except those that the source declares impossible."""
+    """Return whether w equals v in every joint case that the source declares possible."""
     if not isinstance(w, (Token, Position, Map, Sum)):
         return False
     try:

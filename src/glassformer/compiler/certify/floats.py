@@ -3,7 +3,7 @@
 A row of the stream is x = center + error, |error| ≤ err. A norm maps it to s·(x − m) up to a few
 roundings. Each row has one factor s and one shift m, known only by bounds. Weights whose columns
 sum to 0 cancel m, and a factor shared by a whole row changes neither signs nor most comparisons.
-This is why all codes have sum 0 and one length.
+This is why the rows of all codes have sum 0 and equal length.
 
 The checker computes in float64 itself. Its products round no worse than the model's; `unit` covers
 both. Sums of bounds are widened by WIDEN.
@@ -16,7 +16,8 @@ The bounds cover what backends may do (PyTorch does each of these):
   ratio of the row's length to its length without the mean: see `RoundingBounds.normed_row`.
 - A softmax may subtract a larger number than the row's largest score, as long as every power is at
   least the square root of the smallest normal number: see `RoundingBounds.softmax_error`.
-- Subnormal numbers may be flushed to 0 (`torch.set_flush_denormal`). Subnormal weights are refused.
+- Subnormal numbers may be flushed to 0 (`torch.set_flush_denormal`). Subnormal weights
+  are rejected.
 """
 
 from dataclasses import dataclass
@@ -28,22 +29,22 @@ from ...core.model import Config
 from ...utils.errors import GlassformerError
 
 WIDEN = 1 + 2.0**-30
-NORM_ROUNDINGS = 5  # per number: norm, gain and the product with a weight
-SCORE_ROUNDINGS = 3  # per score: its scale, applied once or on both sides
+NORM_ROUNDINGS = 5  # roundings per number: norm, gain and the product with a weight
+SCORE_ROUNDINGS = 3  # roundings per score by its scale, applied once or on both sides
 EXP_ULPS = 4  # error of exp, in units in the last place
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
-# More than underflow takes from thousands of numbers together (up to the smallest normal number,
-# 2^-1022 or 2^-126, from each), times a folded gain (checker.MAX_NORM_GAIN).
+# Upper bound for the underflow of thousands of numbers (each at most the smallest normal number,
+# 2^-1022 or 2^-126), times a folded gain (checker.MAX_NORM_GAIN).
 UNDERFLOW = {"float64": 2.0**-900, "float32": 2.0**-90}
 # Lower bound for the powers in a softmax when a larger number than the row's largest score is
 # subtracted. Underflow of their sums is divided by the sum.
 MIN_EXPONENTIAL = {"float64": 2.0**-511, "float32": 2.0**-63}
-MAX_SCORE_FALL = {"float64": 355, "float32": 44}  # subtracted number minus score, for such powers
-MAX_NUMBER = {"float64": 1e250, "float32": 1e30}  # larger numbers are refused: sums could overflow
+MAX_SCORE_FALL = {"float64": 355, "float32": 44}  # largest fall below the subtracted number
+MAX_NUMBER = {"float64": 1e250, "float32": 1e30}  # sums of larger numbers could overflow
 
 
 class Unproved(GlassformerError):
-    """The certificate does not hold, or the checker cannot show that it does."""
+    """Error: the certificate does not hold, or the checker cannot prove it."""
 
     certificate: Any  # the Certificate up to the failed check
 
@@ -53,7 +54,7 @@ class Unproved(GlassformerError):
 
 
 class TooManyCases(Unproved):
-    """The check would enumerate more cases than the limit allows."""
+    """Error: the check would enumerate more cases than the limit allows."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,8 @@ class RoundingBounds:
     def underflow_error(self, W: Any, row: NormedRow) -> Any:
         """Return the underflow error of rows @ W, before the factor s.
 
-        Underflow may hit the normed row, which W multiplies; the products, which come after s and
-        are divided by it; or the mean, before s.
+        Underflow may affect the normed row, which is multiplied by W; the products, which come
+        after s and are divided by s; or the mean, before s.
         """
         return UNDERFLOW[self.dtype] * (1 + np.abs(W).sum(0)) / min(row.low, 1.0)
 
@@ -124,7 +125,7 @@ class RoundingBounds:
         small, large = ((x * x / D + self.config.eps) ** 0.5 for x in (low, high))
         whole = high + mean_taken * D**0.5 * WIDEN
         n = (1.1 * D + 35) * whole / (small * D**0.5) * WIDEN
-        rel = self.gamma(n)  # of the root; the relative error of the variance is twice that
+        rel = self.gamma(n)  # relative error of the root, half that of the variance
         if not (left := 1 - 2 * n * self.unit * WIDEN) > 0:
             raise Unproved(f"{self.dtype}: no error bound for a norm of {n:,.0f} roundings")
         shift = (mean + self.gamma(D + 5) * whole) * WIDEN
@@ -139,14 +140,15 @@ class RoundingBounds:
         return x @ W, off * WIDEN + self.underflow_error(W, row)
 
     def scaled(self, z: Any, off: Any, row: NormedRow) -> tuple[Any, Any]:
-        """Return the middle and the error of s·z, for z with error `off`."""
+        """Return the midpoint and the error of s·z, for z with error `off`."""
         half = (row.high - row.low) / 2
         return (row.low + row.high) / 2 * z, (np.abs(z) * half + row.high * off) * WIDEN
 
     def softmax_error(self, n: int) -> float:
         """Return the relative error of softmax weights, and of their mixture, for n live keys.
 
-        Keys of negligible weight add no larger rounding. A score minus the subtracted number rounds
-        relative to itself, which its power shows twice: in the power and in the sum of powers.
+        Keys of negligible weight do not increase the rounding error. A score minus the subtracted
+        number has a relative rounding error, which enters twice: in the power and in the sum of
+        powers.
         """
         return float(self.gamma(2 * n + 2 * EXP_ULPS + 8 + 2 * MAX_SCORE_FALL[self.dtype]))

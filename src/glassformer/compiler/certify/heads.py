@@ -1,7 +1,7 @@
 """Checks of attention heads: the right key wins, or all matching keys have equal weight.
 
-For a select, a key of higher priority must lead by a gap despite all errors; the other keys then
-get at most n·e^−gap of the attention. For a count, all matching keys and <bos> must have equal
+In a select, a key of higher priority must lead by a gap despite all errors; all lower keys then
+get at most n·e^−gap of the attention. In a count, all matching keys and <bos> must have equal
 scores up to a spread; each then gets 1/(n+1) of the attention, up to a factor e^±spread.
 """
 
@@ -22,7 +22,7 @@ MAX_PAIRS_AT_ONCE = 2_000_000  # pairs of a query and a key
 
 
 class LayerRows(NamedTuple):
-    """The bounds of all rows that a layer reads, and <bos> with its own."""
+    """Bounds of all rows that a layer reads, and the row of <bos> with separate bounds."""
 
     row: NormedRow
     bos: Any  # [1,D]
@@ -34,21 +34,21 @@ class ScoreBounds(NamedTuple):
 
     gap: float  # smallest lead of a key of higher priority
     spread: float  # largest difference between matching keys
-    single: bool  # no two keys have equal priority
+    single: bool  # whether no two keys have equal priority
 
 
 @dataclass
 class HeadAverage:
-    """Averages that a uniform head writes for the neurons, by key in `cases` and for <bos>."""
+    """Averages that a uniform head writes for neurons, for the keys in `cases` and for <bos>."""
 
     cases: JointCases
     keys: Any  # [n, width of the slot]
     bos: Any  # [width]
     weight_error: float  # relative error of the weights 1/(n+1)
     leak: float  # largest weight of keys that do not match
-    max_size: Any  # [width]: largest magnitude
-    error: Any  # [width]: error of what a key brings
-    error_before_output: Any  # [K]: the same before W_O
+    max_size: Any  # [width]: largest magnitude of a contribution
+    error: Any  # [width]: error of a key's contribution
+    error_before_output: Any  # [K]: error of a key's contribution before W_O
     W_O: Any  # [K, width]
 
 
@@ -59,7 +59,7 @@ def overlaid_values(c: "CertificateChecker", v: ThresholdCount) -> list[Value]:
 
 
 def check_heads(c: "CertificateChecker", layer: int) -> dict[ThresholdCount, HeadAverage]:
-    """Check the heads of a layer: fill the slots of its selects, return the averages of counts."""
+    """Check the heads of a layer, add its selects to the stream, and return its averages."""
     W = {n: c.weights[f"blocks.{layer}.attn.W_{n}"] for n in "QKVO"}
     from_heads = c.computed_at(2 * layer + 1)
     selects = [v for v in from_heads if isinstance(v, Select)]
@@ -124,9 +124,9 @@ def average_of_head(
     c: "CertificateChecker", v: Select | ThresholdCount, Wv: Any, Wo: Any, rows: LayerRows,
     scores: ScoreBounds,
 ) -> HeadAverage:  # fmt: skip
-    """Return what the keys of a head bring, as W_O writes it."""
+    """Return the contributions of a head's keys after W_O, with error bounds."""
     f, T = c.floats, c.program.length + 1
-    # exp rounds negligible weights up too; scores and powers have relative errors
+    # exp may also round negligible weights up; scores and powers have relative errors
     leak = T * np.exp(-scores.gap) * (1 + f.softmax_error(1)) * WIDEN + UNDERFLOW[f.dtype]
     rounds = f.softmax_error(1) + 2 * leak if scores.single else f.softmax_error(T)
     source = [v.value] if isinstance(v, Select) else [x for x, _ in v.terms]
@@ -146,7 +146,7 @@ def average_of_head(
 
 
 def select_error(c: "CertificateChecker", v: Select, average: HeadAverage) -> Any:
-    """Return the error [width] of a slot that a select fills."""
+    """Return the error [width] of the slot that a select writes."""
     code = c.code(v)
     want = code[np.array([v.index[d] for d in v.value.domain])[average.cases[v.value]]]
     off = np.maximum(
@@ -157,7 +157,7 @@ def select_error(c: "CertificateChecker", v: Select, average: HeadAverage) -> An
 
 
 class TiePossible(Exception):
-    """Two positions may have equal priority, so the values that they hold matter."""
+    """Two positions may have equal priority, so the selected values must be enumerated."""
 
 
 def bound_scores(
@@ -227,18 +227,19 @@ def _bound_scores(
 def score_bounds(
     c: "CertificateChecker", queries: Any, keys: Any, factor: float, products: int
 ) -> tuple[Any, Any]:
-    """Return the least and largest scores [queries, keys].
+    """Return the smallest and largest scores [queries, keys].
 
     They are bounds up to the factor s of the query's norm, and up to a number that all keys of a
     query share and softmax ignores.
 
     s′·(q + δ)·(k + κ) = s′qk + s″δk₀ + δ(s′k − s″k₀) + s′(q + δ)κ: the error δ of a query matters
-    only by how it distinguishes k from some k₀. k₀ is the key with the best score.
+    only through its product with the difference of k and some k₀. k₀ is the key with the best
+    score.
     """
     q, dq = queries
     all_keys = np.vstack([k * (r.low + r.high) / 2 for k, _, r in keys])
     best = (q @ all_keys.T).argmax(1)
-    # the second row is the query's
+    # keys[1][2] also bounds the query's norm
     underflow = UNDERFLOW[c.floats.dtype] * (1 + factor) / min(keys[1][2].low, 1.0)
     groups = [(one, best == one) for one in np.unique(best)]
     lows, highs = [], []
@@ -257,7 +258,7 @@ def score_bounds(
 
 
 def match_matrix(tests: Sequence[Predicate], Q: JointCases, K: JointCases, nq: int, nk: int) -> Any:
-    """Return which keys match which queries, [nq,nk]."""
+    """Return the mask [nq,nk] of pairs that pass all tests."""
     match = np.ones((nq, nk), bool)
     for t in tests:
         query = np.zeros(nq, int) if t.query is None else Q[t.query]
@@ -267,7 +268,7 @@ def match_matrix(tests: Sequence[Predicate], Q: JointCases, K: JointCases, nq: i
 
 
 def count_lead(match: Any, low: Any, high: Any) -> tuple[float, float]:
-    """Return the lead of matching keys and <bos> over the rest, and their largest difference."""
+    """Return the lead of matching keys and <bos> over other keys, and their spread."""
     rest = np.where(match, -np.inf, high[:, 1:]).max(1, initial=-np.inf)
     least = np.minimum(np.where(match, low[:, 1:], np.inf).min(1, initial=np.inf), low[:, 0])
     largest = np.maximum(np.where(match, high[:, 1:], -np.inf).max(1, initial=-np.inf), high[:, 0])
@@ -279,7 +280,7 @@ def select_lead(
 ) -> tuple[float, bool]:
     """Return the smallest lead of a key over all of lower priority, and whether ties are excluded.
 
-    Matching keys come first, in the order of the select; then <bos>; then the rest.
+    Matching keys come first, in the order of the select, followed by <bos> and all other keys.
     """
     rank = np.broadcast_to(v.priority(K), (match.shape[1],))
     order = np.argsort(rank, kind="stable")
@@ -287,7 +288,7 @@ def select_lead(
     m = match[:, order]
 
     def differ(x: Any) -> Any:
-        """Where matching keys of one priority have different x."""
+        """Return where matching keys of one priority have different x."""
         least = np.minimum.reduceat(np.where(m, x[order], 10**9), starts, axis=1)
         return np.maximum.reduceat(np.where(m, x[order], -1), starts, axis=1) > least
 
@@ -309,7 +310,10 @@ def select_lead(
 def position_sum(
     c: "CertificateChecker", v: Select | ThresholdCount, read: Sequence[Value]
 ) -> Sum | None:
-    """Return the sum that gives the position to look at, unless the head reads the sum itself."""
+    """Return the sum that gives the position to look up, or None if the head needs no such sum.
+
+    A head that reads the slot of the sum is checked as an ordinary equality test.
+    """
     if not isinstance(v, Select) or len(v.predicates) != 1 or v.sort_keys:
         return None
     (t,) = v.predicates
@@ -322,13 +326,13 @@ def position_sum(
 
 
 def position_lead(test: Predicate, Q: JointCases, K: JointCases, low: Any, high: Any) -> float:
-    """Return the smallest lead of the target position, or of <bos> if there is none."""
+    """Return the smallest lead of the target position, or of <bos> where there is no target."""
     assert isinstance(test.query, Sum)
-    # as the interpreter evaluates the sum
+    # evaluate the sum with the function that the interpreter uses
     wanted = test.table[test.query.result_indices([Q[a] for a in test.query.args])]
     position, place = Q["position"], np.append(-1, K["position"])
     target = np.where(wanted.any(1), wanted.argmax(1), -1)
-    target = np.where(target <= position, target, -1)  # a later position: <bos> instead
+    target = np.where(target <= position, target, -1)  # <bos> replaces a later position
     won = place[None] == target[:, None]
     others = (place[None] <= position[:, None]) & ~won
     lead = np.where(won, low, np.inf).min(1) - np.where(others, high, -np.inf).max(1)

@@ -1,8 +1,8 @@
-"""Error bound for what a group of neurons writes, used for tables and for counts.
+"""Error bound for the output of a group of neurons, used for tables and for counts.
 
-A neuron that is surely on is linear: the errors that two such neurons share cancel, so the product
-of W_in and W_out counts. A neuron that is surely off adds nothing. Any other may add up to its
-largest activation.
+A neuron that is surely on is linear: errors common to two such neurons cancel, so the bound uses
+the product of W_in and W_out. A neuron that is surely off contributes 0. Any other neuron may
+contribute up to its largest activation.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ NO_ERROR = np.zeros(1)
 
 @dataclass
 class NeuronGroup:
-    """The neurons that write one value's slot."""
+    """Weights of the neurons that write the slot of one value."""
 
     W_in: Any  # [D,F]
     b_in: Any
@@ -36,15 +36,15 @@ def output_error(
     """Bound |relu(s·z + b_in) @ W_out + b_out − want| for every factor s of the norm.
 
     Args:
-        c: the checker.
-        p: the neurons.
-        row: bounds of the norm before them.
-        z: their inputs before s, [n,F].
+        c: certificate checker.
+        p: weights of the neurons.
+        row: bounds of the norm before the neurons.
+        z: inputs of the neurons before s, [n,F].
         off: errors of z.
-        size: sums of the magnitudes that z adds up, [n,F].
+        size: sums of the magnitudes of the terms of z, [n,F].
         want: expected outputs [n, width].
-        shared: errors [D] of the stream that all neurons of a case share; `off` includes them.
-        n_active: number of active neurons [n] in all, if others write the slot too.
+        shared: errors [D] of the stream common to all neurons of a case; `off` includes them.
+        n_active: number of active neurons [n] in all, if other neurons write the slot too.
         separate: errors [F] of single neurons.
         line: rows 2i and 2i+1 are the ends of a line on which only z changes. The bound then holds
             on the whole line: bounds of a neuron are monotonic, so a state that it has at both ends
@@ -86,11 +86,13 @@ def output_error(
         error = error + row.high * (shared @ np.abs(M) + row.shift * np.abs(M.sum(0)))
         error = error + rounds[rows][:, A] @ size_out[A]
         if separate.any() and A.any():
-            same = (p.W_in[:, A] == p.W_in[:, A][:, :1]).all()  # then their errors are equal
+            same = (p.W_in[:, A] == p.W_in[:, A][:, :1]).all()  # if so, their errors are equal
             summed = np.abs(p.W_out[A].sum(0)) if same else size_out[A].sum(0)
             error = error + row.high * float(separate[A].max()) * summed
         error = error + np.where(unsure[rows], top[rows], 0) @ size_out
-        n_terms = (n_active[rows] + unsure[rows].sum(1) + 4)[:, None]  # others add exactly 0
+        n_terms = (n_active[rows] + unsure[rows].sum(1) + 4)[
+            :, None
+        ]  # inactive neurons add exactly 0
         error = error + f.gamma(n_terms) * (top[rows] @ size_out + np.abs(p.b_out))
         worst[rows] = error.max(1, initial=0)
     if line:

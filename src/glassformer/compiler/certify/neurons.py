@@ -1,4 +1,4 @@
-"""Checks of the neurons of a layer: every case of what they read gives the code of the result.
+"""Checks of the neurons of a layer: every joint case of their inputs gives the code of the result.
 
 Maps and sums are checked case by case here, threshold counts in counting_heads.py.
 """
@@ -20,9 +20,11 @@ Averages = dict[ThresholdCount, HeadAverage]
 
 
 def check_neurons(c: "CertificateChecker", layer: int, averages: Averages) -> None:
-    """Check the neurons of a layer: fill the slots of its maps, sums and counts."""
+    """Check the neurons of a layer and add its maps, sums and counts to the stream."""
     at, new = f"blocks.{layer}.mlp.", c.computed_at(2 * layer + 2)
-    w = c.weights if f"{at}W_out" in c.weights else {}  # without neurons, biases are not applied
+    w = (
+        c.weights if f"{at}W_out" in c.weights else {}
+    )  # a layer without W_out has no MLP, so its biases are unused
     W_in = w.get(f"{at}W_in", np.zeros((c.config.d_model, 0)))
     W_out = w.get(f"{at}W_out", W_in.T)
     b_in = w.get(f"{at}b_in", np.zeros(W_in.shape[1]))
@@ -45,7 +47,7 @@ def check_neurons(c: "CertificateChecker", layer: int, averages: Averages) -> No
         error = (error + 2 * c.floats.unit * (np.abs(c.code(v)).max(initial=0) + error)) * WIDEN
         error += UNDERFLOW[c.floats.dtype]
         grown[slot] += error
-        reach = c.certificate.step_reach.get(v.name)  # up to 1 there is no slack
+        reach = c.certificate.step_reach.get(v.name)  # a reach of 1 or less leaves no slack
         slack = None if reach is None else max(0.0, 1 - 1 / max(reach, 1.0))
         c.record(v, f"neurons {layer}: off by {error:.2g}", slack)
     if W_out[:, ~claimed].any() or b_out[~claimed].any():
@@ -59,7 +61,9 @@ def check_neurons(c: "CertificateChecker", layer: int, averages: Averages) -> No
 def average_lengths(
     c: "CertificateChecker", v: ThresholdCount, average: HeadAverage
 ) -> tuple[float, float]:
-    """Return the largest squared length of averages plus what they overwrite, and of the latter."""
+    """Return the largest squared lengths of averages plus overwritten values, and of the latter
+    alone.
+    """
     longest = max(float(np.linalg.norm(average.keys, axis=1).max(initial=0)),
                   float(np.linalg.norm(average.bos)))  # fmt: skip
     longest = longest * (1 + average.weight_error) + float(np.linalg.norm(average.error))
@@ -69,7 +73,7 @@ def average_lengths(
 
 
 def average_sum(average: HeadAverage) -> float:
-    """Return the largest sum of the numbers of an average."""
+    """Return the largest absolute sum of the numbers of an average."""
     largest = max(float(np.abs(average.keys.sum(1)).max(initial=0)), abs(float(average.bos.sum())))
     return largest * (1 + average.weight_error) + float(average.error.sum())
 
@@ -83,7 +87,7 @@ def normed_row_with_averages(c: "CertificateChecker", averages: Averages) -> Nor
 
 
 def keep_averages(c: "CertificateChecker", averages: Averages) -> None:
-    """Averages stay in the stream as residue; the values that they overwrite are lost."""
+    """Add the averages to the residue of the stream, and remove the values that they overwrite."""
     for v, average in averages.items():
         slot, over = c.declaration.average_slots[v], overlaid_values(c, v)
         c.residue[slot] += average.max_size + average.error
@@ -98,7 +102,7 @@ def keep_averages(c: "CertificateChecker", averages: Averages) -> None:
 
 
 def neurons_at_bos(c: "CertificateChecker", W_in: Any, b_in: Any, W_out: Any, b_out: Any) -> None:
-    """Update the row of <bos>."""
+    """Update the row of <bos> with the output of a layer's neurons."""
     f = c.floats
     x, row = c.normed_bos()
     z, off = f.scaled(*f.product(x, row, W_in), row)
@@ -113,13 +117,13 @@ def neurons_at_bos(c: "CertificateChecker", W_in: Any, b_in: Any, W_out: Any, b_
 
 
 def table_error(c: "CertificateChecker", v: Map | Sum, p: NeuronGroup, row: NormedRow) -> float:
-    """Return the largest error of a map or sum over the joint cases of what its neurons read."""
+    """Return the largest error of a map or sum over all joint cases of the neurons' inputs."""
     read = c.values_read(p.W_in, v.name)
     cases, n = c.enumerate_cases([*read, *v.args])
     members = [cases[a] for a in v.args]
     if isinstance(v, Map):
         want = np.broadcast_to(v.table[tuple(members)], (n,))
-        keep = want >= 0  # the interpreter rejects the others
+        keep = want >= 0  # the interpreter rejects impossible cases
         cases, want = {x: column[keep] for x, column in cases.items()}, want[keep]
     else:
         want = np.broadcast_to(v.result_indices(members), (n,))

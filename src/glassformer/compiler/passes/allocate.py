@@ -1,9 +1,9 @@
 """Allocate slots of the residual stream.
 
 The first three dimensions are the base, which has one direction that is constant after <bos> and
-one that is nonzero only at <bos>. Then follow a slot for each value, and slots for the averages
-that heads leave for neurons of their layer. In the last layer, averages may overwrite a value that
-nothing reads any more.
+one direction that is nonzero only at <bos>. They are followed by a slot for each value, and by
+slots for the averages that heads write for neurons of the same layer. In the last layer, averages
+may overwrite a value that no later component reads.
 """
 
 from dataclasses import dataclass
@@ -27,28 +27,28 @@ from .encode import Codes, Encoder, UnencodableSum
 from .schedule import Sublayers, count_layers, schedule
 
 BASE_DIMS = slice(0, 3)
-# (query value, key value) of an equality test -> a copy of the key value for this test alone
+# (query value, key value) of an equality test -> copy of the key value used only by this test
 ValueCopies = dict[tuple[Value, Value], Value]
 
 
 @dataclass
 class CountReadout:
-    """The averages that a uniform head brings to the neurons of a count.
+    """The averages that a uniform head writes for the neurons of a count.
 
     Test j passes where scale[j]·average[j] + position_weights[j]·(1 − b) − thresholds[j]·b > 0, for
     the weight b of <bos>.
     """
 
     weights: Any  # [n, members of all terms]
-    bos: Any  # [n]: the entry of <bos>
-    average_of_test: Any  # [J]
-    scale_of_test: Any  # [J]
-    has_bos_average: bool  # the last average is the weight of <bos>
+    bos: Any  # [n]: contribution of <bos> to each average
+    average_of_test: Any  # [J]: index of the average that test j reads
+    scale_of_test: Any  # [J]: factor of this average
+    has_bos_average: bool  # whether the last average is the weight of <bos>
 
 
 @dataclass
 class Plan:
-    """All decisions about a model before its weights are made."""
+    """The codes, sublayers and slots of all values, chosen before any weights are computed."""
 
     program: Program
     codes: Codes
@@ -56,10 +56,10 @@ class Plan:
     slots: dict[Value, slice]
     average_slots: dict[ThresholdCount, slice]
     readouts: dict[ThresholdCount, CountReadout]
-    hosts: dict[Value, Value]  # value without a slot -> value that it is read from
-    indicator_of: dict[Value, tuple[Value, int]]  # flag -> value and the one member it holds for
+    hosts: dict[Value, Value]  # value without a slot -> value whose slot determines it
+    indicator_of: dict[Value, tuple[Value, int]]  # flag -> value and the one member with flag True
     copies: ValueCopies
-    materialized: frozenset[Sum]  # sums that neurons compute although a position lookup could not
+    materialized: frozenset[Sum]  # looked-up positions that neurons compute nevertheless
     width: int
 
     @property
@@ -79,7 +79,7 @@ class Plan:
 
 
 def make_plan(program: Program, finely_coded: frozenset[str] = frozenset()) -> Plan:
-    """Choose codes, sublayers and slots; `finely_coded`: names of values with wider codes."""
+    """Choose codes, sublayers and slots; values named in `finely_coded` get larger gaps."""
     codes, copies, materialized = encode_values(program, finely_coded)
     make_names_unique([*program.values, *copies.values()])
     hosts = find_hosts(program, codes)
@@ -112,7 +112,11 @@ def make_plan(program: Program, finely_coded: frozenset[str] = frozenset()) -> P
 def encode_values(
     program: Program, finely_coded: frozenset[str] = frozenset()
 ) -> tuple[Codes, ValueCopies, frozenset[Sum]]:
-    """Return codes, copies of values, and the sums that must be materialized to be encodable."""
+    """Return codes, copies of values, and the position sums that neurons must compute.
+
+    A sum is added to the third result if `nothing` among its terms has no suitable number
+    otherwise.
+    """
     materialized: frozenset[Sum] = frozenset()
     while True:
         encoder = Encoder(program, finely_coded, materialized)
@@ -127,9 +131,9 @@ def encode_values(
 
 
 def find_hosts(program: Program, codes: Codes) -> dict[Value, Value]:
-    """Find functions of the token (or position) that can be read from another such value.
+    """Map functions of the token or position to a value of the same kind that determines them.
 
-    Any function can be read from a value with a simplex code.
+    Any function can be read linearly from a value with a simplex code, so it needs no slot.
     """
     values = program.values
     simple = [v for v in values if isinstance(v, (Token, Position))]
@@ -151,9 +155,9 @@ def find_hosts(program: Program, codes: Codes) -> dict[Value, Value]:
 
 
 def find_indicators(program: Program, hosts: dict[Value, Value]) -> dict[Value, tuple[Value, int]]:
-    """Find flags that only select keys and hold for one member of a value in the stream.
+    """Map flags that only select keys to the one member of another value that sets them.
 
-    The head can match that member, so the flag needs no slot.
+    A head can match this member directly, so the flag needs no slot.
     """
     flags, others = set[Value](), set[Value]()
     for v in program.values:
@@ -185,7 +189,7 @@ def find_indicators(program: Program, hosts: dict[Value, Value]) -> dict[Value, 
 
 
 def member_given(v: Value, w: Value) -> Any:
-    """Return the member of v for each member of w, or None if v is no function of w."""
+    """Return the member of v for each member of w, or None if v is not a function of w."""
     if type(v) is not type(w) or not isinstance(v, (Token, Position)):
         return None
     assert isinstance(w, (Token, Position))
@@ -197,7 +201,7 @@ def member_given(v: Value, w: Value) -> Any:
 
 
 def _read_by_neurons(value: Value, count: ThresholdCount, sublayers: Sublayers) -> bool:
-    """Whether another value that neurons compute in the layer of a count reads `value`."""
+    """Return whether other neurons in the layer of a count read `value`."""
     for v, s in sublayers.items():
         if s == sublayers[count] and v is not count:
             read = [x for x, _ in v.terms[:1]] if isinstance(v, ThresholdCount) else v.args
@@ -209,8 +213,8 @@ def _read_by_neurons(value: Value, count: ThresholdCount, sublayers: Sublayers) 
 def make_readout(v: ThresholdCount) -> CountReadout:
     """Choose the averages of a count: one for each set of parallel weight rows.
 
-    The weight of <bos> is another, unless each test has an average of its own, to which <bos> can
-    contribute the threshold.
+    The weight of <bos> is another average, unless each test has a separate average, to which <bos>
+    can contribute the threshold.
     """
     J = len(v.thresholds)
     weights = np.concatenate([w for _, w in v.terms], 1) if v.terms else np.zeros((J, 0))

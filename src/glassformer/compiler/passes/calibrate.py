@@ -1,8 +1,9 @@
 """Calibrate gains, hardness and codes from the certificate.
 
-The steps of a count get as steep as the certificate needs, a select as hard as its leak requires, a
-uniform head the best hardness between leak and spread. Where that is not enough, values get codes
-with larger gaps, and tables get neurons in pairs, which correct errors.
+The steps of counts become as steep as the certificate requires, and selects as hard as their
+permitted leak requires. Uniform heads get the hardness that minimizes leak plus spread. If the
+proof still fails, values get codes with larger gaps, and tables get pairs of neurons, which
+correct errors.
 """
 
 import math
@@ -19,14 +20,14 @@ from .encode import is_equality
 from .stream import EmitSettings
 
 MAX_TRIES = 20
-MAX_CERTIFICATE_CASES = 600_000_000  # of all tries: half a minute
-SELECT_LEAK = {"float64": 1e-12, "float32": 1e-8}  # where selects must be more exact
-GAIN_HEADROOM = 1.02  # steps go this much farther than they must
+MAX_CERTIFICATE_CASES = 600_000_000  # total over all tries, about half a minute
+SELECT_LEAK = {"float64": 1e-12, "float32": 1e-8}  # used after the default leak was not proved
+GAIN_HEADROOM = 1.02  # factor by which steps exceed the required reach
 INITIAL_GAIN = 1.1
 
 
 def calibrate(program: Program, dtype: str, target: str = "") -> tuple[Model, Certificate, Plan]:
-    """Return the smallest model of a program that is proved in a float type.
+    """Return the model of a program with the largest proved margin, its certificate and its plan.
 
     Raises:
         GlassformerError: no try is proved.
@@ -77,7 +78,7 @@ def calibrate(program: Program, dtype: str, target: str = "") -> tuple[Model, Ce
 
 
 def update_gains(settings: EmitSettings, certificate: Certificate) -> dict[str, float]:
-    """Return gains that make steps just as steep as they must be."""
+    """Return the gains at which every step just reaches the certificate's requirement."""
     out = dict(settings.gain)
     for name, reach in certificate.step_reach.items():
         if reach > 1e-9:
@@ -86,7 +87,7 @@ def update_gains(settings: EmitSettings, certificate: Certificate) -> dict[str, 
 
 
 def refine_codes(finely_coded: frozenset[str], failure: Unproved) -> frozenset[str]:
-    """Add the values that a failed head compares to the finely coded ones."""
+    """Add the values compared by the failed head to the finely coded values."""
     if not isinstance(failure.value, (Select, ThresholdCount)):
         return finely_coded
     tests = [t for t in failure.value.predicates if is_equality(t)]
@@ -96,9 +97,9 @@ def refine_codes(finely_coded: frozenset[str], failure: Unproved) -> frozenset[s
 def update_hardness(
     plan: Plan, settings: EmitSettings, certificate: Certificate
 ) -> dict[str, float]:
-    """Return hardness for selects that leak too much, and for counts far from their optimum.
+    """Return new hardness factors for selects that leak too much and counts far from their optimum.
 
-    A harder uniform head leaks less, but spreads the weights of ties more.
+    A larger hardness of a uniform head reduces its leak, but increases the spread of tied weights.
     """
     out, n = {}, plan.program.length + 1
     for v in plan.program.values:

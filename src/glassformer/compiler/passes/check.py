@@ -1,7 +1,8 @@
 """Check selectors before compiling: ambiguous ties, conditions that never match, means as keys.
 
-All checks use domains, so they cover every text. Values that are no function of token and position
-are taken to combine freely, so a selector may be refused although no text makes it ambiguous.
+All checks use domains, so they cover every input sequence. Values that are not functions of token
+and position are assumed to combine freely, so a selector may be rejected although no input makes
+it ambiguous.
 """
 
 import math
@@ -19,7 +20,7 @@ from ..joint_domains import MAX_JOINT_CELLS, joint_members, joint_roots
 from ..literals import format_element
 
 MAX_PAIRS_PER_VALUE = 20_000_000  # query cases times key cases of a selector
-MAX_PAIRS = 5 * MAX_PAIRS_PER_VALUE  # of all selectors
+MAX_PAIRS = 5 * MAX_PAIRS_PER_VALUE  # limit for all selectors of a program
 PAIRS_AT_ONCE = 1_000_000
 
 
@@ -57,7 +58,7 @@ def find_problems(program: Program, value: Value, budget: Budget) -> Iterator[st
 
 
 def matches_only_future(program: Program, tests: Sequence[Predicate], budget: Budget) -> bool:
-    """Whether a condition holds for later positions, and for no others."""
+    """Return whether a condition holds for some later position, but for no visible position."""
     if not any(t.query and t.key for t in tests):
         return False
     cases = SelectorCases.enumerate(program, tests, [], budget)
@@ -72,12 +73,12 @@ def matches_only_future(program: Program, tests: Sequence[Predicate], budget: Bu
 
 
 def find_tie(program: Program, select: Select, budget: Budget) -> list[Any] | None:
-    """Return two different values that a select may find at positions that are equally good."""
+    """Return two different values that a select may find at equally good positions, or None."""
     if program.length == 1 or len(select.value) == 1 or is_tie_free(program, select):
         return None
     sort_keys = [v for _, v in select.sort_keys]
     cases = SelectorCases.enumerate(program, select.predicates, [*sort_keys, select.value], budget)
-    if cases is None:  # too many: the interpreter and the certificate find ties too
+    if cases is None:  # too many cases; the interpreter and the certificate detect ties too
         return None
     value = cases.key_columns([select.value])[:, 0]
     group = 0 * value
@@ -90,7 +91,7 @@ def find_tie(program: Program, select: Select, budget: Budget) -> list[Any] | No
         holds = (holds & cases.visible(rows))[:, order]
         low, high = _group_min_max(holds, value[order], starts)
         first, last = _group_min_max(holds, places, starts)
-        # Neither the values nor the positions are all equal: then two differ in both.
+        # If neither all values nor all positions are equal, two cases differ in both.
         if (tie := (low < high) & (first < last)).any():
             at = tuple(np.argwhere(tie)[0])
             return [select.value.domain[low[at]], select.value.domain[high[at]]]
@@ -98,13 +99,13 @@ def find_tie(program: Program, select: Select, budget: Budget) -> list[Any] | No
 
 
 def _group_min_max(holds: Any, column: Ints, starts: Ints) -> tuple[Ints, Ints]:
-    """Return the minimum and maximum of a column in each group, where `holds`."""
+    """Return the minimum and maximum of a column in each group, over the entries where `holds`."""
     low = np.minimum.reduceat(np.where(holds, column, column.max() + 1), starts, axis=1)
     return low, np.maximum.reduceat(np.where(holds, column, -1), starts, axis=1)
 
 
 def is_tie_free(program: Program, select: Select) -> bool:
-    """Whether positions are a sort key, or a test selects one position at most."""
+    """Return whether the position is a sort key, or a test selects at most one position."""
 
     def is_position(v: Value | None) -> bool:
         return isinstance(v, Position) and len(v) == program.length
@@ -118,17 +119,17 @@ class SelectorCases:
     """All joint cases of the values that a selector reads, at the query and at the key."""
 
     tests: Sequence[Predicate]
-    key_values: list[Value]  # a column of `keys` each
+    key_values: list[Value]  # the values of the columns of `keys`
     keys: Ints
-    queries: Ints  # a column for each test with a query value
-    key_positions: Ints | None  # if a value depends on the position
+    queries: Ints  # one column for each test with a query value
+    key_positions: Ints | None  # None if no key value depends on the position
     query_positions: Ints | None
 
     @staticmethod
     def enumerate(
         program: Program, tests: Sequence[Predicate], extra_values: Sequence[Value], budget: Budget
     ) -> "SelectorCases | None":
-        """Return all cases, or None if there are too many."""
+        """Return all cases of a selector, or None if there are too many."""
         position = Position("position", range(program.length))
         size = program.length, len(program.tokens)
         key_values = list(dict.fromkeys([*(t.key for t in tests if t.key), *extra_values]))
@@ -155,13 +156,15 @@ class SelectorCases:
         return self.keys[:, [self.key_values.index(v) for v in values]]
 
     def visible(self, rows: slice) -> Any:
-        """Return which keys are not later than the queries in `rows`, as far as positions tell."""
+        """Return the keys that are not after the queries in `rows`. Unknown positions count as
+        visible.
+        """
         if self.key_positions is None or self.query_positions is None:
             return np.True_
         return self.key_positions[None] <= self.query_positions[rows, None]
 
     def matches(self) -> Iterator[tuple[slice, Any]]:
-        """Yield where all tests hold [query, key], for slices of the queries."""
+        """Yield slices of the queries with the mask [query, key] of pairs that pass all tests."""
         step = max(1, PAIRS_AT_ONCE // len(self.keys))
         for start in range(0, len(self.queries), step):
             rows = slice(start, start + step)

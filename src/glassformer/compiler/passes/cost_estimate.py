@@ -1,4 +1,4 @@
-"""Estimate the size of a model and the work to make it, before it is made."""
+"""Estimate the size of a model and the work to build it from its plan."""
 
 import math
 
@@ -9,12 +9,16 @@ from .encode import is_equality
 from .heads import group_by_selector
 from .neurons import cover_size
 
-MAX_PARAMETERS = 25_000_000  # 200 MB, and several times that while it is made and checked
-MAX_FLOPS = 3 * 10**11  # to factor the predicates of heads: some tens of seconds
+MAX_PARAMETERS = 25_000_000  # 200 MB, and several times as much during compilation
+MAX_FLOPS = 3 * 10**11  # limit for factoring predicates, some tens of seconds
 
 
 def estimate_size(plan: Plan) -> int:
-    """Return an upper bound for the parameters; raise an error if they or the work are too much."""
+    """Return an upper bound for the number of parameters of a planned model.
+
+    Raises:
+        GlassformerError: the parameters, or the operations to build the heads, exceed their limit.
+    """
     D, p = plan.width, plan.program
     heads = [list(group_by_selector(plan, layer).values()) for layer in range(plan.n_layers)]
     K = max([1, *(head_size(plan, members) for layer in heads for members in layer)])
@@ -48,7 +52,7 @@ def factored_widths(plan: Plan) -> list[int]:
 
 
 def head_size(plan: Plan, members: list[Select | ThresholdCount]) -> int:
-    """Return an upper bound for the dimensions of a head."""
+    """Return an upper bound for the dimension of a head."""
     compared = 1
     for t in members[0].predicates:
         widths = [plan.codes[v].shape[1] if v in plan.codes else 1 for v in t.args]
@@ -61,7 +65,7 @@ def head_size(plan: Plan, members: list[Select | ThresholdCount]) -> int:
 
 
 def count_neurons(plan: Plan, layer: int) -> int:
-    """Return an upper bound for the neurons of a layer, at most twice their number."""
+    """Return an upper bound for the number of neurons of a layer, within a factor of 2."""
     n = 0
     for v in plan.computed_at(2 * layer + 2):
         if isinstance(v, Map):

@@ -13,11 +13,11 @@ from .heads import HeadBuilder, HeadSpec
 from .neurons import NeuronBuilder
 from .stream import BASE_LENGTH, BOS_DIRECTION, BOS_FACTOR, NORM_EPS, ONE_DIRECTION, EmitSettings
 
-LOGIT_LEAD = 10.0  # of the right logit, without averages in the stream
+LOGIT_LEAD = 10.0  # lead of the correct logit if the stream contains no averages
 
 
 class Emitter(HeadBuilder, NeuronBuilder):
-    """Builds a model; tracks the squared length of rows and the row of <bos> through the layers."""
+    """Build a model from a plan, tracking row lengths and the row of <bos> through the layers."""
 
     def __init__(self, plan: Plan, settings: EmitSettings | None = None, target: str = "") -> None:
         super().__init__(plan, settings or EmitSettings(), plan.width)
@@ -27,7 +27,7 @@ class Emitter(HeadBuilder, NeuronBuilder):
         return float(1 / np.sqrt(norm2 / self.D + NORM_EPS))
 
     def build_model(self) -> Model:
-        """Return the smallest model; for GPT-2, one as wide as its heads together."""
+        """Return the smallest model. For GPT-2, its width is n_heads · d_head."""
         arrays = self.build_arrays()
         H, K = head_sizes(arrays[2])
         if self.target == "gpt2":
@@ -51,7 +51,9 @@ class Emitter(HeadBuilder, NeuronBuilder):
         return W_E, W_pos, [self.build_block(layer) for layer in range(plan.n_layers)]
 
     def build_block(self, layer: int) -> tuple[list[HeadSpec], Any, list[str]]:
-        """Scale the heads and neurons of a layer for its norms, and set the keys of <bos>."""
+        """Scale the heads and neurons of a layer for its norms, and set the keys and values of
+        <bos>.
+        """
         scale, row = self.norm_scale(self.norm2), np.zeros(self.D)
         row[BASE_DIMS] = BOS_DIRECTION
         y = self.bos - self.bos.mean()
@@ -111,7 +113,7 @@ class Emitter(HeadBuilder, NeuronBuilder):
         return Model(config, w, vocabulary, labels=Labels(slots, head_labels, neuron_labels))
 
     def unembedding(self, V: int) -> Any:
-        """Return W_U [D,V], whose right logit leads by LOGIT_LEAD."""
+        """Return W_U [D,V], scaled so that the correct logit leads by at least LOGIT_LEAD."""
         U, tokens, emit = np.zeros((self.D, V)), self.program.tokens, self.program.emit
         code = self.codes[emit]
         lead = (code**2).sum(1)[:, None] - code @ code.T

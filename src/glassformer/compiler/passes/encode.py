@@ -8,7 +8,7 @@ same number. Values that are compared or copied share a code. The kinds, narrowe
     torus    5           equality with larger gaps: two circles of different speed
     number   3           order and sums: points on a half circle, one coordinate linear
     square   4           the number and its square: for lookups at a computed position
-    simplex  n           anything
+    simplex  n           any function of the value
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -35,12 +35,12 @@ from ..joint_domains import joint_cases
 
 Codes = dict[Value, Any]  # value -> [members, width]
 CODE_KINDS = ["ring", "torus", "number", "square", "simplex"]
-MAX_CODE_NUMBERS = 10_000_000  # of all codes: 80 MB
-SQUARED_LENGTH = 3.0  # of the rows of ring and number codes
+MAX_CODE_NUMBERS = 10_000_000  # limit for all codes together, 80 MB
+SQUARED_LENGTH = 3.0  # squared length of the rows of ring, torus and number codes
 
 
 def is_equality(test: Predicate) -> bool:
-    """Whether a predicate holds exactly where its query and key are equal."""
+    """Return whether a predicate holds exactly where its query and key are equal."""
     if test.query is None or test.key is None:
         return False
     place = [test.key.index.get(d, -1) for d in test.query.domain]
@@ -48,7 +48,7 @@ def is_equality(test: Predicate) -> bool:
 
 
 class UnencodableSum(GlassformerError):
-    """No number can represent `nothing` in all of these sums."""
+    """Error: no number can represent `nothing` in all of these sums."""
 
     def __init__(self, sums: Sequence[Sum]) -> None:
         names = ", ".join(dict.fromkeys(s.name for s in sums))
@@ -59,10 +59,11 @@ class UnencodableSum(GlassformerError):
 def position_lookups(
     program: Program, materialized: Collection[Sum] = frozenset()
 ) -> dict[Select, Predicate]:
-    """Return the selects of one computed position, a sum of numbers, with their only test.
+    """Return the selects that read one computed position, a sum of numbers, with their only test.
 
-    They need no neurons: −(sum − position)² is a product of query and key. The sum must never be a
-    later position, since the nearest visible one would win. `materialized` sums are left out.
+    The lookup needs no neurons: −(sum − position)² is a product of query and key. The sum must
+    never exceed the current position, since the nearest visible position would win instead. Sums in
+    `materialized` are skipped.
     """
     out = {}
     for v in program.values:
@@ -83,14 +84,14 @@ def position_lookups(
 
 
 def values_read(program: Program, lookups: Mapping[Select, Predicate]) -> set[Value]:
-    """Return all values that are read, except sums that only give positions to look up."""
+    """Return all values that another value reads, except sums used only as looked-up positions."""
     sums: dict[Value, Value | None] = {v: test.query for v, test in lookups.items()}
     read = {a for v in program.values for a in v.args if a is not sums.get(v)}
     return read | {program.emit}
 
 
 class Encoder:
-    """Collects the requirements on each value's code, then makes the codes."""
+    """Collect the requirements on the code of each value, then make the codes."""
 
     def __init__(
         self,
@@ -101,7 +102,9 @@ class Encoder:
         self.program, self.values, self.finely_coded = program, program.values, finely_coded
         self.position_lookups = position_lookups(program, materialized)
         self.read_values = values_read(program, self.position_lookups)
-        self.parent = {v: v for v in self.values}  # union-find: values that share a code
+        self.parent = {
+            v: v for v in self.values
+        }  # union-find structure of values that share a code
         self.kinds = dict.fromkeys(self.values, "ring")
         self.copies: dict[tuple[Value, Value], Value] = {}
         self.partial_totals: dict[Sum, Any] = {}
@@ -152,7 +155,7 @@ class Encoder:
             self.require_kind(side, "torus" if fine else "ring")
 
     def make_copy(self, query: Value, key: Value) -> Value:
-        """Return a copy of a token or position value, with its own slot and code."""
+        """Return a copy of a token or position value with a separate slot and code."""
         if (query, key) not in self.copies:
             new = self.copies[query, key] = copy(key)
             self.values.append(new)
@@ -160,7 +163,7 @@ class Encoder:
         return self.copies[query, key]
 
     def make_codes(self) -> Codes:
-        """Make the narrowest code that all values which share it can use."""
+        """Return the codes: the narrowest kind that suits all values sharing a code."""
         self.collect_requirements()
         out: Codes = {}
         size = 0
@@ -184,7 +187,7 @@ class Encoder:
         return out
 
     def number_for_nothing(self, members: Sequence[Value], kind: str) -> float | None:
-        """Return a number for `nothing` that takes every sum outside its range without it."""
+        """Return a number for `nothing` that moves every sum with it out of the range."""
         partial = [v for v in members if None in v.domain]
         users = [s for s in self.values if isinstance(s, Sum) for x in s.args if x in partial]
         if not users or kind == "simplex":
@@ -198,12 +201,13 @@ class Encoder:
         raise UnencodableSum(users)
 
     def is_separated(self, s: Sum, x: float) -> bool:
-        """Whether a sum with x for `nothing` differs from all sums of numbers.
+        """Return whether a sum with x in place of `nothing` differs from all sums of numbers.
 
-        That matters if neurons compute it. Where it is looked up, it must be below all positions.
+        This is required if neurons compute the sum. A looked-up sum must be below all positions
+        instead.
         """
         looked_up = any(test.query is s for test in self.position_lookups.values())
-        if s not in self.partial_totals:  # distinct (sum of numbers, coefficient of nothing)
+        if s not in self.partial_totals:  # distinct pairs (sum of numbers, coefficient of nothing)
             cases = joint_cases(self.program, list(s.args), ["position"])
             at0, at1 = s.total(cases, 0.0), s.total(cases, 1.0)
             parts = np.stack([at0, at1 - at0], 1)[np.isnan(s.total(cases))]
@@ -218,7 +222,7 @@ class Encoder:
 
 
 def is_linear(x: Value, weights: Any) -> bool:
-    """Whether the weights of a count are a linear function of the numbers of x."""
+    """Return whether the weights of a count are a linear function of the numbers of x."""
     if len(x) <= 2:
         return True
     numbers = x.numeric_domain
@@ -267,7 +271,7 @@ def make_code(kind: str, domain: Sequence[Element], nothing: float | None = None
 
 
 def torus_code(n: int) -> Any:
-    """Return points on two circles at once; the speed of the second maximizes the gaps."""
+    """Return n points on two circles, the second with the speed that maximizes the gaps."""
     steps = 2 * np.pi * np.arange(n) / n
 
     def nearest(speed: int) -> float:

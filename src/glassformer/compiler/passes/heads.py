@@ -1,4 +1,4 @@
-"""Build the attention heads of a plan: what they match, and what they copy or average."""
+"""Build the attention heads of a plan: their queries and keys, values and outputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from .stream import BASE_LENGTH, ONE_DIRECTION, PlannedStream, orthonormal_basis
 
 @dataclass
 class HeadSpec:
-    """A head: q, k [D,r] and v [D,n] read the stream, o [n,D] writes it.
+    """Weights of a head: q, k [D,r] and v [D,n] read the stream, o [n,D] writes it.
 
     bos_k [r] and bos_v [n] are the key and value of <bos>.
     """
@@ -31,12 +31,12 @@ class HeadSpec:
 
 
 class HeadBuilder(PlannedStream):
-    """Builds the heads of a plan, layer by layer."""
+    """Build the heads of a plan, layer by layer."""
 
     def match_products(self, tests: Sequence[Predicate]) -> tuple[list[Any], list[Any], Any, float]:
         """Return columns of q and k, weights of the key alone, and the score of a match.
 
-        The score is at least 1 lower where a test fails.
+        If any test fails, the score is lower by at least 1.
         """
         qs: list[Any] = []
         ks: list[Any] = []
@@ -76,7 +76,7 @@ class HeadBuilder(PlannedStream):
         return qs, ks, key_only, level
 
     def factor_relation(self, test: Predicate, query: Value, key: Value) -> tuple[Any, Any]:
-        """Write a predicate as products of q and k: 1 where it holds and 0 elsewhere."""
+        """Return columns of q and k whose product is 1 where a predicate holds and 0 elsewhere."""
         F = [np.hstack([self.codes[v], np.ones((len(v), 1))]) for v in (query, key)]
         B = np.linalg.pinv(F[0]) @ test.table.astype(float) @ np.linalg.pinv(F[1]).T
         if np.abs(F[0] @ B @ F[1].T - test.table).max() > 1e-9:
@@ -97,9 +97,9 @@ class HeadBuilder(PlannedStream):
         return Q, K
 
     def order_functional(self, v: Select) -> tuple[Any, float]:
-        """Return weights of the key that order as the select does, and their range.
+        """Return key weights that rank keys in the order of the select, and the range of the ranks.
 
-        Steps are at least 1 apart; 0 is in the middle.
+        Ranks are at least 1 apart and centered on 0.
         """
         out, reach = np.zeros(self.D), 0.0
         for sign, o in reversed(v.sort_keys):
@@ -115,8 +115,9 @@ class HeadBuilder(PlannedStream):
     def query_and_key(self, v: Select | ThresholdCount) -> tuple[Any, Any, Any]:
         """Return q, k, and the key of <bos>.
 
-        For a select, <bos> scores just below all matches and above the rest; for a count, as much
-        as a match. Matches score about 0, so that the scale of norms matters little.
+        In a select, <bos> scores just below all matches and above all other keys. In a count, <bos>
+        scores the same as a match. Matches score about 0, so that the scale of norms hardly
+        matters.
         """
         if isinstance(v, Select) and v in self.position_lookups:
             return self.position_query_and_key(v)
@@ -132,7 +133,10 @@ class HeadBuilder(PlannedStream):
         return q, k, np.append(np.zeros(q.shape[1] - 1), bos)
 
     def position_query_and_key(self, v: Select) -> tuple[Any, Any, Any]:
-        """Return q and k for the score −(e − p)², up to what all keys share: 2ep − p², centered."""
+        """Return q, k and the key of <bos> for the score −(e − p)².
+
+        The term −e² is common to all keys, so the score is 2ep − p², with positions centered on 0.
+        """
         test = self.position_lookups[v]
         assert isinstance(test.query, Sum) and test.key is not None
         middle = self.program.length // 2
@@ -148,7 +152,7 @@ class HeadBuilder(PlannedStream):
         return [self.build_head(layer, members) for members in groups]
 
     def build_head(self, layer: int, members: list[Any]) -> HeadSpec:
-        """Build the head for selects, or counts, that attend alike."""
+        """Build the head for selects, or for counts, with equal predicates and order."""
         q, k, bos_k = self.query_and_key(members[0])
         T = self.program.length + 1
         if isinstance(members[0], Select):

@@ -1,6 +1,6 @@
-"""Build the neurons of a plan: tables of cases, lines through codes, steps of counts.
+"""Build the neurons of a plan: cases of tables, polylines for sums, steps for counts.
 
-A neuron is (input weights, bias, output weights).
+A neuron is a tuple (input weights, bias, output weights).
 """
 
 import itertools
@@ -20,10 +20,10 @@ MAX_ORDER_SEARCH = 20_000_000  # cells of a table times orders of its arguments
 
 
 class NeuronBuilder(PlannedStream):
-    """Builds the neurons of a plan, layer by layer."""
+    """Build the neurons of a plan, layer by layer."""
 
     def build_neurons(self, layer: int) -> tuple[list[Any], Any, list[str]]:
-        """Return the neurons of a layer, its output bias [D], and the value of each neuron."""
+        """Return the neurons of a layer, its output bias [D], and the value name of each neuron."""
         neurons: list[Any] = []
         names: list[str] = []
         bias = np.zeros(self.D)
@@ -38,9 +38,10 @@ class NeuronBuilder(PlannedStream):
         return neurons, bias, names
 
     def add_map(self, neurons: list[Any], bias: Any, v: Map) -> None:
-        """Add a neuron, or a pair, for each case of a table.
+        """Add one neuron, or a pair, for each case of a table.
 
-        Cases are merged where an argument does not matter. The most frequent result has none.
+        Cases are merged where an argument does not matter. The most frequent result is the output
+        bias and needs no neuron.
         """
         code, slot = self.codes[v], self.plan.slots[v]
         default, cases = most_frequent_result(v.table), cover_cases(v.table)
@@ -61,7 +62,7 @@ class NeuronBuilder(PlannedStream):
                 neurons.append((z, 0.0, w))
 
     def add_sum(self, neurons: list[Any], bias: Any, v: Sum) -> None:
-        """Add the neurons of a polyline through the codes of all sums."""
+        """Add the neurons of a polyline that maps each sum to its code."""
         code, slot = self.codes[v], self.plan.slots[v]
         e = self.sum_functional(v)
         points = np.arange(v.low, v.high + 1).astype(float)
@@ -76,7 +77,7 @@ class NeuronBuilder(PlannedStream):
             neurons.append((sign[0, j] * e + self.constant(b[j]), 0.0, w))
 
     def add_nothing_points(self, v: Sum, points: Any, rows: Any) -> tuple[Any, Any]:
-        """Add the points that a sum reaches where a term is nothing."""
+        """Add the extreme sums with `nothing` among the terms, with the fallback code."""
         cases = joint_cases(self.program, list(v.args))
         partial = np.isnan(v.total(cases))
         total: Any = float(v.constant)
@@ -98,7 +99,7 @@ class NeuronBuilder(PlannedStream):
     def add_count(self, neurons: list[Any], bias: Any, v: ThresholdCount, layer: int) -> None:
         """Add two neurons per test: relu(z+½) − relu(z−½) is 0 or 1 where |z| ≥ ½."""
         code, slot, readout = self.codes[v], self.plan.slots[v], self.plan.readouts[v]
-        # (average slot) @ unlift[i] is average i
+        # The product (average slot) @ unlift[i] is average i.
         unlift = lift(len(readout.bos)) / self.scale_of_average(layer, v)
         gain = (self.program.length + 1) * self.settings.gain.get(v.name, 1.1)
         bias[slot] = code[v.results[0]]
@@ -122,10 +123,10 @@ def most_frequent_result(table: Any) -> int:
 
 
 def cover_cases(table: Any) -> Iterator[tuple[dict[int, int], int]]:
-    """Yield cases {argument: member} and their result that cover all but the most frequent result.
+    """Yield cases {argument: member} with their result, covering all but the most frequent result.
 
-    They do not overlap, and are as few as any order of the arguments gives. An impossible cell (-1)
-    goes with its neighbors.
+    The cases do not overlap. Their order of arguments is the best of the candidate orders. An
+    impossible cell (-1) is merged with its neighbors.
     """
     default = most_frequent_result(table)
     order = min(candidate_orders(table), key=lambda o: count_cases(table, o, default))
@@ -143,7 +144,7 @@ def cover_cases(table: Any) -> Iterator[tuple[dict[int, int], int]]:
 
 
 def cover_size(table: Any) -> int:
-    """Return the number of cases in a cover."""
+    """Return the number of cases that `cover_cases` yields."""
     default = most_frequent_result(table)
     return min(count_cases(table, o, default) for o in candidate_orders(table))
 
@@ -158,7 +159,7 @@ def min_and_max_results(table: Any, order: Sequence[int]) -> list[tuple[Any, Any
 
 
 def count_cases(table: Any, order: Sequence[int], default: int) -> int:
-    """Return the number of cases in a cover with an order of the arguments."""
+    """Return the number of cases in a cover that splits the arguments in the given order."""
     n, undecided = 0, np.ones((), bool)
     for low, high in min_and_max_results(table, order):
         n += int((undecided & (low == high) & (high != default)).sum())
@@ -167,7 +168,7 @@ def count_cases(table: Any, order: Sequence[int], default: int) -> int:
 
 
 def candidate_orders(table: Any) -> list[Sequence[int]]:
-    """Return all orders of a table's arguments, or a greedy one if they are too many."""
+    """Return all orders of a table's arguments, or one greedy order if there are too many."""
     n = table.ndim
     if n <= 6 and math.factorial(n) * table.size <= MAX_ORDER_SEARCH:
         return list(itertools.permutations(range(n)))

@@ -1,6 +1,6 @@
 """Schedule each value at the earliest sublayer at which its arguments are available.
 
-Sublayer 0 is the embedding, 2l+1 the heads of layer l, 2l+2 its neurons.
+Sublayer 0 is the embedding. Layer l has the heads at sublayer 2l+1 and the neurons at 2l+2.
 """
 
 from ..ir import Map, Position, Program, Select, Sum, Token, Value
@@ -10,7 +10,7 @@ Sublayers = dict[Value, int]
 
 
 def schedule(program: Program, materialized: frozenset[Sum] = frozenset()) -> Sublayers:
-    """Return the sublayer of every value, except sums that only give positions to look up."""
+    """Return the sublayer of every value, except sums used only as looked-up positions."""
     read = values_read(program, position_lookups(program, materialized))
     skipped = {v for v in program.values if isinstance(v, Sum) and v not in read}
     out: Sublayers = {}

@@ -12,7 +12,7 @@ Replacements = dict[Value, Value]  # value of the old program -> value of the ne
 
 
 def simplify(program: Program) -> tuple[Program, Replacements]:
-    """Return an equivalent program of fewer and simpler values, and the replacements."""
+    """Return an equivalent program with fewer and simpler values, and the replacements."""
     new: Replacements = {}
     distinct: dict[Any, Value] = {}
     for old in program.values:
@@ -26,7 +26,7 @@ def simplify(program: Program) -> tuple[Program, Replacements]:
 
 
 def renumber_members(new: Value, old: Value) -> Value:
-    """Give the members of the new value the indices that they have in the old one."""
+    """Reorder the domain of the new value, so that each member has its index in the old value."""
     place = np.array([old.index[d] for d in new.domain])
     for name in ("table", "results"):
         if hasattr(new, name):
@@ -66,7 +66,7 @@ def _test(t: Predicate, replacements: Replacements) -> Predicate:
 
 
 def _merge_tests(tests: Sequence[Predicate]) -> list[Predicate]:
-    """Drop tests that always hold, and merge tests of the key token alone into one."""
+    """Drop tests that always hold, and merge all tests that depend only on the key token."""
     tests = [t for t in tests if not t.table.all()]
     keys = [(t, t.key) for t in tests if t.query is None and isinstance(t.key, Token)]
     if len(keys) < 2:
@@ -79,7 +79,7 @@ def _merge_tests(tests: Sequence[Predicate]) -> list[Predicate]:
 
 
 def _reduce_map(name: str, args: Sequence[Value], domain: Sequence[Any], table: Any) -> Value:
-    """Return a map without arguments that are constant, or functions of another argument."""
+    """Return a map without arguments that are constant or functions of another argument."""
     keep = [i for i, a in enumerate(args) if len(a) > 1]
     for i in list(keep):
         others = [k for k in keep if k != i]
@@ -94,19 +94,19 @@ def _reduce_map(name: str, args: Sequence[Value], domain: Sequence[Any], table: 
 
 
 def _is_function_of(v: Value, w: Value) -> bool:
-    """Whether v is a function of w, both being functions of the token (or of the position)."""
+    """Return whether v is a function of w, both depending only on token or position."""
     if type(v) is not type(w) or not isinstance(v, (Token, Position)):
         return False
     return len(set(zip(v.table.tolist(), w.table.tolist(), strict=True))) == len(w)  # type: ignore
 
 
 def _are_consistent(v: Value, i: int, w: Value, k: int) -> bool:
-    """Whether v can be member i where w is member k, as far as v is a function of w."""
+    """Return whether v can be member i where w is member k; True if v is not a function of w."""
     return not _is_function_of(v, w) or bool((v.table[w.table == k] == i).all())  # type: ignore
 
 
 def _fold_constants(v: Value, program: Program) -> Value:
-    """Return constants and functions of the token or position alone as Token or Position."""
+    """Convert constants and functions of only the token or the position to Token or Position."""
     if len(v) == 1:
         return Token(v.name, [v.domain[0]] * len(program.tokens))
     if not isinstance(v, (Map, Sum)):
@@ -123,7 +123,7 @@ def _fold_constants(v: Value, program: Program) -> Value:
 
 
 def _structure_key(v: Value) -> Any:
-    """Return a key that equal values share."""
+    """Return a key that is equal for values with equal definitions."""
     args, domain = tuple(map(id, v.args)), _typed_members(v.domain)
     if isinstance(v, (Token, Position)):
         return type(v), domain, v.table.tobytes()

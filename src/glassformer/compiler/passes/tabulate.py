@@ -1,4 +1,4 @@
-"""Turn sums into tables where `nothing` among their terms cannot be encoded as a number."""
+"""Turn sums into tables where `nothing` among the terms cannot be encoded as a number."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from .simplify import Replacements, rebuild, renumber_members
 
 
 def tabulate(program: Program) -> tuple[Program, Replacements]:
-    """Return the program with such sums as maps, and the replacements of its values."""
+    """Return the program with unencodable sums as maps, and the replacements of its values."""
     replacements: Replacements = {v: v for v in program.values}
     while True:
         try:
@@ -22,7 +22,7 @@ def tabulate(program: Program) -> tuple[Program, Replacements]:
 
 
 def _tabulate_first(program: Program, error: UnencodableSum) -> tuple[Program, Replacements]:
-    """Turn the sum with the fewest arguments into a map."""
+    """Turn the unencodable sum with the fewest arguments into a map."""
     chosen = min(dict.fromkeys(error.sums), key=lambda s: len(s.args))
     new: Replacements = {}
     for old in program.values:
