@@ -1,4 +1,4 @@
-"""Parametrizations: maps from a few numbers (theta) to all weights; see base.py."""
+"""Parametrizations: maps from a few numbers (theta) to all weights. base.py has the base class."""
 
 from .base import Dense as Dense
 from .base import Parametrization as Parametrization

@@ -1,11 +1,11 @@
-"""Parametrizations: maps from a few numbers (theta) to all weights.
+"""The base class of parametrizations: maps from a few numbers (theta) to all weights.
 
-The trainer optimizes theta and knows nothing else. A parametrization has a name, options, the
-shapes of theta, and `expand(theta) -> weights`, for NumPy arrays and PyTorch tensors. Theta has
-two-dimensional matrices, as Muon requires; `expand` gives them their axes.
+The trainer optimizes only theta. A parametrization has a name, options, the shapes of theta, and
+`expand(theta) -> weights`, for NumPy arrays and PyTorch tensors. Theta contains two-dimensional
+matrices, as Muon requires; `expand` restores their axes.
 
-Numbers that `expand` uses beside theta are declared in `constants`, except 0, ±1, the number of a
-token, digit or column, the radix and the digit count, which are free.
+Further numbers that `expand` uses are declared in `constants`, except 0, ±1, token, digit and
+column numbers, the radix and the digit count, which are free.
 """
 
 from collections.abc import Mapping
@@ -21,26 +21,26 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Parametrization:
-    """A map from theta to weights. Here theta is the weights, as matrices."""
+    """Base class of maps from theta to weights. By default, theta is the weights as matrices."""
 
-    ref: str = ""  # set by the registry
-    # a model that theta modifies; training starts from it
+    ref: str = ""  # The registry sets it.
+    # The model that theta modifies and that training starts from.
     base: Model | None = None
-    # theta is drawn at random, independently of initial weights
+    # Whether theta is drawn at random, independently of the initial weights.
     random_init: bool = False
-    # numbers that `expand` uses beside theta, included by `count`
+    # Numbers that `expand` uses besides theta; `count` includes them.
     constants: tuple[float, ...] = ()
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
-        """Return name -> shape of every part of theta."""
+        """Return the shape of each array of theta by name."""
         return {name: matrix_shape(name, shape) for name, shape in shapes.items()}
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """Return a theta that expands to these weights, or to the closest ones it can express."""
+        """Return a theta that expands to the given weights or to the best approximation."""
         return {name: to_matrix(name, w) for name, w in weights.items()}
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
-        """Return the weights of a theta."""
+        """Expand theta to the weights."""
         return {name: from_matrix(name, theta[name], shape) for name, shape in shapes.items()}
 
 
@@ -57,12 +57,18 @@ def build_parametrization(ref: str) -> Parametrization:
 
 # ── arrays as matrices ─────────────────────────────────────────────────────────────────────────
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether an array is a matrix inside a block. b_Q has a row for each head, but is a bias."""
+    """Return whether an array is a matrix inside a block.
+
+    Biases are not matrices, even b_Q, which has a row for each head.
+    """
     return name.startswith("blocks.") and len(shape) == 2 and ".b_" not in name
 
 
 def matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the matrix shape: [H,D,K] -> [D,HK] for readers, [H,K,D] -> [HK,D] for writers."""
+    """Return the matrix shape of an array.
+
+    Arrays that read the stream become [H,D,K] -> [D,HK], arrays that write it [H,K,D] -> [HK,D].
+    """
     if len(shape) < 3:
         return shape
     H, a, b = shape

@@ -1,4 +1,4 @@
-"""Weights in closed form."""
+"""Parametrizations that define the weights in closed form."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,13 +15,13 @@ class Formula(Parametrization):
     """Theta is a few named numbers, and every array is a sum of terms in them.
 
     A subclass lists the `numbers` and defines each array in `terms` as (coefficient, pattern)
-    pairs, where a pattern contains nothing but counting.
+    pairs. A pattern contains only counts, such as the numbers of tokens and positions.
     """
 
     numbers: tuple[str, ...] = ()
 
     def terms(self, t: Mapping[str, Array]) -> dict[str, list[tuple[Any, Any]]]:
-        """Return array name -> (coefficient, pattern) pairs for the numbers t."""
+        """Return the (coefficient, pattern) pairs of each array by name, for the numbers t."""
         raise NotImplementedError
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:

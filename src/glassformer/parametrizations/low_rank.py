@@ -1,4 +1,4 @@
-"""Low-rank matrices: all of them, or updates of a frozen base."""
+"""Low-rank parametrizations of all matrices, or of updates of a frozen base model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from .base import Parametrization, Shapes, is_matrix, to_matrix
 
 
 def _factor_shapes(name: str, shape: tuple[int, ...], rank: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the two factors."""
+    """Return the shapes of the two factors of a matrix by name."""
     return {f"{name}.A": (shape[0], rank), f"{name}.B": (rank, shape[1])}
 
 
@@ -35,7 +35,7 @@ class LowRank(Parametrization):
         return theta
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """Return the best approximation of each matrix, by its largest singular values."""
+        """Return the best approximation of each matrix, from its largest singular values."""
         theta: dict[str, Any] = {}
         for name, w in super().init_theta(weights, rng).items():
             if self._factors(name, w.shape):
@@ -78,7 +78,7 @@ class Lora(Parametrization):
         return theta
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """Return A at random and B = 0, which expands to the base itself."""
+        """Return random A and B = 0, which expand to the base model itself."""
         assert self.base
         given = {name: tuple(w.shape) for name, w in weights.items()}
         own = {name: tuple(w.shape) for name, w in self.base.weights.items()}
@@ -95,7 +95,7 @@ class Lora(Parametrization):
         some = next(iter(theta.values()))
         whole = {}
         for name in shapes:
-            # + 0: a copy of its own
+            # Adding 0 copies the array.
             change = theta[f"{name}.A"] @ theta[f"{name}.B"] if f"{name}.A" in theta else 0
             whole[name] = (
                 backend.backend_for(some).as_dtype_of(some, self.base_matrices[name]) + change
@@ -104,7 +104,7 @@ class Lora(Parametrization):
 
 
 def _read_base(path: str) -> Model:
-    """Read the base, a checkpoint."""
+    """Read the base model from a checkpoint."""
     try:
         return read_model(path)
     except GlassformerError as e:

@@ -1,4 +1,4 @@
-"""Rotations of the residual basis: of a model, and of the basis in which theta is trained."""
+"""Rotations of the residual basis of a model, and training in a rotated basis."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,8 +14,22 @@ from ..utils.errors import GlassformerError
 from ..utils.limits import MAX_ROTATED_D_MODEL
 from .base import Parametrization, Shapes
 
-STREAM_WRITERS = {"W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"}  # [..., D]: to the stream
-STREAM_READERS = {"W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"}  # [..., D, x]: from the stream
+STREAM_WRITERS = {
+    "W_E",
+    "W_pos",
+    "W_O",
+    "b_O",
+    "W_out",
+    "b_out",
+}  # arrays [..., D] that write the stream
+STREAM_READERS = {
+    "W_Q",
+    "W_K",
+    "W_V",
+    "W_in",
+    "W_gate",
+    "W_U",
+}  # arrays [..., D, x] that read the stream
 
 
 @parametrization("rotated")
@@ -44,11 +58,14 @@ class Rotated(Parametrization):
 
 
 def rotate(model: Model, M: Any) -> Model:
-    """Return the same function with every vector x of the residual stream written as x @ M.
+    """Return an equivalent model in which every vector x of the residual stream becomes x @ M.
 
-    M must be orthogonal. RMSNorm and no norm keep the function exactly. LayerNorm subtracts the
-    mean, which is the part along the ones vector: the function is kept exactly if M fixes that
-    vector, and only then. Gains of norms are tied to the old axes; a model with them is refused.
+    M must be orthogonal. Without a norm or with RMSNorm the function is unchanged. LayerNorm
+    subtracts the mean, which is the part along the ones vector, so the function is unchanged if and
+    only if M fixes that vector. Gains of norms depend on the original axes.
+
+    Raises:
+        GlassformerError: If M does not fulfill these conditions or the model has gains of norms.
     """
     M = np.asarray(M, dtype=np.float64)
     D = model.config.d_model
@@ -66,7 +83,7 @@ def rotate(model: Model, M: Any) -> Model:
 
 
 def rotate_weights(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
-    """Return weights that compute in the basis x @ M what `weights` compute in that of x."""
+    """Return weights whose function in the basis x @ M equals that of `weights` for x."""
     rotated = dict(weights)
     for name, w in weights.items():
         last = name.split(".")[-1]
@@ -78,7 +95,7 @@ def rotate_weights(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
 
 
 def rotation_fixing_ones(d: int, rng: np.random.Generator) -> Any:
-    """A random orthogonal matrix [D,D] with 1 @ M = 1: any rotation of the zero-mean hyperplane."""
+    """Return a random orthogonal matrix [D,D] that maps the ones vector to itself."""
     if d > MAX_ROTATED_D_MODEL:
         raise GlassformerError(
             f"rotate — expected at most {MAX_ROTATED_D_MODEL:,} coordinates, got {d:,}"

@@ -1,4 +1,4 @@
-"""One layer, used for all."""
+"""Parametrization that uses the weights of one layer for all layers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ class Shared(Parametrization):
         return {n: s for n, s in super().theta_shapes(shapes).items() if _first_layer_name(n) == n}
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """Return the theta of the first layer."""
+        """Return the weights of the first layer as theta."""
         if odd := [n.split(".", 2)[2] for n in weights if _first_layer_name(n) not in weights]:
             raise GlassformerError(f"shared — the first layer has no {odd[0]}, a later one has")
         return {

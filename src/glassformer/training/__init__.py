@@ -1,4 +1,4 @@
-"""Training. PyTorch is imported when it starts."""
+"""Training of models with PyTorch, which is imported when a run starts."""
 
 from typing import TYPE_CHECKING, Any
 

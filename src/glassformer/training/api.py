@@ -1,4 +1,4 @@
-"""Entry points of training: one model, several seeds at once, or the events of a run."""
+"""Entry points of training: train one model, several seeds, or iterate over a run's events."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
@@ -21,19 +21,19 @@ Seeds = Sequence[int]
 
 
 def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:
-    """Train one model."""
+    """Train one model and return it with its training record."""
     return fit_many(task, recipe, [seed], **options)[0]
 
 
 def fit_many(task: Task, recipe: Recipe, seeds: Seeds, **options: Any) -> list[Training]:
-    """Train one model for each seed, all at once; a notebook shows a progress bar."""
+    """Train one model for each seed as one ensemble. A notebook shows a progress bar."""
     events = with_notebook_bar(train(task, recipe, seeds, **options), task, recipe)
     done = {e.member: e.data["training"] for e in events if e.kind == "done"}
     return [done[s] for s in seeds]
 
 
 def with_notebook_bar(events: Iterator[Event], task: Task, recipe: Recipe) -> Iterator[Event]:
-    """Yield the events; in a notebook, update a progress bar."""
+    """Yield the events unchanged and, in a notebook, show a progress bar."""
     if not in_notebook():
         yield from events
         return
@@ -47,7 +47,7 @@ def with_notebook_bar(events: Iterator[Event], task: Task, recipe: Recipe) -> It
 
 
 class TrainingRun(Iterator[Event]):
-    """The events of a run, and its trainer."""
+    """Iterator over the events of a run, with access to its trainer."""
 
     def __init__(self, trainer: Trainer, events: Generator[Event, None, None]) -> None:
         self.trainer, self._events = trainer, events
@@ -56,7 +56,7 @@ class TrainingRun(Iterator[Event]):
         return next(self._events)
 
     def close(self) -> None:
-        """End the run. Progress since the last evaluation is not saved."""
+        """Stop the run. Progress since the last evaluation is not saved."""
         self._events.close()
 
 
@@ -64,20 +64,23 @@ def train(
     task: Task, recipe: Recipe, seeds: Seeds = (0,), *, out: str | Path | None = None,
     history: str | Path | None = None, resume: bool = False, **options: Any,
 ) -> TrainingRun:  # fmt: skip
-    """Return the events of a run; the last of each seed is "done", with its Training.
+    """Start a run and return an iterator over its events.
+
+    The last event of each seed is "done" and contains its Training.
 
     Args:
         task: The task to learn.
         recipe: The recipe.
         seeds: Seeds of the weights and the data, one for each model.
-        out: FILE.safetensors; with several seeds one file each, written when a seed is done.
-        history: File of evaluations and milestones.
+        out: Model file, FILE.safetensors. With several seeds, each seed has its own file, which is
+            written when that seed is done.
+        history: File for evaluations and milestones.
         resume: Continue the unfinished run of `out`.
         **options: Options of `Trainer`.
 
     Raises:
-        GlassformerError: Before the first step, if the options conflict or another run writes to
-            `out`.
+        GlassformerError: If the options conflict or another run writes to `out`. The error is
+            raised before the first step.
     """
     one = out if len(seeds) == 1 else None
     with exclusive_lock(out), exclusive_lock(history):
@@ -90,9 +93,9 @@ def _events(
     trainer: Trainer, out: str | Path | None, files: dict[int, Path], history: str | Path | None,
     resume: bool,
 ) -> Generator[Event, None, None]:  # fmt: skip
-    """Yield the events of a run, with its files locked until the last one."""
+    """Yield the events of a run and keep its output files locked until the last event."""
     with exclusive_lock(out), exclusive_lock(history), ExitStack() as ends:
-        for path in files.values():  # another run may have started since the call
+        for path in files.values():  # Another run may have started meanwhile.
             check_out(path, resume)
         if history:
             log = HistoryFile(history, answer_names(trainer.task), trainer.past_events())

@@ -1,7 +1,7 @@
-"""The default recipe `auto`, chosen by a task's size, vocabulary, length and kind.
+"""The default recipe `auto`, chosen by a task's size, vocabulary, example length and kind.
 
-Its runs continue until the whole domain is right or, if it cannot be enumerated, a sample.
-docs/trained.md has the results.
+A run with this recipe continues until the whole domain is right. If the domain is too large to
+enumerate, the run continues until a random sample is right. docs/trained.md has the results.
 """
 
 from dataclasses import replace
@@ -13,12 +13,12 @@ from .hard_examples import supports_near_ties
 from .recipe import MAX_STEPS, Recipe
 from .recipes import FAST, GROK_FAST
 
-SMALL_DOMAIN_ROWS = 1_000  # too few to hold some out
-LARGE_DOMAIN_ROWS = 200_000  # a twentieth is enough for the test
-LONG_TEXT_TOKENS = 24  # from here on twice the width and four times the neurons
-VERY_LONG_TEXT_TOKENS = 64  # from here on rotary positions and a curriculum
-FIRST_LEVEL, STEPS_PER_LEVEL = 8, 300  # of the curriculum; levels double
-LARGE_VOCABULARY = 100  # tokens, most of which are missing in a small batch
+SMALL_DOMAIN_ROWS = 1_000  # Domains up to this size are too small for held-out rows.
+LARGE_DOMAIN_ROWS = 200_000  # Larger domains hold out a twentieth.
+LONG_TEXT_TOKENS = 24  # twice the width, four times the neurons
+VERY_LONG_TEXT_TOKENS = 64  # rotary positions and a curriculum
+FIRST_LEVEL, STEPS_PER_LEVEL = 8, 300  # curriculum: first level and steps; levels double
+LARGE_VOCABULARY = 100  # A small batch lacks most of this many tokens.
 
 
 def recipe_for_task(task: Task) -> Recipe:
@@ -41,7 +41,9 @@ def recipe_for_task(task: Task) -> Recipe:
             recipe = replace(
                 recipe, d_model=64, d_mlp=256, decay_when_loss_below=0.05, decay_steps=1_500
             )
-        elif (layout := task.layout()) and layout.ones_first:  # a column and a carry at a time
+        elif (
+            layout := task.layout()
+        ) and layout.ones_first:  # Each answer token depends on one column and one carry.
             recipe = replace(recipe, n_layers=1)
         if n > VERY_LONG_TEXT_TOKENS:
             recipe = replace(
@@ -55,7 +57,7 @@ def recipe_for_task(task: Task) -> Recipe:
 
 
 def _doubling_curriculum(task: Task, length: int) -> str:
-    """Return a curriculum from short texts to full length; "" if the task has no such levels."""
+    """Return a curriculum of lengths doubling to `length`; "" if the task has no such levels."""
     try:
         task.at_difficulty(task.rows(0, 1), FIRST_LEVEL)
     except GlassformerError:
@@ -63,5 +65,5 @@ def _doubling_curriculum(task: Task, length: int) -> str:
     levels = [FIRST_LEVEL]
     while 2 * levels[-1] < length:
         levels.append(2 * levels[-1])
-    levels.append(MAX_STEPS)  # the full task
+    levels.append(MAX_STEPS)  # The last level is the full task.
     return " ".join(f"{level}@{STEPS_PER_LEVEL * i}" for i, level in enumerate(levels))

@@ -1,4 +1,4 @@
-"""Save and resume a run while it trains; run_file.py defines the file format."""
+"""Save and resume an unfinished training run; run_file.py defines the file format."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ def run_identity(run: "Trainer") -> dict[str, Any]:
 
 
 def save_run(run: "Trainer") -> Iterator[Event]:
-    """Save everything that the next step depends on, beside the model file."""
+    """Save the complete training state beside the model file."""
     if not run.out:
         return
     groups = {"theta": run.theta, "average": run.average, "optimizer": run.optimizer.state()}
@@ -59,7 +59,7 @@ def save_run(run: "Trainer") -> Iterator[Event]:
 
 
 def load_run(run: "Trainer") -> None:
-    """Set a new run to the state of the saved one."""
+    """Restore the saved state into a new run."""
     assert run.out
     path, seed = state_path(run.out), run.seeds[0]
     arrays, header = load_state(path)
@@ -98,7 +98,7 @@ def load_run(run: "Trainer") -> None:
 
 
 def check_snapshots(run: "Trainer") -> None:
-    """Refuse a folder with snapshots of another run."""
+    """Raise an error if a snapshot folder contains snapshots of another run."""
     for folder in run.folders.values():
         for path in sorted(folder.glob("step-*.safetensors"))[:1]:
             saved, mine = load(path).provenance, run.model(0).provenance
@@ -107,7 +107,7 @@ def check_snapshots(run: "Trainer") -> None:
 
 
 def save_snapshots(run: "Trainer", members: list[int]) -> None:
-    """Save the current models of these members, if the run has snapshot folders."""
+    """Save the current models of the given members if the run has snapshot folders."""
     for i in members if run.folders else ():
         model = run.model(i).map(lambda w: w.cpu().numpy())
         save(model, snapshot_path(run.folders[run.seeds[i]], run.step))

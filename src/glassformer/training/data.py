@@ -1,4 +1,7 @@
-"""Test rows and training rows. They can overlap only with data=draw and data=all."""
+"""Training rows and test rows of a run.
+
+Training and test rows can overlap only with data=draw and data=all.
+"""
 
 from collections.abc import Sequence
 
@@ -13,21 +16,24 @@ from .recipe import DataSettings
 
 MAX_ENUMERATED_ROWS = 20_000_000
 MAX_REDRAWS = 1_000  # attempts to replace rows that are test rows or have no answer
-LENGTH_PROBE_ROWS = 10_000  # rows whose longest example determines the length, besides the edges
+LENGTH_PROBE_ROWS = 10_000  # rows probed for the longest example, besides the edge cases
 
 
 def example_length(task: Task) -> int:
-    """Return the number of tokens of the first example of a domain."""
+    """Return the number of tokens of the first example of a task's domain."""
     return int(task.batch(task.rows(0, 1))[0].shape[1])
 
 
 class TrainingData:
-    """Test rows, and training rows by step: these depend on (seed, step) alone."""
+    """The test rows of a run, and its training rows for each step.
+
+    Training rows depend only on the seed and the step.
+    """
 
     def __init__(self, task: Task, recipe: DataSettings) -> None:
         self.task, self.recipe = task, recipe
         self.curriculum = recipe.levels()
-        self.train_rows: Rows | None = None  # None: new rows every step
+        self.train_rows: Rows | None = None  # None if every step draws new rows
         self._orders: dict[tuple[int, int], Array] = {}
         rngs = [np.random.default_rng([recipe.data_seed, i]) for i in range(3)]
         if recipe.data == "split":
@@ -63,7 +69,7 @@ class TrainingData:
         return float(np.isin(row_hashes(self.test_rows), row_hashes(self.train_rows)).mean())
 
     def tokens_for_step(self, seeds: Sequence[int], step: int) -> tuple[Array, Array]:
-        """Return the tokens [N,B,T] of a step for each member, and masks of the answers [N,B,T]."""
+        """Return the tokens and the answer masks of a step, both [N,B,T], for N members."""
         if self.train_rows is None:
             tokens, answer = self.tokens_of(self._fresh_rows(seeds, step))
             shape = (len(seeds), -1, self.length)
@@ -77,7 +83,7 @@ class TrainingData:
         return self.tokens[index], self.answer[index]
 
     def tokens_of(self, rows: Rows) -> tuple[Array, Array]:
-        """Return writable tokens and masks [B,T] of rows, padded to the longest example."""
+        """Return writable tokens and answer masks [B,T] of rows, padded to the longest example."""
         tokens, answer = (np.require(x, requirements="W") for x in self.task.batch(rows))
         if not (missing := self.length - tokens.shape[1]):
             return tokens, answer
@@ -96,7 +102,10 @@ class TrainingData:
         return self._orders[seed, epoch]
 
     def _fresh_rows(self, seeds: Sequence[int], step: int) -> Rows:
-        """Draw new rows [N·B] that are no test rows, each member with its own generator."""
+        """Draw new training rows [N·B] that are not test rows.
+
+        Each of the N members has its own random generator.
+        """
         n, rngs = self.recipe.batch, [np.random.default_rng([seed, 2, step]) for seed in seeds]
         level = next((level for at, level in reversed(self.curriculum) if at <= step), 0)
         fraction = self.recipe.near_tie_fraction
@@ -122,7 +131,7 @@ class TrainingData:
         return rows
 
     def _is_trainable(self, rows: Rows) -> Array:
-        """Return which rows have an answer and are no test rows, bool [B]."""
+        """Return a bool mask [B] of the rows that have an answer and are not test rows."""
         if self.recipe.holdout_fraction:
             return self.task.defined(rows) & ~self._is_held_out(rows)
         hashes = row_hashes(rows)
@@ -133,21 +142,26 @@ class TrainingData:
         return self._answerable(self.task.sample(n, rng), f"{n} rows drawn")
 
     def _answerable(self, rows: Rows, label: str) -> Rows:
-        """Return the rows that have an answer, at least one."""
+        """Return the rows that have an answer. Raise an error if there are none."""
         rows = rows[self.task.defined(rows)]
         if not len(rows):
             raise GlassformerError(f"{self.task.ref} — none of {label} has an answer")
         return rows
 
     def _is_held_out(self, rows: Rows) -> Array:
-        """Return which rows are held out, bool [B]: the same ones in all runs of a data_seed."""
+        """Return a bool mask [B] of the held-out rows.
+
+        The held-out rows depend only on data_seed and are the same in all runs that share it.
+        """
         hashes = row_hashes(np.column_stack([np.full(len(rows), self.recipe.data_seed), rows]))
         return _mix_bits(hashes) < np.uint64(self.recipe.holdout_fraction * 2**63) * np.uint64(2)
 
     def _draw_held_out(self, rng: np.random.Generator) -> Rows:
-        """Return held-out test rows: all of a small domain, else test_rows of them."""
+        """Return held-out test rows: all rows of a small domain, otherwise `test_rows` rows."""
         task, n = self.task, self.recipe.test_rows
-        if task.size <= 2 * n / self.recipe.holdout_fraction:  # a size may exceed all floats
+        if (
+            task.size <= 2 * n / self.recipe.holdout_fraction
+        ):  # The size may be too large for a float.
             rows = self._all_rows("hold out of")
             held = rows[self._is_held_out(rows)]
             held = held[rng.permutation(len(held))[:n]]
@@ -194,8 +208,11 @@ def _mix_bits(code: Array) -> Array:
 
 
 def row_hashes(rows: Rows) -> Array:
-    """Return a hash of each row. Of two rows with equal hashes one is left out, without harm."""
-    if rows.dtype == object:  # beyond int64
+    """Return a 64-bit hash of each row.
+
+    If two rows have equal hashes, one of them is skipped; this is harmless.
+    """
+    if rows.dtype == object:  # numbers that do not fit int64
         rows = np.array([[hash(x) for x in row] for row in rows.tolist()], np.int64)
     code = np.zeros(len(rows), np.uint64)
     for column in rows.T.astype(np.uint64):

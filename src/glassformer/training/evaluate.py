@@ -12,7 +12,7 @@ from .events import EvaluationData
 from .recipe import Recipe
 from .train_hooks import TRAIN_HOOKS
 
-MAX_FITTED_ROWS = 2_000  # training rows evaluated, if these are a fixed set
+MAX_FITTED_ROWS = 2_000  # maximum number of fixed training rows to evaluate
 
 
 class Evaluator:
@@ -22,19 +22,22 @@ class Evaluator:
         self.task, self.recipe, self.data = task, recipe, data
         classes = task.classes(data.test_rows)
         self.classes, self.class_of = np.unique(classes, return_inverse=True)
-        self.answer_length = len(answer_names(task))  # of a few rows
+        self.answer_length = len(answer_names(task))  # maximum over a few rows
         longest = int(task.batch(data.test_rows)[1].sum(1).max())
         self.longest_answer = max(self.answer_length, longest)
 
     def __call__(self, model: Model, trained_on: bool) -> EvaluationData:
-        """Evaluate a model. `trained_on`: test rows are trained on, so a few of them suffice."""
+        """Evaluate a model on the test rows.
+
+        If `trained_on` is set, the test rows are also training rows and only a few are evaluated.
+        """
         hook, rows = TRAIN_HOOKS[self.recipe.train_hook], self.data.test_rows
         screen = self.recipe.eval_screen_rows or len(rows)
         rows = rows[: screen if trained_on else None]
         margins = self._margins(model, rows[:screen], hook())
         if screen < len(rows) and (margins > 0).all(1).mean() >= self.recipe.target_accuracy:
             margins = np.concatenate([margins, self._margins(model, rows[screen:], hook())])
-        good, exists = margins > 0, margins != np.inf  # answers may differ in length
+        good, exists = margins > 0, margins != np.inf  # Margins are inf past the end of an answer.
         shares = (good & exists).sum(0) / np.maximum(exists.sum(0), 1)
         report: EvaluationData = {
             "accuracy": float(good.all(1).mean()), "tested": len(good),
@@ -53,7 +56,7 @@ class Evaluator:
         return report
 
     def _margins(self, model: Model, rows: Rows, hook: Hook | None) -> Array:
-        """Return the margins of answer tokens, [B, longest]; inf where an answer is shorter."""
+        """Return the margins of the answer tokens, [B, longest]; inf after the answer's end."""
         margins = margins_by_answer_token(model, self.task, rows, hook)
         missing = self.longest_answer - margins.shape[1]
         return np.pad(margins, ((0, 0), (0, missing)), constant_values=np.inf)

@@ -1,7 +1,7 @@
-"""Events of training, as data: the trainer yields them; displays, files and tests consume them.
+"""Training events as plain data: the trainer yields them; displays, files and tests consume them.
 
-Evaluations that show something new are milestones: an answer token learned, a training loss below
-its floor (memorizing), test accuracy long after training accuracy (grokking), lasting success.
+The first evaluation with a new result is a milestone: a learned answer token, a training loss below
+its floor (memorizing), test accuracy long after training accuracy (grokking), or lasting success.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from .recipe import Recipe
 
 RESTARTED = "restarted"
 ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are milestones
-LEARNED = 0.99  # accuracy from which a token, or a set of rows, counts as learned
-GROKKING_RATIO = 2.0  # steps to test accuracy over steps to training accuracy
-MEMORIZING_GAP = 0.02  # training loss below its floor
+LEARNED = 0.99  # minimum accuracy of a learned token or set of rows
+GROKKING_RATIO = 2.0  # minimum ratio of steps to learn test rows and training rows
+MEMORIZING_GAP = 0.02  # minimum distance of the training loss below its floor
 
 # step, loss, accuracy of `tested` rows, digits (by answer token), seconds; train_accuracy, classes;
 # wrong and checked rows of the domain; phase, if test rows are trained on
@@ -27,9 +27,9 @@ EvaluationData = dict[str, Any]
 
 @dataclass(frozen=True)
 class Event(Displayable):
-    """An event of a run; `member` is its seed."""
+    """An event of a training run; `member` is the seed of the model."""
 
-    kind: str  # one of ROUTINE, or a milestone
+    kind: str  # one of ROUTINE, or the name of a milestone
     step: int
     member: int
     data: dict[str, Any] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Event(Displayable):
 
 
 class EventConsumer(Protocol):
-    """A display or file: called with every event, closed at the end."""
+    """A display or file that receives every event of a run and is closed at the end."""
 
     def __call__(self, event: Event) -> None: ...
 
@@ -48,18 +48,21 @@ class EventConsumer(Protocol):
 
 
 class MilestoneTracker:
-    """Finds the milestones in a run's evaluations. Its state is plain data, for resuming."""
+    """Detector of milestones in the evaluations of a run.
+
+    Its state is plain data, so that a run can be resumed.
+    """
 
     def __init__(self, recipe: Recipe, member: int, floor: float | None) -> None:
         self.recipe, self.member = recipe, member
-        # the floor of the unweighted loss on all positions
+        # The floor holds for the unweighted loss on all positions.
         self.floor = floor if recipe.loss == "all" and not recipe.focal else None
-        self.reached: dict[str, int] = {}  # milestone (and digit) -> step
-        self.streak, self.streak_start = 0, 0  # successes in a row, and the step of the first
-        self.start_step = 0  # of the run, or of its last restart
+        self.reached: dict[str, int] = {}  # maps a milestone (and a digit) to its first step
+        self.streak, self.streak_start = 0, 0  # consecutive successes, first step
+        self.start_step = 0  # first step of the run or of its last restart
 
     def update(self, step: int, report: EvaluationData) -> list[Event]:
-        """Return the milestones that an evaluation reaches for the first time."""
+        """Return events for the milestones that an evaluation reaches for the first time."""
         events = []
 
         def note(kind: str, key: str = "", **data: Any) -> None:
@@ -116,13 +119,18 @@ MILESTONE_TEXTS = {
 
 
 def event_label(event: Event) -> str:
-    """Return the name of an event; an exhaustive check without errors is called exact."""
+    """Return the display name of an event. An error-free exhaustive check is called exact."""
     exact = event.kind == DOMAIN_CHECKED and not event.data["wrong"]
     return EXACT if exact and event.data["coverage"] == ALL_ROWS else event.kind
 
 
 def describe_event(event: Event, names: Sequence[str] = ()) -> str:
-    """Return a milestone as a sentence, without its step. `names`: of the answer tokens."""
+    """Return a milestone as a sentence without its step.
+
+    Args:
+        event: The milestone.
+        names: Names of the answer tokens.
+    """
     data: dict[str, Any] = {
         k: percent(v) if k.endswith("accuracy") else v for k, v in event.data.items()
     }

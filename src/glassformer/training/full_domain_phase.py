@@ -26,32 +26,32 @@ from ..verification.robust_eval import RobustEvaluator
 from .data import MAX_REDRAWS, row_hashes
 from .hard_examples import make_near_ties, perturb_one_digit
 
-EXACT = "exact"  # status of a run without errors in the whole domain
-FULL_DOMAIN = "full-domain"  # `phase` of an evaluation
+EXACT = "exact"  # status of a run whose whole domain is right
+FULL_DOMAIN = "full-domain"  # value of `phase` in an evaluation
 DOMAIN_CHECKED = "domain checked"  # event kind
-SAMPLE_ROWS = 60_000  # rows checked of a domain that is too large to enumerate
+SAMPLE_ROWS = 60_000  # sample size for a domain too large to enumerate
 FIRST_PART_ROWS = 4_000
-HARD_CANDIDATES = 40_000  # near ties checked first: with near ties, `max` errs on 1 in 3,000
+HARD_CANDIDATES = 40_000  # near ties to check first; `max` has 1 error in 3,000
 BLOCK_ROWS = 1_000  # consecutive rows that stay together in any order
 ROWS_PER_PROGRESS = 40_000
 POOL_SHARE = 4  # one row of a batch in POOL_SHARE comes from the pool
 NEAR_ROWS_PER_ERROR = 8
 MIN_NEAR_ROWS = 100
-MAX_POOL_ROWS = 5_000  # the latest ones
-# coverage of a check
+MAX_POOL_ROWS = 5_000  # Older rows are dropped.
+# Values of a check's coverage.
 ALL_ROWS, SAMPLED_ROWS, HARD_ROWS = "all rows", "a sample", "hard rows and edge cases"
 HARD_OR_NEW_ROWS = f"{HARD_ROWS}, and new ones"
 PART_OF_ROWS = "part of all rows, up to the first errors"
-NEAR_SUCCESS = 0.9  # test accuracy from which the phase can correct the rest
-UNSURE_NLL = 0.69  # token loss from which the token has at most half of the probability
-ONE_BY_ONE_ROWS = 60  # rows of smallest margin that are checked again, one at a time
-NARROW_MARGIN = 1.0  # logits that the next step may change
-MIN_LR_FACTOR = 0.02  # at a rate of 0, the end of some schedules, nothing could be corrected
+NEAR_SUCCESS = 0.9  # minimum test accuracy to start the phase
+UNSURE_NLL = 0.69  # minimum token loss of an unsure row: ln 2, probability 1/2
+ONE_BY_ONE_ROWS = 60  # rows of smallest margin to recheck one at a time
+NARROW_MARGIN = 1.0  # A training step can change logits by this much.
+MIN_LR_FACTOR = 0.02  # Some schedules end at rate 0, which corrects no errors.
 
 
 @dataclass(frozen=True)
 class DomainCheck:
-    """Result of a check of the domain."""
+    """Result of a check of the whole domain or of a sample."""
 
     wrong: int
     checked: int
@@ -66,12 +66,12 @@ class DomainCheck:
 
 
 class JudgedRows(NamedTuple):
-    """Rows sorted by the margins of their answers."""
+    """Checked rows, grouped by the margins of their answers."""
 
     wrong: Rows
-    narrow: Rows  # right, with a margin below NARROW_MARGIN
-    closest: Rows  # right, with the smallest margins: ONE_BY_ONE_ROWS or more
-    checked: int  # rows that have an answer
+    narrow: Rows  # right rows with a margin below NARROW_MARGIN
+    closest: Rows  # at least ONE_BY_ONE_ROWS right rows of smallest margin
+    checked: int  # number of rows that have an answer
 
     @classmethod
     def merged(cls, parts: Sequence["JudgedRows"]) -> "JudgedRows":
@@ -82,15 +82,18 @@ class JudgedRows(NamedTuple):
 
 @dataclass
 class FullDomainPhase:
-    """The full-domain phase of one member. Its batches depend on seed, step and pool alone."""
+    """The full-domain phase of one member.
+
+    Its batches depend only on the seed, the step and the pool.
+    """
 
     task: Task
     seed: int
     start_step: int
-    held_out_accuracy: float  # on test rows, before the phase
+    held_out_accuracy: float  # accuracy on test rows before the phase
     pool: Rows = None
-    near_tie_fraction: float = 0.0  # of the recipe
-    last_check: DomainCheck | None = None  # None during a check, and before the first
+    near_tie_fraction: float = 0.0  # from the recipe
+    last_check: DomainCheck | None = None  # None during a check and before the first one
 
     def __post_init__(self) -> None:
         if self.pool is None:
@@ -102,7 +105,7 @@ class FullDomainPhase:
 
     @property
     def max_checked_rows(self) -> int:
-        """Rows of a check without errors: the domain, or two samples."""
+        """Maximum number of rows of a check: the domain, or two samples if it is too large."""
         return self.task.size if self.is_enumerable else 2 * self._sample_size
 
     @property
@@ -123,11 +126,11 @@ class FullDomainPhase:
 
     @property
     def status(self) -> str:
-        """Status of the run: exact, sampled (no errors in a sample) or not exact."""
+        """Status of the run: "exact", "sampled" (no errors in a sample) or "not exact"."""
         return (EXACT if self.is_enumerable else "sampled") if self.done else "not exact"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state for resuming."""
+        """Return the state of the phase as JSON, for resuming the run."""
         pool = self.pool.tolist()
         return {"began": self.start_step, "accuracy": self.held_out_accuracy, "pool": pool}
 
@@ -139,7 +142,7 @@ class FullDomainPhase:
         return cls(task, seed, saved["began"], saved["accuracy"], pool, near_tie_fraction)
 
     def batch_rows(self, n: int, step: int) -> Rows:
-        """Return the rows of a step: from the pool and from the whole domain."""
+        """Return n training rows for a step, from the pool and from the whole domain."""
         rng = np.random.default_rng([self.seed, 3, step])
         few = self._pool_rows_in_batch(n)
         hard = self.pool[rng.integers(0, len(self.pool), few)] if few else self.pool[:0]
@@ -151,11 +154,11 @@ class FullDomainPhase:
         )
 
     def _pool_rows_in_batch(self, n: int) -> int:
-        """Return how many rows of a batch, the first ones, come from the pool."""
+        """Return the number of rows at the start of a batch that come from the pool."""
         return min(n // POOL_SHARE, len(self.pool))
 
     def add_unsure(self, rows: Rows, unsure: Array) -> None:
-        """Add the `unsure` rows of a step, bool [B], to the pool, except those drawn from it."""
+        """Add rows where `unsure`, bool [B], is True to the pool unless they come from it."""
         few = self._pool_rows_in_batch(len(rows))
         self._add_to_pool(rows[few:][unsure[few:]])
 
@@ -163,7 +166,7 @@ class FullDomainPhase:
         self.pool = np.concatenate([self.pool, rows])[-MAX_POOL_ROWS:]
 
     def check(self, model: Model, step: int) -> Iterator[int]:
-        """Search for errors, hard rows first, and add them to the pool.
+        """Search the domain for errors, hard rows first, and add them to the pool.
 
         Yields the number of rows checked since the last yield. Sets `last_check`.
         """
@@ -199,7 +202,7 @@ class FullDomainPhase:
         self.last_check = replace(check, wrong=len(wrong))
 
     def _unsure_rows(self, model: Model, closest: Rows) -> Rows:
-        """Return the rows that the saved model errs on one at a time, in NumPy's rounding."""
+        """Return the rows that the model gets wrong when NumPy runs them one at a time."""
         margins = margins_by_answer_token(model, self.task, closest).min(1, initial=np.inf)
         if not len(rows := closest[np.argsort(margins)[:ONE_BY_ONE_ROWS]]):
             return rows
@@ -209,7 +212,8 @@ class FullDomainPhase:
     def count_errors(self, model: Model, step: int) -> Iterator[int]:
         """Count the errors in the whole domain, or in a random sample without hard rows.
 
-        Yields like `check` and sets `last_check`. A sample gives a bound on the error rate.
+        Yields the number of rows checked since the last yield and sets `last_check`. The errors in
+        a sample give a bound on the error rate.
         """
         rng, self.last_check = np.random.default_rng([self.seed, 5, step]), None
         parts = []
@@ -217,7 +221,7 @@ class FullDomainPhase:
             parts.append((yield from self._judge_in_parts(model, rows)))
         judged = JudgedRows.merged(parts)
         check = DomainCheck(len(judged.wrong), judged.checked, self._full_coverage)
-        if not check.wrong and not self.is_enumerable:  # an error-free sample may miss hard rows
+        if not check.wrong and not self.is_enumerable:  # An error-free sample may miss hard rows.
             hard = self._judge(model, self._hard_rows())
             if len(hard.wrong):
                 check = DomainCheck(len(hard.wrong), hard.checked, HARD_ROWS)
@@ -226,7 +230,7 @@ class FullDomainPhase:
         self.last_check = check
 
     def _hard_rows(self) -> Rows:
-        """Return edge cases and the latest rows of the pool, each once."""
+        """Return the edge cases and the latest rows of the pool, without duplicates."""
         rows = np.concatenate([self.task.edges()[:FIRST_PART_ROWS], self.pool[-FIRST_PART_ROWS:]])
         return rows[np.unique(row_hashes(rows), return_index=True)[1]]
 
@@ -255,7 +259,7 @@ class FullDomainPhase:
         return JudgedRows(rows[wrong], rows[~wrong & (margin < NARROW_MARGIN)], closest, len(rows))
 
     def _judge_in_parts(self, model: Model, rows: Rows) -> Generator[int, None, JudgedRows]:
-        """Judge many rows; yield the number of rows judged since the last yield."""
+        """Check many rows and yield the number of rows checked since the last yield."""
         judged = []
         for start in range(0, len(rows), ROWS_PER_PROGRESS):
             part = rows[start : start + ROWS_PER_PROGRESS]
@@ -265,8 +269,8 @@ class FullDomainPhase:
 
 
 def _draw_defined(task: Task, n: int, rng: np.random.Generator) -> Rows:
-    """Draw n rows that have an answer."""
-    rows = np.array(task.sample(n, rng))  # a copy: the task's own array is not written to
+    """Draw n random rows that have an answer."""
+    rows = np.array(task.sample(n, rng))  # copied, so the task's own array is not modified
     for _ in range(MAX_REDRAWS):
         if (good := task.defined(rows)).all():
             return rows

@@ -1,7 +1,7 @@
-"""Hard training rows: near ties, and neighbors of a row.
+"""Hard training rows: near ties, and rows that differ in one digit.
 
-Only for domains that contain every combination of the radix; elsewhere (lists of different numbers,
-for example) a changed row may lie outside the domain.
+They exist only for domains that contain every combination of the radix. In other domains (lists of
+distinct numbers, for example) a changed row may be outside the domain.
 """
 
 import math
@@ -12,7 +12,10 @@ from ..tasks.base import Rows, Task
 
 
 def perturb_one_digit(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
-    """Return valid rows with one decimal digit of one number changed (127: 137, 27 or 126)."""
+    """Return valid rows with one decimal digit of one number changed.
+
+    For example, 127 becomes 137, 27 or 126.
+    """
     if not rows.shape[1] or not _is_full_product(task):
         return rows[:0]
     out, at = rows.copy(), np.arange(len(rows))
@@ -27,13 +30,13 @@ def perturb_one_digit(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
 
 
 def make_near_ties(task: Task, rows: Rows, fraction: float, rng: np.random.Generator) -> Rows:
-    """Move numbers in a fraction of the rows close to another one: (412, 77, 903) to (76, 77, 903).
+    """Make numbers in a fraction of the rows close to each other: (412, 77, 903) to (76, 77, 903).
 
-    Comparisons are learned from near ties, which are rare at random: the two largest of five
+    A model learns comparisons from near ties, which are rare at random: the two largest of five
     numbers below 1,000 are neighbors in one row of 200. New distances are log-uniform. Small
-    answers of max are rare, too: all five are below 100 in one row of 100,000. So in half of the
-    changed rows, all other numbers lie on one side of one number. Rows that would lose their answer
-    are left unchanged.
+    answers of max are also rare: all five numbers are below 100 in one row of 100,000. In half of
+    the changed rows, all numbers are therefore on one side of one number. Rows that would lose
+    their answer are left unchanged.
     """
     n, columns = int(fraction * len(rows)), rows.shape[1]
     if not n or not supports_near_ties(task):
@@ -47,7 +50,7 @@ def make_near_ties(task: Task, rows: Rows, fraction: float, rng: np.random.Gener
     sign = rng.choice([-1, 1], old.shape)
     sign = np.where(one_side, sign[:, :1], sign)
     room = np.where(sign < 0, one, radix - 1 - one)
-    least = np.where(one_side, rng.random((n, 1)) ** 3, 0.0)  # a minimum distance, as a power
+    least = np.where(one_side, rng.random((n, 1)) ** 3, 0.0)  # exponent of the minimum distance
     apart = np.exp((least + (1 - least) * rng.random(old.shape)) * np.log1p(np.maximum(room, 0)))
     value = one + sign * apart.astype(old.dtype)
     fits = changed & (value >= 0) & (value < radix)
@@ -56,7 +59,7 @@ def make_near_ties(task: Task, rows: Rows, fraction: float, rng: np.random.Gener
 
 
 def supports_near_ties(task: Task) -> bool:
-    """Whether rows have at least two numbers, without restrictions, that fit into 64 bits."""
+    """Whether rows have two or more int64 numbers and the domain contains every combination."""
     return len(task.radix) > 1 and _is_full_product(task) and not task.row_type.hasobject
 
 

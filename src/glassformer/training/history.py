@@ -1,4 +1,4 @@
-"""The history of a run in a file, JSONL or CSV, written while it trains."""
+"""History files of a training run, JSONL or CSV, written during the run."""
 
 import csv
 import io
@@ -13,18 +13,24 @@ from .events import ROUTINE, Event, event_label
 
 
 def check_history_path(path: str | Path) -> None:
-    """Refuse a file name without the ending of a history, before the work."""
+    """Raise an error if a file name does not have the ending of a history file."""
     if Path(path).suffix not in (".jsonl", ".csv"):
         raise GlassformerError(f"{path} — expected a history that ends in .jsonl or .csv")
 
 
 class HistoryFile:
-    """Writes evaluations and milestones as they come: JSONL, or CSV with one evaluation a line."""
+    """File of evaluations and milestones: JSONL, or CSV with one evaluation per line."""
 
     def __init__(
         self, path: str | Path, names: Sequence[str], past_events: Iterable[Event] = ()
     ) -> None:
-        """Replace the file. `past_events`: events of a run before it was resumed."""
+        """Create or replace the file and write the events before the run was resumed.
+
+        Args:
+            path: File name, which ends in .jsonl or .csv.
+            names: Names of the answer tokens.
+            past_events: Events of the run before it was resumed.
+        """
         check_history_path(path)
         self.format = CsvFormat(names) if Path(path).suffix == ".csv" else JsonlFormat()
         past = "".join(map(self.format.format_event, past_events))
@@ -46,7 +52,7 @@ class HistoryFile:
 
 
 class JsonlFormat:
-    """One JSON object for each evaluation, each milestone and the end."""
+    """JSONL format: one object for each evaluation, each milestone and the end of the run."""
 
     head = ""
 
@@ -63,7 +69,10 @@ class JsonlFormat:
 
 
 class CsvFormat:
-    """One line for each evaluation, written at the next one, when its milestones are known."""
+    """CSV format: one line per evaluation.
+
+    A line is written at the next evaluation, when all milestones of its evaluation are known.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.digits = list(names)
@@ -71,7 +80,7 @@ class CsvFormat:
         self.columns = [*whole, *self.digits, "phase", "wrong", "checked", "events"]
         self.head = _csv_line(self.columns)
         self.row: dict[str, Any] = {}  # the pending evaluation
-        self.milestones: list[str] = []  # of the pending evaluation
+        self.milestones: list[str] = []  # milestones of the pending evaluation
 
     def format_event(self, event: Event) -> str:
         if event.kind not in ROUTINE:
@@ -85,7 +94,7 @@ class CsvFormat:
         return text
 
     def format_end(self) -> str:
-        """Return the pending line, if any."""
+        """Return the pending line, or "" if there is none."""
         if not self.row:
             return ""
         row = self.row | {"events": "; ".join(self.milestones)}

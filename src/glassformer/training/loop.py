@@ -1,8 +1,8 @@
-"""The training loop, a generator of events. One run and an ensemble share the code.
+"""The training loop, a generator of events for one run or an ensemble of runs.
 
-On a CPU, equal seed, recipe, versions and kernels give equal bits. A member of an ensemble follows
-its single run up to rounding: within 1e-12 after 100 steps of `fast` in float64. In float32 the two
-drift apart, like any two runs that differ by one rounding.
+On a CPU, runs with equal seed, recipe, versions and kernels are bitwise equal. A member of an
+ensemble equals its single run up to rounding: within 1e-12 after 100 steps of `fast` in float64. In
+float32 the two diverge, like any two runs that differ by one rounding.
 """
 
 import time
@@ -47,16 +47,19 @@ from .setup import (
     stack_members,
 )
 
-EXPLODED_NORM_RATIO = 1e6  # norm of a diverged theta, relative to the initial one (or 1)
-PROGRESS_SECONDS = 0.2  # between two progress events
+EXPLODED_NORM_RATIO = 1e6  # Larger norms, relative to the initial norm (or 1), are diverged.
+PROGRESS_SECONDS = 0.2  # minimum time between two progress events
 
 
 class CheckInterrupted(Exception):
-    """A stop was requested during a check of the whole domain."""
+    """Raised when a stop is requested during a full-domain check."""
 
 
 class Trainer:
-    """A run in progress, of one member or an ensemble; each has a seed, theta and history."""
+    """A training run of one member or of an ensemble.
+
+    Each member has a seed, a theta and a history.
+    """
 
     def __init__(
         self, task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), *,
@@ -70,17 +73,17 @@ class Trainer:
         Args:
             task: The task to learn.
             recipe: The recipe.
-            seeds: One for each member.
-            parametrization: Map from the trained theta to the weights; default: dense.
+            seeds: One seed for each member.
+            parametrization: Map from the trained theta to the weights. Defaults to dense.
             init_from: Model with the initial weights and the config.
-            teacher: Model whose answers replace the task's.
+            teacher: Model whose answers replace the task's answers.
             device: cpu, cuda or mps.
-            threads: Threads of PyTorch.
-            out: Model file (one seed only); the run's state is saved beside it.
+            threads: Number of PyTorch threads.
+            out: Model file; allowed only with one seed. The state of the run is saved beside it.
             resume: Continue the unfinished run of `out`.
             compile: Use torch.compile.
-            snapshots: Folder of the models at the start and at every evaluation.
-            stop: Called after every step; True ends the run after saving.
+            snapshots: Folder for the models at the start and at every evaluation.
+            stop: Function called after every step. If it returns True, the run saves and ends.
         """
         parametrization = parametrization or Dense()
         init_from = init_from or parametrization.base
@@ -103,7 +106,7 @@ class Trainer:
         self.objective = Objective(self.config, shapes, parametrization, recipe, teacher, compile)
         self._init_members()
         self.step, self.seconds = 0, 0.0
-        self.clock = time.perf_counter  # benchmarks may replace it by processor time
+        self.clock = time.perf_counter  # Benchmarks may use processor time instead.
         self.folders = snapshot_folders(snapshots, seeds, resume) if snapshots else {}
         if resume:
             load_run(self)
@@ -123,7 +126,9 @@ class Trainer:
         self.decay_at, self.start_steps = np.full(len(seeds), -1), np.zeros(len(seeds), int)
         self.milestone_trackers = [self._milestone_tracker(seed) for seed in seeds]
         self.history: dict[int, list[EvaluationData]] = {seed: [] for seed in seeds}
-        self.full_domain_phases: dict[int, FullDomainPhase] = {}  # by seed, once begun
+        self.full_domain_phases: dict[
+            int, FullDomainPhase
+        ] = {}  # maps the seed to its started phase
         self.milestones: dict[int, list[Event]] = {seed: [] for seed in seeds}
 
     def _initial_theta(self, seed: int, restarts: int = 0) -> dict[str, Array]:
@@ -134,7 +139,7 @@ class Trainer:
         return MilestoneTracker(self.recipe, seed, self.task.entropy_floor())
 
     def _restart_member(self, i: int) -> None:
-        """Reset member i, with new initial weights."""
+        """Reset member i and draw new initial weights for it."""
         seed = self.seeds[i]
         restarts = sum(e.kind == RESTARTED for e in self.milestones[seed])
         theta = stack_members([self._initial_theta(seed, restarts)], self.recipe, self.init_from)
@@ -149,21 +154,24 @@ class Trainer:
         self.snapshot_good_state([i])
 
     def _restart_due(self, i: int) -> bool:
-        """Whether an attempt of member i is over and the steps left suffice for another one."""
+        """Whether member i has used up its attempt and enough steps are left for another one."""
         attempt, step = self.recipe.restart_after_steps, self.step
-        if not attempt or self.init_from:  # init_from has no other initial weights
+        if not attempt or self.init_from:  # init_from has only one set of weights.
             return False
         return step - self.start_steps[i] >= attempt and step + attempt <= self.recipe.steps
 
     @property
     def evaluated_theta(self) -> Theta:
-        """The theta that is evaluated and saved: the average, if the recipe has one."""
+        """The theta to evaluate and save: the weight average if the recipe has one."""
         return self.average or self.theta
 
     def events(self) -> Iterator[Event]:
-        """Train and yield events. A generator runs once; a stopped run is resumed by a new one."""
+        """Train and yield events.
+
+        A trainer yields its events once. To continue a stopped run, create a new trainer.
+        """
         shown = time.perf_counter()
-        if self.step == 0:  # an unwritable folder is an error before the first step
+        if self.step == 0:  # Detect an unwritable folder early.
             yield from save_run(self)
             save_snapshots(self, list(range(len(self.seeds))))
         while self.seeds and (self.step < self.recipe.steps or self.full_domain_phases):
@@ -177,7 +185,7 @@ class Trainer:
             if members := [i for i in indices if due or self._full_domain_phase_over(i)]:
                 try:
                     yield from self._evaluate(members)
-                except CheckInterrupted:  # a resumed run continues from the evaluation before
+                except CheckInterrupted:  # A resumed run continues from the last evaluation.
                     yield from self._finish([(s, "interrupted") for s in self.seeds])
                     return
             elif self.seeds and time.perf_counter() - shown > PROGRESS_SECONDS:
@@ -197,15 +205,15 @@ class Trainer:
         return phase is not None and self.step - phase.start_step >= self.recipe.full_domain_steps
 
     def past_events(self) -> list[Event]:
-        """Return the evaluations and milestones of a resumed run, in order."""
+        """Return the evaluations and milestones before the run was resumed, in order."""
         seed = self.seeds[0]
         evaluations = [Event("evaluation", r["step"], seed, r) for r in self.history[seed]]
-        # the sort is stable: an evaluation stays before its milestones
+        # The sort is stable, so an evaluation stays before its milestones.
         return sorted(evaluations + self.milestones[seed], key=lambda e: e.step)
 
     # ── one step ───────────────────────────────────────────────────────────────────────────────
     def _step(self) -> Array:
-        """Take a step; return the losses [N]."""
+        """Train one step and return the losses [N]."""
         r, step = self.recipe, self.step
         tokens, answer = self.data.tokens_for_step(self.seeds, step)
         self.decay_at = decay_start_steps(r, step, self.smoothed_loss, self.decay_at)
@@ -229,7 +237,7 @@ class Trainer:
         return values
 
     def _drop_diverged(self, losses: Array, check_norms: bool) -> Iterator[Event]:
-        """End members whose loss is not finite or, with `check_norms`, whose theta is huge."""
+        """Remove members with a non-finite loss or, with `check_norms`, a huge theta."""
         good = np.isfinite(losses)
         if check_norms:
             good &= member_norms(self.theta) < self.max_norms
@@ -239,7 +247,7 @@ class Trainer:
         for n, t in self.evaluated_theta.items():
             t[bad] = self.last_good_theta[n][bad]
         yield from self._finish([(self.seeds[i], "diverged") for i in bad])
-        if self.is_single:  # members of an ensemble only have the status
+        if self.is_single:  # Members of an ensemble have only a status.
             saved = f"; {self.out} has the model of step {last_good:,}" if self.out else ""
             raise GlassformerError(
                 f"training diverged at step {self.step}: loss or weights not finite, or huge{saved}"
@@ -247,7 +255,7 @@ class Trainer:
 
     # ── evaluation ─────────────────────────────────────────────────────────────────────────────
     def model(self, i: int, step: int | None = None) -> Model:
-        """Return member i's current model. `step`: the step to record in its provenance."""
+        """Return the current model of member i, with `step` in its provenance."""
         theta = {n: t[i].detach().clone() for n, t in self.evaluated_theta.items()}
         with torch.no_grad():
             weights = self.objective.weights(theta)
@@ -257,13 +265,13 @@ class Trainer:
         }  # fmt: skip
         vocabulary, ref = self.task.vocabulary, self.task.ref
         model = Model(self.config, weights, vocabulary, ref, provenance=provenance)
-        if type(self.parametrization) is Dense:  # theta is the weights
+        if type(self.parametrization) is Dense:  # Theta equals the weights.
             return model
         return replace(model, theta=theta, parametrization=self.parametrization.ref)
 
     def _evaluate(self, members: list[int]) -> Iterator[Event]:
         self.snapshot_good_state(members)
-        save_snapshots(self, members)  # before the state: a run resumed after a kill repeats it
+        save_snapshots(self, members)  # A run killed before saving its state repeats this.
         finished: list[tuple[int, str]] = []
         restarted = []
         for i in members:
@@ -272,7 +280,7 @@ class Trainer:
                 restarted.append(i)
             elif status:
                 finished.append((self.seeds[i], status))
-        for i in restarted:  # after all events of the evaluation
+        for i in restarted:  # Restart after all events of the evaluation.
             self._restart_member(i)
         if finished:
             yield from self._finish(finished)
@@ -280,7 +288,10 @@ class Trainer:
             yield from save_run(self)
 
     def _evaluate_member(self, i: int) -> Generator[Event, None, str]:
-        """Evaluate member i. Return its status: "" to go on, RESTARTED, or why it ends."""
+        """Evaluate member i and return its status.
+
+        The status is "" if training continues, RESTARTED, or the reason why the member ends.
+        """
         r, seed, tracker = self.recipe, self.seeds[i], self.milestone_trackers[i]
         phase = self.full_domain_phases.get(seed)
         report: EvaluationData = {
@@ -316,25 +327,31 @@ class Trainer:
         return status
 
     def snapshot_good_state(self, members: list[int]) -> None:
-        """Save the state that these members return to if they diverge."""
+        """Save the state to which the given members return if they diverge."""
         for n, t in self.evaluated_theta.items():
             self.last_good_theta[n][members] = t[members]
         self.last_good_step[members] = self.step
 
     def _check_domain(self, i: int, accuracy: float) -> Generator[Event, None, FullDomainPhase]:
-        """Check member i's whole domain. Its full-domain phase starts here."""
+        """Check the whole domain with member i and start its full-domain phase if necessary."""
         seed, model, fraction = self.seeds[i], self.model(i), self.recipe.near_tie_fraction
         phase = self.full_domain_phases.setdefault(
             seed, FullDomainPhase(self.task, seed, self.step, accuracy, near_tie_fraction=fraction)
         )
         total = phase.max_checked_rows
         yield from self._with_progress(i, phase.check(model, self.step), total)
-        if self._full_domain_phase_over(i) and not phase.done:  # count the remaining errors
+        if self._full_domain_phase_over(i) and not phase.done:  # Count the remaining errors.
             yield from self._with_progress(i, phase.count_errors(model, self.step), total)
         return phase
 
     def _with_progress(self, i: int, counts: Iterator[int], rows: int) -> Iterator[Event]:
-        """Yield progress events of a check. `counts`: rows checked since the last count."""
+        """Yield progress events of a check.
+
+        Args:
+            i: The member.
+            counts: Numbers of rows checked since the last number.
+            rows: Total number of rows to check.
+        """
         for n in accumulate(counts):
             yield self._progress(i, checked_rows=n, rows=rows)
             if n < rows and self.stop_requested():
@@ -345,13 +362,13 @@ class Trainer:
         return Event("step", self.step, self.seeds[i], data)
 
     def _finish(self, members: list[tuple[int, str]]) -> Iterator[Event]:
-        """Yield the trainings of members (seed, status) and drop them from the run."""
+        """Yield the "done" events of members (index, status) and remove them from the run."""
         for seed, status in members:
             i = self.seeds.index(seed)
             model = self.model(i, int(self.last_good_step[i]) if status == "diverged" else None)
             model = model.map(lambda w: w.cpu().numpy())
             history, phase = self.history[seed], self.full_domain_phases.pop(seed, None)
-            # an evaluation before a restart is of another model
+            # Evaluations before a restart belong to another model.
             last = [r["accuracy"] for r in history[-1:] if r["step"] > self.start_steps[i]]
             training = Training(
                 model, self.effective_recipe, seed, self.step, self.seconds,
@@ -367,7 +384,7 @@ class Trainer:
             self._keep_members([i for i, s in enumerate(self.seeds) if s not in gone])
 
     def _keep_members(self, index: list[int]) -> None:
-        """Drop all other members."""
+        """Keep the members in `index` and remove all other members from the run."""
         state = {n: t[index] if t.ndim else t for n, t in self.optimizer.state().items()}
         for name in ("theta", "average", "last_good_theta"):
             setattr(self, name, {n: t[index] for n, t in getattr(self, name).items()})

@@ -1,4 +1,4 @@
-"""Loss and gradients of theta, for one member or for many in one vectorized program."""
+"""Loss and gradients of theta for one member or, vectorized, for an ensemble."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +15,13 @@ from .recipe import Recipe
 from .train_hooks import TRAIN_HOOKS
 
 Theta = dict[str, Tensor]
-# numbers of members and lengths, each of which is compiled once
+# Each number of members and each length is compiled once.
 COMPILE_LIMITS: dict[str, Any] = {"recompile_limit": 1_000, "accumulated_recompile_limit": 1_000}
-Losses = tuple[Tensor, Tensor]  # the mean, and the worst token's of each row
+Losses = tuple[Tensor, Tensor]  # mean loss, and largest token loss of each row
 
 
 class Objective:
-    """The loss. Theta has a leading axis of members, like tokens [N,B,T] and masks."""
+    """The training loss. Theta has a leading member axis, as do tokens and masks [N,B,T]."""
 
     def __init__(
         self, config: Config, shapes: Shapes, parametrization: Parametrization, recipe: Recipe,
@@ -31,18 +31,31 @@ class Objective:
         self.recipe, self.teacher, self.compile = recipe, teacher, compile
         many = torch.func.vmap(self._loss)
         self._many: Callable[..., Losses] = many
-        if compile:  # as a whole or not at all: partial graphs are no faster
+        if compile:  # Partial graphs are not faster, so compile all of it.
             self._many = torch.compile(many, dynamic=False, fullgraph=True)
 
     def weights(self, theta: Theta) -> Theta:
-        """Return the weights of one member's theta."""
+        """Return the weights that one member's theta expands to."""
         return self.parametrization.expand(theta, self.shapes)
 
     def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, Tensor, Tensor]:
-        """Return gradients, losses [N] and largest token losses of rows [N,B]. tokens: [N,B,T]."""
+        """Return the gradients, the losses and the largest token losses of rows.
+
+        Args:
+            theta: Theta of N members.
+            tokens: Tokens of the examples, [N,B,T].
+            answer: Mask of the answer tokens, [N,B,T].
+
+        Returns:
+            The gradients of theta, the losses [N], and the largest token loss of each row [N,B].
+        """
         device = next(iter(theta.values())).device
-        if self.config.mask == "causal" and not self.compile:  # each length would be compiled
-            end = 1 + int(np.flatnonzero(answer.any((0, 1)))[-1])  # the last answer token
+        if (
+            self.config.mask == "causal" and not self.compile
+        ):  # Compiling would repeat for each length.
+            end = 1 + int(
+                np.flatnonzero(answer.any((0, 1)))[-1]
+            )  # position after the last answer token
             tokens, answer = tokens[..., :end], answer[..., :end]
         if self.teacher is not None:
             pairs = zip(tokens, answer, strict=True)
@@ -53,14 +66,14 @@ class Objective:
         weight = torch.as_tensor(weights, device=device)
         is_answer = torch.as_tensor(answer[..., -weight.shape[-1] :], device=device)
         single = len(tokens) == 1 and not self.compile
-        if single:  # without the axis of members, whose slices would be copied for gradients
+        if single:  # Without a member axis, gradients need no copies of slices.
             theta = {n: t[0] for n, t in theta.items()}
             inputs, weight, is_answer = inputs[0], weight[0], is_answer[0]
         theta = {n: t.detach().requires_grad_() for n, t in theta.items()}
         if self.compile:
             with torch._dynamo.config.patch(**COMPILE_LIMITS):
                 losses, worst = self._many(theta, inputs, weight, is_answer)
-        else:  # members share nothing, so the gradient of the sum holds each one's own
+        else:  # Members are independent, so the sum has each member's gradient.
             loss = self._loss if single else self._many
             losses, worst = loss(theta, inputs, weight, is_answer)
         grads = torch.autograd.grad(losses.sum(), list(theta.values()), materialize_grads=True)
@@ -69,9 +82,9 @@ class Objective:
         return dict(zip(theta, grads, strict=True)), losses.detach(), worst
 
     def _weight(self, answer: Array) -> Array:
-        """Return the weights of the last predictions, [N,B,last], with sum 1 for each member."""
+        """Return the loss weights of the last predictions, [N,B,last]; each member's sum is 1."""
         counted = answer[..., 1:]
-        if self.recipe.loss == "all":  # all positions up to the end of the answer
+        if self.recipe.loss == "all":  # Use all positions up to the end of the answer.
             counted = np.cumsum(counted[..., ::-1], -1)[..., ::-1] > 0
         first = int(counted.any((0, 1)).argmax())
         counted = counted[..., first:].astype(self.recipe.dtype)

@@ -1,4 +1,4 @@
-"""Plateaus of the training loss: the losses at which some answer tokens are still unknown."""
+"""Plateaus of the training loss: minimum losses while some answer tokens are not yet learned."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ from ..core.backend import Array
 from ..tasks.base import Task
 from .recipe import Loss
 
-ENTROPY_ROWS = 100_000  # sample for the entropies of answer tokens
-ENTROPY_TOLERANCE = 0.02  # relative difference of entropies that count as equal
+ENTROPY_ROWS = 100_000  # sample size for the entropies of answer tokens
+ENTROPY_TOLERANCE = 0.02  # maximum relative difference of equal entropies
 
 
 @dataclass(frozen=True)
 class LossPlateau:
-    """The smallest loss with some answer tokens known only by their frequencies."""
+    """The minimum loss while some answer tokens are predicted only by their frequencies."""
 
     unknown_tokens: int
     loss: float
@@ -26,11 +26,12 @@ class LossPlateau:
 
 
 def loss_plateaus(task: Task, recipe: Loss) -> list[LossPlateau]:
-    """Return the plateaus of the training loss: all answer tokens known, one unknown, two, …
+    """Return the loss plateaus with zero, one, two, … unlearned answer tokens.
 
-    A loss on all positions has a floor above 0, as operands cannot be predicted. An unknown answer
-    token costs its entropy, ln 10 for ten equally likely digits. Tokens that are less random (the
-    carry of a sum, an end token) have no plateau. Empty if the task does not define its floor.
+    A loss on all positions has a floor above 0, because operands cannot be predicted. An unlearned
+    answer token adds its entropy, ln 10 for ten equally likely digits. Tokens that are less random
+    (the carry of a sum, an end token) have no plateau. The list is empty if the task does not
+    define its floor.
     """
     tokens, answer = task.batch(task.sample_or_all(ENTROPY_ROWS))
     base = task.entropy_floor() if recipe.loss == "all" else 0.0
@@ -44,6 +45,6 @@ def loss_plateaus(task: Task, recipe: Loss) -> list[LossPlateau]:
 
 
 def _token_loss(column: Array, focal: float) -> float:
-    """Return the mean loss on a token of known distribution: its entropy, if focal is 0."""
+    """Return the mean loss on a token predicted by its distribution; its entropy if focal is 0."""
     p = np.unique(column, return_counts=True)[1] / len(column)
     return float(-(p * np.log(p) * (1 - p) ** focal).sum())

@@ -1,7 +1,8 @@
-"""Optimizers for ensembles, PyTorch's AdamW and Muon, and the learning rate schedules.
+"""Optimizers for ensembles (PyTorch's AdamW, Muon) and learning rate schedules.
 
-AdamW is called as a function, because the class loads PyTorch's compiler, which takes a second.
-`torch.optim.Muon` takes one matrix at a time; here all of one shape are orthogonalized together.
+AdamW is called as a function, because importing the class loads PyTorch's compiler, which takes a
+second. `torch.optim.Muon` updates one matrix at a time; here all matrices of one shape are
+orthogonalized together.
 """
 
 import math
@@ -14,32 +15,32 @@ from ..core.backend import Array
 from ..parametrizations.base import is_matrix
 from .recipe import Recipe
 
-NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # quintic, by Keller Jordan
-LOSS_SMOOTHING = 0.95  # of the loss for schedule=plateau
-LOSS_WARMUP_STEPS = 20  # until the smoothed loss shows a new level of the curriculum
+NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # quintic polynomial by Keller Jordan
+LOSS_SMOOTHING = 0.95  # decay of the average loss for schedule=plateau
+LOSS_WARMUP_STEPS = 20  # steps until the average reflects a new level
 
 
 class Optimizer:
-    """One step for every member. The state is a flat dict of tensors, members first."""
+    """Optimizer of an ensemble. Its state is a flat dict of tensors with a leading member axis."""
 
     def __init__(self, theta: dict[str, torch.Tensor], recipe: Recipe) -> None:
         self.theta, self.recipe = theta, recipe
         matrices = [n for n, t in theta.items() if is_matrix(n, tuple(t.shape[1:]))]
         hidden = matrices if recipe.optimizer == "muon" else []
         self.adamw_names = [n for n in theta if n not in hidden]
-        # AdamW: means of the gradients and of their squares, and the number of steps
+        # AdamW state: means of the gradients and of their squares, and the number of steps.
         self.mean = {n: torch.zeros_like(theta[n]) for n in self.adamw_names}
         self.square = {n: torch.zeros_like(theta[n]) for n in self.adamw_names}
-        # shared by all members: `ages` counts the steps since a restart
+        # All members share the step count; `ages` counts the steps since a restart.
         self.steps = {n: theta[n].new_zeros((), dtype=torch.float32) for n in self.adamw_names}
-        # Muon: matrices that can be stacked, tall ones transposed
+        # Muon groups matrices that can be stacked; tall matrices are transposed.
         groups: dict[tuple[int, ...], list[str]] = {}
         for n in hidden:
             groups.setdefault(tuple(sorted(theta[n].shape[-2:])), []).append(n)
         self.groups = list(groups.values())
         zeros = {n: _as_wide(torch.zeros_like(theta[n])) for n in hidden}
         self.momentum = [torch.stack([zeros[n] for n in names], 1) for names in self.groups]
-        self.stretch = [  # factor of each update, G 1 1: sqrt(outputs / inputs), at least 1
+        self.stretch = [  # factor of each update [G,1,1]: max(1, sqrt(outputs / inputs))
             zeros[names[0]]
             .new_tensor([max(1.0, theta[n].shape[-1] / theta[n].shape[-2]) ** 0.5 for n in names])
             .view(-1, 1, 1)
@@ -52,12 +53,12 @@ class Optimizer:
     def step(
         self, gradients: dict[str, torch.Tensor], rates: Array, ages: Array | None = None
     ) -> None:
-        """Take a step.
+        """Update theta with one optimizer step.
 
         Args:
-            gradients: By name, members first.
-            rates: Fraction of the learning rate that each member uses now, [N].
-            ages: Steps since the last start of each member, [N]; None: no member was restarted.
+            gradients: Gradients by name, with a leading member axis.
+            rates: Learning rate of each member as a fraction of the recipe's, [N].
+            ages: Steps since the last start of each member, [N]. None if no member was restarted.
         """
         r = self.recipe
         if r.clip:
@@ -74,7 +75,7 @@ class Optimizer:
         r, params = self.recipe, [self.theta[n] for n in self.adamw_names]
         same = bool((rates == rates[0]).all())
         before = [] if same else [t.clone() for t in params]
-        # the fused kernel ignores strides
+        # The fused kernel ignores strides.
         grads = [gradients[n].contiguous() for n in self.adamw_names]
         mean, square, steps = (list(x.values()) for x in (self.mean, self.square, self.steps))
         adamw(
@@ -82,12 +83,12 @@ class Optimizer:
             lr=r.lr * float(rates[0] if same else 1.0), beta1=r.beta1, beta2=r.beta2,
             weight_decay=r.weight_decay, eps=1e-8,
         )  # fmt: skip
-        # AdamW's whole update is proportional to its rate
+        # AdamW's update, weight decay included, is proportional to its rate.
         for t, old in zip(params, before, strict=False):
             t.copy_(old.lerp(t, _per_member(rates, t)))
 
     def _bias_correction(self, ages: Array | None) -> Array | float:
-        """Return the correction for restarted members, as AdamW's step count is shared."""
+        """Return the factor that corrects AdamW's shared step count for restarted members."""
         if ages is None:
             return 1.0
         r, mine = self.recipe, np.asarray(ages) + 1.0
@@ -110,20 +111,20 @@ class Optimizer:
             torch._foreach_sub_(mine, [u.mT if w.shape != u.shape else u for w, u in laid])
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return everything that the next step depends on."""
+        """Return the complete state of the optimizer."""
         out = {f"momentum.{i}": t for i, t in enumerate(self.momentum)}
         for kind, group in self._arrays().items():
             out |= {f"{kind}.{n}": t for n, t in group.items()}
         return out
 
     def reset_member(self, i: int) -> None:
-        """Reset member i's state, except the shared step count."""
+        """Reset the state of member i, except the shared step count."""
         for t in self.state().values():
             if t.ndim:
                 t[i] = 0
 
     def load(self, state: dict[str, torch.Tensor]) -> None:
-        """Set the state to one returned by `state`."""
+        """Restore a state returned by `state`."""
         for full, value in state.items():
             kind, name = full.split(".", 1)
             if kind == "momentum":
@@ -132,7 +133,7 @@ class Optimizer:
                 self._arrays()[kind][name] = value
 
     def _arrays(self) -> dict[str, dict[str, torch.Tensor]]:
-        """Return the state of each array of theta, by its name in a state."""
+        """Return the optimizer state of each array of theta, by the name of that state."""
         return {
             "slow": self.slow_gradients,
             "exp_avg": self.mean,
@@ -142,7 +143,10 @@ class Optimizer:
 
 
 def newton_schulz(x: torch.Tensor) -> torch.Tensor:
-    """Bring the singular values of matrices [..., m, n], m <= n, near 1 in five iterations."""
+    """Orthogonalize matrices [..., m, n], m <= n, approximately.
+
+    Five Newton-Schulz iterations bring their singular values near 1.
+    """
     a, b, c = NEWTON_SCHULZ_COEFFICIENTS
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     y = x.reshape(-1, *x.shape[-2:])
@@ -157,13 +161,16 @@ def _as_wide(t: torch.Tensor) -> torch.Tensor:
 
 
 def _per_member(rates: Array, like: torch.Tensor) -> torch.Tensor:
-    """Return rates [N] as [N,1,…], to be multiplied with `like`."""
+    """Return rates [N] reshaped to [N,1,…] for multiplication with `like`."""
     spread = torch.as_tensor(np.asarray(rates), dtype=like.dtype, device=like.device)
     return spread.view(-1, *[1] * (like.ndim - 1))
 
 
 def _clip(gradients: dict[str, torch.Tensor], max_norm: float) -> dict[str, torch.Tensor]:
-    """Clip each member's gradient. Not in place, as autograd may share memory between arrays."""
+    """Return the gradients, each member's clipped to `max_norm`.
+
+    They are not clipped in place, because autograd may share memory between arrays.
+    """
     grads = list(gradients.values())
     norms = torch.cat([g.flatten(1) for g in grads], 1).norm(dim=1)  # N
     scale = (max_norm / (norms + 1e-6)).clamp(max=1.0)
@@ -179,14 +186,20 @@ def member_norms(theta: dict[str, torch.Tensor]) -> Array:
 
 # ── learning rate, as a fraction of the recipe's ───────────────────────────────────────────────
 def smooth_losses(before: Array, losses: Array) -> Array:
-    """Return the exponential moving average of the losses, [N]; `before` is NaN at first."""
+    """Return the exponential moving average of the losses, [N].
+
+    Before the first step, `before` is NaN.
+    """
     average = LOSS_SMOOTHING * before + (1 - LOSS_SMOOTHING) * losses
     return np.where(np.isnan(before), losses, average)
 
 
 def decay_start_steps(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
-    """Return the step [N] at which each rate begins to decay (schedule=plateau); -1: not yet."""
-    if r.schedule != "plateau" or r.decay_when_accuracy_above:  # an evaluation decides
+    """Return the step at which each member's rate starts to decay with schedule=plateau, [N].
+
+    The step is -1 while the decay has not started.
+    """
+    if r.schedule != "plateau" or r.decay_when_accuracy_above:  # Evaluations start the decay.
         return decay_at
     last_level = max((at for at, _ in r.levels()), default=0)
     earliest = max(r.warmup, last_level + LOSS_WARMUP_STEPS)
@@ -195,7 +208,14 @@ def decay_start_steps(r: Recipe, step: int, losses: Array, decay_at: Array) -> A
 
 
 def lr_factors(r: Recipe, step: int, decay_at: Array, ages: Array | None = None) -> Array:
-    """Return each member's learning rate factor, [N]. ages [N]: steps since its last start."""
+    """Return each member's learning rate as a fraction of the recipe's, [N].
+
+    Args:
+        r: The recipe.
+        step: The current step.
+        decay_at: First decay step of each member with schedule=plateau, [N]; -1 if not reached.
+        ages: Steps since the last start of each member, [N]. Defaults to `step`.
+    """
     age = np.full(len(decay_at), step) if ages is None else ages
     warm = np.minimum(1.0, (age + 1) / r.warmup) if r.warmup else 1.0
     if r.schedule == "constant":

@@ -1,8 +1,8 @@
-"""Recipes: everything that a training run needs besides task and parametrization, as plain data.
+"""Recipes: all training settings besides the task and the parametrization, as plain data.
 
 A `Recipe` joins sections (`Architecture`, `DataSettings`, `Loss`, `Optimization`, `Schedule`,
-`Averaging`, `RunLimits`), so that a field has one short name everywhere: `recipe.lr`,
-`--set lr=0.01`, "lr" in JSON. Code that needs one section takes that type.
+`Averaging`, `RunLimits`), so each field has one short name everywhere: `recipe.lr`,
+`--set lr=0.01`, "lr" in JSON. Code that needs only one section takes that type.
 """
 
 import math
@@ -21,7 +21,7 @@ from .train_hooks import TRAIN_HOOKS
 
 T = TypeVar("T")
 
-OPTIONAL_PARAMS = {  # word -> optional arrays
+OPTIONAL_PARAMS = {  # maps a word to optional arrays
     "norms": ("ln1.w", "ln1.b", "ln2.w", "ln2.b", "ln_final.w", "ln_final.b"),
     "gains": ("ln1.w", "ln2.w", "ln_final.w"),
     "mlp": ("mlp.b_in", "mlp.b_out"),
@@ -34,7 +34,7 @@ OPTIONAL_PARAMS = {  # word -> optional arrays
 DATA_MODES = ("fresh", "split", "draw", "all")
 SCHEDULES = ("constant", "cosine", "linear", "plateau")
 INITS, OPTIMIZERS = ("uniform", "normal"), ("adamw", "muon")
-MAX_STEPS = 10**9  # days of training of the smallest model
+MAX_STEPS = 10**9  # takes days for the smallest model
 MAX_TEXT_CHARS = 1_000
 
 
@@ -42,7 +42,7 @@ def setting(
     default: T, help: str, choices: Iterable[str] = (), min_value: float = 0,
     max_value: float = math.inf,
 ) -> T:  # fmt: skip
-    """A field of a recipe: its default, its help text and its allowed values."""
+    """Return a recipe field with its default, help text and allowed values."""
     if isinstance(default, int) and max_value == math.inf:
         max_value = MAX_STEPS
     allowed = {"choices": tuple(choices), "min_value": min_value, "max_value": max_value}
@@ -51,7 +51,7 @@ def setting(
 
 @dataclass(frozen=True)
 class RecipeSection(Displayable):
-    """Fields that are checked one by one when set. All sections of a recipe share its name."""
+    """Base class of recipe sections, which checks each field when it is set."""
 
     name: str = setting("custom", "name in reports and tables")
 
@@ -67,7 +67,7 @@ class RecipeSection(Displayable):
 
 @dataclass(frozen=True)
 class Architecture(RecipeSection):
-    """The model: its config, its arrays and their initial values."""
+    """Settings of the model: config, arrays and initial weights."""
 
     n_layers: int = setting(2, "number of blocks", max_value=1_000)
     n_heads: int = setting(1, "heads in a block", min_value=1, max_value=4_096)
@@ -94,13 +94,13 @@ class Architecture(RecipeSection):
 
     @validate_method
     def config(self, d_vocab: int, length: int) -> Config:
-        """Return the model's config for a vocabulary size and a number of tokens per example."""
+        """Return the config for a vocabulary size and a number of tokens per example."""
         chosen = {n: getattr(self, n) for n in SHAPE_FIELDS}
         return Config(d_vocab=d_vocab, n_ctx=length - 1 + self.extra_positions, **chosen)
 
     @validate_method
     def weight_shapes(self, config: Config) -> dict[str, tuple[int, ...]]:
-        """Return name -> shape of the trained arrays: required and optional ones."""
+        """Return the shapes of the trained arrays by name, including optional arrays."""
         optional = {n for word in self.optional_params.split() for n in OPTIONAL_PARAMS[word]}
         if not config.d_mlp:
             optional = {n for n in optional if not n.startswith(("mlp.", "ln2."))}
@@ -114,7 +114,7 @@ class Architecture(RecipeSection):
 
 @dataclass(frozen=True)
 class DataSettings(RecipeSection):
-    """Training rows and test rows."""
+    """Settings of the training rows and the test rows."""
 
     data: str = setting(
         "fresh", "new rows every step; split: part of the domain; draw: may overlap", DATA_MODES
@@ -152,7 +152,7 @@ class DataSettings(RecipeSection):
         """Return the number of training rows of data=split.
 
         Args:
-            size: Rows of the domain.
+            size: Number of rows of the domain.
             largest: The largest entry of the radix.
         """
         if not self.train_fraction:
@@ -162,7 +162,7 @@ class DataSettings(RecipeSection):
         return max(1, min(n, by_symbol) if self.train_rows_per_symbol else n)
 
     def levels(self) -> list[tuple[int, int]]:
-        """Return the curriculum as (step, level), by step."""
+        """Return the curriculum as pairs (first step, level), in order."""
         try:
             pairs = [tuple(map(int, part.split("@"))) for part in self.curriculum.split()]
             if any(not 1 <= n <= MAX_STEPS or not 0 <= step <= MAX_STEPS for n, step in pairs):
@@ -178,7 +178,7 @@ class DataSettings(RecipeSection):
 
 @dataclass(frozen=True)
 class Loss(RecipeSection):
-    """The loss."""
+    """Settings of the training loss."""
 
     loss: str = setting("answer", "loss on the answer, or on all positions", ("answer", "all"))
     focal: float = setting(0.0, "focal loss: tokens are weighted by (1 - p)^focal")
@@ -186,7 +186,7 @@ class Loss(RecipeSection):
 
 @dataclass(frozen=True)
 class Optimization(RecipeSection):
-    """The optimizer."""
+    """Settings of the optimizer."""
 
     optimizer: str = setting("adamw", "muon: for blocks' matrices, adamw for the rest", OPTIMIZERS)
     lr: float = setting(0.001, "learning rate of adamw")
@@ -200,7 +200,7 @@ class Optimization(RecipeSection):
 
 @dataclass(frozen=True)
 class Schedule(RecipeSection):
-    """The learning rate over the steps of a run."""
+    """Settings of the learning rate schedule."""
 
     warmup: int = setting(0, "steps of linear warmup")
     schedule: str = setting(
@@ -217,7 +217,7 @@ class Schedule(RecipeSection):
 
 @dataclass(frozen=True)
 class Averaging(RecipeSection):
-    """Means over steps, of gradients and of weights."""
+    """Settings of the averages of gradients and weights over steps."""
 
     grokfast: float = setting(0.0, "amplification of slow gradients (Grokfast); 0: none")
     grokfast_decay: float = setting(0.98, "decay of the mean of the slow gradients", max_value=1)
@@ -229,7 +229,7 @@ class Averaging(RecipeSection):
 
 @dataclass(frozen=True)
 class RunLimits(RecipeSection):
-    """Length of a run, frequency of evaluations and stopping conditions."""
+    """Settings for the length of a run, its evaluations and its stopping conditions."""
 
     steps: int = setting(1_000, "maximum number of steps", min_value=1)
     evaluate_every: int = setting(100, "steps between evaluations", min_value=1)
@@ -253,12 +253,12 @@ class RunLimits(RecipeSection):
 @validate_init(check_kinds=False)
 @dataclass(frozen=True)
 class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, Architecture):
-    """How to train. Print it, save it, change it: `replace(recipe, lr=0.01)`, `--set lr=0.01`."""
+    """All training settings. Change them with `replace(recipe, lr=0.01)` or `--set lr=0.01`."""
 
-    # Bases are in reverse: the fields of the last base come first.
+    # Bases are listed in reverse, because the fields of the last base come first.
 
     def __post_init__(self) -> None:
-        """Check each field by itself, then their combinations."""
+        """Check each field, then the combinations of fields."""
         super().__post_init__()
         if not self.name.isprintable():
             raise GlassformerError(
@@ -268,7 +268,7 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
             raise GlassformerError(f"recipe {self.name} — {problem}")
 
     def _conflicts(self) -> list[tuple[object, str]]:
-        """Return pairs: whether fields contradict each other, and the error message."""
+        """Return pairs (whether some fields contradict each other, error message)."""
         levels, not_fresh = self.levels(), self.data != "fresh"
         unknown = [w for w in self.optional_params.split() if w not in OPTIONAL_PARAMS]
         whole_run = "a curriculum" if levels else f"schedule={self.schedule}"
@@ -300,11 +300,11 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
         ]  # fmt: skip
 
     def override(self, settings: Mapping[str, Any], start: Model | None = None) -> "Recipe":
-        """Return the recipe with fields set from values or texts: {"lr": "0.01", "steps": 5}.
+        """Return the recipe with fields set from values or strings: {"lr": "0.01", "steps": 5}.
 
         Args:
             settings: Fields and their values.
-            start: The model whose weights a run begins with; shape fields must equal its config.
+            start: The model that provides the initial weights. Shape fields must equal its config.
 
         Raises:
             GlassformerError: For unknown fields, values out of range and fields that contradict
@@ -326,11 +326,11 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
                 raise GlassformerError(
                     f"{name}: {got}. Leave out {name}, or train without an initial model"
                 )
-        if values.get("data", self.data) != self.data:  # fractions of another kind of data
+        if values.get("data", self.data) != self.data:  # Fractions apply to one kind of data only.
             rows = self.test_rows or RECIPE_FIELDS["test_rows"].default
             names = ("holdout_fraction", "near_tie_fraction", *TRAIN_FRACTIONS)
             values = {**dict.fromkeys(names, 0.0), "curriculum": "", "test_rows": rows} | values
-        if "train_rows" in values:  # a number of rows replaces the recipe's fraction
+        if "train_rows" in values:  # A number of rows replaces the fraction.
             values = dict.fromkeys(TRAIN_FRACTIONS, 0.0) | values
             if self.data in ("fresh", "all") and "data" not in values:
                 raise GlassformerError(
@@ -359,7 +359,7 @@ SHAPE_FIELDS = {f.name for f in fields(Config)} & {f.name for f in fields(Archit
 
 
 def recipe_option(name: str) -> Option:
-    """Return a field of a recipe as an option, which parses and checks texts and values."""
+    """Return the Option of a recipe field, which parses strings and validates values."""
     if name not in RECIPE_FIELDS:
         text = name if isinstance(name, str) else short_repr(name)
         raise unknown_name_error("field of a recipe", text, RECIPE_FIELDS)
@@ -371,7 +371,11 @@ def _option(f: Field[Any]) -> Option:
 
 
 def _check_field(f: Field[Any], value: Any) -> Any:
-    """Return the value of a field with its type (lr=1 becomes 1.0), or raise."""
+    """Return a valid field value converted to the field's type (lr=1 becomes 1.0).
+
+    Raises:
+        GlassformerError: If the value is not valid.
+    """
     low, high = f.metadata["min_value"], f.metadata["max_value"]
     checked = _option(f).check(value)
     if isinstance(value, (int, float)) and not low <= value < math.inf:

@@ -1,10 +1,13 @@
-"""The fields of a recipe as keyword arguments: a type checker and an editor know them."""
+"""The fields of a recipe as keyword arguments, for type checkers and editors."""
 
 from typing import TypedDict
 
 
 class RecipeFields(TypedDict, total=False):
-    """As in recipe.py, where each field has its default and its meaning; a test compares them."""
+    """Keyword arguments of functions that take recipe fields.
+
+    recipe.py defines the defaults and the meanings; a test compares the two lists of fields.
+    """
 
     name: str
     n_layers: int

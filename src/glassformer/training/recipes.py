@@ -1,6 +1,6 @@
-"""The built-in recipes by name, and recipes from files.
+"""The built-in recipes, and recipes read from files.
 
-Values that the source of a recipe does not state were chosen here; comments name them.
+If the source of a recipe does not state a value, the value was chosen here and a comment names it.
 """
 
 import sys
@@ -24,7 +24,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-BOOK = Recipe(  # 17,760 parameters; weight decay, betas and clip are not published
+BOOK = Recipe(  # 17,760 parameters; weight decay, betas and clip are chosen here
     name="book",
     n_layers=2, n_heads=1, d_model=32, d_mlp=64, tied=True, optional_params="norms mlp",
     extra_positions=1, activation="gelu", loss="all",
@@ -50,7 +50,7 @@ GROK = Recipe(  # the usual experiment on addition modulo 113: 226,816 parameter
     stop_after_successes=10,
 )  # fmt: skip
 
-# Ten times grok's rate, for any modulus: a small one needs nearly all pairs, 113 needs 40 %. Under
+# Ten times grok's rate, for any modulus: a small one needs nearly all pairs, 113 needs 40 %. With
 # all of grok's weight decay, subtraction cannot learn all pairs. The rate falls slowly once nearly
 # all test rows are right. Runs that settle on too few frequencies for all pairs are restarted.
 GROK_FAST = replace(
@@ -60,14 +60,14 @@ GROK_FAST = replace(
     evaluate_every=20, target_accuracy=1.0, stop_after_successes=5,
 )  # fmt: skip
 
-# Small enough to watch: training rows are right long before test rows. For subtraction, which lacks
-# the symmetry a + b = b + a. So much decay makes some seeds fail; they are restarted.
+# A small grokking run: training rows are right long before test rows. Its task is subtraction,
+# which has no symmetry a + b = b + a. Strong weight decay makes some seeds fail; they restart.
 GROK_SEEN = replace(
     GROK, name="grok-seen", train_fraction=0.5, lr=0.003, weight_decay=1.5, ema=0.98, steps=10_000,
     restart_after_steps=2_500, target_accuracy=1.0, stop_after_successes=5,
 )  # fmt: skip
 
-MOD113 = Recipe(  # from the report: 3 layers of 4 heads, tokens a + b =, 50 epochs; the rest chosen
+MOD113 = Recipe(  # The report gives 3 layers of 4 heads, tokens a + b = and 50 epochs.
     name="mod113-3x4",
     n_layers=3, n_heads=4, d_model=128, d_head=32, d_mlp=512, norm="layer", activation="relu",
     tied=False, optional_params="norms mlp", init="uniform", embed_std=0.1,
@@ -148,7 +148,7 @@ RECIPE_SUMMARIES = {
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return a recipe by name: a built-in one, or one of an installed package."""
+    """Return a recipe by the name of a built-in recipe or of one in an installed package."""
     if name not in RECIPES and isinstance(recipe := load_entry_point("recipe", name), Recipe):
         return recipe
     if name == "auto":
@@ -164,16 +164,16 @@ def find_recipe(name: str) -> Recipe:
 def choose_recipe(
     name: str, task: Task, settings: Iterable[str] = (), start: Model | None = None
 ) -> Recipe:
-    """Return a recipe with fields set.
+    """Return a recipe by name or file, with some fields set.
 
     Args:
-        name: Name or file of a recipe; "" or "auto": chosen by the task.
+        name: Name or file of a recipe. "" or "auto" chooses a recipe for the task.
         task: The task to train.
-        settings: Texts FIELD=VALUE.
-        start: The model whose weights a run begins with; its shape must fit the settings.
+        settings: Strings FIELD=VALUE.
+        start: The model that provides the initial weights; the settings must fit its shape.
     """
     if name in ("", "auto"):
-        from .auto_recipe import recipe_for_task  # imports this module
+        from .auto_recipe import recipe_for_task  # This import would be circular at the top.
 
         recipe = recipe_for_task(task)
     elif name.endswith((".json", ".toml")):
@@ -190,7 +190,7 @@ def choose_recipe(
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe from a JSON or TOML file; missing fields have the defaults of Recipe()."""
+    """Read a recipe from a JSON or TOML file; missing fields have their defaults."""
     is_json = path.suffix == ".json"
     values = parse_json(read_text(path, MAX_TEXT_BYTES), path) if is_json else read_toml(path)
     if not isinstance(values, dict):
@@ -203,7 +203,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file."""
+    """Read a TOML file and return its contents as a dict."""
     text = read_text(path, MAX_TEXT_BYTES)
     try:
         return tomllib.loads(text)

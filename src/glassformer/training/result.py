@@ -1,4 +1,4 @@
-"""The result of training."""
+"""The result of training a model."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,21 +14,21 @@ from .recipe import Recipe
 @validate_init()
 @dataclass(frozen=True)
 class Training(Displayable):
-    """A trained model and how it was trained."""
+    """A trained model with its training record."""
 
     model: Model
     recipe: Recipe
     seed: int
     steps: int
-    seconds: float  # of the steps alone; an ensemble's time is divided by its members
-    accuracy: float  # of test rows, at the last evaluation before the full-domain phase
+    seconds: float  # time of the steps; an ensemble's time divided by its members
+    accuracy: float  # on test rows, at the last evaluation before the full-domain phase
     # done, stable, aborted, diverged (the model is the last good one) or interrupted; with a
     # full-domain phase also exact, sampled (no errors in a sample) and not exact
     status: str
     history: list[EvaluationData] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    domain_check: DomainCheck | None = None  # at the end of the full-domain phase
-    full_domain_start: int | None = None  # first step of that phase: test rows are trained on
+    domain_check: DomainCheck | None = None  # last check of the full-domain phase
+    full_domain_start: int | None = None  # first step of that phase, which trains on test rows
 
     def to_json(self) -> dict[str, Any]:
         check = self.domain_check

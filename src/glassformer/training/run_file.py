@@ -1,7 +1,7 @@
-"""The file of an unfinished run: format, writing, reading and checks; and folders of snapshots.
+"""The file of an unfinished run (format, writing, reading, checks), and snapshot folders.
 
-checkpointing.py fills it. No generator state is saved: the rows of a step depend on seed and step
-alone and, in the full-domain phase, on the pool, which is saved.
+checkpointing.py fills it. No generator state is saved: the rows of a step depend only on the seed
+and the step and, in the full-domain phase, on the pool, which is saved.
 """
 
 import hashlib
@@ -44,14 +44,14 @@ COUNTER_DTYPE = "float32"
 Step = Annotated[int, Meta(ge=0, le=MAX_STEPS)]
 Rows = Annotated[int, Meta(ge=0, le=10**9)]
 Word = Annotated[str, Meta(max_length=100)]
-Digest = Annotated[str, Meta(max_length=64)]  # "": absent
+Digest = Annotated[str, Meta(max_length=64)]  # "" if absent
 
 
 def _fields(**types: Any) -> type:
     return defstruct("Data", [*types.items()], forbid_unknown_fields=True)
 
 
-MILESTONE_SCHEMAS = {  # kind of a milestone -> schema of its data
+MILESTONE_SCHEMAS = {  # maps the kind of a milestone to the schema of its data
     "digit learned": _fields(digit=Annotated[int, Meta(ge=0, le=10**6)], accuracy=Finite),
     "memorizing": _fields(train_accuracy=Finite, accuracy=Finite),
     "fitted": _fields(accuracy=Finite),
@@ -61,11 +61,11 @@ MILESTONE_SCHEMAS = {  # kind of a milestone -> schema of its data
     "grokking": _fields(fitted_at=Step),
     "stable": _fields(since=Step, accuracy=Finite),
 }
-MEMORIZING_BY_LOSS = _fields(loss=Finite, floor=Finite)  # alternative data of "memorizing"
+MEMORIZING_BY_LOSS = _fields(loss=Finite, floor=Finite)  # alternative schema of "memorizing"
 
 
 class SavedMilestone(JsonObject):
-    """A saved Event; routine events are not saved."""
+    """Schema of a saved milestone Event; routine events are not saved."""
 
     kind: Word
     step: Step
@@ -82,7 +82,7 @@ class SavedMilestone(JsonObject):
 
 
 class RunIdentity(JsonObject):
-    """Identity of a run (checkpointing.run_identity); resuming requires an equal one."""
+    """Settings that identify a run; resuming a run requires equal settings."""
 
     task: Ref
     recipe: Settings
@@ -95,7 +95,7 @@ class RunIdentity(JsonObject):
 
 
 class MilestoneState(JsonObject):
-    """The state of an events.MilestoneTracker."""
+    """Schema of the state of an events.MilestoneTracker."""
 
     seen: Annotated[dict[Name, Step], Meta(max_length=10_000)]
     in_a_row: Step
@@ -103,7 +103,7 @@ class MilestoneState(JsonObject):
 
 
 class SavedEvaluation(JsonObject):
-    """An events.EvaluationData."""
+    """Schema of an events.EvaluationData."""
 
     step: Step
     loss: float
@@ -119,7 +119,7 @@ class SavedEvaluation(JsonObject):
 
 
 class FullDomainState(JsonObject):
-    """The state of a full_domain_phase.FullDomainPhase."""
+    """Schema of the state of a full_domain_phase.FullDomainPhase."""
 
     began: Step
     accuracy: Finite
@@ -129,7 +129,7 @@ class FullDomainState(JsonObject):
 
 
 class RunHeader(JsonObject):
-    """Every field of a saved run except its arrays (checkpointing.save_run)."""
+    """Schema of the header of a saved run: all its fields except the arrays."""
 
     identity: RunIdentity
     step: Step
@@ -143,13 +143,19 @@ class RunHeader(JsonObject):
 
 
 def state_path(out: str | Path) -> Path:
-    """Return the file of the state of a run whose model goes to `out`."""
+    """Return the path of the saved state of a run with the model file `out`."""
     out = Path(out)
     return out.with_name(out.name.removesuffix(".safetensors") + RUN_SUFFIX)
 
 
 def check_out(out: str | Path, resume: bool, *read: str) -> None:
-    """Refuse a model file that a run cannot write. `read`: refs of its inputs."""
+    """Raise an error if a run cannot write the model file `out`.
+
+    Args:
+        out: The model file.
+        resume: Whether an unfinished run is continued.
+        *read: Refs of the inputs, which must not be overwritten.
+    """
     out = Path(out)
     if out.suffix != ".safetensors":
         hint = out.with_suffix(".safetensors").name
@@ -169,7 +175,7 @@ def check_out(out: str | Path, resume: bool, *read: str) -> None:
 
 
 def seed_files(out: str | Path | None, seeds: Sequence[int]) -> list[Path]:
-    """Return the model files: `out`, or out-seed0, out-seed1, … with several seeds."""
+    """Return the model files: `out`, or out-seed0, out-seed1, … for several seeds."""
     if out is None:
         return []
     path = Path(out)
@@ -180,10 +186,18 @@ def seed_files(out: str | Path | None, seeds: Sequence[int]) -> list[Path]:
 def check_outputs(
     out: Path | None, seeds: Sequence[int], resume: bool, history: Path | None, read: Sequence[str]
 ) -> None:
-    """Refuse outputs that a run cannot write, before the work. `read`: refs of the inputs."""
+    """Raise an error if a run cannot write its output files.
+
+    Args:
+        out: The model file.
+        seeds: The seeds of the run.
+        resume: Whether an unfinished run is continued.
+        history: The history file.
+        read: Refs of the inputs, which must not be overwritten.
+    """
     check_int_range("train — the number of seeds", len(seeds), 1, MAX_MEMBERS)
     if history:
-        check_history_path(history)  # only log endings, so it cannot be the model file
+        check_history_path(history)  # The ending differs from the model file's.
     for path in seed_files(out, seeds):
         check_out(path, resume and len(seeds) == 1, *read)
     check_writable(history, *read)
@@ -198,7 +212,14 @@ def save_state(path: Path, tensors: dict[str, Array], header: dict[str, Any]) ->
 
 
 def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays by name, and the header, of an intact file of a run."""
+    """Load a saved run.
+
+    Returns:
+        The arrays by name, and the header.
+
+    Raises:
+        GlassformerError: If the file is missing, damaged or not a saved run.
+    """
     if not os.path.lexists(path):
         raise GlassformerError(
             f"{path} — no run to resume: it has ended, or was never started", code="not_found"
@@ -212,7 +233,7 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     if not good:
         text = f"{NOT_A_RUN}: its SHA-256 does not match"
         raise GlassformerError(f"{path} — {text}", code=DAMAGED_FILE)
-    saved = parse_json(metadata[KEY], path, NOT_A_RUN, finite=False)  # a loss may be infinite
+    saved = parse_json(metadata[KEY], path, NOT_A_RUN, finite=False)  # A loss may be infinite.
     header: dict[str, Any] = migrate.run_header(saved)
     try:
         convert(header, RunHeader)
@@ -223,7 +244,7 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any]) -> None:
-    """Refuse the state of another run; the error lists the settings that differ."""
+    """Raise an error that lists the differing settings if a saved run has other settings."""
     saved, current = _flat_identity(header["identity"]), _flat_identity(identity)
     if differ := [k for k in {**current, **saved} if saved.get(k) != current.get(k)]:
         pairs = ", ".join(
@@ -236,7 +257,7 @@ def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any])
 
 
 def _flat_identity(identity: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run by name. Recipe fields added later have their defaults."""
+    """Return the settings of a run by name, with defaults for recipe fields added later."""
     recipe = {name: f.default for name, f in RECIPE_FIELDS.items()} | identity["recipe"]
     fields = {"recipe" if k == "name" else k: v for k, v in recipe.items()}
     return {**{k: v for k, v in identity.items() if k != "recipe"}, **fields}
@@ -251,11 +272,11 @@ def check_state(
     path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
     shapes: dict[str, tuple[int, ...]], steps: int, full_domain_steps: int, digits: int, dtype: str,
 ) -> None:  # fmt: skip
-    """Refuse arrays of other shapes or types, and steps that the run cannot have reached."""
+    """Raise an error if a saved run has wrong shapes, wrong dtypes or impossible step counts."""
     problem, step, phase = "", header["step"], header.get("exact")
     began, last = (phase["began"], steps + full_domain_steps) if phase else (step, steps)
     saved = {n: a.shape for n, a in arrays.items()}
-    # optimizers may hold infinities; AdamW counts steps in COUNTER_DTYPE
+    # Optimizer states may be infinite. AdamW counts steps in COUNTER_DTYPE.
     infinite = [n for n, a in arrays.items() if n[:10] != "optimizer." and not np.isfinite(a).all()]
     is_counter = {n: n.startswith("optimizer.step.") for n in arrays}
     if odd := sorted(n for n in {*shapes, *saved} if saved.get(n) != shapes.get(n)):
@@ -282,7 +303,11 @@ def snapshot_path(folder: Path, step: int) -> Path:
 
 
 def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> dict[int, Path]:
-    """Create and return a folder for each seed. Folders of a new run must have no snapshots."""
+    """Create a snapshot folder for each seed and return the folders by seed.
+
+    Raises:
+        GlassformerError: If a folder of a new run already has snapshots.
+    """
     folder = Path(folder)
     folders = {seed: folder / f"seed{seed}" if len(seeds) > 1 else folder for seed in seeds}
     for path in folders.values():

@@ -1,4 +1,4 @@
-"""Setup of a run: checks of arguments and memory, the device, the model and its initial theta."""
+"""Setup of a run: argument and memory checks, device, model config and initial theta."""
 
 import contextlib
 import math
@@ -31,16 +31,16 @@ def check_arguments(
     task: Task, seeds: Sequence[int], models: Mapping[str, Model | None], threads: int,
     out: str | Path | None, resumed: bool, parametrization: str = "",
 ) -> None:  # fmt: skip
-    """Refuse arguments that conflict, for the command and for Python.
+    """Raise an error if arguments of a run conflict.
 
     Args:
         task: The task to learn.
-        seeds: One for each member.
-        models: Other models that the run reads, by the name of their argument.
-        threads: Threads of PyTorch.
+        seeds: One seed for each member.
+        models: Input models of the run, by argument name.
+        threads: Number of PyTorch threads.
         out: The model file.
         resumed: Whether an unfinished run is continued.
-        parametrization: A ref.
+        parametrization: Ref of the parametrization.
     """
     if len(set(seeds)) != len(seeds) or not seeds:
         raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
@@ -67,9 +67,11 @@ def check_arguments(
 
 
 def check_training_memory(task: Task, r: Recipe, members: int, start: Model | None) -> None:
-    """Refuse a run whose rows, weights or activations cannot fit into memory."""
+    """Raise an error if the rows, weights or activations of a run do not fit into memory."""
     T = example_length(task)
-    size = task.size if task.size <= MAX_ENUMERATED_ROWS else 0  # TrainingData refuses larger ones
+    size = (
+        task.size if task.size <= MAX_ENUMERATED_ROWS else 0
+    )  # TrainingData raises for larger domains.
     split = r.training_rows(size, max(task.radix, default=1)) if size else 0
     fixed = {"draw": r.train_rows, "split": split, "all": size}.get(r.data, 0)
     rows = r.test_rows + fixed
@@ -78,7 +80,9 @@ def check_training_memory(task: Task, r: Recipe, members: int, start: Model | No
     bytes_each = members * (4 if r.dtype == "float32" else 8)
     weights = sum(map(math.prod, shapes.values()))
     what = f"training — {members:,} times {weights:,} weights"
-    check_memory(what, 4 * bytes_each * weights)  # theta, last good theta, gradient, optimizer
+    check_memory(
+        what, 4 * bytes_each * weights
+    )  # theta, last good theta, gradient, optimizer state
     batch = r.batch if r.data == "fresh" else min(r.batch or fixed, fixed)
     row = max(c.n_layers - 1, 0) * (T * (2 * c.d_model + c.d_mlp) + c.n_heads * T * T)
     what = f"training — {members:,} times a batch of {batch:,}"
@@ -86,8 +90,12 @@ def check_training_memory(task: Task, r: Recipe, members: int, start: Model | No
 
 
 def find_device(name: str, dtype: str = "float32") -> torch.device:
-    """Return a device by name: cpu, cuda, cuda:1, mps. It must exist here and support dtype."""
-    if name.partition(":")[0] in ("cpu", "cuda", "mps"):  # other devices compute nothing, or warn
+    """Return a device by name: cpu, cuda, cuda:1, mps.
+
+    Raises:
+        GlassformerError: If the device does not exist here or does not support `dtype`.
+    """
+    if name.partition(":")[0] in ("cpu", "cuda", "mps"):  # Other devices do not compute, or warn.
         with contextlib.suppress(RuntimeError, AssertionError, NotImplementedError):
             device = torch.ones(1, device=name).device
             if device.type == "mps" and dtype == "float64":
@@ -105,7 +113,7 @@ def find_device(name: str, dtype: str = "float32") -> torch.device:
 def architecture(
     recipe: Architecture, task: Task, length: int, start: Model | None
 ) -> tuple[Config, Shapes]:
-    """Return config and shapes of `start`, or of the recipe for examples of `length` tokens."""
+    """Return the config and array shapes of `start`, or of the recipe for `length` tokens."""
     if start:
         return start.config, {n: tuple(w.shape) for n, w in start.weights.items()}
     config = recipe.config(len(task.vocabulary), length)
@@ -116,8 +124,11 @@ def initial_theta(
     recipe: Architecture, config: Config, shapes: Shapes, parametrization: Parametrization,
     start: Model | None, seed: int, restarts: int = 0,
 ) -> dict[str, Array]:  # fmt: skip
-    """Return a member's theta, from `start` or from random weights, other ones after a restart."""
-    # Copy theta in the parametrization's order: the order of a file varies, and so would rounding
+    """Return a member's initial theta, from `start` or from random weights.
+
+    The random weights depend on `seed` and on the number of restarts.
+    """
+    # Copy theta in the parametrization's order: another order would change the rounding.
     if start and start.theta and start.parametrization == parametrization.ref:
         return {n: backend.to_numpy(start.theta[n]) for n in parametrization.theta_shapes(shapes)}
     if start and parametrization.random_init:
@@ -131,7 +142,7 @@ def initial_theta(
 def stack_members(
     members: Sequence[Mapping[str, Array]], recipe: Recipe, start: Model | None
 ) -> dict[str, torch.Tensor]:
-    """Stack the members' theta in the recipe's dtype, where it must be finite."""
+    """Stack the members' theta in the recipe's dtype. Raise an error if a value is not finite."""
     dtype = getattr(torch, recipe.dtype)
     theta = {n: torch.tensor(np.stack([m[n] for m in members]), dtype=dtype) for n in members[0]}
     if odd := [n for n, t in theta.items() if not t.isfinite().all()]:
@@ -144,11 +155,11 @@ def stack_members(
 def initial_weights(
     recipe: Architecture, c: Config, shapes: Shapes, rng: np.random.Generator
 ) -> dict[str, Array]:
-    """Return random weights.
+    """Return random initial weights.
 
-    Gains are 1. "uniform": all but embeddings within ±1/sqrt(fan in), as in PyTorch; embeddings
-    normal. "normal": all normal with deviation 1/sqrt(d_model), the head 1/sqrt(d_vocab), biases 0,
-    as in the usual grokking experiments.
+    Gains are 1. With "uniform", all weights but embeddings are within ±1/sqrt(fan in), as in
+    PyTorch, and embeddings are normal. With "normal", as in the usual grokking experiments, weights
+    are normal with deviation 1/sqrt(d_model), the head with 1/sqrt(d_vocab), and biases are 0.
     """
     weights: dict[str, Array] = {}
     for name, shape in shapes.items():

@@ -1,4 +1,4 @@
-"""Ablations that no config can express, as hooks for training and evaluation."""
+"""Ablations that a config cannot express, as hooks for training and evaluation."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from ..core.model import Hook
 
 
 class NoResidual:
-    """Every block's output replaces the residual stream instead of being added to it."""
+    """Hook that replaces the residual stream by each block's output instead of adding it."""
 
     def __call__(self, name: str, value: Array) -> Array:
         if name.endswith(("hook_attn_out", "hook_mlp_out")):
@@ -18,7 +18,7 @@ class NoResidual:
 
 
 def no_attention(name: str, value: Array) -> Array:
-    """Attention writes nothing."""
+    """Replace the output of attention by zeros."""
     return value * 0 if name.endswith("hook_attn_out") else value
 
 

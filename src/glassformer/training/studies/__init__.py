@@ -1,1 +1,1 @@
-"""Many trainings: sweeps and ablation studies."""
+"""Studies of many training runs: sweeps and ablation studies."""

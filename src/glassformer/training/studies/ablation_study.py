@@ -1,7 +1,7 @@
 """Ablation studies: train a recipe with one part removed at a time, over several seeds.
 
-An ablation changes some of the recipe's fields or the task's options, and nothing else. With a
-folder, each result is one file, written when all its seeds are trained, and is not repeated.
+An ablation changes only some of the recipe's fields or of the task's options. If a folder is given,
+each result is one file, written when all its seeds are trained; saved results are not repeated.
 """
 
 import json
@@ -31,14 +31,20 @@ from ..result import Training
 from ..train_hooks import TRAIN_HOOKS
 
 BASELINE = "baseline"
-LAYER_FIELDS = {"train_hook", "mask", "n_layers", "d_mlp", "n_heads"}  # no effect without layers
+LAYER_FIELDS = {
+    "train_hook",
+    "mask",
+    "n_layers",
+    "d_mlp",
+    "n_heads",
+}  # fields without effect in a model without layers
 Word = Annotated[str, Meta(max_length=100)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """A named change and its expected effect."""
+    """A named change of a recipe or a task, and its expected effect."""
 
     name: str
     expected_effect: str
@@ -47,11 +53,13 @@ class Ablation:
 
 
 def _heads(n: int, effect: str) -> Ablation:
-    return Ablation(f"heads-{n}", effect, {"n_heads": n, "d_head": 0})  # as wide as the stream
+    return Ablation(
+        f"heads-{n}", effect, {"n_heads": n, "d_head": 0}
+    )  # d_head 0 fills the stream's width
 
 
 def _width(n: int, effect: str) -> Ablation:
-    return Ablation(f"d-model-{n}", effect, {"d_model": n, "d_head": 0})  # with the same MLP
+    return Ablation(f"d-model-{n}", effect, {"d_model": n, "d_head": 0})  # d_mlp is unchanged
 
 
 ABLATIONS = {a.name: a for a in (
@@ -82,7 +90,7 @@ ABLATIONS = {a.name: a for a in (
 # ── plan ───────────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
 class AblationCase:
-    """An ablation of a baseline, ready to be trained."""
+    """A baseline changed by an ablation, ready to be trained."""
 
     ablation: Ablation
     task: Task
@@ -104,7 +112,10 @@ class SkippedAblation:
 def plan_ablations(
     task: Task, recipe: Recipe, names: Sequence[str] = ()
 ) -> tuple[list[AblationCase], list[SkippedAblation]]:
-    """Return the baseline and these ablations (default: all), and those that do not apply."""
+    """Return the baseline with the selected ablations, and the ablations that do not apply.
+
+    `names` selects ablations. Defaults to all of them.
+    """
     if unknown := [n for n in names if n not in ABLATIONS]:
         raise unknown_name_error("ablation", unknown[0], ABLATIONS, max_matches=3)
     _check_model(task, recipe)
@@ -120,7 +131,7 @@ def plan_ablations(
 
 
 def _apply_ablation(ablation: Ablation, task: Task, recipe: Recipe) -> AblationCase:
-    """Return the changed baseline, or raise the reason why the ablation does not apply."""
+    """Return the changed baseline. Raise an error if the ablation does not apply."""
     changes = ablation.recipe_changes
     if ablation.name == BASELINE:
         return AblationCase(ablation, task, recipe)
@@ -139,7 +150,7 @@ def _apply_ablation(ablation: Ablation, task: Task, recipe: Recipe) -> AblationC
 
 
 def _with_options(task: Task, options: Mapping[str, str]) -> Task:
-    """Return the task with other options."""
+    """Return the task with some options changed."""
     if not options:
         return task
     name = registry.ref_head(task.ref)
@@ -159,19 +170,19 @@ def _check_model(task: Task, recipe: Recipe) -> None:
 
 # ── training ───────────────────────────────────────────────────────────────────────────────────
 class SeedOutcome(JsonObject):
-    """Result of one seed."""
+    """Result of one seed of an ablation."""
 
     seed: Seed
-    accuracy: Share  # autoregressive
-    # teacher-forced; None for causal models, where it is the same
+    accuracy: Share  # autoregressive accuracy
+    # Teacher-forced accuracy; None for causal models, where it equals `accuracy`.
     forced: Share | None
     steps: Annotated[int, Meta(ge=0, le=10**12)]
     seconds: float
-    status: Word  # status of its Training
+    status: Word  # status of the Training
 
 
 class SavedAblation(JsonObject):
-    """Schema of an ablation file."""
+    """Schema of the file of an ablation."""
 
     name: Word
     task: Ref
@@ -181,7 +192,7 @@ class SavedAblation(JsonObject):
 
 @dataclass(frozen=True)
 class AblationResult:
-    """A trained ablation."""
+    """Results of an ablation over all seeds."""
 
     case: AblationCase
     outcomes: tuple[SeedOutcome, ...]
@@ -197,7 +208,7 @@ class AblationResult:
         return [o.forced for o in self.outcomes if o.forced is not None]
 
     def summary_lines(self) -> list[tuple[str, list[float]]]:
-        """Return labels with accuracies by seed; two lines for a model without a causal mask."""
+        """Return labels with accuracies by seed; models without a causal mask have two lines."""
         name = self.case.name
         if not self.forced:
             return [(name, self.accuracy)]
@@ -206,7 +217,7 @@ class AblationResult:
         ]  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        """Return the contents of its file."""
+        """Return the contents of the result's file."""
         case = self.case
         saved = SavedAblation(case.name, case.task.ref, case.recipe.to_json(), [*self.outcomes])
         data: dict[str, Any] = to_builtins(saved)
@@ -215,7 +226,7 @@ class AblationResult:
 
 @dataclass(frozen=True)
 class AblationProgress:
-    """An ablation began, its training had an event, or it has a result."""
+    """Progress of a study: an ablation began, its training had an event, or it has a result."""
 
     name: str
     event: Event | None = None
@@ -226,9 +237,11 @@ def train_ablations(
     task: Task, recipe: Recipe, seeds: Sequence[int] = (0, 1, 2), names: Sequence[str] = (),
     folder: str | Path | None = None, threads: int = 1,
 ) -> Iterator[AblationProgress]:  # fmt: skip
-    """Train the baseline and ablations, all seeds of each at once, and yield the progress."""
+    """Train the baseline and the ablations, the seeds of each as one ensemble; yield progress."""
     cases, _ = plan_ablations(task, recipe, names)
-    saved = {case.name: _read_outcomes(case, folder) for case in cases}  # before any training
+    saved = {
+        case.name: _read_outcomes(case, folder) for case in cases
+    }  # Read all files before training.
     for case in cases:
         yield AblationProgress(case.name)
         outcomes = saved[case.name]
@@ -245,7 +258,7 @@ def train_ablations(
 def _train_case(
     case: AblationCase, seeds: list[int], outcomes: dict[int, SeedOutcome], threads: int
 ) -> Iterator[AblationProgress]:
-    """Train a case with these seeds and add their outcomes."""
+    """Train a case with the given seeds and add their results to `outcomes`."""
     trainer = Trainer(case.task, case.recipe, seeds, threads=threads)
     try:
         for event in trainer.events():
@@ -254,7 +267,7 @@ def _train_case(
                 outcomes[training.seed] = _outcome(case, training, trainer.data.test_rows)
             yield AblationProgress(case.name, event)
     except GlassformerError:
-        if not outcomes.keys() >= set(seeds):  # else the last seed diverged, which is a result
+        if not outcomes.keys() >= set(seeds):  # If the last seed diverged, all are present.
             raise
 
 
@@ -274,7 +287,11 @@ def _path(folder: str | Path, case: AblationCase) -> Path:
 
 
 def _read_outcomes(case: AblationCase, folder: str | Path | None) -> dict[int, SeedOutcome]:
-    """Return the saved outcomes by seed. A file of another kind or study is an error."""
+    """Return the saved outcomes of a case by seed.
+
+    Raises:
+        GlassformerError: If the file is of another kind or belongs to another study.
+    """
     if not folder or not (path := _path(folder, case)).exists():
         return {}
     try:
@@ -333,7 +350,9 @@ def run_ablation_study(
     """Implement `api.ablation_study`. Progress is in training steps over all cases."""
     names = [only] if isinstance(only, str) and only else list(only)
     check_int_range("ablation_study — the number of seeds", len(seeds), 1, MAX_MEMBERS)
-    recipe = replace(recipe, full_domain_steps=0)  # that phase would repair what an ablation breaks
+    recipe = replace(
+        recipe, full_domain_steps=0
+    )  # That phase would correct the errors of an ablation.
     cases, skipped = plan_ablations(task, recipe, names)
     folder = Path(out) if out else None
     if folder:

@@ -1,4 +1,4 @@
-"""Train the jobs of a sweep in local processes or on a Dask cluster, and yield their results."""
+"""Executors of sweep jobs: local processes, or a Dask cluster."""
 
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -10,7 +10,7 @@ from .sweep import FinishedRun, LoadTask, SweepJob, train_job
 def train_locally(
     jobs: list[SweepJob], load_task: LoadTask, workers: int
 ) -> Iterator[list[FinishedRun]]:
-    """Train jobs in local processes, one job per worker at a time."""
+    """Train jobs in local processes, one job per worker at a time; yield the finished runs."""
     for job, result in map_pieces(jobs, _train, load_task, workers=min(workers, len(jobs))):
         if isinstance(result, BrokenProcessPool):
             yield job.lost(f"its process was killed, {MAX_ATTEMPTS} times")
@@ -23,7 +23,10 @@ def train_locally(
 def train_on_cluster(
     jobs: list[SweepJob], load_task: LoadTask, address: str
 ) -> Iterator[list[FinishedRun]]:
-    """Train jobs on a Dask cluster; jobs of a dead worker are retried on another."""
+    """Train jobs on a Dask cluster and yield the finished runs.
+
+    Jobs of a dead worker are retried on another worker.
+    """
     for job, result in map_pieces(jobs, _train, load_task, cluster=address):
         if isinstance(result, Exception):
             yield job.lost(f"{type(result).__name__}: {result}")

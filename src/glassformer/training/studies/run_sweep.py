@@ -1,4 +1,4 @@
-"""A grid of trainings, here or on a cluster."""
+"""Run a sweep in local processes or on a cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class SweepResult(Result):
 
     out: Path
     runs: int
-    skipped: int  # finished before this call
+    skipped: int  # number of runs finished before this call
     failed: int
-    lost: int  # trained by the next call
+    lost: int  # number of lost runs, which the next call trains
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
-    problem: str = ""  # why it is incomplete
+    problem: str = ""  # the reason if the sweep is incomplete
 
     @property
     def holds(self) -> bool:
@@ -54,7 +54,7 @@ def run_sweep(
     spec: Path, out: Path | None, load_task: Callable[[str], Task], *, cluster: str,
     workers: int | None, limit: int, progress: ProgressCallback | None,
 ) -> SweepResult:  # fmt: skip
-    """Train the runs of a spec that `out` does not have. `load_task` must be picklable."""
+    """Train the runs of a spec whose results are not in `out`. `load_task` must be picklable."""
     check_workers("sweep", cluster, workers or 1)
     check_int_range("sweep — limit", limit, 1, MAX_SWEEP_RUNS)
     check_int_range("sweep — workers", 1 if workers is None else workers, 1, MAX_PROCESSES)

@@ -1,7 +1,7 @@
-"""Sweeps: a grid of runs, with all results in one table.
+"""Sweeps: a grid of training runs with all results in one table.
 
-A run's id is a hash of its settings. Its result is one file, written when the run is finished; a
-repeated sweep trains only the runs without one.
+The id of a run is a hash of its settings. Its result is one file, written when the run is finished.
+A repeated sweep trains only the runs without a result.
 """
 
 import csv
@@ -41,12 +41,12 @@ GIVEN_UP = "given up"  # status of a run that was lost MAX_TRIES times
 MAX_TRIES = 3
 FAILED = ("diverged", "refused", GIVEN_UP)
 ResultRow = dict[str, Any]
-FinishedRun = tuple[ResultRow, bytes]  # with the model's file, empty if it is not saved
+FinishedRun = tuple[ResultRow, bytes]  # result and model file; b"" if the model is not saved
 LoadTask = Callable[[str], Task]
 
 
 class SavedRun(JsonObject):
-    """Schema of the file of a run, a ResultRow."""
+    """Schema of the result file of a run, a ResultRow."""
 
     id: Annotated[str, Meta(max_length=12)]
     task: Ref
@@ -58,7 +58,7 @@ class SavedRun(JsonObject):
     seconds: float | None
     error: Annotated[str, Meta(max_length=10**6)]
     worker: Name
-    events: Any = None  # events, history and domain_check are not read back
+    events: Any = None  # Events, history and domain_check are not read.
     history: Any = None
     domain_check: Any = None
     tries: Annotated[int, Meta(ge=0, le=MAX_TRIES)] = 0
@@ -70,7 +70,7 @@ class SavedRun(JsonObject):
 
 @dataclass(frozen=True)
 class SweepJob:
-    """The work of one process: a setting with one seed, or with several as an ensemble."""
+    """A job of one process: settings with one seed, or with several seeds as an ensemble."""
 
     task: str
     recipe: Recipe
@@ -81,32 +81,35 @@ class SweepJob:
         return {"task": self.task, "recipe": self.recipe.to_json(), "seed": seed}
 
     def id(self, seed: int) -> str:
-        """Return a hash of the settings, under old field names: ids do not change with names."""
+        """Return the id of a run, a hash of its settings under the oldest field names.
+
+        Renaming a field therefore does not change ids.
+        """
         settings = self.settings(seed) | {"recipe": migrate.recipe_before(self.recipe.to_json())}
         text = json.dumps(settings, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def row(self, seed: int, **result: Any) -> ResultRow:
-        """Return a row of the table. Fields missing in `result` are those of a lost run."""
+        """Return a row of the results table; missing fields have a lost run's values."""
         lost = {"status": LOST, "accuracy": None, "steps": None, "seconds": None}
         lost |= {"error": "", "worker": ""}
         return {"id": self.id(seed)} | self.settings(seed) | lost | result
 
     def lost(self, error: str) -> list[FinishedRun]:
-        """Return the results of runs that were not finished."""
+        """Return results for all seeds of a job that was lost, with an error message."""
         return [(self.row(s, error=error), b"") for s in self.seeds]
 
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """The jobs of a sweep, and the fields that vary."""
+    """The jobs of a sweep and the fields that vary between them."""
 
     jobs: tuple[SweepJob, ...]
     varied_fields: tuple[str, ...]
 
 
 def train_job(job: SweepJob, load_task: LoadTask) -> list[FinishedRun]:
-    """Train a job's runs. The row of a failed run has its error."""
+    """Train the runs of a job. If a run fails, its row contains the error."""
     results: dict[int, FinishedRun] = {}
     where = f"{socket.gethostname()}:{os.getpid()}"
     status, error = LOST, ""
@@ -118,23 +121,26 @@ def train_job(job: SweepJob, load_task: LoadTask) -> list[FinishedRun]:
             error = f"training diverged at step {t.steps}" if t.status == "diverged" else ""
             row = job.row(**t.to_json(), history=t.history, error=error, worker=where)
             results[t.seed] = row, to_bytes(t.model) if job.models else b""
-    except GlassformerError as e:  # would fail again
+    except GlassformerError as e:  # A retry would fail, too.
         status, error = "refused", str(e)
-    except Exception as e:  # memory, disk, a defect
+    except Exception as e:  # out of memory, disk error or a bug
         error = f"{type(e).__name__}: {e}"
     rest = {"status": status, "error": error, "worker": where}
     return [results.get(seed) or (job.row(seed, **rest), b"") for seed in job.seeds]
 
 
 class Sweep:
-    """A sweep and its folder: `rows` are the results so far by id, `left` the jobs to do."""
+    """A sweep and its folder.
+
+    `rows` has the results by run id, and `left` the remaining jobs.
+    """
 
     def __init__(self, spec: SweepSpec, out: str | Path) -> None:
         self.spec, self.out, self.runs = spec, Path(out), Path(out, "runs")
         make_folder(self.runs)
         self.order = [job.id(s) for job in spec.jobs for s in job.seeds]
         self.rows: dict[str, ResultRow] = {}
-        self.tries: dict[str, int] = {}  # how often each run was lost before
+        self.tries: dict[str, int] = {}  # number of times each run was lost before
         self.left: list[SweepJob] = []
         for job in spec.jobs:
             done = {s: row for s in job.seeds if (row := self._done_before(job, s))}
@@ -144,12 +150,12 @@ class Sweep:
         self._write_table()
 
     def collect(self, results: Iterable[list[FinishedRun]]) -> Iterator[ResultRow]:
-        """Save the results of executors and yield their rows."""
+        """Save the results of finished runs and yield their rows."""
         for result in results:
             for row, model in result:
                 if model:
                     write_atomically(self.runs / f"{row['id']}.safetensors", model)
-                if row["status"] == LOST:  # retried by the next call, MAX_TRIES times
+                if row["status"] == LOST:  # The next calls retry it, MAX_TRIES times.
                     tries = self.tries.get(row["id"], 0) + 1
                     row = row | {"tries": tries, "status": GIVEN_UP if tries >= MAX_TRIES else LOST}
                 write_atomically(self.runs / f"{row['id']}.json", json.dumps(row).encode())
@@ -158,7 +164,7 @@ class Sweep:
                 yield row
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Return the columns, and a row for each run, in the spec's order."""
+        """Return the columns and the rows of the results table, in the order of the spec."""
         result_columns = ("seed", "status", "accuracy", "last_step", "seconds", "error")
         columns = ("id", "task", "recipe", *self.spec.varied_fields, *result_columns)
         rows = []
@@ -175,7 +181,7 @@ class Sweep:
         write_atomically(self.out / "results.csv", text.getvalue().encode())
 
     def _done_before(self, job: SweepJob, seed: int) -> ResultRow | None:
-        """Return the row of a finished run; None if it, or its model, is missing or damaged."""
+        """Return the row of a finished run, or None if its file or model is missing or damaged."""
         path = self.runs / f"{job.id(seed)}.json"
         try:
             row: ResultRow = migrate.sweep_result(read_json(path, finite=False))

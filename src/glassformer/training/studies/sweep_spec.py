@@ -1,6 +1,6 @@
-"""Sweep specs in TOML (docs/sweeps.md has an example): types are checked first, then values.
+"""Sweep specs in TOML: types are checked first, then values. All problems form one error.
 
-All problems are collected into one error.
+docs/sweeps.md has an example.
 """
 
 import itertools
@@ -26,7 +26,7 @@ Problems = list[str]
 
 DEFAULT_MAX_RUNS = 1_000
 MAX_SHOWN_PROBLEMS = 10
-# key -> type, description, default
+# maps a key to its type, description and default
 SPEC_KEYS: dict[str, tuple[type, str, Any]] = {
     "task": (str, "a task, or a list of different ones", []),
     "recipe": (str, "a recipe, or a list of different ones", []),
@@ -39,7 +39,7 @@ SPEC_KEYS: dict[str, tuple[type, str, Any]] = {
 
 
 def read_spec(path: str | Path, load_task: LoadTask, limit: int = DEFAULT_MAX_RUNS) -> SweepSpec:
-    """Read a sweep from a TOML file. One error lists all its problems."""
+    """Read a sweep spec from a TOML file. One error lists all problems of the file."""
     problems: Problems = []
     spec_values = _check_keys(migrate.sweep_spec(read_toml(path)), problems)
     tasks = _map_collecting(load_task, spec_values["task"], problems)
@@ -59,7 +59,7 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = DEFAULT_MAX_RU
     def jobs_of(setting: tuple[Any, ...]) -> list[SweepJob]:
         task, base, *values = setting
         recipe = base(task).override(dict(zip(choices, values, strict=True)))
-        recipe.config(len(task.vocabulary), example_length(task))  # must define a model
+        recipe.config(len(task.vocabulary), example_length(task))  # Raises if no model is defined.
         return [SweepJob(task.ref, recipe, group, spec_values["models"]) for group in groups]
 
     settings = () if problems else itertools.product(tasks, bases, *choices.values())
@@ -73,7 +73,7 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = DEFAULT_MAX_RU
 
 # ── types ──────────────────────────────────────────────────────────────────────────────────────
 def _check_keys(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
-    """Return the value of each key, empty where its type is wrong."""
+    """Return the value of each key, or an empty value if its type is wrong."""
     unknown = [key for key in data if key not in SPEC_KEYS]
     problems += [str(unknown_name_error("key", key, SPEC_KEYS, cutoff=0.6)) for key in unknown]
     spec_values: dict[str, Any] = {}
@@ -91,14 +91,16 @@ def _check_keys(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
 
 
 def _has_duplicates(values: list[Any]) -> bool:
-    """Compare values of one type by their texts."""
-    texts = (hex(v) if isinstance(v, int) else repr(v) for v in values)  # an int may be huge
+    """Return whether a list of values of one type has duplicates, compared as strings."""
+    texts = (
+        hex(v) if isinstance(v, int) else repr(v) for v in values
+    )  # hex() converts ints of any size.
     return len(set(texts)) < len(values)
 
 
 # ── values ─────────────────────────────────────────────────────────────────────────────────────
 def _recipe_factory(name: str) -> Callable[[Task], Recipe]:
-    """Return a function from a task to the recipe of a name."""
+    """Return a function that maps a task to the recipe with the given name."""
     if name == "auto":
         return recipe_for_task
     recipe = find_recipe(name)
@@ -108,7 +110,7 @@ def _recipe_factory(name: str) -> Callable[[Task], Recipe]:
 def _field_values(
     fixed: dict[str, Any], grid: dict[str, Any], problems: Problems
 ) -> dict[str, list[Any]]:
-    """Return the values of each field: one of [set], several of [grid]."""
+    """Return the values of each field: one value from [set], several from [grid]."""
     choices: dict[str, list[Any]] = {}
     for name, values in [(n, [v]) for n, v in fixed.items()] + list(grid.items()):
         if name not in RECIPE_FIELDS:
@@ -134,7 +136,7 @@ def _value(name: str, value: Any) -> Any:
 def _map_collecting(
     build: Callable[[Value], Built], values: Iterable[Value], problems: Problems
 ) -> list[Built]:
-    """Build from each value; collect the errors as problems."""
+    """Apply `build` to each value and return the results; add errors to `problems`."""
     built = []
     for value in values:
         try:

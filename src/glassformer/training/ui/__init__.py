@@ -1,1 +1,1 @@
-"""Displays of a training run: terminal, notebook and curve."""
+"""Displays of a training run in a terminal or notebook, and the accuracy curve."""

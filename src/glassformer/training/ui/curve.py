@@ -1,4 +1,4 @@
-"""A small accuracy curve of a run: text for a terminal, SVG for a notebook.
+"""Accuracy curve of a run, as characters for a terminal or SVG for a notebook.
 
 It shows the first member: test accuracy as `●`, drawn over training accuracy as `·`.
 """
@@ -8,15 +8,15 @@ from html import escape
 
 from ..events import Event
 
-WIDTH, HEIGHT = 60, 8  # characters
-SERIES_MARKS = {"train_accuracy": "·", "accuracy": "●"}  # the last one drawn is on top
+WIDTH, HEIGHT = 60, 8  # size in characters
+SERIES_MARKS = {"train_accuracy": "·", "accuracy": "●"}  # The last series is on top.
 SERIES_LABELS = {"accuracy": "test rows right", "train_accuracy": "training rows right"}
 SERIES_COLORS = {"train_accuracy": "#888", "accuracy": "#0072b2"}
-SVG_WIDTH, SVG_HEIGHT = 360, 90  # pixels
+SVG_WIDTH, SVG_HEIGHT = 360, 90  # size in pixels
 
 
 class AccuracyCurve:
-    """Collects evaluations and draws them."""
+    """Accuracy curve that collects evaluations and draws them."""
 
     def __init__(self) -> None:
         self.member: int | None = None
@@ -33,11 +33,11 @@ class AccuracyCurve:
 
     @property
     def last_step(self) -> int:
-        """The last step so far, at the right end: most runs end before their budget."""
+        """The last evaluated step, at the right end, because most runs end before their budget."""
         return max([1, *(s for points in self.points.values() for s, _ in points)])
 
     def lines(self, width: int = WIDTH, height: int = HEIGHT) -> list[str]:
-        """Return the plot as text, 100 % at the top and 0 % at the bottom; [] without points."""
+        """Return the plot as lines, 100 % at the top and 0 % at the bottom; [] without points."""
         if not any(self.points.values()):
             return []
         grid = [[" "] * width for _ in range(height)]
@@ -72,6 +72,6 @@ class AccuracyCurve:
         return f'<svg {frame} role="img" aria-label="{label}">{box}{drawn}</svg>'
 
     def _scaled_points(self, name: str, across: float, up: float) -> Iterator[tuple[float, float]]:
-        """Yield the points, scaled to a width and a height."""
+        """Yield the points of a series, scaled to a width and a height."""
         for step, share in self.points[name]:
             yield across * step / self.last_step, up * share

@@ -1,4 +1,4 @@
-"""The display of a run in a notebook: bar, figures, curve and latest milestones.
+"""Display of a run in a notebook: progress bar, numbers, curve and latest milestones.
 
 Outside a Jupyter kernel nothing is shown, and IPython is not imported.
 """
@@ -23,7 +23,7 @@ def in_notebook() -> bool:
 
 
 class NotebookBar:
-    """Consumes events and updates one output."""
+    """Progress display that updates one notebook output at each event."""
 
     def __init__(self, steps: int, names: Sequence[str] = ()) -> None:
         self.steps, self.names, self.step = steps, names, 0
@@ -38,7 +38,7 @@ class NotebookBar:
         if event.kind in ("step", "evaluation"):
             self.step = event.step
             fields = ("loss", "accuracy", "phase", "checked_rows", "rows")
-            for old in ("checked_rows", "rows"):  # of a check in progress
+            for old in ("checked_rows", "rows"):  # fields of a check in progress
                 self.figures.pop(old, None)
             self.figures |= {k: v for k, v in event.data.items() if k in fields}
         elif event.kind == "done":
@@ -48,7 +48,7 @@ class NotebookBar:
         self.output.update(self)
 
     def close(self) -> None:
-        if not self.status:  # by an error
+        if not self.status:  # An error ended the run.
             self.status = "ended"
             self.output.update(self)
 

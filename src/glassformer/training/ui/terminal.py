@@ -1,4 +1,4 @@
-"""Displays of a run on a terminal or in a log."""
+"""Displays of a run in a terminal or a log file."""
 
 import math
 from collections import deque
@@ -19,7 +19,7 @@ STOP_MESSAGE = "finishing the step, then saving; press Ctrl-C again to quit at o
 
 
 class LogView:
-    """Prints a line for each milestone and, with `show_evaluations`, each evaluation."""
+    """Log of a run: one line per milestone and, with `show_evaluations`, per evaluation."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class LogView:
 
 @dataclass
 class LiveView:
-    """A progress bar, a row for each member, the latest milestones and, optionally, the curve."""
+    """Live display of a run: progress bar, a row per member, latest milestones, optional curve."""
 
     console: Console
     steps: int
     names: Sequence[str]
     floor: float | None = None
-    past_events: Iterable[Event] = ()  # before the run was resumed
+    past_events: Iterable[Event] = ()  # events before the run was resumed
     show_curve: bool = False
     stop_requested: Callable[[], int] = lambda: 0
     members: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class LiveView:
         )  # fmt: skip
         self.curve = AccuracyCurve()
         self.line = self.bar.add_task("training", total=self.steps)
-        # drawn at events, without a thread that would take time from a tiny model
+        # Drawn at events: a refresh thread would slow down a tiny model.
         self.live = Live(self, console=self.console, auto_refresh=False, transient=True)
         for event in self.past_events:
             self(event)
@@ -84,7 +84,7 @@ class LiveView:
             doing, completed, total = "training", event.step, self.steps
             if "checked_rows" in event.data:
                 doing, completed, total = "checking the domain", mine["checked_rows"], mine["rows"]
-            elif "phase" in mine:  # its length is unknown
+            elif "phase" in mine:  # The length of the phase is unknown.
                 doing, total = "full-domain phase", None
             self.bar.update(self.line, description=doing, completed=completed)
             self.bar.tasks[0].total = total  # update() cannot set None
@@ -98,11 +98,11 @@ class LiveView:
 
     def close(self) -> None:
         self.live.stop()
-        for line in self._plot():  # the report repeats the rest
+        for line in self._plot():  # The report repeats everything else.
             self.console.print(line)
 
     def _plot(self) -> list[Text]:
-        """Return the curve, as wide as the terminal allows."""
+        """Return the lines of the curve, as wide as the terminal allows."""
         room = max(10, min(WIDTH, self.console.width - 8))
         return [Text(line) for line in self.curve.lines(room)] if self.show_curve else []
 
