@@ -1,3 +1,3 @@
-"""Tasks: tokens, right answers, domain, edge cases and classes. Nothing here depends on models."""
+"""Tasks: tokens, right answers, domain, edge cases and input classes, independent of models."""
 
 from .base import Task as Task

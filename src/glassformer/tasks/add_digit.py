@@ -1,4 +1,4 @@
-"""The task add-digit: two digits, then the last digit of their sum. `4 8` gives `2`."""
+"""The task add-digit: the last digit of the sum of two digits. For `4 8` the answer is `2`."""
 
 from typing import Annotated, Any
 
@@ -34,7 +34,7 @@ class AddDigit(Task):
         return np.where(rows.sum(axis=1) >= self.base, "carry", "no carry")
 
     def prompt(self, text: str) -> list[int]:
-        """Accept '48', '4 8' and '4+8='."""
+        """Encode two digits, typed as '48', '4 8' or '4+8='."""
         words = text.lower().replace("+", " ", 1).removesuffix("=").split()
         tokens = self.vocabulary.encode("".join(words))
         if (n := len(tokens)) != 2:

@@ -1,4 +1,4 @@
-"""The task add-mod: a sum in decimal, then one of its digits. `12+33=` gives `5`."""
+"""The task add-mod: one digit of a decimal sum. For `12+33=` the answer is `5`."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -34,7 +34,7 @@ class AddMod(TwoNumbers):
         )
 
     def edges(self) -> Rows:
-        """Return sums on either side of every carry that can reach the requested digit."""
+        """Return sums just below and above every carry that can reach the requested digit."""
         most, tens = 10**self.digits - 1, 10 ** np.arange(self.digits)
         near = [[0, most, most // 2, most // 2 + 1], tens, tens - 1, most - tens]
         ends = np.unique(np.concatenate(near))
@@ -45,7 +45,7 @@ class AddMod(TwoNumbers):
         return np.where((rows % least).sum(axis=1) >= least, "carry", "no carry")
 
     def prompt(self, text: str) -> list[int]:
-        """Pad '4+8' with zeros: 04+08=."""
+        """Encode a sum such as '4+8', padded with zeros: 04+08=."""
         found = re.fullmatch(r"\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?\s*", text)
         if not found or max(map(len, found.groups())) > self.digits:
             wanted = f"a sum of two numbers of up to {self.digits} digits"

@@ -24,13 +24,13 @@ from .bigint_rows import digits_of, row_type, unique_rows
 from .token_layout import TOKEN, TokenLayout, digit_slots
 
 PLUS, EQUALS = 10, 11
-BOS, EOS = 12, 13  # the tokens beyond "=", where there are any
+BOS, EOS = 12, 13  # tokens after "=" in formats that have them
 EXTRA_TOKENS = {
     ("most", "zero"): (), ("ones", "zero"): ("<PAD>", "<EOS>"),
     ("most", "none"): ("<bos>", "<eos>"),
 }  # fmt: skip
 MAX_PATTERN_DIGITS = (
-    12  # digits up to which edge cases have carries from every column to every column
+    12  # Up to this many digits, edge cases have carries between all pairs of columns.
 )
 Digits = Annotated[int, Between(1, 12)]
 
@@ -60,16 +60,20 @@ class Addition(TwoNumbers):
         return _without_leading_zeros(*padded) if self.padding == "none" else padded
 
     def edges(self) -> Rows:
-        """Return carry cascades of every length and place, of every pair of digits; patterns."""
+        """Return carry cascades of every length at every place, for many pairs of digits.
+
+        The rows also contain the special numbers of `_patterns`.
+        """
         return _edges(self.digits).copy()
 
     def classes(self, rows: Rows) -> Any:
-        """Name classes by the number of carries and the longest cascade: 999+1 is "carries=3
-        cascade=3".
+        """Return class names with the number of carries and the longest cascade.
+
+        For example, 999+1 is of the class "carries=3 cascade=3".
         """
         n = self.digits
         a, b = (digits_of(x, n)[:, ::-1] for x in rows.T)
-        # run: columns of the carry that comes in
+        # run: number of columns that the incoming carry has passed.
         run = longest = carries = np.zeros(len(rows), np.int64)
         for column in (a + b).T:
             run = np.where(column >= 10, 1, np.where((column == 9) & (run > 0), run + 1, 0))
@@ -79,16 +83,19 @@ class Addition(TwoNumbers):
         return np.array(names, str)[which.ravel()]
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Reduce the numbers to at most `level` digits."""
+        """Return the rows with numbers reduced to at most `level` digits."""
         return rows % 10 ** min(level, self.digits)
 
     def entropy_floor(self) -> float:
-        """Count every digit as random except the first, if padded: it is the first token read."""
+        """Return the loss floor: every digit is random.
+
+        With zero padding the first digit is not predicted, because it is the first token read.
+        """
         n, N = self.digits, 10**self.digits
         if self.padding == "zero":
             return (2 * n - 1) * math.log(10) / (2 * n + 1 + self.steps(()))
         places = 10 ** np.arange(1, n + 1, dtype=float)
-        # How many digits to expect: 1, and one for each place that is reached
+        # Expected number of digits: 1, and one for each power of ten that the number reaches.
         operand = 1 + (1 - places / N).sum()
         total = 1 + (1 - places * (places + 1) / 2 / N**2).sum()
         return float(2 * n * math.log(10) / (2 * operand + total + 3))
@@ -102,13 +109,15 @@ class Addition(TwoNumbers):
         return TokenLayout(spots, len(before) + 2 * n + 2, padded=self.padding == "zero")
 
     def roles(self) -> dict[str, Any]:
-        """a, b: this column's digit of the first and second number. carry: what tells whether the
-        column below carries: with the ones first, its two digits and the digit just written; else
-        all digits below.
+        """Return the positions of the inputs of each answer digit.
+
+        Roles a and b are the digits of the two numbers in the same column. The role carry has the
+        positions that determine the carry into the column. If the ones come first, these are the
+        two digits of the column below and the digit just written; otherwise all digits below.
         """
         form = self.layout()
         if not form.padded:
-            return {}  # columns are at other positions in every sum
+            return {}  # The positions of columns vary between sums.
         size, a, b = len(form.spots) - 1, form.digit_positions("a"), form.digit_positions("b")
         roles = {name: np.zeros((size, size), dtype=bool) for name in ("a", "b", "carry")}
         for row in form.query_positions:
@@ -125,16 +134,20 @@ class Addition(TwoNumbers):
         return roles
 
     def counterfactual_answers(self, rows: Rows, i: int) -> dict[str, Any]:
-        """With the ones first, let u be the column sum a_i + b_i and c the carry into the column:
+        """Return answer digit i under each hypothesis on a patched activation.
 
-            stays    (u + c) mod 10        nothing that matters was carried over
-            column   (u' + c) mod 10       the column's digits, and not the carry
-            carry    (u + c') mod 10       the carry, and not the column's digits
-            both     (u' + c') mod 10      the column with its carry: the source's own digit
+        With the ones first, let u be the column sum a_i + b_i and c the carry into the column; u'
+        and c' are those values in the source row.
 
-        The ones have no carry (stays and column alone), the last digit no column (stays and carry).
+            stays    (u + c) mod 10        the activation contains nothing relevant
+            column   (u' + c) mod 10       it contains the column's digits, but not the carry
+            carry    (u + c') mod 10       it contains the carry, but not the column's digits
+            both     (u' + c') mod 10      it contains both, so the answer is the source's digit
+
+        The ones digit has no carry (only stays and column); the last digit has no column (only
+        stays and carry).
         """
-        if self.order != "ones" or i > self.digits:  # the end token
+        if self.order != "ones" or i > self.digits:  # The end token has no column.
             return super().counterfactual_answers(rows, i)
         u = (rows // 10**i % 10).sum(-1)
         c = (rows.sum(-1) // 10**i - u) % 10
@@ -147,9 +160,9 @@ class Addition(TwoNumbers):
             answers["both"] = (u[1] + c[1]) % 10
         return answers
 
-    # ── text in, text out ──────────────────────────────────────────────────────────────────────
+    # ── typed inputs and answers ────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
-        """Complete `45+78` by zeros and the `=`, as the format requires."""
+        """Encode a sum such as `45+78`, padded with zeros as the format requires."""
         n = self.digits
         found = re.fullmatch(r"(?:<bos>)?\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?", text.strip())
         if not found or max(map(len, found.groups())) > n:
@@ -164,14 +177,14 @@ class Addition(TwoNumbers):
         return self.digits + 1 + (self.stop is not None)
 
 
-@lru_cache(maxsize=16)  # used by verify, prove and compare
+@lru_cache(maxsize=16)  # verify, prove and compare use it.
 def _edges(n: int) -> Rows:
     kind = row_type((10**n,))
     power, column = np.array([10**k for k in range(n)], kind), np.arange(n)
-    first, last = _columns(n)[np.array(np.triu_indices(len(_columns(n))))]  # where a carry runs
+    first, last = _columns(n)[np.array(np.triu_indices(len(_columns(n))))]  # columns of a carry
     starts, runs = (column == first[:, None]), (column > first[:, None]) & (column <= last[:, None])
     edges = [_patterns(n)]
-    # Sums 10 and 18 start a carry, 9 and 8 do not: the same columns without one, the nearest miss.
+    # Digit sums 10 and 18 start a carry. Sums 9 and 8 give nearly equal columns without a carry.
     start_pairs = [(d, 10 - d) for d in range(1, 10)] + [(9, 9), (9, 0), (4, 5), (4, 4)]
     run_pairs = [(d, 9 - d) for d in range(10)]
     if n > MAX_PATTERN_DIGITS:
@@ -186,26 +199,37 @@ def _edges(n: int) -> Rows:
 
 
 def _columns(n: int) -> Any:
-    """Return columns where carries start or end; of long numbers, the ends and the middle."""
+    """Return the columns where test carries start or end.
+
+    For numbers longer than MAX_PATTERN_DIGITS digits, only columns near both ends and the middle.
+    """
     some = {0, 1, 9, 10, n // 2, n - 2, n - 1}
     return np.array(sorted(some) if n > MAX_PATTERN_DIGITS else range(n))
 
 
 def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:
-    """Shift each row left over its leading zeros; the freed end holds 0 and is no answer."""
+    """Remove the leading zeros of each row by shifting its tokens left.
+
+    The freed positions at the end contain 0 and are not part of the answer mask.
+    """
     keep = tokens > 0
-    # After a digit that is kept; the ones digit, even if it is 0
+    # Keep all digits after a kept digit, and the ones digit even if it is 0.
     for t in range(1, tokens.shape[1]):
         keep[:, t] |= keep[:, t - 1] & (tokens[:, t - 1] < 10)
         keep[:, t - 1] |= tokens[:, t] >= 10
-    free = np.arange(tokens.shape[1]) < keep.sum(1, keepdims=True)  # where the kept ones go: B T
+    free = np.arange(tokens.shape[1]) < keep.sum(
+        1, keepdims=True
+    )  # target positions [B,T] of kept tokens
     out, mask = np.zeros_like(tokens), np.zeros_like(answer)
     out[free], mask[free] = tokens[keep], answer[keep]
     return out, mask
 
 
 def _patterns(n: int) -> Rows:
-    """Return zeros, nines, repeated digits, equal and adjacent numbers, powers of ten ± 1."""
+    """Return pairs of special numbers.
+
+    They are zeros, nines, repeated digits, equal and adjacent numbers, and powers of ten ± 1.
+    """
     ones, most = (10**n - 1) // 9, 10**n - 1
     kind = row_type((10**n,))
     repeated = np.array([(d * ones, e * ones) for d in range(10) for e in range(10)], kind)

@@ -1,4 +1,4 @@
-"""The base class of tasks. An example is a row of integers of the task's mixed radix."""
+"""The base class of tasks. An input of a task is a row of integers in the task's mixed radix."""
 
 import math
 from collections.abc import Sequence
@@ -22,28 +22,29 @@ from .validation import (
 )
 
 Rows = Any  # integers [B, len(radix)]
-BOUNDARY_SAMPLE_ROWS = 200  # searched for the start of answers, without a layout
+BOUNDARY_SAMPLE_ROWS = 200  # sample size to find where answers start, without a layout
 
 
 class Task(Displayable):
-    """A domain of rows, and the tokens and right answer of each.
+    """A domain of rows, with the tokens and the right answer of each row.
 
-    Rows are counted in mixed radix: rows(0, size) is the whole domain. A subclass sets `vocabulary`
-    and `radix` and defines `batch`; it overrides the rest where its domain is not a plain box.
+    Rows are numbered in mixed radix: rows(0, size) is the whole domain. A subclass sets
+    `vocabulary` and `radix` and defines `batch`. It overrides further methods if its domain does
+    not contain every combination of the radix.
     """
 
     vocabulary: Vocabulary
     radix: tuple[int, ...]
-    stop: int | None = None  # the token that ends an answer
-    question_end: str = ""  # the text that ends a question, if `prompt` accepts only questions
-    space_separated: bool = False  # items are separated by spaces, though tokens are not
-    ref: str = ""  # set by the registry
-    example_inputs: tuple[str, ...] = ()  # inputs discussed in the sources
-    # p, and + or -, if the answer is one token, a ± b modulo p
+    stop: int | None = None  # token that ends an answer
+    question_end: str = ""  # end of a question, if `prompt` accepts only questions
+    space_separated: bool = False  # Whether spaces separate items, but not an item's tokens.
+    ref: str = ""  # The registry sets it.
+    example_inputs: tuple[str, ...] = ()  # inputs that the publications discuss
+    # (p, "+" or "-") if the answer is one token, a ± b modulo p.
     modular: tuple[int, str] | None = None
-    # Hypotheses on the content of an activation that `counterfactual_answers` tells apart.
+    # Hypotheses on the content of an activation that `counterfactual_answers` distinguishes.
     explanations: tuple[str, ...] = ("stays", "source")
-    # Rows of a sample, if the domain is too large to enumerate.
+    # Sample size if the domain is too large to enumerate.
     default_sample_size: int = 100_000
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -64,7 +65,7 @@ class Task(Displayable):
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         """Return tokens [B,T] of whole examples and a mask [B,T] of the answer tokens.
 
-        Examples of different lengths are padded on the right; the mask is False there.
+        Examples of different lengths are padded on the right, where the mask is False.
         """
         raise task_error(self, "batch is not defined; a task must override it")
 
@@ -75,12 +76,12 @@ class Task(Displayable):
 
     @property
     def row_type(self) -> Any:
-        """Return the type of an array of rows: int64, or object for larger numbers."""
+        """Return the dtype of row arrays: int64, or object for larger numbers."""
         return row_type(self.radix)
 
     @property
     def inputs(self) -> int:
-        """Return the number of inputs: rows that have an answer."""
+        """Return the number of rows that have an answer."""
         return self.size
 
     def rows(self, start: int, stop: int) -> Rows:
@@ -90,13 +91,13 @@ class Task(Displayable):
         long, columns = self.row_type.hasobject, []
         index: Any = np.array([*range(start, stop)], object) if long else np.arange(start, stop)
         for n in reversed(self.radix):
-            quotient = index // n  # object arrays have no divmod
+            quotient = index // n  # Object arrays do not support divmod.
             columns.append(index - quotient * n)
             index = quotient
         return np.stack(columns[::-1], axis=1) if columns else np.zeros((stop - start, 0), np.int64)
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """Return n rows drawn uniformly with replacement."""
+        """Return n rows, drawn uniformly with replacement."""
         columns = [random_below(r, n, rng) for r in self.radix]
         return np.stack(columns, axis=1) if columns else np.zeros((n, 0), np.int64)
 
@@ -106,44 +107,44 @@ class Task(Displayable):
         return type(self).sample is Task.sample
 
     def defined(self, rows: Rows) -> Any:
-        """Return which rows have an answer: bool [B]."""
+        """Return a bool mask [B] of the rows that have an answer."""
         return np.ones(len(rows), dtype=bool)
 
     def edges(self) -> Rows:
-        """Return edge cases: rows that every check includes."""
+        """Return the edge cases, rows that every check includes."""
         return np.zeros((0, len(self.radix)), self.row_type)
 
     def classes(self, rows: Rows) -> Any:
-        """Return the class of each row, as texts [B]."""
+        """Return the class names of the rows, [B]."""
         return np.full(len(rows), "")
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Return the rows simplified for a curriculum, to `level` digits or items."""
+        """Return the rows simplified to `level` digits or items, for a curriculum."""
         raise GlassformerError(f"{self.ref} — defines no difficulty levels", code="unsupported")
 
     def entropy_floor(self) -> float | None:
-        """Return the smallest mean loss over all positions of random inputs; None if unknown."""
+        """Return the minimum mean loss over all positions of random inputs, or None if unknown."""
         return None
 
     # ── token layout ───────────────────────────────────────────────────────────────────────────
     def layout(self) -> TokenLayout | None:
-        """Return the content of each position in terms of `values`; None if positions vary.
+        """Return the content of each position in terms of `values`, or None if positions vary.
 
-        A layout of digits of a, b and s alone declares that s = a + b.
+        A layout with only digits of a, b and s declares that s = a + b.
         """
         return None
 
     def copy_layout(self) -> TokenLayout | None:
-        """Return the content of each position if answers are copies, None for other tasks.
+        """Return the content of each position if answers are copies; None for other tasks.
 
-        Spots are (ROW, i), number i of the row as a token, and (TOKEN, t), a fixed token.
+        A spot is (ROW, i), number i of the row as a token, or (TOKEN, t), a fixed token.
         """
         return None
 
     def declares(self, name: str) -> bool:
-        """Return whether `layout` or `copy_layout` was declared for the texts of `batch`.
+        """Return whether `layout` or `copy_layout` was declared for the current `batch`.
 
-        A subclass that overrides `batch` or `defined` must declare them again.
+        A subclass that overrides `batch` or `defined` must declare the layout again.
         """
         for namespace in (vars(self), *map(vars, type(self).__mro__)):
             if name in namespace or namespace.keys() & {"batch", "defined"}:
@@ -153,7 +154,7 @@ class Task(Displayable):
     def is_exactly(self, *kinds: type["Task"]) -> bool:
         """Return whether the task is an unmodified instance of one of `kinds`.
 
-        Proofs rely on it: subclasses and patched instances may write other texts.
+        Proofs require this, because subclasses and patched instances may write other tokens.
         """
         patched = (name for name in vars(self) if callable(getattr(type(self), name, None)))
         if not all(isinstance(kind, type) for kind in kinds):
@@ -161,13 +162,13 @@ class Task(Displayable):
         return type(self) in kinds and next(patched, None) is None
 
     def values(self, rows: Rows) -> dict[str, Any]:
-        """Return the numbers of the layout by name, [B] each; by default the tokens."""
+        """Return the numbers of the layout by name, [B] each. Defaults to the tokens."""
         form, (tokens, _) = self.layout(), self.batch(rows)
         spots = form.spots if form else ()
         return {name: tokens[:, t] for t, (name, _) in enumerate(spots) if name != TOKEN}
 
     def boundary(self) -> int:
-        """Return the position where answers start; an error if it varies."""
+        """Return the position where answers start. Raise an error if it varies."""
         if (form := self.layout()) and form.padded:
             return form.first
         tokens, answer = self.batch(self.sample_or_all(BOUNDARY_SAMPLE_ROWS))
@@ -178,25 +179,28 @@ class Task(Displayable):
         return first
 
     def roles(self) -> dict[str, Any]:
-        """Return which positions hold the inputs of the next token: name -> bool [T-1, T-1].
+        """Return a bool mask [T-1, T-1] for each role of the inputs of the next token.
 
-        Rows are query positions in the answer, columns key positions. {} if no fixed map exists.
+        The mask's rows are query positions in the answer, its columns key positions. The result is
+        {} if the positions vary.
         """
         return {}
 
     def counterfactual_answers(self, rows: Rows, i: int) -> dict[str, Any]:
-        """Return answer token i, [B], under each hypothesis on the content of a patched activation.
+        """Return answer token i, [B], under each hypothesis on a patched activation.
 
-        rows [2,B,*]: the rows that the model reads, and the rows that the activation comes from.
-        `stays`: it carries nothing relevant; `source`: it carries the answer itself.
+        rows [2,B,*] are the rows that the model reads and the rows that the activation comes from.
+        With `stays`, the activation contains nothing relevant; with `source`, it contains the
+        answer.
         """
         both = map(self.batch, rows)
         answers = [tokens[np.arange(len(tokens)), a.argmax(1) + i] for tokens, a in both]
         return dict(zip(("stays", "source"), answers, strict=True))
 
     def sample_or_all(self, n: int, seed: int = 0) -> Rows:
-        """Return the rows with an answer: all, or of a domain larger than n those among n random
-        rows.
+        """Return rows that have an answer.
+
+        They are all such rows if the domain has at most n rows, otherwise those of n random rows.
         """
         rows = (
             self.rows(0, self.size)
@@ -206,7 +210,7 @@ class Task(Displayable):
         return rows[self.defined(rows)]
 
     def validate_rows(self, rows: Rows) -> Rows:
-        """Return rows as an array; raise an error if one is outside the domain."""
+        """Return rows as an array. Raise an error if a row is outside the domain."""
         rows, columns = as_integers("rows", rows, large=self.row_type.hasobject), len(self.radix)
         if rows.ndim != 2 or rows.shape[1] != columns or not len(rows):
             must = f"must have shape [B,{columns}], B from 1"
@@ -225,15 +229,15 @@ class Task(Displayable):
             other = f"the model's vocabulary has {vocabulary}"
             raise GlassformerError(f"{self.ref} — has {self.vocabulary}; {other}")
 
-    # ── text in, text out ──────────────────────────────────────────────────────────────────────
+    # ── typed inputs and answers ────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
         """Return the prompt tokens of a typed input."""
         return self.vocabulary.encode(text)
 
     def read(self, text: str) -> tuple[list[int], list[int]]:
-        """Return the tokens of a typed question, and those of a typed start of the answer.
+        """Return the tokens of a typed question and the tokens of a typed start of the answer.
 
-        `127+458=5` asks for the tokens after the 5.
+        For `127+458=5`, the start of the answer is the token 5.
         """
         question, mark, start = (
             text.partition(self.question_end) if self.question_end else (text, "", "")
@@ -241,17 +245,18 @@ class Task(Displayable):
         return self.prompt(question + mark), self.vocabulary.encode(start.strip())
 
     def steps(self, prompt: Sequence[int]) -> int:
-        """Return the maximum number of tokens to decode after a prompt."""
+        """Return the maximum number of tokens to decode for a prompt."""
         return int(self.batch(self.rows(0, 1))[1].sum(1).max())
 
     def max_new_tokens(self, prompt: Sequence[int]) -> int | None:
-        """Return the number of tokens after a prompt for which an answer is defined; None for no
-        limit.
+        """Return the number of tokens after a prompt that have a defined answer.
+
+        None means that there is no limit.
         """
         return None
 
     def answer(self, tokens: Sequence[int]) -> str:
-        """Return the text of generated tokens, up to the stop token."""
+        """Return generated tokens as a string, up to the stop token."""
         out = list(tokens)
         if self.stop is not None and self.stop in out:
             out = out[: out.index(self.stop)]
@@ -263,10 +268,13 @@ for _name in ARGUMENTS:
 
 
 class TwoNumbers(Task):
-    """Two numbers a and b and their `result` s, digit by digit as `layout` places them."""
+    """Base class of tasks with two numbers a and b and their `result` s.
+
+    `layout` defines the positions of the digits of a, b and s.
+    """
 
     def result(self, rows: Rows) -> Any:
-        """Return the number s of each row, [B]: a + b by default."""
+        """Return the number s of each row, [B]. Defaults to a + b."""
         return rows.sum(1)
 
     def values(self, rows: Rows) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The task digit-addition: sums in the fixed formats that the smallest adders read."""
+"""The task digit-addition: sums of two numbers in the fixed formats of the smallest adders."""
 
 import math
 from typing import Annotated, Literal
@@ -8,7 +8,7 @@ from ..registry import Between, task
 from .addition import BOS, EQUALS, MAX_PATTERN_DIGITS, PLUS, Addition
 from .token_layout import TOKEN, TokenLayout, digit_slots
 
-MAX_DIGITS = 2_000  # digits: the domain's size, 10^4,000, can still be named
+MAX_DIGITS = 2_000  # The domain's size, 10^4,000, can still be printed.
 DigitCount = Annotated[int, Between(1, MAX_DIGITS)]
 
 
@@ -26,13 +26,13 @@ class DigitAddition(Addition):
             self.explanations = ("stays", "column", "carry", "both")
         signs = ([BOS], [PLUS], [EQUALS]) if marks else ([0], [0] * max(digits - 1, 2), [0])
         self.before, self.between, self.after = signs
-        # a row takes time with the square of its length
+        # The time of a row grows with the square of its length.
         self.default_sample_size = (
             100_000 if digits <= MAX_PATTERN_DIGITS else max(100, 20_000_000 // digits**2)
         )
 
     def entropy_floor(self) -> float:
-        """Count all digits of both numbers as random; the first token is fixed."""
+        """Return the loss floor: all digits of both numbers are random, as token 0 is fixed."""
         return 2 * self.digits * math.log(10) / (self._first_answer_position + self.digits)
 
     def layout(self) -> TokenLayout:
@@ -44,10 +44,10 @@ class DigitAddition(Addition):
 
     @property
     def period(self) -> int:
-        """Return the offset from a digit of the first number to the same digit of the second."""
+        """Return the offset between equal places of the first and the second number."""
         return self.digits + len(self.between)
 
     @property
     def _first_answer_position(self) -> int:
-        """Return the position of the first token to write."""
+        """Return the position of the first answer token."""
         return len(self.before) + len(self.between) + len(self.after) + 2 * self.digits

@@ -1,4 +1,4 @@
-"""Checks of a new task before training: are its methods consistent with each other?"""
+"""Checks of a new task before training: whether its methods are consistent with each other."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from . import validation
 from .base import Task
 from .token_layout import checked_copy_layout, checked_layout
 
-SAMPLE_ROWS = 2_000  # of larger domains
+SAMPLE_ROWS = 2_000  # sample size for larger domains
 MAX_SHOWN_EXAMPLES = 5
 
 
@@ -22,9 +22,9 @@ class Examination(Result):
     """The result of `gf.check_task`: the checks that passed and the problems found."""
 
     task: str
-    size: int  # rows, including rows without an answer
+    size: int  # number of rows, including rows without an answer
     examples: list[dict[str, str]]
-    classes: dict[str, float]  # class of input -> its share
+    classes: dict[str, float]  # maps an input class to its share of rows
     good: list[str]
     problems: list[str]
     inputs: int
@@ -44,7 +44,7 @@ class Examination(Result):
 
 
 def examine(task: Task) -> Examination:
-    """Check a task on all its rows or a sample, and on its edge cases."""
+    """Check a task on its edge cases and on all its rows or a sample."""
     validation.check_attributes(task)
     rows = task.sample_or_all(SAMPLE_ROWS)
     if not len(rows):
@@ -56,7 +56,7 @@ def examine(task: Task) -> Examination:
             problem = next(check(task, rows), "")
         except GlassformerError as e:
             problem = str(e).removeprefix(f"{task.ref} — ")
-        except Exception as e:  # the task's own code
+        except Exception as e:  # The task's code may raise any exception.
             problem = f"{type(e).__name__}: {e}"
         (problems if problem else good).append(f"{label}: {problem}" if problem else label)
     names, counts = np.unique(_classes(task, rows), return_counts=True)
@@ -80,7 +80,7 @@ def _texts(task: Task, row: Any) -> dict[str, str]:
 def _classes(task: Task, rows: Any) -> Any:
     try:
         return np.asarray(task.classes(rows)).astype(str)
-    except Exception:  # the check of classes reports it
+    except Exception:  # The check of classes reports the error.
         return np.full(len(rows), "")
 
 
@@ -127,7 +127,7 @@ def _one_answer(task: Task, rows: Any) -> Iterator[str]:
 
 def _read_back(task: Task, rows: Any) -> Iterator[str]:
     if type(task).prompt is not Task.prompt:
-        return  # typed inputs are not the decoded tokens
+        return  # Typed inputs differ from decoded tokens.
     for row in rows[:20]:
         tokens, answer = (a[0] for a in task.batch(row[None]))
         wanted = tokens[: answer.argmax()].tolist()

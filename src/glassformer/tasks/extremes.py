@@ -24,7 +24,9 @@ class Min(Task):
         self.vocabulary = Vocabulary.numbers(vocab)
         self.vocab, self.length = vocab, length
         self.radix = (vocab,) * length
-        self.default_sample_size = min(100_000, max(200, 10**9 // vocab))  # a large one takes long
+        self.default_sample_size = min(
+            100_000, max(200, 10**9 // vocab)
+        )  # A large vocabulary is slow.
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         tokens = np.concatenate([rows, self.extreme(rows, axis=1, keepdims=True)], axis=1)
@@ -34,7 +36,7 @@ class Min(Task):
         return list_layout(len(self.radix), 1, self.vocab)
 
     def edges(self) -> Rows:
-        """Return close numbers at both ends and in the middle, beside the largest and smallest."""
+        """Return close numbers at both ends and in the middle, next to the largest and smallest."""
         top = self.vocab - 1
         out = []
         for a in sorted({0, 1, self.vocab // 2, top - 2, top - 1} & set(range(top))):
@@ -44,11 +46,11 @@ class Min(Task):
         return np.unique(np.array(out, dtype=np.int64)[:, : self.length], axis=0)
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Reduce the numbers below `level`."""
+        """Return the rows with all numbers reduced to below `level`."""
         return rows % level
 
     def entropy_floor(self) -> float:
-        """Count all numbers as random except the first, which is the first token read."""
+        """Return the loss floor: all numbers except the first token read are random."""
         return (self.length - 1) * math.log(self.vocab) / self.length
 
 

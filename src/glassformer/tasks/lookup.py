@@ -1,4 +1,4 @@
-"""The task lookup: the value of the last tokens in a fixed table; earlier tokens do not matter."""
+"""The task lookup: the value of the last tokens in a fixed table. Earlier tokens are ignored."""
 
 import csv
 import itertools
@@ -26,7 +26,7 @@ Seed = Annotated[int, Between(0, 2**31)]
 
 @dataclass(frozen=True)
 class Table:
-    """Keys [n, length] and values [n], as token numbers of a vocabulary."""
+    """A lookup table: keys [n, length] and values [n], as token numbers of a vocabulary."""
 
     keys: Any
     values: Any
@@ -41,7 +41,10 @@ class Lookup(Task):
         self, table: str = "", entries: Entries = 10, length: Length = 5, vocab: Vocab = 10,
         seed: Seed = 0, prefix: Annotated[int, Between(0, 1_000)] = 0,
     ) -> None:  # fmt: skip
-        """`prefix`: number of random tokens before the key."""
+        """Load a table or draw a random one.
+
+        `prefix` is the number of random tokens before the key.
+        """
         if not table:
             self.table = random_table(entries, length, vocab, seed)
         else:
@@ -59,7 +62,10 @@ class Lookup(Task):
         return list_layout(len(self.radix) - 1 + self.table.keys.shape[1], 1, len(self.vocabulary))
 
     def edges(self) -> Rows:
-        """Put the end of another key before each key (of up to 1,000): it must not be looked up."""
+        """Return examples in which the end of another key precedes a key and must be ignored.
+
+        They contain at most 1,000 keys.
+        """
         entry = np.arange(min(self.entries, 1_000))
         other = self.table.keys[(entry + 1) % self.entries]
         wide = np.tile(other, (1, self.prefix // self.key_length + 1))
@@ -75,12 +81,12 @@ class Lookup(Task):
 
 # ── tables ─────────────────────────────────────────────────────────────────────────────────────
 def random_table(entries: int, length: int, vocab: int, seed: int) -> Table:
-    """Return distinct random keys with random values."""
+    """Return a table of distinct random keys with random values."""
     if (most := vocab**length) < entries:
         raise GlassformerError(f"entries must be at most vocab^length = {most:,}, got {entries:,}")
     rng = np.random.default_rng(seed)
     keys: dict[tuple[int, ...], None] = {}
-    if most <= 4 * entries:  # nearly all of them: shuffle
+    if most <= 4 * entries:  # A shuffle is faster for nearly all keys.
         every = np.array(list(itertools.product(range(vocab), repeat=length)))
         keys = dict.fromkeys(map(tuple, rng.permutation(every)[:entries]))
     while len(keys) < entries:
@@ -90,7 +96,7 @@ def random_table(entries: int, length: int, vocab: int, seed: int) -> Table:
 
 
 def _complete(vocab: int, length: int) -> Table:
-    """Return all keys, with their sum modulo vocab as value."""
+    """Return a table of all keys, each with its sum modulo vocab as value."""
     keys = np.array(list(itertools.product(range(vocab), repeat=length)))
     return Table(keys, keys.sum(1) % vocab, Vocabulary.numbers(vocab))
 
@@ -137,7 +143,7 @@ def read_table(path: str) -> Table:
 
 
 def _rows(path: str) -> list[list[str]]:
-    """Return the entries of a file as texts: the tokens of the key, then the value."""
+    """Return the entries of a file as lists of strings: the tokens of the key, then the value."""
     file = Path(path)
     if file.suffix not in (".csv", ".json"):
         wanted = f"{', '.join(BUILT_IN)} or a .csv or .json file"
@@ -156,7 +162,7 @@ def _rows(path: str) -> list[list[str]]:
 
 
 def _from_json(text: str) -> list[list[Any]]:
-    # Objects as lists of pairs: a dict would silently drop a key that is there twice.
+    # Parse objects as lists of pairs, because a dict would silently drop duplicate keys.
     data = json.loads(text, object_pairs_hook=lambda pairs: {"pairs": pairs})
     if isinstance(data, dict):
         data = [[*key.split(), value] for key, value in data["pairs"]]

@@ -1,4 +1,4 @@
-"""The tasks of the booklet's chapter 2: print a fixed message, repeat the last token."""
+"""The tasks of the booklet's chapter 2: print a fixed message, and repeat the last token."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -11,9 +11,7 @@ from ..utils.errors import GlassformerError
 from .base import Rows, Task
 from .token_layout import ROW, TokenLayout, list_layout, mark_answer
 
-MAX_MESSAGE_TOKENS = (
-    4_000  # characters of a message; its check holds this many times as many logits
-)
+MAX_MESSAGE_TOKENS = 4_000  # maximum message length n; a check needs n² logits
 Vocab = Annotated[int, Between(2, 100_000)]
 Length = Annotated[int, Between(1, 500)]
 
@@ -57,7 +55,7 @@ class Message(Task):
         )
 
     def prompt(self, text: str) -> list[int]:
-        """Accept an empty text or the beginning of the message."""
+        """Encode an empty string or the beginning of the message."""
         return [int(self.tokens[0]), *(self.vocabulary.index(c) for c in text)]
 
     def steps(self, prompt: Sequence[int]) -> int:

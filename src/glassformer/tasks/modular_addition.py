@@ -1,4 +1,4 @@
-"""The task modular-addition: `a b =` or `a + b =`, then (a + b) mod p; also with −, × and ÷."""
+"""The task modular-addition: (a + b) mod p after `a b =` or `a + b =`; also with −, × and ÷."""
 
 import math
 import re
@@ -28,7 +28,7 @@ class ModularAddition(TwoNumbers):
         self.radix = (p, p)
         self.example_inputs = ("5+8", "90+90", "50+0") if operation == "+" else ()
         self.modular = (p, operation) if operation in "+-" else None
-        # 1/b, or 0 where there is none: there a/b is not defined
+        # Inverses 1/b, or 0 if b has no inverse and a/b is undefined.
         self._inverse = np.array([pow(b, -1, p) if math.gcd(b, p) == 1 else 0 for b in range(p)])
 
     def defined(self, rows: Rows) -> Any:
@@ -37,7 +37,7 @@ class ModularAddition(TwoNumbers):
         return super().defined(rows)
 
     def result(self, rows: Rows) -> Any:
-        """Return the answers [B]."""
+        """Return the answers of the rows, [B]."""
         a, b = rows[:, 0], rows[:, 1]
         results = {"+": a + b, "-": a - b, "*": a * b, "/": a * self._inverse[b]}
         return results[self.operation] % self.p
@@ -60,16 +60,16 @@ class ModularAddition(TwoNumbers):
         return np.where(wraps, "wraps", "no wrap")
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Reduce the numbers below `level`."""
+        """Return the rows with all numbers reduced to below `level`."""
         return rows % level
 
     def entropy_floor(self) -> float:
-        """Count the second number as random; a divisor is one of those with an inverse."""
+        """Return the loss floor: the second number is random; a divisor has an inverse."""
         choices = np.count_nonzero(self._inverse) if self.operation == "/" else self.p
         return math.log(choices) / (4 if self.plus else 3)
 
     def roles(self) -> dict[str, Any]:
-        """Map a and b to their positions, for the query at `=`."""
+        """Return the positions of a and b for the query at `=`."""
         form = self.layout()
         roles = {name: np.zeros((form.first, form.first), dtype=bool) for name in ("a", "b")}
         for name, role in roles.items():
@@ -77,7 +77,7 @@ class ModularAddition(TwoNumbers):
         return roles
 
     def prompt(self, text: str) -> list[int]:
-        """Accept '5 8', '5+8' and '5 + 8 ='."""
+        """Encode an input such as '5 8', '5+8' or '5 + 8 ='."""
         numbers = text.strip().removesuffix("=").replace(self.operation, " ", 1).split()
         what = f"input {text!r} —"
         if len(numbers) != 2 or not all(re.fullmatch("[0-9]{1,8}", n) for n in numbers):

@@ -1,4 +1,7 @@
-"""Decimal multiplication: `12*34=0408`, most significant digit first, padded to n, n, 2n digits."""
+"""The task multiplication: `12*34=0408`, most significant digit first.
+
+The factors are padded to n digits, the product to 2n digits.
+"""
 
 import math
 import re
@@ -35,20 +38,18 @@ class Multiplication(TwoNumbers):
         return TokenLayout((*a, (TOKEN, 10), *b, (TOKEN, 11), *product), 2 * n + 2)
 
     def edges(self) -> Rows:
-        """Return pairs of 0, 1, 2, 5, 9 times powers of ten, and their neighbors."""
+        """Return pairs of 0, 1, 2, 5 and 9 times powers of ten, and of their neighbors."""
         most, places = 10**self.digits - 1, range(self.digits)
         near = {d * 10**k + e for d in (1, 2, 5, 9, 10) for k in places for e in (-1, 0, 1)}
         numbers = np.array(sorted({min(x, most) for x in near}))
         return np.stack(np.meshgrid(numbers, numbers, indexing="ij"), axis=-1).reshape(-1, 2)
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Reduce the numbers to at most `level` digits."""
+        """Return the rows with numbers reduced to at most `level` digits."""
         return rows % 10 ** min(level, self.digits)
 
     def entropy_floor(self) -> float:
-        """Count all digits of both numbers as random except the first, which is the first token
-        read.
-        """
+        """Return the loss floor: all digits of both numbers except the first token are random."""
         return (2 * self.digits - 1) * math.log(10) / (4 * self.digits + 1)
 
     def prompt(self, text: str) -> list[int]:

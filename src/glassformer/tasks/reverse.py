@@ -1,7 +1,7 @@
-"""The task reverse: `12345=` and then `54321<EOS>`.
+"""The task reverse: the answer to `12345=` is `54321<EOS>`.
 
-The tokens are those of the book's addition: symbols, `+`, `=`, `<PAD>`, `<EOS>` (fourteen with ten
-symbols), so that models of both tasks can be compared; a sequence of five makes 12 tokens.
+The tokens equal those of the book's addition (symbols, `+`, `=`, `<PAD>`, `<EOS>`; fourteen with
+ten symbols), so that models of both tasks can be compared. A sequence of five makes 12 tokens.
 """
 
 import math
@@ -50,7 +50,7 @@ class Reverse(Task):
         return TokenLayout((*row, (TOKEN, equals), *row[::-1], (TOKEN, end)), self.length + 1)
 
     def edges(self) -> Rows:
-        """Return constant and counting sequences, and one different symbol at every place."""
+        """Return constant and counting sequences, and sequences with one different symbol."""
         n, last = self.length, self.alphabet - 1
         alike = np.arange(self.alphabet)[:, None].repeat(n, 1)
         counting, odd = np.arange(n)[None] % self.alphabet, np.eye(n, dtype=int) * last
@@ -60,22 +60,22 @@ class Reverse(Task):
         return np.where((rows == rows[:, ::-1]).all(1), "palindrome", "other")
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Set all symbols after the first `level` to 0."""
+        """Return the rows with all symbols after the first `level` set to 0."""
         return np.where(np.arange(self.length) < level, rows, 0)
 
     def entropy_floor(self) -> float:
-        """Count all symbols as random except the first, which is the first token read."""
+        """Return the loss floor: all symbols except the first token read are random."""
         return (self.length - 1) * math.log(self.alphabet) / (2 * self.length + 1)
 
     def roles(self) -> dict[str, Any]:
-        """Map source to the position of the next symbol to write."""
+        """Return the position of the next symbol to write, under the role source."""
         n = self.length
         source = np.zeros((2 * n + 1, 2 * n + 1), dtype=bool)
         source[n + np.arange(n), n - 1 - np.arange(n)] = True
         return {"source": source}
 
     def prompt(self, text: str) -> list[int]:
-        """Accept the sequence with or without the `=`."""
+        """Encode a sequence with or without the final `=`."""
         tokens = self.vocabulary.encode(text.strip().removesuffix("="))
         if len(tokens) != self.length or max(tokens) >= self.alphabet:
             wanted = f"{self.length} of {SYMBOLS[: self.alphabet]}"

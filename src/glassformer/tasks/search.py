@@ -1,4 +1,4 @@
-"""The task search: what followed the last tokens at their first earlier occurrence?"""
+"""The task search: the token after the first earlier occurrence of the last tokens."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -19,13 +19,17 @@ Block = Annotated[int, Between(2, 2_000)]
 class Search(Task):
     """The token that followed the first earlier occurrence of the last tokens."""
 
-    default_sample_size = 10_000  # long texts take long
+    default_sample_size = 10_000  # Long sequences are slow.
 
     def __init__(
         self, prefix: Prefix = 3, vocab: Vocab = 10, block: Block = 100,
         length: Annotated[int, Between(0, 2_000)] = 0, bos: bool = False,
     ) -> None:  # fmt: skip
-        """Texts of up to `length` tokens (0: as `block` allows). `bos`: texts start with <bos>."""
+        """Set the lengths and the vocabulary of the sequences.
+
+        `length` is the maximum number of tokens; 0 uses the maximum that `block` allows. If `bos`
+        is set, sequences start with <bos>.
+        """
         longest = block - bos
         self.prefix, self.vocab, self.length, self.bos = prefix, vocab, length or longest, bos
         if not prefix < self.length <= longest:
@@ -41,9 +45,9 @@ class Search(Task):
         return sum(self.vocab**n for n in range(self.prefix + 1, self.length + 1))
 
     def rows(self, start: int, stop: int) -> Rows:
-        """Return texts in order of length, then lexical order."""
+        """Return sequences in order of length, then in lexical order."""
         out = np.zeros((stop - start, self.length + 1), np.int64)
-        first = 0  # the number of the first text of length n
+        first = 0  # index of the first sequence of length n
         for n in range(self.prefix + 1, self.length + 1):
             low, high = max(start, first), min(stop, first + self.vocab**n)
             if low < high:
@@ -55,22 +59,27 @@ class Search(Task):
         return out
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """Draw texts of full length with the query planted once; half of them are full of near
-        misses.
+        """Draw sequences of full length with one planted occurrence of the query.
+
+        Half of the sequences have many near misses.
         """
         texts = rng.integers(0, self.vocab, (n, self.length))
         near = np.flatnonzero(rng.random(n) < 0.5)
         tiled = texts[near, : 1 + self.prefix][:, np.arange(self.length) % (1 + self.prefix)]
         off = rng.integers(-1, 2, tiled.shape) * (rng.random(tiled.shape) < 1 / self.prefix)
         texts[near] = np.clip(tiled + off, 0, self.vocab - 1)
-        found, each = rng.integers(0, self.length - self.prefix, n), np.arange(n)  # where it begins
-        for i in range(self.prefix):  # one by one: the two may overlap
+        found, each = (
+            rng.integers(0, self.length - self.prefix, n),
+            np.arange(n),
+        )  # start of the planted query
+        for i in range(self.prefix):  # One token at a time, because the copies may overlap.
             texts[each, self.length - self.prefix + i] = texts[each, found + i]
         return np.concatenate([np.full((n, 1), self.length), texts], axis=1)
 
     def edges(self) -> Rows:
-        """Return the shortest texts (one repeated token), and the longest with the query at the
-        start.
+        """Return the shortest sequences and the longest with the query at the start.
+
+        The shortest sequences consist of one repeated token.
         """
         rows = np.zeros((4, self.length + 1), np.int64)
         rows[:2, 0], rows[2:, 0] = self.prefix + 1, self.length
@@ -100,12 +109,12 @@ class Search(Task):
         return np.where(overlaps, "overlaps the query", elsewhere)
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Reduce texts to at most `level` tokens, with a query that occurs in them."""
+        """Return sequences cut to at most `level` tokens that end with a repeated query."""
         n = min(max(level, self.prefix + 1), self.length)
         found, each = self._find(rows)[1] % (n - self.prefix), np.arange(len(rows))
         out = np.where(np.arange(self.length + 1) <= n, rows, 0)
         out[:, 0] = n
-        for i in range(self.prefix):  # one by one: the two may overlap
+        for i in range(self.prefix):  # One token at a time, because the copies may overlap.
             out[each, 1 + n - self.prefix + i] = out[each, 1 + found + i]
         return out
 
@@ -120,7 +129,10 @@ class Search(Task):
         return 1
 
     def _find(self, rows: Rows) -> tuple[Any, Any]:
-        """Return how often the last tokens occur before, and the last place: [B], [B]."""
+        """Return the number of earlier occurrences of the last tokens and the last of them.
+
+        Both are arrays [B]; the second contains start positions.
+        """
         n, texts = rows[:, 0], rows[:, 1:]
         query = np.take_along_axis(texts, n[:, None] - self.prefix + np.arange(self.prefix), 1)
         times, where = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)

@@ -1,4 +1,4 @@
-"""The tasks `sort` (numbers of one token each) and `sort-digits` (numbers of several digits)."""
+"""The tasks `sort` (one token per number) and `sort-digits` (one token per digit)."""
 
 import math
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Sort(Task):
     enough to train by default: the program sort is of sort:vocab=1001,length=64.
     """
 
-    default_sample_size = 10_000  # long lists take long
+    default_sample_size = 10_000  # Long lists are slow.
 
     def __init__(
         self, vocab: Annotated[int, Between(2, 65_536)] = 11, length: Length = 6,
@@ -47,7 +47,7 @@ class Sort(Task):
 
     # ── the domain ─────────────────────────────────────────────────────────────────────────────
     def _choices(self, k: int) -> list[int]:
-        """Return the number of choices for each place of a list of k numbers."""
+        """Return the number of possible values of each place of a list of k numbers."""
         return [self.numbers - (0 if self.repeats else i) for i in range(k)]
 
     @property
@@ -69,13 +69,16 @@ class Sort(Task):
         out = np.zeros((stop - start, self.length), np.int64)
         for i, n in reversed(list(enumerate(self._choices(k)))):
             index, out[:, i] = np.divmod(index, n)
-            if not self.repeats:  # place i took one number: those after it count around the gap
+            if not self.repeats:  # Shift numbers past the number used by place i.
                 out[:, i + 1 : k] += out[:, i + 1 : k] >= out[:, i, None]
         out[:, :k] += 1
         return out
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """Draw every length with equal probability, and every list of a length."""
+        """Draw random lists.
+
+        All lengths have equal probability, and so have all lists of one length.
+        """
         lengths = rng.integers(self.shortest, self.length + 1, n)
         if self.repeats:
             rows = rng.integers(1, self.numbers + 1, (n, self.length))
@@ -85,7 +88,7 @@ class Sort(Task):
         return np.where(np.arange(self.length) < lengths[:, None], rows, 0)
 
     def subsets(self, orders: int, rng: np.random.Generator) -> Rows:
-        """Return every set of up to `length` numbers, each in `orders` random orders."""
+        """Return every set of up to `length` numbers, each set in `orders` random orders."""
         if self.numbers > 16:
             raise GlassformerError(f"subsets — expected at most 16 numbers, got {self.numbers}")
         rows = []
@@ -97,8 +100,9 @@ class Sort(Task):
         return np.concatenate(rows)
 
     def edges(self) -> Rows:
-        """Return runs at both ends and evenly spread, up and down; with repeats, of one or two
-        values.
+        """Return ascending and descending runs at both ends and evenly spread.
+
+        With repeats, the rows include lists of one or two values.
         """
         k = min(self.length, self.numbers)
         run, spread = np.arange(1, k + 1), np.linspace(1, self.numbers, k).astype(np.int64)
@@ -115,15 +119,13 @@ class Sort(Task):
         return np.array([f"{n} numbers" for n in (rows > 0).sum(axis=1)])
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
-        """Reduce lists to at most `level` numbers."""
+        """Return lists cut to at most `level` numbers."""
         if level < self.shortest:
             raise GlassformerError(f"{self.ref} — has no lists of {level}, because of exact=true")
         return np.where(np.arange(self.length) < level, rows, 0)
 
     def entropy_floor(self) -> float:
-        """Count the entropy of `sample` except that of the first token, which is the first token
-        read.
-        """
+        """Return the loss floor: the entropy of `sample` without the first token read."""
         lengths = range(self.shortest, self.length + 1)
         lists = np.mean([np.log(self._choices(k)).sum() for k in lengths])
         singles, _ = self.batch(np.arange(1, self.numbers + 1)[:, None])
@@ -146,24 +148,26 @@ class Sort(Task):
         return tokens, answer
 
     def prompt(self, text: str) -> list[int]:
-        """Accept a list with or without the delimiter."""
+        """Encode a list with or without the final delimiter."""
         return [*self.check(self.vocabulary.encode(text), text), 0]
 
     def read(self, text: str) -> tuple[list[int], list[int]]:
-        """After the delimiter may come the start of the sorted list; anything else is refused: who
-        types 0 among numbers does not mean to end the list there.
+        """Return the tokens of a typed list and of a typed start of the sorted list.
+
+        Only a start of the sorted list may follow the delimiter. Otherwise a 0 between the numbers
+        is an error instead of the end of the list.
         """
         words = text.replace(",", " ").split()
         end = next((i for i, w in enumerate(words) if {*w} == {*self.vocabulary[0]}), len(words))
         question, start = self.prompt(" ".join(words[:end])), words[end + 1 :]
         right = sorted(words[:end], key=int)
         if [w.lstrip("0") for w in start] != [w.lstrip("0") for w in right[: len(start)]]:
-            return self.prompt(text), []  # an error
+            return self.prompt(text), []  # This raises an error.
         answer = self.prompt(" ".join(right))[: self.steps(question)]
         return question, answer[: len(answer) // end * len(start)]
 
     def check(self, numbers: list[int], text: str) -> list[int]:
-        """Refuse a list outside the domain. `numbers` has no delimiter."""
+        """Raise an error if a list, given without the delimiter, is outside the domain."""
         numbers = numbers[:-1] if numbers[-1:] == [0] else numbers
         end, what = self.vocabulary[0], f"{self.ref.partition(':')[0]} of {text[:40]!r}"
         if 0 in numbers:
@@ -198,12 +202,12 @@ class SortDigits(Sort):
         return self.spell(numbers), np.repeat(answer, self.digits, axis=1)
 
     def spell(self, numbers: Any) -> Any:
-        """Write numbers [B,T] as digits [B, T·digits], most significant first."""
+        """Return the digits [B, T·digits] of numbers [B,T], most significant first."""
         places = self.base ** np.arange(self.digits)[::-1]
         return (numbers[..., None] // places % self.base).reshape(len(numbers), -1)
 
     def prompt(self, text: str) -> list[int]:
-        """Accept numbers separated by white space or commas, with or without leading zeros."""
+        """Encode numbers separated by white space or commas, with or without leading zeros."""
         numbers = []
         for word in text.replace(",", " ").split():
             digits = self.vocabulary.encode(word)

@@ -1,7 +1,7 @@
 """Token layout: the content of each position of a task's examples.
 
-A task with a `layout` gets proofs, interchange and figures without further code. `checked_layout`
-compares the layout with examples that the task makes.
+For a task with a `layout`, proofs, interchange and figures need no further code. `checked_layout`
+compares the layout with examples of the task.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,24 +16,24 @@ from .bigint_rows import digits_of
 if TYPE_CHECKING:
     from .base import Task
 
-# ("a", 2): digit 2 of the number a, digit 0 being the ones; (TOKEN, 11): always token 11
+# ("a", 2) is digit 2 of the number a, where digit 0 is the ones; (TOKEN, 11) is the fixed token 11.
 Spot = tuple[str, int]
 TOKEN = "token"
-ROW = "row"  # ("row", 2), in a copy layout: number 2 of the row, as a token
-LAYOUT_SAMPLE_ROWS = 2_000  # random examples compared with a layout, besides all edge cases
-MAX_ENUMERATED_ROWS = 20_000  # domains up to this size are compared in full
-MAX_ANSWERS = 100_000  # rows searched for the longest answer, without a layout
-UNPADDED_EXAMPLES = 64  # compared where numbers have no leading zeros
+ROW = "row"  # In a copy layout, ("row", 2) is number 2 of the row, as a token.
+LAYOUT_SAMPLE_ROWS = 2_000  # number of random examples to compare, besides edge cases
+MAX_ENUMERATED_ROWS = 20_000  # Domains up to this size are compared in full.
+MAX_ANSWERS = 100_000  # number of rows to find the longest answer, without a layout
+UNPADDED_EXAMPLES = 64  # number of examples to compare without leading zeros
 
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """The content of each position of an example, answer included."""
+    """The content of each position of an example, including the answer."""
 
     spots: tuple[Spot, ...]
     first: int  # position of the first token of the answer
-    base: int = 10  # of the digits; digit d is token d
-    padded: bool = True  # False: leading zeros are omitted, and later tokens move up
+    base: int = 10  # base of the digits; digit d is token d
+    padded: bool = True  # False if leading zeros are omitted, so that tokens move left
 
     @property
     def query_positions(self) -> range:
@@ -55,7 +55,10 @@ class TokenLayout:
         return len(self.digit_positions(name))
 
     def tokens(self, numbers: Mapping[str, int], upto: int | None = None) -> list[int]:
-        """Return the tokens of an example, or of its start: `layout.tokens({"a": 45, "b": 78})`."""
+        """Return the tokens of an example, or of its first `upto` spots.
+
+        For example, `layout.tokens({"a": 45, "b": 78})`.
+        """
         out = []
         for name, digit in self.spots[:upto]:
             if name == TOKEN:
@@ -65,9 +68,9 @@ class TokenLayout:
         return out
 
     def columns(self, numbers: Mapping[str, Any]) -> list[Any]:
-        """Return each position's content, zero-padded: one token, or an array of them, [B]."""
+        """Return the zero-padded content of each position: a token, or an array of tokens [B]."""
         digits = {}
-        if self.base == 10:  # all at once: numbers may be long
+        if self.base == 10:  # Convert all digits at once, because numbers may be long.
             longest = {name: 1 + digit for name, digit in sorted(self.spots)}
             digits = {name: digits_of(np.asarray(x), longest[name]).T[::-1]
                       for name, x in numbers.items() if name in longest}  # fmt: skip
@@ -78,7 +81,7 @@ class TokenLayout:
         ]  # fmt: skip
 
     def answer(self, tokens: Sequence[int], stop: int | None) -> int | None:
-        """Return the number that answer tokens spell; None if they are not all digits."""
+        """Return the number that the answer tokens spell, or None if a token is not a digit."""
         digits = [int(t) for t in tokens]
         if stop is not None:
             digits = digits[: digits.index(stop)] if stop in digits else []
@@ -92,21 +95,21 @@ class TokenLayout:
 
 
 def mark_answer(tokens: Any, n: int = 1) -> tuple[Any, Any]:
-    """Return tokens [B,T] and a mask of the last n tokens of each row, as Task.batch does."""
+    """Return tokens [B,T] with a mask of the last n tokens of each row, as Task.batch does."""
     answer = np.zeros(tokens.shape, dtype=bool)
     answer[:, tokens.shape[1] - n :] = True
     return tokens, answer
 
 
 def digit_slots(name: str, n: int) -> list[Spot]:
-    """Return the n digits of a number, most significant first."""
+    """Return the spots of the n digits of a number, most significant first."""
     return [(name, digit) for digit in reversed(range(n))]
 
 
 def list_layout(
     n: int, answers: int, base: int, before: Any = (), between: Any = (), after: Any = ()
 ) -> TokenLayout:
-    """Return the layout of n items x1 … xn, a token each, then answers y1 … and fixed tokens."""
+    """Return the layout of n one-token items x1 … xn, answers y1 … and fixed tokens."""
     x, y = ([(f"{name}{i}", 0) for i in range(1, k + 1)] for name, k in (("x", n), ("y", answers)))
     spots = [[(TOKEN, int(t)) for t in part] for part in (before, between, after)]
     return TokenLayout(
@@ -115,8 +118,9 @@ def list_layout(
 
 
 def answer_names(task: "Task") -> list[str]:
-    """Return names of the answer tokens: y1, y2, … (y for a single one); fixed tokens by their
-    text.
+    """Return the names of the answer tokens: y1, y2, … (y if there is only one).
+
+    Fixed tokens are named by the token itself.
     """
     form, fixed = task.layout(), dict[int, str]()
     if form is None or not form.padded:
@@ -129,13 +133,13 @@ def answer_names(task: "Task") -> list[str]:
 
 
 def checked_layout(task: "Task") -> TokenLayout:
-    """Return the task's layout. Raise an error if it has none or its examples disagree."""
+    """Return the task's layout. Raise an error if it is missing or contradicts examples."""
     layout = task.layout()
     if layout is None:
         raise GlassformerError(f"{task.ref} — has no token layout", code="unsupported")
     rng = np.random.default_rng(0)
     rows = _examples(task, rng)
-    if not layout.padded:  # numbers of all lengths
+    if not layout.padded:  # Compare numbers of all lengths.
         max_digit = max(digit for name, digit in layout.spots if name != TOKEN)
         lengths = rng.integers(1, max_digit + 1, (UNPADDED_EXAMPLES, rows.shape[1]))
         rows = rows[-UNPADDED_EXAMPLES:] % layout.base**lengths
@@ -147,7 +151,7 @@ def checked_layout(task: "Task") -> TokenLayout:
 
 
 def checked_copy_layout(task: "Task") -> TokenLayout:
-    """Return the task's copy layout. Raise an error if it has none or its examples disagree."""
+    """Return the task's copy layout. Raise an error if it is missing or contradicts examples."""
     layout = task.copy_layout() if task.declares("copy_layout") else None
     if layout is None:
         raise GlassformerError(f"{task.ref} — has no copy layout", code="unsupported")
@@ -168,7 +172,7 @@ def checked_copy_layout(task: "Task") -> TokenLayout:
 
 
 def _examples(task: "Task", rng: np.random.Generator) -> Any:
-    """Return all rows of a small domain, otherwise the edge cases and a sample."""
+    """Return all rows of a small domain, or the edge cases and a sample."""
     few = task.size <= MAX_ENUMERATED_ROWS
     drawn = task.rows(0, task.size) if few else task.sample(LAYOUT_SAMPLE_ROWS, rng)
     return np.concatenate([task.edges(), drawn])
@@ -177,14 +181,17 @@ def _examples(task: "Task", rng: np.random.Generator) -> Any:
 def _column_mismatch(
     layout: TokenLayout, tokens: Any, answer: Any, numbers: Mapping[str, Any]
 ) -> str:
-    """Describe the first mismatch of the layout with examples of one length; "" if none."""
+    """Describe the first mismatch of a layout with examples of one length.
+
+    Return "" if they agree.
+    """
     return _answer_mismatch(layout, tokens, answer) or _first_mismatch(
         layout, tokens, layout.columns(numbers)
     )
 
 
 def _first_mismatch(layout: TokenLayout, tokens: Any, columns: Iterable[Any]) -> str:
-    """Describe the first spot whose token differs in the examples; "" if all agree."""
+    """Describe the first spot whose token differs from the examples; return "" if all agree."""
     for t, column in enumerate(columns):
         if not (tokens[:, t] == column).all():
             return f"{layout.to_json()[t]} at position {t}"
@@ -192,7 +199,10 @@ def _first_mismatch(layout: TokenLayout, tokens: Any, columns: Iterable[Any]) ->
 
 
 def _answer_mismatch(layout: TokenLayout, tokens: Any, answer: Any) -> str:
-    """Describe where the layout places the answer if examples have it elsewhere; "" otherwise."""
+    """Describe the answer positions of a layout that differ from the examples'.
+
+    Return "" if they agree.
+    """
     size = len(layout.spots)
     if tokens.shape[1] == size and (answer == (np.arange(size) >= layout.first)).all():
         return ""
@@ -202,7 +212,10 @@ def _answer_mismatch(layout: TokenLayout, tokens: Any, answer: Any) -> str:
 def _text_mismatch(
     layout: TokenLayout, tokens: Any, answer: Any, numbers: Mapping[str, Any]
 ) -> str:
-    """Describe the first mismatch of the layout with examples of different lengths; "" if none."""
+    """Describe the first mismatch of a layout with examples of different lengths.
+
+    Return "" if they agree.
+    """
     for i, values in enumerate(zip(*numbers.values(), strict=True)):
         text = layout.tokens({name: int(x) for name, x in zip(numbers, values, strict=True)})
         ending = tokens[i, answer[i]].tolist()
@@ -212,7 +225,11 @@ def _text_mismatch(
 
 
 def sum_layout(task: "Task") -> TokenLayout:
-    """Return the layout of a task that adds two n-digit numbers; an error for other tasks."""
+    """Return the layout of a task that adds two n-digit numbers.
+
+    Raises:
+        GlassformerError: If the task does not add two numbers of equally many digits.
+    """
     n = (
         len(str(task.radix[0])) - 1
         if len(task.radix) == 2 and max(task.radix) < MAX_PRINTED_INT

@@ -1,4 +1,4 @@
-"""Checks of a task's arguments and results; errors name the task and the method."""
+"""Checks of the arguments and results of a task's methods; errors name the task and the method."""
 
 import functools
 import inspect
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def task_error(task: "Task", problem: str) -> GlassformerError:
-    """Return the error that names a task and its problem."""
+    """Return an error with the name of a task and a problem."""
     return GlassformerError(f"{task.ref or type(task).__name__} — {problem}")
 
 
 def check_attributes(task: "Task") -> None:
-    """Check the attributes of a task before any method is called."""
+    """Check the attributes of a task before its methods are called."""
     if not isinstance(words := getattr(task, "vocabulary", None), Vocabulary):
         raise task_error(task, f"vocabulary: expected a Vocabulary, got {short_repr(words)}")
     radix = getattr(task, "radix", None)
@@ -38,7 +38,7 @@ def check_attributes(task: "Task") -> None:
 
 
 def with_checked_result(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method of RESULT_CHECKS so that its result is checked and errors name the task."""
+    """Wrap a method of RESULT_CHECKS to check its result and to name the task in errors."""
 
     @functools.wraps(method)
     def call(self: "Task", *args: Any, **kwargs: Any) -> Any:
@@ -50,7 +50,7 @@ def with_checked_result(name: str, method: Callable[..., Any]) -> Callable[..., 
             if (place := _user_code_line(method, e)) is None:
                 raise
             raise task_error(self, f"its {name} failed: {type(e).__name__}: {e} ({place})") from e
-        if getattr(type(self), name) is call:  # not when a subclass calls it by super()
+        if getattr(type(self), name) is call:  # A call by super() from a subclass is not checked.
             RESULT_CHECKS[name](self, result, *args, **kwargs)
             return _as_int64(name, result)
         return result
@@ -88,7 +88,7 @@ ROW_COUNT: Expected = (_is_number_of_rows, f"a whole number from 0 to {MAX_SAMPL
 SEED_VALUE: Expected = (_is_seed, f"a whole number from 0 to {MAX_SEED:,}")
 TEXT: Expected = (lambda value: isinstance(value, str), "a text")
 RNG: Expected = (lambda value: isinstance(value, np.random.Generator), "a NumPy Generator")
-ARGUMENTS: dict[str, dict[str, Expected]] = {  # method -> argument -> expected type
+ARGUMENTS: dict[str, dict[str, Expected]] = {  # maps method and argument to a type
     **{name: {"rows": ROWS} for name in ("batch", "defined", "classes", "values")},
     **{name: {"text": TEXT} for name in ("prompt", "read")},
     "at_difficulty": {"rows": ROWS, "level": INTEGER},
@@ -102,7 +102,7 @@ ARGUMENTS: dict[str, dict[str, Expected]] = {  # method -> argument -> expected 
 
 
 def with_checked_arguments(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method of ARGUMENTS so that it refuses arguments of wrong types."""
+    """Wrap a method of ARGUMENTS to raise an error for arguments of a wrong type."""
     expected = ARGUMENTS[name]
 
     @functools.wraps(method)
@@ -117,7 +117,7 @@ def with_checked_arguments(name: str, method: Callable[..., Any]) -> Callable[..
 
 
 def _as_int64(name: str, value: Any) -> Any:
-    """Convert integers to int64: mixing integer types of NumPy gives floats."""
+    """Convert integers to int64, because mixed NumPy integer types give floats."""
     if name == "batch":
         return value[0].astype(np.int64, copy=False), value[1]
     if name in ("rows", "sample", "edges") and value.dtype != object:
@@ -126,13 +126,14 @@ def _as_int64(name: str, value: Any) -> Any:
 
 
 def _user_code_line(method: Callable[..., Any], e: Exception) -> str | None:
-    """Return the line of the method's own file where an error passed; None for methods of this
-    package.
+    """Return the line of a method's file where an error passed.
+
+    Return None for methods in this package.
     """
     if (getattr(method, "__module__", "") or "").partition(".")[0] == __name__.partition(".")[0]:
         return None
     code = getattr(inspect.unwrap(method), "__code__", None)
-    if code is None:  # not a Python function
+    if code is None:  # The method is not a Python function.
         return f"in a {type(method).__name__}"
     file, line = code.co_filename, code.co_firstlineno
     for frame, at in traceback.walk_tb(e.__traceback__):
@@ -178,14 +179,14 @@ def _shape(value: Any) -> tuple[int, ...]:
     return value.shape if isinstance(value, np.ndarray) else ()
 
 
-ROW_METHODS = ("its rows", "its sample", "its edges")  # which may be beyond int64
+ROW_METHODS = ("its rows", "its sample", "its edges")  # methods whose numbers may exceed int64
 
 
 def _require(
     task: "Task", label: str, value: Any, kind: type, shape: tuple[int, ...], good: bool = True,
     form: str = "",
 ) -> None:  # fmt: skip
-    """Raise an error unless `value` is an array of this kind and shape."""
+    """Raise an error unless `value` is an array of the given kind and shape."""
     is_array = isinstance(value, np.ndarray)
     if is_array and np.issubdtype(value.dtype, kind) and value.shape == shape and good:
         return

@@ -362,7 +362,7 @@ class Trainer:
         return Event("step", self.step, self.seeds[i], data)
 
     def _finish(self, members: list[tuple[int, str]]) -> Iterator[Event]:
-        """Yield the "done" events of members (index, status) and remove them from the run."""
+        """Yield the "done" events of members (seed, status) and remove them from the run."""
         for seed, status in members:
             i = self.seeds.index(seed)
             model = self.model(i, int(self.last_good_step[i]) if status == "diverged" else None)

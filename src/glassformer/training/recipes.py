@@ -67,7 +67,7 @@ GROK_SEEN = replace(
     restart_after_steps=2_500, target_accuracy=1.0, stop_after_successes=5,
 )  # fmt: skip
 
-MOD113 = Recipe(  # The report gives 3 layers of 4 heads, tokens a + b = and 50 epochs.
+MOD113 = Recipe(  # The report gives layers, heads, tokens and epochs; the rest is ours.
     name="mod113-3x4",
     n_layers=3, n_heads=4, d_model=128, d_head=32, d_mlp=512, norm="layer", activation="relu",
     tied=False, optional_params="norms mlp", init="uniform", embed_std=0.1,

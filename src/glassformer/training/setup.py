@@ -175,7 +175,7 @@ def initial_weights(
         elif last in ("W_E", "W_pos"):
             weights[name] = rng.normal(size=shape) * recipe.embed_std
         else:
-            fan_in = {"O": c.n_heads * c.d_head, "out": c.d_mlp}  # of W_O and b_O, W_out and b_out
+            fan_in = {"O": c.n_heads * c.d_head, "out": c.d_mlp}  # fan-in of W_O, b_O; W_out, b_out
             bound = max(fan_in.get(last[2:], c.d_model), 1) ** -0.5
             weights[name] = rng.uniform(-bound, bound, shape)
     return weights
