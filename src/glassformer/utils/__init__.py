@@ -1,1 +1,1 @@
-"""Helpers that every package may use: errors, files, limits, progress, numbers, results."""
+"""Helpers for all packages: errors, files, limits, progress, numbers, results."""

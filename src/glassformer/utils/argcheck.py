@@ -1,4 +1,4 @@
-"""Binding and type checks of arguments of public functions; errors name what the caller passed."""
+"""Binding and type checks of the arguments of public functions. Errors name the wrong argument."""
 
 import collections.abc
 import functools
@@ -23,7 +23,7 @@ PLAIN_TYPES: dict[Any, tuple[type, ...]] = {
     int: (int, np.integer), float: (int, float, np.number), bool: (bool, np.bool_),
     Path: (os.PathLike,),
 }  # fmt: skip
-TYPE_NAMES: dict[Any, tuple[str, str]] = {  # one, and several
+TYPE_NAMES: dict[Any, tuple[str, str]] = {  # singular and plural
     int: ("a whole number", "whole numbers"), float: ("a number", "numbers"),
     str: ("a text", "texts"), bool: ("True or False", "True or False"), Path: ("a path", "paths"),
     os.PathLike: ("a path", "paths"),
@@ -37,7 +37,11 @@ def bind_arguments(
     function: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any],
     optional: Iterable[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the arguments of a call by name. Raise an error if they do not fit the signature."""
+    """Return the arguments of a call by name.
+
+    Raises:
+        GlassformerError: If the arguments do not fit the signature.
+    """
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     if len(args) > len(positional):
@@ -61,16 +65,16 @@ def bind_arguments(
 
 
 def as_text(ref: Any, label: str, expected: str = "a ref or a path") -> str:
-    """Return a ref or a path as text."""
+    """Return a ref or a path as a string. Raise an error for other types."""
     if isinstance(ref, (str, os.PathLike)):
-        with suppress(Exception):  # a path class of the caller may raise any exception
+        with suppress(Exception):  # A caller's path class may raise any exception.
             if (text := os.fsdecode(ref)) or "ref" not in expected:
                 return text
     raise GlassformerError(f"{label} — expected {expected}, got {short_repr(ref)}")
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return an attribute of any object; None if it is missing or raises an exception."""
+    """Return an attribute of an object, or None if it is missing or raises an exception."""
     try:
         return getattr(value, name, None)
     except Exception:
@@ -78,7 +82,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def check_types(function: str, hints: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Refuse values that do not match their annotations."""
+    """Raise an error if an argument does not match its annotation."""
     for name, value in arguments.items():
         if hints.get(name, Any) is not Any and (n := count_values(value)) > MAX_LISTED_VALUES:
             limit = f"at most {MAX_LISTED_VALUES:,} values, got {n:,}"
@@ -92,26 +96,33 @@ def check_types(function: str, hints: Mapping[str, Any], arguments: Mapping[str,
 
 
 def check_function(label: str, f: Any, form: str) -> None:
-    """Refuse what cannot be called with the arguments of `form`, such as "(array) -> array"."""
+    """Raise an error if `f` does not accept the arguments of `form`.
+
+    `form` is a string such as "(array) -> array".
+    """
     if not _accepts_arguments(f, form.partition(")")[0].count(",") + 1):
         raise GlassformerError(f"{label} — expected a function {form}, got {short_repr(f)}")
 
 
 def _accepts_arguments(f: Any, n: int) -> bool:
-    """Return whether `f` can be called with `n` positional arguments, as far as its signature is
-    known.
+    """Return whether `f` can be called with `n` positional arguments.
+
+    A callable without a known signature is accepted.
     """
     try:
         inspect.signature(f).bind(*range(n))
-    except ValueError:  # some builtins have no signature
+    except ValueError:  # Some builtins have no signature.
         return callable(f)
-    except Exception:  # TypeError, or any exception of the caller's object
+    except Exception:  # The caller's object may raise any exception.
         return False
     return True
 
 
 def validate_init(check_kinds: bool = True) -> Callable[[type[T]], type[T]]:
-    """Decorate a class so that its constructor checks names and, with `check_kinds`, types."""
+    """Return a class decorator that checks the constructor's arguments.
+
+    The constructor checks argument names and, with `check_kinds`, types.
+    """
 
     def decorate(cls: type[T]) -> type[T]:
         init: Any = cls.__init__
@@ -132,7 +143,7 @@ def validate_init(check_kinds: bool = True) -> Callable[[type[T]], type[T]]:
 
 
 def validate_method(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a method so that the types of its arguments are checked."""
+    """Decorate a method to check the types of its arguments."""
     signature, hints = inspect.signature(method), dict[str, Any]()
 
     @functools.wraps(method)
@@ -146,7 +157,7 @@ def validate_method(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def matches_annotation(value: Any, hint: Any) -> bool:
-    """Return whether a value matches an annotation. Kinds that are not checked always match."""
+    """Return whether a value matches an annotation. Unsupported annotations always match."""
     if hint is Any:
         return True
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
@@ -179,7 +190,7 @@ def matches_annotation(value: Any, hint: Any) -> bool:
 
 
 def describe_annotation(hint: Any, plural: bool = False) -> str:
-    """Return an annotation in words: "a list of whole numbers"."""
+    """Return a description of an annotation, such as "a list of whole numbers"."""
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (types.UnionType, typing.Union):
         return " or ".join(

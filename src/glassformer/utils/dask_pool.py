@@ -1,4 +1,4 @@
-"""Dask backend of utils/workers.py: submits pieces and waits for their futures.
+"""Dask backend of utils/workers.py, which submits pieces and waits for their futures.
 
 The shared data is sent once, as a Dask task that the cluster can recompute on any worker.
 """
@@ -14,10 +14,10 @@ from typing import Any
 
 from .errors import GlassformerError
 
-WAIT_SECONDS = 5  # seconds for a cluster to answer
-CONNECT_TIMEOUT_S = 5  # seconds until it must have a worker
-NO_WORKER_TIMEOUT_S = 60  # seconds without workers before giving up
-QUEUED_PER_THREAD = 4  # submitted pieces per thread of the cluster
+WAIT_SECONDS = 5  # maximum seconds to wait for results or an answer
+CONNECT_TIMEOUT_S = 5  # maximum seconds until the cluster has a worker
+NO_WORKER_TIMEOUT_S = 60  # maximum seconds without workers
+QUEUED_PER_THREAD = 4  # number of submitted pieces per cluster thread
 RESUME_HINT = "run the same command again to continue"
 
 PieceFunction = Callable[[Any, Any], Any]
@@ -27,8 +27,9 @@ PieceFunction = Callable[[Any, Any], Any]
 def connect_cluster(
     address: str, do: PieceFunction, shared: Any, resume_hint: str
 ) -> Iterator["Cluster"]:
-    """Yield a cluster that runs `do(shared, piece)`. If it is lost, the error ends with
-    `resume_hint`.
+    """Yield a cluster that runs `do(shared, piece)`.
+
+    If the cluster is lost, the error message ends with `resume_hint`.
     """
     dask = _dask()
     try:
@@ -39,7 +40,7 @@ def connect_cluster(
 
 
 class Cluster:
-    """Connection to a Dask cluster. Client calls raise an error after the scheduler is gone."""
+    """Connection to a Dask cluster. Calls raise an error after the scheduler is lost."""
 
     def __init__(
         self, dask: Any, client: Any, do: PieceFunction, shared: Any, address: str, resume_hint: str
@@ -58,13 +59,13 @@ class Cluster:
         return QUEUED_PER_THREAD * max(threads, 1)
 
     def submit(self, piece: Any) -> Any:
-        if self.sent.status == "error":  # lost with its worker
+        if self.sent.status == "error":  # The data was lost with its worker.
             self.sent = self._send()
         key = f"piece-{os.urandom(8).hex()}"
         return self.client.submit(self.do, self.sent, piece, key=key)
 
     def wait(self, futures: list[Any]) -> Any:
-        """Return the futures that are done, after at most WAIT_SECONDS."""
+        """Wait at most WAIT_SECONDS for a future and return the futures that are done."""
         try:
             done = self.dask.wait(futures, WAIT_SECONDS, "FIRST_COMPLETED").done
         except self.dask.TimeoutError:
@@ -89,13 +90,13 @@ def _dask() -> Any:
             "cluster — needs Dask: pip install 'glassformer[cluster]'", code="needs_extra"
         ) from None
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("distributed")]:
-        # lost workers are handled here; Dask's log of them would only alarm the reader
+        # Lost workers are handled here, so Dask must not log them.
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return dask
 
 
 def _connect(dask: Any, address: str) -> Any:
-    """Return a client of the cluster at an address, or raise an error within seconds."""
+    """Return a Dask client of the cluster at an address, or raise an error within seconds."""
     result: list[Any] = []
 
     def connect() -> None:
@@ -104,7 +105,7 @@ def _connect(dask: Any, address: str) -> Any:
         except Exception as e:
             result.append(e)
 
-    # Dask waits forever if another service answers at the address
+    # Dask waits forever if another service answers at the address.
     thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(WAIT_SECONDS + 1)

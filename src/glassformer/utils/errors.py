@@ -1,4 +1,4 @@
-"""GlassformerError, its codes, and helpers for its messages."""
+"""GlassformerError, its error codes, and helpers for error messages."""
 
 import difflib
 import math
@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-MAX_PRINTED_INT = 10**4_000  # larger ints are shown as "about 10^n": Python converts 4,300 digits
-EXTRAS = {  # module: the library's name, and the extra of this package that installs it
+MAX_PRINTED_INT = 10**4_000  # larger ints print as "about 10^n"; Python's limit is 4,300 digits
+EXTRAS = {  # maps a module to its library and the extra that installs it
     "torch": ("PyTorch", "torch"), "matplotlib": ("Matplotlib", "figures"),
     "transformers": ("transformers", "gpt2"), "tokenizers": ("tokenizers", "gpt2"),
     "onnx": ("ONNX", "onnx"), "onnxruntime": ("ONNX Runtime", "onnx"),
@@ -21,7 +21,7 @@ EXTRAS = {  # module: the library's name, and the extra of this package that ins
 
 
 def missing_library_message(module: str) -> str:
-    """Return the message with the install command for a module of EXTRAS."""
+    """Return an error message with the command that installs a module of EXTRAS."""
     library, extra = EXTRAS[module]
     return f"needs {library}, which is not installed: pip install 'glassformer[{extra}]'"
 
@@ -47,10 +47,11 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class GlassformerError(Exception):
-    """An error in the caller's input. The message names the operation, the expected value and the
-    actual one.
+    """An error in the caller's input.
 
-    `code` is one of CODES. An error raised while another is handled takes the code of that one.
+    The message names the operation, the expected value and the actual value. `code` is one of
+    CODES. An error that this package raises while handling another exception takes the code of that
+    exception.
     """
 
     def __init__(self, *args: Any, code: str = "") -> None:
@@ -59,10 +60,13 @@ class GlassformerError(Exception):
 
 
 def _code_of(handled: BaseException | None) -> str:
-    """Return the code of an error raised while `handled` is handled in this package."""
+    """Return the default code of an error that this package raises while handling `handled`.
+
+    The code is "bad_argument" if no exception of this package is being handled.
+    """
     trace = handled and handled.__traceback__
     if not trace or not trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
-        return "bad_argument"  # the caller handles something else
+        return "bad_argument"  # The caller handles an unrelated exception.
     if isinstance(handled, GlassformerError):
         return handled.code
     if isinstance(handled, ModuleNotFoundError):
@@ -74,7 +78,7 @@ def _code_of(handled: BaseException | None) -> str:
 
 
 class ErrorList(GlassformerError):
-    """Several errors at once, one line each."""
+    """Several errors as one exception with one line per error."""
 
 
 class NamedError(GlassformerError):
@@ -89,22 +93,23 @@ class NamedError(GlassformerError):
 
 
 def missing_extra(label: str, error: ModuleNotFoundError) -> GlassformerError | None:
-    """The error for a missing library of EXTRAS; None for any other module."""
+    """Return the error for a missing library of EXTRAS, or None for any other module."""
     module = (error.name or "").partition(".")[0]
     message = f"{label} — {missing_library_message(module)}" if module in EXTRAS else ""
     return GlassformerError(message, code="needs_extra") if message else None
 
 
 def short_repr(value: Any) -> str:
-    """Return a value on one short line, whatever its size."""
+    """Return the repr of a value, shortened to one short line."""
     return re.sub(r"\s*\n\s*", " ", _short.repr(value))
 
 
 def ascii_name(name: Any) -> str:
-    """A name read from a file, in printable ASCII: `additi\\u043en` with a Cyrillic letter.
+    r"""Return a name that was read from a file in printable ASCII.
 
-    Homoglyphs, zero-width and control characters would make it look like another name. Names that
-    the user typed are shown as typed.
+    For example, the result is `additi\u043en` for a Cyrillic letter. Homoglyphs, zero-width and
+    control characters would make the name look like another one. Names typed by the user are shown
+    as typed.
     """
     text = str(name)
     return text if text.isascii() and text.isprintable() else text.encode("unicode_escape").decode()
@@ -117,7 +122,7 @@ def did_you_mean(
     cutoff: float = 0.5,
     otherwise: str = "there are",
 ) -> str:
-    """Return a hint with the names closest to `name`, or all names if none is close."""
+    """Return a hint with the known names closest to `name`, or all known names if none is close."""
     names = list(known)
     near = difflib.get_close_matches(name[:100], names, max_matches, cutoff)
     return (
@@ -130,14 +135,14 @@ def did_you_mean(
 def unknown_name_error(
     kind: str, name: str, known: Iterable[str], max_matches: int = 2, cutoff: float = 0.5
 ) -> GlassformerError:
-    """Return the error for a name that does not exist, with the closest existing names."""
+    """Return an error for an unknown name that suggests the closest known names."""
     short = " ".join((name if len(name) <= 100 else name[:99] + "…").split())
     hint = did_you_mean(name, known, max_matches, cutoff)
     return GlassformerError(f"{short} — no such {kind}; {hint}", code="not_found")
 
 
 def approx_int(n: int) -> str:
-    """Return the order of magnitude of a whole number too long to write out."""
+    """Return the order of magnitude of an integer that is too long to print."""
     return f"about {'-' * (n < 0)}10^{int(math.log10(abs(n)) + 1e-9)}"
 
 

@@ -1,8 +1,8 @@
-"""Files: bounded reads, atomic writes, locks. All errors are GlassformerErrors.
+"""File access: bounded reads, atomic writes and locks. All errors are GlassformerErrors.
 
-Only regular files are read, up to a size limit: a device or a pipe would never end. A file is
-written beside its target and renamed into place, so a killed process leaves the old file or the
-new one. Links are followed and modes are kept.
+Only regular files up to a size limit are read, because reading a device or a pipe might never end.
+A file is written beside its target and renamed to it, so a killed process leaves the old file or
+the new one. Links are followed and modes are kept.
 """
 
 import contextlib
@@ -29,23 +29,23 @@ FILE_KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
     stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
 }  # fmt: skip
-# Not on every system. With O_NONBLOCK, opening a pipe without a writer returns at once.
+# Some systems lack the flag. With O_NONBLOCK, opening a pipe without a writer returns at once.
 NONBLOCK, NOFOLLOW = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
 BINARY = getattr(os, "O_BINARY", 0)
 OLD_SUFFIX = ".old"
-# EBADF: folders on some network disks
+# EBADF occurs for folders on some network disks.
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
-MAX_NAME_BYTES = 200  # longer names are hashed in temporary names; systems allow 255
+MAX_NAME_BYTES = 200  # maximum in temporary names; longer names are hashed
 
 
 def os_error_text(error: BaseException) -> str:
-    """Return the system's error message without its number and the path."""
+    """Return a system error message without the error number and the path."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 @contextlib.contextmanager
 def _os_errors_as(path: str | Path, action: str = "written") -> Iterator[None]:
-    """Turn system errors within the block into a GlassformerError that names the file."""
+    """Convert system errors within the block to a GlassformerError that names the file."""
     try:
         yield
     except (OSError, ValueError) as e:
@@ -54,16 +54,16 @@ def _os_errors_as(path: str | Path, action: str = "written") -> Iterator[None]:
 
 # ── in ─────────────────────────────────────────────────────────────────────────────────────────
 def read_bytes(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """Return the contents of a regular file of at most `max_bytes` bytes."""
+    """Return the contents of a regular file with at most `max_bytes` bytes."""
     try:
-        _check_regular(os.stat(path))  # before opening: opening a device may have effects
+        _check_regular(os.stat(path))  # Check first: opening a device may have side effects.
         with open(os.open(path, os.O_RDONLY | NONBLOCK | BINARY), "rb") as file:
             status = os.fstat(file.fileno())
             _check_regular(status)
             size = status.st_size
             if size <= max_bytes:
                 data = file.read(size + 1)
-                if len(data) > size:  # it grew, or its reported size is 0 as in /proc
+                if len(data) > size:  # The file grew, or reports size 0 as in /proc.
                     data += file.read(max_bytes + 1 - len(data))
                 size = len(data)
     except (OSError, ValueError) as e:
@@ -92,7 +92,7 @@ def _check_regular(status: os.stat_result) -> None:
 
 # ── out ────────────────────────────────────────────────────────────────────────────────────────
 def write_atomically(path: str | Path, data: bytes) -> Path:
-    """Write a file so that a crash leaves the old contents or the new ones."""
+    """Write a file so that a crash leaves either the old or the new contents."""
     path = Path(path)
     with _os_errors_as(path):
         target, old = _resolve_target(path)
@@ -104,7 +104,7 @@ def write_atomically(path: str | Path, data: bytes) -> Path:
                     _copy_mode_and_owner(file.fileno(), old)
                 os.fsync(file.fileno())
                 if fcntl is None:
-                    file.close()  # Windows does not rename open files
+                    file.close()  # Windows cannot rename open files.
                 os.replace(beside, target)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -115,7 +115,7 @@ def write_atomically(path: str | Path, data: bytes) -> Path:
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:
-    """Write several files, all or none: after an error, the old contents are restored.
+    """Write several files; after an error, restore the old contents of all files.
 
     A killed process leaves the old files, the new files, or an empty last file, by which readers
     recognize an incomplete set.
@@ -138,7 +138,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
         failed = False
         for path in sorted({*started}, key=lambda p: p == last):
             if path == last and failed:
-                break  # leave it empty or missing: the set stays recognizably incomplete
+                break  # An empty or missing file marks the set as incomplete.
             try:
                 remove(path) if (was := old[path]) is None else write_atomically(path, was)
             except GlassformerError:
@@ -147,15 +147,16 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Put a folder made by `folder_beside` in the place of `path`, in one step where the system
-    can.
+    """Replace `path` by a folder made in `folder_beside`.
+
+    The folders are exchanged in one step if the system supports it.
     """
     with _os_errors_as(path):
         target = Path(os.path.realpath(path))
-        mode = stat.S_IMODE(os.stat(new.parent).st_mode) & 0o666  # follows the umask
+        mode = stat.S_IMODE(os.stat(new.parent).st_mode) & 0o666  # mode set by the umask
         for file in [new, *new.rglob("*")]:
             if file.is_file():
-                os.chmod(file, mode)  # some libraries write files readable by the owner only
+                os.chmod(file, mode)  # Some libraries restrict files to their owner.
             sync(file)
         old = None
         with contextlib.suppress(FileNotFoundError):
@@ -163,9 +164,9 @@ def replace_folder(new: Path, path: Path) -> None:
             if not stat.S_ISDIR(status.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, "a file has that name")
             os.chmod(new, stat.S_IMODE(status.st_mode))
-            if _swap_names(new, target):  # the private folder now holds the old one
+            if _swap_names(new, target):  # The private folder now contains the old folder.
                 return sync(target.parent)
-            # Killed here, a run leaves no folder; the next `folder_beside` restores it
+            # If the run is killed here, the next `folder_beside` restores the folder.
             old = new.with_name(OLD_SUFFIX)
             os.rename(target, old)
         try:
@@ -179,8 +180,9 @@ def replace_folder(new: Path, path: Path) -> None:
 
 
 class AppendLog:
-    """A file that starts as `first` and grows by `add`; each addition is written whole or not at
-    all.
+    """Log file that starts with `first` and grows by `add`.
+
+    Each addition is written completely or not at all.
     """
 
     def __init__(self, path: str | Path, first: bytes = b"") -> None:
@@ -199,25 +201,28 @@ class AppendLog:
                 raise
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # additions are already written
+        with contextlib.suppress(OSError):  # Additions are already written.
             self.file.close()
 
 
 def check_ending(path: str | Path, ending: str) -> None:
-    """Refuse a path without this ending."""
+    """Raise an error if a path does not have the given ending."""
     if Path(path).suffix != ending:
         raise GlassformerError(f"out: expected FILE{ending}, got {path}")
 
 
 def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
-    """Raise an error, before any work, if a file cannot be written at `path`. Changes nothing.
+    """Raise an error if a file cannot be written at `path`. Existing files are not changed.
 
-    `read`: refs and paths of input files, with or without options, which must not be overwritten.
+    Args:
+        path: The output file.
+        *read: Refs and paths of input files, with or without options, which must not be
+            overwritten.
     """
     if path is None:
         return
     for file in (name for ref in map(str, filter(None, read)) for name in _file_names_in(ref)):
-        with contextlib.suppress(OSError, ValueError):  # not a file, or missing
+        with contextlib.suppress(OSError, ValueError):  # The name is no file.
             if os.path.samefile(file, path):
                 raise GlassformerError(f"{path} — is an input of this call; name another output")
     with _os_errors_as(path):
@@ -227,15 +232,16 @@ def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
 
 
 def _file_names_in(ref: str) -> list[str]:
-    """Return the parts of a ref that may be file names: all of it, the part before a colon, option
-    values.
+    """Return the parts of a ref that may be file names.
+
+    They are the whole ref, each part before a colon, and the option values.
     """
     values = [word.partition("=")[2] for word in ref.replace(":", ",").split(",")]
     return [ref, *(ref[:i] for i, character in enumerate(ref) if character == ":"), *values]
 
 
 def make_folder(path: str | Path) -> Path:
-    """Make a folder and its parents unless they exist."""
+    """Create a folder and its parents if they do not exist."""
     with _os_errors_as(path, "made"):
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
@@ -252,7 +258,7 @@ def remove(path: str | Path) -> None:
 
 @contextlib.contextmanager
 def folder_beside(path: str | Path) -> Iterator[Path]:
-    """Yield a private folder beside `path`, removed at the end; rename its contents into place."""
+    """Yield a private folder beside `path`, to be filled and renamed; remove it at the end."""
     path = Path(path)
     with _os_errors_as(path):
         target = Path(os.path.realpath(path))
@@ -268,10 +274,10 @@ def folder_beside(path: str | Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or a folder's entries, to disk, where the system can."""
+    """Flush a file or a folder's entries to disk if the system supports it."""
     try:
         handle = os.open(path, os.O_RDONLY)
-    except OSError:  # not readable, or the system does not open folders
+    except OSError:  # The file is not readable or is a folder on Windows.
         return
     try:
         os.fsync(handle)
@@ -283,9 +289,9 @@ def sync(path: Path) -> None:
 
 
 def _resolve_target(path: Path) -> tuple[Path, os.stat_result | None]:
-    """Return the file behind `path` after links, and its status if it exists."""
+    """Return the file that `path` links to, and its status or None if it does not exist."""
     hop = os.path.abspath(path)
-    for _ in range(40):  # /dev/stdout may link to a file that another process writes
+    for _ in range(40):  # /dev/stdout may link to a file of another process.
         if hop.startswith(("/dev/", "/proc/")) and not hop.startswith("/dev/shm/"):
             device = hop.startswith("/dev/") or "/fd/" in hop
             raise OSError(
@@ -297,7 +303,7 @@ def _resolve_target(path: Path) -> tuple[Path, os.stat_result | None]:
             break
     try:
         old = os.stat(path)
-    except FileNotFoundError:  # new, or a dangling link
+    except FileNotFoundError:  # The file is new, or the link is dangling.
         return Path(os.path.realpath(path)), None
     if not stat.S_ISREG(old.st_mode):
         raise OSError(errno.EINVAL, f"it is {FILE_KINDS.get(stat.S_IFMT(old.st_mode), 'no file')}")
@@ -307,14 +313,14 @@ def _resolve_target(path: Path) -> tuple[Path, os.stat_result | None]:
 
 
 def _write_all(file: FileIO, data: bytes) -> None:
-    """Write all of `data`: an unbuffered file may accept a part at a time."""
+    """Write all of `data` in a loop, because an unbuffered file may accept only a part."""
     left = memoryview(data)
     while left:
         left = left[file.write(left) :]
 
 
 def _copy_mode_and_owner(file: int, old: os.stat_result) -> None:
-    """Give a new file the mode of the old one and, where permitted, its owner."""
+    """Give a new file the mode and, if permitted, the owner of the old file."""
     if hasattr(os, "fchown"):
         with contextlib.suppress(OSError):
             os.fchown(file, old.st_uid, old.st_gid)
@@ -330,8 +336,11 @@ def _temp_path(target: Path, end: str) -> Path:
 
 
 def _create(beside: Path, folder: bool = False) -> int:
-    """Create and lock a file (or folder) beside a target; replace the leftover of a killed run."""
-    for _ in range(9):  # other processes may create and remove it meanwhile
+    """Create and lock a file (or folder) beside a target.
+
+    The leftover of a killed run is replaced.
+    """
+    for _ in range(9):  # Other processes may create or remove it meanwhile.
         try:
             new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
             handle = _make_temp(beside) if folder else os.open(beside, new, 0o666)
@@ -341,7 +350,7 @@ def _create(beside: Path, folder: bool = False) -> int:
         try:
             if _try_lock(handle) and os.fstat(handle).st_nlink:
                 return handle
-        except OSError:  # not lockable: leave nothing behind
+        except OSError:  # It cannot be locked, so remove it.
             os.close(handle)
             os.rmdir(beside) if folder else os.unlink(beside)
             raise
@@ -350,18 +359,18 @@ def _create(beside: Path, folder: bool = False) -> int:
 
 
 def _swap_names(a: Path, b: Path) -> bool:
-    """Exchange two names in one step; return False where the system cannot."""
+    """Exchange the names of two files in one step. Return False if the system cannot."""
     try:
         swap = ctypes.CDLL(None).renameat2
     except (OSError, AttributeError, TypeError):
         return False
-    cwd, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of Linux
+    cwd, exchange = -100, 2  # Linux constants AT_FDCWD, RENAME_EXCHANGE
     return bool(swap(cwd, os.fsencode(a), cwd, os.fsencode(b), exchange) == 0)
 
 
 def _make_temp(beside: Path) -> int:
     os.mkdir(beside)
-    if fcntl is None:  # Windows does not open folders
+    if fcntl is None:  # Windows cannot open folders.
         return os.open(os.devnull, os.O_RDONLY)
     try:
         return os.open(beside, os.O_RDONLY)
@@ -372,23 +381,26 @@ def _make_temp(beside: Path) -> int:
 
 
 def _remove_leftover(beside: Path) -> None:
-    """Remove the temporary file or folder of a killed run; an error if its run is alive."""
+    """Remove the temporary file or folder of a killed run.
+
+    Raise an error if that run is still alive.
+    """
     with contextlib.suppress(FileNotFoundError):
         is_folder = stat.S_ISDIR(os.lstat(beside).st_mode)
         handle = os.open(beside, os.O_RDONLY | NONBLOCK | NOFOLLOW)
         try:
             if not _try_lock(handle):
                 raise OSError(errno.EBUSY, "another run is writing it")
-            if os.fstat(handle).st_nlink:  # else the name may belong to another run's file by now
+            if os.fstat(handle).st_nlink:  # Otherwise the name may belong to another run.
                 shutil.rmtree(beside) if is_folder else os.unlink(beside)
         finally:
             os.close(handle)
 
 
 def _try_lock(handle: int) -> bool:
-    """Lock an open file until the process ends; return False if another process holds it.
+    """Lock an open file until the process ends. Return False if another process holds the lock.
 
-    Returns True on systems without file locks: work goes on unlocked.
+    On systems without file locks, return True and continue without a lock.
     """
     if fcntl is None:
         return True
@@ -404,10 +416,10 @@ def _try_lock(handle: int) -> bool:
 
 @contextlib.contextmanager
 def exclusive_lock(path: str | Path | None) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; raise an error if another run holds it.
+    """Hold an exclusive lock on `path`. Raise an error if another run holds it.
 
     The lock of a killed run is released. Without file locks (Windows, some network disks) two runs
-    may overwrite each other's files; each file is still written atomically.
+    may overwrite each other's files, although each file is still written atomically.
     """
     if path is None or fcntl is None:
         yield
@@ -425,6 +437,6 @@ def exclusive_lock(path: str | Path | None) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            # Unlink while locked: a process that opened it meanwhile sees that it has no name
+            # Unlink while locked, so that a process that opened the file detects the removal.
             os.unlink(lock)
         os.close(handle)

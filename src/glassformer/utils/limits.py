@@ -1,4 +1,4 @@
-"""Limits of arguments and memory. Larger requests are refused before the work begins."""
+"""Limits of arguments and memory. Requests above a limit raise an error before the work starts."""
 
 import math
 import operator
@@ -15,34 +15,34 @@ from .errors import GlassformerError, short_repr
 
 
 def cores() -> int:
-    """Return the number of processors available to this process."""
+    """Return the number of processor cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 MAX_SEED = 2**63 - 1
-MAX_DOMAIN_SIZE = 10**4_000  # Python converts ints of up to 4,300 digits
-MAX_REF_CHARACTERS = 10_000  # fits hello-world's longest message, quoted
-MAX_TEXT_BYTES = 10**7  # of a recipe, a sweep spec
-MAX_SAMPLE_ROWS = 10**10  # of verify; detects an error rate of 1 in 3e9
-MAX_ROWS = 10**7  # in memory at once
-MAX_LISTED_VALUES = 10**6  # of a list checked value by value
+MAX_DOMAIN_SIZE = 10**4_000  # Python prints ints of up to 4,300 digits.
+MAX_REF_CHARACTERS = 10_000  # enough for hello-world's longest quoted message
+MAX_TEXT_BYTES = 10**7  # maximum size of a recipe or sweep spec
+MAX_SAMPLE_ROWS = 10**10  # maximum sample of verify; detects an error rate of 1 in 3e9
+MAX_ROWS = 10**7  # maximum number of rows in memory
+MAX_LISTED_VALUES = 10**6  # maximum length of a list checked value by value
 MAX_INSPECTED_ROWS = 10**6
-MAX_NOISE = 1_000.0  # relative to the weights
-MAX_COUNTEREXAMPLES = 10_000  # each is decoded
+MAX_NOISE = 1_000.0  # maximum noise, relative to the weights
+MAX_COUNTEREXAMPLES = 10_000  # maximum number, because each is decoded
 MAX_SEARCH_ROUNDS = 10_000
-MAX_CHUNK_ROWS = 2**20  # in one forward pass
+MAX_CHUNK_ROWS = 2**20  # maximum rows in one forward pass
 MAX_DECODED_TOKENS = 100_000
-DEFAULT_NEW_TOKENS = 1_024  # of a model without a task
-MAX_MEMBERS = 1_000  # of an ensemble
+DEFAULT_NEW_TOKENS = 1_024  # for a model without a task
+MAX_MEMBERS = 1_000  # maximum members of an ensemble
 MAX_SWEEP_RUNS = 100_000
-MAX_PROCESSES = max(32, 4 * cores())  # more would only wait, at 50 MB each
-MAX_ROTATED_D_MODEL = 8_192  # the time grows with its cube
-MAX_COMPARED_HEADS = 2_000  # of all layers, where all pairs are compared
-MAX_OBFUSCATED_D_MODEL = 2_048  # the key is a d_model × d_model matrix
+MAX_PROCESSES = max(32, 4 * cores())  # More processes only use memory, 50 MB each.
+MAX_ROTATED_D_MODEL = 8_192  # The time grows with the cube of d_model.
+MAX_COMPARED_HEADS = 2_000  # maximum heads of all layers, compared in pairs
+MAX_OBFUSCATED_D_MODEL = 2_048  # The key is a d_model × d_model matrix.
 
 
 def check_int_range(label: str, value: Any, min_value: int, max_value: int) -> int:
-    """Return `value` if it is a whole number in this range; raise an error otherwise."""
+    """Return `value` if it is an integer in the given range; raise an error otherwise."""
     try:
         n = operator.index(value)
     except TypeError:
@@ -61,16 +61,16 @@ def check_finite(label: str, value: Any) -> float:
 
 
 def as_integers(label: str, values: Any, large: bool = False) -> Any:
-    """Return `values` as an integer array; PyTorch tensors stay tensors.
+    """Return `values` as an integer array. PyTorch tensors remain tensors.
 
-    With `large`, integers beyond int64 are allowed, in an array of objects.
+    With `large`, integers beyond int64 are allowed and stored in an object array.
     """
     if not isinstance(values, np.ndarray) and not _has(values, "detach"):
         if (n := count_values(values)) > MAX_ROWS:
             raise GlassformerError(f"{label} — expected at most {MAX_ROWS:,} numbers, got {n:,}")
         try:
             values = np.asarray(values)
-        except Exception:  # lists of different lengths, or objects that are no array
+        except Exception:  # The values may be ragged lists or any object.
             raise GlassformerError(
                 f"{label} — expected rows of equal length, got {short_repr(values)}"
             ) from None
@@ -86,44 +86,47 @@ def as_integers(label: str, values: Any, large: bool = False) -> Any:
 def _has(value: Any, name: str) -> bool:
     try:
         return hasattr(value, name)
-    except Exception:  # the caller's object may raise any exception
+    except Exception:  # The caller's object may raise any exception.
         return False
 
 
 def count_values(value: Any) -> int:
-    """Return the number of values in a list, or in nested lists of equal length."""
+    """Return the number of values in a list or in nested lists of equal length."""
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         return 1
     try:
         return len(value) * (count_values(value[0]) if len(value) else 1)
-    except OverflowError:  # a range longer than sys.maxsize
+    except OverflowError:  # A range may be longer than sys.maxsize.
         return sys.maxsize
 
 
 def format_count(n: int) -> str:
-    """Return a count as text; of a huge one, its order of magnitude."""
+    """Return a count as a string; huge counts are given by their order of magnitude."""
     return f"{n:,}" if n < 10**15 else f"about 10^{int(math.log10(n) + 1e-9)}"
 
 
 @cache
 def available_memory() -> int:
-    """Return the bytes of memory that this process may use, as far as the system reports it."""
+    """Return the bytes of memory available to this process, as reported by the system."""
     sizes = [2**63]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    with suppress(ImportError):  # on Windows
+    with suppress(ImportError):  # Windows has no resource module.
         import resource
 
         sizes.append(resource.getrlimit(resource.RLIMIT_AS)[0])
-    with suppress(OSError, ValueError), open("/sys/fs/cgroup/memory.max") as f:  # a container's
+    with (
+        suppress(OSError, ValueError),
+        open("/sys/fs/cgroup/memory.max") as f,
+    ):  # memory limit of a container
         sizes.append(int(f.read()))
     return min(n for n in sizes if n > 0)
 
 
 def check_memory(label: str, size: int) -> None:
-    """Refuse work that needs more memory than this machine has.
+    """Raise an error if a request needs more memory than this machine has.
 
-    `size` is a lower bound in bytes; an overestimate would refuse work that fits.
+    `size` is a lower bound in bytes. Do not pass an overestimate: it would reject valid requests.
     """
     if size > available_memory():
         there = f"this machine has {_format_bytes(available_memory())}"

@@ -1,7 +1,7 @@
-"""Names in files of earlier versions, and today's: every reader of such a file goes through here.
+"""Migration of files of earlier versions: old names are converted to current names.
 
-No new name is an old one, so up-to-date data passes unchanged, and so does data that is not of the
-expected shape: the reader's schema refuses it.
+Every reader of such a file uses this module. No current name equals an old one, so up-to-date data
+is unchanged. Data of an unexpected shape is also unchanged; the reader's schema rejects it.
 """
 
 from collections.abc import Callable
@@ -36,17 +36,17 @@ MILESTONES = {
 PHASES = {"exact": "full-domain"}
 STATUSES = {"hopeless": "aborted"}
 PARAMETRIZATION = {"blueprint": "parametrization", "blueprint_source": "parametrization_source"}
-COVERAGE = {"of": "coverage"}  # fields of a check of the whole domain
+COVERAGE = {"of": "coverage"}  # fields of a domain check
 
 
 def recipe(fields: Any) -> Any:
-    """Fields of a recipe, or of the [set] and [grid] tables of a sweep."""
+    """Migrate the fields of a recipe, or of the [set] and [grid] tables of a sweep."""
     values = {name: _value(names) for name, names in RECIPE_VALUES.items()}
     return _apply(_rename(fields, RECIPE_FIELDS), **values)
 
 
 def recipe_before(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a recipe under its old names: ids of sweep runs are hashes of these."""
+    """Return a recipe with its oldest field names, from which ids of sweep runs are hashed."""
     old = {name: {new: o for o, new in names.items()} for name, names in RECIPE_VALUES.items()}
     values = {name: _value(names) for name, names in old.items()}
     renamed: dict[str, Any] = _rename(fields, {new: o for o, new in RECIPE_FIELDS.items()})
@@ -54,22 +54,22 @@ def recipe_before(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def sweep_spec(data: Any) -> Any:
-    """The spec of a sweep."""
+    """Migrate the spec of a sweep."""
     return _apply(data, recipe=_value(RECIPE_VALUES["name"]), set=recipe, grid=recipe)
 
 
 def provenance(data: Any) -> Any:
-    """The provenance of a checkpoint."""
+    """Migrate the provenance of a checkpoint."""
     return _apply(_rename(data, PARAMETRIZATION), recipe=recipe)
 
 
 def checkpoint_header(data: Any) -> Any:
-    """The header of a checkpoint."""
+    """Migrate the header of a checkpoint."""
     return _apply(_rename(data, PARAMETRIZATION), provenance=provenance)
 
 
 def run_header(data: Any) -> Any:
-    """The header of an interrupted run."""
+    """Migrate the header of an unfinished run."""
 
     def identity(data: Any) -> Any:
         return _apply(_rename(data, PARAMETRIZATION), recipe=recipe)
@@ -82,7 +82,7 @@ def run_header(data: Any) -> Any:
 
 
 def sweep_result(data: Any) -> Any:
-    """The result of one run of a sweep."""
+    """Migrate the result of one run of a sweep."""
     check = data.get("exact") if isinstance(data, dict) else None
     result = _rename(data, {"exact": "domain_check"})
     if check:
@@ -94,7 +94,7 @@ def sweep_result(data: Any) -> Any:
 
 
 def ablation_result(data: Any) -> Any:
-    """The results of one ablation."""
+    """Migrate the results of one ablation."""
     runs = _each(lambda run: _apply(run, status=_value(STATUSES)))
     return _apply(data, recipe=recipe, runs=runs)
 
@@ -116,7 +116,7 @@ def _rename(data: Any, names: dict[str, str]) -> Any:
 
 
 def _value(names: dict[str, str]) -> Callable[[Any], Any]:
-    """Return a function that renames a text, or every text of a list."""
+    """Return a function that renames a string or the strings in a list."""
 
     def rename(value: Any) -> Any:
         if isinstance(value, list):
@@ -131,7 +131,7 @@ def _each(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _apply(data: Any, /, **changes: Callable[[Any], Any]) -> Any:
-    """Return `data` with each of these fields changed, if it is a dict and has them."""
+    """Return `data` with the given fields changed if it is a dict that has them."""
     if not isinstance(data, dict):
         return data
     return {k: changes[k](v) if k in changes else v for k, v in data.items()}

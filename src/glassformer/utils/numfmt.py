@@ -1,7 +1,7 @@
-"""Numbers as they are displayed: rounding noise must not show.
+"""Number formatting that hides rounding noise.
 
 Processors add in different orders, so the last bits differ. Values that are 0 in exact arithmetic
-come out as -3e-33 or 0, equal values differ by a bit, and a half rounds up or down.
+become -3e-33 or 0, equal values differ by a bit, and a half is rounded up or down.
 """
 
 import math
@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 
-# In units in the last place of the largest value:
-NEGLIGIBLE_ULPS = 512  # smaller values are noise: 1e-13 of the largest in float64, 6e-5 in float32
-TIE_ULPS = 64  # values closer than this are equal
+# Tolerances in units in the last place (ulps) of the largest value.
+NEGLIGIBLE_ULPS = 512  # noise threshold: 1e-13 of the largest value in float64, 6e-5 in float32
+TIE_ULPS = 64  # Values closer than this are equal.
 
 
 def _eps(x: Array) -> float:
@@ -26,51 +26,58 @@ def _largest(x: Array, axis: int | None = None) -> Any:
 
 
 def negligible_fraction(x: Array) -> float:
-    """Return the fraction of the largest value below which values of x's type are noise."""
+    """Return the noise threshold for x's dtype, as a fraction of the largest value."""
     return NEGLIGIBLE_ULPS * _eps(x)
 
 
 def tie_tolerance(x: npt.ArrayLike) -> float:
-    """Return the largest difference between values of x that still counts as a tie."""
+    """Return the maximum difference between equal values of x."""
     x = np.asarray(x)
     return TIE_ULPS * _eps(x) * float(_largest(x))
 
 
 def tie_tolerance_at(largest: Any, dtype: str) -> Any:
-    """Return the tie tolerance of values computed in `dtype`, the largest of size `largest`.
+    """Return the tie tolerance of values computed in `dtype` with the given largest value.
 
-    The array's own type may be wider: a model that computes in bfloat16 returns float32.
+    The dtype of the array may be wider: a model that computes in bfloat16 returns float32.
     """
     return TIE_ULPS * (2.0**-7 if dtype == "bfloat16" else float(np.finfo(dtype).eps)) * largest
 
 
 def zero_negligible(x: npt.ArrayLike, axis: int | None = None) -> Array:
-    """Return x with 0 in place of rounding noise, relative to the largest value (along `axis`)."""
+    """Return x with rounding noise set to 0, relative to the largest value along `axis`.
+
+    Without `axis`, the noise is relative to the largest value of x.
+    """
     x = np.asarray(x)
     return np.where(np.abs(x) <= negligible_fraction(x) * _largest(x, axis), x.dtype.type(0), x)
 
 
 def stable_argsort(x: npt.ArrayLike) -> Array:
-    """Return the order of x [n], largest first; values within rounding of each other keep their
-    order.
+    """Return the indices that sort x [n] in descending order.
+
+    Values that are equal up to rounding keep their order.
     """
     x = np.asarray(x)
     order = np.argsort(-x, kind="stable")
-    with np.errstate(invalid="ignore"):  # infinities
+    with np.errstate(invalid="ignore"):  # The differences of infinities are NaN.
         apart = -np.diff(x[order]) > tie_tolerance(x)
     group = np.cumsum(np.concatenate([[False], apart]))[: len(x)]
     return order[np.lexsort((order, group))]
 
 
 def stable_argmax(x: npt.ArrayLike) -> Any:
-    """Return the first index of the maximum along the last axis; values within rounding tie."""
+    """Return the first index of the maximum along the last axis, up to rounding."""
     x = np.asarray(x)
     return (x >= x.max(-1, keepdims=True) - TIE_ULPS * _eps(x) * _largest(x, -1)).argmax(-1)
 
 
 def format_number(x: float, digits: int = 4) -> str:
-    """Return x with `digits` digits. Rounding to twelve digits first makes halves round alike."""
-    return f"{float(f'{x:.12g}') + 0.0:.{digits}g}"  # + 0.0: no -0
+    """Return x with `digits` significant digits.
+
+    Rounding to twelve digits first makes halves round equally on all processors.
+    """
+    return f"{float(f'{x:.12g}') + 0.0:.{digits}g}"  # + 0.0 removes the sign of -0.
 
 
 def format_percent(share: float, decimals: int = 0) -> str:
@@ -78,6 +85,6 @@ def format_percent(share: float, decimals: int = 0) -> str:
 
 
 def format_percent_down(share: float, decimals: int = 1) -> str:
-    """Return a share in percent, rounded down, so that only a whole reads 100 %."""
+    """Return a fraction in percent, rounded down so that only 1 gives 100 %."""
     whole = math.floor(round(share * 10 ** (2 + decimals), 6)) / 10**decimals
     return "100 %" if share >= 1 else f"{whole:.{decimals}f} %"

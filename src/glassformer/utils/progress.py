@@ -1,4 +1,4 @@
-"""Progress of long calls: one type of event, one type of callback, one line on a terminal."""
+"""Progress of long calls: the event type, the callback type and a progress line for terminals."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-CLEAR = "\r\x1b[2K"  # the whole line
+CLEAR = "\r\x1b[2K"  # escape sequence that clears the line
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a long call is: `done` of `total` (0: unknown), with `wrong` failures so far.
+    """Progress of a long call: `done` of `total` items, with `wrong` failures so far.
 
-    `stage` is what the call is doing: "checking the certificate".
+    `total` is 0 if it is unknown. `stage` describes the current work: "checking the certificate".
     """
 
     done: int = 0
@@ -26,14 +26,14 @@ ProgressCallback: TypeAlias = Callable[[Progress], object]
 
 
 def report_stage(progress: ProgressCallback | None, stage: str) -> None:
-    """Call `progress`, if there is one, with the stage that a call has reached."""
+    """Call `progress`, if it is not None, with the current stage of a call."""
     if progress:
         progress(Progress(stage=stage))
 
 
 @contextmanager
 def terminal_line() -> Iterator[Callable[[str], None]]:
-    """Yield a function that replaces one line on a terminal; the line is cleared at the end.
+    """Yield a function that rewrites one line of a terminal, which is cleared at the end.
 
     Nothing is written to a pipe, a file or a notebook.
     """

@@ -1,6 +1,6 @@
-"""Base classes of results: one line in a terminal, JSON, and HTML in a notebook.
+"""Base classes of results, with a one-line repr, JSON, and HTML for notebooks.
 
-In JSON, arrays are lists and numbers that are not finite are null.
+In JSON, arrays are lists, and numbers that are not finite are null.
 """
 
 import json
@@ -27,11 +27,11 @@ MAX_REPR_CHARACTERS = 200
 
 
 class Displayable:
-    """An object with a one-line repr and an HTML display; neither prints whole arrays."""
+    """Base class of objects with a one-line repr and an HTML display without whole arrays."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # Otherwise @dataclass would generate one that prints all arrays.
+        # Otherwise @dataclass would generate a repr that prints all arrays.
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
@@ -41,10 +41,10 @@ class Displayable:
         text = ", ".join(f"{k}={brief_repr(v)}" for k, v in repr_fields(self).items())
         return f"{name}({_truncate(text)})"
 
-    if not TYPE_CHECKING:  # else a type checker would accept every attribute
+    if not TYPE_CHECKING:  # Type checkers would accept every attribute.
 
         def __getattr__(self, name: str) -> Any:
-            if hasattr(type(self), name):  # a property raised: repeat its own error
+            if hasattr(type(self), name):  # A property raised an error; raise it again.
                 return object.__getattribute__(self, name)
             raise attribute_error(self, name)
 
@@ -53,11 +53,11 @@ class Displayable:
 
 
 def attribute_error(thing: Any, name: str, argument: str = "") -> AttributeError:
-    """Return the error for a missing attribute: similar names or the function to call.
+    """Return the error for a missing attribute, with similar names or a function to call.
 
-    `argument`: the argument of that function, where instances of this class are passed to it.
+    `argument` is the argument of that function to which instances of this class are passed.
     """
-    if name[:1] in ("", "_"):  # protocol look-ups, as by copy and IPython
+    if name[:1] in ("", "_"):  # protocol lookups by copy, IPython and others
         return AttributeError(name)
     if argument and name in getattr(sys.modules[PACKAGE], "__all__", ()):
         hint = f"gf.{name}({argument}, …) does that"
@@ -69,7 +69,7 @@ def attribute_error(thing: Any, name: str, argument: str = "") -> AttributeError
 
 @dataclass(frozen=True, eq=False)
 class Result(Displayable):
-    """Base class of results. Its JSON has the fields that repr shows and `extra_json_fields`."""
+    """Base class of results. Its JSON has the fields of its repr and `extra_json_fields`."""
 
     extra_json_fields: ClassVar[tuple[str, ...]] = ()
 
@@ -79,7 +79,7 @@ class Result(Displayable):
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return any result as a value that JSON can represent."""
+    """Convert a result to a value that JSON can represent."""
     if hasattr(value, "to_json"):
         return to_jsonable(value.to_json())
     if is_dataclass(value):
@@ -109,8 +109,9 @@ def has_custom_str(thing: Any) -> bool:
 
 
 def repr_fields(thing: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that its repr shows, or the public attributes of another
-    object.
+    """Return the fields that the repr of an object shows.
+
+    They are the fields of a dataclass, or the public attributes of another object.
     """
     if is_dataclass(thing):
         return {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
@@ -118,7 +119,7 @@ def repr_fields(thing: Any) -> dict[str, Any]:
 
 
 def brief_repr(value: Any, max_items: int = 6) -> str:
-    """Return a value in a few words: arrays by their shape, long lists by their beginning."""
+    """Return a brief repr: arrays as shapes, long lists by their first items."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return (
             brief_repr(value.item()) if value.shape == () else f"array{list(map(int, value.shape))}"

@@ -1,6 +1,6 @@
-"""JSON files as typed data: read, parsed and converted, or refused with a GlassformerError.
+"""Typed JSON files: read, parse and convert; invalid data raises a GlassformerError.
 
-A format is a JsonObject or a dataclass, and both directions use it. Its annotations set the limits:
+A format is a JsonObject or a dataclass, used for reading and writing. Its annotations set limits:
 
     class Report(JsonObject):
         step: Annotated[int, Meta(ge=0, le=10**9)]
@@ -27,7 +27,7 @@ from .limits import MAX_REF_CHARACTERS, MAX_SEED
 
 T = TypeVar("T")
 
-# In strict mode msgspec accepts an int as a float, but no bool as a number and no fraction as an
+# In strict mode msgspec accepts an int as a float, but not a bool as a number or a fraction as an
 # int. A float without limits may be NaN or infinite.
 Finite = Annotated[float, Meta(ge=-(2.0**1000), le=2.0**1000)]
 Count = Annotated[int, Meta(ge=0)]
@@ -35,7 +35,9 @@ Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
 Name = Annotated[str, Meta(max_length=1_000)]
 Ref = Annotated[str, Meta(max_length=MAX_REF_CHARACTERS)]
 Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-Settings = Annotated[dict[Name, Ref | bool | int | float | None], Meta(max_length=200)]  # a recipe
+Settings = Annotated[
+    dict[Name, Ref | bool | int | float | None], Meta(max_length=200)
+]  # settings of a recipe
 
 
 class JsonObject(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,14 +45,27 @@ class JsonObject(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_json(path: str | Path, label: str = "not JSON", finite: bool = True) -> Any:
-    """Read a JSON file. `label` begins the error message; `finite` refuses NaN and infinities."""
+    """Read a JSON file.
+
+    Args:
+        path: The file.
+        label: Start of the error message.
+        finite: Raise an error for NaN and infinities.
+    """
     return parse_json(read_bytes(path), path, label, finite)
 
 
 def parse_json(
     data: bytes | str, path: str | Path, label: str = "not JSON", finite: bool = True
 ) -> Any:
-    """Parse JSON text. `path` is the file name in error messages."""
+    """Parse a JSON string.
+
+    Args:
+        data: The JSON string.
+        path: File name for error messages.
+        label: Start of the error message.
+        finite: Raise an error for NaN and infinities.
+    """
     options: dict[str, Any] = {"parse_float": _float, "parse_constant": _float} if finite else {}
     try:
         return json.loads(data if isinstance(data, str) else data.decode(), **options)
@@ -58,7 +73,7 @@ def parse_json(
         reason = "it is nested too deeply"
     except UnicodeDecodeError as e:
         reason = f"{e.reason} at byte {e.start:,}, expected UTF-8"
-    except ValueError as e:  # not JSON, or an int of more digits than Python converts
+    except ValueError as e:  # invalid JSON, or an int with too many digits
         reason = str(e)
     raise GlassformerError(f"{path} — {label}: {reason}", code=DAMAGED_FILE)
 
@@ -94,7 +109,7 @@ def convert(value: Any, kind: Any, where: str = "") -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as e:
         raise GlassformerError(_explain(str(e), value, where), code=DAMAGED_FILE) from None
-    except UnicodeEncodeError as e:  # a lone surrogate in a field name
+    except UnicodeEncodeError as e:  # A field name has a lone surrogate.
         raise GlassformerError(
             f"{where or 'it'}: unknown name {short_repr(e.object)}", code=DAMAGED_FILE
         ) from None
@@ -103,7 +118,7 @@ def convert(value: Any, kind: Any, where: str = "") -> Any:
 
 
 def _explain(message: str, value: Any, where: str) -> str:
-    """Rewrite a message of msgspec: the path, the expected type, the actual value."""
+    """Return a message of msgspec rewritten as path, expected type and actual value."""
     parts = re.fullmatch(r"(.*) - at (`key` in )?`\$([^`]*)`", message, re.DOTALL)
     reason, is_key, path = parts.groups() if parts else (message, None, "")
     reason = reason.replace("Object missing required field", "has no")
@@ -121,7 +136,10 @@ def _explain(message: str, value: Any, where: str) -> str:
 
 
 def check_small(value: Any, where: str, max_characters: int) -> None:
-    """Refuse a JSON value nested more than 20 deep, or longer than `max_characters` as text."""
+    """Raise an error if a JSON value is more than 20 levels deep or too long.
+
+    `max_characters` is the maximum length of the value as a JSON string.
+    """
     if _depth(value) > 20:
         raise GlassformerError(f"{where}: nested more than 20 deep")
     if len(json.dumps(value)) > max_characters:
@@ -129,7 +147,7 @@ def check_small(value: Any, where: str, max_characters: int) -> None:
 
 
 def _depth(value: Any, max_depth: int = 21) -> int:
-    """Return the nesting depth of lists and objects, up to `most`."""
+    """Return the nesting depth of lists and objects, at most `max_depth`."""
     if max_depth <= 0 or not isinstance(value, (list, dict)):
         return 0
     inside = value.values() if isinstance(value, dict) else value

@@ -1,7 +1,7 @@
-"""Main loop of a Worker's process: it handles one order at a time until its input closes.
+"""Main loop of a Worker's process, which handles one order at a time until its input is closed.
 
-A message is a line of one letter and JSON. The process may be killed at any time. It exits when its
-parent does, as its input then closes. The system limits its memory and processor time.
+A message is a line of one letter and JSON. The process may be killed at any time. It exits with its
+parent, because its input is then closed. The system limits its memory and processor time.
 """
 
 import json
@@ -29,23 +29,23 @@ def write(pipe: IO[bytes], kind: bytes, data: bytes = b"null") -> None:
 
 
 def read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """Return the next message; None at the end of input or for an oversized line."""
+    """Return the next message, or None at the end of input or for an oversized line."""
     line = pipe.readline(MAX_BYTES + 2)
     return (line[:1], line[1:-1]) if line.endswith(b"\n") else None
 
 
 def to_ascii_json(value: Any) -> bytes:
-    """Return ASCII JSON on one line; lone surrogates and other characters are escaped."""
+    """Return ASCII JSON on one line, with all other characters escaped."""
     from .results import to_jsonable
 
     return json.dumps(to_jsonable(value), allow_nan=False, separators=(",", ":")).encode()
 
 
 class ProgressChannel:
-    """Channel from a running order to the parent: progress events out, stop requests in.
+    """Channel between a running order and the parent, for progress events and stop requests.
 
-    A stop request has the number of its order: it may arrive before the order, and must not stop
-    another one.
+    A stop request contains the number of its order, because it may arrive before the order starts
+    and must not stop another one.
     """
 
     def __init__(self, out: IO[bytes]) -> None:
@@ -61,7 +61,7 @@ class ProgressChannel:
 def main() -> None:
     inward, outward = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)  # discard prints; no other code may read the orders
+    os.dup2(nowhere, 0)  # Discard prints. Only this module may read the orders.
     os.dup2(nowhere, 1)
     if (first := read(inward)) is None:
         return
@@ -101,11 +101,11 @@ def read_orders(
             line.last_stopped = json.loads(message[1])
         else:
             orders.put(json.loads(message[1]))
-    os._exit(0)  # the parent is gone
+    os._exit(0)  # The parent has exited.
 
 
 def failure_message(error: Exception, do: str, memory: int) -> tuple[bytes, bytes]:
-    """Return an error as a message: WRONG for an invalid request, DEFECT for a bug here."""
+    """Return an error as a message of the kind WRONG (invalid request) or DEFECT (a bug here)."""
     from .errors import GlassformerError, missing_extra
 
     if isinstance(error, ModuleNotFoundError):
@@ -113,7 +113,7 @@ def failure_message(error: Exception, do: str, memory: int) -> tuple[bytes, byte
     text = str(error)
     if isinstance(error, GlassformerError):
         kind, code = WRONG, error.code
-    elif isinstance(error, MemoryError) or OUT_OF_MEMORY.search(text):  # PyTorch has its own type
+    elif isinstance(error, MemoryError) or OUT_OF_MEMORY.search(text):  # PyTorch has its own type.
         kind, text, code = WRONG, memory_message(memory), "too_large"
     elif isinstance(error, RecursionError):
         kind, text, code = WRONG, "is nested too deeply", "too_large"

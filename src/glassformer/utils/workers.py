@@ -1,8 +1,8 @@
-"""Work in other processes, one thread each.
+"""Work in other processes with one thread each.
 
-`map_pieces` runs many pieces in local processes or on a Dask cluster, and repeats those of dead
-workers. A `Worker` is one process that handles one order at a time within limits; it can be stopped
-or killed. All processes exit with their parent and ignore Ctrl-C, which the parent handles.
+`map_pieces` runs many pieces in local processes or on a Dask cluster, and repeats the pieces of
+dead workers. A `Worker` is one process that handles one order at a time within limits and can be
+stopped or killed. All processes exit with their parent and ignore Ctrl-C, which the parent handles.
 """
 
 import json
@@ -25,7 +25,7 @@ from . import worker_main
 from .dask_pool import RESUME_HINT, connect_cluster
 from .errors import GlassformerError
 
-MAX_ATTEMPTS = 3  # attempts at a piece whose worker is killed
+MAX_ATTEMPTS = 3  # maximum attempts at a piece if its worker is killed
 THREAD_SETTINGS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # Keep freed memory instead of returning it at every step; this saves a quarter of the time.
 THREAD_SETTINGS |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**30))
@@ -39,17 +39,18 @@ def map_pieces(
     pieces: Iterable[Piece], do: PieceFunction, shared: Any, *, workers: int = 1, cluster: str = "",
     resume_hint: str = RESUME_HINT,
 ) -> Generator[tuple[Piece, Any], None, None]:  # fmt: skip
-    """Yield (piece, do(shared, piece)) in any order, each piece once.
+    """Yield (piece, do(shared, piece)) in any order, once for each piece.
 
-    The result of a failed piece is its exception: BrokenProcessPool, or Dask's KilledWorker, after
-    MAX_ATTEMPTS killed workers. Only the running pieces are in memory, so there may be billions.
+    The result of a failed piece is its exception. If MAX_ATTEMPTS workers were killed, this is
+    BrokenProcessPool or Dask's KilledWorker. Only the running pieces are in memory, so there may
+    be billions.
 
     Args:
         pieces: Arguments of `do`.
         do: A function at the top level of a module.
-        shared: First argument of `do` for every piece; sent once to each worker.
+        shared: First argument of `do` for every piece, sent once to each worker.
         workers: Number of local processes.
-        cluster: Address of a Dask cluster to use instead.
+        cluster: Address of a Dask cluster to use instead of local processes.
         resume_hint: Advice in the error message if the whole cluster is lost.
     """
     pool_of = (
@@ -59,7 +60,7 @@ def map_pieces(
     )
     with pool_of as pool:
         left = ((piece, 1) for piece in pieces)
-        again: list[tuple[Piece, int]] = []  # pieces of killed workers, with attempt number
+        again: list[tuple[Piece, int]] = []  # pieces of killed workers, and attempts
         running: dict[Any, tuple[Piece, int]] = {}
         while True:
             for _ in range(pool.capacity() - len(running)):
@@ -71,7 +72,7 @@ def map_pieces(
             for future in pool.wait(list(running)):
                 piece, attempt = running.pop(future)
                 error = future.exception()
-                if isinstance(error, pool.gone):  # not an error of the piece: the scheduler is gone
+                if isinstance(error, pool.gone):  # The scheduler is gone, not the piece.
                     raise error
                 if isinstance(error, pool.killed) and attempt < MAX_ATTEMPTS:
                     again.append((piece, attempt + 1))
@@ -80,7 +81,10 @@ def map_pieces(
 
 
 class Processes:
-    """Local processes, each in its own pool, so that a killed process breaks no other."""
+    """Local worker processes, each in a separate pool.
+
+    If one process is killed, the other pools continue.
+    """
 
     killed, gone = BrokenProcessPool, ()
 
@@ -93,8 +97,8 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pool in self.busy.values():  # interrupted: do not wait for the results
-            # like terminate_workers of Python 3.14
+        for pool in self.busy.values():  # After an interrupt, do not wait for results.
+            # Like terminate_workers in Python 3.14.
             for child in list((pool._processes or {}).values()):
                 child.terminate()
         for pool in (*self.idle, *self.busy.values()):
@@ -111,8 +115,8 @@ class Processes:
             with (
                 suppress(BrokenProcessPool),
                 _block_interrupts(),
-            ):  # an idle process may have been killed
-                future = pool.submit(_run_piece, piece)  # starts its process
+            ):  # An idle process may have been killed.
+                future = pool.submit(_run_piece, piece)  # This starts the process.
                 self.busy[future] = pool
                 return future
 
@@ -128,7 +132,7 @@ class Processes:
 
 
 def check_workers(where: str, cluster: str, workers: int) -> None:
-    """Refuse local workers together with a cluster."""
+    """Raise an error if local workers and a cluster are both requested."""
     if cluster and workers > 1:
         reason = "workers are local processes: pass workers or cluster, not both"
         raise GlassformerError(f"{where} — {reason}")
@@ -136,11 +140,14 @@ def check_workers(where: str, cluster: str, workers: int) -> None:
 
 @contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Start processes with the environment of a worker and with Ctrl-C blocked."""
+    """Context manager for starting processes.
+
+    Processes started in it inherit the worker thread settings and have SIGINT blocked.
+    """
     before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
     os.environ.update(THREAD_SETTINGS)
-    block = hasattr(signal, "pthread_sigmask")  # not on Windows
-    # child processes inherit the mask
+    block = hasattr(signal, "pthread_sigmask")  # Windows lacks it.
+    # Child processes inherit the mask.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if block else set()
     try:
         yield
@@ -176,39 +183,42 @@ def _run_piece(piece: Any) -> Any:
 
 
 # ── one process ────────────────────────────────────────────────────────────────────────────────
-START_SECONDS = 120  # seconds for a process to start on a busy machine
-MAX_TAIL_BYTES = 100_000  # kept from the end of a process's stderr
+START_SECONDS = 120  # maximum start time of a process on a busy machine
+MAX_TAIL_BYTES = 100_000  # maximum size of the saved end of stderr
 WORKER_CODE = "import sys; sys.path[:] = [p for p in sys.path if p]\n" \
        "from glassformer.utils.worker_main import main; main()"  # fmt: skip
 
 
 class ProcessEnded(Exception):
-    """A process was killed or died before it answered. The message is the reason."""
+    """Raised if a process is killed or dies before it answers. The message is the reason."""
 
 
 class ChildProcess:
-    """A process with pipes for its input and output lines, and the end of its stderr."""
+    """A process with pipes for input and output lines; it keeps the end of its stderr."""
 
     def __init__(self, command: list[str], max_line: int, **options: Any) -> None:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True, **options,
         )  # fmt: skip
-        self.lines: queue.Queue[bytes | None] = queue.Queue(1000)  # None: end of output
+        self.lines: queue.Queue[bytes | None] = queue.Queue(1000)  # None at the end of output
         self.last_errors, self.max_line, self.over = b"", max_line, False
         self.threads = [threading.Thread(target=t, daemon=True) for t in (self._read, self._listen)]
         for thread in self.threads:
             thread.start()
 
     def send(self, line: bytes) -> None:
-        """Write a line. Ignored if the process is gone, as `lines` then ends."""
+        """Write a line to the process.
+
+        If the process has exited, the line is ignored and `lines` ends.
+        """
         assert self.process.stdin
         with suppress(OSError, ValueError):
             self.process.stdin.write(line + b"\n")
             self.process.stdin.flush()
 
     def describe_exit(self) -> str:
-        """Describe how a process ended, after the end of its output."""
+        """Return a description of how the process ended, after the end of its output."""
         try:
             status = self.process.wait(5)
         except subprocess.TimeoutExpired:
@@ -244,7 +254,7 @@ class ChildProcess:
         while True:
             try:
                 return self.lines.put(line, timeout=0.1)
-            except queue.Full:  # backpressure: excess output stays in the pipe
+            except queue.Full:  # Backpressure: excess output stays in the pipe.
                 if self.over:
                     with suppress(queue.Empty):
                         self.lines.get_nowait()
@@ -263,9 +273,9 @@ class Worker(ChildProcess):
     """A process that handles one order at a time. It ends with its `with` block or its parent.
 
     Args:
-        prepare: "module:function", called with `setup` in the process; it returns the function
-            work(function, arguments, channel) that answers. `channel`
-            (worker_main.ProgressChannel) takes events.
+        prepare: "module:function", called with `setup` in the process. It returns the function
+            work(function, arguments, channel) that handles an order and sends events to `channel`,
+            a worker_main.ProgressChannel.
         setup: JSON value for `prepare`.
         memory: Limit of the address space in bytes.
     """
@@ -276,7 +286,7 @@ class Worker(ChildProcess):
         super().__init__(
             [sys.executable, "-c", WORKER_CODE], worker_main.MAX_BYTES + 2, env=environment
         )
-        self.writing = threading.Lock()  # a stop must not come in the middle of an order
+        self.writing = threading.Lock()  # A stop must not interrupt an order's line.
         self.memory, self.asked, self.ready, self.reason = memory, 0, False, ""
         self._write(worker_main.ASK, {"prepare": prepare, "setup": setup, "memory": memory})
 
@@ -293,10 +303,14 @@ class Worker(ChildProcess):
         seconds: float,
         progress: Callable[[bytes], None] | None = None,
     ) -> tuple[bytes, bytes]:
-        """Return the kind and JSON of an answer. Raise ProcessEnded after `seconds` without one."""
+        """Send an order and return the kind and the JSON of its answer.
+
+        Raises:
+            ProcessEnded: If there is no answer after `seconds`.
+        """
         if not self.ready:
             kind, data = self._next_message(START_SECONDS, time.monotonic())
-            if kind != worker_main.READY:  # `prepare` failed
+            if kind != worker_main.READY:  # `prepare` failed.
                 self.kill()
                 return kind, data
             self.ready = True
@@ -321,7 +335,7 @@ class Worker(ChildProcess):
         return self.process.poll() is None
 
     def stop(self, order: int) -> None:
-        """Request the end of an order, which may not have started yet."""
+        """Request the end of an order, which may not have started."""
         self._write(worker_main.STOP, order)
 
     def kill(self, reason: str = "it was stopped") -> None:
@@ -331,7 +345,11 @@ class Worker(ChildProcess):
         self.close()
 
     def _next_message(self, seconds: float, began: float) -> tuple[bytes, bytes]:
-        """Return the next message. Raise ProcessEnded if there is none `seconds` after `began`."""
+        """Return the next message.
+
+        Raises:
+            ProcessEnded: If there is no message within `seconds` after the time `began`.
+        """
         try:
             line = self.lines.get(timeout=max(0.0, began + seconds - time.monotonic()))
         except queue.Empty:

@@ -1,1 +1,1 @@
-"""Sandbox for untrusted code, and resource limits of worker processes."""
+"""Sandbox for untrusted code, and resource limits for worker processes."""

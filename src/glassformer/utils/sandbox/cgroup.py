@@ -1,8 +1,8 @@
 """Control groups: kernel limits on the total memory and processes of a submission.
 
-The group is created below the guard's own group, so the limits of that one also hold. Version 1 has
-a folder for each controller. Version 2 has one folder, below the nearest ancestor whose children
-have both controllers: a group that holds processes itself has no such children.
+The group is created below the guard's group, whose limits also apply. Version 1 has a folder for
+each controller. Version 2 has one folder, below the nearest ancestor whose children have both
+controllers, because a group that contains processes has no such children.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ REMOVE_TIMEOUT_S = 5.0  # seconds to wait for the processes of a group to end
 
 
 class ControlGroup:
-    """A new control group. OSError if this process may not make one."""
+    """A new control group. Raises OSError if this process may not create one."""
 
     def __init__(self, memory: int, processes: int) -> None:
         name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
@@ -34,14 +34,14 @@ class ControlGroup:
             self._set("memory.memsw.limit_in_bytes", memory)
             self._set("memory.swap.max", 0)
             self._set("memory.oom.group", 1)
-            # Opened now, because these files have no path inside the sandbox.
+            # Open these files now, because they have no path inside the sandbox.
             self.doors = [os.open(f"{f}/cgroup.procs", os.O_WRONLY) for f in self.folders]
         except OSError:
             self.remove()
             raise
 
     def enter(self) -> None:
-        """Put this process into the group."""
+        """Move this process into the group."""
         for door in self.doors:
             os.write(door, b"0")
         self.close()
@@ -72,12 +72,12 @@ class ControlGroup:
             time.sleep(0.01 if self.folders else 0)
 
     def _kill(self) -> None:
-        self._set("pids.max", 0)  # no new process may start meanwhile
+        self._set("pids.max", 0)  # No new process may start meanwhile.
         self._set("cgroup.kill", 1)
         for path in self._paths("cgroup.procs"):
             with open(path) as f:
                 for pid in map(int, f):
-                    if pid:  # 0: a process of another namespace
+                    if pid:  # 0 is a process of another namespace.
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(pid, signal.SIGKILL)
 
@@ -85,7 +85,7 @@ class ControlGroup:
         return [path for f in self.folders if os.path.exists(path := f"{f}/{file}")]
 
     def _set(self, file: str, value: int) -> bool:
-        """Set a limit, if the group has this file; return whether it has."""
+        """Set a limit and return True, or return False if the group does not have the file."""
         paths = self._paths(file)
         for path in paths:
             with open(path, "w") as f:
@@ -94,7 +94,7 @@ class ControlGroup:
 
 
 def make_folder(choices: list[str], name: str) -> str:
-    """Create a group in the first folder that allows it."""
+    """Create a group in the first of the folders that allows it, and return its path."""
     for parent in choices:
         with contextlib.suppress(OSError):
             os.mkdir(f"{parent}/{name}")
@@ -104,7 +104,7 @@ def make_folder(choices: list[str], name: str) -> str:
 
 
 def remove_abandoned(parent: str) -> None:
-    """Remove empty groups of killed guards."""
+    """Remove the empty groups of guards that were killed."""
     for name in os.listdir(parent):
         if name.startswith(PREFIX) and not os.path.exists(f"/proc/{name.split('-')[1]}"):
             with contextlib.suppress(OSError):
@@ -112,7 +112,7 @@ def remove_abandoned(parent: str) -> None:
 
 
 def parent_folders() -> list[list[str]]:
-    """Return, for each group to create, its candidate parent folders, best first."""
+    """Return the candidate parent folders of each group to create, best first."""
     with open("/proc/self/cgroup") as f:
         own = {line.split(":")[1]: line.rstrip("\n").split(":", 2)[2] for line in f}
     groups = []
@@ -143,6 +143,6 @@ def parent_folders() -> list[list[str]]:
 
 
 def group_folder(mount: str, root: str, path: str) -> str:
-    """Return the folder of the group `path`, where the group `root` is mounted; "" if none is."""
+    """Return the folder of the group `path` in a mount of the group `root`; "" if there is none."""
     inside = path == root or path.startswith(root.rstrip("/") + "/")
     return mount + path[len(root.rstrip("/")) :].rstrip("/") if path and inside else ""

@@ -1,4 +1,4 @@
-"""Resource limits that a process sets on itself: memory, processor time, no core files.
+"""Limits that a process sets for itself: memory, processor time, no core files.
 
 `set_limits` skips limits that the system lacks (Windows has none) unless they are required.
 """
@@ -11,12 +11,12 @@ CPU_GRACE = 5  # seconds between SIGXCPU, which the parent recognizes, and SIGKI
 
 
 def set_limits(amounts: Mapping[str, int], required: bool = False) -> None:
-    """Limit this process and its children: AS (bytes of address space), CPU (seconds), …
+    """Limit resources of this process and its children: address space, processor time, …
 
     Args:
-        amounts: Limits by their names in the resource module, without RLIMIT_. A limit above the
-            current hard limit is lowered to it.
-        required: Fail if a limit cannot be set.
+        amounts: Limits by their names in the resource module without RLIMIT_, for example AS
+            (bytes) or CPU (seconds). A limit above the current hard limit is lowered to it.
+        required: Raise an error if a limit cannot be set.
     """
     on_error: Any = contextlib.nullcontext()
     if not required:
@@ -34,7 +34,7 @@ def set_limits(amounts: Mapping[str, int], required: bool = False) -> None:
 
 
 def limit_time(seconds: float) -> None:
-    """Limit the processor time of this process from now on; a later call may allow more."""
+    """Limit the processor time of this process from now on. A later call may raise the limit."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -47,21 +47,21 @@ NAMESPACE_FLAGS = (
 )  # UTS IPC USER PID NET
 DEATH_SIGNAL, SECCOMP, DROP_CAPABILITY, SUBREAPER, NO_NEW_PRIVILEGES = 1, 22, 24, 36, 38  # of prctl
 NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000  # of mount
-MOUNT_SETATTR = 442  # a system call, the same number on every machine
+MOUNT_SETATTR = 442  # number of a system call, equal on all machines
 NOBODY = 65534
-POLL_SECONDS = 0.2  # seconds between two samples of processes and memory
-EXIT_TIMEOUT_S = 5.0  # seconds until processes that do not end are left
+POLL_SECONDS = 0.2  # interval between samples of processes and memory
+EXIT_TIMEOUT_S = 5.0  # maximum time to wait for processes to end
 CHECKER_GONE = "the checker is gone"
-# limits of each process, and what the system calls them
+# Names of each process's limits, and their names in the system.
 LIMIT_NAMES = {"cpu": "CPU", "memory": "AS", "disk": "FSIZE", "files": "NOFILE"}
 # Besides Python's own folders, the parts of the system that the submission can read.
 SYSTEM_FOLDERS = (
     "/usr", "/bin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
     "/etc/alternatives", "/dev/null", "/dev/random", "/dev/urandom",
 )  # fmt: skip
-# The architecture, as seccomp numbers it, then system calls: pivot_root, socket, clone, and those
-# that are refused: memfd_create, shmget, msgget, semget, unshare, setns, add_key, request_key,
-# keyctl, userfaultfd, bpf, perf_event_open, ptrace, mount; and, the same on every machine,
+# The architecture's number in seccomp, then system calls: pivot_root, socket, clone, and the calls
+# to block: memfd_create, shmget, msgget, semget, unshare, setns, add_key, request_key,
+# keyctl, userfaultfd, bpf, perf_event_open, ptrace, mount; and, equal on all machines,
 # io_uring_setup and memfd_secret.
 FILTERED_CALLS = {
     "x86_64": (0xC000003E, 155, 41, 56,
@@ -71,16 +71,16 @@ FILTERED_CALLS = {
 }  # fmt: skip
 CLONE3 = 435
 MMAP = {"x86_64": 9, "aarch64": 222}
-SHARED_ANONYMOUS = 0x21  # flags of mmap: such memory is resident in no process once it is unmapped
+SHARED_ANONYMOUS = 0x21  # mmap flags of memory that survives unmapping
 
 
 def main(settings: dict[str, Any]) -> int:
-    """Return the submission's exit status, or minus the signal that ended it."""
+    """Run the submission and return its exit status, or minus the signal that ended it."""
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
     for number in (signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(number, lambda *_: None)  # the number comes through the pipe
+        signal.signal(number, lambda *_: None)  # The signal number is read from the pipe.
     os.umask(0o022)
     guard, sandbox, limits = os.getpid(), settings["sandbox"], settings["limits"]
     mine, its = socket.socketpair()
@@ -122,9 +122,9 @@ def main(settings: dict[str, Any]) -> int:
 def watch(
     wake: int, pid: int, settings: dict[str, Any], group: ControlGroup | None
 ) -> tuple[str, int]:
-    """Wait until the submission ends or has to be ended; return the reason and its status."""
+    """Wait until the submission ends or exceeds a limit; return the reason and its status."""
     checker = select.poll()
-    checker.register(0, 0)  # reports only that the other end is closed
+    checker.register(0, 0)  # Reports only that the other end is closed.
     limits, own = settings["limits"], int(settings["sandbox"])
     while True:
         ready = select.select([wake], [], [], POLL_SECONDS)[0]
@@ -149,7 +149,10 @@ def watch(
 
 # ── starting ───────────────────────────────────────────────────────────────────────────────────
 def fork(run: Callable[[], None]) -> int:
-    """Start a process that calls `run` and ends. An exception there means that nothing was run."""
+    """Start a process that calls `run` and exits, and return its id.
+
+    An exception in that process means that nothing was run.
+    """
     if pid := os.fork():
         return pid
     status = 1
@@ -175,7 +178,7 @@ def without_sandbox(settings: dict[str, Any], group: ControlGroup | None, guard:
         control(DEATH_SIGNAL, signal.SIGKILL)
         control(NO_NEW_PRIVILEGES, 1)
     if os.getppid() == guard:
-        os.setsid()  # signals to its group are not for us
+        os.setsid()  # Signals to its group must not reach the guard.
         folder, limits = settings["folder"], settings["limits"]
         outside = sum(p[2] for p in processes().values() if p[1] == os.getuid())
         set_limits(resource_limits(limits, outside))
@@ -186,7 +189,7 @@ def without_sandbox(settings: dict[str, Any], group: ControlGroup | None, guard:
 
 
 def run_child(script: str, submission: str, folder: str, group: ControlGroup | None) -> None:
-    """Become the submission's process."""
+    """Replace this process by the submission."""
     names = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "OMP_NUM_THREADS": "1"}
     os.chdir(folder)
     python = [sys.executable, "-I", "-B", "-X", "utf8"]
@@ -199,15 +202,15 @@ def sandbox_init(
     own_pipe: socket.socket,
     other_pipe: socket.socket,
 ) -> None:
-    """The first process of the sandbox: starts the submission, and waits for orphans too."""
+    """Run the first process of the sandbox: start the submission and reap all processes."""
     control(DEATH_SIGNAL, signal.SIGKILL)
     own_pipe.close()
     other_pipe.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         other_pipe.recv(1)
-        return  # the guard died before DEATH_SIGNAL was set
+        return  # The guard died before DEATH_SIGNAL was set.
     with open("/proc/self/oom_score_adj", "w") as f:
-        f.write("1000")  # if memory runs out, this goes before anything else
+        f.write("1000")  # Out of memory, the kernel ends this process first.
     clear_arguments()
     new_root(settings)
     pid = fork(lambda: submission(settings, group))
@@ -222,14 +225,17 @@ def sandbox_init(
 
 
 def clear_arguments() -> None:
-    """Overwrite the command line of this process, which the submission sees in /proc."""
+    """Overwrite the command line of this process, which the submission can read in /proc."""
     with open("/proc/self/stat", "rb") as f:
         start, stop = f.read().rpartition(b")")[2].split()[45:47]
     ctypes.memset(int(start), 0, int(stop) - int(start))
 
 
 def read_settings() -> dict[str, Any]:
-    """Return the first line of stdin. The checker sends no more until the submission is ready."""
+    """Read the settings from the first line of stdin.
+
+    The checker sends nothing else until the submission is ready.
+    """
     line = b""
     while not line.endswith(b"\n"):
         if not (new := os.read(0, 2**16)):
@@ -244,13 +250,13 @@ def release_pipes(which: tuple[int, ...]) -> None:
 
 
 def enter_namespaces() -> None:
-    """Move into new namespaces, with a map of the users that the sandbox has."""
+    """Move this process into new namespaces and map the users of the sandbox."""
     if os.uname().machine not in FILTERED_CALLS:
         raise OSError(f"expected one of {', '.join(FILTERED_CALLS)}, got {os.uname().machine}")
     guard, root = os.getpid(), os.getuid() == 0
     unshared, tell = os.pipe()
 
-    def write_maps() -> None:  # from outside: only there root has the right to add another user
+    def write_maps() -> None:  # Only a process outside may map another user.
         os.close(tell)
         if os.read(unshared, 1):
             maps = {"setgroups": "allow" if root else "deny"}
@@ -272,7 +278,7 @@ def enter_namespaces() -> None:
 
 
 def new_root(settings: dict[str, Any]) -> None:
-    """Replace the file system by one with Python, the submission and an empty folder."""
+    """Replace the root file system by one with Python, the submission and an empty folder."""
     pivot_root = FILTERED_CALLS[os.uname().machine][1]
     root, user = f"{settings['folder']}/tmp", NOBODY if os.getuid() == 0 else os.getuid()
     libc_call("unshare", NEW_MOUNTS)
@@ -297,10 +303,10 @@ def new_root(settings: dict[str, Any]) -> None:
     for name, text in texts.items():
         with open(name, "wb") as f:
             f.write(text)
-    with contextlib.suppress(OSError):  # some containers forbid it: then there is none
+    with contextlib.suppress(OSError):  # Some containers forbid mounting /proc.
         libc_call("mount", b"proc", b"proc", b"proc", NOSUID | NODEV | NOEXEC, None)
     libc_call("syscall", pivot_root, b".", b".")
-    libc_call("umount2", b".", 2)  # the old root, which lies on top of the new one
+    libc_call("umount2", b".", 2)  # Unmount the old root on top of the new one.
     os.chdir("/")
     read_only = struct.pack("4Q", 1 | NOSUID, 0, 0, 0)
     libc_call("syscall", MOUNT_SETATTR, -100, b"/", 0x8000, read_only, len(read_only))
@@ -309,7 +315,7 @@ def new_root(settings: dict[str, Any]) -> None:
 
 
 def readable_paths(home: str) -> list[str]:
-    """Folders and files of the machine that the submission can read, none within another."""
+    """Return the paths of the machine that the submission can read, without nested ones."""
     packages = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *packages]
     home, found = os.path.realpath(home), list[str]()
@@ -323,19 +329,19 @@ def readable_paths(home: str) -> list[str]:
 
 
 def submission(settings: dict[str, Any], group: ControlGroup | None) -> None:
-    """Give up all rights, then become the submission's process."""
+    """Drop all privileges, then replace this process by the submission."""
     os.setsid()
     if group:
         group.enter()
-        libc_call("unshare", NEW_CGROUPS)  # hides the host's paths in /proc/self/cgroup
+        libc_call("unshare", NEW_CGROUPS)  # Hide the host's paths in /proc/self/cgroup.
     for capability in range(64):
         try:
             control(DROP_CAPABILITY, capability)
         except OSError:
             if capability < 32:
                 raise
-            break  # there are no more
-    extra = 2  # the guard and the first process are of the same user
+            break  # All capabilities are dropped.
+    extra = 2  # The guard and the first process have this user, too.
     if os.getuid() == 0:
         extra = 0
         os.setgroups([])
@@ -349,29 +355,35 @@ def submission(settings: dict[str, Any], group: ControlGroup | None) -> None:
 
 
 def resource_limits(limits: dict[str, int], extra: int) -> dict[str, int]:
-    """Return the limits of each process. `extra`: other processes and threads of that user."""
+    """Return the resource limits of each process.
+
+    `extra` is the number of other processes and threads of the user.
+    """
     amounts = {kind: limits[name] for name, kind in LIMIT_NAMES.items()}
     return amounts | {"NPROC": limits["processes"] + extra}
 
 
 def filter_calls() -> None:
-    """Install the seccomp filter: (operation, jump if true, jump if false, operand) each."""
+    """Install the seccomp filter.
+
+    Each instruction is (operation, jump if true, jump if false, operand).
+    """
     machine, _, open_socket, clone, refused = FILTERED_CALLS[os.uname().machine]
     load, equal, at_least, any_bit, bit_and, give = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
     allow, error = 0x7FFF0000, 0x50000
     code = [(load, 0, 0, 4), (equal, 1, 0, machine), (give, 0, 0, 0x80000000), (load, 0, 0, 0)]
-    code += [(at_least, 0, 1, 0x40000000), (give, 0, 0, error | 1)]  # the x32 calls
+    code += [(at_least, 0, 1, 0x40000000), (give, 0, 0, error | 1)]  # x32 calls
     for number in refused:
         code += [(equal, 0, 1, number), (give, 0, 0, error | 1)]
     code += [(equal, 0, 5, MMAP[os.uname().machine]), (load, 0, 0, 40)]
     code += [(bit_and, 0, 0, SHARED_ANONYMOUS), (equal, 0, 1, SHARED_ANONYMOUS)]
     code += [(give, 0, 0, error | 1), (load, 0, 0, 0)]
-    # without clone3, whose flags a filter cannot see, the C library uses clone
+    # A filter cannot see the flags of clone3. Without it, the C library uses clone.
     code += [(equal, 0, 1, CLONE3), (give, 0, 0, error | 38)]
     new = NEW_MOUNTS | NAMESPACE_FLAGS | NEW_CGROUPS
     code += [(equal, 0, 4, clone), (load, 0, 0, 16), (any_bit, 0, 1, new), (give, 0, 0, error | 1)]
     code += [(give, 0, 0, allow), (equal, 1, 0, open_socket), (give, 0, 0, allow)]
-    code += [(load, 0, 0, 16)]  # of sockets only those that a network namespace confines
+    code += [(load, 0, 0, 16)]  # allow only sockets that a network namespace isolates
     for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
         code += [(equal, 0, 1, family), (give, 0, 0, allow)]
     code += [(give, 0, 0, error | 97)]
@@ -395,10 +407,13 @@ def libc_call(name: str, *arguments: int | bytes | None) -> None:
 
 # ── ending ─────────────────────────────────────────────────────────────────────────────────────
 def end_submission(pid: int, sandbox: bool) -> None:
-    """End the submission and what it started. `pid`: its first process, if it still runs."""
+    """End the submission and all processes that it started.
+
+    `pid` is its first process, or 0 if that has ended.
+    """
     if pid and sandbox:
         kill(pid)
-        os.waitpid(pid, 0)  # returns when the namespace is empty
+        os.waitpid(pid, 0)  # Returns when the namespace is empty.
     elif pid:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
@@ -410,7 +425,7 @@ def end_submission(pid: int, sandbox: bool) -> None:
 
 
 def reap_children() -> dict[int, int]:
-    """Children that have ended, with their statuses."""
+    """Return the statuses of the child processes that have ended, by process id."""
     found = {}
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -424,7 +439,10 @@ def kill(pid: int) -> None:
 
 
 def processes() -> dict[int, tuple[int, int, int, int]]:
-    """(parent, user, threads, bytes in memory) of all living processes, where there is a /proc."""
+    """Return (parent, user, threads, bytes in memory) of all living processes by id.
+
+    Return {} on systems without /proc.
+    """
     found = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -438,7 +456,7 @@ def processes() -> dict[int, tuple[int, int, int, int]]:
 
 
 def descendants(known: dict[int, tuple[int, int, int, int]]) -> list[int]:
-    """Of this process."""
+    """Return the ids of all descendants of this process."""
     children: dict[int, list[int]] = {}
     for each, about in known.items():
         children.setdefault(about[0], []).append(each)
@@ -450,11 +468,11 @@ def descendants(known: dict[int, tuple[int, int, int, int]]) -> list[int]:
 
 
 def run() -> None:
-    """Run the submission of the settings on stdin, and end as it ended."""
+    """Run the submission given by stdin and exit with its status or signal."""
     ended = main(read_settings())
     if ended < 0:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(-ended, signal.SIG_DFL)
-        set_limits({})  # no core dump
+        set_limits({})  # Disable core dumps.
         os.kill(os.getpid(), -ended)
     os._exit(ended % 256)

@@ -1,9 +1,9 @@
-"""Run an untrusted Python file in a sandbox; it answers in lines.
+"""Run an untrusted Python file in a sandbox and exchange lines with it.
 
-The guard (guard.py) builds the sandbox or refuses to run the file. Inside there is no network, only
-Python's own files (read-only) and an empty folder. Limits apply to all processes together, and all
-of them end with the checker at the latest. Without a sandbox the file has the rights of its user;
-the guard then limits each process and ends the descendants that it finds.
+The guard (guard.py) builds the sandbox; if it fails, the file is not run. The sandbox has no
+network and contains only Python's files (read-only) and an empty folder. Limits apply to all
+processes together, and all of them end with the checker at the latest. Without a sandbox the file
+has its user's rights; the guard then limits each process and ends the descendants that it finds.
 """
 
 import json
@@ -27,25 +27,25 @@ GUARD = "import sys; sys.path.insert(0, sys.argv[1]); " \
         "from glassformer.utils.sandbox.guard import run; " \
         "sys.path.pop(0); run()"  # fmt: skip
 PACKAGE_FOLDER = Path(__file__).parents[3]
-EXIT_TIMEOUT_S = 15.0  # seconds for the guard to end all processes
+EXIT_TIMEOUT_S = 15.0  # maximum time for the guard to end all processes
 
 
 @dataclass(frozen=True)
 class Limits:
     """Resource limits of a submission, in seconds and bytes."""
 
-    start: float = 300.0  # until the model is built
-    answer: float = 60.0  # for each answer
+    start: float = 300.0  # maximum time until the model is built
+    answer: float = 60.0  # maximum time of each answer
     whole: float = 7200.0
-    cpu: int = 7200  # processor time
-    memory: int = 4 * 2**30  # of all processes together; address space of each
-    disk: int = 64 * 2**20  # in files
-    files: int = 256  # open at once
-    processes: int = 64  # at once, threads included
-    cgroup: bool = True  # limit the totals by a control group, where one can be created
+    cpu: int = 7200  # maximum processor time
+    memory: int = 4 * 2**30  # total memory, and the address space of each process
+    disk: int = 64 * 2**20  # maximum size of all files
+    files: int = 256  # maximum number of open files
+    processes: int = 64  # maximum number of processes and threads
+    cgroup: bool = True  # Limit the totals by a control group if one can be created.
 
     def describe(self, sandbox: bool, cgroup: bool) -> str:
-        """Describe the protection and the limits that hold while a submission runs."""
+        """Return a description of the protection and the limits of a submission."""
         time = f"{self.answer:g} s for an answer and {self.whole:,g} s in all"
         each = f"{self.cpu:,} s of processor time and {self.files:,} open files"
         memory, disk = f"{self.memory / 2**30:g} GiB", f"{self.disk / 2**20:g} MiB"
@@ -84,7 +84,7 @@ def run_in_sandbox(
         sandbox: Use a sandbox.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        (Path(folder) / path.name).write_bytes(code)  # the path may have changed since it was read
+        (Path(folder) / path.name).write_bytes(code)  # The file may have changed since it was read.
         (Path(folder) / "tmp").mkdir()
         settings = {
             "limits": asdict(limits), "sandbox": sandbox, "checker": os.getpid(), "folder": folder,
@@ -102,7 +102,7 @@ def run_in_sandbox(
         try:
             yield started
         finally:
-            process.send_signal(signal.SIGCONT)  # without a sandbox, the guard can be stopped
+            process.send_signal(signal.SIGCONT)  # Without a sandbox, the guard may be suspended.
             process.terminate()
             try:
                 process.wait(EXIT_TIMEOUT_S)
