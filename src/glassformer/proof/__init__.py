@@ -1,12 +1,12 @@
-"""Proofs that a model is right on its whole domain, up to 10^20 inputs and more.
+"""Proofs that a model is right on its whole domain, even for 10^20 inputs and more.
 
 docs/proof.md lists the lemmas. They are in affine_arithmetic.py (rounding, sums, products),
 nonlinear_bounds.py (norms and activations), qkv_bounds.py (queries, keys, values), carry_dp.py
 (sums over all pairs of numbers), softmax_bounds.py (the bound on a softmax) and bounds.py
 (margins). prover.py searches for certificates and counterexamples.py for counterexamples;
-checker.py trusts neither. independent/ is a second checker that shares no code with these.
+checker.py relies on neither of them. independent/ is a second checker without shared code.
 
-Beyond addition (other_tasks.py), each task has lemmas of its own: single_head.py,
+Tasks other than addition (other_tasks.py) have separate lemmas: single_head.py,
 count_failures.py, min_max.py, copy_tasks.py, hard_attention.py, ordering_tasks.py,
 modular_addition.py. accuracy.py bounds how many inputs are right, equivalence.py compares two
 models.

@@ -1,8 +1,8 @@
-"""Accuracy bounds: a lower bound on how many inputs an imperfect model has right.
+"""Lower bounds on the number of inputs for which an imperfect model is right.
 
-Inputs are split into cases. All inputs of a closed case are right; in an open case, the inputs that
-could be wrong are counted, in exact integers. These are the open inputs. All others are right, for
-every order of sums, without being run.
+Inputs are split into cases. The model is right on all inputs of a closed case. In an open case, the
+inputs that could be wrong are counted in exact integers; they are called open inputs. On every
+other input the model is proved right for every order of summation, without being run.
 """
 
 import math
@@ -29,28 +29,28 @@ from .independent.tasks import count_open
 from .min_max import InputCase
 from .prover import describe_scope, prove, row_progress
 
-SAMPLE_ROWS = 20_000  # rows that are run in addition
+SAMPLE_ROWS = 20_000  # size of the random sample that is run besides the bound
 MAX_SHOWN_ERRORS = 5
 DEFECT_SIGMAS = 6  # a sample this much worse than the bound shows a defect of the prover
 
 
 @dataclass(frozen=True)
 class Accuracy(Displayable):
-    """A lower bound on the number of inputs that a model has right."""
+    """Lower bound on the number of inputs for which a model is right."""
 
     inputs: int
-    open: int  # inputs that are not proved right: some may be
+    open: int  # inputs that are not proved right; some of them may be right
     cases: int
     closed: int  # cases without an open input
-    sampled: float  # accuracy on a sample that was run
+    sampled: float  # measured accuracy on the random sample
     sample: int
     worst: list[dict[str, Any]]  # inputs of the worst cases that were run and found wrong
     dtype: str
     model: str
     task: str
     method: str  # enumeration or cases
-    doubt: str = ""  # why an input is open that is right when it is run
-    independent_open: int | None = None  # inputs open for the independent checker; None: no check
+    doubt: str = ""  # why inputs are open although the model is right when run on them
+    independent_open: int | None = None  # None if no independent check was made
     scope: str = ""  # arithmetic for which `open` holds; "" if all inputs were run on this machine
 
     @property
@@ -75,7 +75,7 @@ class Accuracy(Displayable):
 
     @property
     def sample_text(self) -> str:
-        """Text about the inputs that were run."""
+        """Sentence that describes the sample: its size and measured accuracy."""
         if not self.sample:
             return "it is proved for all, and none was run"
         doubt = f"; {self.doubt}" if self.doubt else ""
@@ -83,7 +83,7 @@ class Accuracy(Displayable):
 
     @property
     def independent(self) -> str:
-        """Text about the independent check."""
+        """Sentence that describes the bound of the independent checker."""
         if self.method == "enumeration":
             return ""
         if self.independent_open is None:
@@ -98,7 +98,7 @@ def floor_percent(x: float) -> str:
 
 
 def floor_share(right: int, inputs: int) -> float:
-    """Return right / inputs as a float that is not above it; the integers may exceed all floats."""
+    """Return right / inputs rounded down to a float; the integers may exceed the float range."""
     share = float(Fraction(right, inputs))
     return share if Fraction(share) <= Fraction(right, inputs) else math.nextafter(share, 0.0)
 
@@ -107,16 +107,16 @@ def bound_accuracy(
     model: Model, task: Task, *, seed: int = 0, progress: ProgressCallback | None = None,
     independent: bool = True,
 ) -> Accuracy:  # fmt: skip
-    """Bound the accuracy of a model over all inputs of a task from below.
+    """Return a lower bound on the accuracy of a model over all inputs of a task.
 
     Args:
         model: The model.
-        task: The task: any of up to about a million inputs; min, max and copies for a single head;
-            other tasks only if all inputs are proved right.
-        seed: Seed of the sample that is run in addition.
+        task: A task with at most about a million inputs; or min, max or a copy task for a model
+            with a single head. Other tasks are covered only if all inputs are proved right.
+        seed: Seed of the random sample on which the model is run.
         progress: Called with the number of rows run.
-        independent: Whether the independent checker bounds the cases too. It counts whole cases, so
-            its bound is usually lower.
+        independent: Whether the independent checker also bounds the cases. It counts whole cases,
+            so its bound is usually lower.
 
     Returns:
         The bound.
@@ -134,7 +134,7 @@ def bound_accuracy(
     except GlassformerError as e:
         error = e
     if error:
-        # other tasks have no lemma that counts: either all inputs are proved right, or none
+        # Other tasks have no counting lemma: either all inputs are proved right, or none.
         check = None if independent else False
         proof = prove(model, task, seed=seed, progress=progress, independent=check)
         if not proof.holds:
@@ -174,7 +174,7 @@ def _bound_cases(model: Model, task: Task) -> Iterator[InputCase]:
 def _run_every_row(
     model: Model, task: Task, subject: dict[str, Any], progress: ProgressCallback | None
 ) -> Accuracy:
-    """Run every row. Rows that another order of sums could turn are open."""
+    """Run every row. Rows whose result could change with the order of summation are open."""
     run = evaluate_domain(model, task, row_progress(task, progress))
     if not run.checked:
         raise GlassformerError(f"{task.ref or 'prove'}: expected an input with an answer, got none")
@@ -189,7 +189,7 @@ def _run_every_row(
 def _confirmed_errors(
     model: Model, task: Task, rows: list[tuple[int, ...]]
 ) -> list[dict[str, Any]]:
-    """Return the first few rows that are wrong when they are run."""
+    """Return the first few rows on which the model is wrong when it is run."""
     errors: list[dict[str, Any]] = []
     for row in dict.fromkeys(rows):
         if error := verify_counterexample(model, task, np.array(row, task.row_type)):
@@ -200,7 +200,7 @@ def _confirmed_errors(
 
 
 def _check_against_sample(right: int, sampled: int, open_share: float) -> None:
-    """Raise an error if a sample is far worse than the bound: a defect of the prover."""
+    """Raise an error for a defect of the prover if the sample is far worse than the bound."""
     variance = max(open_share * (1 - open_share), 1 / sampled) / sampled
     wrong = sampled - right
     if wrong / sampled > open_share + DEFECT_SIGMAS * math.sqrt(variance):

@@ -1,13 +1,13 @@
 """Affine forms: enclosures of the vectors that a model computes in its float type.
 
-A form stands for all values (mid + Σ_m ε_m·gen[m] + ε'·rad) / s with every ε in [−1, 1]. The
-symbols ε_m are shared by the coordinates of a row, so common errors cancel where a weight takes a
-difference; each coordinate has its own ε'. The divisor s is one number in [divisor_low,
+A form represents all values (mid + Σ_m ε_m·gen[m] + ε'·rad) / s with every ε in [−1, 1]. The
+symbols ε_m are shared by the coordinates of a row, so common errors cancel in differences of
+coordinates; ε' differs for each coordinate. The divisor s is one number in [divisor_low,
 divisor_high] for the whole row (1 if absent): the divisor of a norm. The sign of a logit difference
 does not depend on it.
 
-Every operation encloses the result of the model's operation in its own arithmetic, with sums in any
-order, with or without fused multiply-add. Each function is one lemma of docs/proof.md. Each also
+Every operation encloses the result of the model's operation in the model's arithmetic, with sums in
+any order, with or without fused multiply-add. Each function is one lemma of docs/proof.md and also
 adds the rounding of the prover's own extended precision. Values that may be infinite or divided by
 0 become NaN or infinite here, and then no bound holds. So do values that may overflow in the
 model's type, even in a coordinate that no weight reads: infinity times 0 is NaN.
@@ -23,18 +23,18 @@ from ..core import backend
 from ..utils.errors import GlassformerError
 
 Real = np.longdouble
-Reals = NDArray[Any]  # mostly of Real; bool and int where the context shows it
+Reals = NDArray[Any]  # usually an array of Real; sometimes of bool or int
 
-# The prover's own rounding: one operation is off by half a unit in the last place, eps/2 of its
-# result. SLACK allows for 32 of them, more than any line has between two places where it is added.
+# Rounding of the prover itself: one operation is off by half a unit in the last place, eps/2 of its
+# result. SLACK allows for 32 operations, more than any line makes between two additions of SLACK.
 # A sum of n terms gets SLACK·n.
 SLACK = 16 * np.finfo(Real).eps
-# The prover's own underflow: at most this. The model's `tiny` is no smaller and covers it.
+# Bound on the prover's own underflow. The model's `tiny` is at least as large and covers it.
 UNDERFLOW = np.finfo(Real).tiny
 
 
 class Ball(NamedTuple):
-    """All numbers within rad of mid, entry by entry."""
+    """Array of intervals: entry by entry, all numbers within `rad` of `mid`."""
 
     mid: Reals
     rad: Reals
@@ -54,45 +54,45 @@ class AffineForm:
 
     @property
     def reach(self) -> Reals:
-        """The largest distance of a numerator from mid."""
+        """Largest distance of a numerator from mid."""
         reach: Reals = np.abs(self.gen).sum(0) + self.rad
         return reach
 
     @property
     def max_abs(self) -> Reals:
-        """The largest size of a numerator."""
+        """Largest absolute value of a numerator."""
         return np.abs(self.mid) + self.reach
 
     @property
     def max_abs_quotient(self) -> Reals:
-        """The largest size of the model's value, which is over s; NaN where s may be 0."""
+        """Largest absolute value of numerator/s, the model's value; NaN where s may be 0."""
         return self.max_abs if self.divisor_low is None else self.max_abs / self.divisor_low
 
     @property
     def max_divisor(self) -> Reals:
-        """The largest s: an error e after the division is e times this before it."""
+        """Upper bound on s, which turns an error of the quotient into one of the numerator."""
         return np.ones(1, Real) if self.divisor_high is None else self.divisor_high
 
 
 def box(mid: Reals, rad: Reals) -> AffineForm:
-    """The form without shared symbols."""
+    """Return an affine form without shared symbols, from centers and radii."""
     return AffineForm(mid, np.zeros((0, *mid.shape), Real), rad)
 
 
 def exact_form(values: ArrayLike) -> AffineForm:
-    """The form of numbers without error."""
+    """Return the affine form of exact numbers: all radii are 0."""
     mid = np.asarray(values, dtype=Real)
     return box(mid, np.zeros_like(mid))
 
 
 def product_rounds(w: Reals) -> Reals:
-    """Whether a product with w may round: not if w is a power of two."""
+    """Return whether a product with w may round: False where w is a power of two."""
     odd: Reals = np.abs(np.frexp(w)[0]) != 0.5
     return odd
 
 
 class Arithmetic:
-    """The operations of a model whose weights have this type.
+    """Affine-form versions of a model's operations, for the float type of its weights.
 
     Attributes:
         u: Unit roundoff, the largest relative error of one operation.
@@ -110,8 +110,9 @@ class Arithmetic:
         self.safe_max = np.ldexp(Real(1), info.maxexp - 4)
 
     def rounded_constant(self, value: float) -> Any:
-        """Round a config field to the model's type; NaN if it is subnormal there, since some
-        settings flush it to 0.
+        """Round a config field to the model's type; NaN if the result is subnormal.
+
+        Some floating-point settings flush subnormal numbers to 0.
         """
         with np.errstate(over="ignore", under="ignore"):
             rounded = Real(np.dtype(self.dtype).type(value))
@@ -145,7 +146,7 @@ class Arithmetic:
     def add(self, x: AffineForm, y: AffineForm) -> AffineForm:
         """Lemma 4: x + y is mid + mid', gen + gen', rad + rad', rounded once.
 
-        Symbols that both have are equal; own errors are not, so their sizes add up.
+        Shared symbols are the same in both forms. The errors ε' are not, so their sizes add up.
         """
         x, y = self.divide_out(x), self.divide_out(y)
         shape = np.broadcast_shapes(x.mid.shape, y.mid.shape)
@@ -201,7 +202,7 @@ class Arithmetic:
         return replace(y, rad=y.rad + np.where(b != 0, own, 0))
 
     def shift(self, y: AffineForm, b: ArrayLike) -> AffineForm:
-        """y + b as real numbers: the caller has bounded the rounding of the model's sum."""
+        """Add b to y as real numbers. The caller must bound the rounding of the model's sum."""
         b = np.asarray(b, dtype=Real)
         return replace(y, mid=y.mid + b, rad=y.rad + SLACK * (y.max_abs + np.abs(b)))
 
@@ -214,8 +215,8 @@ class Arithmetic:
         return replace(x, mid=x.mid * w, gen=x.gen * w, rad=rad)
 
     def divide_out(self, x: AffineForm) -> AffineForm:
-        """Lemma 8: the form without s. With r the mean of 1/high and 1/low and h their half
-        difference, 1/s is within h of r, so x/s is x·r ± |x|·h.
+        """Lemma 8: x/s as a form without divisor. With r the mean of 1/high and 1/low and h their
+        half difference, 1/s is within h of r, so x/s is x·r ± |x|·h.
         """
         if x.divisor_low is None or x.divisor_high is None:
             return x

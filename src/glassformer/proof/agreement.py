@@ -1,8 +1,7 @@
-"""Agreement of the checkers on a proof: the first, and the independent one where it covers the
-model.
+"""Confirmation of a proof by a second, independent checker, where it covers the model.
 
-The first checker belongs to the method: bounds.py for certificates, the lemmas of a task for its
-cases. The independent one shares no code with it (independent/).
+The first checker belongs to the method of the proof: bounds.py for certificates, the lemmas of a
+task for its cases. The independent checker (independent/) shares no code with it.
 """
 
 import math
@@ -17,7 +16,7 @@ from .independent.every_input import MAX_INPUTS
 from .independent.tasks import MAX_DEFAULT_INPUTS, check_task
 from .prover import Proof
 
-MAX_CASE_INPUTS = 200_000  # inputs of tasks with lemmas that are enclosed one by one: seconds
+MAX_CASE_INPUTS = 200_000  # largest domain that is enclosed input by input, in seconds
 
 
 @dataclass(frozen=True)
@@ -27,10 +26,10 @@ class CheckerResult:
     name: str  # first or independent
     holds: bool
     cases: int
-    margin: float | None  # lower bound; None if it does not hold
-    seconds: float  # processor time; for the first checker with the search
-    reason: str = ""  # why it does not hold, or holds with a smaller margin
-    covered: bool = True  # False: it has no method for this proof
+    margin: float | None  # lower bound on the margin; None if the check fails
+    seconds: float  # processor time; includes the search for the first checker
+    reason: str = ""  # why the check fails, or passes with a smaller margin
+    covered: bool = True  # False if the checker has no method for this proof
 
     def __str__(self) -> str:
         if not self.covered:
@@ -44,25 +43,25 @@ class CheckerResult:
 def confirm_independently(
     model: Model, task: Task, proof: Proof, seconds: float, required: bool | None = None
 ) -> Proof:
-    """Check a proof a second time, independently.
+    """Check a proof with the independent checker.
 
     Args:
         model: The proved model.
         task: Its task.
         proof: The proof that the first checker passed.
         seconds: Processor time of the proof.
-        required: Whether to raise an error where no independent check covers the model.
+        required: Whether to raise an error if no independent check covers the model.
 
     Returns:
-        The proof with the results of its checkers. It is unknown if the independent checker covers
-        the proof and does not pass it.
+        The proof with the results of its checkers. Its result is "unknown" if the independent
+        checker covers the proof and rejects it.
 
     Raises:
         GlassformerError: An independent check is required and none covers the model.
     """
     if not proof.holds:
         return proof
-    if proof.method == "intervals":  # no lemma closes it, only the independent checker
+    if proof.method == "intervals":  # proved by the independent checker alone
         only = CheckerResult("independent", True, proof.cases, proof.margin, seconds)
         return replace(proof, checkers=(only,))
     first = CheckerResult("first", True, proof.cases, proof.margin, seconds)
@@ -86,7 +85,8 @@ def confirm_independently(
 def independent_check(
     model: Model, task: Task, proof: Proof, required: bool = False
 ) -> IndependentResult:
-    """Run the independent checker on a proof: on its certificate, its cases, or every input.
+    """Run the independent checker on the certificate, the cases or every input of a proof.
+
     Domains whose inputs take minutes to enclose one by one are checked only if `required`.
     """
     if proof.method == "cases":
@@ -95,8 +95,8 @@ def independent_check(
         check = check_task(model, task, MAX_INPUTS if required else MAX_DEFAULT_INPUTS)
         if not check.too_wide:
             return check
-        # The model was run, or its certificate holds. Intervals that are too wide, as after some
-        # layers in float32, contradict neither.
+        # The model was run, or its certificate holds. Intervals can become too wide after some
+        # layers in float32; this does not contradict the proof.
         reason = f"its intervals are too wide for this model: {check.reason}"
         return replace(check, covered=False, reason=reason)
     reason = f"there is none for proofs by {proof.method}"

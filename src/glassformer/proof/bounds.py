@@ -1,4 +1,4 @@
-"""Bounds of the margin of the right token, case by case, from the embedding to the logits.
+"""Lower bounds on the margin of the right token in every case, from embedding to logits.
 
 A case is a set of pairs of numbers (carry_dp.py). For each, attention is enclosed by sums over
 positions (softmax_bounds.py), and the stream after it goes through norms, MLP and head as an affine
@@ -30,27 +30,27 @@ from .local_first_layer import stream_after_layer
 from .qkv_bounds import QKVTables
 from .softmax_bounds import SumBounds
 
-MAX_CACHED_WEIGHTS = 5_000_000  # attention weights kept for repeated bounds of a row
+MAX_CACHED_WEIGHTS = 5_000_000  # limit of the cache of attention weights, in entries
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The cases of a row with one query token, and a lower bound on the margin in each."""
+    """The cases of a row group with one query token, and a lower bound on each case's margin."""
 
     group: RowGroup
     token: int
     cases: WindowCases
     margin: Reals  # [cases]
-    rival: Reals  # [cases]: the token with the smallest lead over it
+    rival: Reals  # [cases]: the wrong token with the smallest bound on the lead
 
     @property
     def row(self) -> int:
-        """The query position; of several, the first."""
+        """First query position of the group."""
         return self.group.rows[0]
 
 
 class Bounder:
-    """Bounds for one model on one layout."""
+    """Computes margin bounds of one model on one token layout."""
 
     def __init__(self, model: Model, layout: SumLayout) -> None:
         self.layout, self.config = layout, model.config
@@ -65,25 +65,30 @@ class Bounder:
         self.directions = self._directions()
         entries = self.config.n_heads * self.possible.size
         self.weights = lru_cache(max(1, MAX_CACHED_WEIGHTS // entries))(self._weights)
-        # the results of _cached for one group
+        # results of _cached for the current group
         self.group_cache: tuple[RowGroup | None, dict[Any, Any]] = (None, {})
 
     def row_group(self, row: int, last_row: int = 0, radius: int = 0) -> RowGroup:
-        """Return the group of the rows from `row` to `last_row`; without a radius, of one row."""
+        """Return the group of rows from `row` to `last_row`; a radius of 0 means no window."""
         if not radius and last_row <= row:
             return RowGroup((row,), self.layout, row)
         rows = range(row, max(row, last_row) + 1)
         return windowed_row_group(self.layout, rows, radius, self.possible)
 
     def window(self, group: RowGroup, extra_below: int = 0) -> list[int]:
-        """Return the columns that cases tell apart: of the query token and of the next token."""
+        """Return the columns whose digits distinguish the cases of a group.
+
+        They reach up to the column of the query token or the next token, whichever is higher.
+        """
         spots = group.layout.spots[group.layout_row : group.layout_row + 2]
         columns = [number for kind, number in spots if kind == "s"]
         return list(range(min(columns, default=0) - extra_below, max(columns, default=0) + 1))
 
     def bounds(self, group: RowGroup, split: Sequence[str], cuts: int = 0) -> Iterator[Bounds]:
-        """Yield bounds of all cases of a group by its query token. The attention output is bisected
-        `cuts` times, and the margin of a case is the smallest of its pieces.
+        """Yield bounds of all cases of a group, one result for each query token.
+
+        The attention output is bisected `cuts` times. The margin of a case is the smallest margin
+        of its pieces.
         """
         columns, row = self.window(group), group.rows[0]
         n_columns = range(len(columns), len(columns) + columns[0] + 1)
@@ -106,7 +111,7 @@ class Bounder:
         for token in group.layout.tokens(group.layout_row):
             of_token = cases if kind == "token" else cases.select(cases.digit(number) == token)
             if len(of_token):
-                with np.errstate(all="ignore"):  # values that are not finite prove nothing
+                with np.errstate(all="ignore"):  # the caller rejects margins that are not finite
                     yield self._bound_cases(group, token, of_token, cuts)
 
     def right_tokens(self, group: RowGroup, cases: WindowCases) -> Reals:
@@ -118,15 +123,15 @@ class Bounder:
         x = self._stream_after_attention(group, token, cases, cuts)
         margin, rival = self._margin_bounds(x, np.tile(self.right_tokens(group, cases), 2**cuts))
         margin, rival = margin.reshape(2**cuts, -1), rival.reshape(2**cuts, -1)
-        worst = margin.argmin(0), np.arange(len(cases))  # of the pieces of each case
+        worst = margin.argmin(0), np.arange(len(cases))  # the worst piece of each case
         return Bounds(group, token, cases, margin[worst], rival[worst])
 
     def _weights(self, row: int, token: int) -> Ball:
-        """Bound the attention weights of a query token in a row, [H,S,V]."""
+        """Bound the unnormalized attention weights of a query token in a row, [H,S,V]."""
         return softmax_bounds.attention_weights(self.tables, row, token, self.possible[:-1])
 
     def values(self, row: int) -> Ball:
-        """Return the values that a row can see, [H,S,V,K]."""
+        """Return the value vectors of possible tokens at positions up to a row, [H,S,V,K]."""
         possible = self.possible[: row + 1, :, None]
         values = (x[:, : row + 1].transpose(2, 1, 0, 3) for x in self.tables.v)
         return Ball(*(np.where(possible, x, 0) for x in values))
@@ -135,7 +140,7 @@ class Bounder:
     def _stream_after_attention(
         self, group: RowGroup, token: int, cases: WindowCases, cuts: int
     ) -> AffineForm:
-        """Enclose the stream after attention: in every case's first piece, then its second, …"""
+        """Enclose the stream after attention: the first piece of every case, then the second, …"""
         a, F = self.a, self.directions  # F: D R
         onto = np.einsum("hkd,dr->hkr", self.W_O, F)  # H K R
         low, high, bottom = self._head_outputs(group, token, cases, onto)  # R cases
@@ -152,7 +157,7 @@ class Bounder:
         return a.add(y, self._stream_before_attention(group, token))
 
     def _cached(self, group: RowGroup, token: int, compute: Any, *args: Reals) -> Any:
-        """compute(group, token, …), shared by the tokens with the same queries in every row."""
+        """Return compute(group, token, …), cached for tokens with equal queries in every row."""
         q, rows = self.tables.q, list(group.rows)
         key = compute.__name__, *(float_bits(x[token, rows]) for x in q), *map(float_bits, args)
         if self.group_cache[0] is not group:
@@ -165,7 +170,7 @@ class Bounder:
     def _write_error(
         self, group: RowGroup, token: int, min_weight_sum: Reals, max_sum_ratio: Reals
     ) -> Reals:
-        """Bound the heads' output outside the directions, and the error of the product with W_O."""
+        """Bound the heads' output outside the directions plus the error of the W_O product, [D]."""
         a, F, error = self.a, self.directions, np.zeros(1, Real)
         onto = np.einsum("hkd,dr->hkr", self.W_O, F)  # H K R
         b_O = self.tables.array("attn.b_O")
@@ -182,7 +187,7 @@ class Bounder:
         return error
 
     def _stream_before_attention(self, group: RowGroup, token: int) -> AffineForm:
-        """Enclose the stream of a token before attention, at any of the rows, [D]."""
+        """Enclose the stream of a token before attention over all rows of a group, [D]."""
         s, rows = self.tables.stream, list(group.rows)
         mid, reach = s.mid[token, rows], s.reach[token, rows]  # rows D
         if len(rows) > 1:
@@ -203,25 +208,27 @@ class Bounder:
         top = SumBounds(*(x[: R * H].reshape(R, H, len(cases)) for x in sums))
         joint = SumBounds(*(x[R * H :] for x in sums))  # R cases
 
-        # Each is a bound by itself, and NaN is none.
+        # Both bounds hold, so the tighter one is used; NaN marks a missing bound.
         by_heads = softmax_bounds.ratio_by_heads(top, bottom)
         joined = softmax_bounds.ratio_of_all_heads(joint, top, bottom, middle)
         return np.fmax(by_heads.low, joined.low), np.fmin(by_heads.high, joined.high), bottom
 
     def _weight_bounds(self, group: RowGroup, token: int) -> SumBounds:
-        """Enclose the weights of all rows."""
+        """Enclose the attention weights of a query token over all rows of a group."""
         return group.enclose_terms(self.weights(row, token) for row in group.rows)
 
     def _numerator_bounds(self, group: RowGroup, token: int, middle: Reals) -> SumBounds:
-        """Enclose the numerators of all rows' heads."""
+        """Enclose the terms of the heads' numerators over all rows of a group."""
         onto = np.einsum("hkd,dr->hkr", self.W_O, self.directions)
         return group.enclose_terms(
             self._direction_terms(row, token, onto, middle) for row in group.rows
         )
 
     def _direction_terms(self, row: int, token: int, onto: Reals, middle: Reals) -> Ball:
-        """Bound the terms of a row's heads along each direction: of each head, and of all heads
-        together, each over its middle denominator. [RH + R,S,V]
+        """Bound the terms of a row's head outputs along each direction, [RH + R,S,V].
+
+        The first RH rows hold the terms of each head. The last R rows hold the sum over heads,
+        where each head's term is divided by its middle denominator.
         """
         weight, v = self.weights(row, token), self.values(row)
         w, d_head = weight.mid[..., None], self.config.d_head
@@ -236,8 +243,9 @@ class Bounder:
         return Ball(*(np.concatenate(parts) for parts in pairs))
 
     def _directions(self) -> Reals:
-        """An orthonormal basis [D,R] of the heads' outputs. Any basis is sound; a good one is
-        tight.
+        """Return an orthonormal basis [D,R] of the heads' outputs.
+
+        Any basis gives valid bounds; this one makes them tight.
         """
         v = self.tables.v.mid  # V T H K
         rows = np.einsum("vthk,hkd->vthd", v, self.W_O)[self.possible[:-1].T]  # … H D
@@ -248,7 +256,7 @@ class Bounder:
         rows = rows.reshape(-1, self.config.d_model)
         _, strength, basis = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
         F: Reals = basis[strength > 1e-9 * max(strength.max(), 1e-300)].T.astype(Real)
-        for _ in range(2):  # from double to extended precision
+        for _ in range(2):  # orthonormalize again in extended precision
             for i in range(F.shape[1]):
                 F[:, i] -= F[:, :i] @ (F[:, :i].T @ F[:, i])
                 F[:, i] /= np.sqrt((F[:, i] ** 2).sum())
@@ -256,7 +264,7 @@ class Bounder:
 
     # ── from the stream to the logits ──────────────────────────────────────────────────────────
     def _margin_bounds(self, x: AffineForm, right: Reals) -> tuple[Reals, Reals]:
-        """Return a lower bound on the margin in every case, and the rival token."""
+        """Return a lower bound on the margin in every case, and the closest rival token."""
         a, c, t = self.a, self.config, self.tables
         x = t.after_attention(x)
         x = t.norm("ln_final", x) if c.norm_first else x
@@ -267,7 +275,7 @@ class Bounder:
 
 
 def float_bits(x: Reals) -> bytes:
-    """Return bytes that are equal for equal numbers only (extended floats have idle bytes)."""
+    """Return bytes that identify the numbers; raw extended floats contain padding bytes."""
     part, power = np.frexp(x)
     top = part.astype(np.float64)
     return top.tobytes() + (part - top).astype(np.float64).tobytes() + power.tobytes()
@@ -278,8 +286,8 @@ def bisect_widest(low: Reals, high: Reals) -> tuple[Reals, Reals]:
     cut in the direction where the case is widest: all first halves, then all second halves.
 
     One number m ends the first half and begins the second: t ≤ m or t ≥ m, so the prover's rounding
-    of m leaves no gap. If m is NaN, nothing is known of either half. Other directions stay as they
-    are. Without directions, both halves are the whole.
+    of m leaves no gap. If m is NaN, the halves have no bound in that direction. Other directions
+    do not change. Without directions, both halves equal the whole.
     """
     if not len(low):
         return np.tile(low, 2), np.tile(high, 2)
@@ -298,8 +306,8 @@ def logit_difference_bounds(
     [cases,V]
 
     The difference is taken before the bounds, so parts that both logits share cancel; s divides
-    both, and the end of s that makes the lead smaller is used. Infinity for y itself, −infinity
-    where nothing is known.
+    both, and the end of s that makes the lead smaller is used. The result is infinity for y itself
+    and −infinity where no bound is known.
     """
     D, bound = len(W), np.full((len(right), W.shape[1]), np.inf, Real)
     low, high = np.ones(1, Real) if x.divisor_low is None else x.divisor_low, x.max_divisor

@@ -5,9 +5,9 @@ sum depend on those of the operands through the carries. So the largest such sum
 going through the columns from the ones up, with the carry as the state: 2 states and 100 pairs of
 digits a column, instead of 10^20 pairs of numbers.
 
-A window is a few neighboring columns that cases tell apart: by the digit of the sum ("digit") or by
-both digits of the operands ("pair"), and always by the carries. Every combination is a case. Each
-pair of numbers is in exactly one case.
+A window is a few neighboring columns that distinguish the cases: by the digit of the sum ("digit")
+or by both digits of the operands ("pair"), and always by the carries. Every combination is a case.
+Each pair of numbers is in exactly one case.
 """
 
 import itertools
@@ -23,36 +23,36 @@ from .affine_arithmetic import SLACK, Real, Reals
 from .layout import SumLayout
 
 Ints = NDArray[np.int64]
-FIRST_DIGITS, SECOND_DIGITS = np.divmod(np.arange(100), 10)  # the pairs of digits of a column
-MAX_WAYS_PER_SPLIT = {"digit": 19, "pair": 100}  # ways through a column, for each carry in
-MAX_CASES = 50_000  # of one position, times the pieces into which each is cut
-MAX_CUTS = 8  # bisections of the attention output in a case
+FIRST_DIGITS, SECOND_DIGITS = np.divmod(np.arange(100), 10)  # all pairs of digits of a column
+MAX_WAYS_PER_SPLIT = {"digit": 19, "pair": 100}  # transitions of a column for one carry in
+MAX_CASES = 50_000  # maximum number of pieces of cases of one position
+MAX_CUTS = 8  # maximum number of bisections of the attention output
 
 
 @dataclass(frozen=True)
 class ColumnTransitions:
-    """The ways through a column: carry in, carry out and digit of the sum, all [E]."""
+    """The E transitions of a column, with carry in, carry out and digit of the sum, each [E]."""
 
     column: int
     carry_in: Ints
     carry_out: Ints
     digit: Ints
-    order: Ints  # all (carry, pair), sorted by their way
-    order_starts: Ints  # first index in `order` of each way
+    order: Ints  # indices of all (carry, pair), sorted by transition
+    order_starts: Ints  # index in `order` of the first entry of each transition
 
     def members(self, way: int) -> Ints:
-        """Return the (carry, pair) of a way, as 100·carry + 10·a + b."""
+        """Return the (carry, pair) of a transition, coded as 100·carry + 10·a + b."""
         return np.split(self.order, self.order_starts[1:])[way]
 
     def largest_terms(self, table: Reals) -> Reals:
-        """Return the largest entry of table [Q,columns,200] for every way: [Q,E]."""
+        """Return the largest entry of table [Q,columns,200] for every transition: [Q,E]."""
         return np.maximum.reduceat(table[:, self.column, self.order], self.order_starts, axis=1)
 
 
 @cache
 def column_transitions(layout: SumLayout, column: int, split: str) -> ColumnTransitions:
-    """Return the ways through a column for a kind of split."""
-    pairs = np.arange(100 if column < layout.digits else 1)  # the sum's first has no operands
+    """Return the transitions of a column for one kind of split, "digit" or "pair"."""
+    pairs = np.arange(100 if column < layout.digits else 1)  # the highest column has no operands
     carry, pair = (x.ravel() for x in np.meshgrid([0, 1], pairs, indexing="ij"))
     total = FIRST_DIGITS[pair] + SECOND_DIGITS[pair] + carry
     name = np.stack([carry, total // 10, total % 10, pair if split == "pair" else 0 * pair], 1)
@@ -65,10 +65,10 @@ def column_transitions(layout: SumLayout, column: int, split: str) -> ColumnTran
 
 @dataclass(frozen=True)
 class WindowCases:
-    """All combinations of ways through the columns of a window."""
+    """The cases of a window: all valid combinations of transitions of its columns."""
 
     window: list[ColumnTransitions]
-    ways: Ints  # [columns, cases]: which step of each column
+    ways: Ints  # [columns, cases]: index of the transition in each column
 
     def digit(self, column: int) -> Ints:
         """Return the digit of the sum in a column of the window, [cases]."""
@@ -95,9 +95,7 @@ class WindowCases:
 
 
 def max_case_count(splits: Sequence[str], cuts: int = 0) -> int:
-    """Bound the number of cases of a window with these splits, times the pieces of `cuts`
-    bisections.
-    """
+    """Return an upper bound on the number of cases of a window times the pieces of each case."""
     return (2 << cuts) * math.prod(MAX_WAYS_PER_SPLIT[s] for s in splits)
 
 
@@ -105,8 +103,8 @@ def window_cases(layout: SumLayout, window: Sequence[int], splits: Sequence[str]
     """Lemma 15: every pair of numbers is in exactly one case of a window of neighboring columns.
 
     A pair goes through each column in one way, and the carry out of a column is the carry into the
-    next. The ones have no carry in, and the last column of the sum, which has no operands, has no
-    carry out. All other ways are included.
+    next. The ones column has no carry in, and the highest column of the sum, which has no operands,
+    has no carry out. All other transitions are included.
     """
     parts = [column_transitions(layout, c, s) for c, s in zip(window, splits, strict=True)]
     ways = np.arange(len(parts[0].carry_in))[None]
@@ -119,8 +117,11 @@ def window_cases(layout: SumLayout, window: Sequence[int], splits: Sequence[str]
 
 
 def terms_by_column(layout: SumLayout, row: int, terms: Reals) -> tuple[Reals, Reals]:
-    """Split terms [Q,S,V] up to row into those that no digit changes [Q] and a table
-    [Q,columns,200] over (carry, pair).
+    """Split the terms [Q,S,V] of positions up to `row` into a constant and a table.
+
+    Returns:
+        The sum of the terms that do not depend on a digit, [Q], and the sums of all other terms by
+        column and (carry, pair), [Q,columns,200].
     """
     n = layout.digits
     fixed = np.zeros(len(terms), Real)
@@ -139,10 +140,10 @@ def terms_by_column(layout: SumLayout, row: int, terms: Reals) -> tuple[Reals, R
 def largest_sums(layout: SumLayout, row: int, terms: Reals, cases: WindowCases) -> Reals:
     """Lemma 16: the largest Σ over positions of terms [Q,S,V], over all pairs of a case: [Q,cases].
 
-    The digits of a column choose its terms; only carries connect columns. So the largest sum is
-    that of the columns below the window, given the carry into it, of the window's ways, and of the
-    columns above, each the largest by itself. It is exact up to the prover's own rounding, for one
-    addition a position, which is added.
+    The digits of a column choose its terms; only carries connect columns. So the
+    largest sum adds three maxima: of the columns below the window, given the carry into it; of the
+    window's transitions; and of the columns above. It is exact except for the prover's own
+    rounding, which is added as one addition per position.
     """
     fixed, table = terms_by_column(layout, row, terms)
     window = cases.window
@@ -158,8 +159,9 @@ def largest_sums(layout: SumLayout, row: int, terms: Reals, cases: WindowCases) 
 def best_sums_outside_window(
     layout: SumLayout, table: Reals, first: int, last: int
 ) -> tuple[Reals, Reals]:
-    """Return the largest sums of the columns below `first` and above `last`, by the carry at the
-    border: [Q,2] each.
+    """Return the largest sums of the columns below `first` and above `last`, each [Q,2].
+
+    The last axis is the carry at the border of the window.
 
     By induction over columns: the best sum with a carry at a border follows from the best ones at
     the border before it.
@@ -168,14 +170,14 @@ def best_sums_outside_window(
     below = np.tile(np.array([0, -np.inf], Real), (Q, 1))
     for c in range(first):
         below = _add_column(below, best_terms_by_carry(layout, table, c))
-    above = np.tile(np.array([0, -np.inf], Real), (Q, 1))  # after the last column there is no carry
+    above = np.tile(np.array([0, -np.inf], Real), (Q, 1))  # the highest column has no carry out
     for c in range(layout.digits, last, -1):
         above = _add_column(above, best_terms_by_carry(layout, table, c).swapaxes(1, 2))
     return below, above
 
 
 def best_terms_by_carry(layout: SumLayout, table: Reals, column: int) -> Reals:
-    """Return the largest term of a column by carry in and out, [Q,2,2]; −inf without a way."""
+    """Return the largest term of a column by carry in and out, [Q,2,2]; −inf if impossible."""
     out = np.full((len(table), 2, 2), -np.inf, Real)
     ways = column_transitions(layout, column, "digit")
     best = ways.largest_terms(table)
@@ -185,7 +187,7 @@ def best_terms_by_carry(layout: SumLayout, table: Reals, column: int) -> Reals:
 
 
 def _add_column(state: Reals, step: Reals) -> Reals:
-    """Add a column: state [Q,2], terms [Q,2,2] -> [Q,2], the largest over the carry in."""
+    """Add a column's terms [Q,2,2] to sums [Q,2]; return the maximum over the carry in, [Q,2]."""
     best: Reals = (state[:, :, None] + step).max(1)
     return best
 
@@ -193,11 +195,11 @@ def _add_column(state: Reals, step: Reals) -> Reals:
 def maximizing_pair(
     layout: SumLayout, row: int, terms: Reals, cases: WindowCases, case: int
 ) -> tuple[int, int]:
-    """Return the pair of numbers of one case with the largest Σ over positions of terms [S,V]."""
+    """Return the pair of numbers of one case that maximizes the sum of terms [S,V]."""
     table = terms_by_column(layout, row, terms[None])[1][0]  # columns 200
     ways = zip(cases.window, cases.ways[:, case], strict=True)
     chosen = {step.column: step.members(way) for step, way in ways}
-    reached = {0: (Real(0), 0, 0)}  # carry -> the sum so far, a, b
+    reached = {0: (Real(0), 0, 0)}  # carry -> (largest sum so far, a, b)
     for c in range(layout.digits + 1):
         members = chosen.get(c, column_transitions(layout, c, "digit").order)
         following: dict[int, tuple[Real, int, int]] = {}

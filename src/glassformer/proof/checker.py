@@ -1,9 +1,9 @@
-"""The checker of certificates. A proof rests on this file and its imports.
+"""Checker of certificates. Proofs by certificate rely on this file and its imports only.
 
 A certificate defines how to split the pairs of numbers into cases, row by row: for every position
 that must produce a token of the answer, which columns are split and how, and how often the
-attention output is bisected. The checker uses nothing else of it. It makes the cases itself, bounds
-the margin of the right token in each, and requires all of them to be positive.
+attention output is bisected. The checker reads nothing else from it. It derives the cases, bounds
+the margin of the right token in each, and requires every bound to be positive.
 """
 
 import math
@@ -35,7 +35,7 @@ class CertificateResult:
     holds: bool
     cases: int
     margin: float  # lower bound over all cases
-    reason: str = ""  # why it does not hold, or holds with a smaller margin than claimed
+    reason: str = ""  # why the check fails, or passes with a smaller margin than claimed
 
 
 def check_certificate(
@@ -49,7 +49,8 @@ def check_certificate(
         certificate: The parsed JSON of the certificate.
 
     Returns:
-        Whether it holds, the number of cases and the margin, or the reason why it does not.
+        Whether the certificate holds, with the number of cases and the margin, or the reason for
+        the failure.
 
     Raises:
         GlassformerError: The task is not covered, or the certificate is malformed.
@@ -80,7 +81,7 @@ def _fails(cases: int, reason: str) -> CertificateResult:
 
 
 def certificate_identity(model: Model, task: Task, layout: SumLayout) -> dict[str, Any]:
-    """Return the fields of a certificate that name its subject."""
+    """Return the fields of a certificate that identify its model, task, dtype and layout."""
     return {
         "model": digest(model), "task": task.ref, "dtype": model.dtype, "layout": layout.to_json(),
     }  # fmt: skip
@@ -88,21 +89,21 @@ def certificate_identity(model: Model, task: Task, layout: SumLayout) -> dict[st
 
 @dataclass(frozen=True)
 class CertificateRow:
-    """A row of a certificate: how one row, or a range of rows, is split into cases."""
+    """Entry of a certificate: the split of one row, or of a range of rows, into cases."""
 
     row: int
     split: tuple[str, ...]
     cuts: int
     last_row: int
-    radius: int  # 0: all columns
+    radius: int  # 0 if the rows see all columns
 
     def rows(self, layout: SumLayout) -> range:
-        """Return its rows, up to the end of the text."""
+        """Return the query positions of this entry, limited to the length of the sequence."""
         return range(self.row, max(self.row, min(self.last_row, len(layout.spots))) + 1)
 
 
 def read_certificate_rows(certificate: Mapping[str, Any]) -> list[CertificateRow]:
-    """Return the rows of a certificate, once all of its fields have the right types."""
+    """Check the types of all fields of a certificate and return its rows."""
     if not isinstance(certificate, Mapping):
         raise _malformed("a mapping", type(certificate).__name__)
     for name, kind in FIELDS.items():
@@ -146,7 +147,7 @@ def check_model_and_task(model: Model, task: Task) -> SumLayout:
 
 
 def describe_worst_case(bounds: Bounds) -> str:
-    """Return a text that names the case with the smallest margin."""
+    """Describe the case with the smallest margin: position, columns and margin."""
     worst = int(np.nan_to_num(bounds.margin, nan=-np.inf).argmin())
     columns = []
     for step, way in zip(bounds.cases.window, bounds.cases.ways[:, worst], strict=True):

@@ -1,11 +1,11 @@
-"""Column windows: bounds that tell only the columns near the requested one apart.
+"""Column windows: bounds that distinguish only the columns near the requested one.
 
-Where attention is sharp, distant columns hardly count. A window has the columns within a radius of
-the requested one and holds all other positions in two bounds. In their windows, rows that ask for
-different columns look alike, so one proof covers hundreds of them: numbers of a hundred digits take
-hardly longer than numbers of ten (Lemma 30).
+If attention is sharp, distant columns have little weight. A window keeps the columns within a
+radius of the requested column and replaces all other positions by one lower and one upper bound.
+Rows that request different columns then have equal windows, so one proof covers hundreds of rows:
+numbers of a hundred digits take hardly longer than numbers of ten (Lemma 30).
 
-A row is a query position of the text, as in a row of an attention pattern.
+A row is a query position of the sequence, as in a row of an attention pattern.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,29 +25,29 @@ MAX_RADIUS = 20  # columns on either side of the requested one
 
 @dataclass(frozen=True, eq=False)
 class RowGroup:
-    """Rows that are bounded together, and the layout of the columns that their cases tell apart.
+    """Rows that are bounded together, and the layout of the columns that distinguish their cases.
 
-    Without a window, the group is one row and its layout is the task's.
+    Without a window, the group has one row and uses the layout of the task.
     """
 
-    rows: tuple[int, ...]  # query positions of the text
+    rows: tuple[int, ...]  # query positions in the sequence
     layout: SumLayout
     layout_row: int  # the query position in that layout
-    radius: int = field(default=0, kw_only=True)  # of the window; 0: all columns
-    lowest_column: int = field(default=0, kw_only=True)  # of the first row: column 0 of the layout
+    radius: int = field(default=0, kw_only=True)  # radius of the window; 0 if there is none
+    lowest_column: int = field(default=0, kw_only=True)  # the first row's column at layout column 0
 
     def to_json(self) -> dict[str, int]:
-        """Return the group's fields of a certificate row."""
+        """Return the fields of a certificate row that identify the group."""
         through = {"through": self.rows[-1]} if len(self.rows) > 1 else {}
         return {"row": self.rows[0]} | through | ({"near": self.radius} if self.radius else {})
 
     def enclose_terms(self, terms: Iterable[Ball]) -> SumBounds:
-        """Enclose the terms [Q,S,V] of every row, a ball each, by the layout's positions."""
+        """Enclose the terms of all rows, one ball [Q,S,V] per row, at the layout's positions."""
         (ball,) = terms
         return SumBounds(ball.mid - ball.rad, ball.mid + ball.rad)
 
     def sum_bounds(self, hull: SumBounds, cases: WindowCases) -> SumBounds:
-        """Bound Σ over positions in each case: [Q,cases]."""
+        """Bound the sum over positions of the enclosed terms in each case: [Q,cases]."""
         high = largest_sums(self.layout, self.layout_row, hull.high, cases)
         return SumBounds(-largest_sums(self.layout, self.layout_row, -hull.low, cases), high)
 
@@ -55,7 +55,7 @@ class RowGroup:
 @dataclass(frozen=True, eq=False)
 class WindowedRowGroup(RowGroup):
     """Lemma 30: let L be the layout of the window: the columns low…high around the requested one,
-    one column below them if low > 0, and one position for all other positions of the text. For
+    one column below them if low > 0, and one position for all other positions of the input. For
     every row r of the group and every pair (a, b) of the task's numbers there is a pair (a', b') of
     L's numbers such that: (1) they have the same digits of a, b and the sum in columns low…high,
     and the same carries into and out of them; (2) Σ over the positions of r of terms f_r(position,
@@ -64,25 +64,26 @@ class WindowedRowGroup(RowGroup):
     the positions outside L, of the largest f_r of a possible token.
 
     Proof. (1) Let c be the carry of (a, b) into column low. If low = 0, c = 0, and L begins with
-    that column. Otherwise L's column 0 stands for the columns below: give it the digits 9 and 9 if
+    that column. Otherwise L's column 0 represents the columns below: give it the digits 9 and 9 if
     c = 1, and 0 and 0 if c = 0, so that its carry out is c. Give L's other columns with operands
     the digits of (a, b). By induction over the columns, each receives the carry of (a, b), so it
     has the same digit of the sum and the same carry out. Above the last of them L has a column
-    without operands: where high is the text's last column it is that column itself, otherwise it
+    without operands: where high is the sum's last column it is that column itself, otherwise it
     takes the carry, and L has no position with its digit. (2) The positions of r are of two kinds.
-    A position in L holds the same token in both texts by (1), and its term is at most F there. A
+    A position in L holds the same token in both inputs by (1), and its term is at most F there. A
     position outside L holds a possible token, so its term is at most the largest, and the sum of
     these at most F at L's first position, whose token is always the same. L's column 0 has the
-    terms 0 if it stands for others. `windowed_row_group` refuses rows whose digits near the column
-    are not at the same places in L, and a column of L that lacks a digit of an operand. The least Σ
+    terms 0 if it represents the columns below. `windowed_row_group` raises an error for rows whose
+    digits near the column are at different places in L, and for a column of L without a digit of
+    an operand. The least Σ
     is the largest of −f. ∎
 
     So a bound over all pairs of L (Lemma 16) holds for every row of the group and every pair of
-    numbers; the cases of L's window tell apart the same digits and carries (Lemma 15).
+    numbers; the cases of L's window distinguish the same digits and carries (Lemma 15).
     """
 
-    possible: Reals  # [T,V]: which tokens can stand where in the text
-    positions: Reals  # [rows, spots of the layout]: positions in the text; −1: none
+    possible: Reals  # [T,V]: tokens that are possible at each position
+    positions: Reals  # [rows, layout spots]: positions in the input; −1 for none
 
     def enclose_terms(self, terms: Iterable[Ball]) -> SumBounds:
         low, high = np.full(1, np.inf, Real), np.full(1, -np.inf, Real)
@@ -92,7 +93,7 @@ class WindowedRowGroup(RowGroup):
         return SumBounds(low, high)
 
     def gather_terms(self, ball: Ball, row: int, positions: Reals) -> SumBounds:
-        """Move the terms [Q,S,V] of one row to the layout's positions: [Q,spots,V]."""
+        """Map the terms [Q,S,V] of one row to the layout's positions: [Q,spots,V]."""
         inside, rest = positions >= 0, np.ones(row + 1, bool)
         rest[positions[inside]] = False
         bounds = []
@@ -103,7 +104,7 @@ class WindowedRowGroup(RowGroup):
             possible = self.possible[: row + 1][rest]
             outside = np.where(possible, x[:, rest], -np.inf).max(2, initial=-np.inf)
             rounding = SLACK * (row + 1) * np.abs(outside).sum(1)
-            out[:, 0, 0] = outside.sum(1) + rounding  # the first position stands for the rest
+            out[:, 0, 0] = outside.sum(1) + rounding  # the first position represents the rest
             bounds.append(sign * out)
         return SumBounds(*bounds)
 
@@ -111,12 +112,12 @@ class WindowedRowGroup(RowGroup):
 def windowed_row_group(
     layout: SumLayout, rows: Sequence[int], radius: int, possible: Reals
 ) -> WindowedRowGroup:
-    """Return the group of rows with windows of this radius.
+    """Return the group of these rows, with a window of `radius` columns on either side.
 
     Raises:
-        GlassformerError: Several rows do not look alike. Each must ask for a column with operands,
-            with more columns below and above its window, and see the digits of the same columns,
-            counted from the requested one.
+        GlassformerError: A row does not see all digits of its window, or several rows differ. Each
+            of several rows must request a column with operands, have more columns below and above
+            its window, and see the same columns relative to the requested one.
     """
     requested = [layout.spots[row + 1] for row in rows]
     if not rows or not 1 <= radius <= MAX_RADIUS or any(kind != "s" for kind, _ in requested):
@@ -129,7 +130,7 @@ def windowed_row_group(
         _visible_digits(layout, position_of, row, c, radius)
         for row, (_, c) in zip(rows, requested, strict=True)
     ]
-    # Rows see carries alike only if all have columns below and above the window.
+    # Carries of several rows match only if every row has columns below and above its window.
     inner = all(radius < c < layout.digits - radius for _, c in requested)
     if len(rows) > 1 and not (inner and all(spots == visible[0][0] for spots, _ in visible)):
         raise GlassformerError(
@@ -137,9 +138,9 @@ def windowed_row_group(
         )
     spots, column = visible[0][0], requested[0][1]
     low, high = max(column - radius, 0), min(column + radius, layout.digits)
-    padding = int(low > 0)  # a column that stands for those below
-    top = min(high, layout.digits - 1)  # the last with operands
-    for kind in "ab":  # a missing digit would be free of the digit of the sum
+    padding = int(low > 0)  # one column represents all columns below the window
+    top = min(high, layout.digits - 1)  # the last column with operands
+    for kind in "ab":  # without it, the digit of the sum would not constrain the operands
         if any((kind, c - column) not in spots for c in range(low, top + 1)):
             raise GlassformerError(
                 f"certificate: expected row {rows[0]} to see all digits of its window, got none "
@@ -159,8 +160,9 @@ def windowed_row_group(
 def _visible_digits(
     layout: SumLayout, position_of: dict[Spot, int], row: int, column: int, radius: int
 ) -> tuple[list[Spot], list[int]]:
-    """Return the digits near a column that a row sees, with columns counted from there, and their
-    positions; the row itself last.
+    """Return the visible digits within `radius` of a column, and their positions.
+
+    Columns are relative to `column`. The query position itself comes last.
     """
     spots, positions = [], []
     for c in range(max(column - radius, 0), min(column + radius, layout.digits) + 1):

@@ -1,4 +1,4 @@
-"""Proofs of compiled models: check the certificate that they carry, for every text."""
+"""Proofs of compiled models by their embedded certificates, for every input."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,11 +18,11 @@ from .counterexamples import describe_counterexample, first_counterexample, prov
 if TYPE_CHECKING:
     from .prover import Proof
 
-SAMPLE_TEXTS = 500  # random texts that are run, besides the edge cases
+SAMPLE_TEXTS = 500  # random inputs that are run besides the edge cases
 
 
 def is_compiled(model: Model, task: Task) -> bool:
-    """Whether the model carries the program of this task."""
+    """Return whether the model is compiled from the program of this task."""
     own = embedded_task(model)
     return own is not None and same_program(own, task)
 
@@ -31,7 +31,11 @@ def prove_compiled(
     model: Model, task: SequenceTask, seed: int, make_proof: "Callable[..., Proof]",
     progress: ProgressCallback | None = None,
 ) -> "Proof":  # fmt: skip
-    """Prove or refute a compiled model for every text up to its length, or name the open place."""
+    """Prove or refute a compiled model for every input up to its length limit.
+
+    The result is "unknown" if the certificate fails and no counterexample is found; its reason
+    names the part of the model that is not proved.
+    """
     rows = [task.edges(), task.sample(SAMPLE_TEXTS, np.random.default_rng(seed))]
     example = first_counterexample(model, task, np.concatenate(rows))
 

@@ -1,8 +1,8 @@
-"""Tasks that copy: every position holds one item of the input, or always the same token.
+"""Proofs of copy tasks, in which every position holds an item of the input or a fixed token.
 
-Reversing is such a task, at any length. The task declares which item stands where
+Reversing is such a task, at any length. The task declares the item at each position
 (`Task.copy_layout`), and its examples must agree. Items are independent, so a sum over positions is
-a sum over items, each with its own choice (Lemma 42), however often it was copied.
+a sum over items with independent values (Lemma 42), even if an item is copied several times.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from .single_head import SingleHead, least_sum
 
 @dataclass(frozen=True)
 class CopyLayout:
-    """The content of each position: (TOKEN, t), always token t, or (ROW, i), item i of the row."""
+    """Content of each position: (TOKEN, t) for a fixed token t, (ROW, i) for item i."""
 
     spots: tuple[Spot, ...]
     answer_start: int  # position of the first token of the answer
@@ -37,7 +37,7 @@ class CopyLayout:
 
 
 def copy_layout(task: Task) -> CopyLayout:
-    """Return the copy layout that a task declares; raise an error without one."""
+    """Return the copy layout that a task declares; raise an error if it declares none."""
     layout, kinds = checked_copy_layout(task), set(task.radix)
     if len(kinds) != 1 or task.size != (k := kinds.pop()) ** len(task.radix):
         raise GlassformerError(
@@ -48,8 +48,10 @@ def copy_layout(task: Task) -> CopyLayout:
 
 
 def copy_cases(model: Model, task: Task, count_errors: bool = True) -> Iterator[InputCase]:
-    """Yield all cases: a query position, its token and the right next token. An input is in one
-    case of every position. Without `count_errors`, all inputs of an open case are open.
+    """Yield all cases of a copy task: a query position, its token and the right next token.
+
+    An input is in one case of every position. Without `count_errors`, all inputs of an open case
+    count as open.
     """
     layout = copy_layout(task)
     T = len(layout.spots) - 1
@@ -83,7 +85,7 @@ def _case(
     size: int, count_errors: bool,
 ) -> InputCase:  # fmt: skip
     free = [i for i in range(layout.n_items) if i not in fixed]
-    # by item: Σ of the terms of its copies
+    # sum of the terms of all copies of an item, by item
     table = np.zeros((layout.n_items, layout.n_item_tokens, t.shape[2]), t.dtype)
     rest = np.zeros(t.shape[2], t.dtype)
     for p, (kind, number) in enumerate(layout.spots[: row + 1]):
@@ -91,7 +93,7 @@ def _case(
             rest += t[p, number if kind == TOKEN else fixed[number]]
         else:
             table[number] += t[p, : layout.n_item_tokens]
-    # sums taken before the minimum round once a position
+    # sums are rounded once per position before the minimum is taken
     rest = rest - SLACK * (row + 1) * np.abs(t).max(1).sum(0)
     total = least_sum(table[free]) + rest
     total[right] = np.inf
@@ -107,5 +109,5 @@ def _case(
 
 
 def is_covered(task: Task) -> bool:
-    """Whether a task declares that its answers are copies."""
+    """Return whether a task declares a copy layout."""
     return task.declares("copy_layout") and task.copy_layout() is not None

@@ -1,4 +1,4 @@
-"""Counting the choices of one key per position whose sum of terms is 0 or less.
+"""Count the choices of one key per position whose sum of terms is 0 or less.
 
 Choices are independent. With terms rounded down to multiples of a step, a sum is a whole number of
 steps, and the number of choices for each whole number is a coefficient of a product of polynomials,
@@ -14,15 +14,15 @@ import numpy as np
 from .affine_arithmetic import SLACK, Real, Reals
 
 MAX_ENUMERATED_CHOICES = 2**19
-GRID_STEPS = 2048  # between 0 and the least sum: rounding loses one part in this number
+GRID_STEPS = 2048  # grid steps between 0 and the least sum, which set the rounding
 
 
 def count_any_not_positive(terms: Reals, rest: Reals, required_key: int | None = None) -> int:
-    """Bound the number of choices of a key for each position with rest [R] + Σ terms [S,keys,R] ≤ 0
-    for at least one of R rivals (and with the required key in some position).
+    """Bound the number of key choices with rest [R] + Σ terms [S,keys,R] ≤ 0 for some rival.
 
-    Few choices are counted one by one, others rival by rival (Lemma 43), where a choice may be
-    counted several times.
+    A choice has one key for each position and, if `required_key` is set, contains that key. If
+    there are few choices, each is evaluated. Otherwise choices are counted for each of the R rivals
+    (Lemma 43), and a choice may count several times.
     """
     every = _count_choices(terms, required_key)
     if terms.shape[1] ** len(terms) <= MAX_ENUMERATED_CHOICES:
@@ -42,14 +42,14 @@ def _count_choices(terms: Reals, required_key: int | None) -> int:
 
 
 def _count_one_by_one(terms: Reals, rest: Reals, required_key: int | None) -> int:
-    """Enumerate, for each rival, only the keys that can be part of a sum of 0 or less."""
+    """Count choices by enumeration, restricted to keys that can be part of a sum of 0 or less."""
     S, keys, R = terms.shape
     bad = np.zeros((keys,) * S, bool)
     slack = SLACK * (S + 1)
     for j in range(R):
         t, least = terms[..., j], terms[..., j].min(1, initial=np.inf)  # S keys, S
         max_error = 4 * slack * (np.abs(rest[j]) + np.abs(t).max(1, initial=0).sum())
-        low = rest[j] + least.sum() + (t - least[:, None])  # with this key, the least of others
+        low = rest[j] + least.sum() + (t - least[:, None])  # this key, other positions at least
         candidates = [np.flatnonzero(~(row > max_error)) for row in low]
         total, size = np.full((1,) * S, rest[j]), np.full((1,) * S, np.abs(rest[j]))
         for p in range(S):
@@ -85,11 +85,11 @@ def count_not_positive(
     h = Real(2.0) ** math.ceil(math.log2(size / steps))
     cells = np.floor(terms / h)
     lowest = [int(c) for c in cells.min(1)]
-    limit = -int(np.floor(Real(rest) / h)) - sum(lowest)  # steps until a sum is above 0
+    limit = -int(np.floor(Real(rest) / h)) - sum(lowest)  # offset up to which a sum is at most 0
     if limit < 0:
         return 0
     offsets = [
-        [int(x) if x <= limit else -1 for x in row - low]  # −1: never 0 or less
+        [int(x) if x <= limit else -1 for x in row - low]  # −1 excludes the key
         for row, low in zip(cells, lowest, strict=True)
     ]
     count = _count_sums_up_to(offsets, limit, keys**S)
@@ -100,9 +100,9 @@ def count_not_positive(
 
 
 def _count_sums_up_to(offsets: list[list[int]], limit: int, max_coefficient: int) -> int:
-    """Count the choices, one of each list, that add up to at most `limit`; −1 is no choice.
+    """Count the choices of one entry per list whose sum is at most `limit`; −1 is no valid entry.
 
-    A polynomial is one integer, with `bits` bits for each coefficient.
+    A polynomial is stored as one integer, with `bits` bits for each coefficient.
     """
     bits = max_coefficient.bit_length() + 1
     mask = (1 << bits * (limit + 1)) - 1
@@ -112,4 +112,4 @@ def _count_sums_up_to(offsets: list[list[int]], limit: int, max_coefficient: int
         product = sum((product * n) << bits * power for power, n in counts.items()) & mask
         if not product:
             return 0
-    return product % ((1 << bits) - 1)  # the sum of its coefficients, which is below 2^bits − 1
+    return product % ((1 << bits) - 1)  # sum of the coefficients, which is below 2^bits − 1

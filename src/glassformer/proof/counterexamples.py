@@ -1,8 +1,9 @@
-"""Search for a pair of numbers that a model gets wrong, where a proof leaves cases open.
+"""Search for counterexamples of an adder in the open cases of a proof.
 
-Sampling finds common errors. This finds rare ones: in every open case, the dynamic programme over
-columns (carry_dp.py) gives the pair that drives the stream furthest in the direction that lowers
-the margin fastest, found by finite differences. Such a pair is a candidate: the model is run on it.
+Sampling finds common errors; this search finds rare ones. Finite differences give the direction of
+the stream in which the margin falls fastest. In every open case, dynamic programming over columns
+(carry_dp.py) gives the pair of numbers that moves the stream furthest in this direction. The model
+is then run on these candidate pairs.
 """
 
 import itertools
@@ -21,14 +22,14 @@ from .bounds import Bounder, Bounds
 from .carry_dp import maximizing_pair
 from .layout import SumLayout
 
-MAX_SAMPLE_ROWS = 20_000  # random rows; edge cases come in addition
-WORST_CASES_PER_TOKEN = 8  # open cases to search, for each row and query token
-MAX_OPEN_BOUNDS = 60  # rows with a query token to search
-MAX_SAMPLE_SCORES = 2 * 10**7  # attention scores of random rows, and of edges: limits long texts
+MAX_SAMPLE_ROWS = 20_000  # maximum number of random rows, besides the edge cases
+WORST_CASES_PER_TOKEN = 8  # open cases searched for each row and query token
+MAX_OPEN_BOUNDS = 60  # pairs of row and query token that are searched
+MAX_SAMPLE_SCORES = 2 * 10**7  # attention scores per sample; limits rows of long inputs
 
 
 class BatchDependent(GlassformerError):
-    """Rows are wrong in a batch and right alone."""
+    """Error for rows that are wrong in a batch but right when run alone."""
 
 
 def prover_defect(detail: str) -> GlassformerError:
@@ -74,10 +75,10 @@ def refute(
 
 
 def first_counterexample(model: Model, task: Task, rows: Reals) -> dict[str, Any] | None:
-    """Return the first of some rows that the model gets wrong alone, or None.
+    """Return the first row that the model gets wrong when run alone, or None.
 
     Raises:
-        BatchDependent: Rows are wrong in a batch, and each of those tried alone is right.
+        BatchDependent: Rows are wrong in a batch, but every row that was rerun alone is right.
     """
     chunk, dependent = chunk_size(model, task), ""
     for start in range(0, len(rows), chunk):
@@ -116,10 +117,10 @@ def verify_counterexample(model: Model, task: Task, row: Reals) -> dict[str, Any
 def candidate_pairs(
     model: Model, bounder: Bounder, bounds: Bounds, rng: np.random.Generator
 ) -> list[tuple[int, int]]:
-    """Return pairs of numbers from the open cases of a row with one query token."""
+    """Return candidate pairs of numbers from the open cases of a row with one query token."""
     layout, cases, row = bounder.layout, bounds.cases, bounds.row
     if bounds.group.radius:
-        return [(0, 0)]  # cases of a window determine no numbers
+        return [(0, 0)]  # cases of a window do not determine the numbers
     margin = np.nan_to_num(bounds.margin.astype(float), nan=-np.inf)
     worst = np.argsort(margin)[:WORST_CASES_PER_TOKEN]
     worst = worst[~(margin[worst] > 0)]
@@ -136,7 +137,7 @@ def candidate_pairs(
                 for rival in dict.fromkeys([int(bounds.rival[i]), *adjacent_digits(right[i])]):
                     if rival == right[i] or rival >= model.config.d_vocab:
                         continue
-                    for _ in range(2):  # descend, with the gradient at the last pair
+                    for _ in range(2):  # two descent steps, each with the gradient at the last pair
                         terms = rival_margin_terms(
                             model, bounder, bounds, value, pair, int(right[i]), rival
                         )
@@ -157,7 +158,7 @@ def rival_margin_terms(
     model: Model, bounder: Bounder, bounds: Bounds, value: Reals, pair: tuple[int, int], right: int,
     rival: int,
 ) -> Reals:  # fmt: skip
-    """Return the first-order effect of each token on the rival's lead, around a pair: [S,V]."""
+    """Return the first-order effect of each token on the rival's lead near a pair, [S,V]."""
     row = bounds.row
     weight = bounder.weights(row, bounds.token).mid
     at = np.arange(row + 1), tokens_of_pair(bounder.layout, pair)[: row + 1]
@@ -191,5 +192,5 @@ def logits_after_attention(model: Model, x: Reals) -> Any:
 
 
 def tokens_of_pair(layout: SumLayout, pair: tuple[int, int]) -> Reals:
-    """Return the text of a pair of numbers, answer included."""
+    """Return the token sequence of a pair of numbers, including the answer."""
     return np.array(layout.format.tokens({"a": pair[0], "b": pair[1], "s": sum(pair)}))

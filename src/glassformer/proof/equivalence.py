@@ -1,8 +1,8 @@
-"""Equality of two models on every input of a task, or an input where they differ.
+"""Proof that two models give equal outputs on every input of a task, or an input that differs.
 
-Greedy outputs are compared, right or wrong. In this order: equal weights; every input is run, if
-there are few; an input of a sample where they differ; both are proved right, so they are equal; and
-if one is imperfect, a bound on the number of inputs where both are proved right.
+Greedy outputs are compared, whether right or wrong. The methods are tried in this order: compare
+the weights; run every input of a small domain; run a sample and look for a difference; prove both
+models right, which implies equality; bound the number of inputs on which both are proved right.
 """
 
 from dataclasses import asdict, dataclass
@@ -23,22 +23,22 @@ from .accuracy import bound_accuracy, floor_percent, floor_share
 from .prover import FUSED_NORM_EXCEPTION, Proof, prove
 
 SAMPLE_ROWS = 5_000
-MAX_CONFIRMED_ROWS = 8  # differing rows of a batch that are run alone
+MAX_CONFIRMED_ROWS = 8  # differing rows of a batch that are rerun alone
 ORDINALS = ("first", "second")
 
 
 @dataclass(frozen=True)
 class Equality(Displayable):
-    """Whether two models have equal outputs on a whole domain."""
+    """Result of comparing the outputs of two models on a whole domain."""
 
     result: Literal["equal", "different", "unknown"]
     reason: str
     inputs: int
-    equal: int  # lower bound on the number of inputs where they are
+    equal: int  # lower bound on the number of inputs with equal outputs
     method: str  # sample, numbers, enumeration, proofs or accuracy
     task: str
     models: tuple[str, str]
-    difference: dict[str, Any] | None = None  # an input, and the output of each
+    difference: dict[str, Any] | None = None  # an input and the outputs of both models
 
     @property
     def holds(self) -> bool:
@@ -63,10 +63,11 @@ def prove_equal(
         task: The task that defines the inputs.
         seed: Seed of the samples.
         progress: Called with each stage and the number of rows run.
-        independent: Whether the independent checker checks both proofs, where it covers them.
+        independent: Whether to run the independent checker on both proofs, if it covers them.
 
     Returns:
-        Equal, different with an input, or unknown with the number of inputs proved equal.
+        The result: "equal", "different" with an input, or "unknown" with a lower bound on the
+        number of equal inputs.
 
     Raises:
         GlassformerError: The task does not have the models' vocabulary.
@@ -167,10 +168,10 @@ def _first_difference(one: Model, other: Model, task: Task, rows: Rows) -> dict[
 
 
 class ModelPair:
-    """Two models that are run on the same rows.
+    """Comparison of two models on the same rows.
 
-    The output of the first is taken as the right answer; then both are evaluated for margins that
-    no order of sums can turn.
+    The first model's output is taken as the right answer. Both models are then evaluated for
+    margins whose sign no order of summation can change.
     """
 
     def __init__(self, one: Model, other: Model, task: Task) -> None:
@@ -180,14 +181,14 @@ class ModelPair:
         self.chunk_size = min(chunk_size(model, task) for model in self.models)
 
     def find_difference(self, rows: Rows) -> dict[str, Any] | None:
-        """Return the first row on which they differ; count rows that may differ in `unsure`."""
+        """Return the first row with different outputs; add rows that may differ to `unsure`."""
         for start in range(0, len(rows), self.chunk_size):
             part = rows[start : start + self.chunk_size]
             output, answer, compared = self._first_outputs(part)
             results = [evaluator.evaluate(output, compared) for evaluator in self.evaluators]
             self.closest_rows.add(part, np.minimum(*(r.margin_in_ties for r in results)))
             unsure = self._unsure_rows(results)
-            if len(at := np.flatnonzero(unsure)):  # the output of the second, where it matters
+            if len(at := np.flatnonzero(unsure)):  # run the second model on uncertain rows only
                 other = greedy_outputs(self.models[1], output[at], answer[at])
                 differing = at[((other != output[at]) & compared[at]).any(1)]
                 candidates = part[differing[:MAX_CONFIRMED_ROWS]]
@@ -197,7 +198,7 @@ class ModelPair:
         return None
 
     def find_difference_one_by_one(self) -> dict[str, Any] | None:
-        """Do the same for some of the rows seen so far, one at a time."""
+        """Find a difference among the rows with the smallest margins so far, run one at a time."""
         rows = self.closest_rows.select(self.evaluators[0].rng)
         output, _, compared = self._first_outputs(rows)
         results = [e.evaluate_one_by_one(output, compared) for e in self.evaluators]
@@ -217,7 +218,7 @@ class ModelPair:
         return ~(results[0].certain & results[1].certain)
 
     def _outlasts_answer(self, output: Any, answer: Any) -> Any:
-        """Return the rows whose output may continue after the right answer's length."""
+        """Return a mask of rows whose output may be longer than the right answer."""
         outlasts = np.zeros(len(output), bool)
         if self.task.stop is not None:
             for i in np.flatnonzero(~((output == self.task.stop) & answer).any(1)):
@@ -226,7 +227,7 @@ class ModelPair:
         return outlasts
 
     def _confirmed_difference(self, rows: Rows) -> dict[str, Any] | None:
-        """Return the first row on which they differ when it is run alone."""
+        """Return the first row with different outputs when it is run alone, or None."""
         for row in rows:
             tokens, answer = self.task.batch(row[None])
             one, other = (greedy_outputs(model, tokens, answer)[0] for model in self.models)
@@ -240,7 +241,7 @@ class ModelPair:
 
 
 def _answer_until_stop(tokens: Any, answer: Any, task: Task) -> Any:
-    """Restrict the answer mask to tokens up to the stop token."""
+    """Return the answer mask restricted to tokens up to and including the stop token."""
     if task.stop is None:
         return answer
     stops = (tokens == task.stop) & answer
@@ -253,8 +254,9 @@ def _different_result(difference: dict[str, Any], method: str, subject: dict[str
 
 
 def _covers_fused_norm(proof: Proof) -> bool:
-    """Whether a proof covers PyTorch's fused layer norm: intervals do, lemmas and certificates do
-    not.
+    """Return whether a proof covers PyTorch's fused layer norm.
+
+    Interval proofs cover it; lemmas and certificates do not.
     """
     return FUSED_NORM_EXCEPTION not in proof.reason or (
         proof.method == "cases" and proof.independent
@@ -262,7 +264,7 @@ def _covers_fused_norm(proof: Proof) -> bool:
 
 
 def _same_numbers(one: Model, other: Model) -> bool:
-    """Whether two models compute the same by the same operations, in the same order."""
+    """Return whether two models have equal configs, backends and weights, bit by bit."""
     if (one.config, one.dtype, one.is_numpy) != (other.config, other.dtype, other.is_numpy):
         return False
     if one.weights.keys() != other.weights.keys():

@@ -3,7 +3,7 @@
 A key whose score is far below that of a key that is certainly present has a negligible weight. So
 the output lies, up to a small error, between the values of the remaining keys (Lemma 44). This
 needs no table of positions, only which keys are certainly present, possibly present, or absent: it
-covers sorting, maximum and minimum. Cases with the same answer are joined.
+covers sorting, maximum and minimum.
 
 Shapes: V tokens, H heads, K entries of a head, D the residual stream.
 """
@@ -24,14 +24,14 @@ NEGLIGIBLE_SCORE_GAP = 50  # keys with a score lower by this are negligible: e^â
 
 
 class HardScoreBounds(NamedTuple):
-    """Bounds on all scores of a query token, up to a number that a head's keys share."""
+    """Bounds on all scores of a query token, up to a constant shared by the keys of a head."""
 
-    low: Reals  # [V,H]: the least at any position
-    high: Reals  # [V,H]
+    low: Reals  # [V,H]: minimum over positions
+    high: Reals  # [V,H]: maximum over positions
 
 
 class HardAttentionBounder(Bounder):
-    """Boxes around the heads' outputs in a one-layer model, for texts of up to T positions."""
+    """Encloses head outputs of a one-layer model in boxes, for inputs of up to T positions."""
 
     def __init__(self, model: Model, T: int) -> None:
         check_context_length(model, None, T)
@@ -63,15 +63,15 @@ class HardAttentionBounder(Bounder):
         score = softmax_bounds.score_bounds(a, q, t.k, factor, possible)  # V S H
         max_key, no_bias = t.k.max_abs.max((0, 1)), np.zeros(1, Real)
         overflow = softmax_bounds.scores_overflow(a, q.max_abs, max_key, factor, no_bias)
-        # the largest score is subtracted before exp, which rounds too
+        # subtracting the largest score before exp is rounded as well
         top = (score.mid + score.rad).max((0, 1))
         rad = score.rad + 2 * (a.u + SLACK) * np.abs(top - (score.mid - score.rad))
-        # a score that overflows gives a NaN weight, and no mean of values
+        # If a score may overflow, NaN marks the bound as missing.
         nan = np.where(np.isfinite(overflow), Real(0), Real(np.nan))
         return HardScoreBounds((score.mid - rad).min(1) + nan, (score.mid + rad).max(1) + nan)
 
     def negligible_keys_error(self) -> Reals:
-        """Bound the contribution of negligible keys to a head's output: [H,K]."""
+        """Bound the effect of negligible keys and of rounding on a head's output, [H,K]."""
         share = self.T * np.exp(Real(-NEGLIGIBLE_SCORE_GAP)) * (1 + 64 * self.a.u + 64 * SLACK)
         error: Reals = 2 * share * self.max_value + self.rounding_error
         return error
@@ -95,14 +95,14 @@ class HardAttentionBounder(Bounder):
         return out.mid - out.rad, out.mid + out.rad
 
     def margin_bounds(self, low: Reals, high: Reals, right: Reals) -> tuple[Reals, Reals]:
-        """Bound the margin in every case, and return the rival: from boxes [cases,D]."""
+        """Return a lower bound on each case's margin and its rival, from stream boxes [cases,D]."""
         rad = (high - low) / 2 + 4 * SLACK * (np.abs(low) + np.abs(high))
         with np.errstate(all="ignore"):
             return self._margin_bounds(box((low + high) / 2, rad), right)
 
 
 def position_free(model: Model) -> bool:
-    """Whether keys and values are equal at all positions."""
+    """Return whether keys and values are equal at all positions."""
     c = model.config
     if c.positions == "none":
         return True
@@ -134,7 +134,7 @@ def suffix_boxes(
     if len(possible):
         below = np.minimum(below, low[possible].min(0))
         above = np.maximum(above, high[possible].max(0))
-    others = np.full((len(keys), H), -np.inf, Real)  # the best score of all but order[i]
+    others = np.full((len(keys), H), -np.inf, Real)  # upper bound on the score of every other key
     later = np.maximum.accumulate(score.high[keys][::-1], 0)[::-1]
     others[:-1] = later[1:]
     if len(possible):

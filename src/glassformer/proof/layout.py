@@ -1,7 +1,8 @@
-"""Layout of the tasks that certificates cover: sums of two numbers at fixed positions.
+"""Token layouts of the tasks that certificates cover: sums of two numbers at fixed positions.
 
-A spot is (kind, number): ("a", c), ("b", c), ("s", c) for the digit of column c of the first
-number, the second and the sum, column 0 the ones; ("token", v) for a token that is always v.
+A spot is (kind, number): ("a", c), ("b", c) and ("s", c) are the digits of column c of the first
+number, the second number and the sum; column 0 is the ones column. ("token", v) is the fixed
+token v.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class SumLayout:
 
     @property
     def digits(self) -> int:
-        """n: the numbers have columns 0 … n−1, the sum 0 … n."""
+        """Number n of digits: numbers have columns 0 … n−1, the sum has columns 0 … n."""
         return self.format.digits("a")
 
     @property
@@ -31,11 +32,11 @@ class SumLayout:
 
     @property
     def answer_rows(self) -> range:
-        """The positions whose next token is part of the answer."""
+        """Query positions: positions whose next token is part of the answer."""
         return self.format.query_positions
 
     def tokens(self, position: int) -> range:
-        """Return the tokens that can stand at a position: 0 … 9 are the digits."""
+        """Return the possible tokens at a position; tokens 0 … 9 are the digits."""
         kind, number = self.spots[position]
         if kind == TOKEN:
             return range(number, number + 1)
@@ -68,7 +69,7 @@ def has_layout(task: Task) -> bool:
 
 
 def possible_tokens(layout: Any, n_tokens: int) -> Any:
-    """Return which tokens can stand at each spot of a layout: bool [spots,V]."""
+    """Return a mask of the possible tokens at each spot of a layout: bool [spots,V]."""
     possible = np.zeros((len(layout.spots), n_tokens), bool)
     for p in range(len(layout.spots)):
         possible[p, layout.tokens(p)] = True

@@ -1,8 +1,8 @@
-"""Two layers with a local first one: its output at a position is a table like an embedding.
+"""Two-layer models whose first layer is local: its output is a table, like an embedding.
 
 If the weights and values of the first layer depend on the query token and on positions, and hardly
-on the rest of the text, its output is nearly the same for all numbers. Each entry of the table,
-over the token and its position, is a ball that holds all possible outputs. The second layer reads
+on the rest of the input, its output is nearly the same for all numbers. Each entry of the table,
+indexed by token and position, is a ball that contains all possible outputs. The second layer reads
 this table in place of an embedding (Lemma 31); everything else is as with one layer.
 """
 
@@ -14,15 +14,16 @@ from .affine_arithmetic import SLACK, UNDERFLOW, AffineForm, Ball, Real, Reals, 
 from .qkv_bounds import QKVTables
 from .softmax_bounds import SumBounds
 
-MAX_RELATIVE_ERROR = 1e-3  # of a table entry, relative to the largest entry of its dimension
+MAX_RELATIVE_ERROR = 1e-3  # maximum error, relative to the largest entry of the dimension
 
 
 def stream_after_layer(t: QKVTables, possible: Reals) -> AffineForm:
-    """Return the stream after a layer, [V,T,D], at every position with every possible token;
-    elsewhere 0.
+    """Return the stream after a layer for every token and position, [V,T,D].
+
+    Entries of tokens that are not possible at a position are 0.
 
     Raises:
-        GlassformerError: The stream depends on the rest of the text.
+        GlassformerError: The stream depends on the rest of the input.
     """
     V, T, D = t.stream.mid.shape
     mid, rad = np.zeros((V, T, D), Real), np.zeros((V, T, D), Real)
@@ -48,9 +49,9 @@ def stream_after_attention(t: QKVTables, p: int, token: int, possible: Reals) ->
     """Lemma 31: at a position, with a token there, Σ over positions of any terms is between Σ of
     the least and Σ of the largest over the possible tokens of each position, the position itself
     with its own token alone; so the heads' outputs are between the bounds of Lemma 23 from these
-    sums, for any text. The stream after attention, [D].
+    sums, for any input. Returns the stream after attention, [D].
 
-    Every text chooses one token for each position; dependence between them is ignored. The
+    Every input chooses one token for each position; dependence between them is ignored. The
     directions are those of the stream itself: W_O's product is rounded as in Lemma 27.
     """
     a, c, S = t.arithmetic, t.config, p + 1
@@ -78,7 +79,7 @@ def stream_after_attention(t: QKVTables, p: int, token: int, possible: Reals) ->
 
 
 def sum_bounds(terms: Ball, possible: Reals) -> SumBounds:
-    """Bound Σ over positions of balls [...,S,V], with any possible token [S,V] at each: [...,1]."""
+    """Bound the sum over positions of balls [...,S,V], over all possible tokens [S,V]: [...,1]."""
     low = np.where(possible, terms.mid - terms.rad, np.inf).min(-1)
     high = np.where(possible, terms.mid + terms.rad, -np.inf).max(-1)
     rounding = SLACK * low.shape[-1] * (np.abs(low) + np.abs(high)).sum(-1, keepdims=True)

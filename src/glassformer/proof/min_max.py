@@ -1,8 +1,8 @@
-"""The maximum or minimum of some numbers by one single head: bounds on how many lists are right.
+"""Bounds on the number of lists whose maximum or minimum a single-head model gets right.
 
 Lists are split into cases by the query token, which is the last, and by the answer. In a case, the
 other tokens are independent and bounded by the answer, which is one of them unless it is the query
-token itself. A case closes if the least sum over positions is above 0 for every rival (Lemma 42).
+token. A case closes if the least sum over positions is above 0 for every rival (Lemma 42).
 In a case that does not close, the lists that could be wrong are counted, rival by rival (Lemma 43).
 """
 
@@ -18,24 +18,25 @@ from .affine_arithmetic import Reals
 from .count_failures import count_any_not_positive
 from .single_head import SingleHead, least_sum
 
-# Cases that are so small that all of them together hold at most one list in this number are not
-# counted: all of their lists are open.
+# Small cases, which together contain at most one list in this number, are not counted: all of their
+# lists are open.
 MAX_COUNTED_RATIO = 10**6
 
 
 @dataclass(frozen=True)
 class InputCase:
-    """A set of inputs, and a bound on how many of them could be wrong."""
+    """Set of inputs with an upper bound on the number that could be wrong."""
 
     inputs: int
     open_inputs: int
-    margin: float  # lower bound if positive; otherwise its distance to 0, scaled
-    worst_row: tuple[int, ...]  # an input that attains the bound, nearly
+    margin: float  # lower bound on the margin if positive, else only a score for sorting
+    worst_row: tuple[int, ...]  # an input whose margin is close to the bound
 
 
 def list_cases(model: Model, task: Min, count_errors: bool = True) -> Iterator[InputCase]:
-    """Yield all cases of `min` or `max`. Without `count_errors`, all inputs of an open case are
-    open.
+    """Yield all cases of `min` or `max`: a query token and an answer.
+
+    Without `count_errors`, all inputs of an open case count as open.
     """
     n, V = task.length, task.vocab
     order = np.arange(V) if isinstance(task, Max) else np.arange(V)[::-1]  # the answer comes last

@@ -1,8 +1,8 @@
-"""Addition and subtraction modulo p, for p too large to run every pair.
+"""Proofs of addition and subtraction modulo p, for p too large to run every pair.
 
 A case is the sum a + b (or the difference a − b) before the modulus, which determines the answer.
 The largest sum over the pairs of a case, with one term for a and one for b, is found exactly by
-going through a (Lemma 46). Everything else is as for adders: bounds.py.
+iterating over a (Lemma 46). All other bounds are the ones of adders (bounds.py).
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SUMS_PER_CHUNK = 256
 
 @dataclass(frozen=True)
 class SumCases:
-    """Sums (or differences) before the modulus, [cases]."""
+    """Cases of modular addition: sums (or differences) before the modulus, [cases]."""
 
     values: Reals
 
@@ -35,7 +35,7 @@ class SumCases:
 
 
 class ModularLayout:
-    """The positions of a and b; for bounds.py, a layout."""
+    """Layout of modular addition: the positions of a and b. bounds.py uses it like a SumLayout."""
 
     def __init__(self, task: ModularAddition) -> None:
         layout = checked_layout(task)
@@ -44,12 +44,12 @@ class ModularLayout:
         self.row = layout.first - 1
 
     def tokens(self, position: int) -> range:
-        """Return the tokens that can stand at a position."""
+        """Return the possible tokens at a position."""
         kind, number = self.spots[position]
         return range(number, number + 1) if kind == TOKEN else range(self.p)
 
     def pairs(self, total: int) -> tuple[Reals, Reals]:
-        """Return all a and b with a sum (or difference) before the modulus."""
+        """Return all a and b whose sum (or difference) before the modulus is `total`."""
         if self.subtracts:
             a = np.arange(max(0, total), min(self.p, self.p + total))
             return a, a - total
@@ -59,7 +59,7 @@ class ModularLayout:
 
 @dataclass(frozen=True, eq=False)
 class ModularRowGroup(RowGroup):
-    """The query position, over all pairs of each sum."""
+    """Row group of the single query position; sums are bounded over all pairs of each case."""
 
     layout: ModularLayout  # type: ignore[assignment]
 
@@ -90,7 +90,7 @@ class ModularRowGroup(RowGroup):
 
 
 class ModularBounder(Bounder):
-    """Bounds for one model modulo p."""
+    """Computes margin bounds of one model for arithmetic modulo p."""
 
     def __init__(self, model: Model, task: ModularAddition) -> None:
         self.modular_layout = ModularLayout(task)
@@ -98,7 +98,7 @@ class ModularBounder(Bounder):
         super().__init__(model, self.modular_layout)  # type: ignore[arg-type]
 
     def all_cases(self) -> Iterator[tuple[SumCases, Reals]]:
-        """Yield every case, some at a time, with a lower bound on the margin in each."""
+        """Yield chunks of cases with a lower bound on the margin in each case."""
         layout = self.modular_layout
         p, token = layout.p, layout.spots[layout.row][1]
         sums = np.arange(1 - p, p) if layout.subtracts else np.arange(2 * p - 1)
@@ -114,7 +114,7 @@ class ModularBounder(Bounder):
 
 
 def is_covered(task: Task) -> bool:
-    """Whether a task is modular addition or subtraction, and no class derived from it."""
+    """Return whether a task is modular addition or subtraction, excluding derived classes."""
     return (
         isinstance(task, ModularAddition)
         and task.is_exactly(ModularAddition)

@@ -1,4 +1,4 @@
-"""The nonlinear parts of a model on affine forms (affine_arithmetic.py): norms and activations."""
+"""Bounds of norms and activation functions on affine forms (affine_arithmetic.py)."""
 
 import math
 from dataclasses import replace
@@ -12,10 +12,11 @@ from .affine_arithmetic import SLACK, AffineForm, Arithmetic, Real, Reals, exact
 # Bounds on the second derivative. gelu'' = φ(x)·(2 − x²) is at most 2φ(0) = 0.798, gelu_new is
 # close to it, silu'' is at most 1/2; each is largest at 0. The test of Lemma 13 measures them.
 MAX_CURVATURE = {"gelu": 0.8, "gelu_new": 0.9, "silu": 0.5}
-MAX_SLOPE_DEVIATION = 0.7  # from 1/2: the slopes of all three are within −0.13 and 1.13
+MAX_SLOPE_DEVIATION = 0.7  # deviation of slopes from 1/2: all slopes are from −0.13 to 1.13
 # Error of the model's activation function in units u of |x| (assumption 2 of docs/proof.md).
 LIBRARY_ERROR_UNITS = 64
-# Errors of the prover's own functions, in double precision: relative to |x|, and of a slope.
+# Errors of the prover's own functions in double precision: of a value, relative to |x|, and of a
+# slope.
 OWN_VALUE_ERROR, OWN_SLOPE_ERROR = 2.0**-48, 1e-12
 
 
@@ -24,7 +25,7 @@ def norm(
     a: Arithmetic, kind: str, x: AffineForm, eps: float, w: ArrayLike | None = None,
     b: ArrayLike | None = None,
 ) -> AffineForm:  # fmt: skip
-    """Bound a norm of model.py over the last axis, with its gain and bias."""
+    """Enclose the result of a norm of model.py over the last axis, with its gain and bias."""
     if kind == "none":
         return x
     x = a.divide_out(x)
@@ -95,7 +96,10 @@ def divide_by_root(
 
 
 def first_equal_coordinates(x: AffineForm, w: ArrayLike | None) -> Reals | None:
-    """Return the first coordinate equal to each one, gains included; None if x has errors."""
+    """Return for each coordinate the index of the first with equal value and gain.
+
+    The result is None if x has errors.
+    """
     if len(x.gen) or x.rad.any():
         return None
     same: Reals = x.mid[..., :, None] == x.mid[..., None, :]  # … N N
@@ -105,9 +109,9 @@ def first_equal_coordinates(x: AffineForm, w: ArrayLike | None) -> Reals | None:
     return first
 
 
-# ── activations: a line, and how far the function is from it at most ───────────────────────────
+# ── activations: a line and the largest deviation of the function from it ──────────────────────
 def activation(a: Arithmetic, kind: str, x: AffineForm) -> AffineForm:
-    """Bound an activation of model.py."""
+    """Enclose the result of an activation function of model.py."""
     x = a.divide_out(x)
     return relu(x) if kind == "relu" else smooth_activation(a, kind, x)
 
@@ -141,12 +145,12 @@ def smooth_activation(a: Arithmetic, kind: str, x: AffineForm) -> AffineForm:
     rad = np.where(bend <= flat, bend, flat) + x.rad * np.abs(slope) + OWN_SLOPE_ERROR * r
     y = AffineForm(f, x.gen * slope, rad)
     error = (LIBRARY_ERROR_UNITS * a.u + OWN_VALUE_ERROR) * size + 4 * a.tiny + SLACK * y.max_abs
-    largest = size**3 if kind == "gelu_new" else size  # it cubes x
+    largest = size**3 if kind == "gelu_new" else size  # gelu_new computes x³
     return replace(y, rad=rad + error + a.overflow(largest))
 
 
 def value_and_slope(kind: str, x: Reals) -> tuple[Reals, Reals]:
-    """A smooth activation and its derivative."""
+    """Return the values and derivatives of a smooth activation function at x."""
     if kind == "gelu":
         cdf = (1 + backend.erf(np.asarray(x, np.float64) * 0.5**0.5)) / 2
         return x * cdf, cdf + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)

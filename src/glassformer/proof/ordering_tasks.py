@@ -1,4 +1,4 @@
-"""Minimum, maximum and sorting, for any model of one layer with hard attention.
+"""Proofs of minimum, maximum and sorting for one-layer models with hard attention.
 
 A case is the query token and the answer. The order determines which other tokens may be present: in
 `min`, only those larger than the answer; in `sort`, those larger than the answer or not above the
@@ -19,28 +19,30 @@ from ..utils.errors import GlassformerError
 from .affine_arithmetic import Real, Reals
 from .hard_attention import HardAttentionBounder, position_free, suffix_boxes
 
-MAX_UNJOINED_TOKENS = 250  # vocabularies up to this size may be bounded case by case
+MAX_UNJOINED_TOKENS = 250  # largest vocabulary whose cases may be bounded one by one
 
 
 @dataclass(frozen=True)
 class OrderingResult:
-    """Bounds over all cases."""
+    """Result of the proof of an ordering task: number of cases, open cases, smallest margin."""
 
     cases: int  # pairs of a query token and an answer
     open_cases: int
     margin: float  # lower bound over all cases
-    worst_case: tuple[int, int]  # the query token, or −1 if they were joined, and the answer
+    worst_case: tuple[int, int]  # query token (−1 if cases were joined) and answer
 
 
 def is_covered(task: Task) -> bool:
-    """Whether a task is min, max or sort without repeats, and no class derived from these."""
+    """Return whether a task is min, max or sort without repeats, excluding derived classes."""
     sorts = isinstance(task, Sort) and task.is_exactly(Sort) and not task.repeats
     return task.is_exactly(Min, Max) or sorts
 
 
 def bound_all_cases(model: Model, task: Task) -> OrderingResult:
-    """Bound the margin in all cases. Cases with one answer and streams of similar size are joined;
-    if some stay open and the vocabulary is small, every case is bounded alone.
+    """Return a lower bound on the margin over all cases of a task.
+
+    Cases with the same answer and streams of similar size are joined. If some joined cases stay
+    open and the vocabulary is small, every case is bounded separately.
     """
     joined = _bound_all_cases(model, task, join=True)
     if joined.open_cases and len(model.vocabulary) <= MAX_UNJOINED_TOKENS:
@@ -51,7 +53,7 @@ def bound_all_cases(model: Model, task: Task) -> OrderingResult:
 def _bound_all_cases(model: Model, task: Task, join: bool) -> OrderingResult:
     bounder = HardAttentionBounder(model, _text_positions(model, task))
     V, D = model.config.d_vocab, model.config.d_model
-    joined: dict[int, tuple[Reals, Reals]] = {}  # by size: boxes around all cases of each answer
+    joined: dict[int, tuple[Reals, Reals]] = {}  # stream size -> boxes of all answers
     cases, open_cases, margin, worst = 0, 0, np.inf, (-1, -1)
 
     def add_margins(query: int, low: Reals, high: Reals, right: Reals) -> None:
@@ -66,7 +68,7 @@ def _bound_all_cases(model: Model, task: Task, join: bool) -> OrderingResult:
         for query, answers, below, above in _answer_boxes(bounder, task):
             cases += len(answers)
             low, high = bounder.stream_bounds(query, below, above)
-            low = np.where(np.isnan(low), -np.inf, low)  # NaN bounds nothing
+            low = np.where(np.isnan(low), -np.inf, low)  # NaN is no bound
             high = np.where(np.isnan(high), np.inf, high)
             if not join:
                 add_margins(query, low, high, answers)
@@ -85,7 +87,7 @@ def _bound_all_cases(model: Model, task: Task, join: bool) -> OrderingResult:
 
 
 def _text_positions(model: Model, task: Task) -> int:
-    """Return the length of a text up to the query for its last answer."""
+    """Return the number of positions up to the query of the last answer token."""
     if isinstance(task, Min):
         return task.length
     assert isinstance(task, Sort)
@@ -101,14 +103,17 @@ def _text_positions(model: Model, task: Task) -> int:
 def _answer_boxes(
     bounder: HardAttentionBounder, task: Task
 ) -> Iterator[tuple[int, Reals, Reals, Reals]]:
-    """Yield each query token, its answers, and boxes around the heads' outputs for each answer."""
+    """Yield each query token with its possible answers and the boxes of the heads' outputs.
+
+    The last two arrays are the lower and upper ends of the boxes, one box for each answer.
+    """
     V, none = bounder.config.d_vocab, np.zeros(0, int)
     if isinstance(task, Min):
         order = np.arange(V)[::-1] if isinstance(task, Max) else np.arange(V)
         for place, query in enumerate(order.tolist()):
             score = bounder.score_bounds(query)
             below, above = suffix_boxes(bounder, score, order, 0, np.array([query]), none)
-            # of one number, the query token is the answer
+            # in a list of one number, the query token is the answer
             of = slice(place, place + 1) if task.length == 1 else slice(place + 1)
             yield query, order[of], below[of], above[of]
         return

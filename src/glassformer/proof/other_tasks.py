@@ -1,8 +1,8 @@
 """Proofs beyond addition: the lemmas of each task, and the search for counterexamples.
 
-Each task has cases of its own: modular_addition.py (modular addition), ordering_tasks.py and
-min_max.py (min, max, sort), copy_tasks.py (reverse). Before a result is *proved*, the model is run
-on edge cases and a sample; where cases stay open, on rows from the worst of them.
+The cases of each task are defined in modular_addition.py (modular addition), ordering_tasks.py and
+min_max.py (min, max, sort) and copy_tasks.py (reverse). The model is first run on edge cases and a
+random sample. If cases stay open, it is run on rows from the worst open cases.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ from .single_head import single_head_violation
 if TYPE_CHECKING:
     from .prover import Proof
 
-SAMPLE_ROWS = 2_000  # random rows that are run, besides the edge cases
+SAMPLE_ROWS = 2_000  # random rows that are run besides the edge cases
 CANDIDATE_ROWS = 200  # rows from the worst open case that are run
-MAX_LIST_TOKENS = 100  # vocabularies up to this size may be bounded by query token and answer
+MAX_LIST_TOKENS = 100  # largest vocabulary whose lists min_max.py may bound
 MAX_OPEN_CASES_RUN = 200
 MAX_ENCLOSED_INPUTS = 200_000  # inputs that intervals enclose one by one in a few seconds
 MISSING_LEMMAS = {
@@ -40,7 +40,7 @@ CaseBounds = tuple[int, float | None, int, Rows]  # cases, margin, open cases, r
 
 
 def has_lemma_for(task: Task) -> bool:
-    """Whether this module proves a task, or names the lemma that it lacks."""
+    """Return whether this module proves a task or names the missing lemma."""
     return (
         isinstance(task, (Search, Sort))
         or ordering_tasks.is_covered(task)
@@ -53,8 +53,10 @@ def prove_by_cases(
     model: Model, task: Task, seed: int, make_proof: "Callable[..., Proof]",
     independent: bool = False,
 ) -> "Proof":  # fmt: skip
-    """Prove or refute by the lemmas of the task. Where they leave cases open, the independent
-    checker may prove it alone if `independent`.
+    """Prove or refute a model by the lemmas of the task.
+
+    If cases stay open and `independent` is true, the independent checker tries to prove the model
+    on its own.
     """
     sample = np.concatenate([task.edges(), task.sample(SAMPLE_ROWS, np.random.default_rng(seed))])
     if example := first_defined_counterexample(model, task, sample):
@@ -78,7 +80,7 @@ def prove_by_cases(
             "wrong"
         )
     if independent and (check := check_task(model, task, MAX_ENCLOSED_INPUTS)).holds:
-        # no lemma closes it, but the independent checker does; prover.py adds the reason
+        # proved by the independent checker alone; prover.py adds the reason
         return make_proof("proved", check.cases, margin=check.margin, reason="", method="intervals")
     return make_proof("unknown", cases - open_cases, reason=reason)
 
@@ -136,7 +138,7 @@ def _summarize_cases(cases: list[InputCase]) -> CaseBounds:
 
 
 def candidate_rows(task: Task, worst: tuple[int, int], seed: int) -> Rows:
-    """Return random rows with a query token (−1: any) and an answer."""
+    """Return random rows with the query token and answer `worst`; query −1 allows any token."""
     rng, (query, answer) = np.random.default_rng(seed), worst
     rows = []
     for _ in range(CANDIDATE_ROWS):
@@ -158,6 +160,6 @@ def candidate_rows(task: Task, worst: tuple[int, int], seed: int) -> Rows:
 
 
 def first_defined_counterexample(model: Model, task: Task, rows: Rows) -> dict[str, Any] | None:
-    """Return the first of those rows that have an answer that the model gets wrong, or None."""
+    """Return the first row with a defined answer that the model gets wrong, or None."""
     rows = np.asarray(rows)
     return first_counterexample(model, task, rows[task.defined(rows)])

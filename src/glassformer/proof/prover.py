@@ -1,4 +1,4 @@
-"""Proofs: the choice of a method, and the search for a certificate."""
+"""Entry point of proofs: selects a method and searches for a certificate."""
 
 import itertools
 import time
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 ProofStatus = Literal["proved", "refuted", "unknown"]
 ProofMethod = Literal["auto", "certificate", "enumeration"]
-CLAIMED_MARGIN_FRACTION = 1 - 1e-6  # other machines round the bounds differently
-MAX_DIGITS_WITHOUT_WINDOW = 12  # rows of longer numbers see a window of columns
+CLAIMED_MARGIN_FRACTION = 1 - 1e-6  # tolerance for the rounding of other machines
+MAX_DIGITS_WITHOUT_WINDOW = 12  # rows of longer numbers use column windows
 WINDOW_RADIUS = 4  # columns on either side of the requested one
-SEARCH_CUTS = 4  # bisections of the attention output: 16 pieces
-FUSED_NORM_EXCEPTION = " but for its fused layer norm"  # exception to proofs in PyTorch
-MIN_SPLIT_GAIN = 0.01  # part of the margin's distance to 0 that a useful finer split gains
-MIN_CUT_GAIN = 0.5  # and useful bisections
+SEARCH_CUTS = 4  # bisections of the attention output, which give 16 pieces
+FUSED_NORM_EXCEPTION = " but for its fused layer norm"  # scope exception of proofs in PyTorch
+MIN_SPLIT_GAIN = 0.01  # minimum relative gain in margin for further splits
+MIN_CUT_GAIN = 0.5  # minimum relative gain in margin for further bisections
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,22 @@ class Proof(Displayable):
     """Result of a proof for a model on the whole domain of a task."""
 
     result: ProofStatus
-    cases: int  # closed cases; rows, if they were enumerated
+    cases: int  # number of closed cases, or of rows that were enumerated
     _: KW_ONLY
-    margin: float | None = None  # proved: lower bound on the margin of the right token
+    margin: float | None = None  # lower bound on the margin of the right token, if proved
     dtype: str
-    backend: str = ""  # NumPy or PyTorch: the backend of the model
+    backend: str = ""  # backend of the model: NumPy or PyTorch
     counterexample: dict[str, Any] | None = None
-    reason: str  # how it was proved, or which case is open
+    reason: str  # method of the proof, counterexample, or open case
     model: str  # SHA-256 of the weights
     task: str
     method: str
-    certificate: dict[str, Any] | None = None  # for check_certificate
+    certificate: dict[str, Any] | None = None  # input of check_certificate
     checkers: tuple["CheckerResult", ...] = ()
 
     @property
     def independent(self) -> bool:
-        """Whether the independent checker passed it."""
+        """Whether the independent checker accepted the proof."""
         return any(c.name == "independent" and c.holds for c in self.checkers)
 
     @property
@@ -100,16 +100,16 @@ def prove(
         model: The model.
         task: The task.
         method: "enumeration" runs every row. "certificate" bounds the margins of an adder over all
-            pairs of numbers and searches for a counterexample if that fails; for a compiled model
-            it checks the certificate that the model carries; for min, max, sort, reverse and
-            modular addition it bounds the cases of the task (other_tasks.py). "auto" enumerates
+            pairs of numbers and searches for a counterexample if that fails. For a compiled model
+            it checks the embedded certificate; for min, max, sort, reverse and modular addition
+            it bounds the cases of the task (other_tasks.py). "auto" enumerates
             domains of up to about a million rows, unless the model is compiled. For an adder with
             more than two layers it can only find a counterexample.
         seed: Seed of the search for a counterexample.
         progress: Called with the number of rows run, rows of the certificate, or values of a
             compiled model.
-        independent: Whether to check what is proved a second time (agreement.py); None: where such
-            a check exists.
+        independent: Whether to check a proof with the independent checker (agreement.py). None runs
+            it if it covers the model and task.
 
     Returns:
         The proof: proved, refuted with a counterexample, or unknown.
@@ -153,14 +153,14 @@ def _prove(
     if method == "enumeration" or (method == "auto" and task.size <= MAX_EXHAUSTIVE_ROWS):
         make_enumerated = partial(make_proof, method="enumeration")
         return _prove_by_enumeration(model, task, make_enumerated, progress)
-    from .other_tasks import has_lemma_for, prove_by_cases  # imports the modules of its tasks
+    from .other_tasks import has_lemma_for, prove_by_cases  # loads the tasks' modules
 
     if has_lemma_for(task):
         make_by_cases = partial(make_proof, method="cases")
         proof = prove_by_cases(model, task, seed, make_by_cases, independent is not False)
         if not proof.holds:
             return proof
-        # intervals cover the fused norm, lemmas do not
+        # interval proofs cover the fused norm; lemmas do not
         return replace(proof, reason=describe_scope(model, task, proof.method == "intervals"))
     if method == "auto" and model.config.n_layers != 1:
         return _prove_multilayer(model, task, seed, make_proof)
@@ -171,7 +171,7 @@ def _prove(
 def _prove_by_enumeration(
     model: Model, task: Task, make_proof: Callable[..., Proof], progress: ProgressCallback | None
 ) -> Proof:
-    """Run every row in two orders of the same sums, and some rows alone."""
+    """Run every row with two orders of summation, and some rows alone."""
     run = evaluate_domain(model, task, row_progress(task, progress))
     for row in run.failures:
         if example := verify_counterexample(model, task, np.array(row, task.row_type)):
@@ -191,7 +191,7 @@ def _prove_by_enumeration(
 
 
 def row_progress(task: Task, progress: ProgressCallback | None) -> Callable[..., object] | None:
-    """Return the callback of `evaluate_domain` that reports to `progress`."""
+    """Return a callback for `evaluate_domain` that reports to `progress`, or None."""
     if progress is None:
         return None
     wrong = 0
@@ -208,7 +208,7 @@ def _prove_multilayer(
     model: Model, task: Task, seed: int, make_proof: Callable[..., Proof]
 ) -> Proof:
     """Search a sample for a counterexample, then try a certificate if there are two layers."""
-    layout_of(task)  # a task that is not covered is an error, not unknown
+    layout_of(task)  # raises an error if certificates do not cover the task
     verdict = verify(model, task, seed=seed)
     count, n_layers = _error_count(verdict), model.config.n_layers
     if example := next(iter(verdict.counterexamples), None):
@@ -268,13 +268,19 @@ def _prove_by_certificate(
 
 
 def sanity_check_by_running(model: Model, task: Task, seed: int = 0) -> None:
-    """Run a proved model on edge cases and a sample; an error there is a defect of the prover."""
+    """Run a proved model on edge cases and a sample; raise an error if it is wrong on any row."""
     if example := sample_counterexample(model, task, seed):
         raise prover_defect(f"its certificate passes, but {describe_counterexample(example)}")
 
 
 def describe_scope(model: Model, task: Task, fused_norm: bool = False) -> str:
-    """Describe the arithmetic that a proof covers. `fused_norm`: PyTorch's layer norm, too."""
+    """Describe the arithmetic that a proof covers.
+
+    Args:
+        model: The proved model.
+        task: The task.
+        fused_norm: Whether the proof also covers PyTorch's fused layer norm.
+    """
     exception = FUSED_NORM_EXCEPTION if model.config.norm == "layer" and not fused_norm else ""
     scope = f"for every order of summation, in NumPy and PyTorch{exception}"
     owner = "file" if ".py:" in task.ref else "class"
@@ -286,7 +292,7 @@ def describe_scope(model: Model, task: Task, fused_norm: bool = False) -> str:
 
 @dataclass(frozen=True)
 class SplitAttempt:
-    """Bounds of a row group for one split into cases."""
+    """Result of bounding a row group with one split into cases."""
 
     group: RowGroup
     split: tuple[str, ...]
@@ -296,18 +302,20 @@ class SplitAttempt:
     open_bounds: list[Bounds]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row of a certificate."""
+        """Return the certificate entry of this row group and split."""
         cuts = {"cuts": self.cuts} if self.cuts else {}
         return self.group.to_json() | {"split": list(self.split)} | cuts
 
     def improves_on(self, other: "SplitAttempt", min_fraction: float) -> bool:
-        """Whether the smallest margin grows by this fraction of its size."""
+        """Return whether the smallest margin grows by `min_fraction` of its absolute value."""
         return self.min_margin > other.min_margin + min_fraction * abs(other.min_margin)
 
 
 def initial_row_groups(bounder: Bounder) -> list[RowGroup]:
-    """Return the rows of the answer one by one; those of long numbers with windows, and together
-    where their windows are within the numbers.
+    """Return the row groups with which the search starts.
+
+    Rows of short numbers form single groups over all columns. Rows of long numbers use windows;
+    neighboring rows form one group if their windows are within the numbers.
     """
     layout = bounder.layout
     if layout.digits <= MAX_DIGITS_WITHOUT_WINDOW:
@@ -326,8 +334,8 @@ def initial_row_groups(bounder: Bounder) -> list[RowGroup]:
 def refine(bounder: Bounder, attempt: SplitAttempt) -> list[SplitAttempt]:
     """Try finer splits of an open attempt, then its rows one by one over all columns.
 
-    Of rows in one group that stay open, the first and the last are tried alone (counterexamples
-    come from there); the others only if these close.
+    If a group of rows stays open, its first and last rows are tried alone, since counterexamples
+    are searched there. The remaining rows are tried only if these close.
     """
     if not attempt.open_bounds:
         return [attempt]
@@ -358,11 +366,12 @@ def try_split(
 
 
 def search_splits(bounder: Bounder, group: RowGroup, coarse: SplitAttempt) -> SplitAttempt:
-    """Return the coarsest split that closes, or the one with the best smallest margin.
+    """Return the coarsest split that closes all cases, or else the one with the largest margin.
 
-    The attention output is bisected before cases are split further, because that takes fewer
-    bounds; if it does not help one split, finer ones are not bisected. All pairs of these columns
-    is finer than every split before; if that is no better, more columns will not help.
+    The attention output is bisected before cases are split further, because bisection needs fewer
+    bounds. If bisection does not improve one split, finer splits are not bisected. Splitting all
+    columns into pairs is finer than every earlier split; if it does not improve the margin, the
+    search stops, since more columns do not help either.
     """
     best, cutting = coarse, True
     for split in candidate_splits(bounder, group):
@@ -380,12 +389,12 @@ def search_splits(bounder: Bounder, group: RowGroup, coarse: SplitAttempt) -> Sp
 
 
 def max_search_cuts(split: tuple[str, ...]) -> int:
-    """Return SEARCH_CUTS, or less where the split has many cases."""
+    """Return the number of bisections to try: SEARCH_CUTS, or fewer for a split with many cases."""
     return max(n for n in range(SEARCH_CUTS + 1) if not n or max_case_count(split, n) <= MAX_CASES)
 
 
 def candidate_splits(bounder: Bounder, group: RowGroup) -> Iterator[tuple[str, ...]]:
-    """Yield splits of the window's columns, the coarsest first; then with one more column below."""
+    """Yield splits of the window's columns from coarse to fine, then with one more column below."""
     columns = bounder.window(group)
     splits = itertools.product(MAX_WAYS_PER_SPLIT, repeat=len(columns))
     candidates = sorted(splits, key=lambda s: s.count("pair"))

@@ -1,7 +1,7 @@
 """Queries, keys and values of one layer as tables over (token, position).
 
-In a one-layer model they depend only on the token and its position. Each entry is a ball that holds
-every value the model may compute for it. softmax_bounds.py goes on from here.
+In a one-layer model they depend only on the token and its position. Each entry is a ball that
+contains every value that the model may compute for it. softmax_bounds.py reads these tables.
 """
 
 from dataclasses import fields, replace
@@ -16,7 +16,7 @@ from ..utils.errors import GlassformerError
 from .affine_arithmetic import SLACK, AffineForm, Arithmetic, Ball, Real, Reals, box, exact_form
 from .nonlinear_bounds import MAX_CURVATURE, activation, norm
 
-# Fields of Config that the bounds read. Others must have their defaults.
+# Fields of Config that the bounds read. All other fields must have their defaults.
 SUPPORTED_FIELDS = {
     "d_vocab", "n_ctx", "d_model", "n_layers", "n_heads", "d_head", "d_mlp", "norm", "norm_first",
     "eps", "activation", "positions", "base", "slope", "mask", "scale", "qk_norm", "tied",
@@ -37,7 +37,7 @@ POSITION_TABLE_ERROR = 2.0**-50
 
 
 def check_supported(model: Model) -> None:
-    """Raise an error that names the first part of a model that the bounds do not cover."""
+    """Raise an error if the bounds do not cover a config field or array of a model."""
     c = model.config
     if c.n_layers not in (1, 2):
         raise _unsupported("1 or 2 layers for a domain too large to enumerate", c.n_layers)
@@ -54,7 +54,7 @@ def check_supported(model: Model) -> None:
 
 
 def check_context_length(model: Model, task: Task | None, T: int) -> None:
-    """Raise an error if texts of T tokens do not fit into the model's context."""
+    """Raise an error if inputs of T tokens do not fit into the model's context."""
     if (n_ctx := model.config.n_ctx) < T:
         where = task.ref if task else "prove"
         raise GlassformerError(f"{where}: expected a model with n_ctx of at least {T}, got {n_ctx}")
@@ -65,12 +65,15 @@ def _unsupported(expected: str, value: Any) -> GlassformerError:
 
 
 class QKVTables:
-    """The residual stream and the q, k and v of every head, for texts of T positions."""
+    """Tables of the residual stream and of each head's q, k and v, for inputs of T positions."""
 
     def __init__(
         self, model: Model, T: int, layer: int = 0, stream: AffineForm | None = None
     ) -> None:
-        """`stream` [V,T,D] is the layer's input; by default the embedding."""
+        """Compute the tables of one layer from its input `stream` [V,T,D].
+
+        `stream` defaults to the embedding.
+        """
         check_supported(model)
         self.layer = layer
         self.config = c = model.config
@@ -90,20 +93,20 @@ class QKVTables:
             if c.positions == "rotary":
                 angle = angles(c, np.arange(T), c.d_head // 2)  # T K/2
                 self.q, self.k = rotate(a, self.q, angle), rotate(a, self.k, angle)
-        # keys that are equal for all tokens are bounded once
+        # If keys are equal for all tokens, scores are bounded once per position.
         self.keys_ignore_tokens = all((x == x[:1]).all() for x in self.k)
 
     def array(self, name: str) -> Any:
-        """Return an array of the block, or None."""
+        """Return a weight array of the block, or None if the model does not have it."""
         return self.weights.get(f"blocks.{self.layer}.{name}")
 
     def norm(self, name: str, x: AffineForm) -> AffineForm:
-        """Apply a norm of the block, or ln_final."""
+        """Apply a norm of the block or the final norm to an affine form."""
         at, c = self.weights.get if name == "ln_final" else self.array, self.config
         return norm(self.arithmetic, c.norm, x, c.eps, at(f"{name}.w"), at(f"{name}.b"))
 
     def mlp_linear(self, x: AffineForm, name: str) -> AffineForm:
-        """Multiply by a matrix of the MLP and add its bias, if present."""
+        """Multiply a form by a matrix of the MLP and add the bias, if present."""
         return self.arithmetic.affine(x, self.array(f"mlp.W_{name}"), self.array(f"mlp.b_{name}"))
 
     def after_attention(self, x: AffineForm) -> AffineForm:
@@ -122,7 +125,7 @@ class QKVTables:
     def _embed(self, T: int) -> AffineForm:
         c, W_E = self.config, self.weights["embed.W_E"]
         x = np.broadcast_to(W_E[:, None], (c.d_vocab, T, c.d_model))  # V T D
-        if c.positions == "learned":  # one addition rounds equally in any order, or underflows to 0
+        if c.positions == "learned":  # a single addition has one order; it may underflow to 0
             W_pos, tiny = self.weights["pos_embed.W_pos"][:T], self.arithmetic.tiny
             total = exact_form(x + W_pos)
             return replace(total, rad=tiny * ((np.abs(total.mid) < tiny) & (x != -W_pos)))

@@ -1,4 +1,4 @@
-"""Options of `prove`: prove, check a certificate, bound the accuracy, compare two models."""
+"""Implementation of `api.prove`: proofs, certificate checks, accuracy bounds and comparisons."""
 
 import math
 import os
@@ -29,7 +29,7 @@ class CertificateCheck(Displayable):
     """Results of both checkers for a certificate."""
 
     first: CertificateResult
-    independent: CertificateResult | None = None  # None: no independent check covers the model
+    independent: CertificateResult | None = None  # None if no independent check covers the model
 
     @property
     def holds(self) -> bool:
@@ -109,7 +109,7 @@ def _check_certificate(
     model: Model, task: Task, source: Any, independent: bool | None, seed: int,
     progress: ProgressCallback | None,
 ) -> CertificateCheck:  # fmt: skip
-    """Check a certificate, or the file of one, by one checker or both."""
+    """Check a certificate, or a certificate file, with the first and the independent checker."""
     if is_compiled(model, task):
         raise GlassformerError(
             "prove: expected a model without a certificate of its own for check, got a compiled "
@@ -137,7 +137,7 @@ def _check_second(
     model: Model, task: Task, certificate: Any, independent: bool | None,
     progress: ProgressCallback | None,
 ) -> CertificateResult | None:  # fmt: skip
-    """Run the independent checker on a certificate; None if it does not cover the model."""
+    """Run the independent checker on a certificate; return None if it was not run or needed."""
     from .independent.checker import check_independently, require_flint
 
     try:

@@ -1,10 +1,9 @@
-"""Models of one single head: one layer, one head, no MLP; a logit difference is a sum over
-positions.
+"""Bounds for single-head models: one layer, one head, no MLP.
 
-The head's output is a ratio, Σ weight·value over Σ weight, and everything after it is linear,
-except for the divisor of the last norm. So the lead of one token over another, times Σ weight and
-that divisor, has one term for each position, chosen by the token there (Lemma 40). Its sign is the
-sign of the lead. Over inputs whose tokens are independent, the least sum is found position by
+The head's output is a ratio, Σ weight·value over Σ weight, and every later step is linear, except
+for the divisor of the last norm. So the lead of one token over another, times Σ weight and that
+divisor, is a sum with one term for each position, which depends on the token there (Lemma 40). Its
+sign is the sign of the lead. If tokens are independent, the least sum is found position by
 position, and the inputs below 0 can be counted (count_failures.py). These counts bound the accuracy
 of trained models.
 
@@ -28,9 +27,9 @@ from .qkv_bounds import QKVTables
 
 @dataclass(frozen=True)
 class LogitDifferenceTerms:
-    """The parts of a logit difference for one query token in one row."""
+    """Position terms of all logit differences for one query token in one row."""
 
-    weight: Ball  # [S,V]: up to a common factor
+    weight: Ball  # [S,V]: attention weights up to a common factor
     value: Ball  # [S,V,V]: contribution of a token at a position to each logit, times the divisor
     query_logits: Reals  # [V]: contribution of the query token's own stream
     logit_error: Reals  # [V]: error of each logit for any input
@@ -38,7 +37,7 @@ class LogitDifferenceTerms:
 
     @property
     def max_weight_divisor(self) -> Reals:
-        """Upper bound on Σŵ·s: a positive sum of terms divided by this bounds the lead."""
+        """Upper bound on Σŵ·s; a positive sum of terms over it is a lower bound on the lead."""
         bound: Reals = self.weight.max_abs.max(1).sum() * self.max_divisor
         return bound * (1 + SLACK * len(self.weight.mid))
 
@@ -58,8 +57,10 @@ class LogitDifferenceTerms:
 
     @cached_property
     def least_logits(self) -> Reals:
-        """Lower bound on each right logit with a token at a position: [S,V,V]. The prover's own
-        rounding, of this and of the difference in `lower_bounds`, is subtracted.
+        """Lower bound on each right logit with a token at a position, [S,V,V].
+
+        The prover's own rounding of this bound and of the difference in `lower_bounds` is
+        subtracted.
         """
         mid, rad = self.value
         least: Reals = mid + self.query_logits - (rad + self.logit_error) - self._own_rounding()
@@ -67,7 +68,7 @@ class LogitDifferenceTerms:
 
     @cached_property
     def largest_logits(self) -> Reals:
-        """Upper bound on each rival logit with a token at a position: [S,V,V]."""
+        """Upper bound on each rival logit with a token at a position, [S,V,V]."""
         mid, rad = self.value
         largest: Reals = mid + self.query_logits + (rad + self.logit_error) + self._own_rounding()
         return largest
@@ -78,7 +79,10 @@ class LogitDifferenceTerms:
 
 
 class SingleHead:
-    """The terms of one model, for texts of T positions with these tokens possible [T,V]."""
+    """Computes the logit difference terms of a single-head model for inputs of T positions.
+
+    `possible` [T,V] marks the tokens that can occur at each position.
+    """
 
     def __init__(self, model: Model, T: int, possible: Reals) -> None:
         if violation := single_head_violation(model):
@@ -93,7 +97,7 @@ class SingleHead:
             self.abs_W_U, self.abs_gain = np.abs(W_U), np.ones(1) if gain is None else np.abs(gain)
             self.W_U_with_gain = W_U if gain is None else W_U * gain.astype(Real)[:, None]  # D V
             self.centered_W_U = self.W_U_with_gain
-            self.centered_W_U_max = np.abs(self.W_U_with_gain)  # bounds all intermediate values
+            self.centered_W_U_max = np.abs(self.W_U_with_gain)  # bound on all intermediate values
             if c.norm == "layer":
                 self.centered_W_U = self.centered_W_U - self.centered_W_U.mean(0)
                 self.centered_W_U_max = self.centered_W_U_max + self.centered_W_U_max.mean(0)
@@ -111,14 +115,14 @@ class SingleHead:
             self.written_max_abs = self.v.max_abs @ np.abs(onto)  # T V V
 
     def terms(self, row: int, token: int) -> LogitDifferenceTerms:
-        """Return the terms for a query token in a row."""
+        """Return the logit difference terms for a query token in a row."""
         S, t, a = row + 1, self.tables, self.a
         with np.errstate(all="ignore"):
             possible = self.possible.copy()
             possible[row] = False
             possible[row, token] = True
             weight = softmax_bounds.attention_weights(t, row, token, possible)  # 1 S V
-            # a token that cannot stand at the query position has no weight there
+            # tokens that are not possible at the query position have no weight there
             rounding = softmax_bounds.output_rounding(a, S)
             size = self.written_max_abs[:S] + self.written_error[:S]
             rad = self.written_error[:S] + rounding * size
@@ -175,7 +179,7 @@ class SingleHead:
 
 
 def single_head_violation(model: Model) -> str:
-    """Return why a model is not a single head; "" if it is."""
+    """Return the reason why a model is not a single-head model, or ""."""
     c = model.config
 
     def has(name: str) -> bool:

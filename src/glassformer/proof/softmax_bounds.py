@@ -1,12 +1,12 @@
-"""The bound on a softmax: from queries, keys and values to the outputs of one layer's heads.
+"""Bounds on softmax attention, from queries, keys and values to the heads' outputs of a layer.
 
 A head's output is a ratio, Σ weight·value over Σ weight. Lemmas 17 to 22 bound each weight and each
 term, Lemmas 23 and 24 the ratio once carry_dp.py has bounded its sums over all pairs of numbers,
 and Lemmas 25 to 27 the error of the product with W_O. bounds.py combines them.
 
 Shapes: H heads, S positions up to the query, V tokens, K entries of a head, R directions, D the
-residual stream. `possible` [S,V] tells which tokens can stand where. The weights of a head may
-share an unknown factor, which leaves the ratio unchanged.
+residual stream. `possible` [S,V] marks the tokens that can occur at each position. The weights of a
+head may share an unknown factor, which leaves the ratio unchanged.
 """
 
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ class SumBounds(NamedTuple):
 def attention_weights(t: QKVTables, row: int, token: int, possible: Reals) -> Ball:
     """Bound the unnormalized attention weights of a query token in `row`, [H,S,V].
 
-    `possible` is [T,V] here: keys after the row count for the check that scores are finite.
+    `possible` is [T,V] here, because the check that scores are finite includes keys after the row.
     """
     c, a, S = t.config, t.arithmetic, row + 1
     factor = a.rounded_constant(c.scale or c.d_head**-0.5)
@@ -41,7 +41,7 @@ def attention_weights(t: QKVTables, row: int, token: int, possible: Reals) -> Ba
         bias = POSITIONS["alibi"].bias(c, row - np.arange(len(possible))[None])[:, 0].T.astype(Real)  # type: ignore[misc]
     seen: Any = possible[:S]
     q, k = Ball(*(x[token, row] for x in t.q)), Ball(*(x[:, :S] for x in t.k))  # H K, V S H K
-    if t.keys_ignore_tokens:  # V is 1 here, until the weights are known
+    if t.keys_ignore_tokens:  # the token axis has size 1 until the weights are computed
         k, seen = Ball(*(x[:1] for x in k)), seen.any(1, keepdims=True)
     keys = np.where(possible.T[..., None, None], t.k.max_abs, 0).max((0, 1))  # H K
     score = score_bounds(a, q, k, factor, seen)  # V S H
@@ -108,8 +108,8 @@ def exponential_weights(a: Arithmetic, score: Ball, possible: Reals) -> Ball:
     MAX_SHARED_SCORE_DROP.
 
     The model subtracts a number m and takes exp: the shared factor is exp(top − m), and the
-    difference rounds once. For one text m is its largest score, at most top. For many texts that
-    share a table (token_tables.TokenPairScores), m is the largest score of any token at any
+    difference rounds once. For one input m is its largest score, at most top. For many inputs
+    that share a table (token_tables.TokenPairScores), m is the largest score of any token at any
     position: at most top + excess. That table is used only if no difference is below ln(tiny)/2, so
     `excess` need not exceed −ln(tiny)/2, and no weight underflows. Otherwise exp may underflow, and
     a weight is off by a further `tiny` relative to the largest, which is 1: Lemma 27 adds that. The
@@ -118,7 +118,7 @@ def exponential_weights(a: Arithmetic, score: Ball, possible: Reals) -> Ball:
     highest = score.mid + score.rad
     top = np.where(possible, highest, -np.inf).max((1, 2), keepdims=True)
     excess, limit = highest.max((1, 2), keepdims=True) - top, MAX_SHARED_SCORE_DROP[a.dtype]
-    excess = np.where(excess <= limit, excess, Real(limit))  # NaN and infinity too
+    excess = np.where(excess <= limit, excess, Real(limit))  # also replaces NaN and infinity
     drop = np.abs(top - (score.mid - score.rad)) + excess
     spread = relative_exp_error(a, score.rad + a.u * drop * 2)
     weight = np.exp(score.mid - top)
@@ -135,9 +135,10 @@ def relative_exp_error(a: Arithmetic, error: Reals) -> Reals:
 
 # ── ratios ─────────────────────────────────────────────────────────────────────────────────────
 def output_rounding(a: Arithmetic, S: int) -> Any:
-    """Bound the rounding between the weights and a head's output: a sum of S weights, a quotient, a
-    sum of S products. That is 2·S roundings of each term (Lemma 1), and 6 to spare: underflow in a
-    sum of at least 1 is less than u.
+    """Bound the relative rounding error between the weights and a head's output.
+
+    A sum of S weights, a quotient and a sum of S products have 2·S roundings of each term
+    (Lemma 1). The bound allows 6 more: underflow in a sum of at least 1 is less than u.
     """
     return a.gamma(2 * S + 6) + SLACK * S
 
@@ -227,7 +228,7 @@ def off_direction_bound(
     error = term_error(a, weight, v)
     per_weight = np.where(w > 0, error / np.where(w > 0, w, 1), np.inf)
     mean_error = max_weighted_mean(a, per_weight, weight, min_weight_sum, possible)  # H K
-    # A weight that underflows to 0 has an error that is not 0: there, Σ errors/Σ weight
+    # A weight that underflows to 0 has a nonzero error: use Σ errors/Σ weight instead.
     total = np.where(possible[..., None], error, 0).max(2).sum(1)
     total = total / min_weight_sum[:, None] * (1 + output_rounding(a, w.shape[1]))
     mean_error = np.fmin(mean_error, total)
@@ -239,7 +240,7 @@ def off_direction_bound(
 
 
 def own_rounding(W_O: Reals, onto: Reals, F: Reals) -> Reals:
-    """Bound the prover's own rounding of W_O − onto·Fᵀ."""
+    """Bound the prover's own rounding error of W_O − onto·Fᵀ."""
     terms, size = W_O[..., 0].size + F.shape[1], np.abs(W_O) + np.abs(onto) @ np.abs(F.T)
     error: Reals = SLACK * terms * size
     return error

@@ -1,5 +1,5 @@
-"""The independent proof checker. It shares only Model and Task with the first checker.
+"""Independent proof checker, which shares only Model and Task with the first checker.
 
-checker.py checks certificates of adders in ball arithmetic; tasks.py checks other tasks in interval
-arithmetic.
+checker.py checks certificates of adders in ball arithmetic. tasks.py checks all other tasks in
+interval arithmetic.
 """

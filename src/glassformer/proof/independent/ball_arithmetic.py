@@ -1,8 +1,8 @@
 """Ball arithmetic: enclosures of all values that a model may compute in its float type.
 
 A ball (arb of python-flint, 128 bits) is a center and a radius. Operations on balls add their own
-rounding to the radius; this file adds the model's, step by step as in model.py, and checks that
-every intermediate value is finite in the model's type. A failed check raises NotProvable.
+rounding to the radius. This module adds the model's rounding for each step of model.py and checks
+that every intermediate value is finite in the model's type. A failed check raises NotProvable.
 """
 
 import functools
@@ -19,14 +19,14 @@ import numpy as np
 from ...core import backend
 from ...core.model import Model
 
-# require_flint raises an error if it is missing
+# checker.require_flint raises an error if python-flint is missing
 flint: Any = import_module("flint") if find_spec("flint") else None
 arb: Any = flint and flint.arb
 Ball: TypeAlias = Any
 Balls: TypeAlias = list[Ball]
 UNIT: Ball = arb and arb(0, 1)  # [−1, 1]
 ZERO: Ball = arb and arb(0)
-CURVE_PIECES = 16  # into which a wide range of a smooth activation is cut
+CURVE_PIECES = 16  # number of pieces of a wide activation range
 COVERED_CONFIG = {
     "mask": ("causal",), "norm": ("layer", "rms", "none"),
     "activation": ("relu", "gelu", "gelu_new", "silu"),
@@ -53,25 +53,25 @@ COVERED_BLOCK_ARRAYS = [
 
 
 class NotProvable(Exception):
-    """A bound could not be established."""
+    """Error for a bound that could not be established."""
 
 
 class NotCovered(NotProvable):
-    """The checker has no method for the model or the task."""
+    """Error for a model or task that the checker has no method for."""
 
 
 class InconclusiveBound(NotProvable):
-    """A bound is too wide to decide."""
+    """Error for a bound that is too wide to decide a case."""
 
 
 class Weight(NamedTuple):
     input_index: int
     ball: Ball
     size: Ball
-    power_of_two: bool  # the product is exact
+    power_of_two: bool  # True if products with this weight are exact
 
 
-Matrix: TypeAlias = list[list[Weight]]  # a list for each output, without zeros
+Matrix: TypeAlias = list[list[Weight]]  # nonzero weights of each output
 
 
 def symmetric_ball(r: Ball) -> Ball:
@@ -85,7 +85,7 @@ def sum_balls(balls: Any) -> Ball:
 
 @dataclass
 class BallRow:
-    """A vector (center + Σ coefficients·e) / divisor + offset with unknowns e in [−1, 1]."""
+    """Set of vectors (center + Σ coefficients·e) / divisor + offset, with unknowns e in [−1, 1]."""
 
     center: Balls
     coefficients: list[Balls]
@@ -113,7 +113,7 @@ class BallRow:
 
 
 class BallFloatType:
-    """The model's float type: its range, and bounds on the rounding of its operations."""
+    """Float type of the model: its range and bounds on the rounding of its operations, as balls."""
 
     def __init__(self, dtype: str) -> None:
         info = np.finfo(dtype)
@@ -130,7 +130,7 @@ class BallFloatType:
         return symmetric_ball(self.tiny)
 
     def config_value(self, value: float, label: str) -> Ball:
-        """Return a number of the config, exact or rounded to the type."""
+        """Return a ball that contains a config value, both exact and rounded to the float type."""
         with np.errstate(over="ignore"):
             rounded = float(np.dtype(self.dtype).type(float(value)))
         return self.from_float(rounded, label).union(arb(float(value)))
@@ -140,18 +140,18 @@ class BallFloatType:
             raise NotProvable(f"{label} may overflow {self.dtype}")
 
     def rounding_error(self, size: Ball, n: int = 1) -> Ball:
-        """Return the largest error of n operations whose result has this size."""
+        """Bound the error of n operations whose result is at most `size`."""
         return self.gamma(n) * size.abs_upper() + 4 * n * self.tiny
 
     def scaled_rounding_error(self, size: Ball, s: Ball) -> Ball:
-        """Return the largest error of an operation with result size/s, times s. 0/s is exact."""
+        """Bound s times the error of an operation with result size/s. 0/s is exact."""
         return ZERO if size.is_zero() else self.rounding_error(size) + 4 * self.tiny * s.upper()
 
     def rounded(self, x: Ball) -> Ball:
         return x + symmetric_ball(self.rounding_error(x))
 
     def sum_error(self, terms: list[Weight], sizes: Balls, bias: Ball, label: str) -> Ball:
-        """Return the largest error of a sum of products and a bias, in any order."""
+        """Bound the rounding error of a sum of products and a bias, in any order."""
         size = sum((t.size * sizes[t.input_index] for t in terms), bias.abs_upper())
         self.check_overflow(size, label)
         if not terms:
@@ -160,7 +160,7 @@ class BallFloatType:
         return self.rounding_error(size, n) + 4 * len(terms) * self.tiny
 
     def dot(self, a: Balls, b: Balls) -> Ball:
-        """Return a sum of products as the model computes it, in any order."""
+        """Enclose a sum of products as the model computes it, in any order."""
         live = [(x, y) for x, y in zip(a, b, strict=True) if not (x.is_zero() or y.is_zero())]
         size = sum_balls(x.abs_upper() * y.abs_upper() for x, y in live)
         return sum_balls(x * y for x, y in live) + symmetric_ball(
@@ -169,7 +169,12 @@ class BallFloatType:
 
 
 def checked_weights(model: Model) -> dict[str, Any]:
-    """Return the weights as NumPy arrays; raise NotProvable if they or the config are invalid."""
+    """Check config and weights and return the weights as NumPy arrays.
+
+    Raises:
+        NotCovered: A config field, array or dtype is not covered.
+        NotProvable: A weight is not finite, subnormal or has another dtype.
+    """
     c = model.config
     for field in fields(c):
         name, value = field.name, getattr(c, field.name)
@@ -193,7 +198,7 @@ def checked_weights(model: Model) -> dict[str, Any]:
 
 
 class BallModel:
-    """A one-layer model in ball arithmetic. Its methods follow model.py."""
+    """One-layer model in ball arithmetic. Its methods correspond to the steps of model.py."""
 
     def __init__(self, model: Model) -> None:
         self.c = c = model.config
@@ -209,7 +214,7 @@ class BallModel:
         self.head_difference = cache(self._head_difference)
 
     def _array(self, name: str) -> Any:
-        """Return a matrix [in, out] or a vector; a final ' in the name transposes it."""
+        """Return a matrix [in, out] or a vector, transposed if the name ends with '."""
         W: Any = self.weights.get(name.removesuffix("'"))
         if W is not None and W.ndim == 3 and name.endswith("W_O"):  # [H,K,D]
             W = W.reshape(-1, self.c.d_model)
@@ -230,7 +235,7 @@ class BallModel:
 
     # ── operations ─────────────────────────────────────────────────────────────────────────────
     def linear(self, x: BallRow, name: str, b: Balls | None) -> BallRow:
-        """Return x W + b. Products with 0 are exact."""
+        """Enclose x W + b as the model computes it. Products with 0 are exact."""
         f, inputs = self.f, x.enclosures()
         sizes, lines = [s.abs_upper() for s in inputs], [[] for _ in x.lines]  # type: Balls, list[Balls]
         for o, terms in enumerate(self.matrix(name)):
@@ -243,7 +248,7 @@ class BallModel:
             else:
                 out[0] += bias + sum_balls(t.ball * x.offset[t.input_index] for t in live)
             error = f.sum_error(live, sizes, bias, name)
-            if live and len(live) - bias.is_zero() == 1:  # one addition: relative to its result
+            if live and len(live) - bias.is_zero() == 1:  # one addition: error relative to the sum
                 products = sum_balls(
                     f.rounding_error(t.size * sizes[t.input_index], not t.power_of_two)
                     for t in live
@@ -256,7 +261,7 @@ class BallModel:
         return BallRow(lines[0], lines[1:])
 
     def norm(self, x: BallRow, name: str) -> BallRow:
-        """Normalize a row. Sizes and errors are those of the quotient, times its divisor.
+        """Enclose a norm of a row. Sizes and errors are stored times the divisor of the norm.
 
         Equal numbers of the row stay equal, so their rounding errors share one unknown.
         """
@@ -289,7 +294,10 @@ class BallModel:
         return BallRow(mid, by, s, self.vector(f"{name}.b"))
 
     def subtract_mean(self, x: BallRow, numbers: Balls, name: str) -> tuple[BallRow, Balls]:
-        """Return x less its mean, whose error is one unknown, and the errors of the differences."""
+        """Return x minus its mean and the errors of the differences.
+
+        The error of the mean is one unknown shared by all coordinates.
+        """
         f, n, size = self.f, len(numbers), sum_balls(s.abs_upper() for s in numbers)
         f.check_overflow(size, f"{name}'s mean")
         mid, *by = [[m - sum_balls(line) / n for m in line] for line in x.lines]
@@ -299,7 +307,7 @@ class BallModel:
         return y, [ZERO if s.is_zero() else f.rounding_error(z) for s, z in both]
 
     def norm_divisor(self, numbers: Balls, name: str) -> Ball:
-        """Return sqrt(mean(x²) + eps)."""
+        """Enclose sqrt(mean(x²) + eps) as the model computes it."""
         f, n = self.f, len(numbers)
         min_squares = sum_balls(s.abs_lower() ** 2 for s in numbers)
         squares = min_squares.union(sum_balls(s.abs_upper() ** 2 for s in numbers))
@@ -313,7 +321,7 @@ class BallModel:
         return s
 
     def gain_and_bias_errors(self, sizes: Balls, s: Ball, name: str) -> Balls:
-        """Return the errors of a norm's gain and bias on numbers of these sizes, divided by s."""
+        """Bound the errors that a norm's gain and bias add to numbers of these sizes, times s."""
         f, w, b, errors = self.f, self.vector(f"{name}.w"), self.vector(f"{name}.b"), []
         for i, size in enumerate(sizes):
             error = ZERO
@@ -339,7 +347,7 @@ class BallModel:
         return BallRow(mid, by)
 
     def multiply(self, x: BallRow, y: BallRow) -> BallRow:
-        """Multiply two rows elementwise."""
+        """Enclose the elementwise product of two rows."""
         n_unknowns = max(len(x.coefficients), len(y.coefficients))
         out: list[Balls] = [[] for _ in range(1 + n_unknowns)]
         for i, (m, n) in enumerate(zip(x.center, y.center, strict=True)):
@@ -355,7 +363,7 @@ class BallModel:
         return BallRow(out[0], out[1:])
 
     def activate(self, x: BallRow) -> BallRow:
-        """Apply the activation: a line, and one unknown for the deviation from it."""
+        """Enclose the activation by a line plus one unknown for the deviation from it."""
         kind, f, n = self.c.activation, self.f, len(x.center)
         slopes, rests = [], []
         for ball in x.enclosures():
@@ -377,7 +385,7 @@ class BallModel:
 
     # ── the model ──────────────────────────────────────────────────────────────────────────────
     def embed(self, token: int, position: int) -> BallRow:
-        """Return the embedding; the sum of two known floats is a known float."""
+        """Return the embedding of a token at a position, as the model computes it."""
         c, E = self.c, self.weights["embed.W_E"][token]
         numbers = [self.f.from_float(x, "the embedding") for x in E.tolist()]
         if c.positions == "learned":
@@ -396,7 +404,7 @@ class BallModel:
         return row
 
     def sines_and_cosines(self, position: int, n: int) -> list[tuple[Ball, Ball]]:
-        """Return sines and cosines of a position's angles as NumPy rounds them."""
+        """Enclose the sines and cosines of a position's n angles as NumPy computes them."""
         with np.errstate(all="ignore"):
             angles = position * self.c.base ** (-np.arange(n) / max(n, 1))
         if not np.isfinite(angles).all():
@@ -408,7 +416,7 @@ class BallModel:
         return [(self.f.rounded(s), self.f.rounded(t)) for s, t in pairs]
 
     def heads(self, x: BallRow, position: int, kind: str) -> list[Balls]:
-        """Return Q, K or V of a position, [H][K]; x is the input of attention."""
+        """Return Q, K or V of a position, [H][K], from the attention input x."""
         c, f, n, at = self.c, self.f, self.c.d_head // 2, "blocks.0.attn."
         flat = self.linear(x, f"{at}W_{kind}", self.vector(f"{at}b_{kind}")).enclosures()
         out = [flat[h * c.d_head : (h + 1) * c.d_head] for h in range(c.n_heads)]
@@ -424,7 +432,7 @@ class BallModel:
         return out
 
     def margin_after_attention(self, x: BallRow, correct: int) -> Ball:
-        """Return the right token's smallest margin from the residual stream after attention."""
+        """Bound the smallest margin of the right token from the residual stream after attention."""
         norm_first, at = self.c.norm_first, "blocks.0.mlp."
         x = x if norm_first else self.norm(x, "blocks.0.ln1").divided()
         if f"{at}W_out" in self.weights:
@@ -439,14 +447,14 @@ class BallModel:
         return self.smallest_margin(self.norm(x, "ln_final") if norm_first else x, correct)
 
     def smallest_margin(self, x: BallRow, correct: int) -> Ball:
-        """Return the smallest margin, computed from differences of the unembedding's columns."""
+        """Bound the smallest margin by differences of the unembedding's columns."""
         sizes, U = [s.abs_upper() for s in x.enclosures()], self.matrix(self.head_name)
         b, margins = self.vector("unembed.b_U") or [ZERO] * len(U), []
         errors = [self.f.sum_error(terms, sizes, b[v], "a logit") for v, terms in enumerate(U)]
         for v in (v for v in range(len(U)) if v != correct):
             difference = self.head_difference(correct, v)
             value = sum_balls(d * x.center[i] for i, d in difference).lower()
-            for line in x.coefficients:  # not by radii, which have 30 bits only
+            for line in x.coefficients:  # radii have only 30 bits, so coefficients are used
                 value -= sum_balls(d * line[i] for i, d in difference).abs_upper()
             value = value.lower() if x.divisor is None else value.lower() / x.divisor
             offset = b[correct] - b[v]
@@ -480,7 +488,7 @@ def max_ball(balls: Balls) -> Ball:
 
 
 def bound_relu(ball: Ball) -> tuple[Ball, Ball]:
-    """Return a slope, and a ball with relu(x) − slope·x for all x of a ball."""
+    """Return a slope and a ball that contains relu(x) − slope·x for all x in a ball."""
     low, high = ZERO if ball >= 0 else ball.lower(), ZERO if ball <= 0 else ball.upper()
     slope = ZERO
     if not high.is_zero():
@@ -489,7 +497,10 @@ def bound_relu(ball: Ball) -> tuple[Ball, Ball]:
 
 
 def bound_activation(kind: str, ball: Ball) -> tuple[Ball, Ball]:
-    """Return a slope, and a ball with f(x) − slope·x, by the mean value theorem on pieces."""
+    """Return a slope and a ball that contains f(x) − slope·x for all x in a ball.
+
+    Wide balls are cut into pieces; the mean value theorem bounds each.
+    """
     slope, rests = activation_and_derivative(kind, ball.mid())[1].mid(), []
     n = CURVE_PIECES if ball.rad() > 0.001 else 1
     low, width = ball.lower(), (ball.upper() - ball.lower()) / n
@@ -502,7 +513,7 @@ def bound_activation(kind: str, ball: Ball) -> tuple[Ball, Ball]:
 
 
 def activation_and_derivative(kind: str, x: Ball) -> tuple[Ball, Ball]:
-    """Return an activation and its derivative, with the constants of model.py."""
+    """Return an activation function and its derivative at x, with the constants of model.py."""
     if kind == "gelu":
         area = (1 + (x / arb(2).sqrt()).erf()) / 2
         return x * area, area + x * (-x * x / 2).exp() / (2 * arb.pi()).sqrt()

@@ -1,9 +1,9 @@
-"""The independent checker of adder certificates (docs/proof.md).
+"""Independent checker of adder certificates (docs/proof.md).
 
 It shares only the model, the task and the certificate with the first checker. Values are enclosed
-in balls (ball_arithmetic.py), digit positions are found from the task's texts, and maximal sums
+in balls (ball_arithmetic.py), digit positions are found from the task's examples, and maximal sums
 over all pairs of numbers are computed in exact integers (columns.py). If a margin is below the
-claimed one, the range of attention's output is bisected.
+claimed one, the range of the attention output is bisected.
 """
 
 import math  # noqa: I001
@@ -45,9 +45,9 @@ from .columns import (
     column_sum,
 )
 
-PRECISION_BITS = 128  # of a ball's center
-DEFAULT_BISECTIONS = 4  # unless the certificate sets more
-MAX_CASES = 2_000_000  # including bisected parts
+PRECISION_BITS = 128  # precision of a ball's center
+DEFAULT_BISECTIONS = 4  # minimum number of bisections
+MAX_CASES = 2_000_000  # maximum number of cases, including bisected parts
 KeyValueTables = list[
     dict[int, tuple[list[Balls], list[Balls]]]
 ]  # keys and values, by position and token
@@ -56,14 +56,14 @@ HeadFactors = dict[int, list[tuple[int, Ball]]]  # head -> its dimensions, with 
 
 @dataclass(frozen=True)
 class IndependentResult:
-    """The result of the independent checker."""
+    """Result of the independent checker for a certificate or a task."""
 
     holds: bool
     cases: int
     margin: float  # lower bound on the margins of all cases
-    reason: str = ""  # why it does not hold, or a note that the margin is smaller than claimed
-    covered: bool = True  # False: the checker has no method for the model
-    too_wide: bool = False  # True: bounds are too wide to decide
+    reason: str = ""  # failure reason, or note on a margin below the claim
+    covered: bool = True  # False if the checker has no method for the model
+    too_wide: bool = False  # True if the bounds are too wide to decide
 
 
 def check_independently(
@@ -74,10 +74,11 @@ def check_independently(
     Args:
         model: The model.
         task: The task.
-        certificate: The certificate as JSON.
+        certificate: The parsed JSON of the certificate.
 
     Returns:
-        Whether the model is proved right on the task's domain, with cases and margin.
+        Whether the model is proved right on the task's domain, with the number of cases and the
+        margin.
 
     Raises:
         GlassformerError: python-flint is missing, or model and task have different vocabularies.
@@ -94,7 +95,7 @@ def check_independently(
             views, claimed = parse_certificate(certificate, model, task, spots)
             attention = AttentionBounds(BallModel(model), spots)
             for view in views:
-                # the directions differ from the first checker's: allow one more bisection
+                # The first checker uses other directions, so one more bisection is allowed.
                 bisections = max(DEFAULT_BISECTIONS, view.cuts + 1)
                 for case in iter_cases(view.spots, view.row, view.split):
                     bound = attention.case_margin(view, case, claimed, bisections)
@@ -132,7 +133,11 @@ def describe_case(case: ColumnCase) -> str:
 def parse_certificate(
     certificate: Any, model: Model, task: Task, spots: DigitLayout
 ) -> tuple[list[RowView], float]:
-    """Return the certificate's rows and claimed margin; an invalid one raises NotProvable."""
+    """Return the rows and the claimed margin of a certificate.
+
+    Raises:
+        NotProvable: The certificate is malformed or does not match model and task.
+    """
     if not isinstance(certificate, Mapping):
         raise NotProvable("the certificate is not a table of names")
     subject = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
@@ -160,38 +165,38 @@ def parse_certificate(
 # ── attention ──────────────────────────────────────────────────────────────────────────────────
 @dataclass
 class DirectionBounds:
-    """Output of all heads along one direction: Σ center + rest / (sum of weights)."""
+    """Heads' output along one direction: Σ over heads of center + rest / (sum of weights)."""
 
     centers: dict[int, Ball]
     rests: dict[int, SumRange]
-    joint_rest: SumRange  # Σ rest / typical sum
+    joint_rest: SumRange  # Σ over heads of rest / typical sum
 
 
 @dataclass
 class QueryContext:
-    """Attention at a query position."""
+    """Bounds on the attention sums of a query at the rows of a view."""
 
-    sums: list[SumRange]  # of each head's weights
-    typical_sums: Balls  # numbers close to them
+    sums: list[SumRange]  # sum of the weights of each head
+    typical_sums: Balls  # numbers close to these sums
     directions: list[DirectionBounds]
-    sizes: dict[int, SumRange]  # of absolute weighted values, by dimension of all heads
-    underflow: dict[int, Ball]  # largest effect of underflow on them
+    sizes: dict[int, SumRange]  # sums of |weight·value| by head dimension
+    underflow: dict[int, Ball]  # bound on underflow by head dimension
 
 
 class AttentionBounds:
-    """Keys and values of all positions and tokens, and bounds on the heads' outputs by case."""
+    """Tables of keys and values, from which the heads' outputs are bounded in each case."""
 
     def __init__(self, net: BallModel, spots: DigitLayout) -> None:
         self.net, self.spots, self.query_context = net, spots, cache(self._query_context)
         self.kv: KeyValueTables = []
-        self.keys_of_absent_tokens: list[list[list[Balls]]] = []  # at each position
-        self.contexts: dict[Any, QueryContext] = {}  # by rows and queries
+        self.keys_of_absent_tokens: list[list[list[Balls]]] = []  # by position
+        self.contexts: dict[Any, QueryContext] = {}  # cache, by view and queries
         for p in range(len(spots.names) - 1):
             self.kv.append({})
             for v in spots.tokens(p):
                 x = self.attention_input(net.embed(v, p))
                 self.kv[p][v] = net.heads(x, p, "K"), net.heads(x, p, "V")
-            keys = {exact_key(k): k for k, _ in self.kv[p].values()}  # equal keys are shared
+            keys = {exact_key(k): k for k, _ in self.kv[p].values()}  # equal keys share one object
             absent = (v for v in range(net.c.d_vocab) if v not in self.kv[p])
             others = (net.heads(self.attention_input(net.embed(v, p)), p, "K") for v in absent)
             self.keys_of_absent_tokens.append(list({exact_key(k): k for k in others}.values()))
@@ -211,7 +216,7 @@ class AttentionBounds:
         self, view: RowView, case: ColumnCase, claimed_margin: float,
         bisections: int = DEFAULT_BISECTIONS,
     ) -> Ball:  # fmt: skip
-        """Return a lower bound on the right token's margin in a case."""
+        """Return a lower bound on the margin of the right token in a case."""
         columns, values, carry = case
         digits = {}
         for c, value in zip(columns, values, strict=True):
@@ -226,7 +231,10 @@ class AttentionBounds:
         self, x: BallRow, fixed: Balls, wide: list[tuple[Ball, Ball]], correct: int,
         claimed_margin: float, bisections: int,
     ) -> Ball:  # fmt: skip
-        """Bound the margin over attention's outputs; bisect the widest range if it is too low."""
+        """Bound the margin over ranges of the attention output.
+
+        If the bound is below the claimed margin, the widest range is bisected.
+        """
         mid, by = fixed, []
         for (low, high), (direction, _) in zip(wide, self.directions, strict=True):
             mid = [m + d * (low + high) / 2 for m, d in zip(mid, direction, strict=True)]
@@ -250,7 +258,8 @@ class AttentionBounds:
     ) -> tuple[Balls, list[tuple[Ball, Ball]]]:
         """Return W_O's bias with its rounding, and the range of the output along each direction.
 
-        Each range is the intersection of two bounds: head by head, and of all heads jointly.
+        Each range is the intersection of two bounds: the sum of each head's bound, and a joint
+        bound of all heads.
         """
         net, d, sums = self.net, self.net.c.d_head, [s.ball(case) for s in context.sums]
         if not all(s > 0 for s in sums):
@@ -275,7 +284,7 @@ class AttentionBounds:
         return [x + symmetric_ball(net.f.sum_error(w, sizes, x, "W_O")) for w, x in columns], wide
 
     def _query_context(self, view: RowView, query: int) -> tuple[BallRow, QueryContext]:
-        """Return the stream of a query token at the view's rows, and its attention."""
+        """Return the stream of a query token at the view's rows and its attention bounds."""
         net = self.net
         streams = [net.embed(query, row) for row in view.rows]
         inputs = zip(map(self.attention_input, streams), view.rows, strict=True)
@@ -296,7 +305,7 @@ class AttentionBounds:
         typical, centers = [], []  # type: Balls, list[dict[int, Ball]]
         for i, row in enumerate(view.rows):
             weights = [self.exponentials(q, h, row) for h, q in enumerate(queries[i])]
-            if not typical:  # any numbers are valid; take the first row's
+            if not typical:  # any numbers are valid; the first row's are used
                 typical = [sum_balls(map(mean_ball, w)).mid() for w in weights]
                 centers = [
                     self.head_centers(weights, typical, parts) for _, parts in self.directions
@@ -320,13 +329,13 @@ class AttentionBounds:
         return QueryContext(sums, typical, directions, sizes, underflow)
 
     def _any_value(self, h: int, k: int, p: int) -> Ball:
-        """Return a ball with entry k of head h's value for all tokens of a position."""
+        """Return a ball that contains entry k of head h's value for all tokens of a position."""
         return union_of(y[h][k] for _, y in self.kv[p].values())
 
     def head_centers(
         self, weights: list[TermTables], typical: Balls, heads: HeadFactors
     ) -> dict[int, Ball]:
-        """Return typical outputs of each head in a direction, so that rests are small."""
+        """Return a typical output of each head in a direction, to make the rests small."""
         out = {}
         for h, factors in heads.items():
             terms = []
@@ -339,9 +348,10 @@ class AttentionBounds:
         self, weights: list[TermTables], typical: Balls, centers: list[dict[int, Ball]],
         used: list[tuple[int, int]], n: int,
     ) -> Iterator[tuple[Any, Callable[[int, int], Ball], Callable[[int], Ball]]]:  # fmt: skip
-        """Yield the sums over n positions: name, term(position, token), term(position, any token).
+        """Yield the sums over n positions that must be bounded.
 
-        weight·value and Σ weight share the weight's error.
+        Each sum is given by a name, a function term(position, token) and a function
+        term(position) for any token. weight·value and Σ weight share the weight's error.
         """
         summed, mixed = self.rounding_factors(n)
         unions = [[union_of(s.values()) for s in w] for w in weights]
@@ -386,14 +396,14 @@ class AttentionBounds:
             yield ("joint", g), joint, joints
 
     def rounding_factors(self, n: int) -> tuple[Ball, Ball]:
-        """Return the rounding factors of a sum of n terms, and of products with a quotient."""
+        """Return rounding factors for a sum of n terms and for n products with a quotient."""
         return 1 + UNIT * self.net.f.gamma(n), 1 + UNIT * self.net.f.gamma(n + 1)
 
     def exponentials(self, q: Balls, h: int, row: int) -> TermTables:
-        """Return exp(score − largest score), up to a common factor."""
+        """Enclose exp(score − largest score) for all keys, up to a common factor."""
         net, f, c, tables = self.net, self.net.f, self.net.c, self.kv[: row + 1]
         slope = arb(c.slope * 2.0 ** (-8 * (h + 1) / c.n_heads)) if c.positions == "alibi" else ZERO
-        # masked scores must be finite too
+        # masked scores must be finite as well
         size = sum_balls(abs(x) * y for x, y in zip(q, self.max_key_sizes[h], strict=True))
         f.check_overflow(size, "a score")
         f.check_overflow(2 * (size * net.scale + slope * len(self.kv)), "a score")
@@ -407,7 +417,7 @@ class AttentionBounds:
 
         scores = []
         for p, s in enumerate(tables):
-            keys = {id(k): k for k, _ in s.values()}  # one if no key depends on the token
+            keys = {id(k): k for k, _ in s.values()}  # equal keys share an entry
             scores.append({i: score(p, k) for i, k in keys.items()})
         high = max_ball([x.upper() for s in scores for x in s.values()])
         low = max_ball([min_ball([x.lower() for x in s.values()]) for s in scores])
@@ -423,13 +433,13 @@ class AttentionBounds:
                 shared = min_ball([(top - x).abs_upper(), limit]) if top.is_finite() else limit
                 difference = max_ball([(x - high).abs_upper(), (x - low).abs_upper(), shared])
                 exp = (x - high + symmetric_ball(f.rounding_error(difference))).exp()
-                exps[i] = exp * (1 + UNIT * f.gamma(8))  # 4 ulp are 8 halves
+                exps[i] = exp * (1 + UNIT * f.gamma(8))  # 4 ulp are 8 half ulp
             out.append({v: exps[id(k)] for v, (k, _) in s.items()})
         return out
 
 
 def project_values(factors: list[tuple[int, Ball]], values: Balls) -> Ball:
-    """Return a head's value times W_O, along a direction."""
+    """Return the component of a head's value times W_O along a direction."""
     return sum_balls(a * values[k] for k, a in factors)
 
 
@@ -442,7 +452,7 @@ def _scaled_union(terms: Balls, by: Ball, p: int) -> Ball:
 
 
 def exact_key(heads: list[Balls]) -> Any:
-    """Return a key that is equal for equal balls only."""
+    """Return a hashable key that is equal only for equal balls."""
     return tuple((b.mid().man_exp(), b.rad().man_exp()) for head in heads for b in head)
 
 
@@ -451,7 +461,7 @@ def mean_ball(term: dict[int, Ball]) -> Ball:
 
 
 def output_directions(net: BallModel) -> list[tuple[Balls, HeadFactors]]:
-    """Return the directions of the heads' outputs, and the heads' dimensions with factors.
+    """Return the directions of the heads' outputs, each with its head dimensions and factors.
 
     Rows of W_O that are multiples of each other share a direction. If that gives more directions
     than d_model, the coordinates are used.

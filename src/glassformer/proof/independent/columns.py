@@ -1,4 +1,4 @@
-"""Digit positions, cases of digit columns, and exact ranges of sums over positions in each case."""
+"""Digit positions of addition tasks, cases of digit columns, and exact ranges of sums by case."""
 
 import itertools
 import math
@@ -11,21 +11,22 @@ import numpy as np
 from ...tasks.base import Task
 from .ball_arithmetic import Ball, NotCovered, NotProvable, arb
 
-GRID_BITS = 300  # of the largest term of a sum, as an integer
-MAX_CORNER_PROBED_DIGITS = 12  # corner cases of longer numbers are not varied
-MAX_RADIX = 10**4_000  # Python prints numbers below this
-MAX_PROBED_DIGITS = 10**6  # in one batch of rows
-MAX_EXPONENT = 10_000  # of two: products of a few floats stay within
+GRID_BITS = 300  # bits of the largest integer term of a sum
+MAX_CORNER_PROBED_DIGITS = 12  # digits up to which corner cases are varied
+MAX_RADIX = 10**4_000  # Python's limit for printing integers
+MAX_PROBED_DIGITS = 10**6  # digits in one batch of probe rows
+MAX_EXPONENT = 10_000  # binary exponent that products of a few floats do not exceed
 ColumnValue = int | tuple[int, int]  # a + b, or (a, b)
 ColumnCase = tuple[range, tuple[ColumnValue, ...], int]  # columns, their values, incoming carry
-TermTables = list[dict[int, Ball]]  # by position and token
+TermTables = list[dict[int, Ball]]  # term of each token, by position
 
 
 # ── digit positions ────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
 class DigitLayout:
     digits: int
-    # of positions: "a1", "b0", "s2": a digit of the numbers or the sum; "=10": that token
+    # Content of each position: "a1", "b0" and "s2" are digits of the numbers and the sum, "=10" is
+    # the fixed token 10.
     names: tuple[str, ...]
     query_positions: range  # positions before answer tokens
 
@@ -36,14 +37,14 @@ class DigitLayout:
         return range(2 if kind == "s" and number == self.digits else 10)
 
     def requested_columns(self, row: int) -> list[int]:
-        """Return the columns of sum digits at a position and the next."""
+        """Return the columns of the sum digits at a position and the position after it."""
         return [int(name[1:]) for name in self.names[row : row + 2] if name[0] == "s"]
 
 
 def find_digit_layout(task: Task) -> DigitLayout:
-    """Find what each position holds: a digit of a, b or a + b, or a fixed token.
+    """Find the content of each position: a digit of a, b or a + b, or a fixed token.
 
-    This is checked on edge cases, random rows, and such rows with one digit replaced.
+    The result is checked on edge cases, on random rows, and on such rows with one digit replaced.
     """
     expected = f"{task.ref} — not covered: the sum of two numbers at fixed places is"
     if max(task.radix, default=1) > MAX_RADIX:
@@ -53,7 +54,7 @@ def find_digit_layout(task: Task) -> DigitLayout:
         raise NotCovered(f"{expected}, got numbers below {', '.join(map(str, task.radix))}")
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
         raise NotCovered(f"{expected}, with the digits as the first ten tokens")
-    if not task.declares("layout"):  # texts of other tasks may look like sums
+    if not task.declares("layout"):  # examples of other tasks may look like sums
         raise NotCovered(f"{expected}, said of the texts that it writes")
     rng, top, kind = np.random.default_rng(9), 10**n - 1, task.row_type
     corners = np.array([[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]], kind)
@@ -84,13 +85,13 @@ def find_digit_layout(task: Task) -> DigitLayout:
 
 
 def decimal_digits(numbers: Any, n: int) -> Any:
-    """Return the decimal digits of numbers [B,n], ones first."""
+    """Return the decimal digits of numbers as an array [B,n], starting with the ones."""
     text = "".join(str(x).zfill(n) for x in numbers.tolist())
     return (np.frombuffer(text.encode(), np.uint8).reshape(-1, n)[:, ::-1] - 48).astype(np.int64)
 
 
 def name_positions(tokens: Any, digits: dict[str, Any]) -> list[str]:
-    """Return what each position holds; "?0" if nothing or several things match."""
+    """Return the name of the digit or token at each position; "?0" unless exactly one matches."""
     columns: dict[bytes, list[str]] = {}
     for kind, table in digits.items():
         for c, column in enumerate(np.ascontiguousarray(table.T)):
@@ -104,7 +105,10 @@ def name_positions(tokens: Any, digits: dict[str, Any]) -> list[str]:
 
 
 def one_digit_changed(task: Task, n: int, corners: Any, rng: np.random.Generator) -> Iterator[Any]:
-    """Yield rows in which one digit is replaced, for all digits; fewer rows of longer numbers."""
+    """Yield sampled rows with one digit replaced, for every digit and value.
+
+    Longer numbers have fewer sampled rows.
+    """
     rows = task.sample(40 if n <= MAX_CORNER_PROBED_DIGITS else max(1, 400 // n), rng)
     rows = np.concatenate([rows, corners]) if n <= MAX_CORNER_PROBED_DIGITS else rows
     changed = []
@@ -120,13 +124,13 @@ def one_digit_changed(task: Task, n: int, corners: Any, rng: np.random.Generator
 
 # ── cases, and sums over columns ───────────────────────────────────────────────────────────────
 def split_columns(spots: DigitLayout, row: int, split: list[str]) -> range:
-    """Return the columns that a row's cases distinguish: len(split) from the highest one down."""
+    """Return the columns that distinguish a row's cases: the top len(split) up to its request."""
     top = max(spots.requested_columns(row), default=-1)
     return range(top + 1 - len(split), top + 1)
 
 
 def column_digits(spots: DigitLayout, column: int) -> range:
-    """Return the digits that a number can have in a column."""
+    """Return the possible digits of a number in a column."""
     return range(10 if column < spots.digits else 1)
 
 
@@ -139,7 +143,7 @@ def column_values(spots: DigitLayout, row: int, split: list[str]) -> list[list[C
 
 
 def incoming_carries(columns: range) -> range:
-    """Return the possible carries into columns."""
+    """Return the possible carries into the lowest of these columns."""
     return range(2 if len(columns) and columns[0] else 1)
 
 
@@ -149,7 +153,7 @@ def count_cases(spots: DigitLayout, row: int, split: list[str]) -> int:
 
 
 def iter_cases(spots: DigitLayout, row: int, split: list[str]) -> Iterator[ColumnCase]:
-    """Yield the cases of a row; every pair of numbers is in exactly one."""
+    """Yield the cases of a row. Every pair of numbers is in exactly one case."""
     columns = split_columns(spots, row, split)
     for carry in incoming_carries(columns):
         for cells in itertools.product(*column_values(spots, row, split)):
@@ -161,7 +165,7 @@ def column_sum(cell: ColumnValue) -> int:
 
 
 class MaxSum:
-    """The largest sum of one integer per position over all pairs of numbers in a case."""
+    """Maximum over the pairs of numbers in a case of a sum with one integer per position."""
 
     def __init__(self, spots: DigitLayout, terms: list[dict[int, int]]) -> None:
         n, self.fixed = spots.digits, 0
@@ -172,7 +176,7 @@ class MaxSum:
             for d, x in term.items() if name[0] != "=" else ():
                 tables[name][d] += x
         self.a, self.b, self.s = ([tables[f"{kind}{c}"] for c in range(n + 1)] for kind in "abs")
-        self.best_by_sum: list[list[int]] = []  # largest term of all digit pairs with a sum
+        self.best_by_sum: list[list[int]] = []  # largest term by digit sum
         for c in range(n + 1):
             a, b, digits = self.a[c], self.b[c], column_digits(spots, c)
             sums = range(2 * len(digits) - 1)
@@ -181,10 +185,10 @@ class MaxSum:
             )
         self.best_below: list[dict[int, int]] = [
             {0: 0}
-        ]  # largest sum of the columns below, by their carry
+        ]  # largest sum of lower columns, by their carry out
         self.best_above: list[dict[int, int]] = [
             {0: 0}
-        ]  # largest sum of the columns from here, by incoming carry
+        ]  # largest sum of this and higher columns, by incoming carry
         for c in range(n + 1):
             self.best_below.append({})
             for carry, t in itertools.product(self.best_below[c], range(len(self.best_by_sum[c]))):
@@ -202,7 +206,7 @@ class MaxSum:
             self.best_above.insert(0, best)
 
     def column_term(self, c: int, cell: ColumnValue, carry: int) -> int:
-        """Return the sum of a column's terms."""
+        """Return the sum of a column's terms for a column value and incoming carry."""
         if isinstance(cell, int):
             both = self.best_by_sum[c][cell]
         else:
@@ -218,7 +222,10 @@ class MaxSum:
 
 
 class SumRange:
-    """The range of a sum of one ball per position in a case, in integers: radii are too coarse."""
+    """Range of a sum with one ball per position in a case.
+
+    It is computed in integers, since radii of balls are too coarse.
+    """
 
     def __init__(self, spots: DigitLayout, terms: TermTables) -> None:
         balls = [b for t in terms for b in t.values() if not b.is_zero()]
@@ -243,5 +250,5 @@ class SumRange:
 
 
 def round_up_to_int(x: Ball) -> int:
-    """Return the least integer that is not below a ball."""
+    """Return the smallest integer that is an upper bound of a ball."""
     return int(x.upper().ceil().unique_fmpz())

@@ -1,6 +1,6 @@
-"""Bounds for copy tasks, where every position holds one number of the row or a fixed token.
+"""Bounds for copy tasks, in which every position holds one number of the row or a fixed token.
 
-A case is a query position, its token and the correct next token; all other numbers are free.
+A case is a query position, its token and the correct next token. All other numbers are free.
 """
 
 import math
@@ -16,7 +16,7 @@ from .hard_attention import bound_output, max_shares, score_bounds
 from .interval_model import IntervalModel
 from .intervals import CaseMargins, Interval, Reals
 
-COMPARED_ROWS = 3_000  # rows on which copies() is compared with the task's texts
+COMPARED_ROWS = 3_000  # rows on which copy_layout() is compared with the examples
 
 
 def covers(task: Task) -> bool:
@@ -24,7 +24,7 @@ def covers(task: Task) -> bool:
 
 
 def checked_format(task: Task) -> TokenLayout:
-    """Return task.copies(), checked on edge cases, a sample, and rows with one number changed."""
+    """Return the task's copy layout, checked on edge cases, a sample and changed rows."""
     form, kinds = task.copy_layout(), task.radix
     known = {ROW: len(kinds), TOKEN: len(task.vocabulary)}
     if not isinstance(form, TokenLayout) or not 0 < form.first < len(form.spots):
@@ -52,7 +52,7 @@ def checked_format(task: Task) -> TokenLayout:
 
 
 def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
-    """Yield the smallest margins of all cases, by query position and query token."""
+    """Yield the smallest margins of all cases, one array per query position and query token."""
     form, c = checked_format(task), net.c
     T = len(form.spots) - 1
     if c.n_ctx < T:
@@ -79,14 +79,14 @@ def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
                 distance = (row - np.arange(S))[:, None]
                 net.scores(
                     q[row, query], k, (row - np.arange(T))[:, None]
-                )  # masked scores must be finite too
+                )  # masked scores must be finite as well
                 score = net.scores(q[row, query], k[:S, :], distance)  # S V H
                 z = bound_head_outputs(net, form, task, row, query, correct, score, v[:S, :],
                             net.largest_score(q[row, query]))  # fmt: skip
                 streams = net.stream_after_mlp(net.add_attention_output(z, streams, 0), 0)
 
             def inputs(i: int, row: int = row, query: int = query, answers: Any = answers) -> int:
-                """Count the rows of case i."""
+                """Return the number of rows in case i."""
                 known = fixed_numbers(form, row, query, answers[i]) or {}
                 return math.prod(int(k) for n, k in enumerate(task.radix) if n not in known)
 
@@ -114,7 +114,7 @@ def bound_head_outputs(
     net: IntervalModel, form: TokenLayout, task: Task, row: int, asks: int, correct: Reals,
     score: Interval, v: Interval, top: Reals,
 ) -> Interval:  # fmt: skip
-    """Bound the heads' outputs [C,H,K] in the cases of the correct tokens."""
+    """Bound the heads' outputs [C,H,K] in C cases, one for each correct token."""
     S, V, H = score.mid.shape
     low, high = score_bounds(net, score, top)
     possible = np.zeros((len(correct), S, V), bool)
@@ -136,5 +136,5 @@ def bound_head_outputs(
     heads = np.arange(H)
     star_values = Interval(*(part[heads, best] for part in values))  # C H K
     present = possible.reshape(len(correct), 1, S * V)
-    # a position holds one of its possible tokens: the sum over all of them is an upper bound
+    # A position holds one of its possible tokens, so the sum over all of them is an upper bound.
     return bound_output(net, star_values, share, values, present, S, 1.0)

@@ -1,6 +1,6 @@
-"""Bounds for every input of a small domain, one by one, for any causal model.
+"""Margin bounds of any causal model for every single input of a small domain.
 
-The right answers are those of the task's `batch`.
+The right answers come from the task's `batch`.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from .interval_model import IntervalModel
 from .intervals import CaseMargins, Interval, Reals
 
 MAX_INPUTS = 5_000_000
-MAX_ARRAY_ENTRIES = 2**19  # of the arrays of one chunk
+MAX_ARRAY_ENTRIES = 2**19  # maximum size of an array of one chunk
 
 
 def margins_of_rows(
     net: IntervalModel, task: Task, max_inputs: int = MAX_INPUTS
 ) -> Iterator[CaseMargins]:
-    """Yield the smallest margin of each defined row of the domain, in chunks."""
+    """Yield lower bounds on the margin of each defined row of the domain, in chunks."""
     if task.inputs > max_inputs or task.size > MAX_INPUTS:
         raise NotCovered(f"{format_count(task.inputs)} inputs are too many to enclose one by one")
     c = net.c
@@ -39,7 +39,7 @@ def margins_of_rows(
 
 
 def margins_of_texts(net: IntervalModel, tokens: Any, answer: Any) -> Reals:
-    """Return the smallest margin of each text [B,T] over its answer tokens."""
+    """Return a lower bound on each example's margin over its answer tokens, for tokens [B,T]."""
     if not answer.any(1).all() or answer[:, 0].any():
         raise NotProvable("a text has no answer, or begins with it")
     end = int(np.flatnonzero(answer.any(0))[-1])  # the last answer token is not an input
@@ -56,7 +56,7 @@ def margins_of_texts(net: IntervalModel, tokens: Any, answer: Any) -> Reals:
 
 
 def final_stream(net: IntervalModel, tokens: Any, first: int) -> Interval:
-    """Return the stream after the last layer from position `first` on, [B,T−first,D]."""
+    """Enclose the stream after the last layer from position `first` on, [B,T−first,D]."""
     c, (B, T) = net.c, tokens.shape
     positions = np.broadcast_to(np.arange(T), (B, T))
     x = net.embed(tokens, positions)

@@ -1,8 +1,9 @@
 """Bounds on a head's output by its distance from the value of a key that is certainly present.
 
-Let * be that key, and r = weight / (weight of *) for each other key. The output is
-v_* + Σ share·(v − v_*), where shares add up to at most 1 and each is at most its r. So it exceeds
-v_* by at most the largest v − v_* of the keys with a large r, plus Σ r·(v − v_*) of the others.
+Let * be this key, and r = weight / (weight of *) for each other key. The output is
+v_* + Σ share·(v − v_*), where the shares add up to at most 1 and each is at most its r. So it
+exceeds v_* by at most the largest v − v_* of the keys with a large r, plus Σ r·(v − v_*) over the
+keys with a small r.
 """
 
 import numpy as np
@@ -10,11 +11,14 @@ import numpy as np
 from .interval_model import IntervalModel
 from .intervals import Interval, Reals, U, between, round_up
 
-NEGLIGIBLE_SHARE = 1e-4  # keys with a smaller r are summed
+NEGLIGIBLE_SHARE = 1e-4  # keys with a smaller share bound r are summed
 
 
 def score_bounds(net: IntervalModel, score: Interval, top: Reals) -> tuple[Reals, Reals]:
-    """Bound the arguments of exp [...,H], up to a common term: scores less a maximum ≤ `top`."""
+    """Bound the arguments of exp [...,H], up to a common term.
+
+    An argument is a score minus a maximum, which is at most `top`.
+    """
     top = net.max_subtracted_score(score.high.max(tuple(range(score.mid.ndim - 1))), top)
     off = round_up(net.f.u * round_up(top - score.low, 2) + net.f.tiny, 2)
     wide = score.widen(off)
@@ -22,7 +26,7 @@ def score_bounds(net: IntervalModel, score: Interval, top: Reals) -> tuple[Reals
 
 
 def max_shares(net: IntervalModel, high: Reals, star: Reals) -> Reals:
-    """Bound each key's share from its highest score and the lowest score of *.
+    """Bound each key's share by its highest score and the lowest score of the key *.
 
     A weight is within 8u of its exponential, plus `tiny` if it underflows, and the largest weight
     is 1. If * underflows, so does every key with a smaller score.
@@ -40,12 +44,12 @@ def bound_output(
 
     Args:
         net: The model.
-        star: Value of * [C,H,K].
-        share: Largest shares of the other keys [C,H,N].
-        v: Values of the other keys [1 or C,H,N,K].
-        possible: Which of the other keys may be present [C,1,N].
+        star: Value of the key *, [C,H,K].
+        share: Upper bounds on the shares of the N other keys, [C,H,N].
+        v: Values of the other keys, [1 or C,H,N,K].
+        possible: Mask of the other keys that may be present, [C,1,N].
         S: Number of positions.
-        copies: How often a key may be present; None: at all S positions.
+        copies: Number of positions at which a key may be present; None for all S positions.
     """
     f, negligible = net.f, share < NEGLIGIBLE_SHARE
     bounds = []

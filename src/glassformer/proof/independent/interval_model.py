@@ -1,9 +1,9 @@
 """Interval bounds on all values that a transformer may compute in its float type, in batches.
 
-The steps follow model.py. Each one adds the model's rounding to the radius: sums of products in any
-order, with or without fused multiply-add, bias first or last; layer norm in two passes or fused in
-one, as in PyTorch. Every intermediate value must be shown not to overflow; otherwise NotProvable is
-raised or the bound is NaN, and the case stays open.
+The steps follow model.py. Each step adds the model's rounding to the radius: sums of products in
+any order, with or without fused multiply-add, bias first or last; layer norm in two passes or fused
+in one, as in PyTorch. Every intermediate value must be shown not to overflow; otherwise NotProvable
+is raised or the bound is NaN, and the case stays open.
 
 Shapes: B rows, T positions, D d_model, H heads, K d_head, F d_mlp, V tokens.
 """
@@ -28,14 +28,14 @@ from .intervals import (
     square_root,
 )  # fmt: skip
 
-NEAREST_RIVALS = 8  # refined if the vocabulary exceeds FEW_TOKENS
-FEW_TOKENS = 256  # up to this vocabulary size, all rivals are refined
-SLOPES = {"gelu": 1.13, "gelu_new": 1.13, "silu": 1.1}  # at least the largest
-# derivatives: 1.1290, 1.1290 and 1.0999
+NEAREST_RIVALS = 8  # number of refined rivals in vocabularies above FEW_TOKENS
+FEW_TOKENS = 256  # largest vocabulary in which all rivals are refined
+SLOPES = {"gelu": 1.13, "gelu_new": 1.13, "silu": 1.1}  # upper bounds on
+# the derivatives, whose maxima are 1.1290, 1.1290 and 1.0999
 
 
 class FloatType:
-    """The model's float type: its range, and bounds on the rounding of its operations."""
+    """Float type of the model: its range and bounds on the rounding of its operations."""
 
     def __init__(self, dtype: str) -> None:
         info = np.finfo(dtype)
@@ -46,7 +46,7 @@ class FloatType:
         ]  # −ln(tiny)/2, rounded up
 
     def gamma(self, n: Reals) -> Reals:
-        """Return Higham's γ_n = nu/(1 − nu), the relative error of n roundings; NaN for large n."""
+        """Return Higham's error bound of n roundings, γ_n = nu/(1 − nu); NaN for large n."""
         n = np.where(n * self.u < 0.25, n, np.nan)
         return round_up(n * self.u / (1 - n * self.u), 4)
 
@@ -55,12 +55,12 @@ class FloatType:
             raise InconclusiveBound(f"{label} may overflow {self.dtype}")
 
     def rounded(self, x: Interval, label: str, n: int = 1) -> Interval:
-        """Add the model's rounding of n operations."""
+        """Widen intervals by the model's rounding error of n operations."""
         self.check_overflow(x.size, label)
         return x.widen(round_up(self.gamma(n) * x.size + n * self.tiny, 4))
 
     def config_value(self, value: float, label: str) -> Interval:
-        """Return a number of the config, exact or rounded to the type."""
+        """Return an interval that contains a config value, both exact and rounded to the type."""
         with np.errstate(all="ignore"):
             near = float(np.dtype(self.dtype).type(value))
         small = (value and abs(near) < self.tiny) or backend.is_subnormal(float(value))
@@ -70,7 +70,7 @@ class FloatType:
 
 
 class UndividedNorm(NamedTuple):
-    """A norm before its division: (numerator + s·bias)/s for one divisor s per row."""
+    """Result of a norm before its division: (numerator + s·bias)/s with one divisor s per row."""
 
     numerator: Interval  # [..., D]
     divisor_low: Reals  # [...], more than 0
@@ -99,7 +99,10 @@ class IntervalModel:
 
     # ── operations ─────────────────────────────────────────────────────────────────────────────
     def linear(self, x: Interval, W: Reals, b: Reals | None, label: str) -> Interval:
-        """Return x W + b for W [in,out]. Products with 0 are exact, and so are their sums."""
+        """Return an interval that contains x W + b, for W [in,out].
+
+        Multiplying by zero and adding zeros introduces no rounding error.
+        """
         size = x.size @ np.abs(W)
         size = round_up(size if b is None else size + np.abs(b), 2 * len(W) + 2)
         self.f.check_overflow(size, label)
@@ -112,7 +115,7 @@ class IntervalModel:
         return self.f.rounded(x + y, "the stream")
 
     def subtract_mean(self, x: Interval, label: str) -> Interval:
-        """Return x less its mean for layer norm, x itself for RMS norm.
+        """Enclose x minus its mean for layer norm; return x itself for RMS norm.
 
         The error of a mean in one pass (Welford) is at most u·(√n + 4)·|x|, and a fused norm
         multiplies x and the mean by 1/s before it subtracts: both round relative to |x| + |mean|.
@@ -130,10 +133,11 @@ class IntervalModel:
         return y.widen(round_up(f.gamma(4) * (x.size + mean.size) + 4 * f.tiny, 4))
 
     def norm_divisor(self, x: Interval, label: str, length_before: Reals) -> tuple[Reals, Reals]:
-        """Bound sqrt(mean(x²) + eps) as computed; `length_before` [...,1]: x's norm with its mean.
+        """Return lower and upper bounds on sqrt(mean(x²) + eps) as computed.
 
-        The relative error of the root of a variance in one pass (Welford) is below
-        (1.1·n + 35)·κ·u, where κ is the norm with the mean over that without (docs/compiler.md).
+        `length_before` [...,1] is the Euclidean norm of x before its mean was subtracted. The
+        relative error of the root of a variance in one pass (Welford) is below (1.1·n + 35)·κ·u,
+        where κ is `length_before` divided by the norm of x (docs/compiler.md).
         """
         n, size = x.mid.shape[-1], x.size
         min_size = np.maximum(np.abs(x.mid) - x.rad, 0) * (1 - 8 * U)
@@ -155,7 +159,7 @@ class IntervalModel:
         return low, high
 
     def norm(self, x: Interval, name: str) -> UndividedNorm:
-        """Return a norm before its division. Errors are the quotient's, times the divisor."""
+        """Enclose a norm before its division. Its errors are multiplied by the divisor."""
         f, one = self.f, np.ones(x.mid.shape[:-1])
         if self.c.norm == "none":
             return UndividedNorm(x, one, one, None)
@@ -175,7 +179,7 @@ class IntervalModel:
         return UndividedNorm(top.widen(round_up(off, 8)), low, high, b)
 
     def divide(self, x: UndividedNorm) -> Interval:
-        """Return the norm's result."""
+        """Enclose the result of a norm, after its division."""
         if self.c.norm == "none":
             return x.numerator
         y = x.numerator / between(x.divisor_low[..., None], x.divisor_high[..., None])
@@ -192,7 +196,7 @@ class IntervalModel:
 
     # ── the model ──────────────────────────────────────────────────────────────────────────────
     def embed(self, tokens: Any, positions: Any) -> Interval:
-        """Return the stream before the first layer, of tokens and their positions [...,D]."""
+        """Enclose the stream before the first layer for tokens at positions, [...,D]."""
         x = interval(self.weights["embed.W_E"][tokens])
         if self.c.positions == "learned":
             x = self.add(x, interval(self.weights["pos_embed.W_pos"][positions]))
@@ -204,18 +208,18 @@ class IntervalModel:
         return x
 
     def sines_and_cosines(self, positions: Any, n: int) -> tuple[Interval, Interval]:
-        """Return sines and cosines of angles as NumPy rounds them [...,n]."""
+        """Enclose sines and cosines [...,n] of the positions' angles as NumPy computes them."""
         with np.errstate(all="ignore"):
             angles = positions[..., None] * self.c.base ** (-np.arange(n) / max(n, 1))
         if not np.isfinite(angles).all():
             raise NotProvable("the angles of positions are not finite")
         off = np.full(
             angles.shape, 2.0**-49 + 2 * self.f.u
-        )  # our rounding, the model's and its type's
+        )  # rounding here, in the model, and to its float type
         return Interval(np.sin(angles), off), Interval(np.cos(angles), off)
 
     def project(self, x: Interval, layer: int, kind: str, positions: Any) -> Interval:
-        """Return Q, K or V [...,H,K] of attention's input at positions."""
+        """Enclose Q, K or V [...,H,K] of the attention input at positions."""
         c, at = self.c, f"blocks.{layer}.attn."
         W, b = self.weights[f"{at}W_{kind}"], self.weights.get(f"{at}b_{kind}")
         W = W.swapaxes(0, 1).reshape(c.d_model, -1)
@@ -241,7 +245,7 @@ class IntervalModel:
         return self.divide(self.norm(x, f"blocks.{layer}.ln1")) if self.c.norm_first else x
 
     def scores(self, q: Interval, k: Interval, distance: Any) -> Interval:
-        """Return the scores [...,H] of q and k [...,H,K] (broadcast), with ALiBi's bias."""
+        """Enclose the scores [...,H] of q and k [...,H,K] (broadcast), including the ALiBi bias."""
         f, c = self.f, self.c
         products = q * k
         size = round_up((q.size * k.size).sum(-1), c.d_head + 2)
@@ -258,7 +262,7 @@ class IntervalModel:
         return score
 
     def largest_score(self, q: Interval) -> Reals:
-        """Bound the scores [...,H] of a query [...,H,K] with any key in the first layer."""
+        """Return an upper bound on first-layer scores [...,H] of queries [...,H,K] with any key."""
         if self.max_key_sizes is None:
             V, T = self.c.d_vocab, self.c.n_ctx
             T = T if self.c.positions in ("learned", "sinusoidal", "rotary") else 1
@@ -275,15 +279,16 @@ class IntervalModel:
         return round_up(size * self.scale.high * (1 + 4 * self.f.u), 4)
 
     def max_subtracted_score(self, own: Reals, largest: Reals) -> Reals:
-        """Bound the number that softmax subtracts: the row's maximum `own`, or `largest`.
+        """Return an upper bound on the number that softmax subtracts.
 
-        Rows that share a table subtract `largest`, if all differences are above ln(tiny)/2.
+        It is the row's maximum `own`, or `largest` for rows that share a table of exponentials, if
+        all differences are above ln(tiny)/2.
         """
         limit = own + self.f.max_shared_difference + round_up(4 * U * np.abs(own))
         return np.where(largest <= limit, np.maximum(own, largest), limit)
 
     def exponential_bounds(self, score: Interval, visible: Any, top: Reals) -> tuple[Reals, Reals]:
-        """Bound softmax's exponentials over the last axis, up to a common factor.
+        """Return bounds on the exponentials of a softmax over the last axis, up to a common factor.
 
         The model subtracts a number M between the row's largest score and `top` [...], with an
         error of u·(M − score). The factor is e^(M − reference).
@@ -303,7 +308,7 @@ class IntervalModel:
         return np.where(visible, low, 0.0), np.where(visible, high, 0.0)
 
     def weighted_mean(self, low: Reals, high: Reals, v: Interval) -> Interval:
-        """Bound Σ weight·v / Σ weight for weights [...,S] from low to high and v [...,S,K].
+        """Enclose Σ weight·v / Σ weight for weights [...,S] from low to high and v [...,S,K].
 
         z − z₀ = Σ weight·(v − z₀) / Σ weight for any z₀; z₀ is the mean at the center. Rounding:
         the sum of S weights, the quotient, S products, their sum. Underflow: exp and the quotient,
@@ -331,14 +336,14 @@ class IntervalModel:
         )
 
     def add_attention_output(self, z: Interval, x: Interval, layer: int) -> Interval:
-        """Return the stream after attention, from the heads' outputs [...,H,K]."""
+        """Enclose the stream after attention, from head outputs z [...,H,K] and the stream x."""
         at = f"blocks.{layer}.attn."
         W = self.weights[f"{at}W_O"].reshape(-1, self.c.d_model)
         flat = Interval(*(part.reshape(*part.shape[:-2], -1) for part in z))
         return self.add(x, self.linear(flat, W, self.weights.get(f"{at}b_O"), "W_O"))
 
     def stream_after_mlp(self, x: Interval, layer: int) -> Interval:
-        """Return the stream after the layer, from the stream after attention."""
+        """Enclose the stream after a layer, from the stream after its attention."""
         block, norm_first = f"blocks.{layer}.", self.c.norm_first
         x = x if norm_first else self.divide(self.norm(x, f"{block}ln1"))
         if f"{block}mlp.W_out" in self.weights:
@@ -354,7 +359,7 @@ class IntervalModel:
 
     # ── margins ────────────────────────────────────────────────────────────────────────────────
     def token_margins(self, x: Interval, correct: Any) -> Reals:
-        """Bound the margins of the correct tokens [B] from the final stream [B,D].
+        """Return lower bounds on the margins of the correct tokens [B] from the final stream [B,D].
 
         If no positive bound is found, the result is 0 or less, or NaN. One matrix product bounds
         all logits times the last norm's divisor; if that gives no positive margin, the closest
@@ -367,7 +372,7 @@ class IntervalModel:
         bias = plus @ self.head + self.b_U  # V
         weight = round_up(np.abs(plus) @ W + np.abs(self.b_U), D + 2)
         n = np.count_nonzero(self.head, 0).max() + 1
-        gamma, own_rounding = self.f.gamma(n), (2 * D + 16) * 4 * U  # of the model, and ours
+        gamma, own_rounding = self.f.gamma(n), (2 * D + 16) * 4 * U  # model's and own rounding
         self.f.check_overflow(
             round_up((y.numerator.size / y.divisor_low[:, None]) @ W + weight, 2 * D + 8), "a logit"
         )
@@ -405,9 +410,10 @@ class IntervalModel:
         self, y: UndividedNorm, rows: Any, correct: Any, upper: Reals, lower: Reals,
         underflow: Reals, logit: Reals,
     ) -> Reals:  # fmt: skip
-        """Bound the margins of some rows by differences of the unembedding's columns.
+        """Return lower bounds on the margins of some rows by differences of unembedding columns.
 
-        The stream's error then counts once for both logits; this is done for the closest rivals.
+        The error of the stream then counts once for both logits. Only the closest rivals are
+        bounded in this way.
         """
         D, V = self.head.shape
         k = self.n_close_rivals
@@ -444,12 +450,12 @@ MLP_ARRAYS = ("W_in", "b_in", "W_gate", "b_gate", "W_out", "b_out")
 
 
 def max_length(size: Reals) -> Reals:
-    """Bound the Euclidean norm [...,1] of rows of numbers of these sizes [...,D]."""
+    """Return upper bounds on the Euclidean norms [...,1] of rows with absolute values `size`."""
     return round_up(np.sqrt(round_up((size * size).sum(-1, keepdims=True), size.shape[-1] + 2)), 4)
 
 
 def activation_values(kind: str, x: Reals) -> Reals:
-    """Return an activation as NumPy computes it in float64, within 64·u·|x|."""
+    """Compute an activation function in float64 with NumPy, with an error of at most 64·u·|x|."""
     if kind == "gelu":
         return 0.5 * x * (1 + backend.erf(np.asarray(x * 0.5**0.5)))
     inner = (2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x) if kind == "gelu_new" else 0.5 * x

@@ -1,4 +1,4 @@
-"""Interval arithmetic on NumPy float64 arrays: a center and a radius for every number.
+"""Interval arithmetic on NumPy float64 arrays, with a center and a radius for every number.
 
 The result of an operation contains all results of the operation on members, with the rounding of
 this arithmetic. Assumptions: IEEE 754 float64, sums and matrix products in any order, exp within
@@ -16,7 +16,7 @@ ETA = 2.0**-1000  # bounds all underflow errors of one expression
 
 
 def round_up(x: Reals, roundings: int = 1) -> Reals:
-    """Return an upper bound on the exact value of x ≥ 0, computed with this number of roundings."""
+    """Return an upper bound on the exact value of x ≥ 0, which was computed with `roundings`."""
     return x * (1 + (roundings + 4) * 2 * U) + ETA
 
 
@@ -60,7 +60,10 @@ class Interval(NamedTuple):
         return Interval(mid, round_up(rad, 8))
 
     def __truediv__(self, other: "Interval") -> "Interval":
-        """By a/s − a'/s' = (a − a')/s + (a'/s')·(s' − s)/s. NaN where s may be 0 or less."""
+        """Divide intervals; NaN where the divisor may be 0 or less.
+
+        The radius follows from a/s − a'/s' = (a − a')/s + (a'/s')·(s' − s)/s.
+        """
         least = np.where(other.low > 0, other.low, np.nan)
         mid = self.mid / other.mid
         rad = (self.rad + round_up(np.abs(mid), 2) * other.rad) / least
@@ -86,14 +89,14 @@ class Interval(NamedTuple):
 
 
 class CaseMargins(NamedTuple):
-    """Lower bounds on the margins of cases, and a function that counts the inputs of case i."""
+    """Lower bounds on the margins of cases, and a function that returns the size of a case."""
 
     margin: Reals  # [cases]
-    inputs: Callable[[int], int]
+    inputs: Callable[[int], int]  # number of inputs of a case, by its index
 
 
 def interval(x: Any) -> Interval:
-    """Convert exact numbers to intervals."""
+    """Convert exact numbers to intervals of radius 0; return intervals unchanged."""
     if isinstance(x, Interval):
         return x
     x = np.asarray(x, np.float64)
@@ -101,19 +104,19 @@ def interval(x: Any) -> Interval:
 
 
 def between(low: Reals, high: Reals) -> Interval:
-    """Return the intervals [low, high]."""
+    """Return intervals that contain [low, high]."""
     mid = low / 2 + high / 2
     return Interval(mid, round_up(np.maximum(high - mid, mid - low)))
 
 
 def square_root(low: Reals, high: Reals) -> tuple[Reals, Reals]:
-    """Bound the square roots of numbers from low ≥ 0 to high."""
+    """Return lower and upper bounds on the square roots of numbers from low ≥ 0 to high."""
     with np.errstate(invalid="ignore"):
         return np.nextafter(np.sqrt(low), 0), np.nextafter(np.sqrt(high), np.inf)
 
 
 def exponentials(low: Reals, high: Reals) -> tuple[Reals, Reals]:
-    """Bound the exponentials of numbers from low to high."""
+    """Return lower and upper bounds on the exponentials of numbers from low to high."""
     return np.maximum(np.exp(low) * (1 - 32 * U) - ETA, 0), np.exp(high) * (1 + 32 * U) + ETA
 
 

@@ -1,6 +1,6 @@
 """Bounds for min, max and sort of distinct numbers, for models with hard attention.
 
-A case is the query token and the answer. Both are certainly present; the order limits the other
+A case is a query token and an answer, which are both certainly present. The order limits the other
 tokens. Bounds on keys hold for all positions.
 """
 
@@ -16,21 +16,21 @@ from .hard_attention import bound_output, max_shares, score_bounds
 from .interval_model import IntervalModel
 from .intervals import CaseMargins, Interval, Reals, between, round_up
 
-COMPARED_ROWS = 3_000  # rows on which the expected texts are compared with the task's
-MAX_ARRAY_ENTRIES = 2**21  # of the largest array
-MAX_HARD_ATTENTION_SHARE = 1e-30  # larger shares are bounded in detail
+COMPARED_ROWS = 3_000  # rows on which the expected examples are compared with the task's
+MAX_ARRAY_ENTRIES = 2**21  # maximum size of the largest array
+MAX_HARD_ATTENTION_SHARE = 1e-30  # cases with larger shares are bounded in detail
 MAX_SORT_TOKENS = 300  # bounds for larger vocabularies take minutes and do not close
 
 
 def covers(task: Task) -> bool:
-    """Whether the checker covers the task. Subclasses may define other answers, so they are not."""
+    """Return whether the checker covers a task. Subclasses may change answers and are excluded."""
     if isinstance(task, Sort):
         return task.is_exactly(Sort) and not task.repeats
     return task.is_exactly(Min, Max)
 
 
 def check_texts(task: Task) -> None:
-    """Compare the task's texts with those that the cases assume."""
+    """Raise an error if the task's examples differ from the ones that the cases assume."""
     rows = np.concatenate([task.edges(), task.sample(COMPARED_ROWS, np.random.default_rng(17))])
     for row in rows.tolist():
         numbers = [x for x in row if x] if isinstance(task, Sort) else row
@@ -47,7 +47,7 @@ def check_texts(task: Task) -> None:
 
 
 def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
-    """Yield the smallest margins of all cases, by query token."""
+    """Yield the smallest margins of all cases, one array per query token."""
     check_texts(task)
     c, V = net.c, net.c.d_vocab
     is_sort = isinstance(task, Sort)
@@ -94,7 +94,7 @@ def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
         )
 
         def inputs(i: int, rank: int = rank, ranks: Reals = ranks) -> int:
-            """Count the lists whose last number has rank `place` and least `places[i]`."""
+            """Return the number of lists in case i, by the ranks of query and answer."""
             if is_sort:
                 raise NotCovered("sort: inputs of a case are not counted")
             kinds = V - int(ranks[i])
@@ -108,7 +108,7 @@ def bound_by_answer_key(
     net: IntervalModel, low: Reals, high: Reals, value: Interval, order: Reals, ranks: Reals,
     query_rank: int, T: int, is_sort: bool,
 ) -> tuple[Reals, Interval]:  # fmt: skip
-    """Return where all heads attend to the answer only, and their outputs [C,H,K] there."""
+    """Return a mask of cases where all heads attend only to the answer, and outputs [C,H,K]."""
     ordered = high[:, order]
     best_later = np.maximum.accumulate(ordered[:, ::-1], 1)[:, ::-1]  # largest from a rank on
     others = np.concatenate([best_later[:, 1:], np.full((len(high), 1), -np.inf)], 1)[:, ranks]
@@ -133,7 +133,7 @@ def bound_by_best_key(
     net: IntervalModel, low: Reals, high: Reals, value: Interval, order: Reals, ranks: Reals,
     query_rank: int, T: int, is_sort: bool,
 ) -> Interval:  # fmt: skip
-    """Bound the heads' outputs by the best of the keys that are certainly present in each case."""
+    """Bound the heads' outputs [C,H,K] by the best key that is certainly present in each case."""
     V = len(order)
     rank = np.empty(V, int)
     rank[order] = np.arange(V)

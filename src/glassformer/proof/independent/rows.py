@@ -1,8 +1,8 @@
-"""The rows of a certificate: single ones, or groups of similar rows that use nearby columns only.
+"""Rows of a certificate: single rows, or groups of similar rows that use only nearby columns.
 
-A row with `near` = n uses the n columns on either side of the requested one; the sum over all other
-positions is one term with a range. A column without terms below, and one without digits above,
-stand for the carries from and to the columns that are left out.
+A row with `near` = n uses the n columns on either side of the requested one. The sum over all other
+positions is one term with a range. An extra column without terms below, and one without digits
+above, represent the carries from and to the omitted columns.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,19 +13,19 @@ from .ball_arithmetic import ZERO, Ball, NotProvable
 from .columns import DigitLayout, TermTables
 
 MAX_NEARBY_COLUMNS = 20
-MAX_BISECTIONS = 8  # of a certificate
+MAX_BISECTIONS = 8  # maximum number of cuts in a certificate
 
 
 @dataclass(frozen=True, eq=False)
 class RowView:
-    """Rows with the same view: a short text, and the positions of its tokens for each row."""
+    """Rows with the same visible layout, and the positions of its spots for each row."""
 
     rows: range
     split: list[str]
     cuts: int
     spots: DigitLayout
-    row: int  # query position in the view's text
-    places: list[list[int]]  # [rows][positions of the view]: position in the whole text, or -1
+    row: int  # query position in the layout of the view
+    places: list[list[int]]  # [rows][view positions]: position in the whole input, or -1
 
     @property
     def sees_whole_text(self) -> bool:
@@ -34,7 +34,11 @@ class RowView:
     def terms_of_row(
         self, i: int, near: Callable[[int, int], Ball], far: Callable[[int], Ball]
     ) -> TermTables:
-        """Return the i-th row's terms: near(position, token), and far(position) for any token."""
+        """Return the terms of the i-th row at the positions of the view.
+
+        near(position, token) is a term inside the view. far(position) encloses the terms of all
+        tokens at a position outside it.
+        """
         places, out = self.places[i], list[dict[int, Ball]]()
         for position, p in enumerate(places):
             tokens = self.spots.tokens(position)
@@ -47,7 +51,7 @@ class RowView:
 
 
 def union_of(balls: Iterable[Ball]) -> Ball:
-    """Return a ball that contains all balls."""
+    """Return a ball that contains all given balls; None without balls."""
     out = None
     for b in balls:
         if out is None:
@@ -58,7 +62,7 @@ def union_of(balls: Iterable[Ball]) -> Ball:
 
 
 def union_of_terms(before: TermTables | None, terms: TermTables) -> TermTables:
-    """Return terms that contain both."""
+    """Return tables of terms that contain both tables, entry by entry."""
     if before is None:
         return terms
     pairs = zip(before, terms, strict=True)
@@ -66,7 +70,7 @@ def union_of_terms(before: TermTables | None, terms: TermTables) -> TermTables:
 
 
 def parse_row(spots: DigitLayout, entry: Mapping[str, Any]) -> RowView:
-    """Return a row, or a group of rows, of a certificate; an invalid one raises NotProvable."""
+    """Parse a row, or a group of rows, of a certificate; raise NotProvable if it is invalid."""
     row, split, cuts = entry.get("row"), entry.get("split"), entry.get("cuts", 0)
     through, near = entry.get("through", row), entry.get("near", 0)
     if not all(type(x) is int for x in (row, through, near)):
@@ -98,9 +102,9 @@ def parse_row(spots: DigitLayout, entry: Mapping[str, Any]) -> RowView:
 def nearby_layout(
     spots: DigitLayout, rows: range, near: int
 ) -> tuple[DigitLayout, int, list[list[int]]]:
-    """Return the layout of rows that see `near` columns, their query position, and all positions.
+    """Return the layout of rows that see `near` columns, its query position and all positions.
 
-    The text starts with the sum over all other positions and ends with the query and the answer.
+    The layout starts with the sum over all other positions and ends with the query and the answer.
     """
     if not 1 <= near <= MAX_NEARBY_COLUMNS:
         raise NotProvable(f"near is not a number from 0 to {MAX_NEARBY_COLUMNS}")
@@ -113,7 +117,7 @@ def nearby_layout(
         first, last = max(column - near, 0), min(column + near, spots.digits)
         if len(rows) > 1 and not (first == column - near and last < spots.digits):
             raise NotProvable(f"row {row} sees columns beyond the numbers, and others do not")
-        shift = int(first > 0) - first  # column 0 stands for all columns below
+        shift = int(first > 0) - first  # column 0 represents all columns below
         text, row_places = ["=0"], [-1]
         if first:
             text, row_places = [*text, "a0", "b0"], [-1, -1, -1]

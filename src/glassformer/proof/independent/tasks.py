@@ -1,4 +1,4 @@
-"""The independent checker of tasks other than addition: `check_task` and `count_open`."""
+"""Independent checker of tasks other than addition: `check_task` and `count_open`."""
 
 import math
 from collections.abc import Iterator
@@ -22,14 +22,15 @@ def check_task(
     """Prove a model right on all inputs of a task by interval arithmetic.
 
     Args:
-        model: One layer for min, max, sort and tasks that declare `copies`; any number of layers
-            where inputs are bounded one by one.
-        task: min, max, sort of distinct numbers, a task that declares `copies`, or any task of up
-            to 5,000,000 inputs, such as modular addition or a source with short texts.
+        model: A model with one layer for min, max, sort and copy tasks, or with any number of
+            layers if inputs are bounded one by one.
+        task: min, max, sort of distinct numbers, a task that declares `copy_layout`, or any task of
+            up to 5,000,000 inputs, such as modular addition or a source with short inputs.
         max_inputs: Largest number of inputs to bound one by one.
 
     Returns:
-        Whether it holds, the number of closed cases, the smallest margin, or the reason.
+        Whether the model is proved right, the number of closed cases and the smallest margin, or
+        the reason for the failure.
 
     Raises:
         GlassformerError: Model and task have different vocabularies.
@@ -61,7 +62,7 @@ def count_open(model: Model, task: Task) -> int | None:
     """Count the inputs of cases that interval arithmetic does not prove right.
 
     Returns:
-        The count; None if the independent checker does not cover the model.
+        The count, or None if the independent checker does not cover the model.
 
     Example:
         >>> import glassformer as gf
