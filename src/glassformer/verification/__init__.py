@@ -1,4 +1,4 @@
-"""Verification: run a model on its whole domain, or on a sample with a stated confidence."""
+"""Verification of a model by running it on a whole domain or on a random sample."""
 
 from .confidence import upper_bound as upper_bound
 from .recheck_verdict import RecheckResult as RecheckResult

@@ -1,6 +1,6 @@
-"""The rows of a verification, cut into chunks that any process can evaluate in any order.
+"""Rows of a verification, split into chunks that any process can evaluate in any order.
 
-A chunk is a number that determines its rows, so an interrupted run resumes with the same result.
+The number of a chunk determines its rows, so an interrupted run resumes with the same result.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,14 @@ from ..utils.errors import GlassformerError
 from .counts import RowCounts, add_counts, count_rows
 from .evaluation import token_margins
 
-SAMPLE_BLOCK_ROWS = 2**20  # of a sample, drawn with one seed
+SAMPLE_BLOCK_ROWS = 2**20  # rows of a sample that are drawn with one seed
 
 
 class ChunkedEvaluation:
-    """A model, a task and the number of rows of each part: domain, edges, sample or given."""
+    """Evaluates a model on the rows of a task, chunk by chunk.
+
+    `parts` is the number of rows of each part: domain, edges, sample or given.
+    """
 
     def __init__(
         self, model: Model, task: Task, parts: Mapping[str, int], *, chunk: int, keep: int,
@@ -33,12 +36,12 @@ class ChunkedEvaluation:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows of all parts."""
+        """Total number of rows of all parts."""
         return sum(self.parts.values())
 
     @property
     def n_chunks(self) -> int:
-        """The number of chunks of all parts."""
+        """Total number of chunks of all parts."""
         return sum(-(-n // self.chunk) for n in self.parts.values())
 
     def rows_by_part(self, done: Iterable[range]) -> dict[str, int]:
@@ -54,7 +57,7 @@ class ChunkedEvaluation:
         return counts
 
     def locate_chunk(self, i: int) -> tuple[str, int, int]:
-        """Return the part of chunk i, and the start and stop of its rows."""
+        """Return the part that contains chunk i, and the start and stop of the chunk's rows."""
         for part, n in self.parts.items():
             chunks = -(-n // self.chunk)
             if i < chunks:
@@ -63,7 +66,7 @@ class ChunkedEvaluation:
         raise IndexError(i)
 
     def count_chunks(self, chunks: range) -> dict[str, RowCounts]:
-        """Evaluate chunks; return the counts of each part."""
+        """Evaluate a range of chunks and return the counts of each part."""
         counts: dict[str, list[RowCounts]] = {}
         for i in chunks:
             part, start, stop = self.locate_chunk(i)
@@ -71,7 +74,7 @@ class ChunkedEvaluation:
         return {part: add_counts(c, self.keep, self.n_closest) for part, c in counts.items()}
 
     def count_rows(self, rows: Rows, start: int = 0) -> RowCounts:
-        """Evaluate rows; `start` is the index of the first one in its part."""
+        """Evaluate rows and return their counts; `start` is the first row's index in its part."""
         index = np.flatnonzero(self.task.defined(rows))
         if not len(index):
             return RowCounts(len(rows))
@@ -92,15 +95,15 @@ class ChunkedEvaluation:
         )
 
     def _sample_block(self, b: int) -> Rows:
-        """Draw a block of the sample, from its own seed."""
+        """Return block b of the sample, drawn with a seed that depends on b."""
         cached, rows = self._drawn
         if cached != b:
             n = min(SAMPLE_BLOCK_ROWS, self.parts["sample"] - b * SAMPLE_BLOCK_ROWS)
             rows = self.task.sample(n, np.random.default_rng([self.seed, b] if b else self.seed))
-            self._drawn = b, rows  # one assignment: threads share this cache
+            self._drawn = b, rows  # a single assignment, since threads share this cache
         return rows
 
-    # ── pickled for other processes ────────────────────────────────────────────────────────────
+    # ── pickling for worker processes ───────────────────────────────────────────────────────────
     def __getstate__(self) -> dict[str, Any]:
         if self.hook is not None:
             raise GlassformerError("hook — expected none with workers or a cluster, got one")

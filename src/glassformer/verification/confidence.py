@@ -1,7 +1,7 @@
-"""An exact upper confidence bound on the share of wrong answers (Clopper and Pearson, 1934).
+"""Exact upper confidence bound on the share of wrong answers (Clopper and Pearson, 1934).
 
-With k of n wrong, the bound at 99 % is the share p at which k or fewer failures have a probability
-of 1 %. With none wrong, it is about 4.6/n.
+If k of n answers are wrong, the bound at 99 % is the share p at which k or fewer failures have a
+probability of 1 %. If no answer is wrong, it is about 4.6/n.
 """
 
 import math
@@ -23,7 +23,7 @@ def upper_bound(wrong: int, checked: int, confidence: float = CONFIDENCE) -> flo
     if wrong == 0:
         return -math.expm1(risk / checked)
     low, high = wrong / checked, 1.0
-    for _ in range(200):  # the tail falls as p grows
+    for _ in range(200):  # bisection, since the tail decreases with p
         p = (low + high) / 2
         if p in (low, high):
             break

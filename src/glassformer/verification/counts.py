@@ -1,7 +1,6 @@
-"""Counts and margins of evaluated rows: of constant size, and added up in any order.
+"""Counts and margins of evaluated rows, in constant memory; they can be added in any order.
 
-Only a few rows are kept: the first failures, and the rows of the smallest margins of each answer
-token.
+Only the first failures and, for each answer token, the rows with the smallest margins are kept.
 """
 
 import heapq
@@ -20,24 +19,31 @@ ClassCounts = tuple[int, int, float]  # checked, wrong, worst margin
 
 @dataclass(frozen=True)
 class RowCounts:
-    """Counts, the worst margin, and a few rows."""
+    """Counts, worst margin, first failures and closest rows of a set of evaluated rows."""
 
-    looked_at: int = 0
+    looked_at: int = 0  # rows, including rows on which the task is not defined
     checked: int = 0  # rows on which the task is defined
     wrong: int = 0
-    worst: RowMargin = (INF, -1, ())  # the first row of the smallest margin
-    failures: tuple[RowMargin, ...] = ()  # the first ones
+    worst: RowMargin = (INF, -1, ())  # first row with the smallest margin
+    failures: tuple[RowMargin, ...] = ()  # first wrong rows
     classes: Mapping[str, ClassCounts] = field(default_factory=dict)
-    # the smallest margins of each answer token, last token first
+    # rows with the smallest margins of each answer token, starting with the last token
     lowest: tuple[tuple[RowMargin, ...], ...] = ()
 
 
 def count_rows(
     rows: Any, token_margins: Any, classes: Any, at: Any, looked_at: int, keep: int, n_closest: int
 ) -> RowCounts:
-    """Count rows [B,*] with token margins [B,n], classes [B] and indices [B] in their part.
+    """Return the counts of rows [B,*] with token margins [B,n].
 
-    `keep`: number of failures to keep. `n_closest`: number of rows to keep per answer token.
+    Args:
+        rows: The evaluated rows [B,*].
+        token_margins: Margins of the last n tokens [B,n].
+        classes: Class of each row [B].
+        at: Index of each row in its part [B].
+        looked_at: Number of rows, including rows on which the task is not defined.
+        keep: Maximum number of failures to keep.
+        n_closest: Maximum number of closest rows to keep for each answer token.
     """
     if not len(rows):
         return RowCounts(looked_at)
@@ -56,7 +62,7 @@ def count_rows(
     lowest = []
     for m in token_margins.T[::-1] if n_closest else ():
         candidates = np.arange(len(m))
-        if len(m) > n_closest:  # with all equal margins, of which nsmallest takes the first
+        if len(m) > n_closest:  # includes ties; nsmallest then takes the first rows
             candidates = np.flatnonzero(m <= np.partition(m, n_closest - 1)[n_closest - 1])
         closest = (row_margin(i, m) for i in candidates if m[i] < INF)
         lowest.append(tuple(heapq.nsmallest(n_closest, closest)))
@@ -66,7 +72,7 @@ def count_rows(
 
 
 def add_counts(counts: Iterable[RowCounts], keep: int, n_closest: int = 0) -> RowCounts:
-    """Add up counts. The result does not depend on their order or on how rows were divided."""
+    """Return the sum of counts. It does not depend on their order or on the split into chunks."""
     parts = list(counts)
     classes: dict[str, ClassCounts] = {}
     for t in parts:

@@ -1,10 +1,10 @@
 """Margins and scores of a model on a task.
 
-The margin of an answer token is its logit minus the best other; 0 or less is wrong, and so is a
-logit that is not finite. For a causal model within its context, greedy decoding is right if and
-only if the teacher-forced argmax is right at every answer position, so one forward pass per input
-is enough; other models decode. Rounding may differ between batch sizes: `verify` also decodes some
-rows one at a time, and proofs use robust_eval.py.
+The margin of an answer token is its logit minus the largest other logit. The token is wrong if its
+margin is 0 or less or if a logit is not finite. For a causal model within its context, greedy
+decoding is right if and only if the teacher-forced argmax is right at every answer position, so one
+forward pass per input is enough; other models decode. Rounding may differ between batch sizes:
+`verify` also decodes some rows one at a time, and proofs use robust_eval.py.
 """
 
 import math
@@ -24,7 +24,7 @@ from ..utils.results import Result
 
 DTYPES = ("float64", "float32", "bfloat16")
 MAX_EXHAUSTIVE_ROWS = 1_100_000  # larger domains are sampled
-MIN_MARGIN_RATIO = 4  # of a margin to its difference between two orders of summation
+MIN_MARGIN_RATIO = 4  # margin over its change between two summation orders
 
 
 # ── margins ────────────────────────────────────────────────────────────────────────────────────
@@ -34,43 +34,47 @@ def row_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None
 
 
 def token_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
-    """Return the margins [B,n] at the last n positions; inf outside the answer, NaN if not finite.
+    """Return the margins [B,n] at the last n positions.
 
-    Models that are not causal decode; tokens after a wrong one get its margin.
+    The margin is inf outside the answer and NaN if a logit is not finite. Models that are not
+    causal decode their answers; tokens after a wrong token get its margin.
     """
     causal = model.config.mask == "causal"
     return (teacher_forced_margins if causal else decoded_margins)(model, tokens, answer, hook)
 
 
 def teacher_forced_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
-    """Return token margins with the right tokens as input at every position."""
+    """Return the token margins [B,n] of a forward pass with the right tokens as input."""
     _check_length(model, tokens)
     n = answer_span(answer)
     return _margins_of_logits(model.logits(tokens[:, :-1], hook, n), tokens[:, -n:], answer[:, -n:])
 
 
 def decoded_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
-    """Return token margins of decoding."""
+    """Return the token margins [B,n] of greedy decoding."""
     return decoded_margins_and_ties(model, tokens, answer, hook).margin
 
 
 class Margins(NamedTuple):
-    """The margin of every answer token, and the largest margin that counts as a tie: [B,n] each."""
+    """Margins of answer tokens, and the largest margins that count as a tie, each [B,n]."""
 
     margin: Any
     tie: Any
 
     def clear_in_both(self, other: "Margins") -> Any:
-        """Return where both margins exceed a tie and MIN_MARGIN_RATIO times their difference."""
+        """Return a mask of tokens whose margins are clear of ties and rounding in both runs.
+
+        Both margins must exceed a tie and MIN_MARGIN_RATIO times their difference.
+        """
         one, two = self.margin, other.margin
-        with np.errstate(invalid="ignore"):  # inf - inf, outside the answer
+        with np.errstate(invalid="ignore"):  # inf - inf outside the answer
             difference = np.where(one == two, 0, np.abs(one - two))
         above_tie = (one > self.tie) & (two > other.tie)
         return above_tie & (np.minimum(one, two) > MIN_MARGIN_RATIO * difference)
 
 
 def margins_and_ties(model: Model, tokens: Any, answer: Any) -> Margins:
-    """Return token margins, and ties in the model's float type."""
+    """Return the token margins and the tie sizes in the model's float type."""
     if model.config.mask != "causal":
         return decoded_margins_and_ties(model, tokens, answer)
     _check_length(model, tokens)
@@ -83,10 +87,10 @@ def margins_and_ties(model: Model, tokens: Any, answer: Any) -> Margins:
 def decoded_margins_and_ties(
     model: Model, tokens: Any, answer: Any, hook: Hook | None = None
 ) -> Margins:
-    """Return token margins of decoding, and ties."""
+    """Return the token margins of greedy decoding and the tie sizes."""
     _check_length(model, tokens)
     pieces = (answer[:, 1:] & ~answer[:, :-1]).sum(1)
-    if model.config.mask != "causal" and (pieces > 1).any():  # decoding would stop after the first
+    if model.config.mask != "causal" and (pieces > 1).any():  # decoding stops after the first
         expected = "expected the answer tokens in one piece, got several"
         raise GlassformerError(f"mask=none — {expected}; use a causal model")
     margins, ties = np.full(tokens.shape, np.inf), np.zeros(tokens.shape)
@@ -117,10 +121,10 @@ def answer_span(answer: Any) -> int:
 
 
 def _margins_of_logits(logits: Any, wanted: Any, answer: Any) -> Any:
-    """Return margins [...] of the wanted tokens [...] in logits [...,V]; inf outside the answer."""
+    """Return the margins of the wanted tokens [...] in logits [...,V]; inf outside the answer."""
     index = wanted[..., None]
     with np.errstate(all="ignore"):
-        # a finite sum has finite terms; only otherwise is every logit checked
+        # If the sum is finite, all logits are; otherwise each logit is checked.
         finite = True if np.isfinite(logits.sum()) else np.isfinite(logits).all(-1)
         right = np.take_along_axis(logits, index, -1)[..., 0]
         others = logits if logits.flags.writeable else logits.copy()
@@ -133,9 +137,9 @@ def _margins_of_logits(logits: Any, wanted: Any, answer: Any) -> Any:
 def decode_answers(
     model: Model, tokens: Any, answer: Any, hook: Hook | None = None, steps: int = 0
 ) -> Iterator[tuple[Any, int, DecodingStep]]:
-    """Decode all rows, batched by prompt length; yield rows, position and step.
+    """Decode all rows in batches of equal prompt length; yield row indices, position and step.
 
-    `steps`: number of tokens; 0: as many as the right answer has.
+    `steps` is the number of tokens to decode; 0 decodes the length of the right answer.
     """
     first = answer.argmax(1)
     for start in np.unique(first):
@@ -147,7 +151,7 @@ def decode_answers(
 
 
 def greedy_outputs(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
-    """Return the tokens [B,T] with the answer replaced by the model's greedy output."""
+    """Return the tokens [B,T], with the answers replaced by the model's greedy outputs."""
     out = tokens.copy()
     for rows, t, step in decode_answers(model, tokens, answer, hook):
         out[rows, t] = step.chosen
@@ -159,10 +163,10 @@ def correct_tokens(
     model: Model, task: Task, rows: Any, hook: Hook | None = None,
     teacher_forced: bool | None = None,
 ) -> Any:  # fmt: skip
-    """Return which answer tokens are right, bool [B, longest answer]; True after an answer's end.
+    """Return a mask of the right answer tokens [B, longest answer]; True after an answer's end.
 
-    `teacher_forced`: the input has the right tokens; otherwise the model decodes. None: only if the
-    model is causal, where both are right on the same rows.
+    With `teacher_forced` the input contains the right tokens, otherwise the model decodes. None
+    means teacher forcing for causal models, for which both methods are right on the same rows.
     """
     return margins_by_answer_token(model, task, rows, hook, teacher_forced) > 0
 
@@ -171,9 +175,10 @@ def margins_by_answer_token(
     model: Model, task: Task, rows: Any, hook: Hook | None = None,
     teacher_forced: bool | None = None, chunk: int = 0,
 ) -> Any:  # fmt: skip
-    """Return margins [B, longest answer], first answer token first; inf after an answer's end.
+    """Return margins [B, longest answer], aligned at the first answer token; inf after the end.
 
-    `chunk`: rows in one forward pass; 0: as many as fit into a few megabytes.
+    `chunk` is the number of rows in one forward pass; 0 selects as many as fit into a few
+    megabytes.
     """
     methods = {None: token_margins, True: teacher_forced_margins, False: decoded_margins}
     margins, chunk = [], chunk or chunk_size(model, task)
@@ -186,19 +191,19 @@ def margins_by_answer_token(
 
 
 def correct_logits(logits: Any, wanted: Any) -> Any:
-    """Return where the argmax of logits [...,V] is the wanted token and no logit ties with it."""
+    """Return a mask of logits [...,V] whose unique argmax is the wanted token."""
     return _margins_of_logits(np.array(logits), wanted, True) > 0
 
 
 def _align_answers(margins: Any, answer: Any) -> Any:
-    """Align token margins [B,n] at the first token of each answer: [B, longest answer]."""
+    """Align token margins [B,n] at the first token of each answer, [B, longest answer]."""
     order = np.argsort(~answer[:, -margins.shape[1] :], axis=1, kind="stable")
     return np.take_along_axis(margins, order[:, : int(answer.sum(1).max())], 1)
 
 
 @dataclass(frozen=True)
 class Score(Result):
-    """The share of right answers."""
+    """Accuracy of a model on rows, in total, by answer token and by class of inputs."""
 
     extra_json_fields = ("accuracy",)
     checked: int
@@ -215,7 +220,9 @@ class Score(Result):
 
 
 def score(model: Model, task: Task, rows: Any = None, hook: Hook | None = None) -> Score:
-    """Score rows [B,*], by default the whole domain, or a sample of more than a million rows.
+    """Return the score of a model on rows [B,*].
+
+    `rows` defaults to the whole domain, or to a sample of domains of more than a million rows.
 
     >>> score(load("reverse"), load_task("reverse"), hook=ablation_hook(…)).accuracy
     """
@@ -241,7 +248,7 @@ def score(model: Model, task: Task, rows: Any = None, hook: Hook | None = None) 
 
 # ── chunks and float types ─────────────────────────────────────────────────────────────────────
 def domain_chunks(task: Task, size: int, rows: Any = None) -> Iterator[Any]:
-    """Yield all defined rows of a task, or of `rows`, at most `size` at a time."""
+    """Yield the defined rows of a task, or of `rows`, in chunks of at most `size`."""
     n = task.size if rows is None else len(rows)
     for start in range(0, n, size):
         stop = min(start + size, n)
@@ -257,17 +264,17 @@ def chunk_size(model: Model, task: Task) -> int:
 
 
 def peak_activation_size(model: Model, task: Task) -> int:
-    """Return the number of entries of the largest activation of one row."""
+    """Return the size of the largest activation of one row, in array entries."""
     tokens, answer = task.batch(task.rows(0, 1))
     c, T = model.config, tokens.shape[1]
     n = int(answer.sum(1).max())
-    queries = T if c.n_layers > 1 else n  # the last block computes answer positions only
+    queries = T if c.n_layers > 1 else n  # the last block computes only answer positions
     heads = c.n_heads * max(queries * T, T * c.d_head)
     return int(max(1, T * c.d_model, queries * c.d_mlp, heads, n * c.d_vocab))
 
 
 def in_dtype(model: Model, dtype: str) -> Model:
-    """Return the model in another float type ("": its own); bfloat16 needs PyTorch."""
+    """Return the model in another float type; "" keeps its own, bfloat16 needs PyTorch."""
     if not dtype or dtype == model.dtype:
         return model
     if dtype not in DTYPES:

@@ -1,7 +1,7 @@
 """Beam search for failures among the neighbors of failures and of rows with small margins.
 
-A neighbor differs in one digit of one number. Each answer token has its own beam, as its margins
-have their own scale. A search that finds nothing proves nothing.
+A neighbor differs in one digit of one number. Each answer token has a separate beam, since margins
+of different tokens have different scales. A search without result is no proof of correctness.
 """
 
 import heapq
@@ -16,19 +16,19 @@ from .chunks import ChunkedEvaluation
 from .counts import RowCounts, RowMargin
 
 Beam = list[tuple[RowMargin, ...]]
-BEAM_WIDTH = 4  # per answer token
-MAX_EXPANDED_FAILURES = 16  # of a round
+BEAM_WIDTH = 4  # rows per answer token
+MAX_EXPANDED_FAILURES = 16  # failures expanded in one round
 MAX_ROWS_PER_ROUND = 20_000
 
 
 def supports_neighbor_search(task: Task) -> bool:
-    """Whether every combination of digits below the radix is a row of the task."""
+    """Return whether every combination of numbers below the radix is a row of the task."""
     plain = type(task).rows is Task.rows and type(task).size is Task.size
     return plain and any(r > 1 for r in task.radix)
 
 
 def one_digit_neighbors(task: Task, rows: Rows) -> Rows:
-    """Return the distinct rows [N,*], sorted, that differ from a row [B,*] in one digit."""
+    """Return the sorted distinct rows [N,*] that differ from some row [B,*] in one digit."""
     out = [rows[:0]]
     for column, radix in enumerate(task.radix):
         place = 1
@@ -45,7 +45,7 @@ def one_digit_neighbors(task: Task, rows: Rows) -> Rows:
 def search_neighbors(
     work: ChunkedEvaluation, counts: RowCounts, rounds: int, max_rows: int, seed: int
 ) -> Iterator[RowCounts]:
-    """Search from the counts of a sample; yield the counts of new rows."""
+    """Search neighbors of a sample's failures and closest rows; yield the counts of new rows."""
     rng = np.random.default_rng([seed, 1])
     beam, failures = list(counts.lowest), [f[2] for f in counts.failures]
     evaluated, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()

@@ -1,4 +1,4 @@
-"""Run chunks of work in this process, in several processes, or on a Dask cluster."""
+"""Run chunks of a verification in this process, in several processes or on a Dask cluster."""
 
 import pickle
 import socket
@@ -13,15 +13,15 @@ from .counts import RowCounts
 from .verdict import versions
 
 CHUNKS_PER_JOB = 16  # about half a second of work
-CHUNKS_PER_CLUSTER_JOB = 4 * CHUNKS_PER_JOB  # more, as a network adds latency
-MIN_CHUNKS_PER_WORKER = 32  # fewer are not worth a process's start
+CHUNKS_PER_CLUSTER_JOB = 4 * CHUNKS_PER_JOB  # more chunks, since a network adds latency
+MIN_CHUNKS_PER_WORKER = 32  # fewer chunks do not justify starting a process
 ChunkResult = tuple[range, dict[str, RowCounts]]
 
 
 def run_chunks(
     work: ChunkedEvaluation, todo: Iterable[range], workers: int = 1, cluster: str = ""
 ) -> Iterator[ChunkResult]:
-    """Run the chunks of `todo`; yield each group of them with its counts, in any order.
+    """Run the chunks of `todo` and yield groups of chunks with their counts, in any order.
 
     Args:
         work: The model, the task and its rows.
@@ -37,14 +37,14 @@ def run_chunks(
 
 
 def split_ranges(ranges: Iterable[range], size: int) -> Iterator[range]:
-    """Split ranges into ranges of at most `size`, lazily: there may be billions."""
+    """Split ranges into ranges of at most `size`, lazily, since there may be billions."""
     return (chunks[i : i + size] for chunks in ranges for i in range(0, len(chunks), size))
 
 
 def _run_on_workers(
     work: ChunkedEvaluation, ranges: list[range], workers: int, cluster: str
 ) -> Iterator[ChunkResult]:
-    """Run groups of chunks; a worker with other library versions than this process is an error."""
+    """Run groups of chunks on workers and check that their library versions match this process."""
     where = cluster or f"workers={workers}"
     try:
         pickle.dumps(work)
@@ -57,7 +57,7 @@ def _run_on_workers(
     results = map_pieces(
         jobs, _count_chunks, work, workers=workers, cluster=cluster, resume_hint=hint
     )
-    with closing(results):  # an error ends the workers at once
+    with closing(results):  # stops the workers immediately after an error
         for chunks, result in results:
             if isinstance(result, BrokenProcessPool):
                 died = f"a worker died {MAX_ATTEMPTS} times, maybe out of memory; use fewer"
@@ -79,5 +79,5 @@ def _run_on_workers(
 def _count_chunks(
     work: ChunkedEvaluation, chunks: range
 ) -> tuple[str, dict[str, str], dict[str, RowCounts]]:
-    """Run chunks in a worker; return its host name, library versions and counts."""
+    """Run chunks in a worker and return its host name, library versions and counts."""
     return socket.gethostname(), versions(work.model.dtype), work.count_chunks(chunks)

@@ -1,4 +1,4 @@
-"""Recheck a saved verdict: run the same rows again and list the differences."""
+"""Recheck of a saved verdict: run the same rows again and list the differences."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,14 @@ from .verifier import verify
 
 @dataclass(frozen=True)
 class RecheckResult(Displayable):
-    """A saved verdict, and the verdict of the same rows now."""
+    """A saved verdict and a new verdict of the same rows."""
 
     saved: Verdict
     rerun: Verdict
 
     @property
     def differences(self) -> list[dict[str, Any]]:
-        """The figures that differ: [{"what", "saved", "found"}]."""
+        """Figures that differ between the verdicts: [{"what", "saved", "found"}]."""
         return self.saved.differences(self.rerun)
 
     @property
@@ -30,7 +30,7 @@ class RecheckResult(Displayable):
 
     @property
     def holds(self) -> bool:
-        """Whether the verdict is confirmed and nothing is wrong."""
+        """Whether the verdict is confirmed and no row is wrong."""
         return self.rerun.holds and self.confirmed
 
     def to_json(self) -> dict[str, Any]:
@@ -48,20 +48,20 @@ class RecheckResult(Displayable):
 def recheck(
     model: Model, verdict: Verdict, task: Task, *, where: str = "verdict", **options: Any
 ) -> RecheckResult:
-    """Run the rows of a saved verdict again.
+    """Run the rows of a saved verdict again and compare the results.
 
     Args:
         model: The model of the verdict.
         verdict: The saved verdict.
         task: The task of the verdict.
-        where: The verdict's name in errors.
+        where: Name of the verdict in error messages.
         options: Options of `verify`.
 
     Returns:
-        Both verdicts. Figures that differ by rounding are equal; see `Verdict.differences`.
+        Both verdicts. Differences due to rounding are ignored; see `Verdict.differences`.
 
     Raises:
-        GlassformerError: The verdict is for another model or task, or has no rows to run again.
+        GlassformerError: The verdict is for another model or task, or its rows cannot be run again.
     """
     check_same_subject(verdict, model, task, where)
     return RecheckResult(verdict, verify(model, task, **verdict.recheck_options, **options))
@@ -78,6 +78,6 @@ def check_same_subject(saved: Verdict, model: Model, task: Task, where: str) -> 
 
 
 def short_value(value: object) -> str:
-    """Format a value of a verdict, cut to 60 characters."""
+    """Format a value of a verdict with at most 60 characters."""
     text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return text if len(text) <= 60 else text[:59] + "…"

@@ -1,7 +1,7 @@
-"""The journal of a long verification: which chunks are done, and their counts.
+"""Journal of a long verification, from which an interrupted run resumes.
 
-It is written atomically every few seconds. It names the model, task, float type and sample of its
-run, and resumes no other run.
+It contains the completed chunks and their counts and is written atomically every few seconds. It
+also stores the model, task, float type and sample of the run and cannot resume any other run.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from .chunks import ChunkedEvaluation
 from .counts import RowCounts, add_counts
 
 FORMAT: Final = "glassformer journal 1"
-# numbers of a row have no size limit
+# the numbers of a row have no size limit
 SavedRow = Annotated[tuple[Count, ...], Meta(max_length=MAX_LISTED_VALUES)]
 SavedRowMargin = tuple[float, Annotated[int, Meta(ge=-1)], SavedRow]
 SavedClosestRows = Annotated[tuple[SavedRowMargin, ...], Meta(max_length=1_000)]
@@ -33,7 +33,7 @@ ChunkRange = tuple[Count, Count]  # start, stop
 
 
 class SavedRowCounts(JsonObject):
-    """Saved form of RowCounts."""
+    """JSON schema of a saved RowCounts."""
 
     looked_at: Count
     checked: Count
@@ -45,7 +45,7 @@ class SavedRowCounts(JsonObject):
 
 
 class SavedJournal(JsonObject):
-    """Contents of a journal, without its checksum."""
+    """JSON schema of a journal without its checksum."""
 
     format: Literal["glassformer journal 1"]
     run: Annotated[dict[Name, Any], Meta(max_length=100)]
@@ -58,7 +58,7 @@ WRITE_INTERVAL_S = 5.0
 
 @dataclass(frozen=True)
 class JournalState:
-    """The chunks that are done, as sorted ranges, and their counts by part."""
+    """Completed chunks, as sorted ranges, and their counts by part."""
 
     done: tuple[range, ...] = ()
     counts: Mapping[str, RowCounts] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class JournalState:
     def with_chunks(
         self, chunks: range, new: Mapping[str, RowCounts], work: ChunkedEvaluation
     ) -> "JournalState":
-        """Add the counts of chunks; parts keep the evaluation's order."""
+        """Return the state with the counts of further chunks; parts keep the order of `work`."""
         merged: list[range] = []
         for r in sorted([*self.done, chunks], key=lambda r: r.start):
             if merged and merged[-1].stop > r.start:
@@ -81,7 +81,7 @@ class JournalState:
         return JournalState(tuple(merged), ordered)
 
     def remaining(self, chunks: int) -> Iterator[range]:
-        """Yield the ranges of chunks that are not done."""
+        """Yield the ranges of chunks that are not completed."""
         start = 0
         for r in self.done:
             if start < r.start:
@@ -100,13 +100,13 @@ class JournalState:
 
 
 class Journal:
-    """A file that stores the JournalState of one run; `run` describes it."""
+    """File that stores the JournalState of one run. `run` contains the options of the run."""
 
     def __init__(self, path: str | Path, run: Mapping[str, Any]) -> None:
         self.path, self.run, self.written = Path(path), json.loads(json.dumps(run)), 0.0
 
     def read(self, work: ChunkedEvaluation) -> JournalState:
-        """Return the stored state, or an empty one if there is no file."""
+        """Read and check the stored state; return an empty state if there is no file."""
         if not os.path.lexists(self.path):
             return JournalState()
         value = read_json(self.path, "damaged journal", finite=False)  # margins may be infinite
@@ -136,7 +136,7 @@ class Journal:
         return GlassformerError(message, code=DAMAGED_FILE)
 
     def write(self, state: JournalState, now: bool = False) -> None:
-        """Write the state, at most every WRITE_INTERVAL_S seconds unless `now`."""
+        """Write the state; without `now`, at most once every WRITE_INTERVAL_S seconds."""
         if not now and time.monotonic() - self.written < WRITE_INTERVAL_S:
             return
         done = [(r.start, r.stop) for r in state.done]
@@ -148,7 +148,7 @@ class Journal:
 
 
 def _inconsistency(state: JournalState, work: ChunkedEvaluation) -> str:
-    """Return the first contradiction between a state and its evaluation, or ""."""
+    """Describe the first contradiction between a state and its evaluation, or return ""."""
     end = 0
     for r in state.done:
         if not end <= r.start < r.stop <= work.n_chunks:

@@ -1,7 +1,7 @@
-"""Robust evaluation, for proofs and the judge: rows are run in two orders of summation.
+"""Robust evaluation of rows in two orders of summation, for proofs and the judge.
 
-A model that is right on a batch may be wrong on a single row: sums are computed in another order
-then, and a margin may depend on their last bits. So some rows are also run one at a time.
+A model that is right on a batch may be wrong on a single row: sums may then have another order, and
+a margin may depend on their last bits. So some rows are also run one at a time.
 """
 
 from collections.abc import Callable
@@ -18,32 +18,32 @@ from ..tasks.base import Rows, Task
 from ..tasks.bigint_rows import unique_rows
 from .evaluation import Margins, answer_span, chunk_size, decoded_margins_and_ties, margins_and_ties
 
-ONE_BY_ONE_ROWS = 100  # of the smallest margins, of edge cases and of random rows each
-MAX_ONE_BY_ONE_TOKENS = 1_500  # of all these rows
+ONE_BY_ONE_ROWS = 100  # limit each of closest rows, edge cases and random rows
+MAX_ONE_BY_ONE_TOKENS = 1_500  # answer tokens of all these rows
 MAX_KEPT_FAILURES = 8
-MAX_REMEMBERED_ROWS = 10_000  # to count repeated rows once
+MAX_REMEMBERED_ROWS = 10_000  # rows remembered to count repeated rows once
 MAX_POSITION_TABLE_ENTRIES = 2**24
 
 
 class RobustMargins(NamedTuple):
-    """Margins of rows that were run twice, [B] each."""
+    """Margins of rows that were run twice, each [B]."""
 
-    margin: Any  # smallest over the answer tokens
-    second_margin: Any  # of the second run
+    margin: Any  # smallest margin of the answer tokens
+    second_margin: Any  # smallest margin in the second run
     certain: Any  # bool: right in both runs, by more than rounding
     margin_in_ties: Any  # margin divided by the size of a tie
-    doubt: str  # describes the first uncertain row, preferably a right one; "" if there is none
+    doubt: str  # description of an uncertain row, preferably a right one; "" without one
 
     @property
     def right_but_uncertain(self) -> Any:
-        """Rows that are right in the first run, but uncertain."""
+        """Mask of rows that are right in the first run, but uncertain."""
         return (self.margin > 0) & ~self.certain
 
 
 class RobustEvaluator:
     """Runs rows in two orders of summation, or in a batch and one at a time.
 
-    This measures the rounding of this machine; it is no bound.
+    The result measures rounding on this machine and is not a bound.
     """
 
     def __init__(self, model: Model) -> None:
@@ -73,7 +73,7 @@ class RobustEvaluator:
         first = margins_and_ties(self.model, tokens, answer)
         clear, margin = first.clear_in_both(second), first.margin.min(1)
         certain = clear.all(1)
-        with np.errstate(invalid="ignore", divide="ignore"):  # outside the answer; ties of 0
+        with np.errstate(invalid="ignore", divide="ignore"):  # infinite margins, and ties of 0
             in_ties = np.nan_to_num(first.margin / first.tie, nan=-np.inf).min(1)
         result = RobustMargins(margin, second.margin.min(1), certain, in_ties, "")
         if certain.all():
@@ -96,7 +96,7 @@ def _describe_doubt(
 
 
 class ClosestRows:
-    """Collects the rows closest to a tie, to run them one at a time."""
+    """Collects the rows with the smallest margins, to run them one at a time."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.margin_in_ties = task, np.zeros(0)
@@ -120,14 +120,14 @@ class ClosestRows:
 
 @dataclass(frozen=True)
 class ExhaustiveResult:
-    """The result of running every row of a task."""
+    """Result of running every row of a task."""
 
     checked: int
     wrong: int
     uncertain: int  # rows that are wrong or uncertain
-    margin: float  # smallest over all runs
-    failures: list[tuple[int, ...]]  # some wrong rows
-    doubt: str  # describes a row that is right but uncertain; "" if there is none
+    margin: float  # smallest margin of all runs
+    failures: list[tuple[int, ...]]  # the first wrong rows
+    doubt: str  # description of a row that is right but uncertain, or ""
 
 
 def evaluate_domain(
@@ -187,16 +187,16 @@ class DistinctCounter:
 
 
 def reorder_sums(model: Model, rng: np.random.Generator) -> Model:
-    """Return an equivalent model with permuted dimensions, neurons and heads: reordered sums.
+    """Return an equivalent model with permuted dimensions, neurons and heads.
 
-    Sums over positions keep their order, and so do ALiBi's heads and rotary queries and keys, as
-    slopes and angles depend on the index.
+    The permutations reorder its sums. Sums over positions keep their order. So do the heads of
+    ALiBi and rotary queries and keys, since slopes and angles depend on the index.
     """
     c, weights = model.config, dict(model.weights)
     xp = backend.backend_for(weights["embed.W_E"])
     sizes = {"D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
     fixed = {"alibi": {"H"}, "rotary": {"QK"}}.get(c.positions, set())
-    if c.positions == "sinusoidal":  # depends on the index of a dimension: use a table
+    if c.positions == "sinusoidal":  # depends on the dimension's index, so a table is used
         if c.n_ctx * c.d_model > MAX_POSITION_TABLE_ENTRIES:
             fixed = {"D"}
         else:

@@ -1,4 +1,4 @@
-"""Verdicts: the result of a verification, the model's hash, and all options to run it again."""
+"""Verdicts: results of verifications, with the model's hash and all options for a rerun."""
 
 import json
 import platform
@@ -24,9 +24,9 @@ from ..utils.typed_json import Count, JsonObject, Name, convert, read_json
 
 FORMAT = "glassformer verdict 1"
 COUNT_FIELDS = ("looked_at", "checked", "wrong")
-MAX_SEARCH_SIZE_RATIO = 4  # of two searches with the same options
-MARGIN_TOLERANCE = 1e-3  # relative, between processors and library versions
-# a search follows margins, so its result may differ between processors
+MAX_SEARCH_SIZE_RATIO = 4  # maximum ratio of rows in two searches with equal options
+MARGIN_TOLERANCE = 1e-3  # relative difference between processors and libraries
+# A search depends on margins, so its result may differ between processors.
 SEARCH_DEPENDENT_FIELDS = {"worst_margin", "classes", "counterexamples"}
 
 
@@ -39,13 +39,13 @@ class ClassFigures(JsonObject):
 
 
 class PartFigures(ClassFigures):
-    """Counts and worst margin of one part of the rows: sample, edges, …"""
+    """Counts and worst margin of one part of the rows, such as sample or edges."""
 
     looked_at: Count
 
 
 class WorstRow(JsonObject):
-    """The row with the worst margin."""
+    """Row with the worst margin, with its input and expected output."""
 
     row: Annotated[list[int], Meta(max_length=10**6)]
     input: Annotated[str, Meta(max_length=MAX_TEXT_BYTES)]
@@ -61,14 +61,14 @@ NESTED_SCHEMAS: dict[str, Any] = {  # schemas of the nested fields of a Verdict
 @validate_init()
 @dataclass(frozen=True)
 class Verdict(Displayable):
-    """The result of a verification."""
+    """Result of a verification."""
 
     model: str  # SHA-256 of the weights
     task: str
     dtype: str
     domain: Count  # rows in the domain
-    exhaustive: bool  # all rows of the domain were run
-    looked_at: Count
+    exhaustive: bool  # True if all rows of the domain were run
+    looked_at: Count  # rows, including rows on which the task is not defined
     checked: Count  # rows on which the task is defined
     wrong: Count
     worst_margin: float  # smallest margin of all answer tokens
@@ -77,17 +77,17 @@ class Verdict(Displayable):
     )
     seed: int | None = None
     worst: dict[str, Any] | None = None  # a WorstRow
-    # domain | sample, edges, search | given
-    parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # a PartFigures each
-    classes: dict[str, dict[str, Any]] = field(default_factory=dict)  # a ClassFigures each
-    # of a sample: upper bound on the share of wrong inputs, at this confidence
+    # names of parts: domain; or sample, edges and search; or given
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # values: PartFigures
+    classes: dict[str, dict[str, Any]] = field(default_factory=dict)  # values: ClassFigures
+    # upper bound on the share of wrong inputs at this confidence, for samples only
     error_bound: float | None = None
     confidence: float | None = None
     # options of verify
     sample: Annotated[int, Meta(ge=0, le=MAX_SAMPLE_ROWS)] | None = None
     search: Annotated[int, Meta(ge=0, le=MAX_SEARCH_ROUNDS)] = 0
     keep: Count = 10
-    # rounding may depend on the number of rows per forward pass
+    # saved because rounding may depend on the number of rows per forward pass
     chunk: Count = field(default=0, compare=False)
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -105,14 +105,14 @@ class Verdict(Displayable):
 
     # ── files and comparisons ──────────────────────────────────────────────────────────────────
     def save(self, path: str | Path) -> Path:
-        """Write a JSON file that `read` reads, atomically; return its path."""
+        """Write the verdict to a JSON file atomically and return its path."""
         check_ending(file := as_text(path, "path", "a path"), ".json")
         text = json.dumps({"format": FORMAT, **self.to_json()}, indent=1) + "\n"
         return write_atomically(file, text.encode())
 
     @classmethod
     def read(cls, path: str | Path) -> "Verdict":
-        """Read a saved verdict. A damaged or inconsistent file is an error."""
+        """Read a saved verdict; raise an error if the file is damaged or inconsistent."""
         damaged = "damaged verdict, or none"
         # a margin may be infinite
         value = read_json(as_text(path, "path", "a path"), damaged, finite=False)
@@ -141,7 +141,7 @@ class Verdict(Displayable):
 
     def _inconsistent_figure(self) -> str:
         """Return the name of a figure that contradicts the parts or classes, or ""."""
-        # rows run one at a time are counted in other parts already
+        # rows that were run alone are already counted in other parts
         apart = {"looked_at": {"alone"}, "checked": {"alone"}, "wrong": set[str]()}
         for name in COUNT_FIELDS if self.parts else ():
             each = (p[name] for n, p in self.parts.items() if n not in apart[name])
@@ -155,7 +155,7 @@ class Verdict(Displayable):
 
     @property
     def recheck_options(self) -> dict[str, Any]:
-        """The options of `verify` that run the same rows again."""
+        """Options of `verify` for running the same rows again."""
         if "given" in self.parts or not self.parts:
             what = "expected a domain or a sample, got given rows, which a verdict does not store"
             raise GlassformerError(f"verdict — {what}")
@@ -166,10 +166,11 @@ class Verdict(Displayable):
         }  # fmt: skip
 
     def differences(self, other: "Verdict") -> list[dict[str, Any]]:
-        """Compare with another verdict of the same rows: [{"what", "saved", "found"}].
+        """Return the figures that differ from another verdict: [{"what", "saved", "found"}].
 
-        Processors round differently. So margins are equal within MARGIN_TOLERANCE, the worst row is
-        not compared, and of a search only whether it found failures.
+        Processors round differently. So margins are equal within MARGIN_TOLERANCE, and the worst
+        row is not compared. Searches are compared only by their size and by whether they found
+        failures.
         """
         if not isinstance(other, Verdict):
             raise GlassformerError(f"differences — expected a Verdict, got {short_repr(other)}")

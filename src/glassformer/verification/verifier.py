@@ -1,8 +1,8 @@
-"""Verify a model on a task: the whole domain, a sample with a stated confidence, or given rows.
+"""Verification of a model on the whole domain of a task, a random sample or given rows.
 
-Rows are run in chunks, by one or several processes, in constant memory; interrupted runs resume. A
-sample comes with the task's edge cases and, as an option, a search near its worst rows. These parts
-are reported separately, as only the sample bounds the share of wrong inputs.
+Rows are run in chunks, by one or several processes, in constant memory; interrupted runs resume.
+With a sample, the task's edge cases are run and, optionally, the neighbors of its worst rows. These
+parts are reported separately, since only the sample bounds the share of wrong inputs.
 """
 
 from collections.abc import Generator, Mapping
@@ -45,9 +45,9 @@ from .resume_log import Journal, JournalState
 from .verdict import COUNT_FIELDS, versions
 from .verdict import Verdict as Verdict
 
-# of edge cases and of random rows each; one takes as long as hundreds in a batch
+# Limit each of edge cases and random rows. A single row takes as long as hundreds in a batch.
 ONE_BY_ONE_ROWS = 30
-MAX_ONE_BY_ONE_TOKENS = 200  # of each
+MAX_ONE_BY_ONE_TOKENS = 200  # limit on the answer tokens of each kind
 MAX_COUNTED_ROWS = 10**15  # larger domains would take years
 
 
@@ -62,7 +62,7 @@ def verify(
         progress: Called with each Progress.
         options: Options of `verify_events`.
     """
-    with closing(verify_events(model, task, **options)) as events:  # writes the journal at the end
+    with closing(verify_events(model, task, **options)) as events:  # closing writes the journal
         for event in events:
             if isinstance(event, Verdict):
                 return event
@@ -80,8 +80,8 @@ def verify_events(
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
     """Verify a model; yield Progress, and the Verdict last.
 
-    By default all rows of domains up to about a million are run; of larger ones the edge cases and
-    a sample whose size the task chooses.
+    By default, all rows are run in domains of up to about a million rows. In larger domains, the
+    edge cases and a sample are run, whose size the task defines.
 
     Args:
         model: The model.
@@ -90,10 +90,10 @@ def verify_events(
         sample: Number of random rows to run, with the edge cases.
         seed: Seed of the sample and the search.
         max_counterexamples: Number of counterexamples to keep.
-        chunk: Rows in one forward pass; 0: as many as fit into a few megabytes.
+        chunk: Rows in one forward pass; 0 selects as many as fit into a few megabytes.
         hook: Hook that changes the model.
-        exhaustive: Run the whole domain, whatever its size.
-        dtype: Float type of the computation; "": the model's.
+        exhaustive: Run the whole domain even if it is large.
+        dtype: Float type of the computation; "" uses the model's float type.
         workers: Number of processes. Scripts then need `if __name__ == "__main__"`.
         search: Rounds of search for failures near the worst rows of a sample.
         journal: File to resume from after an interruption.
@@ -164,13 +164,13 @@ def check_domain_size(task: Task) -> None:
 def _count_all_chunks(
     work: ChunkedEvaluation, journal: Journal | None, workers: int, cluster: str
 ) -> Generator[Progress, None, JournalState]:
-    """Run all chunks that are not in the journal. The journal is written however this ends."""
+    """Run all chunks that are not in the journal. The journal is also written after errors."""
     state = journal.read(work) if journal else JournalState()
     if journal:
-        journal.write(state, now=True)  # fails now, not in an hour, if it cannot be written
+        journal.write(state, now=True)  # detects an unwritable file before the run
     try:
         for chunks, counts in run_chunks(work, state.remaining(work.n_chunks), workers, cluster):
-            # one assignment, so an interruption counts nothing twice
+            # a single assignment, so an interruption cannot count a chunk twice
             state = state.with_chunks(chunks, counts, work)
             if journal:
                 journal.write(state)
@@ -185,7 +185,7 @@ def _search_neighbors(
     work: ChunkedEvaluation, state: JournalState, rounds: int, seed: int
 ) -> Generator[Progress, None, RowCounts]:
     start, total = add_counts(state.counts.values(), work.keep, work.n_closest), RowCounts()
-    # all rounds together about as many rows as the sample
+    # all rounds together run about as many rows as the sample
     max_rows = min(MAX_ROWS_PER_ROUND, max(MAX_ROWS_PER_ROUND // 10, work.parts["sample"] // 4))
     for counts in search_neighbors(work, start, rounds, max_rows, seed):
         total = add_counts([total, counts], work.keep)
@@ -197,10 +197,10 @@ def _search_neighbors(
 def _evaluate_one_by_one(
     work: ChunkedEvaluation, counts: Mapping[str, RowCounts], seed: int
 ) -> RowCounts:
-    """Count rows that are right in a batch and wrong alone, where sums may have another order.
+    """Count rows that are right in a batch but wrong when run alone.
 
-    The worst row, some edge cases and some random rows are decoded one at a time. Rows that were
-    counted as wrong already are left out.
+    Sums of a single row may have another order. The worst row, some edge cases and some random rows
+    are decoded one at a time. Rows that were already counted as wrong are skipped.
     """
     task, edges = work.task, work.task.edges()
     answer_tokens = int(task.batch(task.rows(0, 1))[1].sum(1).max())
@@ -237,7 +237,7 @@ def _build_verdict(
         parts[name] = {n: getattr(c, n) for n in COUNT_FIELDS} | {"worst_margin": c.worst[0]}
     names = ("checked", "wrong", "worst_margin")
     classes = {n: dict(zip(names, c, strict=True)) for n, c in total.classes.items() if n}
-    # first of equal margins
+    # the first row with the smallest margin
     worst = min((c.worst for c in counts.values()), key=lambda w: w[0], default=RowCounts().worst)
     failures = [f for c in counts.values() for f in c.failures][: work.keep]
     return Verdict(
@@ -254,7 +254,10 @@ def _build_verdict(
 def _row_texts(
     work: ChunkedEvaluation, row: tuple[int, ...], decoded: bool = False
 ) -> dict[str, Any]:
-    """Return a row as text; with the output that the model decodes, if `decoded`."""
+    """Return a row with its input and expected answer as text.
+
+    With `decoded`, the result includes the output that the model decodes.
+    """
     task, text = work.task, work.task.vocabulary.decode
     tokens, answer = (a[0] for a in task.batch(np.array([row], task.row_type)))
     prompt = tokens[: int(answer.argmax())]
