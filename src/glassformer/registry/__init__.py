@@ -1,7 +1,7 @@
 """Registry of programs, tasks, parametrizations and bridges, with options from signatures.
 
-A decorator registers a builder. Its typed parameters are the options, its docstring's first
-paragraph the help:
+A decorator registers a builder. The builder's typed parameters become the options, and the first
+paragraph of its docstring becomes the help text:
 
     @program("min", float32=True)
     def minimum(vocab: Annotated[int, Between(2, 1_000_000)] = 10) -> Model:

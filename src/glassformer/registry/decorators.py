@@ -1,4 +1,4 @@
-"""Decorators that register classes and functions: @program, @task, @parametrization, @bridge."""
+"""Decorators that register builders: @program, @task, @parametrization and @bridge."""
 
 import functools
 import inspect
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 def task(name: str) -> Callable[[type[T]], type[T]]:
-    """Register a Task class; its instances get a `ref`."""
+    """Register a Task class under a name; instances get the attribute `ref`."""
     return _class_decorator("task", name)
 
 
 def parametrization(name: str) -> Callable[[type[T]], type[T]]:
-    """Register a Parametrization class; its instances get a `ref`."""
+    """Register a Parametrization class under a name; instances get the attribute `ref`."""
     return _class_decorator("parametrization", name)
 
 
 def bridge(name: str) -> Callable[[type[T]], type[T]]:
-    """Register a Bridge class, which exports to another library."""
+    """Register a Bridge class, which exports models to another library, under a name."""
     return _class_decorator("bridge", name)
 
 
@@ -48,7 +48,7 @@ def _class_decorator(kind: str, name: str) -> Callable[[type[T]], type[T]]:
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:
             values = _option_values(entry, original, args, kwargs, skip=1)
             original(self, **values)
-            own_class: Any = self.__class__  # subclasses have no name
+            own_class: Any = self.__class__  # subclasses are not registered
             if own_class is cls:
                 self.ref = entry.ref(values)
 
@@ -69,10 +69,10 @@ def program(
     """Register a function that returns a Model with weights set by hand.
 
     Args:
-        name: The name.
-        float32: Whether the model is right with its weights cast to float32: a bool, or a function
-            of the options that returns "" or the reason why not. A builder with a `dtype` parameter
-            casts by itself.
+        name: Name of the program.
+        float32: Whether the model is right with its weights cast to float32. Either a bool, or a
+            function of the options that returns "" or the reason why it is not. A builder with a
+            `dtype` parameter casts its weights itself.
     """
     check_entry_name("program", name)
     fault = "" if float32 else "its constants need float64"
@@ -115,12 +115,12 @@ def program(
 
 
 def is_entry_name(name: Any) -> bool:
-    """Whether a value is a valid name (and not a ref with options)."""
+    """Return whether a value is a valid entry name; a ref with options is not."""
     return isinstance(name, str) and bool(re.fullmatch(r"[\w-]{1,100}", name))
 
 
 def check_entry_name(kind: str, name: Any) -> None:
-    """Refuse invalid names."""
+    """Raise an error if a name is not a valid entry name."""
     if not is_entry_name(name):
         expected = f"expected a name, as in @{kind}('vote')"
         raise GlassformerError(f"{kind} — {expected}, got {short_repr(name)}")
@@ -129,7 +129,7 @@ def check_entry_name(kind: str, name: Any) -> None:
 def _option_values(
     entry: Entry, build: Callable[..., Any], args: Any, kwargs: Any, skip: int = 0
 ) -> dict[str, Any]:
-    """Return the checked option values of a call."""
+    """Bind and check the arguments of a builder call; return the option values by name."""
     signature = inspect.signature(build)
     options = list(signature.parameters.values())[skip:]
     bound = bind_arguments(entry.name, signature.replace(parameters=options), args, kwargs)
@@ -140,5 +140,5 @@ def _option_values(
 
 
 def _first_paragraph(builder: Any) -> str:
-    """Return the first paragraph of a docstring in one line."""
+    """Return the first paragraph of a builder's docstring as one line."""
     return " ".join((inspect.getdoc(builder) or "").split("\n\n")[0].split())

@@ -1,4 +1,4 @@
-"""Find registered names: in this package, and in installed packages by their entry points."""
+"""Lookup of registered names in this package and in the entry points of other packages."""
 
 import contextlib
 import functools
@@ -25,22 +25,22 @@ PACKAGES_BY_KIND = {
 
 
 def build(kind: str, ref: str) -> Any:
-    """Build what a ref names: "addition:digits=3" is the entry addition with digits=3."""
+    """Build the object of a ref; "addition:digits=3" builds the entry addition with digits=3."""
     entry = find(kind, ref_head(ref))
     return entry.build(**entry.parse(split_ref(ref, entry.options)[1]))
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    """Return all entries of a kind."""
+    """Return all entries of a kind by name, including entry points of installed packages."""
     built_in_names(kind)
     for name in entry_points_of(kind):
-        with contextlib.suppress(GlassformerError):  # a broken one hides no others
+        with contextlib.suppress(GlassformerError):  # skip broken entry points
             load_entry_point(kind, name)
     return REGISTRY[kind]
 
 
 def built_in_names(kind: str) -> set[str]:
-    """Return the names of a kind that this package defines itself."""
+    """Return the names of all entries of a kind that this package defines."""
     packages = tuple(f"{package}." for package in PACKAGES_BY_KIND.get(kind, ()))
     for file in _module_names(kind):
         importlib.import_module(file)
@@ -48,9 +48,9 @@ def built_in_names(kind: str) -> set[str]:
 
 
 def find(kind: str, name: str) -> Entry:
-    """Return the entry of a name; an error with similar names if there is none."""
+    """Return the entry of a name; raise an error with similar names if there is none."""
     known, likely = REGISTRY[kind], "." + name.replace("-", "_")
-    if name not in known:  # import the module of that name first, which usually defines it
+    if name not in known:  # the module with a similar name usually defines the entry
         for file in sorted(_module_names(kind), key=lambda file: not file.endswith(likely)):
             importlib.import_module(file)
             if name in known:
@@ -64,15 +64,17 @@ def find(kind: str, name: str) -> Entry:
 
 @functools.cache
 def entry_points_of(kind: str) -> dict[str, Any]:
-    """Return the entry points of installed packages, group `glassformer.tasks` etc., by name."""
+    """Return the entry points of installed packages in the group `glassformer.<kind>s` by name."""
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=f"glassformer.{kind}s")}
 
 
 def load_entry_point(kind: str, name: str) -> Any:
-    """Import an entry point and register it, unless it registers itself. Return None if there is
-    none of that name.
+    """Import an entry point, register it unless it registers itself, and return it.
+
+    Returns:
+        The imported object, or None if there is no entry point of that name.
     """
     if not (point := entry_points_of(kind).get(name)):
         return None
@@ -93,7 +95,7 @@ def load_entry_point(kind: str, name: str) -> Any:
 def _unknown_entry_error(kind: str, name: str) -> GlassformerError:
     if other := next((k for k, known in REGISTRY.items() if k != kind and name in known), ""):
         return GlassformerError(f"{name} — is a {other}; expected a {kind}")
-    if (file := FILE_REF.match(name)) and file["file"] in FILE_DIGESTS:  # the file was executed
+    if (file := FILE_REF.match(name)) and file["file"] in FILE_DIGESTS:  # already executed
         raise GlassformerError(f"{name} — expected a {kind}, got another object of the file")
     if file:
         rule = "only refs passed by the user execute a file"
@@ -103,7 +105,7 @@ def _unknown_entry_error(kind: str, name: str) -> GlassformerError:
 
 
 def is_registered(kind: str, ref: str) -> bool:
-    """Whether the name of a ref is registered already."""
+    """Return whether the name of a ref is already registered."""
     return ref_head(ref) in REGISTRY[kind]
 
 

@@ -1,4 +1,4 @@
-"""The registry: entries by kind and name."""
+"""Registry tables: entries by kind and name, and files executed for user refs."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from .ref_syntax import FILE_REF, format_ref
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered builder and its options."""
+    """Registered builder with its kind, name, options and help text."""
 
     kind: str
     name: str
@@ -21,7 +21,7 @@ class Entry:
     build: Callable[..., Any]
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """Return option values from their texts."""
+        """Parse the option values of a ref, given as strings by option name."""
         values = {}
         for name, text in texts.items():
             ref = f"{self.name}:{name}={text}"
@@ -30,7 +30,7 @@ class Entry:
             try:
                 values[name] = self.options[name].parse(text)
             except GlassformerError as e:
-                # `split_ref` leaves an unknown option in the value before it
+                # `split_ref` keeps an unknown option in the preceding value
                 if unknown := re.search(r",([A-Za-z_]\w*)=", text):
                     raise self._unknown_option_error(ref, unknown[1]) from None
                 raise GlassformerError(f"{ref} — {e}") from None
@@ -47,7 +47,7 @@ class Entry:
         return {"name": self.name, "help": self.help, "options": options}
 
     def ref(self, values: Mapping[str, Any]) -> str:
-        """Return the shortest ref with these values, without options at their defaults."""
+        """Return the ref with these option values, omitting options with default values."""
         return format_ref(
             self.name, {n: v for n, v in values.items() if v != self.options[n].default}
         )
@@ -56,11 +56,14 @@ class Entry:
 KINDS = ("program", "task", "parametrization", "bridge")
 REGISTRY: dict[str, dict[str, Entry]] = {kind: {} for kind in KINDS}
 MODULE_FILES: dict[str, str] = {}  # module name -> path, as passed by the user
-FILE_DIGESTS: dict[str, str] = {}  # path -> SHA-256 of the executed text
+FILE_DIGESTS: dict[str, str] = {}  # path -> SHA-256 of the executed file
 
 
 def add_entry(entry: Entry) -> None:
-    """Register an entry. It may replace an older version of itself (a notebook cell run twice)."""
+    """Register an entry; raise an error if another builder has its name.
+
+    An entry may replace an older version of itself, as when a notebook cell is run twice.
+    """
     other = REGISTRY[entry.kind].get(entry.name)
     if other and _definition_site(other) != _definition_site(entry):
         module = _definition_site(other)[0]
@@ -73,7 +76,7 @@ def _definition_site(entry: Entry) -> tuple[str, str]:
 
 
 def file_digest(ref: str) -> str:
-    """Return the SHA-256 of the executed file of a ref FILE.py:NAME; "" for other refs."""
+    """Return the SHA-256 of the executed file of a ref FILE.py:NAME, or "" for other refs."""
     match = FILE_REF.match(ref)
     return FILE_DIGESTS.get(match["file"], "") if match else ""
 

@@ -1,4 +1,4 @@
-"""Options of registered names: the typed parameters of a builder, with ranges."""
+"""Options of registered builders, derived from their typed parameters."""
 
 import difflib
 import inspect
@@ -14,7 +14,7 @@ from ..utils.limits import MAX_REF_CHARACTERS
 
 @dataclass(frozen=True)
 class Between:
-    """The range of a number, for annotations: Annotated[int, Between(1, 12)]."""
+    """Range of a number in an annotation, as in Annotated[int, Between(1, 12)]."""
 
     low: float
     high: float
@@ -22,7 +22,7 @@ class Between:
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a builder."""
+    """Option of a builder: its name, type, default value, choices and range."""
 
     name: str
     kind: type
@@ -39,7 +39,7 @@ class Option:
         return words[self.kind] + between
 
     def parse(self, text: str) -> Any:
-        """Parse the text of a ref."""
+        """Parse an option value from the string in a ref and check it."""
         try:
             if self.kind is bool:
                 return {"true": True, "false": False}[text.lower()]
@@ -50,7 +50,7 @@ class Option:
             raise self._value_error(text) from None
 
     def check(self, value: Any) -> Any:
-        """Return the value; an error if the option does not accept it."""
+        """Return the value; raise an error if the option does not accept it."""
         if self.kind is float and type(value) is int and abs(value) < 2**1000:
             value = float(value)
         accepted = type(value) is self.kind and (not self.choices or value in self.choices)
@@ -70,7 +70,7 @@ class Option:
 
 
 def options_from_signature(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
-    """Return the options of a builder from its parameters, without the first `skip`."""
+    """Return the options of a builder from its signature, without the first `skip` parameters."""
     hints, options = typing.get_type_hints(build, include_extras=True), {}
     for p in list(inspect.signature(build).parameters.values())[skip:]:
         label = f"{build.__qualname__.removesuffix('.__init__')} — option {p.name}"

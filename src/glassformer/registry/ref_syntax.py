@@ -1,4 +1,4 @@
-"""The syntax of refs: NAME:option=value,option=value, or FILE.py:NAME with or without options."""
+"""Syntax of refs: NAME:option=value,option=value, or FILE.py:NAME with optional options."""
 
 import re
 from collections.abc import Mapping
@@ -7,19 +7,19 @@ from typing import Any
 from ..utils.errors import GlassformerError
 from ..utils.limits import MAX_REF_CHARACTERS
 
-# FILE.py:NAME: user_modules.py executes the file.
+# Matches FILE.py:NAME; user_modules.py executes the file.
 FILE_REF = re.compile(r"(?P<file>.+?\.py):(?P<name>\w+)(?=:|$)")
 FILE_WITHOUT_NAME = re.compile(r"(?P<file>.+\.py):?$")
 
 
 def ref_head(ref: str) -> str:
-    """Return a ref without its options: addition, or mine.py:Vote."""
+    """Return a ref without its options, as in addition or mine.py:Vote."""
     match = FILE_REF.match(ref)
     return match[0] if match else ref.partition(":")[0]
 
 
 def split_ref(ref: str, option_names: Any = None) -> tuple[str, dict[str, str]]:
-    """Return a ref's name and the texts of its options.
+    """Split a ref into its name and the option values as strings.
 
     >>> split_ref('hello-world:message="Hello, World!",variant=book')
     ('hello-world', {'message': 'Hello, World!', 'variant': 'book'})
@@ -55,7 +55,7 @@ def split_ref(ref: str, option_names: Any = None) -> tuple[str, dict[str, str]]:
 
 
 def format_ref(name: str, values: Mapping[str, Any]) -> str:
-    """Return a ref with these options; the inverse of `split_ref`."""
+    """Return the ref with a name and option values; the inverse of `split_ref`."""
     parts = [f"{n}={_quote_value(v)}" for n, v in values.items()]
     return ":".join([name, ",".join(parts)] if parts else [name])
 
