@@ -1,9 +1,9 @@
 """The public functions: `import glassformer as gf; gf.verify("addition:digits=3")`.
 
-Each one coerces its arguments (coerce.py) and calls one function of the package. The command line,
-the server and notebooks call the same functions, so all refuse the same arguments with the same
-errors. A `model` is a ref, a path or a Model; a `task` a ref or a Task, by default the model's own;
-`tokens` a text or numbers. Modules are imported when a function needs them.
+Each function coerces its arguments (coerce.py) and calls one function of the package. The command
+line, the server and notebooks call these functions and therefore raise the same errors. A `model`
+is a ref, a path or a Model. A `task` is a ref or a Task and defaults to the model's task. `tokens`
+is an input string or an array of token ids. Modules are imported when a function needs them.
 """
 
 from __future__ import annotations
@@ -93,14 +93,17 @@ Program = TypeVar("Program", bound="Callable[..., Any]")
 # ── models and tasks ───────────────────────────────────────────────────────────────────────────
 @public_api
 def load(ref: str | PathLike[str]) -> Model:
-    """Return the model that a ref or a path names.
+    """Load a model from a ref or a path.
 
     Args:
         ref: A program with options (`addition:digits=3`), a checkpoint, a `.taotp` or `.glass`
             file, a folder in GPT-2 format, or `mine.py:NAME`, which executes that file.
 
+    Returns:
+        The model.
+
     Raises:
-        GlassformerError: No model has that name, or its file is damaged.
+        GlassformerError: No model has this name, or its file is damaged.
 
     Example:
         >>> import glassformer as gf
@@ -112,7 +115,16 @@ def load(ref: str | PathLike[str]) -> Model:
 
 @public_api
 def load_task(ref: ModelLike | TaskLike) -> Task:
-    """Return the task that a ref names, or the task of a model.
+    """Load a task from a ref, or return the task of a model.
+
+    Args:
+        ref: A task ref, a Task, or a model that has a task.
+
+    Returns:
+        The task.
+
+    Raises:
+        GlassformerError: No task has this name, or the model has no task.
 
     Example:
         >>> import glassformer as gf
@@ -124,7 +136,15 @@ def load_task(ref: ModelLike | TaskLike) -> Task:
 
 @public_api
 def save(model: ModelLike, path: str | PathLike[str]) -> Path:
-    """Write a model to a checkpoint, FILE.safetensors, and return its path."""
+    """Write a model to a checkpoint, FILE.safetensors.
+
+    Args:
+        model: The model.
+        path: The file to write.
+
+    Returns:
+        The path of the checkpoint.
+    """
     from .core import checkpoint
 
     return checkpoint.save(as_model(model), as_path(path, "path"))
@@ -134,26 +154,30 @@ def save(model: ModelLike, path: str | PathLike[str]) -> Path:
 def export(
     model: ModelLike, to: str, out: str | PathLike[str], tolerance: float = 1e-4
 ) -> ExportResult | WrittenFile:
-    """Write a model in the format of another library, which reads it back and compares.
+    """Export a model to a file format and check the file with the library that reads it.
 
     Args:
         model: The model.
         to: safetensors, taotp, gpt2, torch, transformer-lens, onnx or adderboard.
         out: The file or folder to write.
-        tolerance: Largest difference of logits, relative to the largest logit. Answers must not
-            change.
+        tolerance: Largest allowed difference between logits, relative to the largest logit. The
+            answers must not change.
+
+    Returns:
+        The written path and the result of the check.
 
     Raises:
-        GlassformerError: The format cannot hold the model, or the library disagrees.
+        GlassformerError: The format cannot represent the model, or the library's logits or
+            answers differ.
     """
     from .interop.common import bridge_names, check_target, write_as
 
     path = as_path(out, "out")
     check_finite("export — tolerance", tolerance)
-    if not os.path.isdir(path):  # and not path.is_dir(), which raises if the name is too long
+    if not os.path.isdir(path):  # path.is_dir() would raise an error for long names
         check_writable(path, *input_paths([model]))
     if to in bridge_names():
-        check_target(to, path)  # before the model is built
+        check_target(to, path)  # fail before building the model
     return write_as(as_model(model), to, path, tolerance)
 
 
@@ -162,14 +186,17 @@ def compile_(
     source: str | PathLike[str], *, options: Mapping[str, Any] | None = None, dtype: str = "",
     target: str = "", out: str | PathLike[str] | None = None,
 ) -> Compiled:  # fmt: skip
-    """Compile a source to a model, and prove that both give the same output for every text.
+    """Compile a source to a model, and prove that both give the same output for every input.
 
     Args:
-        source: The text of a source, the path of a `.glass` file, or a ref (`lang/sort:vocab=20`).
+        source: Source code, the path of a `.glass` file, or a ref (`lang/sort:vocab=20`).
         options: Options of the source.
-        dtype: float64 or float32.
-        target: "gpt2" for a model that GPT-2 can hold unchanged.
-        out: FILE.safetensors to write the model to, with its source.
+        dtype: Float type of the weights, "float64" or "float32".
+        target: "gpt2" for a model that GPT-2 can represent unchanged.
+        out: FILE.safetensors for the model and its source.
+
+    Returns:
+        The compiled model and its proof.
 
     Example:
         >>> import glassformer as gf
@@ -192,9 +219,15 @@ def list_(kind: str = "programs", ref: str = "") -> Any:
     """List names: programs, tasks, parametrizations, recipes, views, hooks of a model and others.
 
     Args:
-        kind: The kind of names.
-        ref: For hooks, the model. For recipes, lang and levels, a name: returns the Recipe, the
-            text of the source or the Level.
+        kind: The kind of names, such as "programs", "tasks" or "hooks".
+        ref: The model, if `kind` is "hooks". If `kind` is "recipes", "lang" or "levels": the name
+            of the entry to return.
+
+    Returns:
+        A list of names; with the name of an entry, the Recipe, source code or Level.
+
+    Raises:
+        GlassformerError: The kind or the name is unknown.
 
     Example:
         >>> import glassformer as gf
@@ -249,17 +282,23 @@ def run(
     top_k: int | None = None, rng: np.random.Generator | None = None, trace: bool = False,
     interpret: bool = False,
 ) -> Generation:  # fmt: skip
-    """Decode what a model writes after a text.
+    """Generate the output of a model for an input string.
 
     Args:
         model: The model.
         text: The input; it may contain the beginning of the answer.
-        steps: Maximum number of tokens to decode.
-        temperature: 0 always takes the best token.
-        top_k: Sample among the k best tokens.
-        rng: Source of randomness for sampling.
-        trace: Also return, for each step, its top tokens and what each head read.
+        steps: Maximum number of tokens to generate.
+        temperature: Sampling temperature; 0 is greedy decoding.
+        top_k: Sample from the k most likely tokens.
+        rng: Random generator for sampling.
+        trace: Also return the top tokens and each head's attention at every step.
         interpret: Also return every value of the source of a compiled model.
+
+    Returns:
+        The input, the output and their tokens.
+
+    Raises:
+        GlassformerError: The model cannot read the input, or an argument is out of range.
 
     Example:
         >>> import glassformer as gf
@@ -280,17 +319,23 @@ def decode(
     temperature: float = 0.0, top_k: int | None = None, rng: np.random.Generator | None = None,
     cached: bool = True,
 ) -> Array:  # fmt: skip
-    """Return the tokens followed by up to `steps` decoded ones.
+    """Generate up to `steps` tokens after a prompt.
 
     Args:
         model: The model.
-        tokens: A text, or numbers [T] or [B,T].
-        steps: Number of tokens to decode.
-        stop: Token that ends the text.
-        temperature: 0 always takes the best token.
-        top_k: Sample among the k best tokens.
-        rng: Source of randomness for sampling.
-        cached: Reuse keys and values of earlier positions.
+        tokens: Prompt, as a string or as token ids of shape [T] or [B,T].
+        steps: Maximum number of tokens to generate.
+        stop: Stop token; it ends generation.
+        temperature: Sampling temperature; 0 is greedy decoding.
+        top_k: Sample from the k most likely tokens.
+        rng: Random generator for sampling.
+        cached: Use a key-value cache.
+
+    Returns:
+        Token ids of the prompt and the generated tokens, of shape [T+n] or [B,T+n], n <= steps.
+
+    Raises:
+        GlassformerError: A token or an argument is out of range, or the logits are not finite.
 
     Example:
         >>> import glassformer as gf
@@ -312,15 +357,21 @@ def forward(
     start: int = 0,
     last: int | None = None,
 ) -> Array:  # fmt: skip
-    """Return logits [B,T,V] of tokens [B,T], for a config and weights.
+    """Compute the logits of a batch of tokens from a config and weights.
 
     Args:
-        config: The config.
-        weights: All arrays by their names.
-        tokens: Numbers [B,T].
-        hook: A hook (name, value) -> value that sees every activation and may replace it.
+        config: The config of the model.
+        weights: Weight arrays by name.
+        tokens: Token ids of shape [B,T].
+        hook: Function (name, value) -> value that receives every activation and may replace it.
         start: Position of the first token.
-        last: Number of last positions whose logits to return; by default all.
+        last: Number of final positions to return logits for. Defaults to all positions.
+
+    Returns:
+        Logits of shape [B,T,V], or [B,last,V] if `last` is set.
+
+    Raises:
+        GlassformerError: The weights do not match the config, or an argument is out of range.
     """
     from .core import model as model_
     from .core.weight_shapes import check_weights as check_shapes
@@ -339,12 +390,18 @@ def forward(
 def record(
     model: ModelLike, tokens: Tokens, last: int | None = None
 ) -> tuple[Array, ActivationCache]:
-    """Return the logits and all activations of a text or of tokens.
+    """Run a model and record all its activations.
 
     Args:
         model: The model.
-        tokens: A text, or numbers [T] or [B,T].
-        last: Number of last positions whose logits to return; by default all.
+        tokens: Input, as a string or as token ids of shape [T] or [B,T].
+        last: Number of final positions to return logits for. Defaults to all positions.
+
+    Returns:
+        The logits and the activation cache.
+
+    Raises:
+        GlassformerError: The input does not fit the model, or `last` is out of range.
 
     Example:
         >>> import glassformer as gf
@@ -360,10 +417,17 @@ def record(
 
 @public_api
 def hook(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Hook:
-    """Return a hook that replaces each activation named in `table` by a function of it.
+    """Return a hook that applies a function to each activation named in `table`.
+
+    Args:
+        model: The model.
+        table: Activation name -> function from the value to its replacement.
+
+    Returns:
+        A hook for `forward`, `verify` and other functions.
 
     Raises:
-        GlassformerError: The model has no activation of that name.
+        GlassformerError: The model has no activation with this name.
     """
     from .core import hooks
 
@@ -372,7 +436,7 @@ def hook(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Hook:
 
 @public_api
 def hook_names(model: ModelLike | Config) -> list[str]:
-    """Return the names of all activations of a model, as in TransformerLens."""
+    """Return the names of all activations of a model, in TransformerLens notation."""
     from .core import hooks
 
     return hooks.hook_names(model if isinstance(model, Config) else as_model(model))
@@ -381,7 +445,7 @@ def hook_names(model: ModelLike | Config) -> list[str]:
 # ── checking ───────────────────────────────────────────────────────────────────────────────────
 @public_api
 def count(model: ModelLike) -> ParameterCount:
-    """Count the parameters of a model by several rules.
+    """Count the parameters of a model by each counting rule.
 
     Example:
         >>> import glassformer as gf
@@ -402,20 +466,20 @@ def verify(
     journal: str | PathLike[str] | None = None, cluster: str = "",
     progress: ProgressCallback | None = None,
 ) -> Verdict:  # fmt: skip
-    """Run a model on the whole domain of a task, or on a sample with stated confidence.
+    """Run a model on the whole domain of a task, or on a sample with a confidence bound.
 
-    Domains of up to about a million inputs are run in full; of larger ones, a sample and the edge
-    cases.
+    By default, domains of up to about a million inputs are run in full. For larger domains, the
+    edge cases and a random sample are run.
 
     Args:
         model: The model.
-        task: The task; by default the model's own.
+        task: The task. Defaults to the model's task.
         rows: Run only these rows.
         sample: Number of random rows to run, besides the edge cases.
         seed: Seed of the sample.
         max_counterexamples: Maximum number of counterexamples to return.
-        chunk: Rows per forward pass; 0: chosen by size.
-        hook: A hook that changes the model.
+        chunk: Rows per forward pass. 0 chooses a number from the size of the model.
+        hook: Function (name, value) -> value that may replace activations.
         exhaustive: Run the whole domain even if it is large.
         dtype: Float type to run in.
         workers: Number of processes. (A script then needs `if __name__ == "__main__"`.)
@@ -424,6 +488,12 @@ def verify(
         journal: A file to resume from after an interruption.
         cluster: Address of a Dask cluster to run on.
         progress: Called after each chunk of inputs.
+
+    Returns:
+        The verdict: numbers of checked and wrong inputs, margins and counterexamples.
+
+    Raises:
+        GlassformerError: The task does not fit the model, or arguments contradict each other.
 
     Example:
         >>> import glassformer as gf
@@ -464,7 +534,7 @@ def verify(
 def _resumable(
     out: Path | None, journal: str | PathLike[str] | None, keeps_journal: bool = True
 ) -> Iterator[Path | None]:
-    """Lock `out` and yield the journal's path; a default journal is removed at the end."""
+    """Lock `out` and yield the path of the journal. Remove a default journal at the end."""
     passed = None if journal is None else as_path(journal, "journal")
     if out is not None and passed is not None and out.absolute() == passed.absolute():
         raise GlassformerError(f"out — expected another file than the journal, got {out}")
@@ -486,12 +556,14 @@ def recheck(
     Args:
         model: The model.
         verdict: A Verdict, or the path of a saved one.
-        task: The task; by default the one in the verdict. A ref in a verdict never executes a
-            file.
+        task: The task. Defaults to the task in the verdict, whose ref never executes a file.
         workers: Number of processes.
         out: FILE.json to save the new verdict; an interrupted call resumes from FILE.json.journal.
         journal: A file to resume from after an interruption.
         progress: Called after each chunk of inputs.
+
+    Returns:
+        The saved and the new verdict, and their differences.
     """
     from .verification.recheck_verdict import recheck as recheck_
 
@@ -540,21 +612,24 @@ def prove(
     accuracy: bool = False, equal_to: ModelLike | None = None, seed: int = 0,
     out: str | PathLike[str] | None = None, progress: ProgressCallback | None = None,
 ) -> Proof | CertificateCheck | Accuracy | Equality:  # fmt: skip
-    """Decide whether a model is right on all inputs: proved, refuted with one, or unknown.
+    """Decide whether a model is right on all inputs: proved, refuted or unknown.
 
     Args:
         model: The model.
-        task: The task; by default the model's own.
-        method: enumeration runs every row; certificate bounds all cases (docs/proof.md).
-        check: A certificate, or its file, to check instead. Returns a CertificateCheck.
-        independent_check: Check by a second checker that shares no code with the first. None uses
-            it where it covers the model; True raises an error where it does not.
-        accuracy: Bound the number of right inputs instead. Returns an Accuracy.
-        equal_to: A second model: decide whether both give equal answers to every input. Returns
-            an Equality.
+        task: The task. Defaults to the model's task.
+        method: "enumeration" runs every row; "certificate" bounds all cases (docs/proof.md).
+        check: A certificate, or its file, to check instead of proving.
+        independent_check: Check with a second checker that shares no code with the first. None
+            uses it if it supports the model; True raises an error if it does not.
+        accuracy: Bound the number of right inputs instead.
+        equal_to: A second model. Decide whether both models give equal answers to every input.
         seed: Seed of the search for a counterexample.
-        out: FILE.json for the certificate; an error for proofs without one.
+        out: FILE.json for the certificate. A proof without a certificate raises an error.
         progress: Called with each stage and the progress of the proof.
+
+    Returns:
+        A Proof; a CertificateCheck with `check`, an Accuracy with `accuracy`, an Equality with
+        `equal_to`.
 
     Example:
         >>> import glassformer as gf
@@ -585,7 +660,7 @@ def prove(
 
 @public_api
 def check_task(task: ModelLike | TaskLike) -> Examination:
-    """Examine a task: examples, classes, and whether its declarations agree with its examples.
+    """Examine a task: show examples and classes, and compare its declarations with its examples.
 
     Example:
         >>> import glassformer as gf
@@ -603,8 +678,8 @@ def check_puzzle(level: str, solution: str | PathLike[str], seconds: int = 120) 
 
     Args:
         level: The name or the title of the level.
-        solution: A path that ends in .taotp or .glass, or the text itself.
-        seconds: Time limit.
+        solution: A path that ends in .taotp or .glass, or the source code itself.
+        seconds: Time limit in seconds.
     """
     from .puzzles.solutions import check_solution
 
@@ -619,8 +694,8 @@ def claims(
     """Measure published figures and compare them with the recorded values.
 
     Args:
-        names: Names of claims, or prefixes of names; by default all.
-        slow: Measure slow claims too, which take minutes.
+        names: Names of claims, or prefixes of names. Defaults to all claims.
+        slow: Also measure slow claims, which take minutes.
         progress: Called before each claim.
     """
     from . import published_claims
@@ -638,14 +713,14 @@ def adderboard(
 
     Args:
         model: The model, or FILE.py of a submission.
-        table: Return the table of our adders with this one added. No code is executed.
-        task: The task; by default the model's own.
+        table: Return the table of Glassformer's adders with this model added. No code is executed.
+        task: The task. Defaults to the model's task.
         dtype: Float type to run in.
         max_counterexamples: Maximum number of counterexamples to return.
         trust: Execute the code of FILE.py, in a sandbox.
         sandbox: False executes a trusted file without a sandbox, with all rights of the user.
-        progress: Called with the progress of the test. The first stage tells how FILE.py will be
-            executed.
+        progress: Called with the progress of the test. The first stage describes how FILE.py will
+            be executed.
     """
     from .leaderboard import boards
 
@@ -678,7 +753,14 @@ def adderboard(
 # ── looking inside ─────────────────────────────────────────────────────────────────────────────
 @public_api
 def explain(model: ModelLike, tokens: Tokens) -> Explanation:
-    """Explain why a token wins after a text: which components write for and against it.
+    """Explain a model's next token by the contribution of each component to its margin.
+
+    Args:
+        model: The model.
+        tokens: Input, as a string or as token ids of shape [T].
+
+    Returns:
+        The predicted token, its margin, and the contributions of heads, neurons and slots.
 
     Example:
         >>> import glassformer as gf
@@ -697,16 +779,16 @@ def inspect(
     prompt: Tokens | None = None, only: str | Sequence[str] = (),
     progress: ProgressCallback | None = None, *, sample: int | None = None, seed: int = 0,
 ) -> Inspection:  # fmt: skip
-    """Return all views of a model's weights and activations that apply to it.
+    """Compute all applicable views of a model's weights and activations.
 
     Args:
         model: The model.
-        task: The task whose inputs to use; without one, random tokens.
+        task: The task that provides inputs. Models without a task get random tokens.
         rows: Rows of the task to use.
-        prompt: An input to show on its own.
-        only: Names of views, or FILE.py:NAME.
+        prompt: The input for views of a single input.
+        only: Names of views to compute, or FILE.py:NAME.
         progress: Called before each view.
-        sample: Number of random rows; by default 10,000.
+        sample: Number of random rows. Defaults to 10,000.
         seed: Seed of the rows.
     """
     from .lens.inspect import inspect as inspect_
@@ -721,7 +803,7 @@ def inspect(
 
 @public_api
 def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[View], View]:
-    """Register a function of a Subject as a view: `@gf.view("name")`."""
+    """Register a function that takes a Subject as a view: `@gf.view("name")`."""
     from .lens.inspect import view as view_
 
     return view_(name, gist)  # type: ignore[return-value]
@@ -736,9 +818,9 @@ def compare(
     """Compare two models on one task: answers, attention, and the role of each component.
 
     Args:
-        a: One model.
-        b: The other.
-        task: The task; by default the task of both.
+        a: The first model.
+        b: The second model.
+        task: The task. Defaults to the common task of both models.
         rows: Rows of the task to use.
         sample: Number of random rows.
         names: Names of the two models.
@@ -758,13 +840,15 @@ def ablate(
     model: ModelLike, component: str, method: str = "zero", *, task: TaskLike | None = None,
     rows: Rows | None = None, seed: int = 0,
 ) -> Score:  # fmt: skip
-    """Score a model with one component ablated. `ablation_study` trains without a component.
+    """Score a model with one component ablated.
+
+    To train models without a component, see `ablation_study`.
 
     Args:
         model: The model.
         component: Name of a component: "head 0.1", "mlp 0", "neuron 0.3", …
-        method: zero, mean or resample.
-        task: The task; by default the model's own.
+        method: "zero", "mean" or "resample".
+        task: The task. Defaults to the model's task.
         rows: Rows of the task to use.
         seed: Seed of the rows, and of resampling.
 
@@ -786,16 +870,16 @@ def patch(
     positions: int | Sequence[int] | None = None, heads: int | Sequence[int] | None = None,
     at: int = -1,
 ) -> Patch:  # fmt: skip
-    """Run a corrupted text with activations patched in from a clean one.
+    """Run a corrupted input with activations patched in from a clean input.
 
     Args:
         model: The model.
-        clean: The text, or tokens, whose activations are patched in.
-        corrupted: The text, or tokens, to run.
+        clean: The input string or tokens that provide the activations.
+        corrupted: The input string or tokens to run.
         names: Components or activations to patch.
-        positions: Positions to patch; by default all.
-        heads: Heads to patch, where an activation has them; by default all.
-        at: Position whose logits are measured.
+        positions: Positions to patch. Defaults to all positions.
+        heads: Heads to patch, for activations with a head axis. Defaults to all heads.
+        at: Position at which logits are measured.
     """
     from .lens.interventions.patch import patch as patch_
 
@@ -814,13 +898,13 @@ def attribute(
 
     Args:
         model: The model.
-        clean: The text, or tokens, whose activations are patched in.
-        corrupted: The text, or tokens, to run.
+        clean: The input string or tokens that provide the activations.
+        corrupted: The input string or tokens to run.
         name: A component or an activation.
-        positions: Positions to attribute to; by default all.
-        heads: Heads to attribute to, where an activation has them; by default all.
-        at: Position whose logits are measured.
-        steps: Steps of integrated gradients; 0 for a single gradient.
+        positions: Positions to attribute to. Defaults to all positions.
+        heads: Heads to attribute to, for activations with a head axis. Defaults to all heads.
+        at: Position at which logits are measured.
+        steps: Number of steps of integrated gradients. 0 uses a single gradient.
     """
     from .lens.interventions.attribute import attribute as attribute_
 
@@ -833,13 +917,13 @@ def attribute(
 def interchange(
     model: ModelLike, component: str, n: int = 500, *, task: TaskLike | None = None, seed: int = 0
 ) -> Interchange:
-    """Swap a component's activation between pairs of inputs: which digit does it carry?
+    """Swap a component's activation between pairs of inputs to test which digit it carries.
 
     Args:
         model: The model.
         component: Name of a component.
         n: Number of pairs.
-        task: The task of the inputs; by default the model's own.
+        task: The task of the inputs. Defaults to the model's task.
         seed: Seed of the pairs.
     """
     from .lens.interventions.patch import interchange as interchange_
@@ -857,7 +941,7 @@ def ground_truth(
 
     Args:
         model: The model.
-        task: The task whose inputs to measure on; by default the model's own.
+        task: The task that provides inputs. Defaults to the model's task.
         seed: Seed of the inputs.
         out: FILE.json to write the ground truth.
     """
@@ -877,15 +961,15 @@ def obfuscate(
     noise: float = 0.0, task: TaskLike | None = None, out: str | PathLike[str] | None = None,
     key: str | PathLike[str] | None = None,
 ) -> ObfuscatedModel:  # fmt: skip
-    """Return a copy that computes the same in another basis, without names, and its key.
+    """Return an unnamed copy of a model with the same function in another basis, and its key.
 
     Args:
         model: The model.
         seed: Seed of the basis, the order and the noise.
-        rotate: Write the stream in a random orthogonal basis.
+        rotate: Rotate the residual stream to a random orthogonal basis.
         shuffle: Permute heads and neurons.
-        noise: Noise on every weight, relative to the RMS of its array.
-        task: The task to check the copy on; by default the model's own.
+        noise: Noise added to every weight, relative to the RMS of its array.
+        task: The task to check the copy on. Defaults to the model's task.
         out: FILE.safetensors to write the copy.
         key: FILE.json to write the key. Required with `out`.
     """
@@ -915,11 +999,11 @@ def report(
 
     Args:
         models: One model, or several to show side by side.
-        out: FILE.html to write; without it, a notebook shows the page and `save` writes it.
-        inputs: Texts to start with.
+        out: FILE.html to write. Without it, a notebook shows the page and `save` writes it.
+        inputs: Initial input strings.
         rows: Maximum number of examples per model on the page.
-        task: The task; by default each model's own.
-        full: Verify every input of a large domain, not a sample.
+        task: The task. Defaults to each model's task.
+        full: Verify every input of a large domain instead of a sample.
         history: The history file of each model's training.
         snapshots: The folder of snapshots of each model's training.
         progress: Called with each stage.
@@ -953,8 +1037,9 @@ def studio(
     Args:
         models: One model, or several to show side by side.
         folders: Folders whose models and sources the page may open.
-        inputs: Texts to start with.
-        port: The port; 0: any free one. By default 8757, or any if that is taken.
+        inputs: Initial input strings.
+        port: The port. 0 selects any free port. Defaults to 8757, or any free port if 8757 is
+            taken.
         minutes: Time limit of a verification, a proof or a training.
         memory: Memory limit of each job, in GiB.
         browser: Open the page in a browser.
@@ -974,7 +1059,7 @@ def create_server(
     folders: str | PathLike[str] | Sequence[str | PathLike[str]], inputs: str | Sequence[str],
     port: int | None, minutes: float, memory: float,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Return a server that is ready to run, and the folder of its models."""
+    """Return a server that is ready to run, and its temporary folder of models."""
     from .server import handle
 
     several = [*models] if isinstance(models, (list, tuple)) else [models]
@@ -996,11 +1081,11 @@ def fit(
 
     Args:
         task: The task to learn.
-        recipe: A Recipe, its name, or a file; by default chosen for the task.
+        recipe: A Recipe, its name, or a file. Defaults to the recipe chosen for the task.
         seed: Seed of the weights and the data.
-        parametrization: A parametrization, or the ref of one.
-        init_from: A model whose weights and shape the run starts from.
-        teacher: A model whose answers are learned instead of the task's.
+        parametrization: A parametrization or its ref.
+        init_from: The model that provides the initial weights and the shape.
+        teacher: A model to imitate. Its answers replace the task's as training targets.
         device: PyTorch device.
         threads: Number of threads.
         out: FILE.safetensors to write. The state of the run is saved beside it, to resume from.
@@ -1042,11 +1127,11 @@ def train(
 
     Args:
         task: The task to learn.
-        recipe: A Recipe, its name, or a file; by default chosen for the task.
+        recipe: A Recipe, its name, or a file. Defaults to the recipe chosen for the task.
         seeds: Seeds of the weights and the data, one for each model.
-        parametrization: A parametrization, or the ref of one.
-        init_from: A model whose weights and shape the run starts from.
-        teacher: A model whose answers are learned instead of the task's.
+        parametrization: A parametrization or its ref.
+        init_from: The model that provides the initial weights and the shape.
+        teacher: A model to imitate. Its answers replace the task's as training targets.
         device: PyTorch device.
         threads: Number of threads.
         out: FILE.safetensors to write; with several seeds one file each, FILE-seed3.safetensors.
@@ -1081,16 +1166,16 @@ def ablation_study(
 ) -> AblationStudy:  # fmt: skip
     """Train a recipe with one part removed at a time. Needs PyTorch.
 
-    `ablate` ablates a component of a trained model instead.
+    To ablate a component of a trained model, see `ablate`.
 
     Args:
         task: The task to learn.
-        recipe: A Recipe, its name, or a file; by default chosen for the task.
-        seeds: Seeds of each case.
-        only: Names of ablations to run, besides the baseline.
-        out: A folder for one file per result; saved results are not computed again.
+        recipe: A Recipe, its name, or a file. Defaults to the recipe chosen for the task.
+        seeds: Seeds of the runs of each ablation.
+        only: Names of ablations to run besides the baseline.
+        out: Folder with one file for each result. Saved results are not computed again.
         threads: Number of threads.
-        progress: Called with the training steps done over all cases, and the current case.
+        progress: Called with the number of training steps done so far and the current ablation.
         **fields: Any field of the recipe.
     """
     path = None if out is None else as_folder(out)
@@ -1114,7 +1199,7 @@ def _training_options(
     resume: bool = False, history: Any = None, snapshots: Any = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[Task, dict[str, Any]]:  # fmt: skip
-    """Return the task, recipe and options of a run, checked before PyTorch is imported."""
+    """Check the arguments of a training before importing PyTorch; return its task and options."""
     goal = as_task(task)
     options: dict[str, Any] = {
         "parametrization": as_parametrization(parametrization),
@@ -1146,11 +1231,11 @@ def sweep(
 
     Args:
         spec: The TOML file (docs/sweeps.md).
-        out: A folder; by default SPEC-sweep beside the spec.
+        out: Folder for the results. Defaults to SPEC-sweep in the folder of the spec.
         cluster: Address of a Dask cluster to run on.
         workers: Number of processes. (A script then needs `if __name__ == "__main__"`.)
-        limit: Maximum number of runs; larger grids are refused.
-        task: `mine.py:Vote`, if the spec names it: a spec alone never executes a file.
+        limit: Maximum number of runs. A larger grid raises an error.
+        task: The ref FILE.py:NAME of a task in the spec. The file is executed only if passed here.
         progress: Called after each run.
     """
     from functools import partial
@@ -1181,9 +1266,9 @@ def program(
     """Register a function that returns a Model under a name: `@gf.program("vote")`.
 
     Args:
-        name: The name.
-        float32: Whether it supports dtype=float32; or a function of the options that returns "" or
-            the reason why not.
+        name: Name of the program.
+        float32: Whether the program supports dtype=float32; or a function that takes the options
+            and returns "" or the reason why float32 is not supported.
     """
     from . import registry
 
@@ -1206,7 +1291,10 @@ def tour(
 
     Args:
         page: FILE.html for the report at the end.
-        console: Where to print.
+        console: The Rich console to print to.
+
+    Returns:
+        The number of failures and the path of the report.
     """
     from rich.console import Console
 
