@@ -1,4 +1,4 @@
-"""Looking inside a model. Each view is a module; `inspect` has them all at once."""
+"""Interpretability: one module for each view of a model; `inspect` computes all of them."""
 
 from .explain import Explanation as Explanation
 from .explain import explain as explain

@@ -1,8 +1,10 @@
-"""Attention patterns: of one input, averaged over a task, and compared with what the task needs.
+"""Attention patterns: for one input, averaged over a task, and compared with the expected
+positions.
 
-Row t of a pattern shows where position t looks; in `123+456=` the row of `=` determines the first
-answer token. A task's *roles* name the positions that hold what each row needs. Entropies are in
-bits: 0 for attention on one position, log2(n) for uniform attention on n.
+Row t of a pattern contains the attention weights of position t; in `123+456=` the row of `=`
+determines the first answer token. A task's *roles* name the positions from which each row needs
+information. Entropies are in bits: 0 for attention on one position, log2(n) for uniform attention
+on n positions.
 """
 
 from collections.abc import Mapping
@@ -23,10 +25,10 @@ from ..utils.results import Displayable, Result, to_jsonable
 from ..verification.evaluation import chunk_size
 from .rank import project_head
 
-DIRECT_ROLES = ("a", "b", "source")  # roles the answer token is computed from directly
-# Sums over several roles, and their labels.
+DIRECT_ROLES = ("a", "b", "source")  # roles of the direct operands of an answer token
+# Labels of maps that combine several roles.
 ROLE_SUM_LABELS = {"aligned": "the token's operands", "expected": "all relevant positions"}
-# Larger domains are averaged over a sample.
+# Domains above MAX_EXHAUSTIVE_ROWS are averaged over a sample of AVERAGE_SAMPLE_ROWS.
 MAX_EXHAUSTIVE_ROWS, AVERAGE_SAMPLE_ROWS = 20_000, 10_000
 
 # Last part of a hook name -> axes and meaning of the activation.
@@ -64,7 +66,9 @@ def trace(model: Model, tokens: Array) -> list[tuple[str, tuple[int, ...], str]]
     logits, cache = record(model.numpy(), tokens[None])
     lines = [("tokens", tokens.shape, "T: the input")]
     for name, value in cache.items():
-        shape = value.shape if name == "hook_pos_embed" else value.shape[1:]  # no batch axis
+        shape = (
+            value.shape if name == "hook_pos_embed" else value.shape[1:]
+        )  # hook_pos_embed has no batch axis
         lines.append((name, tuple(shape), HOOK_DESCRIPTIONS[name.rpartition(".")[2]]))
     return [*lines, ("logits", logits.shape[1:], "T V: scores of the next token")]
 
@@ -72,13 +76,13 @@ def trace(model: Model, tokens: Array) -> list[tuple[str, tuple[int, ...], str]]
 # ── one head, step by step ─────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
 class HeadSteps(Result):
-    """The computation of one head on one input: project, score, mask and softmax, combine."""
+    """The computation of one head on one input: projections, scores, mask and softmax, output."""
 
     layer: int
     head: int
     tokens: list[str]
     normalised: Array  # T D: input of the head
-    q: Array  # T K, like k after rotary embedding where the model has it
+    q: Array  # T K, after rotary embedding if the model has it (as k)
     k: Array  # S K
     v: Array  # S K
     scores: Array  # T S, scaled
@@ -137,7 +141,7 @@ def attention_patterns(model: Model, tokens: Array) -> Any:
 
 
 def entropy(patterns: Array) -> Any:
-    """Return the entropy of each row in bits: […,S] -> […]."""
+    """Return the entropy of each attention row in bits: […,S] -> […]."""
     p = np.asarray(patterns, dtype=float)
     return -(p * np.log2(np.where(p > 0, p, 1))).sum(-1)
 
@@ -158,7 +162,9 @@ class AverageAttention(Displayable):
 
 
 def average_attention(model: Model, task: Task, rows: Rows | None = None) -> AverageAttention:
-    """Average attention over rows [B,…]; by default the domain, or a sample of a large one."""
+    """Average attention over rows [B,…]. Defaults to the domain, or to a sample of a large
+    domain.
+    """
     if not model.config.n_layers:
         raise GlassformerError("attention: expected a model with layers, got none")
     task.require(model.vocabulary)
@@ -196,30 +202,32 @@ def average_attention(model: Model, task: Task, rows: Rows | None = None) -> Ave
 
 
 def visible_count(model: Model, positions: Array, T: int) -> Any:
-    """Return how many of T positions each of these positions can attend to."""
+    """Return the number of positions among T that each of `positions` can attend to."""
     return positions + 1.0 if model.config.mask == "causal" else np.full(len(positions), float(T))
 
 
 # ── what a task expects ────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
 class ExpectedAttention(Displayable):
-    """The positions that hold what each row needs, by role: bool [T,S]."""
+    """For each role, the positions from which each row needs information: bool [T,S]."""
 
     roles: Mapping[str, Any]
 
     @property
     def union(self) -> Any:
-        """All roles."""
+        """Positions of all roles, bool [T,S]."""
         return np.any(list(self.roles.values()), axis=0)
 
     @property
     def aligned(self) -> Any:
-        """The roles of DIRECT_ROLES: for addition, a and b of the column being written."""
+        """Positions of the roles in DIRECT_ROLES; for addition, a and b of the answer token's
+        column.
+        """
         return np.any([m for name, m in self.roles.items() if name in DIRECT_ROLES], axis=0)
 
 
 def expected_attention(task: Task) -> ExpectedAttention:
-    """Return the positions each row of a task needs, by role."""
+    """Return the positions from which each row of a task needs information, by role."""
     if roles := task.roles():
         return ExpectedAttention(roles)
     raise GlassformerError(f"{task.ref}: expected a task with roles at fixed positions, got none")
@@ -228,9 +236,9 @@ def expected_attention(task: Task) -> ExpectedAttention:
 def late_expected_attention(task: Task) -> ExpectedAttention:
     """Return the expected maps shifted down by one row, as the book draws its ideal map.
 
-    The shifted row is that of the answer token itself, but the row before it predicts the token.
-    With the ones first, the shifted cells of a and b are cells of `carry`: attention there goes to
-    the previous column.
+    The shifted row belongs to the answer token itself, but the row before it predicts the token.
+    With the ones first, the shifted cells of a and b are cells of `carry`, because attention on
+    them goes to the previous column.
     """
     shifted = {name: np.roll(m, 1, axis=0) for name, m in expected_attention(task).roles.items()}
     for m in shifted.values():
@@ -239,8 +247,9 @@ def late_expected_attention(task: Task) -> ExpectedAttention:
 
 
 def position_labels(task: Task) -> list[str]:
-    """Name the positions of an example: a fixed token, an operand digit (a1), an answer token (y1)
-    or the position's number.
+    """Return a label for each position of an example.
+
+    A label is a fixed token, an operand digit (a1), an answer token (y1) or the position's number.
 
     >>> position_labels(load_task("modular-addition:plus=true"))
     ['a', '+', 'b', '=', 'y']
@@ -260,21 +269,21 @@ def position_labels(task: Task) -> list[str]:
 
 @dataclass(frozen=True)
 class Alignment(Displayable):
-    """Shares of attention on the positions a task expects, by map.
+    """Share of each head's attention on the positions that a task expects, by map.
 
-    The maps are the task's roles and `aligned` (the roles the answer token is computed from),
-    `expected` (all roles) and `late` (`aligned`, one row down). NaN where a map has no position.
+    The maps are the task's roles, `aligned` (roles of the direct operands), `expected` (all roles)
+    and `late` (`aligned`, shifted down by one row). Rows for which a map has no position are NaN.
     """
 
     task: str
-    rows: int  # number of inputs averaged over
-    positions: list[int]  # that predict answer tokens
+    rows: int  # number of inputs in the average
+    positions: list[int]  # positions that predict answer tokens
     shares: Mapping[str, Any]  # map -> [L,H,n]
-    chance: Mapping[str, Any]  # map -> [n], share of uniform attention
+    chance: Mapping[str, Any]  # map -> [n], share under uniform attention
     entropy: Array  # L H n, bits
 
     def mean_share(self, name: str) -> Any:
-        """Return the share on a map, averaged over the positions it covers: [L,H]."""
+        """Return the mean share on a map over the positions that it covers: [L,H]."""
         share, covered = self.shares[name], ~np.isnan(self.chance[name])
         return share[..., covered].mean(-1) if covered.any() else np.full(share.shape[:2], np.nan)
 
@@ -284,7 +293,9 @@ class Alignment(Displayable):
 
     @property
     def best_head(self) -> tuple[int, int]:
-        """Layer and head with the largest share on `aligned`."""
+        """(layer, head) of the head with the largest mean attention share on the `aligned`
+        positions.
+        """
         best = stable_argmax(self.mean_share("aligned").ravel())
         layer, head = np.unravel_index(best, self.entropy.shape[:2])
         return int(layer), int(head)
@@ -321,7 +332,7 @@ class Alignment(Displayable):
 
 
 def alignment(model: Model, task: Task, rows: Rows | None = None) -> Alignment:
-    """Measure the share of each head's attention on the positions its rows need."""
+    """Measure the share of each head's attention on the positions that the task expects."""
     expected = expected_attention(task)
     maps = {**expected.roles, "aligned": expected.aligned, "expected": expected.union}
     maps["late"] = late_expected_attention(task).aligned

@@ -1,4 +1,4 @@
-"""Linear CKA: the similarity of two models' activations, whatever their basis and width.
+"""Linear CKA: a similarity of activations that is independent of basis and width.
 
 CKA (Kornblith et al., 2019) is 1 if one array is a scaled rotation of the other and 0 if they have
 nothing linear in common. This is the debiased version, with Song et al.'s estimator of HSIC: plain
@@ -21,21 +21,21 @@ from ..utils.results import Result
 STREAM_HOOKS = (
     "hook_resid_pre", "hook_attn_out", "hook_resid_mid", "hook_mlp_out", "hook_resid_post",
 )  # fmt: skip
-MIN_INPUTS = 4  # of the debiased estimator
+MIN_INPUTS = 4  # minimum number of inputs of the debiased estimator
 
 
 @dataclass(frozen=True, eq=False)
 class Similarity(Result):
-    """Linear CKA of every chosen activation of a with every one of b."""
+    """Linear CKA of each selected activation of a with each selected activation of b."""
 
     extra_json_fields = ("best",)
 
     names: tuple[list[str], list[str]]
-    values: Array  # [names of a, names of b]; NaN where one does not vary
+    values: Array  # [names of a, names of b]; NaN for a constant activation
 
     @property
     def best(self) -> list[tuple[str, str, float]]:
-        """The most similar activation of b for each activation of a, with its CKA."""
+        """For each activation of a, the most similar activation of b and its CKA."""
         values = np.nan_to_num(self.values, nan=-np.inf)
         best = zip(self.names[0], stable_argmax(values), values.max(1), strict=True)
         return [(x, self.names[1][j], float(s)) for x, j, s in best if np.isfinite(s)]
@@ -50,7 +50,9 @@ class Similarity(Result):
 def similarity(
     a: Model, b: Model, tokens: Array, mask: Array | None = None, names: Sequence[str] = ()
 ) -> Similarity:
-    """Compare activations of two models on tokens [B,T], where `mask` (bool [B,T]) is set."""
+    """Compare activations of two models on tokens [B,T], at the positions of `mask` (bool
+    [B,T]).
+    """
     mask = np.ones(np.shape(tokens), bool) if mask is None else mask
     activations = []
     for model in (m.numpy() for m in (a, b)):
@@ -65,7 +67,7 @@ def similarity(
 
 
 def cka(x: Any, y: Any) -> float:
-    """Return the debiased linear CKA of x [n,p] and y [n,q]; NaN if one does not vary."""
+    """Return the debiased linear CKA of x [n,p] and y [n,q]; NaN if x or y is constant."""
     if len(x) != len(y) or len(x) < MIN_INPUTS:
         expected = f"two arrays about the same {MIN_INPUTS} or more inputs"
         raise GlassformerError(f"CKA: expected {expected}, got {len(x):,} and {len(y):,}")
@@ -75,7 +77,9 @@ def cka(x: Any, y: Any) -> float:
 
 
 def _center_and_normalize(x: Any) -> Any:
-    """Center and scale to norm 1: CKA is unchanged, and sums of squares keep their precision."""
+    """Center an array and scale it to norm 1. CKA is unchanged, and sums of squares stay
+    precise.
+    """
     x = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
     centered = x - x.mean(0)
     size = np.linalg.norm(centered)
@@ -84,7 +88,9 @@ def _center_and_normalize(x: Any) -> Any:
 
 
 def _hsic(x: Any, y: Any) -> float:
-    """Song et al.'s unbiased estimate of HSIC, times n(n−3), without any [n,n] matrix."""
+    """Return n(n−3) times Song et al.'s unbiased estimate of HSIC, without making [n,n]
+    matrices.
+    """
     n = len(x)
     k, l = (x * x).sum(1), (y * y).sum(1)  # noqa: E741 - diagonals of K = xxᵀ and L = yyᵀ
     K1, L1 = x @ x.sum(0) - k, y @ y.sum(0) - l  # row sums without the diagonals

@@ -1,7 +1,8 @@
-"""Two models of one task side by side: usually a trained one and a hand-made one.
+"""Compare two models of one task, usually a trained model and a hand-made model.
 
-Both are verified over the same rows: the whole domain up to about a million rows, otherwise a
-sample. Attention, logits, token swaps and interchange use a smaller sample. The figures:
+Both models are verified on the same rows: the whole domain up to about a million rows, otherwise a
+sample. Attention, logits, token swaps and interchange use a smaller sample. The fields of the
+result:
 
 - differ: number of rows with different decoded answers.
 - margins: quantiles of each model's row margins (the smallest over the row's answer tokens), and
@@ -41,28 +42,28 @@ from .interventions.perturb import PerturbationComparison, PredictionAgreement, 
 
 T = TypeVar("T")
 QUANTILES = (0.0, 0.01, 0.25, 0.5, 0.75, 1.0)
-DETAIL_SAMPLE_ROWS = 500  # for attention, logits and similarity
-MAX_INTERCHANGE_HEADS = 16  # of a model: each head takes a run
-DECODED_ROWS = 4_096  # at a time
+DETAIL_SAMPLE_ROWS = 500  # rows for attention, logits and similarity
+MAX_INTERCHANGE_HEADS = 16  # maximum number of heads per model; each needs one run
+DECODED_ROWS = 4_096  # rows per decoding batch
 
 
 @dataclass(frozen=True)
 class AttentionComparison(Displayable):
-    """Attention of both models on the same inputs."""
+    """Attention of two models on the same inputs: overlap of heads, and patterns of one input."""
 
     heads: tuple[list[str], list[str]]
     overlap: Array  # [heads of a, heads of b]
-    str_tokens: list[str]  # of one input
+    str_tokens: list[str]  # tokens of one input
     patterns: tuple[Any, Any]  # attention on that input, [L,H,T,S] each
     alignment: tuple[Alignment | None, Alignment | None]
 
     def best_matches(self) -> list[tuple[str, str, float]]:
-        """Return the most similar head of b for each head of a, with the overlap."""
+        """For each head of a, return the head of b with the largest overlap, and the overlap."""
         pairs = zip(self.heads[0], stable_argmax(self.overlap), self.overlap.max(1), strict=True)
         return [(name, self.heads[1][j], float(share)) for name, j, share in pairs]
 
     def aligned_shares(self, side: int) -> dict[str, float]:
-        """Return each head's share of attention on the token's operands."""
+        """Return the share of attention on the token's operands for each head of one model."""
         if (alignment := self.alignment[side]) is None:
             return {}
         shares = alignment.mean_share("aligned").ravel().tolist()
@@ -77,7 +78,7 @@ class AttentionComparison(Displayable):
 
 @dataclass(frozen=True)
 class Comparison(Displayable):
-    """The differences between two models; the module's header explains the figures."""
+    """The differences between two models; the module docstring explains the fields."""
 
     task: str
     names: tuple[str, str]
@@ -163,20 +164,20 @@ def compare(
     a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (),
     seed: int = 0, progress: ProgressCallback | None = None,
 ) -> Comparison:  # fmt: skip
-    """Compare two models over rows [B,…]; by default the whole domain up to about a million
-    rows, otherwise a sample.
+    """Compare two models of one task.
 
     Args:
-        a: One model.
-        b: The other.
+        a: The first model.
+        b: The second model.
         task: The task to compare on; `resolve.common_task(a, b)` finds one.
-        rows: Rows of the task to use.
+        rows: Rows [B,…] of the task. Defaults to the whole domain up to about a million rows,
+            otherwise to a sample.
         names: Names of the two models.
         seed: Seed of the sample.
         progress: Called as rows are run.
 
     Raises:
-        GlassformerError: A vocabulary is not the task's, or there are no rows.
+        GlassformerError: A model's vocabulary differs from the task's, or there are no rows.
     """
     if names and len(names) != 2:
         raise GlassformerError(f"names: expected two, one for each model, got {len(names)}")
@@ -205,7 +206,9 @@ def compare(
     if len(rows) > DETAIL_SAMPLE_ROWS:
         sample = np.random.default_rng(seed).choice(rows, DETAIL_SAMPLE_ROWS, replace=False)
     tokens, answer = task.batch(sample)
-    pairs: dict[int, Any] = {}  # drawn once for both models: drawing takes most of the time
+    pairs: dict[
+        int, Any
+    ] = {}  # shared by both models, because drawing pairs takes most of the time
     left_out: list[str] = []
 
     def try_section(name: str, section: Callable[[], T]) -> T | None:
@@ -247,7 +250,7 @@ def _model_names(a: Model, b: Model, names: Sequence[str]) -> tuple[str, str]:
 def _token_margins(
     a: Model, b: Model, task: Task, rows: Rows, progress: ProgressCallback | None
 ) -> list[Any]:
-    """Return the margins of both models' answer tokens, [N,n] each, aligned at the end."""
+    """Return the margins of both models' answer tokens, [N,n] each, right-aligned."""
     models = [with_fast_backend(m, task, rows) for m in (a, b)]
     dtypes = [np.float32 if m.dtype == "float32" else float for m in models]
     step, margins = min(chunk_size(m, task) for m in models), list[Any]()
@@ -278,8 +281,9 @@ def _verdict(
 
 
 def _differing_rows(a: Model, b: Model, task: Task, rows: Rows, row_margins: list[Any]) -> Any:
-    """Return indices of rows with different decoded answers. Only rows both get wrong need
-    decoding.
+    """Return the indices of rows with different decoded answers.
+
+    Only rows that both models get wrong need decoding.
     """
     wrong = [~(x > 0) for x in row_margins]
     both = np.nonzero(wrong[0] & wrong[1])[0]
@@ -318,7 +322,7 @@ def _margin_rank_correlations(a: Any, b: Any) -> list[float]:
 
 
 def _ranks(x: Array) -> Any:
-    """Return ranks; ties, also those up to rounding, get their mean rank."""
+    """Return the ranks of values. Ties, including ties up to rounding, get their mean rank."""
     scale = np.abs(x).max(initial=0.0) or 1.0
     _, inverse, n = np.unique(np.round(x / scale, 6), return_inverse=True, return_counts=True)
     return (np.cumsum(n) - (n - 1) / 2)[inverse]
@@ -331,7 +335,7 @@ def _correlation(x: Array, y: Any) -> float:
 
 
 def _logit_agreement(a: Model, b: Model, tokens: Array, answer: Array) -> tuple[float, float]:
-    """Return the share of equal second choices, and the mean correlation of logits."""
+    """Return the share of equal second choices, and the mean correlation of the logits."""
     first = int(answer.any(0).argmax())
     both = [m.numpy()(tokens[:, :-1], last=tokens.shape[1] - first) for m in (a, b)]
     same, correlations = [], []

@@ -1,4 +1,4 @@
-"""Token and position embeddings as geometry: principal components, cosines, lines and circles."""
+"""Geometry of token and position embeddings: principal components, cosines, lines and circles."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,19 +16,21 @@ from .rank import count_for_share, finite_svd
 
 @dataclass(frozen=True)
 class PCA(Displayable):
-    """Points in coordinates of decreasing variance."""
+    """Principal component analysis: coordinates of points along axes of decreasing variance."""
 
     points: Array  # [N,R], centered
     components: Array  # [R,D], orthonormal rows
     explained: Array  # [R], shares of the variance; their sum is 1 (or 0 for equal points)
 
     def components_for(self, share: float = 0.9) -> int:
-        """Return the number of components that explain this share of the variance."""
+        """Return the smallest number of components that together explain a share of the
+        variance.
+        """
         return count_for_share(self.explained, share)
 
 
 def pca(matrix: Array) -> PCA:
-    """Return the principal components of rows [N,D], each with a positive largest entry."""
+    """Return the PCA of the rows [N,D]. The largest entry of each component is positive."""
     matrix = np.asarray(matrix, dtype=float)
     if matrix.ndim != 2 or not len(matrix):
         raise GlassformerError(
@@ -44,7 +46,7 @@ def pca(matrix: Array) -> PCA:
 
 
 def cosine(matrix: Array) -> Any:
-    """Return the cosine of every pair of rows: [N,D] -> [N,N]; 0 for a row of zeros."""
+    """Return the cosine similarity of all pairs of rows: [N,D] -> [N,N]. Rows of zeros have 0."""
     matrix = np.asarray(matrix, dtype=float)
     size = np.linalg.norm(matrix, axis=1, keepdims=True)
     unit = matrix / np.where(size > 0, size, 1)
@@ -53,13 +55,13 @@ def cosine(matrix: Array) -> Any:
 
 @dataclass(frozen=True)
 class Embeddings(Displayable):
-    """The rows of an embedding matrix, with names."""
+    """An embedding matrix with a name for each row."""
 
     kind: str  # tokens or positions
     names: list[str]
     vectors: Array = field(repr=False)  # [N,D]
     numbers: list[int] = field(default_factory=list)  # indices of the tokens 0, 1, 2, …
-    boundary: int | None = None  # of positions: the first of the answer
+    boundary: int | None = None  # for position embeddings: first position of the answer
 
     @property
     def pca(self) -> PCA:
@@ -67,9 +69,10 @@ class Embeddings(Displayable):
 
     @property
     def display_pca(self) -> PCA:
-        """All rows in the principal components of the numbers, or of all rows without numbers.
+        """PCA of all rows, fitted on the number tokens if there are any.
 
-        Other tokens would rotate the axes away from the line or circle of the numbers.
+        Including other tokens in the fit would rotate the axes away from the line or circle of the
+        numbers.
         """
         if len(self.numbers) < 3:
             return self.pca
@@ -83,12 +86,12 @@ class Embeddings(Displayable):
 
     @property
     def line_r2(self) -> float | None:
-        """Share of the numbers' variance on a line n ↦ x + n·y; 1/(N − 1) by chance."""
+        """R² of a linear fit of the numbers' embeddings on n; 1/(N − 1) is expected by chance."""
         return line_r2(self.vectors[self.numbers]) if len(self.numbers) > 2 else None
 
     @property
     def best_circle(self) -> tuple[int, float] | None:
-        """The frequency that explains most of the numbers' variance, and the share explained."""
+        """The frequency that explains most of the numbers' variance, and the explained share."""
         if len(self.numbers) < 3:
             return None
         waves = spectrum(self.vectors[self.numbers])
@@ -109,7 +112,7 @@ class Embeddings(Displayable):
 
 
 def line_r2(vectors: Array) -> float:
-    """Return R² of a linear fit of rows [N,D] on their index."""
+    """Return R² of a linear fit of the rows [N,D] on their index."""
     x = np.asarray(vectors, dtype=float)
     x, n = x - x.mean(0), np.arange(len(x)) - (len(x) - 1) / 2
     total = (x**2).sum()
@@ -117,7 +120,7 @@ def line_r2(vectors: Array) -> float:
 
 
 def token_embeddings(model: Model) -> Embeddings:
-    """Return the token embedding, with the tokens 0, 1, 2, … as `numbers`."""
+    """Return the token embedding; `numbers` are the rows of the tokens 0, 1, 2, …"""
     names = list(model.vocabulary.tokens)
     indices = {name: i for i, name in enumerate(names)}
     numbers: list[int] = []
@@ -139,7 +142,9 @@ def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings
 
 
 def position_table(model: Model) -> Array | None:
-    """Return the vector each position adds to the stream, [T,D]; None if it adds nothing."""
+    """Return the vector added to the stream at each position, [T,D], or None without position
+    vectors.
+    """
     c, embed = model.config, POSITIONS[model.config.positions].embed
     stream = np.zeros((1, c.n_ctx, c.d_model))
     return None if embed is None else embed(c, Scope(model.weights, None), stream, 0)
@@ -148,7 +153,7 @@ def position_table(model: Model) -> Array | None:
 def before_and_after(
     before: Model, after: Model, kind: str = "tokens"
 ) -> tuple[Embeddings, Embeddings]:
-    """Return the same embedding of two models, such as before and after training."""
+    """Return one kind of embedding of two models, such as before and after training."""
     if kind not in ("tokens", "positions"):
         raise GlassformerError(f"before_and_after: expected tokens or positions, got {kind!r}")
     embed = token_embeddings if kind == "tokens" else position_embeddings

@@ -1,7 +1,7 @@
-"""Why a model predicts its next token: heads, slots and neurons of one input.
+"""Explanation of a model's next token for one input by heads, slots and neurons.
 
-Pre-norm logits are linear in what each component wrote to the stream, given the final norm's scale,
-so the margin over the runner-up is a sum of shares.
+In pre-norm models, the logits are linear in the components' outputs, given the final norm's scale,
+so the margin over the runner-up is a sum of contributions.
 """
 
 from dataclasses import dataclass, field
@@ -27,20 +27,20 @@ from .stream import embedded_stream
 
 MIN_LISTED_ATTENTION = 0.01
 LAST_POSITION = slice(-1, None)
-MIN_CODE_COSINE = 0.999  # of a slot with the code of the token or position it holds
-SUM_TOLERANCE = 6e-5  # rounding error of a sum of shares in float32, relative to the largest
+MIN_CODE_COSINE = 0.999  # minimum cosine between a slot and the code of a token or position
+SUM_TOLERANCE = 6e-5  # rounding error of a float32 sum, relative to the largest share
 
 
 @dataclass(frozen=True)
 class HeadReading(Displayable):
-    """The attention and output of one head at the last position."""
+    """The attention and the output of one head at the last position."""
 
     layer: int
     head: int
     name: str
-    read: list[tuple[int, str, float]]  # position, token, weight; largest first
-    wrote: dict[str, float]  # slot -> norm of the output there
-    first: int = 0  # index of position 0: in compiled models the one after <bos>
+    read: list[tuple[int, str, float]]  # (position, token, weight), largest first
+    wrote: dict[str, float]  # slot -> norm of the head's output in the slot
+    first: int = 0  # index of position 0, which follows <bos> in compiled models
 
     def __str__(self) -> str:
         read = describe_read(self.read, first_position=self.first)
@@ -67,14 +67,14 @@ class LayerExplanation(Displayable):
 
     heads: list[HeadReading]
     slots: list[SlotContent]
-    neurons: list[tuple[str, float]]  # name and activation, largest first
+    neurons: list[tuple[str, float]]  # (name, activation), largest first
     n_neurons: int
     n_fired: int
 
 
 @dataclass(frozen=True)
 class Explanation(Result):
-    """Why a token is predicted."""
+    """The predicted token, its margin, and the contributions of heads, neurons and slots."""
 
     tokens: list[str]
     winner: str
@@ -82,9 +82,9 @@ class Explanation(Result):
     margin: float
     top: list[tuple[str, float]]
     layers: list[LayerExplanation]
-    shares: list[tuple[str, float]]  # component -> share of the margin
-    slots: list[SlotContent] = field(default_factory=list)  # before the first layer
-    # of a compiled model: each value decoded from its slot, and the interpreter's
+    shares: list[tuple[str, float]]  # (component, contribution to the margin)
+    slots: list[SlotContent] = field(default_factory=list)  # slots before the first layer
+    # for compiled models: each value as decoded from its slot and as computed by the interpreter
     values: list[ValueReading] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class Explanation(Result):
             lines += ["", "Shares of the margin"]
             lines += [f"  {format_number(s):>12}  {name}" for name, s in by_size]
             total, largest = sum(s for _, s in self.shares), max(abs(s) for _, s in self.shares)
-            # The sum of large shares that cancel is off by rounding.
+            # Rounding errors are large when large contributions cancel.
             if abs(total - self.margin) <= SUM_TOLERANCE * largest:
                 total = self.margin
             lines.append(f"  {format_number(total):>12}  total")
@@ -118,7 +118,7 @@ class Explanation(Result):
 def describe_read(
     read: list[tuple[int, str, float]], max_items: int = 8, first_position: int = 0
 ) -> str:
-    """Describe attention weights: "3 at 2 (14%), 9 at 4 (14%) and 5 more"."""
+    """Format attention weights as text: "3 at 2 (14%), 9 at 4 (14%) and 5 more"."""
     items = []
     for s, token, weight in read[:max_items]:
         place = f" at {s - first_position}" if s >= first_position else ""
@@ -151,7 +151,9 @@ def explain(model: Model, tokens: Array) -> Explanation:
 
 
 def _stream_after(cache: ActivationCache, time: int) -> Array:
-    """Return the last position's stream after `time` sublayers, attention and MLP alternating."""
+    """Return the stream of the last position after `time` sublayers (alternating attention and
+    MLP).
+    """
     if time == 0:
         return embedded_stream(cache)[0, -1]
     at = f"blocks.{(time - 1) // 2}.hook_resid_"
@@ -170,7 +172,9 @@ def _explain_layer(
     for h in range(c.n_heads):
         pattern = cache[at + "attn.hook_pattern"][0, h, -1]  # S
         mixed = pattern @ np.abs(cache[at + "attn.hook_v"][0, :, h])  # K
-        might = mixed @ np.abs(model.weights[at + "attn.W_O"][h])  # D: without cancellation
+        might = mixed @ np.abs(
+            model.weights[at + "attn.W_O"][h]
+        )  # D: upper bound, without cancellation
         if np.linalg.norm(wrote[h]) <= negligible_fraction(wrote) * np.linalg.norm(might):
             continue
         listed = pattern >= MIN_LISTED_ATTENTION * (1 - negligible_fraction(pattern))
@@ -191,7 +195,7 @@ def _explain_layer(
 
 
 def _written_slots(model: Model, x: Array) -> dict[str, float]:
-    """Return the norm of a vector in each slot where it is not negligible."""
+    """Return slot -> norm of the vector in that slot, for slots with non-negligible norms."""
     sizes = {
         name: float(np.linalg.norm(x[a:b]))
         for name, (a, b) in components.slots_or_stream(model).items()
@@ -201,7 +205,7 @@ def _written_slots(model: Model, x: Array) -> dict[str, float]:
 
 
 def _slot_contents(model: Model, x: Array, first_position: int) -> list[SlotContent]:
-    # rounding errors of the whole stream
+    # tolerance for rounding errors of the whole stream
     x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)
     return [
         SlotContent(
@@ -212,7 +216,7 @@ def _slot_contents(model: Model, x: Array, first_position: int) -> list[SlotCont
 
 
 def _matching_code(model: Model, x: Array, a: int, b: int, first_position: int) -> str:
-    """Return the only token, or else position, with this slot's direction in its embedding."""
+    """Return the token, or otherwise the position, whose embedding uniquely matches this slot."""
     part = x[a:b]
     size = np.linalg.norm(part)
     if b - a < 2 or size == 0:
@@ -237,7 +241,7 @@ def _matching_code(model: Model, x: Array, a: int, b: int, first_position: int) 
 def _margin_shares(
     model: Model, cache: ActivationCache, first: int, second: int
 ) -> list[tuple[str, float]]:
-    """Return the share of each component in logit[first] - logit[second], if pre-norm."""
+    """Return each component's contribution to logit[first] - logit[second], for pre-norm models."""
     if not model.config.norm_first:
         return []
     pair = np.array([[first]]), np.array([[second]])

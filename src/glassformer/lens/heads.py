@@ -1,9 +1,9 @@
-"""Classes of attention heads, by tests whose thresholds stand in one table.
+"""Classification of attention heads by tests with a table of thresholds.
 
 Each test gives a score from 0 to 1, averaged over inputs and over the positions that predict an
 answer token (`previous-token`: all positions but the first). The class of a head is the first test
 it passes in the order of the table: task-specific before general, narrow before broad. A head that
-passes none is `mixed`.
+passes no test is `mixed`.
 """
 
 from collections.abc import Mapping
@@ -31,16 +31,17 @@ from .attention import (
 THRESHOLDS: dict[str, float] = {
     "first operand": 0.60,  # attention on any digit of the first number
     "second operand": 0.60,  # attention on any digit of the second number
-    "same-column": 0.70,  # on a and b of the column written; uniform over `a b =` has 0.67
-    "self": 0.60,  # on the position itself
-    "source": 0.70,  # on the role of that name: the symbol to copy
-    "carry": 0.70,  # on the digits that determine the carry
-    "operands": 0.70,  # on any digits of both numbers
-    "previous-token": 0.60,  # on the position before
-    "sink": 0.60,  # on one position without a role, minus the standard deviation over inputs
-    "fixed position": 0.60,  # the same in a task without roles
+    # attention on a and b of the answer's column; uniform over `a b =` has 0.67
+    "same-column": 0.70,
+    "self": 0.60,  # attention on the position itself
+    "source": 0.70,  # attention on the role `source`: the symbol to copy
+    "carry": 0.70,  # attention on the digits that determine the carry
+    "operands": 0.70,  # attention on any digits of both numbers
+    "previous-token": 0.60,  # attention on the previous position
+    "sink": 0.60,  # attention on one position without a role, minus its standard deviation
+    "fixed position": 0.60,  # the score of `sink`, in a task without roles
     "broad": 0.90,  # entropy / entropy of uniform attention
-    "content": 0.30,  # largest weight minus that of the mean: sharp, at changing positions
+    "content": 0.30,  # largest weight minus the largest mean weight: sharp, at changing positions
 }
 UNCLASSIFIED = "mixed"
 MIN_LISTED_ATTENTION = 0.005
@@ -48,15 +49,15 @@ MIN_LISTED_ATTENTION = 0.005
 
 @dataclass(frozen=True)
 class HeadKind(Displayable):
-    """The class of one head, and all its scores."""
+    """The class of one head, and its scores in all tests."""
 
     layer: int
     head: int
     kind: str
     passed: list[str]
-    scores: Mapping[str, float]  # of the tests that apply to the task
-    looks_at: list[tuple[int, str, float]]  # position, label, mean attention; largest first
-    entropy: float  # bits
+    scores: Mapping[str, float]  # test -> score, for tests that apply to the task
+    looks_at: list[tuple[int, str, float]]  # (position, label, mean attention), largest first
+    entropy: float  # in bits
     label: str = ""
 
     @property
@@ -73,7 +74,7 @@ class HeadKind(Displayable):
 
 @dataclass(frozen=True)
 class HeadClasses(Result):
-    """All heads of a model with their classes."""
+    """The classes of all heads of a model."""
 
     extra_json_fields = ("thresholds",)
     thresholds = THRESHOLDS
@@ -85,7 +86,7 @@ class HeadClasses(Result):
         return next(h for h in self.heads if (h.layer, h.head) == layer_and_head)
 
     def by_kind(self) -> dict[str, list[str]]:
-        """Return the heads of each class."""
+        """Return class -> labels of its heads."""
         kinds: dict[str, list[str]] = {}
         for h in self.heads:
             kinds.setdefault(h.kind, []).append(h.name)
@@ -96,7 +97,7 @@ class HeadClasses(Result):
 
 
 def classify_heads(model: Model, task: Task, rows: Rows | None = None) -> HeadClasses:
-    """Return the class of every head, over rows [B,…] of the task."""
+    """Return the class of every head, measured on rows [B,…] of the task."""
     mean, c = average_attention(model, task, rows), model.config
     tests = head_scores(mean, ExpectedAttention(task.roles()))
     weights = mean.answer_counts / mean.answer_counts.sum()  # T
@@ -149,7 +150,7 @@ def head_scores(mean: AverageAttention, expected: ExpectedAttention) -> dict[str
 
 
 def _mean_share(mean: AverageAttention, role: Any, rows: Rows) -> Any:
-    """Average the attention on a map [T,S] over the rows [T] it covers."""
+    """Average the attention on a map [T,S] over the rows [T] that it covers."""
     return _weighted_mean(mean, (mean.pattern * role).sum(-1), rows)
 
 

@@ -1,10 +1,10 @@
-"""All views of a model over the same inputs; `@view` adds one.
+"""Compute all views of a model on the same inputs. `@view` registers a view.
 
     @view("largest", gist="the largest weight is {:.3g}".format)
     def largest(s: Subject) -> float:
         return max(np.abs(w).max() for w in s.model.weights.values())
 
-`gist` summarizes a result in one or more lines for `print(inspection)`. The figures of a view are
+`gist` summarizes a result in one or more lines for `print(inspection)`. Figures of views are
 registered in plotting/inspect.py.
 """
 
@@ -44,34 +44,34 @@ from .stream import FiringRates, StreamNorms, firing_rates, norm_statistics, str
 
 DEFAULT_INPUTS = 10_000
 MAX_RANDOM_TOKENS = 16  # length of random inputs
-ACTIVATION_INPUTS = 2_000  # for views that keep all activations
+ACTIVATION_INPUTS = 2_000  # number of inputs for views that keep all activations
 
 
 @dataclass(frozen=True)
 class Subject(Displayable):
-    """The input of a view: a model, its task if there is one, and inputs."""
+    """The arguments of a view: a model, its optional task, and inputs."""
 
     model: Model
     optional_task: Task | None
-    rows: Any  # of the task; without a task random tokens, [B,T]
-    example: Any  # one input and its answer without the last token, [T]
+    rows: Any  # rows of the task, or random tokens [B,T] without a task
+    example: Any  # [T] one input and its answer without the last token
     boundary: int  # position of the first answer token in the example
 
     @property
     def task(self) -> Task:
-        """The task. A view that uses it is skipped for models without one."""
+        """The task. For models without a task, views that use it are skipped."""
         if self.optional_task is None:
             raise GlassformerError("task: expected a task, got none. Name one (task=…, --task …)")
         return self.optional_task
 
     @cached_property
     def str_tokens(self) -> list[str]:
-        """The tokens of the example as text."""
+        """The tokens of the example input as strings."""
         return [self.model.vocabulary[int(t)] for t in self.example]
 
     @cached_property
     def tokens(self) -> Any:
-        """Inputs with their answers, of the most frequent length, [B,T]."""
+        """Inputs with their answers, [B,T]; only inputs of the most frequent length."""
         if self.optional_task is None:
             return self.rows[:ACTIVATION_INPUTS]
         tokens, answer = self.task.batch(self.rows[:ACTIVATION_INPUTS])
@@ -81,7 +81,7 @@ class Subject(Displayable):
 
     @cached_property
     def prompts(self) -> Any:
-        """Inputs as long as the example's, without answers, [B,boundary]."""
+        """Inputs without answers, [B,boundary]; only inputs as long as the example's."""
         if self.optional_task is None:
             return self.rows[:ACTIVATION_INPUTS, : self.boundary]
         tokens, answer = self.task.batch(self.rows[:ACTIVATION_INPUTS])
@@ -89,7 +89,7 @@ class Subject(Displayable):
 
     @cached_property
     def corrupted_prompt(self) -> Any:
-        """A prompt whose prediction differs from the example's, for patching."""
+        """A prompt with another prediction than the example's, for patching."""
         prediction = self.model(self.example[: self.boundary])[-1].argmax()
         for prompt in self.prompts:
             if self.model(prompt)[-1].argmax() != prediction:
@@ -106,7 +106,7 @@ ViewFunction = Callable[[Subject], Any]
 
 @dataclass(frozen=True)
 class View:
-    """A function of a Subject, and a summary of its result."""
+    """A registered view: a function of a Subject, and a function that summarizes its result."""
 
     function: ViewFunction
     gist: Callable[[Any], str] | None = None
@@ -183,14 +183,15 @@ VIEWS = {
 def view(
     name: str, gist: Callable[[Any], str] | None = None
 ) -> Callable[[ViewFunction], ViewFunction]:
-    """Register a function of a Subject as a view.
+    """Register a function that takes a Subject as a view.
 
     Args:
         name: Name of the view.
-        gist: Summarizes a result in one or more lines.
+        gist: Function that summarizes a result in one or more lines.
 
     Raises:
-        GlassformerError: Not applied to a function, or another module has a view of that name.
+        GlassformerError: The decorated object is not a function, or another module has registered a
+            view with this name.
     """
     check_entry_name("view", name)
 
@@ -200,7 +201,7 @@ def view(
             raise GlassformerError(f"view {name}: expected a function below @view, got {got}")
         full = qualified_name(name, function)
         old = VIEWS[full].function if full in VIEWS else function
-        # A notebook cell may run twice.
+        # Allow registering again, because a notebook cell may run twice.
         if (old.__module__, old.__qualname__) != (function.__module__, function.__qualname__):
             raise GlassformerError(f"view {name}: expected a new name, got one of {old.__module__}")
         VIEWS[full] = View(function, gist)
@@ -216,11 +217,11 @@ def _nearest_view(name: Any, views: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Inspection(Displayable):
-    """The results of all views."""
+    """The results of all views, and the reasons for skipped views."""
 
     subject: Subject
     results: Mapping[str, Any]
-    skipped: Mapping[str, str]  # view -> why it does not apply
+    skipped: Mapping[str, str]  # view -> reason why it does not apply
 
     def __getitem__(self, name: str) -> Any:
         if not isinstance(name, str) or name not in self.results:
@@ -244,7 +245,7 @@ class Inspection(Displayable):
                 try:
                     with np.errstate(all="ignore"):
                         summary = gist(result)
-                except np.linalg.LinAlgError as error:  # weights are not finite
+                except np.linalg.LinAlgError as error:  # raised if weights are not finite
                     summary = str(error)
                 lines += [name, *[f"  {line}" for line in summary.splitlines()]]
         lines += [f"{name}: skipped. {reason}" for name, reason in self.skipped.items()]
@@ -255,18 +256,20 @@ def inspect(
     model: Model, task: Task | None = None, rows: Rows | None = None, prompt: Any = None,
     only: str | Sequence[str] = (), progress: ProgressCallback | None = None,
 ) -> Inspection:  # fmt: skip
-    """Return the results of all views that apply to a model.
+    """Compute all views that apply to a model.
 
     Args:
         model: The model.
-        task: The task whose inputs to use; without one, random tokens.
-        rows: Rows of the task; by default up to DEFAULT_INPUTS.
-        prompt: An input [T] to show in the views of a single input.
-        only: Names of views; an error of one of them is raised.
+        task: The task that provides inputs. Models without a task get random tokens.
+        rows: Rows of the task. Defaults to at most DEFAULT_INPUTS rows.
+        prompt: The input [T] for views of a single input.
+        only: Names of the views to compute. Errors of these views are raised.
         progress: Called before each view.
 
     Raises:
-        GlassformerError: A view is unknown, the vocabulary is not the task's, or there are no rows.
+        GlassformerError: A view is unknown, the model's vocabulary differs from the task's, or
+            there
+            are no rows.
     """
     only = [only] if isinstance(only, str) else only
     for name in only:
@@ -291,7 +294,7 @@ def inspect(
     for name in only or VIEWS:
         report_stage(progress, name)
         try:
-            with np.errstate(all="ignore"):  # an ablated component may leave a norm of 0
+            with np.errstate(all="ignore"):  # ablation may produce a vector of norm 0
                 results[name] = VIEWS[name].function(subject)
         except (GlassformerError, np.linalg.LinAlgError) as error:
             if only:
@@ -301,7 +304,7 @@ def inspect(
 
 
 def _example(model: Model, task: Task | None, rows: Rows, prompt: Any) -> tuple[Any, int]:
-    """Return the tokens of the example, and the position of its first answer token."""
+    """Return the tokens of the example input, and the position of its first answer token."""
     if prompt is None and task is None:
         return rows[-1], rows.shape[1]
     if prompt is None:

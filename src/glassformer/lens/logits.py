@@ -1,6 +1,6 @@
-"""The logit lens, and the share of each component in a difference of logits.
+"""The logit lens, and direct logit attribution.
 
-Pre-norm logits are linear in what each component wrote to the stream, given the final norm's scale:
+In pre-norm models, the logits are linear in the components' outputs, given the final norm's scale:
 a logit difference is a sum over embeddings, heads, MLPs and biases. Post-norm models have no such
 sum.
 """
@@ -29,7 +29,7 @@ ALL_POSITIONS = slice(None)
 # ── the logit lens ─────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class LogitLens(Displayable):
-    """The logits of a model stopped after each of its components."""
+    """The logits computed from the stream after each component."""
 
     str_tokens: list[list[str]]  # [B][T]
     parts: list[str]
@@ -38,12 +38,12 @@ class LogitLens(Displayable):
 
     @property
     def top_tokens(self) -> Array:
-        """The token with the largest logit, [N,B,T]."""
+        """Tokens with the largest logit, [N,B,T]."""
         return self.logits.argmax(-1)
 
     @property
     def probabilities(self) -> Array:
-        """[N,B,T,V]."""
+        """Softmax of the logits, [N,B,T,V]."""
         return backend.backend_for(self.logits).softmax(self.logits)
 
     def to_json(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class LogitLens(Displayable):
 
 
 def logit_lens(model: Model, tokens: Array) -> LogitLens:
-    """Return the logits after every component, for tokens [B,T] or [T]."""
+    """Return the logits computed from the stream after each component, for tokens [B,T] or [T]."""
     model, tokens = model.numpy(), np.atleast_2d(np.asarray(tokens))
     streams = streams_by_component(model, record(model, tokens)[1])
     logits = np.stack([unembed(model, x) for x in streams.values()])  # N B T V
@@ -64,20 +64,20 @@ def logit_lens(model: Model, tokens: Array) -> LogitLens:
 
 
 def unembed(model: Model, x: Array) -> Array:
-    """Return the logits of a stream [B,T,D]: final norm and unembedding."""
+    """Return the logits of a stream [B,T,D]: apply the final norm and the unembedding."""
     c, at = model.config, Scope(model.weights, None)
     x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
     return affine(x, model.W_U, at.get("unembed.b_U"))
 
 
 def lens_accuracy(model: Model, task: Task, rows: Rows | None = None) -> list[tuple[str, Score]]:
-    """Return the score of the model stopped after each of its components."""
+    """Score the model on a task when it is stopped after each of its components."""
     names = stream_hooks(model)
     return [(name, score(model, task, rows, stop_after(model, name))) for name in names]
 
 
 def stop_after(model: Model, component: str) -> Hook | None:
-    """Return a hook that freezes the stream after a component; None for the last one."""
+    """Return a hook that freezes the stream after a component, or None for the last component."""
     hooks, component = stream_hooks(model), components.normalize_name(component)
     if component not in hooks:
         expected = f"expected one of {', '.join(hooks)}"
@@ -98,7 +98,7 @@ def stop_after(model: Model, component: str) -> Hook | None:
 # ── shares of a margin ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class DirectLogitAttribution(Result):
-    """The shares of each component in logit[right] − logit[other]; their sum is the margin."""
+    """Contribution of each component to the margin logit[right] − logit[other]."""
 
     parts: list[str]
     shares: Array  # [P,B,T]
@@ -109,16 +109,16 @@ class DirectLogitAttribution(Result):
 
 @dataclass(frozen=True, eq=False)
 class AnswerAttribution(Result):
-    """Shares of the margin averaged over rows of a task, by position of the answer token."""
+    """Contributions to the margin by position of the answer token, averaged over rows of a task."""
 
     parts: list[str]
     positions: list[int]
     shares: Array  # [P,n]
     margin: Array  # [n]
-    asked: Array  # number of tokens averaged over, [n]
+    asked: Array  # [n] number of tokens in the average
 
     def mean_shares(self) -> list[tuple[str, float]]:
-        """Return the mean share of each component over all answer tokens."""
+        """Return the mean contribution of each component over all answer tokens."""
         weight = self.asked / self.asked.sum()
         return list(zip(self.parts, zero_negligible(self.shares @ weight).tolist(), strict=True))
 
@@ -133,13 +133,13 @@ def direct_logit_attribution(
     model: Model, tokens: Array, right: Any = None, other: Any = None,
     neuron_layer: int | None = None,
 ) -> DirectLogitAttribution:  # fmt: skip
-    """Split logit[right] − logit[other] at every position into shares of components.
+    """Split logit[right] − logit[other] at every position into contributions of components.
 
     Args:
         model: A pre-norm model.
         tokens: Inputs [B,T].
-        right: Tokens [B,T] or one token; by default the predicted ones.
-        other: Tokens [B,T] or one token; by default the best except `right`.
+        right: Tokens [B,T] or one token. Defaults to the predicted tokens.
+        other: Tokens [B,T] or one token. Defaults to the best token except `right`.
         neuron_layer: Split only the MLP of this layer, into its neurons and its bias.
     """
     model, tokens = model.numpy(), np.atleast_2d(np.asarray(tokens))
@@ -161,7 +161,7 @@ def direct_logit_attribution(
 def answer_attribution(
     model: Model, task: Task, rows: Rows, neuron_layer: int | None = None
 ) -> AnswerAttribution:
-    """Average the shares of the margin of the right token over the best other one."""
+    """Average the contributions to the margin of the right token over the best other token."""
     model, names = model.numpy(), list[str]()
     sums: dict[int, Array] = {}  # position -> summed shares and margin [P+1]
     counts: dict[int, int] = {}
@@ -185,7 +185,7 @@ def logit_difference_shares(
     model: Model, cache: Mapping[str, Array], first: Array, second: Array,
     positions: slice = ALL_POSITIONS, neuron_layer: int | None = None,
 ) -> list[tuple[str, Array]]:  # fmt: skip
-    """Return the share of each component in logit[first] − logit[second], [B,n]."""
+    """Return the contribution of each component to logit[first] − logit[second], [B,n]."""
     c = model.config
     if not c.norm_first:
         raise GlassformerError("shares of a margin: expected a pre-norm model, got a post-norm one")
@@ -207,7 +207,7 @@ def logit_difference_shares(
 def _component_outputs(
     model: Model, cache: Mapping[str, Array], positions: slice
 ) -> Iterator[tuple[str, Array]]:
-    """Yield what each component writes to the stream, broadcastable to [B,n,D]."""
+    """Yield each component's output to the stream, broadcastable to [B,n,D]."""
     x, weights = cache["hook_embed"], model.weights
     yield "embed", x[:, positions]
     if "hook_pos_embed" in cache:

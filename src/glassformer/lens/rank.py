@@ -1,6 +1,7 @@
 """Weights as matrices: singular values, effective rank, circuits of heads, truncation.
 
-Two measures of a matrix's rank, from its singular values s_1 ≥ s_2 ≥ …, both 0 for zeros:
+Two measures of a matrix's rank, from its singular values s_1 ≥ s_2 ≥ …; both are 0 for a zero
+matrix:
 - `effective`: exp(−Σ p_i ln p_i) with p_i = s_i / Σ s, the exponential of their entropy;
 - `holding`: the smallest r with s_1² + … + s_r² ≥ 0.99 · Σ s_i².
 """
@@ -25,7 +26,7 @@ ENERGY_SHARE = 0.99
 
 
 def finite_svd(x: Any, **options: Any) -> Any:
-    """Return NumPy's SVD, which does not terminate for values that are not finite."""
+    """Return NumPy's SVD of a finite matrix; for other values the SVD may not terminate."""
     if not np.isfinite(x).all():
         raise GlassformerError("singular values: expected a finite matrix, got NaN or infinity")
     return np.linalg.svd(x, **options)
@@ -33,7 +34,7 @@ def finite_svd(x: Any, **options: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class MatrixRank(Result):
-    """The singular values of a matrix, largest first, and its ranks."""
+    """The singular values of a matrix, largest first, and its effective rank and energy rank."""
 
     extra_json_fields = ("effective", "holding")
     name: str
@@ -63,26 +64,26 @@ def effective_rank(values: Array) -> float:
 
 
 def energy_rank(values: Array, share: float = ENERGY_SHARE) -> int:
-    """Return the number of singular values, largest first, with this share of the energy."""
+    """Return the smallest number of leading singular values with this share of the energy."""
     squares = np.square(np.asarray(values, dtype=np.float64))
     return count_for_share(squares, share) if squares.any() else 0
 
 
 def count_for_share(powers: Array, share: float) -> int:
-    """Return the number of leading `powers` whose sum reaches a share of the total."""
+    """Return the smallest number of leading `powers` whose sum reaches this share of the total."""
     sums = np.cumsum(powers)
     return int(np.searchsorted(sums, share * sums[-1] * (1 - 1e-12))) + 1
 
 
 def weight_matrices(model: Model) -> dict[str, Array]:
-    """Return every weight matrix, with the heads of a layer side by side (W_Q is [D,HK])."""
+    """Return every weight matrix by name; the heads of a layer are concatenated (W_Q is [D,HK])."""
     model = model.numpy()
     named = {n: to_matrix(n, w) for n, w in model.weights.items() if ".b_" not in n}
     return {n: w for n, w in named.items() if w.ndim == 2 and w.size}
 
 
 def matrix_ranks(model: Model) -> list[MatrixRank]:
-    """Return the rank of every weight matrix, embeddings included."""
+    """Return the rank of every weight matrix, including embeddings."""
     return [_rank(name, w) for name, w in weight_matrices(model).items()]
 
 
@@ -94,7 +95,7 @@ def _rank(name: str, w: Array) -> MatrixRank:
 # ── circuits ───────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class FactoredMatrix(Displayable):
-    """A low-rank matrix A·B, [m,r] times [r,n], as its factors."""
+    """A low-rank matrix A·B, stored as its factors [m,r] and [r,n]."""
 
     A: Array
     B: Array
@@ -118,9 +119,9 @@ class FactoredMatrix(Displayable):
 
 
 def qk_circuit(model: Model, layer: int, head: int) -> FactoredMatrix:
-    """Return the QK circuit W_Q W_Kᵀ times the scale, [D,D], from the layer's input to scores.
+    """Return the QK circuit, W_Q W_Kᵀ times the score scale, [D,D].
 
-    It leaves out biases, the gain of the layer's norm, QK norm and rotary embedding.
+    Biases, the gain of the layer's norm, QK norm and rotary embedding are not included.
     """
     model, at = _head_weights(model, layer, head)
     scale = model.config.scale or model.config.d_head**-0.5
@@ -128,7 +129,7 @@ def qk_circuit(model: Model, layer: int, head: int) -> FactoredMatrix:
 
 
 def ov_circuit(model: Model, layer: int, head: int) -> FactoredMatrix:
-    """Return the OV circuit W_V W_O, [D,D], from the attended position to the output."""
+    """Return the OV circuit W_V W_O, [D,D], from the attended position to the head's output."""
     model, at = _head_weights(model, layer, head)
     return FactoredMatrix(at["W_V"][head], at["W_O"][head])
 
@@ -156,10 +157,10 @@ def full_qk_circuit(
 def full_ov_circuit(
     model: Model, layer: int, head: int, rows: Array | None = None
 ) -> FactoredMatrix:
-    """Return the full OV circuit, [V,V]: the effect of attending to a token on each logit.
+    """Return the full OV circuit, [V,V]: the effect of an attended token on each logit.
 
-    The path is the layer's norm, W_V, W_O, the final norm's centering and gain, and the
-    unembedding. Divide by the final norm's scale, which depends on the whole stream.
+    The path consists of the layer's norm, W_V, W_O, the final norm's centering and gain, and the
+    unembedding. The final norm's scale depends on the whole stream and is not included.
     """
     model, at = _head_weights(model, layer, head)
     c = model.config
@@ -173,7 +174,7 @@ def full_ov_circuit(
 def fold_final_norm(model: Model, directions: Array) -> Array:
     """Fold the final norm's gain and centering into directions [..., D] of the unembedding.
 
-    The rest of the norm is a division by its scale.
+    The remaining operation of the norm is a division by its scale.
     """
     norm = model.config.norm
     if norm != "none" and "ln_final.w" in model.weights:
@@ -192,7 +193,7 @@ def _head_weights(model: Model, layer: int, head: int) -> tuple[Model, Scope]:
 
 
 def _attention_input(model: Model, layer: int, rows: Array | None) -> Array:
-    """Return rows of the stream as a layer's attention reads them."""
+    """Return rows of the stream after the norm that precedes a layer's attention."""
     c, x = model.config, model.weights["embed.W_E"] if rows is None else rows
     if x.ndim != 2 or x.shape[1] != c.d_model:
         raise GlassformerError(f"rows: expected shape [n,{c.d_model}], got {list(x.shape)}")
@@ -201,7 +202,7 @@ def _attention_input(model: Model, layer: int, rows: Array | None) -> Array:
 
 
 def project_head(c: Config, at: Scope, projection: str, head: int, x: Array) -> Array:
-    """Return a head's queries, keys or values (Q, K, V) of rows [n,D]: [n,K]."""
+    """Return the queries, keys or values (projection Q, K or V) of a head for rows [n,D]: [n,K]."""
     y, b = x @ at[f"W_{projection}"][head], at.get(f"b_{projection}")
     y = y if b is None else y + b[head]
     if c.qk_norm and projection != "V":
@@ -212,18 +213,21 @@ def project_head(c: Config, at: Scope, projection: str, head: int, x: Array) -> 
 # ── truncation ─────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
 class Truncation(Displayable):
-    """A model with every hidden matrix truncated to a rank."""
+    """The score and size of a model whose hidden matrices are truncated to one rank."""
 
     rank: int
     accuracy: float
-    parameters: int  # with matrices stored as two factors where that is smaller
+    parameters: int  # number of parameters if each matrix is stored as two factors where smaller
 
     def __str__(self) -> str:
         return f"rank {self.rank}: {self.accuracy:.1%}"
 
 
 def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
-    """Replace every matrix inside the blocks by the nearest of a rank."""
+    """Replace every matrix inside the blocks by its best approximation of a given rank.
+
+    With `base`, the difference from the base model's matrix is approximated instead.
+    """
     if rank < 0:
         raise GlassformerError(f"truncate: expected a rank from 0, got {rank}")
     model = model.numpy()
@@ -239,7 +243,7 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
 
 
 def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) -> list[Truncation]:
-    """Return accuracy over rows, and size, for each rank."""
+    """Return the accuracy over rows and the size of the truncated model for each rank."""
     hidden = [w.shape for _, w in _hidden_matrices(model)]
     rest = sum(w.size for w in model.numpy().weights.values()) - sum(m * n for m, n in hidden)
     cuts = []
@@ -252,13 +256,15 @@ def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) ->
 
 @dataclass(frozen=True, eq=False)
 class UpdateRank(Result):
-    """The change of the hidden matrices between two models, and the LoRA rank it needs."""
+    """The change of the hidden matrices between two models, and the LoRA rank that approximates
+    it.
+    """
 
     extra_json_fields = ("rank", "parameters")
-    matrices: list[MatrixRank]  # of W_after − W_before
-    tried: list[Truncation]  # from rank 0; parameters of LoRA's factors
-    accuracy: float  # of the model after
-    dense: int  # entries of the hidden matrices
+    matrices: list[MatrixRank]  # ranks of W_after − W_before
+    tried: list[Truncation]  # one entry per rank from 0; `parameters` counts LoRA's factors
+    accuracy: float  # accuracy of the model after training
+    dense: int  # number of entries of the hidden matrices
 
     @property
     def rank(self) -> int:
@@ -267,7 +273,7 @@ class UpdateRank(Result):
 
     @property
     def parameters(self) -> int:
-        """Parameters of LoRA at that rank, to compare with `dense`."""
+        """Number of LoRA parameters at this rank, to compare with `dense`."""
         return self.tried[-1].parameters
 
     def __str__(self) -> str:
@@ -279,10 +285,10 @@ def lora_update_rank(
     before: Model, after: Model, task: Task, rows: Rows | None = None,
     max_accuracy_drop: float = 0.0,
 ) -> UpdateRank:  # fmt: skip
-    """Find the smallest LoRA rank that carries the update from one model to another.
+    """Find the smallest LoRA rank that reproduces the update from one model to another.
 
-    Hidden matrices are W_before plus the best update of the rank; all other weights are those of
-    `after`. Ranks are tried from 0.
+    Hidden matrices are W_before plus the best approximation of the update at each rank. All other
+    weights are the weights of `after`. Ranks are tried from 0.
 
     Args:
         before: The model before training.
@@ -293,7 +299,7 @@ def lora_update_rank(
     """
     changes = dict(_hidden_matrices(after, before))
     full_accuracy = score(after, task, rows).accuracy
-    parameters = sum(sum(w.shape) for w in changes.values())  # of rank 1, as in Lora
+    parameters = sum(sum(w.shape) for w in changes.values())  # parameters of rank 1, as in Lora
     tried = []
     for rank in range(1 + max((min(w.shape) for w in changes.values()), default=0)):
         accuracy = score(truncate(after, rank, before), task, rows).accuracy
@@ -305,7 +311,7 @@ def lora_update_rank(
 
 
 def _hidden_matrices(model: Model, base: Model | None = None) -> Iterator[tuple[str, Array]]:
-    """Yield the matrices inside the blocks in float64, or their difference from a base."""
+    """Yield the matrices inside the blocks in float64, minus the matrices of `base` if passed."""
     shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
     before = shapes if base is None else {n: tuple(w.shape) for n, w in base.weights.items()}
     if differing := [n for n, shape in shapes.items() if before.get(n, ()) != shape]:

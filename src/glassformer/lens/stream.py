@@ -1,4 +1,4 @@
-"""The residual stream: its norm after each component, the effect of norms, and firing neurons."""
+"""The residual stream: norms after each component, statistics of norm layers, firing rates."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from ..utils.errors import GlassformerError
 from ..utils.results import Result
 from ..verification.evaluation import chunk_size
 
-# A neuron's input counts as 0 up to this many roundings of its bias. Hand-made models have
+# Neuron inputs up to this multiple of their bias's rounding unit count as 0. Hand-made models have
 # neurons exactly at the threshold.
 ZERO_INPUT_ULPS = 64
 
 
 def stream_hooks(model: Model) -> dict[str, str]:
-    """Return component -> hook of the stream after it, in order; "" if there is none."""
+    """Return component -> hook of the stream after it, in order of execution; "" without a hook."""
     hooks = {"embed": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
     for i in range(model.config.n_layers):
         at = f"blocks.{i}.hook_resid_"
@@ -31,7 +31,7 @@ def stream_hooks(model: Model) -> dict[str, str]:
 
 
 def streams_by_component(model: Model, cache: Mapping[str, Array]) -> dict[str, Array]:
-    """Return component -> stream after it, [B,T,D]."""
+    """Return component -> stream after the component, [B,T,D]."""
     hooks = stream_hooks(model).items()
     return {name: cache[hook] if hook else embedded_stream(cache) for name, hook in hooks}
 
@@ -45,17 +45,17 @@ def embedded_stream(cache: Mapping[str, Array]) -> Array:
 # ── norm of the stream ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class StreamNorms(Result):
-    """Mean norms of vectors over a batch, [components, T]."""
+    """Mean norms of stream vectors over a batch, [components, T]."""
 
     parts: list[str]
-    before: Array  # of the stream the component reads
-    wrote: Array  # of the component's output
-    after: Array  # of the stream after the component (in post-norm models after its norm)
+    before: Array  # norm of the stream that the component reads
+    wrote: Array  # norm of the component's output
+    after: Array  # norm of the stream after the component (and after its norm, if post-norm)
     residual: bool
 
 
 def stream_norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
-    """Measure the norm of the stream before and after each component, over tokens [B,T].
+    """Measure the norms of the stream before and after each component, on tokens [B,T].
 
     `residual=False` removes the residual connections.
     """
@@ -77,8 +77,8 @@ def stream_norms(model: Model, tokens: Array, residual: bool = True) -> StreamNo
 def without_residual_hook(observer: Hook | None = None) -> Hook:
     """Return a hook that removes the residual connections.
 
-    The block adds the stream to each output, so the hook subtracts it first. `observer` sees all
-    values before that.
+    The block adds the stream to each output, so the hook subtracts the stream beforehand.
+    `observer` is a hook that receives every value before the subtraction.
     """
     stream: list[Array] = []
 
@@ -96,7 +96,9 @@ def without_residual_hook(observer: Hook | None = None) -> Hook:
 # ── norms of the model ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class Histogram(Result):
-    """Counts [n] of values between edges [n+1], their mean and standard deviation."""
+    """Counts [n] of values between edges [n+1], and the mean and standard deviation of the
+    values.
+    """
 
     edges: Array
     counts: Array
@@ -106,17 +108,19 @@ class Histogram(Result):
 
 @dataclass(frozen=True, eq=False)
 class NormStatistics(Result):
-    """Values before and after a norm, gain and bias included."""
+    """Histograms of stream values before and after a norm layer, including its gain and bias."""
 
     name: str  # "blocks.0.ln1"
     before: Histogram
     after: Histogram
-    spread_before: tuple[float, float]  # smallest and largest std of one stream vector
+    spread_before: tuple[
+        float, float
+    ]  # smallest and largest standard deviation of one stream vector
     spread_after: tuple[float, float]
 
 
 def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormStatistics]:
-    """Return histograms of the stream before and after each norm, over tokens [B,T]."""
+    """Return histograms of the stream before and after each norm layer, on tokens [B,T]."""
     model = model.numpy()
     c, weights = model.config, Scope(model.weights, None)
     if c.norm == "none":
@@ -158,21 +162,23 @@ def _std_range(x: Array) -> tuple[float, float]:
 # ── neurons ────────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class FiringRates(Result):
-    """How often each neuron of a layer fires (input above 0) where answers are predicted."""
+    """Share of answer positions at which each neuron of a layer fires (has an input above 0)."""
 
     layer: int
     names: list[str]
-    share: Array  # [F]
-    classes: dict[str, Array]  # class of input -> [F]
-    positions: list[int]  # of the answer tokens
-    by_position: Array  # [n,F]
-    pre: Histogram  # of the neurons' inputs
+    share: Array  # [F] share of answer positions at which the neuron fires
+    classes: dict[str, Array]  # class of input -> share [F]
+    positions: list[int]  # positions that predict answer tokens
+    by_position: Array  # [n,F] share at each of these positions
+    pre: Histogram  # histogram of the neurons' inputs
 
 
 def firing_rates(
     model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
 ) -> FiringRates:
-    """Measure how often each neuron of a layer fires."""
+    """Measure the firing rate of each neuron of a layer at the positions that predict answer
+    tokens.
+    """
     model, F = model.numpy(), model.config.d_mlp
     if layer not in model.mlp_layers or not F:
         expected = f"a layer with an MLP, one of {model.mlp_layers}"
@@ -181,7 +187,9 @@ def firing_rates(
     threshold = 0.0
     if b_in is not None:
         threshold = ZERO_INPUT_ULPS * float(np.finfo(b_in.dtype).eps) * np.abs(b_in)
-    counts: dict[tuple[str, int], Array] = {}  # (class, position) -> tokens, fired [F]
+    counts: dict[
+        tuple[str, int], Array
+    ] = {}  # (class, position) -> number of tokens, number of firings [F]
     edges, bin_counts, total, squares = np.zeros(0), np.zeros(bins, np.int64), 0.0, 0.0
     for chunk, inputs, _, mask in answer_batches(model, task, rows):
         pre = record(model, inputs)[1][hook][mask]  # n F
@@ -222,10 +230,10 @@ def firing_rates(
 def answer_batches(
     model: Model, task: Task, rows: Array
 ) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """Yield rows, inputs [B,T], next tokens [B,T], and the mask of those in the answer [B,T].
+    """Yield rows, inputs [B,T], next tokens [B,T], and the mask of answer tokens among them [B,T].
 
-    For a model without a causal mask, each answer token is a batch of its own, with only the tokens
-    before it as input.
+    For a model without a causal mask, each answer token is a separate batch whose inputs end before
+    that token.
     """
     task.require(model.vocabulary)
     step = chunk_size(model, task)
@@ -247,7 +255,7 @@ def answer_batches(
 def activation_curve(
     model: Model | str, low: float = -4.0, high: float = 4.0, n: int = 161
 ) -> tuple[Array, Array]:
-    """Return inputs [n] and outputs [n] of the activation function of a model, or of this name."""
+    """Return inputs [n] and outputs [n] of an activation function, given by its name or a model."""
     name = model if isinstance(model, str) else model.config.activation
     if name not in ACTIVATIONS:
         expected = f"expected one of {', '.join(ACTIVATIONS)}"

@@ -1,10 +1,10 @@
-"""How much of a program's slot structure another model retains, such as after training.
+"""Retention of a program's slot structure in another model, such as a further trained copy.
 
 A slot of a hand-made or compiled model holds one of a few vectors, its *codes*. For each slot of
-`before`, over random rows up to the end of the answer, three shares of positions:
+`before`, three shares of positions are measured over random rows up to the end of the answer:
 
-- in place: the same slot of `after` is nearest to the code that `before` has there. None for models
-  of another width.
+- in place: the vector in this slot of `after` is nearest to the code in `before`. None if the
+  widths differ.
 - readable: a linear readout of the whole stream of `after` gives that code. It is fitted on one
   half of the distinct rows and evaluated on the other; the component after which to read is chosen
   on the first half alone.
@@ -28,26 +28,26 @@ from ..utils.results import Result
 from .stream import streams_by_component
 
 MAX_CODES = 200
-CODE_TOLERANCE = 1e-5  # relative to the slot's largest number; closer vectors are one code
+CODE_TOLERANCE = 1e-5  # relative to the slot's largest number; closer vectors count as one code
 DEFAULT_ROWS = 400
 RIDGE_PENALTY = 1e-6  # relative to the mean square of the stream's coordinates
 
 
 @dataclass(frozen=True)
 class SlotRetention(Result):
-    """One slot of the first model."""
+    """Retention of one slot of the first model."""
 
     slot: str
     values: int  # number of codes
     commonest: float
-    in_place: float | None  # None: the other model has another width
+    in_place: float | None  # None if the widths of the models differ
     readable: float
-    where: str  # the component after which the linear readout is best
+    where: str  # component after which the linear readout is most accurate
 
 
 @dataclass(frozen=True)
 class StructureRetention(Result):
-    """The slots of a model, and how much of each another model retains."""
+    """Retention of each slot of a model in another model."""
 
     rows: int
     slots: list[SlotRetention]
@@ -66,14 +66,14 @@ class StructureRetention(Result):
 def measure_retention(
     before: Model, after: Model, task: Task, rows: int = DEFAULT_ROWS, seed: int = 0
 ) -> StructureRetention:
-    """Measure which slots of `before` are retained in `after`.
+    """Measure the retention of the slots of `before` in `after`.
 
     Args:
         before: A model with named slots.
         after: The other model.
-        task: The task of both.
+        task: The common task of both models.
         rows: Number of random rows.
-        seed: Seed of the rows and of their halves.
+        seed: Seed of the rows and of their split into halves.
     """
     for model in (before, after):
         task.require(model.vocabulary)
@@ -82,13 +82,15 @@ def measure_retention(
     rng = np.random.default_rng(seed)
     sample = task.sample(rows, rng)
     sample = sample[task.defined(sample)]
-    # A row drawn twice keeps its number, so both copies are in the same half.
+    # Duplicate rows share one index, so all copies are in one half.
     numbers: dict[tuple[int, ...], int] = {}
     number = np.array([numbers.setdefault(tuple(r), len(numbers)) for r in sample.tolist()])
     if (n := len(numbers)) < 2:
         raise GlassformerError(f"rows: expected at least 2 different rows of {task.ref}, got {n}")
     tokens, answer = task.batch(sample)
-    mask = np.cumsum(answer[:, ::-1], 1)[:, ::-1][:, 1:] > 0  # up to the last answer token
+    mask = (
+        np.cumsum(answer[:, ::-1], 1)[:, ::-1][:, 1:] > 0
+    )  # positions up to the last answer token
     old = list(_streams_at(before, tokens[:, :-1], mask).values())[-1]
     new = _streams_at(after, tokens[:, :-1], mask)
     half = (rng.permutation(n)[number] < n // 2)[:, None].repeat(mask.shape[1], 1)[mask]
@@ -112,7 +114,7 @@ def measure_retention(
 
 
 def _streams_at(model: Model, tokens: Array, mask: Array) -> dict[str, Array]:
-    """Return component -> stream after it at the masked positions, [N,D]."""
+    """Return component -> stream after the component at the masked positions, [N,D]."""
     model = model.numpy()
     streams = streams_by_component(model, record(model, tokens)[1])
     return {p: np.broadcast_to(x, (*mask.shape, x.shape[-1]))[mask] for p, x in streams.items()}
@@ -135,7 +137,7 @@ def _nearest_code(x: Array, codes: Array) -> Array:
 def _linear_readout_accuracy(
     x: Array, codes: Array, index: Array, fitted: Array, evaluated: Array
 ) -> float:
-    """Return the accuracy of a ridge regression from the stream to the codes."""
+    """Return the accuracy of a ridge regression that predicts the codes from the stream."""
     x = x.astype(np.float64)
     x = np.column_stack([x / np.abs(x).max(0, initial=1e-30), np.ones(len(x))])
     a, b = x[fitted], codes[index[fitted]].astype(np.float64)

@@ -1,4 +1,4 @@
-"""The models of a training run, step by step, from `train … --snapshots FOLDER`.
+"""Snapshots of a training run, ordered by step, from `train … --snapshots FOLDER`.
 
 path = Trajectory.from_folder("snapshots")
 path.measure(lambda model: np.linalg.norm(model.weights["embed.W_E"]))  # [n]
@@ -18,19 +18,19 @@ from ..utils.errors import GlassformerError
 from ..utils.results import Displayable
 
 SNAPSHOT_NAME = re.compile(r"step-(\d+)\.safetensors")
-Measure = Callable[[Model], Any]  # a number, or an array of one shape for every model
+Measure = Callable[[Model], Any]  # returns a number, or an array of equal shape for every model
 
 
 @dataclass(frozen=True)
 class Trajectory(Displayable):
-    """Snapshots of one run, ordered by step. Each file is read when it is used."""
+    """Snapshots of one run, ordered by step. A file is read when its model is used."""
 
     steps: list[int]
     paths: list[Path]
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> "Trajectory":
-        """Find the snapshots in a folder, ignoring other files."""
+        """Create a trajectory from the snapshots in a folder, ignoring other files."""
         folder = Path(folder)
         if not folder.is_dir():
             raise GlassformerError(
@@ -56,7 +56,7 @@ class Trajectory(Displayable):
         return load(self.paths[i])
 
     def __iter__(self) -> Iterator[Model]:
-        """Yield the models, checking that they are of one run."""
+        """Yield the models in order. Raise an error if a snapshot is from another run."""
         first: Model | None = None
         for path in self.paths:
             model = load(path)
@@ -69,7 +69,7 @@ class Trajectory(Displayable):
             yield model
 
     def at_step(self, step: int) -> Model:
-        """Return the model of a step."""
+        """Return the model saved at a step."""
         if step not in self.steps:
             nearest = min(self.steps, key=lambda s: abs(s - step))
             raise GlassformerError(
@@ -79,12 +79,12 @@ class Trajectory(Displayable):
         return self[self.steps.index(step)]
 
     def every_nth(self, n: int) -> "Trajectory":
-        """Return every n-th snapshot from the first, and the last."""
+        """Return a trajectory of every n-th snapshot from the first on, and the last snapshot."""
         kept = sorted({*range(0, len(self), max(n, 1)), len(self) - 1})
         return Trajectory([self.steps[i] for i in kept], [self.paths[i] for i in kept])
 
     def measure(self, measures: Measure | Mapping[str, Measure]) -> Any:
-        """Apply a measure to each model: [n, …]. Several named measures give a dict."""
+        """Apply a function to each model: [n, …]. Several named functions give a dict of arrays."""
         if not isinstance(measures, Mapping):
             return self.measure({"measure": measures})["measure"]
         values: dict[str, list[Any]] = {name: [] for name in measures}
@@ -101,7 +101,9 @@ class Trajectory(Displayable):
 
 
 def _differences(a: Model, b: Model) -> list[str]:
-    """Return the names of what differs between two models and must not within a run."""
+    """Return the names of properties that differ between two models but are constant within a
+    run.
+    """
     own = [
         name for name in ("config", "vocabulary", "task") if getattr(a, name) != getattr(b, name)
     ]

@@ -1,12 +1,12 @@
-"""Ablation: the score of a finished model whose component is replaced while it runs.
+"""Ablation: score a model with the output of one component replaced at run time.
 
 Three replacements of a component's output, named as in core/components.py:
 
-- zero: 0 (a position is hidden from all others);
+- zero: 0 (an ablated position is hidden from all other positions);
 - mean: its mean over reference inputs at each position;
 - resample: its output on a random reference input.
 
-Weights stay as they are. To train without a component, see training/studies/.
+Weights are unchanged. To train without a component, see training/studies/.
 """
 
 import importlib.util
@@ -27,13 +27,13 @@ from ...verification.evaluation import MAX_EXHAUSTIVE_ROWS, Score, score
 
 Rng = np.random.Generator
 METHODS = ("zero", "mean", "resample")
-REFERENCE_INPUTS = 1_000  # for means and resampling
-MIN_ROWS_FOR_TORCH = 50_000  # below, importing PyTorch takes longer than it saves
+REFERENCE_INPUTS = 1_000  # number of inputs for means and resampling
+MIN_ROWS_FOR_TORCH = 50_000  # for fewer rows, importing PyTorch costs more time than it saves
 
 
 @dataclass(frozen=True)
 class AblatedScore(Displayable):
-    """The score of a model without one component."""
+    """The score of a model with one component ablated."""
 
     component: str
     method: str
@@ -94,10 +94,12 @@ class _ReplacementHook:
     def __init__(self, model: Model, part: Component, tokens: Any, rng: Rng | None) -> None:
         self.model, self.part, self.tokens, self.rng = model.numpy(), part, tokens, rng
         self.length, self.drawn_rows = 0, np.zeros(1, np.int64)
-        self.cache: dict[int, dict[str, Any]] = {}  # by length, since the mask may be none
+        self.cache: dict[
+            int, dict[str, Any]
+        ] = {}  # length -> activations, since the model may have no mask
 
     def reference(self) -> dict[str, Any]:
-        """Return the component's activations on the reference, cut to the input's length."""
+        """Return the component's activations on the reference inputs, cut to the input's length."""
         if self.length not in self.cache:
             tokens, activations = self.tokens[:, : self.length], dict[str, Any]()
             if (n := tokens.shape[1]) < self.length:
@@ -114,7 +116,7 @@ class _ReplacementHook:
         return self.cache[self.length]
 
     def __call__(self, name: str, value: Array) -> Array:
-        if name == "hook_embed":  # a run starts: draw one row for all hooks
+        if name == "hook_embed":  # the first hook of a run: draw one row for all hooks
             self.length = value.shape[1]
             if self.rng:
                 self.drawn_rows = self.rng.integers(len(self.tokens), size=len(value))
@@ -123,7 +125,7 @@ class _ReplacementHook:
         if name not in self.part.hooks or outside or value.ndim == 2:
             return value  # position embeddings [T,D] do not depend on the input
         index = self.part.index_in_activation()
-        # The last block may compute the last positions alone.
+        # The last block may compute only the last positions.
         new = self.reference()[name][self.drawn_rows, self.length - n :][index]
         return replace_at(value, index, backend.backend_for(value).as_dtype_of(value, new))
 
@@ -136,7 +138,7 @@ def replace_at(value: Array, place: Any, new: Any) -> Array:
 
 
 def _hide_key(scores: Array, position: int) -> Array:
-    """Hide a key in scores [B,H,T,S], except from rows that see no other."""
+    """Mask a key position in scores [B,H,T,S], except for rows that can attend to no other key."""
     if position >= scores.shape[-1]:
         return scores
     hidden = replace_at(scores, (..., position), -np.inf)
@@ -149,14 +151,14 @@ def ablate(
     model: Model, task: Task, component: str, method: str = "zero", rows: Rows | None = None,
     seed: int = 0,
 ) -> Score:  # fmt: skip
-    """Score a model without one component.
+    """Score a model with one component ablated.
 
     Args:
         model: The model.
         task: The task.
         component: Name of a component.
-        method: zero, mean or resample.
-        rows: Rows [B,…] to score on; by default the domain.
+        method: "zero", "mean" or "resample".
+        rows: Rows [B,…] to score on. Defaults to the domain.
         seed: Seed of the reference inputs and of resampling.
     """
     hook = _task_ablation_hook(model, task, component, method, seed)
@@ -167,18 +169,18 @@ def ablate_each(
     model: Model, task: Task, method: str = "zero", rows: Rows | None = None,
     components: Sequence[str] = (), seed: int = 0,
 ) -> Iterator[AblatedScore]:  # fmt: skip
-    """Score the whole model, then the model without each component.
+    """Score the unmodified model, then the model with each component ablated in turn.
 
     Args:
         model: The model.
         task: The task.
-        method: zero, mean or resample.
-        rows: Rows [B,…] to score on; by default the domain.
-        components: Names of components; by default all heads and MLPs.
+        method: "zero", "mean" or "resample".
+        rows: Rows [B,…] to score on. Defaults to the domain.
+        components: Names of components. Defaults to all heads and MLPs.
         seed: Seed of the reference inputs and of resampling.
 
     Yields:
-        A score for each, the first with the component "nothing".
+        One score for each component; the first has the component "nothing".
     """
     names = [find_component(model, name).name for name in components or component_names(model)]
     hooks = {name: _task_ablation_hook(model, task, name, method, seed) for name in names}
@@ -200,9 +202,10 @@ def _task_ablation_hook(model: Model, task: Task, component: str, method: str, s
 
 
 def with_fast_backend(model: Model, task: Task, rows: Rows) -> Model:
-    """Return the model in PyTorch if that is installed and worth the import, three times as fast.
+    """Return the model in PyTorch if it is installed and saves time.
 
-    Float64 models stay in NumPy: the margins of some depend on the order of summation.
+    PyTorch is about three times as fast. Float64 models stay in NumPy, because the margins of some
+    depend on the order of summation.
     """
     n = task.size if task.size <= MAX_EXHAUSTIVE_ROWS else task.default_sample_size
     large = (n if rows is None else len(rows)) >= MIN_ROWS_FOR_TORCH

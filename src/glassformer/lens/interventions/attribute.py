@@ -1,4 +1,4 @@
-"""Attribution by gradients: an estimate of what patching recovers, without running each patch.
+"""Attribution by gradients: estimate the recovered share of each patch without running it.
 
 Results are in the units of patch.py. An activation h that changes from corrupted to clean by δ
 changes the logit difference d by
@@ -34,15 +34,15 @@ def attribute(
     Args:
         model: The model.
         clean: Tokens [T] or [B,T].
-        corrupted: Tokens of the same shape.
+        corrupted: Tokens of the same shape as `clean`.
         name: An activation, or a component within one activation.
-        positions: Positions to patch; by default all.
-        heads: Heads to patch; by default all.
-        at: Position whose logits count.
-        steps: 0 for first order, otherwise the number of points to integrate over.
+        positions: Positions to patch. Defaults to all positions.
+        heads: Heads to patch. Defaults to all heads.
+        at: Position at which logits are measured.
+        steps: Number of integration points. 0 computes a first-order estimate.
 
     Raises:
-        GlassformerError: The component is in several activations, or an argument is out of range.
+        GlassformerError: The component spans several activations, or an argument is out of range.
     """
     run = PatchingRun(model, clean, corrupted, at)
     hook = patch_hook(run.model, run.cache, [name], positions, heads)
@@ -75,7 +75,7 @@ def attribute_heads(
 
 
 def _attribution_grid(run: PatchingRun, hooks: Sequence[str], steps: int, kept_axis: int) -> Any:
-    """Sum each activation's shares over all axes but one: [hooks, that axis]."""
+    """Sum each activation's shares over all axes except one: [hooks, kept axis]."""
     start = record(run.model, run.corrupted)[1]
     changes = {hook: _subtract(run.cache[hook], start[hook]) for hook in hooks}
     shares = _recovered_shares(run, start, changes, steps).values()
@@ -83,14 +83,14 @@ def _attribution_grid(run: PatchingRun, hooks: Sequence[str], steps: int, kept_a
 
 
 def _subtract(a: Array, b: Array) -> Any:
-    """Return a − b, and 0 where both are −∞: masked scores."""
+    """Return a − b, with 0 where both are −∞ (masked scores)."""
     return np.subtract(a, b, where=a != b, out=np.zeros(b.shape, b.dtype))
 
 
 def _recovered_shares(
     run: PatchingRun, start: Any, changes: dict[str, Any], steps: int
 ) -> dict[str, Any]:
-    """Return activation -> change times gradient, as shares, in the activation's shape."""
+    """Return activation -> change times gradient as shares of the logit difference, elementwise."""
     if not 0 <= steps <= MAX_STEPS:
         raise GlassformerError(f"steps: expected a number from 0 to {MAX_STEPS:,}, got {steps}")
     model = run.model.torch()
@@ -101,7 +101,7 @@ def _recovered_shares(
     tokens, total = torch.as_tensor(run.corrupted), (clean - corrupted).sum()
 
     def gradients(hook: Any, inputs: dict[str, Any]) -> list[Any]:
-        """Return the gradients of d with respect to `inputs`, which the hook may fill."""
+        """Return the gradients of d for `inputs`, a list that the hook may fill."""
         logits = model(tokens, hook=hook)[:, run.at]
         d = (logits[rows, a] - logits[rows, b]).sum()
         grads = torch.autograd.grad(d, list(inputs.values()), allow_unused=True)

@@ -1,7 +1,8 @@
-"""Activation patching and the interchange test: activations of one run put into another.
+"""Activation patching and the interchange test: use activations of one run in another run.
 
 Patching runs the corrupted input with activations of the clean one. Let d be the logit of the clean
-input's prediction minus that of the corrupted input's, at the position `at`. The recovered share is
+input's prediction minus the logit of the corrupted input's prediction, at position `at`. The
+recovered share is
 
     (d patched − d corrupted) / (d clean − d corrupted):
 
@@ -38,7 +39,9 @@ Indices = int | Sequence[int] | None
 
 @dataclass(frozen=True)
 class Patch(Displayable):
-    """A patched run and the two runs it combines: logits [B,V] at one position."""
+    """Results of a patched run and of its clean and corrupted runs: logits [B,V] at one
+    position.
+    """
 
     clean: Array
     corrupted: Array
@@ -58,7 +61,7 @@ class Patch(Displayable):
 class PatchGrid(Result):
     """The recovered share of each patch in a grid of layers by positions or heads."""
 
-    what: str  # the activation, or "heads"
+    what: str  # name of the activation, or "heads"
     rows: list[str]
     columns: list[str]
     values: Array  # [rows, columns]
@@ -68,20 +71,20 @@ def patch(
     model: Model, clean: Array, corrupted: Array, names: str | Sequence[str],
     positions: Indices = None, heads: Indices = None, at: int = -1,
 ) -> Patch:  # fmt: skip
-    """Run the corrupted tokens with activations of the clean ones.
+    """Run the corrupted tokens with activations of the clean run.
 
     Args:
         model: The model.
         clean: Tokens [T] or [B,T].
-        corrupted: Tokens of the same shape.
+        corrupted: Tokens of the same shape as `clean`.
         names: Activations or components to patch.
-        positions: Positions to patch (rows of patterns and scores); by default all.
-        heads: Heads to patch; by default all.
-        at: Position whose logits count.
+        positions: Positions to patch (rows of patterns and scores). Defaults to all positions.
+        heads: Heads to patch. Defaults to all heads.
+        at: Position at which logits are measured.
 
     Raises:
-        GlassformerError: A name is unknown, an index is out of range, or both inputs give the same
-            prediction.
+        GlassformerError: A name is unknown, an index is out of range, or both inputs give equal
+            predictions.
     """
     chosen = [names] if isinstance(names, str) else names
     return PatchingRun(model, clean, corrupted, at).patch(chosen, positions, heads)
@@ -90,21 +93,21 @@ def patch(
 def patch_positions(
     model: Model, clean: Array, corrupted: Array, activation: str = "resid_pre", at: int = -1
 ) -> PatchGrid:
-    """Patch resid_pre, attn_out or mlp_out at one position each: [L,T]."""
+    """Patch resid_pre, attn_out or mlp_out of each layer at each position in turn: [L,T]."""
     run, hooks, rows, columns = position_grid(model, clean, corrupted, activation, at)
     places = [(t, None) for t in range(len(columns))]
     return PatchGrid(activation, rows, columns, run.grid(hooks, places))
 
 
 def patch_heads(model: Model, clean: Array, corrupted: Array, at: int = -1) -> PatchGrid:
-    """Patch the z of one head each, at all positions: [L,H]."""
+    """Patch the z of each head in turn, at all positions: [L,H]."""
     run, hooks, rows, columns = head_grid(model, clean, corrupted, at)
     places = [(None, h) for h in range(len(columns))]
     return PatchGrid("heads", rows, columns, run.grid(hooks, places))
 
 
 class PatchingRun:
-    """The clean and the corrupted run, shared by many patches."""
+    """A clean and a corrupted run, computed once for many patches."""
 
     def __init__(self, model: Model, clean: Array, corrupted: Array, at: int) -> None:
         self.model = model.numpy()
@@ -129,14 +132,16 @@ class PatchingRun:
         return Patch(*self.logits, patched, self.top_tokens)
 
     def grid(self, hooks: Sequence[str], places: Sequence[Any]) -> Any:
-        """Patch each activation at each place: (position, head), or None for all."""
+        """Patch each activation at each place (position, head); None means all positions or
+        heads.
+        """
         return np.array([
             [self.patch([name], position, head).recovered for position, head in places]
             for name in hooks
         ])  # fmt: skip
 
 
-# Both runs; the activations to patch, one for each row; names of rows and columns.
+# Both runs, the activation to patch for each row, and the names of rows and columns.
 GridSetup = tuple[PatchingRun, list[str], list[str], list[str]]
 
 
@@ -174,7 +179,7 @@ def head_grid(model: Model, clean: Array, corrupted: Array, at: int) -> GridSetu
 def patch_hook(
     model: Model, cache: Any, names: Sequence[str], positions: Indices = None, heads: Indices = None
 ) -> Hook:
-    """Return a hook that puts in activations or components of another run."""
+    """Return a hook that inserts activations or components of another run."""
     places = {hook: [()] for hook in names if "hook" in hook or hook.startswith("blocks.")}
     check_hook_names(model, places)
     for part in (find_component(model, name) for name in names if name not in places):
@@ -217,10 +222,10 @@ def patch_hook(
 # ── the interchange test ───────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
 class TokenInterchange(Displayable):
-    """The effect of a patch on one answer token. The shares and `other` sum to 1."""
+    """The effect of a patch on one answer token. The sum of `shares` and `other` is 1."""
 
-    token: int  # of the answer, from 0
-    name: str  # of the token: y1, …
+    token: int  # index of the answer token, from 0
+    name: str  # name of the token: y1, …
     cases: int
     shares: dict[str, float]  # explanation -> share of cases in which it predicts the whole answer
     other: float  # share of cases with any other answer
@@ -228,14 +233,14 @@ class TokenInterchange(Displayable):
 
 @dataclass(frozen=True)
 class Interchange(Result):
-    """The information a component carries, by answer token."""
+    """The information carried by a component, for each answer token."""
 
     what: str
     name: str  # label of the component
     moved: list[TokenInterchange]
 
     def explanation_shares(self, explanation: str) -> list[float]:
-        """Return the share of an explanation for each token it applies to."""
+        """Return the share of an explanation for each answer token to which it applies."""
         return [m.shares[explanation] for m in self.moved if explanation in m.shares]
 
     def __str__(self) -> str:
@@ -253,13 +258,13 @@ def interchange(
     """Test which information about the answer a component carries.
 
     For answer token i, pairs of inputs are drawn, base and source. The model reads the base with
-    its right answer (teacher forcing). At the one row that predicts token i, the component gets its
-    value from the source's run. Each explanation (`task.counterfactual_answers`) then predicts one
-    answer, which differs from the right one at token i at most. For addition with the ones first
-    the explanations are that the digit stays, or follows the source's column, carry or both.
+    its right answer (teacher forcing). At the row that predicts token i, the component gets its
+    value from the source's run. Each explanation (`task.counterfactual_answers`) then predicts an
+    answer that differs from the right answer at most at token i. For addition with the ones first,
+    the explanations are that the digit is unchanged, or follows the source's column, carry or both.
 
-    Both inputs have the same token at that row, the explanations predict different tokens, and a
-    pair counts only if the model is right on both inputs.
+    Both inputs have equal tokens at that row, the explanations predict different tokens, and a pair
+    counts only if the model is right on both inputs.
 
     Args:
         model: A causal model.
@@ -280,7 +285,7 @@ def interchange_each(
 ) -> list[Interchange]:  # fmt: skip
     """Run `interchange` for several components, sharing the unpatched runs.
 
-    `pairs` keeps the pairs drawn, for the next model of the same task, n and seed.
+    `pairs` caches the drawn pairs for other models with equal task, n and seed.
     """
     parts, model = [find_component(model, name) for name in components], model.numpy()
     for part in parts:
@@ -309,9 +314,9 @@ def _patched_shares(
     model: Model, parts: Sequence[Component], i: int, start: int, base: Array, source: Array,
     predictions: Any,
 ) -> Iterator[tuple[int, dict[str, float]]]:  # fmt: skip
-    """Patch each component at the row of answer token i; yield cases and shares of explanations.
+    """Patch each component at the row of answer token i; yield its number of cases and its shares.
 
-    Yield nothing if the model is right on no pair.
+    Yields nothing if the model is wrong on every pair.
     """
     last = base.shape[1] - start
     hooks, cache = {part.hooks[0] for part in parts}, dict[str, Array]()
@@ -327,7 +332,7 @@ def _patched_shares(
     if not right.any():
         return
     for part in parts:
-        name, place = part.hooks[0], (slice(None), i - last, *part.index)  # from the last row
+        name, place = part.hooks[0], (slice(None), i - last, *part.index)  # index from the last row
         replacement = partial(replace_at, place=place, new=cache[name][place])
         hook = replace_activations(model, {name: replacement})
         outputs = model(base[:, :-1], hook=hook, last=last).argmax(-1)[right]  # B n
@@ -340,17 +345,20 @@ def _patched_shares(
 
 
 def _draw_pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:
-    """Draw n pairs of rows for which all explanations of answer token i differ; None if none are
-    found.
+    """Draw n pairs of rows for which all explanations of answer token i differ.
+
+    Returns None if no such pairs are found.
     """
     draws: list[Any] = []
     for attempt in range(MAX_PAIR_DRAWS):
-        size = 16 * n if attempt else 2 * n  # most pairs fit for sums, few for other tasks
+        size = 16 * n if attempt else 2 * n  # most pairs qualify for sums, but few for other tasks
         rows = task.sample(2 * size, rng).reshape(2, size, -1)
         rows = rows[:, task.defined(rows[0]) & task.defined(rows[1])]
         base, source = (task.batch(r)[0] for r in rows)
         predictions = task.counterfactual_answers(rows, i)
-        fits = base[:, start - 1 + i] == source[:, start - 1 + i]  # the same token at the row
+        fits = (
+            base[:, start - 1 + i] == source[:, start - 1 + i]
+        )  # equal tokens at the predicting row
         for x, y in combinations(predictions.values(), 2):
             fits &= x != y
         draws.append([x[fits] for x in (base, source, *predictions.values())])

@@ -1,8 +1,9 @@
-"""Predictions of two models after one token of a text is swapped.
+"""Compare the predictions of two models after one token of an input is swapped.
 
-Two models that are right on a task agree on it, however they compute. Here one token of a question
-with its written answer is swapped for another that can stand there. The answer then contradicts
-the question, and the predictions show whether a model uses the question or the written digits.
+Two models that are right on a task agree on it, independently of their algorithms. Here one token
+of a question with its written answer is replaced by another token that is valid at this position.
+The answer then contradicts the question, and the predictions show whether a model uses the question
+or the written digits.
 """
 
 from dataclasses import dataclass
@@ -19,28 +20,31 @@ from ...utils.results import Result
 
 @dataclass(frozen=True)
 class PredictionAgreement(Result):
-    """How well two models predict each other on a set of swapped texts. All values are shares."""
+    """Agreement of two models' predictions on a set of swapped inputs. All values are shares."""
 
-    agree: float  # both predict the same token
-    unmoved: tuple[float, float]  # of each model's predictions: not changed by the swap
-    foretold: tuple[float, float]  # of each model's changed ones: equal to the other's; or NaN
+    agree: float  # both models predict equal tokens
+    unmoved: tuple[float, float]  # share of each model's predictions that the swap does not change
+    foretold: tuple[
+        float, float
+    ]  # share of each model's changed predictions equal to the other's, or NaN
 
 
 @dataclass(frozen=True)
 class PerturbationComparison(Result):
-    """Shares by answer token (rows) and swapped position (columns); NaN where the swap has no
-    effect on the input of the prediction.
+    """Shares by answer token (rows) and swapped position (columns).
+
+    A value is NaN where the prediction does not depend on the swapped token.
     """
 
     start: int  # position of the first answer token
-    agree: Array  # [n,T] share of texts on which both models predict the same token
-    moved: tuple[Array, Array]  # [n,T] share of predictions changed, of each model
-    question: PredictionAgreement | None  # swaps in the question, from the second answer token
+    agree: Array  # [n,T] share of inputs on which both models predict equal tokens
+    moved: tuple[Array, Array]  # for each model, [n,T] share of changed predictions
+    question: PredictionAgreement | None  # swaps in the question, from the second answer token on
     written: PredictionAgreement | None  # swaps in the answer; None for one-token answers
 
 
 def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> PerturbationComparison:
-    """Swap one token at each position with several possible tokens, in texts both get right."""
+    """Swap one token at each position of inputs that both models answer correctly."""
     if not a.config.mask == b.config.mask == "causal":
         masks = f"mask={a.config.mask} and mask={b.config.mask}"
         raise GlassformerError(f"swapped tokens: expected causal models, got {masks}")
@@ -69,7 +73,7 @@ def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Pert
         moved_a[:, sees, s], moved_b[:, sees, s] = ((x != right)[:, sees] for x in outputs)
         both[:, sees, s] = same[:, sees, s] * moved_a[:, sees, s]
     cells = same, moved_a, moved_b, both
-    # Before the first answer token, a swapped question is an ordinary one.
+    # Before the first answer token, a swapped question is an ordinary question.
     question = _agreement(*(x[:, 1:, :start] for x in cells))
     written = _agreement(*(x[:, 1:, start:] for x in cells))
     moved = moved_a.mean(0), moved_b.mean(0)

@@ -1,1 +1,1 @@
-"""Modular addition taken apart: frequencies, clock or pizza, neurons, losses."""
+"""Analysis of modular addition: frequencies, clock or pizza, neurons, losses."""

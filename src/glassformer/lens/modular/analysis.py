@@ -23,27 +23,27 @@ from . import fourier
 from .clock import check_modular, distance_irrelevance, gradient_symmetricity
 from .fourier import Spectrum
 
-SINGLE_FREQUENCY_SHARE = 0.85  # min share of variance of a neuron with a single frequency
-MAX_PIZZA_IRRELEVANCE, MIN_CLOCK_IRRELEVANCE = 0.4, 0.6  # distance irrelevance
-MIN_COSINE_SHARE = 0.5  # min share of logits that are cosines of a + b − c, for a clock or a pizza
-CHUNK_PAIRS = 4_096  # pairs in a batch
+SINGLE_FREQUENCY_SHARE = 0.85  # minimum explained variance of a single-frequency neuron
+MAX_PIZZA_IRRELEVANCE, MIN_CLOCK_IRRELEVANCE = 0.4, 0.6  # limits of distance irrelevance
+MIN_COSINE_SHARE = 0.5  # minimum share of cosines of a + b − c in the logits of a clock or pizza
+CHUNK_PAIRS = 4_096  # pairs per batch
 
 
 @dataclass(frozen=True)
 class NeuronFit(Result):
-    """The best frequency of each neuron of one layer."""
+    """The best-fitting frequency of each neuron of one layer."""
 
     layer: int
     frequency: Array  # [F]; 0 for a constant neuron
-    share: Array  # [F] of its variance over all pairs
+    share: Array  # [F] explained share of the neuron's variance over all pairs
 
     @property
     def single_frequency_share(self) -> float:
-        """The share of neurons with a single frequency."""
+        """The share of neurons whose variance is explained by a single frequency."""
         return float((self.share >= SINGLE_FREQUENCY_SHARE).mean())
 
     def neurons_by_frequency(self) -> dict[int, int]:
-        """Return the number of neurons with each single frequency."""
+        """Return frequency -> number of single-frequency neurons."""
         single = self.frequency[self.share >= SINGLE_FREQUENCY_SHARE]
         return dict(zip(*(x.tolist() for x in np.unique(single, return_counts=True)), strict=True))
 
@@ -57,32 +57,32 @@ class FourierLosses(Result):
     """Mean losses over a set of pairs, with waves of a + b kept or removed."""
 
     full: float
-    restricted: float  # only the key frequencies' waves of a + b, and constants
-    excluded: float  # without these waves
-    cosines: float  # only Σ α·cos w(a + b − c) over the key frequencies
+    restricted: float  # loss with only constants and the key frequencies' waves of a + b
+    excluded: float  # loss without these waves
+    cosines: float  # loss of Σ α·cos w(a + b − c) over the key frequencies
 
 
 @dataclass(frozen=True)
 class ModularAnalysis(Result):
-    """The result of `analyze_modular`. A frequency k stands for waves of angle 2πk/p."""
+    """The result of `analyze_modular`. Frequency k denotes waves of angle 2πk/p."""
 
     extra_json_fields = ("key_share", "kind")
     task: str
     p: int
-    accuracy: float  # over all pairs
+    accuracy: float  # accuracy on all pairs
     key: list[int]  # key frequencies, ascending
     embedding: Spectrum
-    readout: Spectrum  # of the map from the last MLP to the logits, or of the unembedding
-    neurons: list[NeuronFit]  # of each layer with an MLP
+    readout: Spectrum  # spectrum of the map from the last MLP to the logits, or of the unembedding
+    neurons: list[NeuronFit]  # one entry for each layer with an MLP
     cosines: dict[int, float]  # key frequency -> strength α of cos w(a + b − c) in the logits
     explained: float  # share of the logits' variance over c explained by these cosines
-    losses: dict[str, FourierLosses]  # over all pairs; with training rows also train and test
+    losses: dict[str, FourierLosses]  # keys: all; with training rows also train and test
     without: dict[int, float]  # key frequency -> loss without its waves of a + b
     squares: float  # sum of all squared weights
-    symmetricity: float | None  # of gradients; None without PyTorch and for a − b
-    irrelevance: float  # of the distance a − b, for logits minus their mean over c
-    right_logits: Any = field(repr=False)  # [p,p] logit of the right answer, minus the mean over c
-    power_plane: Any = field(repr=False)  # [n,n] power of the logits by frequency in a and in b
+    symmetricity: float | None  # gradient symmetricity; None without PyTorch and for a − b
+    irrelevance: float  # distance irrelevance of the logits minus their mean over c
+    right_logits: Any = field(repr=False)  # [p,p] right logit minus the mean over c
+    power_plane: Any = field(repr=False)  # [n,n] power of the logits by frequency
 
     @property
     def key_share(self) -> float:
@@ -91,9 +91,10 @@ class ModularAnalysis(Result):
 
     @property
     def kind(self) -> str:
-        """clock, pizza or between, by distance irrelevance; neither if the logits are no waves.
+        """Classification by distance irrelevance: clock, pizza or between.
 
-        This names the measurement and does not prove which algorithm the model uses.
+        It is "neither" if the logits are not sums of cosines. The value names a measurement and
+        does not prove which algorithm the model uses.
         """
         if self.explained < MIN_COSINE_SHARE:
             return "neither"
@@ -131,13 +132,13 @@ def analyze_modular(
 
     Args:
         model: The model.
-        task: modular-addition with + or -.
-        key_frequencies: Frequencies to keep and remove; by default the model's own.
-        train_rows: Training pairs [B,2], for losses of training and test pairs.
+        task: The modular-addition task, with + or -.
+        key_frequencies: Frequencies to keep and remove. Defaults to the model's key frequencies.
+        train_rows: Training pairs [B,2], to separate the losses of training and test pairs.
 
     Raises:
-        GlassformerError: The task is another one, a frequency is outside 1 … p/2, or the logits are
-            not finite.
+        GlassformerError: The task is not modular addition, a frequency is outside 1 … p/2, or the
+            logits are not finite.
     """
     model, p, operation = check_modular(model, task)
     result = _result_table(task, p)
@@ -169,12 +170,12 @@ def analyze_modular(
 
 @dataclass(frozen=True)
 class ModularProgress(Result):
-    """One checkpoint of a training run, measured with the last one's key frequencies."""
+    """Measures of one checkpoint, with the key frequencies of the last checkpoint."""
 
     step: int
     accuracy: float
     losses: dict[str, FourierLosses]
-    gini: float  # of the embedding's spectrum
+    gini: float  # Gini coefficient of the embedding's spectrum
     key_share: float
     squares: float
 
@@ -182,7 +183,7 @@ class ModularProgress(Result):
 def modular_progress(
     checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Rows | None = None
 ) -> list[ModularProgress]:
-    """Measure the checkpoints of a training run with the last one's key frequencies."""
+    """Measure the checkpoints of a training run with the key frequencies of the last checkpoint."""
     models = [(step, *check_modular(model, task)) for step, model in checkpoints]
     if not models:
         raise GlassformerError("checkpoints: expected at least one, got none")
@@ -212,7 +213,9 @@ def _result_table(task: Task, p: int) -> Any:
 def _run_all_pairs(
     model: Model, task: Task, p: int, neurons: bool = True
 ) -> tuple[Any, dict[int, Any]]:
-    """Return the numbers' logits at `=` [p,p,p], centered over c, and layer -> neurons [p,p,F]."""
+    """Return the logits of all numbers at `=` [p,p,p], centered over c, and layer -> neurons
+    [p,p,F].
+    """
     logits, activations = [], dict[int, list[Any]]()
 
     def keep(name: str, value: Any) -> Any:
@@ -226,7 +229,7 @@ def _run_all_pairs(
     whole = np.concatenate(logits)
     if not np.isfinite(whole).all():
         raise GlassformerError("modular addition: expected finite logits, got NaN or infinity")
-    whole = whole - whole.mean(-1, keepdims=True)  # softmax does not change
+    whole = whole - whole.mean(-1, keepdims=True)  # softmax is invariant to this shift
     layers = {i: np.concatenate(parts).reshape(p, p, -1) for i, parts in activations.items()}
     return whole.reshape(p, p, p), layers
 
@@ -238,10 +241,10 @@ def _fit_neurons(layer: int, activations: Array) -> NeuronFit:
 
 
 def _logit_readout(model: Model, p: int) -> Any:
-    """Return the linear map from the last neurons, or the stream, to the logits: [p,F] or [p,D]."""
+    """Return the linear map to the logits, from the last neurons [p,F] or from the stream [p,D]."""
     c, w = model.config, model.weights
     unembed = model.W_U[:, :p].astype(float)  # D p
-    # Without its scale, the final norm is linear: a gain, and centering in a LayerNorm.
+    # Without its scale, the final norm is linear: a gain, and in a LayerNorm also centering.
     if c.norm != "none":
         gain = w.get("ln_final.w" if c.norm_first else f"blocks.{c.n_layers - 1}.ln2.w")
         unembed = unembed if gain is None else unembed * gain[:, None]
@@ -279,7 +282,7 @@ def _loss_without(logits: Array, result: Array, k: int) -> float:
 
 
 def _cross_entropy(logits: Array, result: Array) -> Any:
-    """Return the loss of each pair: [p,p,p], [p,p] -> [p,p]."""
+    """Return the cross-entropy of each pair: logits [p,p,p], results [p,p] -> [p,p]."""
     top = logits.max(-1, keepdims=True)
     right = np.take_along_axis(logits, result[..., None], -1)[..., 0]
     return np.log(np.exp(logits - top).sum(-1)) + top[..., 0] - right

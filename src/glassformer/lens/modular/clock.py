@@ -1,4 +1,4 @@
-"""Clock or pizza: two measures of how a model adds angles.
+"""Clock or pizza: two measures of the algorithm by which a model adds angles.
 
 A clock multiplies the waves of a and b, so the right logit does not depend on a − b. A pizza adds
 the waves; their sum is shorter for distant a and b, and other frequencies compensate.
@@ -13,19 +13,20 @@ from ...core.model import Model
 from ...tasks.base import Task
 from ...utils.errors import TORCH_MISSING, GlassformerError
 
-GRADIENT_TRIPLES = 2_000  # sampled (a, b, c)
+GRADIENT_TRIPLES = 2_000  # number of sampled triples (a, b, c)
 
 
 def distance_irrelevance(right: Any, operation: str = "+") -> float:
-    """Return how little the right logit depends on a − b; 1 means not at all.
+    """Return the independence of the right logit from a − b; 1 means full independence.
 
-    It is the mean standard deviation among pairs of one distance, divided by that of all pairs.
+    It is the mean standard deviation among pairs with equal a − b, divided by the standard
+    deviation over all pairs.
     """
     p = len(right)
     a, b = np.indices((p, p))
     spread = float(right.std())
     if spread <= 1e-9 * float(np.abs(right).max()):
-        return 1.0  # the same logit for all pairs
+        return 1.0  # all pairs have the same logit
     distance = (a - b if operation == "+" else a + b) % p
     by_distance = right.ravel()[np.argsort(distance.ravel(), kind="stable")]
     return float(by_distance.reshape(p, p).std(1).mean() / spread)
@@ -34,7 +35,7 @@ def distance_irrelevance(right: Any, operation: str = "+") -> float:
 def gradient_symmetricity(
     model: Model, task: Task, triples: int = GRADIENT_TRIPLES, seed: int = 0
 ) -> float:
-    """Return the mean cosine of a logit's gradients with respect to the embeddings of a and b.
+    """Return the mean cosine between the gradients of a logit for the embeddings of a and of b.
 
     Needs PyTorch.
     """
@@ -65,7 +66,7 @@ def gradient_symmetricity(
 
 
 def check_modular(model: Model, task: Task) -> tuple[Model, int, str]:
-    """Return the model in NumPy, p, and + or -. Raise an error for any other task."""
+    """Return the model in NumPy, p, and "+" or "-". Raise an error for any other task."""
     if not task.modular:
         name = task.ref or type(task).__name__
         raise GlassformerError(f"task: expected modular-addition with operation + or -, got {name}")

@@ -15,20 +15,20 @@ from ...utils.numfmt import stable_argsort
 from ...utils.results import Result
 from ..rank import count_for_share
 
-KEY_THRESHOLD = 0.2  # min size of a key frequency's waves, relative to the largest
+KEY_THRESHOLD = 0.2  # minimum amplitude of a key frequency, relative to the largest amplitude
 
 
 def fft_multiplicity(p: int) -> Any:
-    """Return the number of full-transform terms behind each real frequency 0 … p//2: 1 or 2."""
+    """Return the number of terms of the full transform for each real frequency 0 … p//2: 1 or 2."""
     k = np.arange(p // 2 + 1)
     return np.where((k == 0) | (2 * k == p), 1, 2)
 
 
 @dataclass(frozen=True)
 class Spectrum(Result):
-    """The power of a table over 0 … p−1 by frequency, without the constant."""
+    """The power of a table over 0 … p−1 at each frequency, without the constant."""
 
-    shares: Array  # [p//2], of frequencies 1, 2, …; their sum is 1 (or 0 for a constant)
+    shares: Array  # [p//2], shares of frequencies 1, 2, …; their sum is 1 (0 for a constant)
     constant: float  # the constant's share of the total power
 
     @property
@@ -45,11 +45,11 @@ class Spectrum(Result):
         return float(sum(self.shares[k - 1] for k in frequencies))
 
     def frequencies_for(self, share: float = 0.9) -> int:
-        """Return the number of frequencies that hold this share of the power."""
+        """Return the smallest number of frequencies that together reach a share of the power."""
         return count_for_share(np.sort(self.shares)[::-1], share)
 
     def key_frequencies(self, threshold: float = KEY_THRESHOLD) -> list[int]:
-        """Return the frequencies of at least `threshold` times the largest amplitude."""
+        """Return the frequencies with at least `threshold` times the largest amplitude."""
         size = np.sqrt(self.shares)
         large = (size >= threshold * size.max() * (1 - 1e-9)) & (size > 0)
         return [int(i) + 1 for i in np.nonzero(large)[0]]
@@ -81,19 +81,19 @@ def gini(x: Array) -> float:
 
 
 def power_plane(table: Array) -> Any:
-    """Return the power of a table [p,p,…] by frequency in a and in b: [n,n,…], n = p//2 + 1."""
+    """Return the power of a table [p,p,…] by frequency in a and in b: [n,n,…] with n = p//2 + 1."""
     p = len(table)
     power = np.abs(np.fft.rfft2(np.asarray(table, dtype=float), axes=(0, 1))) ** 2  # p n …
     power = (power.swapaxes(1, -1) * (fft_multiplicity(p) / p**2)).swapaxes(1, -1)
-    power[1 : (p + 1) // 2] += power[: p // 2 : -1]  # in a, frequency p - k is k
+    power[1 : (p + 1) // 2] += power[: p // 2 : -1]  # for a, frequency p − k equals frequency k
     return power[: p // 2 + 1]
 
 
 def single_frequency_shares(activations: Array) -> Any:
-    """Return the share of each neuron's variance explained by one frequency: [p,p,F] -> [p//2,F].
+    """Return the share of each neuron's variance explained by each frequency: [p,p,F] -> [p//2,F].
 
-    The regressors are cos wa, sin wa, cos wb, sin wb and the four products of one in a and one in
-    b. Constant neurons have shares of 0.
+    The regressors are cos wa, sin wa, cos wb, sin wb and their four products of a wave of a and a
+    wave of b. Constant neurons have shares of 0.
     """
     power = power_plane(activations)  # n n F
     varies = power.sum((0, 1)) - power[0, 0]  # F
@@ -104,10 +104,10 @@ def single_frequency_shares(activations: Array) -> Any:
 
 
 def waves_of_result(table: Array, result: Array, frequencies: list[int]) -> Any:
-    """Project a table [p,p,V] on waves of the result with these frequencies.
+    """Project a table [p,p,V] on the waves of the result with these frequencies.
 
-    `result` [p,p] is a + b or a − b modulo p. Each value has p pairs, so the table is averaged over
-    them first.
+    `result` [p,p] is a + b or a − b modulo p. Each result has p pairs, so the table is first
+    averaged over them.
     """
     waves = np.fft.rfft(means_by_result(table, result), axis=0)  # n V
     waves[~np.isin(np.arange(len(waves)), frequencies)] = 0
@@ -115,7 +115,7 @@ def waves_of_result(table: Array, result: Array, frequencies: list[int]) -> Any:
 
 
 def means_by_result(table: Array, result: Array) -> Any:
-    """Average over the pairs with each result: [p,p,V] -> [p,V]."""
+    """Average a table over the pairs with equal results: [p,p,V] -> [p,V]."""
     p = len(table)
     order = np.argsort(result.ravel(), kind="stable")
     return table.reshape(p * p, -1)[order].reshape(p, p, -1).mean(1)
@@ -130,7 +130,7 @@ def cosine_strengths(table: Array, result: Array) -> Any:
 
 
 def sum_of_cosines(strengths: Array, result: Array, frequencies: list[int]) -> Any:
-    """Return the table [p,p,p] of the sum of these cosines of result − c."""
+    """Return the table [p,p,p] of Σ strength · cos w(result − c) over the frequencies."""
     p = len(result)
     chosen = np.isin(np.arange(p // 2 + 1), frequencies)
     by_distance = np.fft.irfft(np.where(chosen, strengths * p / fft_multiplicity(p), 0), p)
