@@ -1,7 +1,7 @@
-"""HTML displays of results in notebooks: a sentence, small tables and pictures, about one screen.
+"""HTML displays of results in notebooks: a sentence, small tables and pictures on about one screen.
 
-`html(thing)` is called by `_repr_html_`. `render` has one function for each type and shows any
-other value as its text or its fields.
+`_repr_html_` calls `html(thing)`. `render` has one function for each type; other values are shown
+as their string or their fields.
 """
 
 import re
@@ -60,7 +60,7 @@ from .html_widgets import (
     to_markup,
 )  # fmt: skip
 
-MAX_MAPS = 6  # side by side
+MAX_MAPS = 6  # maximum number of maps side by side
 MAX_CACHE_MAPS = 4
 MAX_LENS_TOKENS = 20
 
@@ -73,13 +73,13 @@ def html(thing: Any) -> str:
 
 
 def _display(thing: Any, words: Any, *parts: Markup, style: str = "") -> Markup:
-    """Return a heading with the type of a value, followed by parts."""
+    """Return the HTML of a value: a heading with its type, followed by elements."""
     return join(heading(type(thing).__name__, words, style), *parts)
 
 
 @singledispatch
 def render(thing: Any) -> Markup:
-    """Return any other value as its text or its fields."""
+    """Return a value without a specific display as its string or its fields."""
     if has_custom_str(thing):
         first, *rest = str(thing).split("\n")
         more = len(rest) - MAX_TABLE_ROWS
@@ -100,7 +100,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _rows_table(items: Sequence[Any]) -> Markup:
-    """Return dataclasses of one type as rows."""
+    """Return a table with one row for each of several dataclasses of one type."""
     names = [f.name for f in fields(items[0]) if f.repr][:6]
     rows = [[getattr(item, name) for name in names] for item in items]
     return table([[v if isinstance(v, str) else brief_repr(v) for v in row] for row in rows], names)
@@ -129,7 +129,9 @@ def _model(model: Model) -> Markup:
 
 
 def _thumbnail(w: Any) -> Markup:
-    """Return a weight as a small picture on a log scale, which shows every nonzero entry."""
+    """Return a small picture of a weight array on a log scale, in which every nonzero entry is
+    visible.
+    """
     x = backend.to_numpy(w).astype(float)
     x = x.reshape(-1, x.shape[-1])
     x = (x.T if len(x) > x.shape[1] else x)[:MAX_MAP_CELLS, :MAX_MAP_CELLS]
@@ -233,7 +235,7 @@ def _score(s: Score) -> Markup:
 
 
 def _score_bars(s: Score) -> Markup:
-    """Return the accuracy of each answer token and each class of input."""
+    """Return bars of the accuracy of each answer token and each input class."""
     tokens = [(f"y{i + 1}", p) for i, p in enumerate(s.positions)]
     kinds = [(k or "all", 1 - bad / n) for k, (n, bad) in s.classes.items() if n]
     return side_by_side(
@@ -276,7 +278,7 @@ def _proof(p: Proof) -> Markup:
         facts += [(k, p.counterexample.get(k)) for k in ("input", "got", "expected")]
     try:
         task: Task | None = resolve.load_task(p.task)
-    except GlassformerError:  # a missing file, or a task compiled from text
+    except GlassformerError:  # the file is missing, or the task was compiled from source text
         task = None
     counts = [(k, n) for k, n in (("inputs", task.size if task else 0), ("cases", p.cases)) if n]
     width = max((len(str(n)) for _, n in counts), default=1)
@@ -288,7 +290,7 @@ def _proof(p: Proof) -> Markup:
 
 
 def _certificate_strip(certificate: Mapping[str, Any], task: Task | None) -> Markup:
-    """Return a text of the task with the number of split columns under each answer token."""
+    """Return an example of the task with the number of split columns below each answer token."""
     spots, rows = certificate.get("layout"), certificate.get("rows")
     if not task or not isinstance(spots, list) or not isinstance(rows, list):
         return Markup("")

@@ -1,7 +1,7 @@
 """HTML elements of notebook displays: headings, tables, bars, heatmaps, curves.
 
-Text goes through `to_markup`, which escapes it. Pictures are SVG, and heatmaps in them PNG. No
-scripts, no network, no libraries but NumPy.
+`to_markup` escapes all text. Pictures are SVG with PNG heatmaps. The elements use no scripts and no
+network, and need only NumPy.
 """
 
 import base64
@@ -17,7 +17,7 @@ from ..plotting.style import BLUE, GRAY, GREEN, ORANGE
 from ..utils.numfmt import format_number, format_percent_down
 
 MAX_TABLE_ROWS = 12
-MAX_MAP_CELLS = 48  # rows and columns
+MAX_MAP_CELLS = 48  # maximum number of rows and of columns
 MAP_PIXELS = 360  # maximum length of a side
 MAX_CELL_LETTERS = 160
 MAX_HEADING_LETTERS = 400
@@ -28,11 +28,11 @@ Cell = Any
 
 
 class Markup(str):
-    """HTML, which needs no escaping."""
+    """HTML that is already escaped."""
 
 
 def to_markup(x: Cell, max_letters: int = MAX_CELL_LETTERS) -> Markup:
-    """Return a value as HTML: escaped, and truncated if it is long."""
+    """Return a value as escaped HTML, truncated to `max_letters`."""
     if isinstance(x, Markup):
         return x
     text = f"{x:,}" if type(x) is int else format_number(x) if isinstance(x, float) else str(x)
@@ -44,7 +44,7 @@ def join(*pieces: str) -> Markup:
 
 
 def heading(kind: str, words: Cell, style: str = "") -> Markup:
-    """Return the first line: the type of a value and a sentence."""
+    """Return the heading of a display: the type of a value and a sentence."""
     text = f'<span style="{style}">{to_markup(words, MAX_HEADING_LETTERS)}</span>'
     return Markup(f'<div style="margin:2px 0 6px"><b>{to_markup(kind)}</b> {text}</div>')
 
@@ -52,7 +52,7 @@ def heading(kind: str, words: Cell, style: str = "") -> Markup:
 def table(
     rows: Iterable[Sequence[Cell]], titles: Sequence[str] = (), max_rows: int = MAX_TABLE_ROWS
 ) -> Markup:
-    """Return rows of cells, the first of each row a name."""
+    """Return a table as HTML. The first cell of each row is a row header."""
     rows = list(rows)
     if not rows:
         return Markup("")
@@ -74,13 +74,13 @@ _NAME_STYLE = _CELL_STYLE.replace('="', '="white-space:nowrap;')
 
 
 def side_by_side(*pieces: Markup) -> Markup:
-    """Place pieces side by side, wrapping where needed."""
+    """Arrange elements side by side, wrapping if needed."""
     cell = '<div style="display:inline-block;vertical-align:top;margin-right:18px">'
     return Markup("".join(f"{cell}{p}</div>" for p in pieces if p))
 
 
 def collapsible(title: str, *pieces: Markup) -> Markup:
-    """Return a section that opens on a click; nothing if it is empty."""
+    """Return a section that opens on a click, or nothing if it is empty."""
     inside = "".join(pieces)
     return Markup(
         f"<details><summary>{to_markup(title)}</summary>{inside}</details>" if inside else ""
@@ -103,7 +103,7 @@ def svg_text(x: float, y: float, text: str, anchor: str = "start", turned: bool 
 
 
 def share_bar(share: float, color: str = BLUE) -> Markup:
-    """Return a bar for a share from -1 to 1."""
+    """Return a bar that represents a share from -1 to 1."""
     size = min(abs(share), 1.0) * BAR_PIXELS if np.isfinite(share) else 0.0
     color = color if share >= 0 else ORANGE
     rect = f'<rect width="{BAR_PIXELS}" height="10" fill="{GRAY}" opacity="0.15"/>'
@@ -112,7 +112,9 @@ def share_bar(share: float, color: str = BLUE) -> Markup:
 
 
 def bar_table(pairs: Iterable[tuple[str, float]], title: str = "", whole: float = 0.0) -> Markup:
-    """Return named numbers with bars; a full bar is `whole`, by default the largest number."""
+    """Return a table of named numbers with bars. A full bar is `whole`, or else the largest
+    number.
+    """
     pairs = list(pairs)
     full = whole or max((abs(v) for _, v in pairs if np.isfinite(v)), default=0.0) or 1.0
     share = format_percent_down if whole == 1 else format_number
@@ -120,7 +122,7 @@ def bar_table(pairs: Iterable[tuple[str, float]], title: str = "", whole: float 
 
 
 def to_colors(values: Any, signed: bool | None = None) -> Any:
-    """Return numbers as colors [...,3]: white at 0, blue above, orange below."""
+    """Convert numbers to colors [...,3]: white at 0, blue for positive, orange for negative."""
     x = np.nan_to_num(np.asarray(values, dtype=float), posinf=0.0, neginf=0.0)
     top = 1.0 if signed is False else float(np.abs(x).max(initial=0.0)) or 1.0
     depth = np.clip(np.abs(x) / top, 0, 1)[..., None]
@@ -129,7 +131,7 @@ def to_colors(values: Any, signed: bool | None = None) -> Any:
 
 
 def png_data_url(colors: Any) -> str:
-    """Return colors [h,w,3] as the data URL of a PNG."""
+    """Return the data URL of a PNG with colors [h,w,3]."""
     h, w, _ = colors.shape
     rows = b"".join(b"\0" + row.tobytes() for row in colors)
     chunks = b"".join(
@@ -155,12 +157,12 @@ def heatmap(
     values: Any, rows: Sequence[str], columns: Sequence[str], title: str = "",
     signed: bool | None = None, cell: int = 15,
 ) -> Markup:  # fmt: skip
-    """Return a heatmap of numbers [rows,columns]; of a large one the first cells."""
+    """Return a heatmap of numbers [rows,columns], truncated to MAX_MAP_CELLS rows and columns."""
     x = np.asarray(values)[:MAX_MAP_CELLS, :MAX_MAP_CELLS]
     if x.ndim != 2 or not x.size:
         return Markup("")
     cell = max(6, min(cell, MAP_PIXELS // max(x.shape)))
-    every = -(-FONT_PIXELS // cell)  # rows for each name, so that names do not overlap
+    every = -(-FONT_PIXELS // cell)  # number of rows per name, so that names do not overlap
     rows, columns = list(rows)[: x.shape[0] : every], list(columns)[: x.shape[1] : every]
     turned = max(map(len, columns), default=0) > 2
     left = 8 + 6.5 * min(max(map(len, rows), default=0), 32)
@@ -178,7 +180,7 @@ def heatmap(
 
 
 def line_chart(series: Mapping[str, Sequence[float]], at: Sequence[float], title: str) -> Markup:
-    """Return curves over steps, each scaled to its own range."""
+    """Return a chart of curves over steps, each scaled to its range."""
     w, h, inside = 260, 80, svg_text(0, 12, title)
     span = (at[-1] - at[0]) or 1 if len(at) else 1
     for k, (name, values) in enumerate(series.items()):

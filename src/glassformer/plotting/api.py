@@ -1,6 +1,7 @@
 """Figures in one call: `gf.show.attention(model, "127+458")`.
 
-Each function takes a model or ref, and a text or tokens. A text is shown with the model's answer.
+Each function takes a model or ref. Many take an input string or tokens; the figure then shows the
+input and the model's answer.
 """
 
 import io
@@ -42,10 +43,10 @@ from .figures.curves import training_curves
 from .inspect import FIGURES, inspection_figures
 from .style import Figure
 
-Text = Any  # a text, or tokens [T]
+Text = Any  # an input string, or tokens [T]
 P = ParamSpec("P")
-PIXELS_PER_INCH = 96  # of a screen
-MAX_WIDTH_INCHES = 9.0  # of a notebook's cell
+PIXELS_PER_INCH = 96  # resolution of a screen
+MAX_WIDTH_INCHES = 9.0  # width of a notebook's cell
 PIXEL_RATIO = 2  # image pixels per screen pixel
 MAX_NEURONS = 24
 MAX_STREAMS = 4
@@ -53,7 +54,7 @@ MAX_CLASSES = 20
 
 
 class Picture:
-    """A Matplotlib figure that a notebook displays once, as the last value of a cell."""
+    """A Matplotlib figure that a notebook displays once, if it is the last value of a cell."""
 
     def __init__(self, figure: Figure, description: str) -> None:
         self.figure, self.description = figure, description
@@ -75,7 +76,7 @@ class Picture:
 
 
 def returns_picture(draw: Callable[P, Figure]) -> Callable[P, Picture]:
-    """Wrap a drawing function: check its arguments and return a Picture."""
+    """Wrap a drawing function to check its arguments and return a Picture."""
     name, parameters = f"show.{draw.__name__}", signature(draw)
     simple = {k: v for k, v in draw.__annotations__.items() if v in (str, int)}
 
@@ -97,11 +98,11 @@ def returns_picture(draw: Callable[P, Figure]) -> Callable[P, Picture]:
 
 @dataclass(frozen=True)
 class ReadText:
-    """A model, a text and the model's answer."""
+    """A model, an input and the model's answer."""
 
     model: Model
-    tokens: Any  # [T] of the text and the answer without its last token
-    str_tokens: list[str]  # of text and answer
+    tokens: Any  # [T] tokens of the input and the answer, without the last token
+    str_tokens: list[str]  # tokens of the input and the answer as strings
     boundary: int | None  # position of the first answer token
 
     @property
@@ -110,7 +111,7 @@ class ReadText:
 
     @property
     def cache(self) -> Any:
-        """All activations of one run."""
+        """All activations of the run on the input and the answer."""
         return record(self.model, self.tokens[None])[1]
 
 
@@ -123,7 +124,7 @@ def _read_text(model: ModelLike, text: Text) -> ReadText:
             raise GlassformerError(f"show: expected a text or its tokens [T], got shape {shape}")
         return ReadText(model, tokens, [model.vocabulary[int(t)] for t in tokens], None)
     run = generate.run(model, text)
-    n = min(len(run.tokens) - 1, model.config.n_ctx)  # the first context window
+    n = min(len(run.tokens) - 1, model.config.n_ctx)  # only the first context window
     str_tokens = [model.vocabulary[t] for t in run.tokens[: n + 1]]
     return ReadText(model, np.array(run.tokens[:n]), str_tokens, len(run.prompt))
 
@@ -131,7 +132,7 @@ def _read_text(model: ModelLike, text: Text) -> ReadText:
 # ── of one text ────────────────────────────────────────────────────────────────────────────────
 @returns_picture
 def attention(model: ModelLike, text: Text) -> Figure:
-    """Attention of all heads."""
+    """Draw the attention patterns of all heads."""
     s = _read_text(model, text)
     patterns = attention_patterns(s.model, s.tokens[None])[:, 0]  # L H T S
     labels = s.model.labels.heads
@@ -140,7 +141,7 @@ def attention(model: ModelLike, text: Text) -> Figure:
 
 @returns_picture
 def steps(model: ModelLike, text: Text, head: str = "head 0.0") -> Figure:
-    """One head in four steps: project, score, mask and softmax, combine."""
+    """Draw the four steps of one head: project, score, mask and softmax, combine."""
     s = _read_text(model, text)
     part = components.find_component(s.model, head)
     if part.kind != "head":
@@ -155,7 +156,7 @@ def steps(model: ModelLike, text: Text, head: str = "head 0.0") -> Figure:
 
 @returns_picture
 def stream(model: ModelLike, text: Text) -> Figure:
-    """Slots of the stream at each token, after each of the last components."""
+    """Draw the slots of the stream at each token, after each of the last components."""
     s = _read_text(model, text)
     streams = [*streams_by_component(s.model, s.cache).items()][-MAX_STREAMS:]
     slots = components.slots_or_stream(s.model)
@@ -164,7 +165,7 @@ def stream(model: ModelLike, text: Text) -> Figure:
 
 @returns_picture
 def neurons(model: ModelLike, text: Text, layer: int = -1) -> Figure:
-    """Activations of the most active neurons of a layer at each token."""
+    """Draw the activations of the most active neurons of a layer at each token."""
     s = _read_text(model, text)
     layers = s.model.mlp_layers
     if not layers:
@@ -181,7 +182,7 @@ def neurons(model: ModelLike, text: Text, layer: int = -1) -> Figure:
 
 @returns_picture
 def logits(model: ModelLike, text: Text) -> Figure:
-    """Logit lens: the top token after each component."""
+    """Draw the logit lens: the top token after each component."""
     s = _read_text(model, text)
     boundary = None if s.boundary is None else s.boundary - 1
     return logit_figures.lens_map(lens_logits.logit_lens(s.model, s.tokens), boundary=boundary)
@@ -189,7 +190,7 @@ def logits(model: ModelLike, text: Text) -> Figure:
 
 @returns_picture
 def margin(model: ModelLike, text: Text) -> Figure:
-    """Shares of the components in the next token's margin over the runner-up."""
+    """Draw each component's contribution to the next token's margin over the runner-up."""
     model = as_model(model).numpy()
     e = explain(model, as_tokens(text, model))
     title = f"{' '.join(e.tokens)} → {e.winner}, not {e.runner_up}"
@@ -199,15 +200,16 @@ def margin(model: ModelLike, text: Text) -> Figure:
 # ── of a model ─────────────────────────────────────────────────────────────────────────────────
 @returns_picture
 def embeddings(model: ModelLike) -> Figure:
-    """Token embeddings on their first two principal components."""
+    """Draw the token embeddings on their first two principal components."""
     return embedding_figures.embedding_map(token_embeddings(as_model(model)))
 
 
 @returns_picture
 def errors(model: ModelLike, task: "TaskLike | None" = None, without: str = "") -> Figure:
-    """Inputs that go wrong, optionally without a component.
+    """Draw the inputs with wrong answers, optionally with a component ablated.
 
-    All pairs of a task with two numbers, up to about a million; otherwise a sample by class.
+    A task with two numbers is run on all pairs, up to about a million. Other tasks are run on a
+    sample and drawn by input class.
     """
     m = as_model(model).numpy()
     t = as_task(task, m)
@@ -245,14 +247,14 @@ def _error_lines(model: Model, task: Task, rows: Any, hook: Any) -> list[str]:
 
 @returns_picture
 def comparison(a: ModelLike, b: ModelLike, task: "TaskLike | None" = None) -> Figure:
-    """Attention, effects of token swaps and margins of two models."""
+    """Draw attention, token-swap effects and margins of two models."""
     one, other = as_model(a), as_model(b)
     return intervention_figures.comparison(compare(one, other, as_task(task, one, other)))
 
 
 @returns_picture
 def training(trained: Training | Sequence[Training]) -> Figure:
-    """Loss, accuracy and milestones of one or more training runs."""
+    """Draw loss, accuracy and milestones of one or more training runs."""
     runs: Any = trained if isinstance(trained, (list, tuple)) else [trained]
     if not runs or not all(isinstance(t, Training) for t in runs):
         expected = "expected a result of gf.fit, or a list of them"
@@ -262,7 +264,7 @@ def training(trained: Training | Sequence[Training]) -> Figure:
 
 @returns_picture
 def view(model: ModelLike, name: str, text: Text = None, task: "TaskLike | None" = None) -> Figure:
-    """A figure of `gf.inspect`, by name."""
+    """Draw a figure of `gf.inspect` by its name."""
     if not isinstance(name, str) or name not in FIGURES:
         expected = f"expected one of {', '.join(FIGURES)}"
         raise GlassformerError(f"show.view: {expected}, got {short_repr(name)}", code="not_found")

@@ -1,6 +1,6 @@
-"""The figures of an inspection, by name.
+"""Registry of the figures of an inspection.
 
-A figure is a function of the Subject and of a view's result, registered with `@register_figure`.
+A figure function takes the Subject and a view's result. It is registered with `@register_figure`.
 """
 
 from collections.abc import Callable
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DrawFunction = Callable[[Subject, Any], "Figure"]
-MAX_WIDE_TOKENS = 64  # longer texts have no figures with a row or column for each token
+MAX_WIDE_TOKENS = 64  # longer inputs have no figures with a row or column for each token
 
 
 @dataclass(frozen=True)
 class InspectionFigure:
-    """A figure of a view's result."""
+    """A registered figure: the name of its view, a drawing function, and whether it is wide."""
 
     view: str
     draw: DrawFunction
-    wide: bool = False  # has a row or column for each token
+    wide: bool = False  # whether the figure has a row or column for each token
 
 
 def _attention_summary(s: Subject, heads: Any) -> "Figure":
-    """Draw the attention from the last prompt position, on some inputs and on average."""
+    """Draw the attention from the last prompt position, for some inputs and averaged."""
     p = s.boundary
     inputs = {" ".join(s.str_tokens[:p]): s.example[None, :p]}
     if s.task.modular and s.task.modular[0] > 90 and s.task.example_inputs:
@@ -61,16 +61,16 @@ def _answer_names(s: Subject) -> list[str]:
 
 
 def _plain(draw: Callable[[Any], "Figure"]) -> DrawFunction:
-    """Adapt a figure of a result alone."""
+    """Adapt a drawing function that takes only the result of a view."""
     return lambda s, result: draw(result)
 
 
 def _by_token(draw: Callable[[Any, Names], "Figure"]) -> DrawFunction:
-    """Adapt a figure of a result and the names of the answer tokens."""
+    """Adapt a drawing function that takes a view's result and the names of the answer tokens."""
     return lambda s, result: draw(result, _answer_names(s))
 
 
-# Name of the figure, and of its file -> view, drawing function, and whether it is wide.
+# Name of the figure and its file -> InspectionFigure.
 _TABLE: dict[str, tuple[str, DrawFunction, bool]] = {
     "attention": ("attention", _attention_heatmaps, True),
     "attention-expected": ("attention", _expected_and_actual, True),
@@ -112,12 +112,12 @@ FIGURES = {name: InspectionFigure(*entry) for name, entry in _TABLE.items()}
 def register_figure(
     view: str, name: str = "", wide: bool = False
 ) -> Callable[[DrawFunction], DrawFunction]:
-    """Register a function as a figure of a view.
+    """Register a drawing function as a figure of a view.
 
     Args:
         view: Name of the view.
-        name: Name of the figure and its file; by default that of the view.
-        wide: Leave it out for texts of more than MAX_WIDE_TOKENS tokens.
+        name: Name of the figure and its file. Defaults to the name of the view.
+        wide: Skip the figure for inputs of more than MAX_WIDE_TOKENS tokens.
     """
 
     def register(draw: DrawFunction) -> DrawFunction:
@@ -128,7 +128,7 @@ def register_figure(
 
 
 def inspection_figures(inspection: Inspection) -> "dict[str, Callable[[], Figure]]":
-    """Return a function that draws each figure of an inspection."""
+    """Return figure name -> function that draws the figure, for an inspection."""
     s = inspection.subject
     short = len(s.str_tokens) <= MAX_WIDE_TOKENS
     return {

@@ -1,4 +1,4 @@
-"""The style of all figures: readable in print, in gray and with color blindness.
+"""The style of all figures: readable in print, in grayscale and with color blindness.
 
 The colors are those of Okabe and Ito. Figures are made without pyplot: no window, no global state.
 
@@ -28,9 +28,9 @@ INK, GRAY, PALE = "#222222", "#767676", "#d9d9d9"
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = COLORS
 LINE_STYLES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
-SHARE_COLORMAP = "Blues"  # for shares from 0 to 1
-SIGNED_COLORMAP = "RdBu"  # for signed numbers: more is bluer, as in the page
-FIGURE_WIDTH = 7.5  # inches
+SHARE_COLORMAP = "Blues"  # color map of shares from 0 to 1
+SIGNED_COLORMAP = "RdBu"  # color map of signed numbers: positive is blue, as in the page
+FIGURE_WIDTH = 7.5  # width in inches
 FILE_TYPES = ("png", "svg", "pdf")
 DPI = 160
 
@@ -41,13 +41,13 @@ STYLE: dict[Any, Any] = {
     "axes.edgecolor": GRAY, "xtick.color": GRAY, "ytick.color": GRAY, "xtick.labelcolor": INK,
     "ytick.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False,
     "axes.linewidth": 0.8, "lines.linewidth": 1.6, "axes.axisbelow": True,
-    "text.parse_math": False,  # a token may be $
+    "text.parse_math": False,  # token labels may contain $
     "figure.facecolor": "white", "savefig.facecolor": "white", "svg.hashsalt": "glassformer",
 }  # fmt: skip
 
 
 def check_figure_path(path: str | Path) -> Path:
-    """Return the path if its suffix is a figure's and Matplotlib is installed."""
+    """Return a figure path. Raise an error for an unsupported suffix or without Matplotlib."""
     path = Path(path)
     if path.suffix.removeprefix(".").lower() not in FILE_TYPES:
         suffixes = ", ".join("." + k for k in FILE_TYPES)
@@ -61,7 +61,7 @@ def check_figure_path(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def style_context() -> Iterator[None]:
-    """Apply STYLE to everything Matplotlib makes in this context."""
+    """Apply STYLE to all Matplotlib objects created in this context."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
@@ -85,7 +85,7 @@ def drawing(
     rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), title: str = "",
     **options: Any,
 ) -> Iterator[tuple[Figure, Sequence[Axes]]]:  # fmt: skip
-    """Yield `figure(rows, columns, size, **options)` in the style; then add the title."""
+    """Yield `figure(rows, columns, size, **options)` in the style, then add the title."""
     fig, axes = figure(rows, columns, size, **options)
     with style_context():
         yield fig, axes
@@ -94,7 +94,7 @@ def drawing(
 
 
 def save(fig: Figure, path: str | Path) -> Path:
-    """Write a figure to a file; equal figures give equal bytes."""
+    """Write a figure to a file. Equal figures give equal bytes."""
     path = check_figure_path(path)
     kind = path.suffix[1:].lower()
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})

@@ -1,1 +1,1 @@
-"""Figures, one file for each subject. Each function draws the result of a view or of a run."""
+"""Figure functions, one module for each subject. Each draws the result of a view or of a run."""

@@ -40,20 +40,21 @@ from ..style import (
 )  # fmt: skip
 
 CELL_INCHES = 0.21  # height of a token's row
-MAX_LABELS = 40  # token labels of an axis
+MAX_LABELS = 40  # token labels per axis
 COLOR_BAR_OPTIONS: dict[str, Any] = {"fraction": 0.04, "pad": 0.02, "aspect": 30, "shrink": 0.7}
 ROLE_COLORS = {"a": BLUE, "b": SKY, "carry": AMBER, "source": BLUE}
-EXTRA_COLORS = (GREEN, PURPLE)  # of other roles
+EXTRA_COLORS = (GREEN, PURPLE)  # colors of roles without an assigned color
 
 
 def heatmaps(
     patterns: Any, tokens: Names, boundary: int | None = None,
     names: Mapping[str, str] | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
-    """Draw patterns [L,H,T,S] of one input: layers are rows, heads columns.
+    """Draw patterns [L,H,T,S] of one input: layers are rows, heads are columns.
 
-    Single heads stand side by side. `tokens` may include the token after the input, `boundary` is
-    the position of the first answer token, and `names` maps "layer.head" to a label.
+    Layers with a single head are drawn side by side. `tokens` may include the token after the
+    input, `boundary` is the position of the first answer token, and `names` maps "layer.head" to a
+    label.
     """
     L, H, T, _ = _check_patterns(patterns)
     rows, columns = (L, H) if H > 1 else (1, L)
@@ -72,9 +73,9 @@ def expected_and_actual(
     patterns: Any, expected: ExpectedAttention, tokens: Names, boundary: int | None = None,
     late: ExpectedAttention | None = None,
 ) -> Figure:  # fmt: skip
-    """Draw the expected attention by role, then patterns [L,H,T,S] with the direct roles framed.
+    """Draw the expected attention by role, then patterns [L,H,T,S] with frames at the direct roles.
 
-    `late` is a second expected map, the book's.
+    `late` is a second expected map, shifted as in the book.
     """
     L, H, T, _ = _check_patterns(patterns)
     maps = [("expected", expected), *([("the book's map, one row late", late)] if late else [])]
@@ -97,7 +98,7 @@ def expected_and_actual(
 
 
 def head_steps_figure(s: HeadSteps, boundary: int | None = None, title: str = "") -> Figure:
-    """Draw the computation of one head on one input."""
+    """Draw the steps of one head's computation on one input."""
     title = title or head_name(s.layer, s.head)
     with drawing(2, 3, size=_figure_size(2, 3, len(s.tokens)), title=title) as (fig, axes):
         for ax, x, name in zip(axes, (s.q, s.k, s.v), ("queries", "keys", "values"), strict=False):
@@ -111,7 +112,9 @@ def head_steps_figure(s: HeadSteps, boundary: int | None = None, title: str = ""
 
 
 def attention_bars(summaries: Mapping[str, Any], labels: Names) -> Figure:
-    """Draw attention from one position: input -> [L,H,S]. Layers are rows, heads columns."""
+    """Draw the attention from one position: input -> [L,H,S]. Layers are rows, heads are
+    columns.
+    """
     require_data(summaries, "bars of attention", "input")
     L, H, S = next(iter(summaries.values())).shape
     require_data(range(L), "bars of attention", "layer")
@@ -130,10 +133,11 @@ def attention_bars(summaries: Mapping[str, Any], labels: Names) -> Figure:
 def alignment_bars(
     alignments: Sequence[Alignment], names: Names = (), labels: Names = ()
 ) -> Figure:
-    """Draw the share of attention on each role by query position: models are columns, heads rows.
+    """Draw the share of attention on each role by query position: models are columns, heads are
+    rows.
 
-    A tick marks the share of uniform attention. `names` are those of the models, `labels` those of
-    the answer tokens.
+    A tick marks the share of uniform attention. `names` are the names of the models, `labels` the
+    labels of the answer tokens.
     """
     require_data(alignments, "bars of alignment", "model")
     L, H, n = alignments[0].entropy.shape
@@ -168,9 +172,9 @@ def alignment_bars(
 
 
 def model_grid(models: Sequence[tuple[str, Any, Names, int | None]]) -> Figure:
-    """Draw models (name, patterns [L,H,T,S], tokens, boundary) as rows, layers as columns.
+    """Draw models (name, patterns [L,H,T,S], tokens, boundary) as rows and layers as columns.
 
-    The heads of a layer are averaged.
+    Patterns are averaged over the heads of a layer.
     """
     require_data(models, "grid of attention", "model")
     shapes = [_check_patterns(p) for _, p, _, _ in models]
@@ -196,7 +200,7 @@ def _heatmap(ax: Axes, pattern: Any, tokens: Names, boundary: int | None, small:
 def _label_token_axes(
     ax: Axes, tokens: Names, shape: tuple[int, ...], boundary: int | None, small: bool
 ) -> None:
-    """Label both axes with tokens, and draw the line between prompt and answer."""
+    """Label both axes with tokens, and draw a line between prompt and answer."""
     T, S = shape
     if len(tokens) not in (T, T + 1) or T != S:
         raise GlassformerError(f"heatmap: expected {T} tokens, got {len(tokens)}")
@@ -217,7 +221,7 @@ def _label_token_axes(
 
 
 def _role_map(ax: Axes, expected: ExpectedAttention, tokens: Names, boundary: int | None) -> None:
-    """Color cells by role; a cell with two roles has the color of the first."""
+    """Color cells by role. A cell with two roles has the color of the first."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
 
@@ -242,7 +246,7 @@ def _frame_cells(ax: Axes, cells: Any) -> None:
 def _signed_heatmap(
     fig: Figure, ax: Axes, x: Any, tokens: Names, title: str, keys: bool = False
 ) -> None:
-    """Draw signed numbers, white at 0; `keys`: columns are key positions."""
+    """Draw signed numbers, white at 0. With `keys`, columns are key positions."""
     image = signed_image(ax, x)
     if keys:
         _label_token_axes(ax, tokens, x.shape, None, small=True)
@@ -269,7 +273,7 @@ def _legend_below(fig: Figure, ax: Axes) -> None:
 
 
 def _role_colors(roles: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return each role with its color, leaving out the maps that Alignment adds."""
+    """Return each role with its color, without the combined maps of Alignment."""
     names = [name for name in roles if name not in ("aligned", "expected", "late")]
     extra = [name for name in names if name not in ROLE_COLORS]
     return [

@@ -16,9 +16,9 @@ def bar_chart(
     lines: Sequence[tuple[str, Sequence[float]]], title: str = "", xlabel: str = "test accuracy",
     muted: Sequence[str] = (),
 ) -> Figure:  # fmt: skip
-    """Draw a bar for each label and its shares from 0 to 1, one for each seed.
+    """Draw a bar for each (label, shares) in `lines`, with one share for each seed.
 
-    A rule marks the mean of the first label. Bars of `muted` labels are paler.
+    A line marks the mean of the first label. Bars of `muted` labels are paler.
     """
     if not lines or not all(len(values) for _, values in lines):
         raise GlassformerError("bars: expected at least one share for each line, got none")
@@ -38,7 +38,7 @@ def bar_chart(
             fmean(lines[0][1]), color=GRAY, linewidth=0.8, linestyle=LINE_STYLES[2], zorder=0
         )
         label_rows(ax, [label for label, _ in lines])
-        ax.set_xlim(0, 1.02)  # room for half a dot
+        ax.set_xlim(0, 1.02)  # leave space for half a dot
         percent_axis(ax.xaxis)
         add_grid(ax, "x")
         ax.spines["left"].set_visible(False)

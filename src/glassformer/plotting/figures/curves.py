@@ -1,4 +1,4 @@
-"""Training curves: loss with its plateaus, accuracy, accuracy of each answer token, milestones."""
+"""Training curves: loss with plateaus, accuracy, accuracy of each answer token, milestones."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,23 +22,23 @@ from ..style import (
     drawing,
 )  # fmt: skip
 
-if TYPE_CHECKING:  # drawing needs no PyTorch
+if TYPE_CHECKING:  # figures do not need PyTorch at run time
     from ...training.loss_floor import LossPlateau
     from ...training.result import Training
 
 DIGIT_ROW_INCHES = 0.19
-LETTER_INCHES = 0.051  # of a milestone's name
+LETTER_INCHES = 0.051  # width of a letter in a milestone's name
 AXES_INCHES = 4.85  # width of the axes
-LOG_SCALE_RATIO = 1_000.0  # losses with a larger range are drawn on a log scale
+LOG_SCALE_RATIO = 1_000.0  # ratio of losses above which the axis is logarithmic
 
 
 def training_curves(
     trainings: "Sequence[Training]", floors: "Sequence[LossPlateau]" = (), names: Names = (),
     title: str = "",
 ) -> Figure:  # fmt: skip
-    """Draw one run, or several runs of one recipe with their median in bold.
+    """Draw the curves of one run, or of several runs of one recipe with a bold median.
 
-    `floors` are drawn as lines of constant loss; `names` are those of the answer tokens.
+    `floors` are drawn as lines of constant loss. `names` are the names of the answer tokens.
     """
     runs = [t for t in trainings if t.history]
     if not runs:
@@ -69,7 +69,7 @@ def _draw_loss(ax: Axes, runs: "list[Training]", floors: "Sequence[LossPlateau]"
         log_axis(ax)
         drawn = [f for f in drawn if f.loss > 0]
     else:
-        # The first steps would flatten the rest of the curve.
+        # Including the first steps would flatten the rest of the curve.
         top = np.nanpercentile(losses, 95) if len(steps) > 20 else high
         top = max(top, *(f.loss for f in drawn), low) if drawn else max(top, low)
         base = min([low, *(f.loss for f in drawn)])
@@ -94,12 +94,12 @@ def _draw_accuracy(ax: Axes, runs: "list[Training]") -> None:
 
 
 def _draw_digit_strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Names) -> None:
-    """Draw the accuracy of each answer token, averaged over the runs, as a row of a heatmap."""
+    """Draw the accuracy of each answer token, averaged over the runs, as rows of a heatmap."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history], dtype=float)
     digits = [_extend_with_last([h["digits"] for h in t.history], len(steps)) for t in runs]
     shares = np.mean(digits, axis=0)  # steps, digits
-    edges = np.concatenate([[0.0], steps])  # an evaluation covers the steps before it
+    edges = np.concatenate([[0.0], steps])  # each evaluation covers the steps before it
     n = shares.shape[1]
     key: dict[str, Any] = {"cmap": SHARE_COLORMAP, "vmin": 0, "vmax": 1, "rasterized": True}
     mesh = ax.pcolormesh(edges, np.arange(n + 1), shares.T, **key)
@@ -123,7 +123,7 @@ def _draw_runs(
     ax: Axes, runs: "list[Training]", key: str, color: str, line: Any = "-", label: str = "",
     draw_each_run: bool = True,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Draw each run and the median; return steps [n] and values [runs, n]."""
+    """Draw the curve of each run and their median. Return steps [n] and values [runs, n]."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history])
     values = np.array([_extend_with_last([h[key] for h in t.history], len(steps)) for t in runs])
@@ -132,19 +132,19 @@ def _draw_runs(
             x, y = [h["step"] for h in t.history], [h[key] for h in t.history]
             ax.plot(x, y, color=color, alpha=0.35, linewidth=0.7)
     median = np.median(values, axis=0)
-    marker = "o" if len(steps) < 3 else ""  # a single point has no line
+    marker = "o" if len(steps) < 3 else ""  # a single point needs a marker
     ax.plot(steps, median, color=color, linestyle=line, label=label, marker=marker, markersize=3)
     add_grid(ax)
     return steps, values
 
 
 def _extend_with_last(values: Sequence[Any], n: int) -> Any:
-    """Repeat the last value of a run that ended early."""
+    """Pad the values of a run that ended early to length n with the last value."""
     return np.array([*values, *[values[-1]] * (n - len(values))], dtype=float)
 
 
 def _event_rows(run: "Training") -> list[list[tuple[int, str]]]:
-    """Place the labels of milestones, other than digits, in rows without overlap."""
+    """Arrange the labels of milestones (except digits) in rows without overlap."""
     per_inch = run.history[-1]["step"] / AXES_INCHES
     rows: list[list[tuple[int, str]]] = []
     ends: list[float] = []

@@ -9,21 +9,21 @@ from ...lens.embeddings import Embeddings
 from ..helpers import color_bar, hide_frame
 from ..style import BLUE, INK, LINE_STYLES, ORANGE, PALE, SIGNED_COLORMAP, Axes, Figure, drawing
 
-# Places of a name beside its point: offset in points, and alignment.
+# Candidate positions of a name beside its point: offset in points, and alignment.
 LABEL_SIDES = [
     (0.0, 3.0, "center", "bottom"), (0.0, -4.0, "center", "top"), (4.0, 0.0, "left", "center"),
     (-4.0, 0.0, "right", "center"), (3.0, 3.0, "left", "bottom"), (-3.0, 3.0, "right", "bottom"),
     (3.0, -3.0, "left", "top"), (-3.0, -3.0, "right", "top"),
 ]  # fmt: skip
-AXES_WIDTH_POINTS, AXES_HEIGHT_POINTS = 240.0, 190.0  # size of the axes, about
+AXES_WIDTH_POINTS, AXES_HEIGHT_POINTS = 240.0, 190.0  # approximate size of the axes
 COLOR_BAR_OPTIONS: dict[str, Any] = {"shrink": 0.6, "ticks": [-1, 0, 1]}
-MAX_NAMED_ROWS = 40  # larger embeddings have every tenth row labeled, or fewer
+MAX_NAMED_ROWS = 40  # larger embeddings have labels at every tenth row or fewer
 
 
 def embedding_map(
     embeddings: Embeddings, title: str = "", components: tuple[int, int] = (0, 1)
 ) -> Figure:
-    """Draw rows as labeled points on two principal components, with a line through the numbers."""
+    """Draw rows as labeled points on two principal components, and a line through the numbers."""
     with drawing(size=(5.0, 4.4)) as (fig, (ax,)):
         _draw_points(ax, embeddings, components)
         ax.set_title(title or f"{embeddings.kind}: principal components")
@@ -31,7 +31,7 @@ def embedding_map(
 
 
 def cosine_heatmap(embeddings: Embeddings, title: str = "") -> Figure:
-    """Draw the cosine similarity of all rows; lines mark the first answer position."""
+    """Draw the cosine similarity of all pairs of rows. Lines mark the first answer position."""
     with drawing(size=(5.0, 4.4)) as (fig, (ax,)):
         image = _draw_cosines(ax, embeddings)
         ax.set_title(title or f"{embeddings.kind}: cosine similarity")
@@ -43,7 +43,7 @@ def before_and_after(
     pair: tuple[Embeddings, Embeddings], title: str = "",
     names: tuple[str, str] = ("before", "after"),
 ) -> Figure:  # fmt: skip
-    """Draw both figures of two embeddings, one above the other."""
+    """Draw the map and the cosines of two embeddings, one embedding above the other."""
     with drawing(2, 2, size=(8.0, 7.2), title=title) as (fig, axes):
         for row, (embeddings, name) in enumerate(zip(pair, names, strict=True)):
             _draw_points(axes[2 * row], embeddings, (0, 1))
@@ -80,9 +80,12 @@ def _draw_points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) 
 def _free_label_sides(
     x: Any, y: Any, names: Sequence[str], size: float
 ) -> list[tuple[float, float, str, str]]:
-    """Return the first place of each name that covers no other name or point, else the first."""
+    """Return the first position of each name that overlaps no name or point, or else the first
+    one.
+    """
     sides = zip((AXES_WIDTH_POINTS, AXES_HEIGHT_POINTS), (x, y), strict=True)
-    scale = [side / max(1.2 * float(np.ptp(v)), 1e-300) for side, v in sides]  # with margins
+    # points per unit, with margins
+    scale = [side / max(1.2 * float(np.ptp(v)), 1e-300) for side, v in sides]
     at = np.stack([x * scale[0], y * scale[1]], axis=1)  # N 2, in points
     taken = [(px - 2.5, py - 2.5, px + 2.5, py + 2.5) for px, py in at]
     chosen = []

@@ -1,4 +1,4 @@
-"""Figures of wrong answers: a map of all pairs of numbers, or bars by class of input."""
+"""Figures of wrong answers: a map of all pairs of numbers, or bars by input class."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ ERROR_COLORMAP = "Oranges"
 
 
 def errors_map(wrong: Array, examples: Sequence[str], title: str = "") -> Figure:
-    """Draw the share of wrong answer tokens for each pair [A,B], with examples as text."""
+    """Draw the share of wrong answer tokens for each pair [A,B], and list examples as text."""
     options: dict[str, Any] = {"gridspec_kw": {"width_ratios": [3, 1.4]}}
     scale: dict[str, Any] = {"cmap": ERROR_COLORMAP, "vmin": 0, "vmax": 1}
     with drawing(1, 2, size=(FIGURE_WIDTH, 4.6), title=title, **options) as (fig, (ax, side)):
@@ -32,7 +32,7 @@ def errors_map(wrong: Array, examples: Sequence[str], title: str = "") -> Figure
 
 
 def class_bars(shares: Sequence[tuple[str, float, int]], title: str = "") -> Figure:
-    """Draw classes of input with accuracy and number of inputs, in the given order."""
+    """Draw the accuracy and the number of inputs of each input class, in the passed order."""
     place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 7.5}
     with drawing(size=(FIGURE_WIDTH, 0.9 + 0.28 * len(shares)), title=title) as (fig, (ax,)):
         ax.barh(range(len(shares)), [s for _, s, _ in shares], 0.66, color=BLUE)

@@ -24,7 +24,9 @@ LOSS_CURVES = (("full", BLUE, 0), ("restricted", GREEN, 1), ("excluded", ORANGE,
 
 
 def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
-    """Draw the power of each frequency in the embedding and the readout, key ones in color."""
+    """Draw the power of each frequency in the embedding and the readout, with key frequencies
+    colored.
+    """
     parts = (("embedding", analysis.embedding), ("map to the logits", analysis.readout))
     with drawing(2, size=(7.0, 4.2), title=title, sharex=True) as (fig, axes):
         for ax, (name, spectrum) in zip(axes, parts, strict=True):
@@ -46,7 +48,9 @@ def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
 
 
 def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
-    """Draw each neuron's best frequency and the variance it explains, a panel for each layer."""
+    """Draw the best frequency and explained variance of each neuron, with a panel for each
+    layer.
+    """
     if not analysis.neurons:
         raise GlassformerError("neurons: expected a model with neurons, got none")
     layers, jitter = analysis.neurons, np.random.default_rng(0)
@@ -72,7 +76,9 @@ def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
 
 
 def wave_plane(analysis: ModularAnalysis) -> Figure:
-    """Draw the power of the logits by frequency in a and b; waves of a + b are on the diagonal."""
+    """Draw the power of the logits by frequency in a and in b. Waves of a + b are on the
+    diagonal.
+    """
     power, low = analysis.power_plane / max(analysis.power_plane.sum(), 1e-300), 1e-6
     with drawing(size=(5.0, 4.3)) as (fig, (ax,)):
         powers = np.log10(np.maximum(power, low))
@@ -91,19 +97,21 @@ def wave_plane(analysis: ModularAnalysis) -> Figure:
 
 
 def right_logit_maps(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
-    """Draw the right logit by a + b and a − b; a pizza has stripes, a clock has none."""
+    """Draw the right logit by a + b and a − b. A pizza model has stripes, a clock model has
+    none.
+    """
     import matplotlib
 
     n = len(analyses)
     with drawing(1, n, size=(0.4 + 2.4 * n, 2.8)) as (fig, axes):
-        colors = matplotlib.colormaps["cividis"].resampled(24)  # a smaller file
+        colors = matplotlib.colormaps["cividis"].resampled(24)  # few colors make a smaller file
         for ax, (name, analysis) in zip(axes, analyses, strict=True):
             p = analysis.p
             a, b = np.indices((p, p))
             square = np.full((p, p), np.nan)
             square[(a - b) % p, (a + b) % p] = (
                 analysis.right_logits
-            )  # one pair in each cell, for odd p
+            )  # for odd p, each cell contains one pair
             image = ax.imshow(square, cmap=colors, origin="lower", interpolation="nearest")
             bar = fig.colorbar(image, ax=ax, shrink=0.7)
             bar.outline.set_visible(False)
@@ -114,7 +122,9 @@ def right_logit_maps(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
 
 
 def loss_curves(history: Sequence[ModularProgress], title: str = "") -> Figure:
-    """Draw full, restricted and excluded loss along a run, the Gini coefficient and weights."""
+    """Draw the full, restricted and excluded loss, the Gini coefficient and the weights of a
+    run.
+    """
     if len(history) < 2:
         raise GlassformerError(f"losses: expected at least two checkpoints, got {len(history)}")
     heights = {"height_ratios": [2.4, 1, 1]}

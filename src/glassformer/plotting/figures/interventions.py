@@ -39,11 +39,11 @@ EXPLANATION_LABELS = {
     "stays": "unchanged", "other": "other",
 }  # fmt: skip
 DARK_COLORS = {BLUE, GREEN, GRAY}
-MAX_SHOWN_HEADS = 4  # of each model in a comparison
+MAX_SHOWN_HEADS = 4  # number of heads shown for each model in a comparison
 
 
 def ablation_bars(ablated: Sequence[AblatedScore], names: Names = (), title: str = "") -> Figure:
-    """Draw accuracy, and accuracy by answer token, for each ablation; `names` are of the tokens."""
+    """Draw the accuracy of the answer and of each answer token (`names`) for each ablation."""
     require_data(ablated, "ablation bars", "component")
     n, size = len(ablated[0].score.positions), (FIGURE_WIDTH, 1.15 + ROW_INCHES * len(ablated))
     options: dict[str, Any] = {"gridspec_kw": {"width_ratios": [3, max(1.5, 0.6 * n)]}}
@@ -73,7 +73,7 @@ def ablation_bars(ablated: Sequence[AblatedScore], names: Names = (), title: str
 
 
 def patch_heatmap(grid: PatchGrid, title: str = "") -> Figure:
-    """Draw the recovered share of each patch: layers by positions, or by heads."""
+    """Draw the recovered share of each patch, for layers by positions or layers by heads."""
     values = grid.values
     width = min(FIGURE_WIDTH, 1.6 + 0.48 * values.shape[1])
     with drawing(size=(max(width, 3.4), 1.2 + 0.36 * len(values)), title=title) as (fig, (ax,)):
@@ -85,14 +85,14 @@ def patch_heatmap(grid: PatchGrid, title: str = "") -> Figure:
 
 
 def interchange_bars(tests: Sequence[Interchange], names: Names = ()) -> Figure:
-    """Draw the shares of explanations for each component and answer token (`names`)."""
+    """Draw the shares of explanations for each component and each answer token (`names`)."""
     rows = [(t, m) for t in tests for m in t.moved]
     require_data(rows, "interchange bars", "test with a case")
     size = FIGURE_WIDTH, 1.1 + 0.24 * len(rows) + 0.12 * len(tests)
     with drawing(size=size) as (fig, (ax,)):
         ticks, y, before = [], 0.0, rows[0][0]
         for test, m in rows:
-            y += 0.5 * (test is not before)  # a gap between components
+            y += 0.5 * (test is not before)  # leave a gap between components
             left, before = 0.0, test
             for name, share in (m.shares | {"other": m.other}).items():
                 color = EXPLANATION_COLORS.get(name, SKY)
@@ -125,7 +125,7 @@ def interchange_bars(tests: Sequence[Interchange], names: Names = ()) -> Figure:
 
 
 def comparison(c: Comparison) -> Figure:
-    """Draw attention and effects of token swaps of each model, attention overlap and margins."""
+    """Draw attention and token-swap effects of two models, their attention overlap and margins."""
     if c.attention is None:
         reason = "; ".join(c.left_out) or "no attention"
         raise GlassformerError(f"figure of a comparison: expected attention, got {reason}")
@@ -165,10 +165,10 @@ def _draw_attention(ax: Axes, pattern: Any, tokens: Names, title: str) -> None:
 
 
 def _draw_swaps(ax: Axes, c: Comparison, side: int) -> None:
-    """Draw the share of predictions changed, by answer token and swapped position."""
+    """Draw the share of changed predictions by answer token and swapped position."""
     assert c.swapped and c.attention
     moved, tokens = np.ma.masked_invalid(c.swapped.moved[side]), c.attention.str_tokens
-    ax.set_facecolor("#ececec")  # where a swap has no effect or is not possible
+    ax.set_facecolor("#ececec")  # background of cells whose swap has no effect or is not possible
     ax.imshow(moved, cmap=SHARE_COLORMAP, vmin=0, vmax=1, aspect="auto")
     if len(tokens) <= MAX_TOKEN_LABELS:
         ax.set_xticks(range(len(tokens)), tokens, fontsize=7)
@@ -191,7 +191,7 @@ def _draw_overlap(ax: Axes, c: Comparison) -> None:
 
 
 def _draw_margins(ax: Axes, c: Comparison) -> None:
-    """Draw margins in units of their median, since logits have no common scale."""
+    """Draw the margins of both models in units of their median, as logits have no common scale."""
     styles = ((BLUE, LINE_STYLES[0]), (ORANGE, LINE_STYLES[1]))
     scaled = []
     for margins in c.margins:
@@ -217,5 +217,5 @@ def _share_heatmap(ax: Axes, values: Any, text: Callable[[float], str]) -> None:
 
 
 def _row_label(a: AblatedScore) -> str:
-    name = a.name.partition(":")[0]  # without its explanation
+    name = a.name.partition(":")[0]  # drop the explanation after the name
     return " ".join(filter(None, (a.component, f"({name})" if name else "", a.method)))

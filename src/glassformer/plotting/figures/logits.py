@@ -1,4 +1,4 @@
-"""Figures of the logit lens and of shares of a margin."""
+"""Figures of the logit lens and of contributions to a margin."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ DOWN_UP: dict[str, Any] = {
 
 
 def lens_map(lens: LogitLens, index: int = 0, boundary: int | None = None) -> Figure:
-    """Draw the top token after each component, at each position of one text; darker: more probable.
+    """Draw the top token after each component at each position of one input; darker: more probable.
 
     `boundary` is the position that predicts the first answer token.
     """
@@ -50,7 +50,7 @@ def lens_map(lens: LogitLens, index: int = 0, boundary: int | None = None) -> Fi
 
 
 def lens_accuracy_map(stops: Sequence[tuple[str, Score]], names: Names = ()) -> Figure:
-    """Draw the accuracy of each answer token, and of the answer, after each component."""
+    """Draw the accuracy of each answer token and of the whole answer after each component."""
     require_data(stops, "logit lens", "component")
     share = np.array([[*s.positions, s.accuracy] for _, s in stops])  # N n+1
     n = share.shape[1] - 1
@@ -67,7 +67,9 @@ def lens_accuracy_map(stops: Sequence[tuple[str, Score]], names: Names = ()) -> 
 def attribution_bars(
     shares: Sequence[tuple[str, float]], max_bars: int = 24, title: str = ""
 ) -> Figure:
-    """Draw a bar for each component (of more than `max_bars` the largest) and the total."""
+    """Draw a bar for each component and for the total, with at most the `max_bars` largest
+    components.
+    """
     require_data(shares, "shares", "component")
     shown, total = list(shares), sum(s for _, s in shares)
     if len(shares) > max_bars:
@@ -98,7 +100,7 @@ def attribution_bars(
 
 
 def shares_map(shares: AnswerAttribution, names: Names = ()) -> Figure:
-    """Draw the mean shares of the margin, components by answer tokens, and their sum."""
+    """Draw mean contributions to the margin, components by answer tokens, and their sum."""
     values = np.concatenate([shares.shares, shares.margin[None]])  # P+1 n
     parts, n = [*shares.parts, "margin"], values.shape[1]
     limit = float(np.abs(values).max()) or 1.0
@@ -123,5 +125,5 @@ def _label_map(
 
 
 def _format_percent_down(share: float) -> str:
-    """Round down, so that only 1 is 100."""
+    """Format a share as a percentage, rounded down so that only 1 is shown as 100."""
     return "100" if share >= 1 else f"{int(round(share * 1_000, 6)) / 10:g}"

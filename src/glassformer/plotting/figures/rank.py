@@ -1,4 +1,4 @@
-"""Figures of weights as matrices: singular values, accuracy by rank, updates, circuits."""
+"""Figures of weight matrices: singular values, accuracy by rank, updates, circuits."""
 
 import math
 from collections.abc import Sequence
@@ -34,14 +34,14 @@ from ..style import (
 )  # fmt: skip
 
 TARGET_ACCURACY = 0.99
-MAX_LEGEND_LINES = 4  # of a panel
-MAX_NAMED_TOKENS = 16  # on an axis
+MAX_LEGEND_LINES = 4  # labeled lines per panel
+MAX_NAMED_TOKENS = 16  # token labels per axis
 
 
 def singular_values(ranks: Sequence[MatrixRank], title: str = "") -> Figure:
-    """Draw singular values divided by the largest: panels are kinds of matrix, lines are layers.
+    """Draw singular values divided by the largest, with a panel for each kind of matrix.
 
-    A dot marks the number of values that hold 99 % of the energy.
+    Each line is a layer. A dot marks the number of values with 99 % of the energy.
     """
     require_data(ranks, "singular values", "matrix")
     kinds: dict[str, list[MatrixRank]] = {}
@@ -70,7 +70,7 @@ def singular_values(ranks: Sequence[MatrixRank], title: str = "") -> Figure:
 
 
 def _matrix_kind(name: str) -> str:
-    """blocks.1.attn.W_Q -> W_Q; QK 1.0 -> QK circuit."""
+    """Return the kind of matrix in a name: blocks.1.attn.W_Q -> W_Q; QK 1.0 -> QK circuit."""
     return name.split(" ")[0] + " circuit" if " " in name else name.split(".")[-1]
 
 
@@ -92,7 +92,7 @@ def _draw_singular_values(ax: Axes, r: MatrixRank, color: str, line: Any) -> Non
 
 
 def _draw_effective_ranks(ax: Axes, ranks: Sequence[MatrixRank]) -> None:
-    """Write the effective ranks above the curves; of many lines only their range."""
+    """List the effective ranks in the legend, or their range if there are too many lines."""
     title = f"effective rank (of {len(ranks[0].values)})"
     if len(ranks) <= MAX_LEGEND_LINES:
         ax.legend(loc="upper right", title=title, title_fontsize=7, fontsize=7, handlelength=1.4,
@@ -104,7 +104,7 @@ def _draw_effective_ranks(ax: Axes, ranks: Sequence[MatrixRank]) -> None:
 
 
 def truncation_curve(cuts: Sequence[Truncation]) -> Figure:
-    """Draw accuracy and stored parameters by the rank of all hidden matrices."""
+    """Draw the accuracy and the number of stored parameters by the rank of all hidden matrices."""
     require_data(cuts, "truncation", "rank")
     options: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": [2, 1]}}
     sizes = [t.parameters for t in cuts]
@@ -124,7 +124,7 @@ def truncation_curve(cuts: Sequence[Truncation]) -> Figure:
 
 
 def update_rank_figure(updates: UpdateRank) -> Figure:
-    """Draw accuracy by LoRA rank, and the effective rank of each matrix's update."""
+    """Draw the accuracy by LoRA rank, and the effective rank of each matrix's update."""
     rows = len(updates.matrices)
     with drawing(1, 2, size=(FIGURE_WIDTH, max(2.8, 0.9 + 0.2 * rows))) as (fig, (ax, bars)):
         size = f"rank {updates.rank}: {updates.parameters:,} of {updates.dense:,} parameters"
@@ -145,7 +145,7 @@ def circuit_maps(
     maps: Sequence[tuple[str, FactoredMatrix]], tokens: Names, rows: str = "query",
     columns: str = "key",
 ) -> Figure:  # fmt: skip
-    """Draw full circuits as heatmaps over tokens; `rows` and `columns` label the axes."""
+    """Draw full circuits as heatmaps over tokens. `rows` and `columns` are the axis labels."""
     require_data(maps, "circuits", "circuit")
     n_columns = min(3, len(maps))
     n_rows = math.ceil(len(maps) / n_columns)
@@ -165,7 +165,7 @@ def circuit_maps(
 
 
 def _label_token_axes(ax: Axes, tokens: Names) -> None:
-    """Label both axes with tokens, of many every few."""
+    """Label both axes with tokens, skipping some if there are many."""
     at = range(0, len(tokens), max(1, math.ceil(len(tokens) / MAX_NAMED_TOKENS)))
     shown = [tokens[i] for i in at]
     ax.set_xticks(at, shown, rotation=token_rotation(shown))
@@ -177,7 +177,7 @@ def _label_token_axes(ax: Axes, tokens: Names) -> None:
 def _draw_accuracy(
     ax: Axes, tried: Sequence[Truncation], target: float, marked: Truncation | None, annotation: str
 ) -> None:
-    """Draw accuracy by rank, a line at the target, and one annotated point."""
+    """Draw accuracy by rank, a line at the target accuracy, and one annotated point."""
     ax.plot([t.rank for t in tried], [t.accuracy for t in tried], "o-", color=BLUE, markersize=3.5)
     ax.axhline(target, color=GRAY, linewidth=0.8, linestyle=LINE_STYLES[2], zorder=1)
     if marked:

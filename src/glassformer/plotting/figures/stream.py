@@ -1,4 +1,4 @@
-"""Figures of the stream: its growth, norms, firing neurons, slots of one text."""
+"""Figures of the residual stream: growth, norm layers, firing neurons, slots of one input."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,16 +34,16 @@ from ..style import (
     drawing,
 )  # fmt: skip
 
-LOG_SCALE_RATIO = 1_000.0  # norms with a larger range are drawn on a log scale
+LOG_SCALE_RATIO = 1_000.0  # ratio of norms above which the axis is logarithmic
 ACTIVATION_LABELS = {"relu": "ReLU", "gelu": "GELU", "gelu_new": "GELU (tanh)", "silu": "SiLU"}
-MAX_WIDTH_RATIO = 10.0  # histograms with a larger ratio of widths have separate x ranges
+MAX_WIDTH_RATIO = 10.0  # ratio of histogram widths above which x ranges are separate
 TAIL_SHARE = 0.001  # share of values left out at each end of an axis
 
 
 def stream_growth(
     residual: StreamNorms, without: StreamNorms | None = None, title: str = ""
 ) -> Figure:
-    """Draw the norm of the stream after each component: each position, and their mean in bold."""
+    """Draw the norm of the stream after each component, at each position and as a bold mean."""
     runs: list[Any] = [(residual, BLUE, LINE_STYLES[0], "with residuals")]
     if without is not None:
         runs.append((without, ORANGE, LINE_STYLES[1], "without residuals"))
@@ -78,7 +78,7 @@ def stream_growth(
 
 
 def norm_histograms(statistics: Sequence[NormStatistics]) -> Figure:
-    """Draw histograms of the values before (left) and after (right) each norm."""
+    """Draw histograms of the values before (left) and after (right) each norm layer."""
     require_data(statistics, "norms", "norm")
     rows = len(statistics)
     with drawing(rows, 2, size=(FIGURE_WIDTH, 0.7 + 1.3 * rows)) as (fig, axes):
@@ -95,13 +95,15 @@ def norm_histograms(statistics: Sequence[NormStatistics]) -> Figure:
 def _draw_histograms(
     axes: Sequence[Axes], histograms: Sequence[Any], title: str, color: str
 ) -> None:
-    """Draw a column of histograms, each with the range of std of single vectors."""
+    """Draw a column of histograms, and the range of standard deviations of single vectors for
+    each.
+    """
     axes[0].set_title(title)
     axes[-1].set_xlabel("value")
     for ax, (h, (low, high)) in zip(axes, histograms, strict=True):
         ax.stairs(h.counts, h.edges, fill=True, color=color)
         ax.axvline(0, ymax=1 / 1.4, color=GRAY, linewidth=0.6)
-        ax.set(ylim=(0, 1.4 * max(int(h.counts.max()), 1)), yticks=[])  # room for text
+        ax.set(ylim=(0, 1.4 * max(int(h.counts.max()), 1)), yticks=[])  # leave space for text
         ax.spines["left"].set_visible(False)
         text = f"mean {h.mean:.2g}, std {h.std:.2g}\nstd per vector {low:.2g} to {high:.2g}"
         ax.text(0.99, 0.97, text, transform=ax.transAxes, ha="right", va="top", fontsize=7)
@@ -109,14 +111,14 @@ def _draw_histograms(
 
 
 def _central_range(h: Histogram) -> tuple[float, float]:
-    """Return the range of values without TAIL_SHARE at each end."""
+    """Return the range of values without the outermost TAIL_SHARE at each end."""
     below = np.cumsum(h.counts) / max(int(h.counts.sum()), 1)
     first, last = int((below < TAIL_SHARE).sum()), int((below < 1 - TAIL_SHARE).sum())
     return float(h.edges[first]), float(h.edges[min(last + 1, len(h.edges) - 1)])
 
 
 def _align_ranges(axes: Sequence[Axes], ranges: Sequence[tuple[float, float]]) -> None:
-    """Set one x range for all axes if their widths are comparable."""
+    """Set a common x range for all axes if the widths of their ranges are comparable."""
     widths = [high - low for low, high in ranges]
     comparable = max(widths) <= MAX_WIDTH_RATIO * min(widths)
     common = min(low for low, _ in ranges), max(high for _, high in ranges)
@@ -127,7 +129,7 @@ def _align_ranges(axes: Sequence[Axes], ranges: Sequence[tuple[float, float]]) -
 def firing_panels(firing: FiringRates, activation: str = "gelu", names: Names = ()) -> Figure:
     """Draw the inputs of a layer's neurons, and firing rates by answer token and input class.
 
-    Neurons are sorted by firing rate; `names` are those of the answer tokens.
+    Neurons are sorted by firing rate. `names` are the names of the answer tokens.
     """
     classes = [k for k in firing.classes if k]
     heights = [2.2, 1.3, max(0.6, 0.2 * len(firing.positions))]
@@ -189,7 +191,9 @@ def _draw_share_strip(ax: Axes, shares: Array, labels: Names, title: str) -> Non
 def slots_map(
     after: Mapping[str, Array], slots: Mapping[str, tuple[int, int]], tokens: Names
 ) -> Figure:
-    """Draw the stream [T,D] after each component, slots by tokens, each slot on its own scale."""
+    """Draw the stream [T,D] after each component, slots by tokens. Each slot has a separate
+    scale.
+    """
     edges = np.cumsum([0, *(b - a for a, b in slots.values())])
     height = min(max(1.5, 0.24 * edges[-1]), 6.0)
     width = min(max(1.9, 0.23 * len(tokens)), 5.0)
@@ -216,7 +220,7 @@ def slots_map(
 
 
 def neurons_map(post: Array, names: Names, tokens: Names) -> Figure:
-    """Draw activations [T,F] of neurons at each token."""
+    """Draw activations [T,F] of neurons at each token of one input."""
     size = 2.5 + max(2.0, 0.26 * len(tokens)) + 0.07 * max(map(len, names)), 1.0 + 0.24 * len(names)
     with drawing(size=size) as (fig, (ax,)):
         image = signed_image(ax, post.T)

@@ -1,4 +1,4 @@
-"""Figures of measures of a model during training, a panel each."""
+"""Figure of several measures of a model during training, with one panel for each measure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from ..helpers import add_grid, require_data, thousands_axis
 from ..style import COLORS, FIGURE_WIDTH, LINE_STYLES, Axes, Figure, Names, drawing
 
 PANEL_INCHES = 1.55
-MAX_LINES = 12  # in a panel; of more lines, the mean and the range are drawn
+MAX_LINES = 12  # lines per panel; for more lines, the mean and the range are drawn
 
 
 def measure_curves(
     steps: Sequence[int], values: Mapping[str, Any],
     names: Mapping[str, Names] | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
-    """Draw measures of a run, a panel each: values [n], or [n, k] for k lines with `names`."""
+    """Draw each measure of a run in a panel: values [n], or [n, k] for k lines with `names`."""
     arrays = {name: np.asarray(v, dtype=float) for name, v in values.items()}
     require_data(arrays, "curves", "measure")
     require_data(steps, "curves", "step")
@@ -40,7 +40,7 @@ def measure_curves(
 
 def _draw_panel(ax: Axes, steps: Sequence[int], v: Any, names: Names) -> None:
     lines = v[:, None] if v.ndim == 1 else v  # n k
-    marker = "o" if len(steps) < 3 else ""  # a single point has no line
+    marker = "o" if len(steps) < 3 else ""  # a single point needs a marker
     if lines.shape[1] > MAX_LINES:
         ax.fill_between(steps, lines.min(1), lines.max(1), color=COLORS[0], alpha=0.2, linewidth=0)
         ax.plot(steps, lines.mean(1), color=COLORS[0], marker=marker, markersize=3,
@@ -57,6 +57,6 @@ def _draw_panel(ax: Axes, steps: Sequence[int], v: Any, names: Names) -> None:
     if lines.shape[1] > 1:
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2,
                   ncols=1 + (lines.shape[1] > 6))  # fmt: skip
-    if np.isfinite(lines).all() and lines.min() >= 0 and lines.max() <= 1:  # shares
+    if np.isfinite(lines).all() and lines.min() >= 0 and lines.max() <= 1:  # values are shares
         ax.set_ylim(-0.03, 1.05)
     add_grid(ax)
