@@ -1,4 +1,4 @@
-"""Import from and export to other libraries; the exported files are checked by those libraries."""
+"""Import from and export to other libraries. Each export is checked with the other library."""
 
 from .common import Bridge as Bridge
 from .common import ExportResult as ExportResult

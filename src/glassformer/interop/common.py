@@ -1,7 +1,7 @@
-"""Export through bridges: find one, check the model, write files, compare logits, move into place.
+"""Export through bridges: check the model, write files, compare logits, move files into place.
 
-A bridge writes a model in the format of another library and computes logits from the files with
-that library. The export fails unless they agree with the model's own logits (see parity.py).
+A bridge writes a model in the format of another library and uses that library to compute logits
+from the files. The export fails unless they agree with the logits of the model (see parity.py).
 """
 
 import importlib
@@ -34,36 +34,39 @@ from .parity import (
 OWN_FORMATS = ("safetensors", "taotp")
 FLOAT64_HINT = "export to torch, which keeps float64"
 MAX_HOOKED_INPUTS = 64  # inputs with compared activations
-NOISE_FACTOR = 8  # allowed difference, as a multiple of the rounding noise measured here
+NOISE_FACTOR = 8  # largest allowed difference, as a multiple of the measured rounding noise
 
 
 class Bridge(Protocol):
     """An export format, registered by `@registry.bridge(NAME)`.
 
-    Optional members: `read(path) -> Model`; `hooks(model, path, tokens)`, the library's activations
-    under our hook names; `files`, the names written into a folder, empty for a single file.
+    Optional members: `read(path) -> Model`; `hooks(model, path, tokens)`, which returns the
+    library's activations under Glassformer's hook names; `files`, the names of files written to a
+    folder (empty for a single file).
     """
 
-    extra: str  # pip install 'glassformer[extra]'
-    needs: tuple[str, ...]  # required modules
-    float32: bool  # write float32 if that is enough; False: the model's own type
+    extra: str  # name for pip install 'glassformer[extra]'
+    needs: tuple[str, ...]  # names of required modules
+    float32: bool  # write float32 if it is precise enough; False keeps the model's type
 
     def check(self, model: Model) -> None:
         """Raise an error if the format cannot represent the model."""
 
     def float32_limitation(self, model: Model) -> str:
-        """Describe what the library computes in float32 even with float64 weights, or ""."""
+        """Describe computations that the library performs in float32 even with float64 weights, or
+        "".
+        """
 
     def write(self, model: Model, path: Path) -> list[str]:
-        """Write the model to a new file or folder `path` in an empty folder; return notes."""
+        """Write the model to `path`, a new file or folder, and return notes for the user."""
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        """Compute NumPy logits [B,T,V] of tokens [B,T] with the library, from the written files."""
+        """Compute NumPy logits [B,T,V] of tokens [B,T] from the written files with the library."""
 
 
 @dataclass(frozen=True)
 class ExportResult(Displayable):
-    """The written files, and how closely the library's logits agree with the model's own."""
+    """The path of an export, and the agreement of the library's logits with the model's logits."""
 
     path: Path
     to: str
@@ -71,11 +74,11 @@ class ExportResult(Displayable):
     parity: float
     rows: int
     notes: list[str] = field(default_factory=list)
-    # number of compared greedy tokens: at answer positions, or everywhere without a task
+    # number of compared greedy tokens: at answer positions, or at all positions without a task
     tokens: int = 0
-    differ: int = 0  # greedy tokens that differ
+    differ: int = 0  # number of greedy tokens that differ
     elsewhere: float | None = None  # parity at the other positions
-    dtype: str = ""  # written float type, and why
+    dtype: str = ""  # float type of the file; `why` is the reason
     why: str = ""
     moved: dict[str, float] = field(default_factory=dict)  # activation -> relative difference
 
@@ -98,7 +101,7 @@ class ExportResult(Displayable):
 
 @dataclass(frozen=True)
 class WrittenFile(Result):
-    """A checkpoint or .taotp text, which holds the model itself."""
+    """A written checkpoint or .taotp file, formats that contain the whole model."""
 
     path: Path
     to: str
@@ -114,7 +117,7 @@ def bridge_names() -> list[str]:
 
 
 def find_bridge(name: str) -> Bridge:
-    """Return a bridge by name; raise an error if it is unknown or its library is missing."""
+    """Return a bridge by name. Raise an error if it is unknown or its library is not installed."""
     if name not in bridge_names():
         expected = f"expected one of {', '.join(bridge_names())}"
         raise GlassformerError(f"export to {name}: {expected}")
@@ -126,7 +129,7 @@ def find_bridge(name: str) -> Bridge:
 
 
 def check_target(to: str, path: Path) -> None:
-    """Raise an error before the work if an export in this format cannot replace `path`."""
+    """Raise an error early if an export in this format cannot replace `path`."""
     if not os.path.isdir(path):  # path.is_dir() raises for long names
         return fileio.check_writable(path)
     files = getattr(find_bridge(to), "files", None)
@@ -142,7 +145,7 @@ def import_library(name: str) -> Any:
 
 
 def check_finite(to: str, weights: Mapping[str, Any]) -> None:
-    """Raise an error for NaN and infinities, which a text cannot represent."""
+    """Raise an error if weights contain NaN or infinity, which a text format cannot represent."""
     for name, w in weights.items():
         if not np.isfinite(w).all():
             problem = f"expected finite weights, got NaN or inf in {name}"
@@ -156,7 +159,9 @@ def write_python(path: Path, text: str) -> None:
 
 
 def run_python_file(path: Path) -> dict[str, Any]:
-    """Return the names defined by an exported Python file, without importing it."""
+    """Execute an exported Python file and return its global names, without importing it as a
+    module.
+    """
     module: dict[str, Any] = {"__name__": "glassformer_exported", "__file__": str(path)}
     exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module)
     return module
@@ -172,7 +177,7 @@ def torch_logits(net: Callable[[Any], Any], tokens: Any) -> Any:
 def write_as(
     model: Model, to: str, out: str | Path, tolerance: float = TOLERANCE
 ) -> ExportResult | WrittenFile:
-    """Write a model in a format of `bridge_names()`, as a checkpoint or as a .taotp text."""
+    """Write a model as a checkpoint, as .taotp text, or in a format of `bridge_names()`."""
     if to not in OWN_FORMATS:
         if to not in bridge_names():
             hint = did_you_mean(to, (*OWN_FORMATS, *bridge_names()), 1, 0.6, "expected one of")
@@ -189,10 +194,10 @@ def write_as(
 def export_checked(
     model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
 ) -> ExportResult:
-    """Export a model, and check the files with the real library before moving them to `path`.
+    """Export a model, and check the files with the other library before moving them to `path`.
 
-    `tolerance` is the allowed difference of logits relative to the largest. Right answers must stay
-    right.
+    `tolerance` is the largest allowed difference of logits, relative to the largest logit. Right
+    answers must not change.
     """
     bridge, path = find_bridge(to), Path(path)
     if path.name in ("", ".."):
@@ -225,7 +230,7 @@ def export_checked(
         except (OSError, SafetensorError) as e:
             raise _write_error(path, e) from None
         agreement = compare_logits(batch, model.logits(batch.tokens), theirs)
-        # the difference may be rounding noise
+        # the difference may be only rounding noise
         if sent.dtype == "float64" and agreement.parity > tolerance and not agreement.lost_rows:
             agreements = reordered_agreements(model, "float64")
             tolerance, noise_notes = _tolerance_above_noise(model, tolerance, agreements)
@@ -249,7 +254,7 @@ def export_checked(
 def _tolerance_above_noise(
     model: Model, tolerance: float, agreements: list[Agreement]
 ) -> tuple[float, list[str]]:
-    """Return `tolerance`, or more and a note if rounding noise alone exceeds it."""
+    """Return `tolerance`, or a larger one and a note if rounding noise alone exceeds it."""
     noise = max(agreement.parity for agreement in agreements)
     if noise <= tolerance / NOISE_FACTOR:
         return tolerance, []
@@ -258,7 +263,7 @@ def _tolerance_above_noise(
 
 
 def _move_into_place(temporary: Path, path: Path) -> None:
-    """Move written files to `path`; replace a folder only if it has no other files."""
+    """Move written files to `path`. A folder is replaced only if it contains no other files."""
     try:
         if (new := temporary / path.name).is_dir():
             if path.is_dir():
@@ -271,7 +276,7 @@ def _move_into_place(temporary: Path, path: Path) -> None:
 
 
 def _check_replaceable(path: Path, names: Set[str]) -> None:
-    """Raise an error if a folder has files outside `names`."""
+    """Raise an error if a folder contains files that are not in `names`."""
     if foreign := _relative_paths(path) - names:
         problem = f"contains {min(foreign)}, not from an export; name a new folder"
         raise GlassformerError(f"{path}: {problem}")

@@ -1,4 +1,4 @@
-"""Read config.json and model.safetensors of a `transformers` folder; nothing is executed.
+"""Read config.json and model.safetensors of a `transformers` folder without executing code.
 
 The supported families are in gpt2_read.py and llama_read.py.
 """
@@ -23,7 +23,7 @@ LayerCount = Annotated[int, Meta(ge=0, le=10_000)]
 ShortText = Annotated[str, Meta(max_length=100)]
 
 ACTIVATION_ALIASES = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new"}
-# Fields of any family that change the computation, with the only supported value.
+# Fields of all families that change the computation, and their only supported value.
 REQUIRED_VALUES: dict[str, Any] = {
     "add_cross_attention": False, "is_encoder_decoder": False, "pruned_heads": {},
     "quantization_config": None, "auto_map": None,
@@ -61,7 +61,9 @@ def check_fields(
     file: Path, fields: Mapping[str, Any], family: str, required: Mapping[str, Any],
     record_type: type[T], ignored: Collection[str],
 ) -> T:  # fmt: skip
-    """Return the fields of `record_type`. An unknown field outside `ignored` is an error."""
+    """Return the fields as a `record_type`. An unknown field that is not in `ignored` raises an
+    error.
+    """
     names = set(record_type.__struct_fields__)
     for name, only in required.items():
         if fields.get(name, only) != only and (value_ := fields[name]) is not None:
@@ -78,7 +80,7 @@ def check_fields(
 
 
 def parse_activation(file: Path, field: str, name: str) -> str:
-    """Return the glassformer name of an activation in config.json."""
+    """Return Glassformer's name of an activation function in config.json."""
     if name not in (names := [*ACTIVATIONS, *ACTIVATION_ALIASES]):
         problem = f"{field}: expected one of {', '.join(names)}, got {name!r}"
         raise GlassformerError(f"{file}: {problem}", code="unsupported")
@@ -86,7 +88,9 @@ def parse_activation(file: Path, field: str, name: str) -> str:
 
 
 def read_arrays(path: Path, ignored_suffixes: tuple[str, ...]) -> dict[str, Any]:
-    """Return the arrays of model.safetensors; bfloat16 becomes float32, which NumPy has."""
+    """Read the arrays of model.safetensors. bfloat16, unsupported by NumPy, is converted to
+    float32.
+    """
     from safetensors import SafetensorError, deserialize
 
     file = path / "model.safetensors"
@@ -114,7 +118,7 @@ def read_arrays(path: Path, ignored_suffixes: tuple[str, ...]) -> dict[str, Any]
 
 
 def check_arrays(arrays: Mapping[str, Any], expected: Collection[str], family: str) -> None:
-    """Raise an error that names a missing or an unexpected array."""
+    """Raise an error that names the missing or unexpected arrays, if any."""
     if missing := [n for n in expected if n not in arrays]:
         raise GlassformerError(f"model.safetensors: missing {missing[0]}", code=DAMAGED_FILE)
     if foreign := [n for n in arrays if n not in expected]:
@@ -123,7 +127,7 @@ def check_arrays(arrays: Mapping[str, Any], expected: Collection[str], family: s
 
 
 def build_or_refuse(path: Path, family: str, build: Callable[[], Model]) -> Model:
-    """Return `build()`; its errors name the folder."""
+    """Return `build()`; add the name of the folder to its errors."""
     try:
         return build()
     except ValueError as e:
@@ -134,13 +138,13 @@ def build_or_refuse(path: Path, family: str, build: Callable[[], Model]) -> Mode
 
 
 def check_layer_count(field: str, n_layers: int, n_arrays: int) -> None:
-    """Refuse an absurd number of layers before making all their names."""
+    """Raise an error if there are more layers than arrays, before generating array names."""
     if n_layers > n_arrays:
         problem = f"{n_layers:,} layers, but model.safetensors has {n_arrays:,} arrays"
         raise GlassformerError(f"{field}: {problem}", code=DAMAGED_FILE)
 
 
 def to_common_dtype(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert all arrays to float64 if one is float64, else to float32."""
+    """Convert all arrays to float64 if any array is float64, otherwise to float32."""
     kind = np.result_type(np.float32, *(a.dtype for a in weights.values()))
     return {n: np.ascontiguousarray(a, kind) for n, a in weights.items()}

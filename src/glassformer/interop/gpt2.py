@@ -2,9 +2,10 @@
 
 GPT-2 is a causal pre-LN transformer with learned positions and n_heads * d_head = d_model:
 - absent biases, gains, MLPs and positions become zeros and ones;
-- scores are divided by sqrt(padded d_head): another scale is multiplied into W_Q and b_Q;
-- if n_heads does not divide d_model, or the heads are wider, the stream is REPEATED: the norm of
-  [x x] is the norm of x, twice, unlike that of [x 0]. Blocks read the first copy, write to all;
+- scores are divided by sqrt(padded d_head), so any other scale is multiplied into W_Q and b_Q;
+- if n_heads does not divide d_model, or the heads are wider, the stream is repeated, because
+  LayerNorm([x x]) consists of two copies of LayerNorm(x), unlike LayerNorm([x 0]). Blocks read the
+  first copy and write to all;
 - an unembedding bias becomes a row of an untied unembedding that reads a 1 in the second copy.
 """
 
@@ -81,7 +82,7 @@ class Gpt2Bridge:
             return torch_logits(lambda part: net(input_ids=part, use_cache=False).logits, tokens)
 
     def float32_limitation(self, model: Model) -> str:
-        """Return "": PyTorch computes in the type of the weights."""
+        """Return "", because PyTorch computes in the float type of the weights."""
         return ""
 
     def read(self, path: Path) -> Model:
@@ -90,7 +91,7 @@ class Gpt2Bridge:
 
 # ── conversion ─────────────────────────────────────────────────────────────────────────────────
 def unsupported_reason(model: Model) -> str:
-    """Describe why GPT-2 cannot represent the model and a remedy; "" if it can."""
+    """Return the reason why GPT-2 cannot represent the model and a remedy, or "" if it can."""
     c, sep = model.config, model.vocabulary.sep
     gated = any("gate" in n for n in model.weights)
     reasons = [
@@ -106,7 +107,7 @@ def unsupported_reason(model: Model) -> str:
 
 
 def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedValues, list[str]]:
-    """Return fields of GPT2Config, arrays of GPT2LMHeadModel by name, and notes."""
+    """Return the fields of GPT2Config, the arrays of GPT2LMHeadModel by name, and notes."""
     c, bias = model.config, model.weights.get("unembed.b_U")
     bias = None if bias is None or not bias.any() else bias
     r, tied = stream_copies(c, bias is not None), c.tied and bias is None
@@ -115,7 +116,7 @@ def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedVal
     if tied:
         ours["unembed.W_U"] = ours["embed.W_E"].T
         for gain in ("ln_final.w", "ln_final.b"):
-            ours[gain] = ours[gain] / r  # the tied head sums all copies
+            ours[gain] = ours[gain] / r  # the tied unembedding sums all copies
     elif bias is not None:
         ours["ln_final.w"][c.d_model], ours["ln_final.b"][c.d_model] = 0, 1
         ours["unembed.W_U"][c.d_model] = bias
@@ -138,9 +139,10 @@ def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedVal
 
 
 def _padded_weights(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
-    """Return every GPT-2 array by our name, padded to `sizes` and r copies of the stream.
+    """Return GPT-2's arrays under Glassformer's names, padded to `sizes`, with r copies of the
+    stream.
 
-    Outputs are written to all copies, inputs are read from the first; padding is zero.
+    Outputs are written to all copies and inputs are read from the first copy. Padding is zero.
     """
     full, c = replace(model.config, tied=False, positions="learned"), model.config
     weights = dict(model.weights) | {"pos_embed.W_pos": _position_table(model)}
@@ -184,7 +186,7 @@ def _notes(c: Config, r: int, H: int, bias: bool, compiled: bool) -> list[str]:
 
 
 def stream_copies(c: Config, bias: bool) -> int:
-    """Return the number of copies of the stream that fit the heads."""
+    """Return the smallest number of copies of the stream that fits the heads."""
     r = 2 if bias else 1
     while c.n_layers and (r * c.d_model % c.n_heads or r * c.d_model // c.n_heads < c.d_head):
         r += 1
@@ -199,7 +201,7 @@ def _position_table(model: Model) -> Any:
 
 
 def _rounding_notes(model: Model) -> list[str]:
-    """Return a note if float32 rounding of logits in `generate` changes greedy tokens."""
+    """Return a note if rounding logits to float32 in `generate` changes greedy tokens."""
     batch = parity_batch(model)
     logits = model.logits(batch.tokens)
     best, rounded = logits.argmax(-1), logits.astype("float32").argmax(-1)
@@ -225,7 +227,7 @@ def _own_fields(model: Model) -> dict[str, Any]:
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Silence the progress bars and hints of transformers."""
+    """Suppress the progress bars and hints of transformers in this context."""
     logging = import_library("transformers.utils.logging")
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

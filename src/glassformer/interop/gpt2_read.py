@@ -1,4 +1,4 @@
-"""Import from a GPT-2 folder of `transformers`; an unsupported field is an error that names it."""
+"""Import from a GPT-2 folder of `transformers`. An unsupported field raises an error."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +13,8 @@ from ..utils.errors import GlassformerError
 from ..utils.typed_json import Finite, JsonObject, Ref, check_small
 from . import folder
 
-CONFIG_KEY = "glassformer"  # our entry in config.json
-# Fields of config.json that change what GPT-2 computes, with the only supported value of each.
+CONFIG_KEY = "glassformer"  # key of Glassformer's entry in config.json
+# Fields of config.json that change GPT-2's computation, and their only supported value.
 REQUIRED_VALUES = folder.REQUIRED_VALUES | {
     "model_type": "gpt2", "scale_attn_by_inverse_layer_idx": False,
     "reorder_and_upcast_attn": False, "architectures": ["GPT2LMHeadModel"],
@@ -22,16 +22,16 @@ REQUIRED_VALUES = folder.REQUIRED_VALUES | {
 
 
 class OwnFields(JsonObject):
-    """Entry KEY of config.json."""
+    """Glassformer's entry of config.json, under CONFIG_KEY."""
 
-    vocabulary: dict[str, Any]  # Vocabulary.from_json checks it
+    vocabulary: dict[str, Any]  # checked by Vocabulary.from_json
     task: Ref = ""
-    labels: Any = UNSET  # `labels` checks them
+    labels: Any = UNSET  # checked by `labels`
     compiled: Any = UNSET  # source of a compiled model, see compiler/embedded_source.py
 
 
 class Gpt2Fields(JsonObject):
-    """Supported fields of config.json, with their defaults."""
+    """Supported fields of config.json and their defaults."""
 
     vocab_size: folder.Size = 50257
     n_positions: folder.Size = 1024
@@ -51,9 +51,9 @@ IGNORED_FIELDS = folder.IGNORED_FIELDS | {
     "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "n_ctx",
     "output_past",
 }  # fmt: skip
-MASK_SUFFIXES = (".attn.bias", ".attn.masked_bias")  # arrays of old versions
+MASK_SUFFIXES = (".attn.bias", ".attn.masked_bias")  # buffers written by old versions
 
-# GPT-2 names, without "transformer.", and ours, outside of blocks and within a block.
+# GPT-2 name, without "transformer." -> Glassformer name, outside blocks and within a block.
 GLOBAL_ARRAYS = {
     "wte.weight": "embed.W_E", "wpe.weight": "pos_embed.W_pos",
     "ln_f.weight": "ln_final.w", "ln_f.bias": "ln_final.b", "lm_head.weight": "unembed.W_U",
@@ -69,7 +69,7 @@ BLOCK_ARRAYS = {
 
 
 def array_names(c: Config) -> dict[str, str]:
-    """Return {GPT-2 name: our name} of every array."""
+    """Return {GPT-2 name: Glassformer name} for every array."""
     names = dict(GLOBAL_ARRAYS)
     if c.tied:
         del names["lm_head.weight"]

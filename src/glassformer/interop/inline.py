@@ -1,7 +1,8 @@
-"""The source of a parametrization's `expand` as standalone code.
+"""Extraction of a parametrization's `expand` as standalone source code.
 
-Names that `expand` uses are followed through this package: methods, functions and constants. Type
-annotations are removed; imports from other packages stay. Of `backend`, PyTorch's part is included.
+The methods, functions and constants of this package that `expand` uses are included recursively.
+Type annotations are removed; imports from other packages are kept. `backend` is reduced to its
+PyTorch part.
 """
 
 import ast
@@ -18,7 +19,7 @@ from ..parametrizations import build_parametrization
 from ..registry import find, ref_head, split_ref
 from ..utils.errors import GlassformerError
 
-MAX_CONSTANT_SIZE = 100  # numbers in a constant array
+MAX_CONSTANT_SIZE = 100  # largest number of entries of a constant array
 PACKAGE = __name__.split(".")[0]
 Span = tuple[int, int]
 LIBRARY_TEMPLATE = '''\
@@ -38,7 +39,7 @@ class backend:
 
 
 class ModuleSource:
-    """A module's text and its top-level definitions."""
+    """The source of a module and its top-level definitions."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module, self.text = module, inspect.getsource(module)
@@ -51,7 +52,9 @@ class ModuleSource:
                 self.definitions[name] = node
 
     def extract(self, node: ast.stmt, skip: list[ast.stmt]) -> str:
-        """Return a node's text without annotations, decorators and the statements to skip."""
+        """Return the source of a node without annotations, decorators and the statements to
+        skip.
+        """
         spans = [span for n in ast.walk(node) for span in self._annotation_spans(n)]
         for s in skip:
             above = [d.lineno for d in getattr(s, "decorator_list", [])]
@@ -83,14 +86,14 @@ class ModuleSource:
 
 
 class Inliner:
-    """Collects definitions, each before its first use at the top level."""
+    """Collects definitions so that each precedes its first use at the top level."""
 
     def __init__(self) -> None:
         self.sources: dict[str, ModuleSource] = {}
         self.done: set[Any] = set()
         self.imports: set[str] = set()
         self.parts: list[str] = []
-        self.attributes: set[str] = set()  # attributes used, maybe of the array library
+        self.attributes: set[str] = set()  # used attributes, which may belong to the array library
         self.uses_backend = False
 
     def module_source(self, module: str) -> ModuleSource:
@@ -99,11 +102,11 @@ class Inliner:
         return self.sources[module]
 
     def add_name(self, module: str, name: str) -> None:
-        """Add the definition of a module's name."""
+        """Add the definition of a name in a module."""
         node = self.module_source(module).definitions.get(name)
-        # Names of one import are added one by one, other statements as a whole.
+        # Imported names are added one by one, other statements as a whole.
         key = (module, name) if isinstance(node, (ast.Import, ast.ImportFrom)) else node
-        if node is None or key in self.done:  # a built-in, or done
+        if node is None or key in self.done:  # a built-in name, or already added
             return
         self.done.add(key)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -116,7 +119,7 @@ class Inliner:
         try:
             self._add_references(module, node)
             self.parts.append(self.module_source(module).extract(node, []))
-        # write a computed constant as its value
+        # write the value of a computed constant
         except GlassformerError:
             if not isinstance(node, (ast.Assign, ast.AnnAssign)):
                 raise
@@ -136,7 +139,7 @@ class Inliner:
         raise _inline_error(module, f"{name} is no number and no small array")
 
     def add_class(self, kind: type, names: set[str]) -> None:
-        """Add a class and its bases with only the members that are used."""
+        """Add a class and its bases, reduced to the members that are used."""
         line = [k for k in kind.__mro__ if k is not object]
         members: dict[str, list[tuple[type, ast.stmt]]] = {}
         for k in line:
@@ -154,7 +157,7 @@ class Inliner:
                 attributes = [n.attr for n in ast.walk(s) if isinstance(n, ast.Attribute)]
                 todo += [name for name in attributes if name in members]
                 if not any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(s)):
-                    break  # overrides the members of bases
+                    break  # this member overrides members of bases
         for k in line[::-1]:
             source = self.module_source(k.__module__)
             node = source.definitions[k.__name__]
@@ -191,7 +194,9 @@ class Inliner:
             self.add_name(base, alias.name)
 
     def library_source(self) -> str:
-        """Return the source of the array library: PyTorch, and the functions of ours in use."""
+        """Return source that defines the array library: PyTorch and the used functions of this
+        package.
+        """
         source = self.module_source(backend.__name__)
         node = source.definitions["TorchNamespace"]
         assert isinstance(node, ast.ClassDef)
@@ -203,7 +208,9 @@ class Inliner:
 
 
 def formula_source(ref: str) -> tuple[set[str], list[str], str]:
-    """Return imports, definitions and the expression that makes a ref's parametrization."""
+    """Return the imports, the definitions and the constructor expression of a parametrization's
+    ref.
+    """
     kind, inliner = type(build_parametrization(ref)), Inliner()
     entry = find("parametrization", ref_head(ref))
     try:

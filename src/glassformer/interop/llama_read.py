@@ -1,7 +1,7 @@
-"""Import from a Llama folder of `transformers`; an unsupported field is an error that names it.
+"""Import from a Llama folder of `transformers`. An unsupported field raises an error.
 
-With grouped queries, each head gets a copy of its keys and values. Llama's activated `gate_proj` is
-our W_in, its `up_proj` our W_gate.
+With grouped queries, each head gets a copy of its group's key and value weights. Llama's activated
+`gate_proj` is Glassformer's W_in, and its `up_proj` is W_gate.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ RopeFields = Annotated[dict[str, Any], Meta(max_length=2)]
 
 
 class LlamaFields(JsonObject):
-    """Supported fields of config.json, with their defaults."""
+    """Supported fields of config.json and their defaults."""
 
     vocab_size: folder.Size = 32000
     hidden_size: folder.Size = 4096
@@ -44,7 +44,7 @@ class LlamaFields(JsonObject):
 
 IGNORED_FIELDS = folder.IGNORED_FIELDS | {"attention_dropout", "pretraining_tp"}
 
-# Llama names and ours, outside of blocks and within a block, without .weight or .bias.
+# Llama name -> Glassformer name, outside blocks and within a block, without .weight or .bias.
 GLOBAL_ARRAYS = {
     "model.embed_tokens.weight": "embed.W_E", "model.norm.weight": "ln_final.w",
     "lm_head.weight": "unembed.W_U",
@@ -56,7 +56,7 @@ MLP_ARRAYS = {f"mlp.{x}_proj": f"mlp.?_{y}" for x, y in zip(
 
 
 def read_llama(path: str | Path) -> Model:
-    """Return the model in a Llama folder, in float32 or float64, with numbers as tokens."""
+    """Return the model in a Llama folder, in float32 or float64. Its vocabulary is numbers."""
     path = Path(path)
     file, raw = path / "config.json", folder.read_config(path)
     fields = folder.check_fields(file, raw, "Llama", REQUIRED_VALUES, LlamaFields, IGNORED_FIELDS)
@@ -67,7 +67,7 @@ def read_llama(path: str | Path) -> Model:
 
 
 def _rotary_base(file: Path, fields: LlamaFields) -> float:
-    """Return the rotary base, from rope_parameters or older fields."""
+    """Return the rotary base from rope_parameters or from older fields."""
     base = fields.rope_theta
     ropes = {"rope_parameters": fields.rope_parameters, "rope_scaling": fields.rope_scaling}
     for name, rope in ropes.items():
@@ -105,7 +105,7 @@ def _build_model(fields: LlamaFields, act: str, base: float, arrays: dict[str, A
 
 
 def _array_names(c: Config, attention_bias: bool, mlp_bias: bool) -> dict[str, str]:
-    """Return {Llama name: our name} of every array."""
+    """Return {Llama name: Glassformer name} for every array."""
     names = {n: ours for n, ours in GLOBAL_ARRAYS.items() if not (c.tied and n == "lm_head.weight")}
     block = {f"{n}.weight": ours for n, ours in NORM_ARRAYS.items()}
     for part, bias in ((ATTENTION_ARRAYS, attention_bias), (MLP_ARRAYS, mlp_bias)):
@@ -117,7 +117,7 @@ def _array_names(c: Config, attention_bias: bool, mlp_bias: bool) -> dict[str, s
 
 
 def _convert_array(name: str, a: Any, H: int, G: int, K: int) -> Any:
-    """Return a Llama array [out,in] in our shape."""
+    """Convert a Llama array [out,in] to Glassformer's shape."""
     last = name.rpartition(".")[2]
     if last in ("W_Q", "W_K", "W_V"):
         a = a.reshape(-1, K, a.shape[-1]).swapaxes(1, 2)  # H D K, or G D K

@@ -1,8 +1,9 @@
-"""Export to ONNX: one file for any batch and any length up to n_ctx; outputs logits and patterns.
+"""Export to ONNX: a file for any batch size and any length up to n_ctx.
 
-A `GraphTensor` names a tensor in the graph; operations on it add nodes. Norms, activations,
-positions and the MLP of core/model.py run once on such tensors. Attention and its mask depend on
-the length of the text, which is unknown until the graph runs, and are written here.
+The graph outputs logits and attention patterns. A `GraphTensor` refers to a tensor in the graph;
+operations on it add nodes. To build the graph, the norms, activations, positions and MLP of
+core/model.py run once on such tensors. Attention and its mask depend on the input length, which is
+unknown until the graph runs, and are implemented here.
 """
 
 import json
@@ -21,18 +22,18 @@ from ..registry import bridge
 from ..utils.errors import GlassformerError
 from ..utils.fileio import write_atomically
 
-OPSET, IR_VERSION = 18, 10  # supported by most runtimes
+OPSET, IR_VERSION = 18, 10  # versions that most runtimes support
 
 
 @bridge("onnx")
 class OnnxBridge:
-    """The bridge."""
+    """Export a model to ONNX and run the exported file with onnxruntime."""
 
     extra, needs, float32 = "onnx", ("onnx", "onnxruntime"), True
     files: frozenset[str] = frozenset()
 
     def check(self, model: Model) -> None:
-        """Accept every model."""
+        """Do nothing, because ONNX can represent every model."""
 
     def float32_limitation(self, model: Model) -> str:
         if model.config.activation == "gelu" and model.mlp_layers:
@@ -51,17 +52,19 @@ class OnnxBridge:
 
 
 def inference_session(file: str | Path | bytes) -> Any:
-    """Return an onnxruntime session; run(None, {"tokens": tokens}) -> [logits, pattern_0, …]."""
+    """Return an onnxruntime session. run(None, {"tokens": tokens}) returns [logits, pattern_0,
+    …].
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # faster for small models
+    options.intra_op_num_threads = 1  # one thread is faster for small models
     source = file if isinstance(file, bytes) else str(file)
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 def to_onnx(model: Model, dtype: str = "float32") -> bytes:
-    """Return the bytes of an ONNX file; in float64, onnxruntime has no kernel for gelu."""
+    """Return a model as the bytes of an ONNX file. onnxruntime has no gelu kernel in float64."""
     if dtype not in ("float32", "float64"):
         raise GlassformerError(f"onnx: dtype: expected float32 or float64, got {dtype!r}")
     from onnx import TensorProto, checker, helper
@@ -94,7 +97,7 @@ def to_onnx(model: Model, dtype: str = "float32") -> bytes:
 def build_graph(
     c: Config, weights: Weights, graph: "OnnxGraph"
 ) -> tuple["GraphTensor", list["GraphTensor"]]:
-    """Return the logits and the attention pattern of every layer."""
+    """Add the model to a graph. Return the logits and the attention pattern of every layer."""
     patterns: dict[str, GraphTensor] = {}
 
     def hook(name: str, value: "GraphTensor") -> "GraphTensor":
@@ -137,7 +140,7 @@ def attention(c: Config, at: Scope, x: "GraphTensor") -> "GraphTensor":
     B, T, H, K = q.shape
     q, v = (add("Transpose", y, shape=(B, H, T, K), perm=[0, 2, 1, 3]) for y in (q, v))
     k = add("Transpose", k, shape=(B, H, K, T), perm=[0, 2, 3, 1])
-    # onnxruntime rounds a scalar to float32
+    # onnxruntime rounds scalars to float32
     q = q * np.full(K, c.scale or c.d_head**-0.5, x.graph.dtype)
     scores = add("MatMul", q, k, shape=(B, H, T, T))
     pattern = at("hook_pattern", GRAPH_NAMESPACE.softmax(scores + attention_bias(c, x.graph)))
@@ -147,7 +150,7 @@ def attention(c: Config, at: Scope, x: "GraphTensor") -> "GraphTensor":
 
 
 def attention_bias(c: Config, graph: "OnnxGraph") -> "GraphTensor":
-    """Return mask plus position bias [1 or H,T,T], gathered from a table by distance."""
+    """Return mask plus position bias, [1 or H,T,T], gathered from a table indexed by distance."""
     distances = np.arange(1 - c.n_ctx, c.n_ctx)[None]  # 1 2T-1
     bias = POSITIONS[c.positions].bias
     table = MASKS[c.mask](distances) + (bias(c, distances) if bias else 0)  # (H) 1 2T-1
@@ -161,7 +164,7 @@ def attention_bias(c: Config, graph: "OnnxGraph") -> "GraphTensor":
 
 # ── graph tensors ──────────────────────────────────────────────────────────────────────────────
 class OnnxGraph:
-    """The nodes and constants of a graph."""
+    """The nodes and constants of an ONNX graph."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
@@ -171,7 +174,9 @@ class OnnxGraph:
     def add(
         self, op: str, *inputs: Any, shape: tuple[int, ...] = (), **attributes: Any
     ) -> "GraphTensor":
-        """Add a node. `shape` is that of its value for one text of length n_ctx."""
+        """Add a node and return its output. `shape` is the output's shape for one input of length
+        n_ctx.
+        """
         from onnx import helper
 
         name = f"{op.lower()}_{len(self.nodes)}"
@@ -180,7 +185,9 @@ class OnnxGraph:
         return GraphTensor(self, name, shape)
 
     def constant(self, value: Any) -> str:
-        """Return the name of a constant. Python numbers get the graph's float type."""
+        """Return the name of a constant, adding it if needed. Python numbers get the graph's float
+        type.
+        """
         from onnx import numpy_helper
 
         value = np.asarray(value, self.dtype if isinstance(value, (int, float)) else None)
@@ -191,7 +198,7 @@ class OnnxGraph:
 
 
 class GraphTensor:
-    """A tensor of the graph."""
+    """A tensor of an ONNX graph; arithmetic operations add nodes to the graph."""
 
     def __init__(self, graph: OnnxGraph, name: str, shape: tuple[int, ...]) -> None:
         self.graph, self.name, self.shape = graph, name, shape
@@ -214,19 +221,19 @@ class GraphTensor:
     __radd__, __rmul__ = __add__, __mul__
 
     def __getitem__(self, key: Any) -> "GraphTensor":
-        """x[..., a:b], the only indexing of activations in model.py."""
+        """Return x[..., a:b], the only form of indexing that model.py applies to activations."""
         a, b, _ = key[-1].indices(self.shape[-1])
         cut = np.array([a]), np.array([b]), np.array([-1])
         return self.graph.add("Slice", self, *cut, shape=(*self.shape[:-1], b - a))
 
 
 class GraphNamespace:
-    """The array namespace of graph tensors, see core/backend.py."""
+    """The array operations of core/backend.py for graph tensors."""
 
     fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
 
     def as_dtype_of(self, x: GraphTensor, table: Any) -> GraphTensor:
-        """Return the first rows of a table [n_ctx,…], as many as the text has tokens."""
+        """Return the first T rows of a table [n_ctx,…], where T is the length of the input."""
         if isinstance(table, GraphTensor):
             return table
         length = x.graph.add("Shape", GraphTensor(x.graph, "tokens", ()), start=1, end=2)

@@ -1,4 +1,4 @@
-"""Compare a library's logits with the model's own, and with the effect of rounding alone."""
+"""Compare a library's logits with the model's logits, relative to the effect of rounding."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from ..verification.robust_eval import reorder_sums
 
 MAX_EXAMPLE_ROWS = 1024
 MAX_LOGITS = 2**24
-SUMMATION_ORDERS = 3  # reordered models, besides the model itself
-TOLERANCE = 1e-4  # relative, of float32 logits
+SUMMATION_ORDERS = 3  # number of reordered models, besides the model itself
+TOLERANCE = 1e-4  # relative tolerance of float32 logits
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,15 @@ class ParityBatch:
     """Input tokens, and the right next tokens at answer positions."""
 
     tokens: Any  # [B,T]
-    targets: Any  # [B,T]
+    targets: Any  # [B,T] right next tokens
     answer_mask: Any  # bool [B,T]
     has_task: bool
 
 
 def parity_batch(model: Model) -> ParityBatch:
-    """Return a deterministic batch: rows of the model's task, edges first, or random tokens."""
+    """Return a deterministic batch: rows of the model's task, edge cases first, or random
+    tokens.
+    """
     c, rng = model.config, np.random.default_rng(0)
     task = matching_task(model)
     if task is not None:
@@ -48,7 +50,9 @@ def parity_batch(model: Model) -> ParityBatch:
 
 
 def _sample_rows(task: Task, n: int, rng: np.random.Generator) -> Any:
-    """Return all rows of a small domain, else n edge cases, evenly spaced, and random rows."""
+    """Return all rows of a small domain, otherwise n edge cases, evenly spaced rows and random
+    rows.
+    """
     if task.size <= n:
         return task.rows(0, task.size)
     edges = task.edges()
@@ -57,7 +61,9 @@ def _sample_rows(task: Task, n: int, rng: np.random.Generator) -> Any:
 
 
 def matching_task(model: Model) -> Task | None:
-    """Return the model's task if it is known and has the model's vocabulary."""
+    """Return the model's task, or None if it is unknown or has another vocabulary than the
+    model.
+    """
     try:
         task: Task = embedded_task(model) or registry.build("task", model.task)
     except GlassformerError:
@@ -67,17 +73,17 @@ def matching_task(model: Model) -> Task | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Comparison of two models' logits on one batch."""
+    """Result of the comparison of two models' logits on one batch."""
 
-    parity: float  # infinite if theirs are not finite where ours are
+    parity: float  # infinite if only the library's logits are not finite
     parity_elsewhere: float | None  # parity at other positions; None if there are none
     tokens: int
     differing_tokens: int
-    lost_rows: list[int]  # rows right in ours and wrong in theirs
-    their_tokens: Any  # greedy tokens [B,T]
+    lost_rows: list[int]  # rows that the model gets right and the library gets wrong
+    their_tokens: Any  # [B,T] the library's greedy tokens
 
     def failure_reason(self, model: Model, batch: ParityBatch, tolerance: float) -> str:
-        """Describe the disagreement with an example; "" within the tolerance."""
+        """Describe a disagreement with an example, or return "" if it is within the tolerance."""
         if not self.lost_rows:
             if self.parity <= tolerance:
                 return ""
@@ -92,10 +98,10 @@ class Agreement:
 
 
 def compare_logits(batch: ParityBatch, ours: Any, theirs: Any) -> Agreement:
-    """Compare logits [B,T,V] at answer positions.
+    """Compare the logits [B,T,V] of two models at answer positions.
 
-    At other positions a program may have ties, such as two keys of equal scores, which rounding
-    breaks.
+    Other positions are reported separately, because a program may have ties there (such as two keys
+    with equal scores) that rounding breaks.
     """
     size = logit_scale(ours)
 
@@ -115,14 +121,14 @@ def compare_logits(batch: ParityBatch, ours: Any, theirs: Any) -> Agreement:
 
 
 def logit_scale(x: Any) -> float:
-    """Return the scale of relative differences: the largest finite |x|, at least 1."""
+    """Return the scale of relative differences: the largest finite |x|, and at least 1."""
     return max(1.0, float(np.abs(x[np.isfinite(x)]).max(initial=0.0)))
 
 
 def differing_activations(
     ours: Mapping[str, Any], theirs: Mapping[str, Any], tolerance: float
 ) -> dict[str, float]:
-    """Return {name: relative difference} of activations that differ by more than `tolerance`."""
+    """Return {name: relative difference} for activations that differ by more than `tolerance`."""
     differences = {}
     for name, a in theirs.items():
         a, b = np.broadcast_arrays(ours[name], a)
@@ -137,7 +143,7 @@ def differing_activations(
 def float32_problem(
     model: Model, tolerance: float = TOLERANCE, agreements: Sequence[Agreement] = ()
 ) -> str:
-    """Describe why float32 weights change the model's answers or logits; "" if they do not."""
+    """Describe how float32 weights change the model's answers or logits, or return ""."""
     model = model.numpy()
     for name, w in model.weights.items():
         with np.errstate(over="ignore"):
@@ -146,7 +152,7 @@ def float32_problem(
                 return f"{name} has {largest:g}, more than the maximum of float32, 3.4e38"
     agreements = agreements or reordered_agreements(model, "float32")
     worst = max(agreements, key=lambda a: (len(a.lost_rows), a.parity))
-    # A float32 model loses no more precision: only its answers count.
+    # A float32 model loses no further precision, so only its answers are checked.
     return worst.failure_reason(
         model, parity_batch(model), tolerance if model.dtype == "float64" else np.inf
     )
@@ -155,16 +161,18 @@ def float32_problem(
 def to_float32_if_safe(
     model: Model, tolerance: float = TOLERANCE, agreements: Sequence[Agreement] = ()
 ) -> tuple[Model, str]:
-    """Return the model in float32 if that is enough, else in float64 with the reason."""
+    """Convert the model to float32 if that is precise enough, else to float64; return the reason,
+    too.
+    """
     reason = float32_problem(model, tolerance, agreements)
     return model.astype("float64" if reason else "float32"), reason
 
 
 def reordered_agreements(model: Model, dtype: str) -> list[Agreement]:
-    """Compare the model with copies in `dtype` that differ in the order of their sums.
+    """Compare the model with copies in `dtype` that sum in different orders.
 
-    Libraries sum in other orders, and a program may be right in one order by luck. If PyTorch is
-    installed, its kernels are included.
+    Libraries use different orders of summation, and a program may be right in one order by chance.
+    If PyTorch is installed, its kernels are included.
     """
     batch, rng = parity_batch(model), np.random.default_rng(0)
     ours = model.logits(batch.tokens)

@@ -1,4 +1,4 @@
-"""A vocabulary as a `tokenizers` tokenizer, for GPT-2 folders and for TransformerLens."""
+"""Conversion of a vocabulary to a `tokenizers` tokenizer, for GPT-2 folders and TransformerLens."""
 
 import re
 from typing import Any
@@ -10,19 +10,19 @@ from ..core.vocabulary import Vocabulary
 from .common import import_library
 from .parity import matching_task
 
-END_OF_TEXT = "<|endoftext|>"  # end token of tokenizers whose model has none
+END_OF_TEXT = "<|endoftext|>"  # end token for models without a stop token
 
 
 def build_tokenizer(vocabulary: Vocabulary, begin: str = "") -> Any:
     """Return a tokenizer that encodes and decodes as `vocabulary` does.
 
-    It puts the token `begin` before every text that does not begin with it. A text outside the
-    vocabulary is an error: there is no unknown token.
+    It prepends the token `begin` to every input that does not begin with it. Input outside the
+    vocabulary raises an error, because there is no unknown token.
     """
     lib, texts = import_library("tokenizers"), list(vocabulary.tokens)
     result = lib.Tokenizer(lib.models.WordLevel({t: i for i, t in enumerate(texts)}, unk_token=""))
     if vocabulary.sep:
-        # without a decoder, spaces separate tokens
+        # without a decoder, tokens are joined by spaces
         result.pre_tokenizer = lib.pre_tokenizers.Split(lib.Regex(r"[\s,]+"), "removed")
     else:
 
@@ -44,16 +44,16 @@ def build_tokenizer(vocabulary: Vocabulary, begin: str = "") -> Any:
 
 
 def has_tokenizer(vocabulary: Vocabulary) -> bool:
-    """Whether `build_tokenizer` supports a vocabulary."""
+    """Return whether `build_tokenizer` supports a vocabulary."""
     return vocabulary.sep in ("", " ")
 
 
 def begin_token(model: Model) -> str:
-    """Return the token before every text: <bos> for compiled models, else ""."""
+    """Return the token that begins every input: <bos> for compiled models, else ""."""
     return BOS if embedded_task(model) else ""
 
 
 def stop_token_id(model: Model) -> int | None:
-    """Return the id of the token that ends an answer, if the task has one."""
+    """Return the id of the token that ends an answer, or None if the task has no stop token."""
     task = matching_task(model)
     return None if task is None else task.stop

@@ -1,7 +1,7 @@
-"""Export to PyTorch: a readable Python file for one model that needs only torch.
+"""Export to PyTorch: a readable Python file that defines one model and needs only torch.
 
-Weights of small models are in the file, others in a state dict beside it (NAME.pt). Parameters have
-our weight names, so `from_torch` can read the state dict back.
+Small models have their weights in this file, larger models in a state dict in the same folder
+(NAME.pt). Parameters have Glassformer's weight names, so `from_torch` can read the state dict.
 """
 
 import io
@@ -18,7 +18,7 @@ from ..registry import bridge
 from .common import check_finite, import_library, run_python_file, torch_logits, write_python
 from .torch_source import module_source
 
-MAX_INLINE_NUMBERS = 2_000  # weights written into the Python file
+MAX_INLINE_NUMBERS = 2_000  # largest number of weights written into the Python file
 
 
 @bridge("torch")
@@ -35,7 +35,7 @@ class TorchBridge:
         if is_inline:
             return []
         torch = import_library("torch")
-        data = io.BytesIO()  # torch's own file errors have no reason
+        data = io.BytesIO()  # torch's file errors contain no reason
         torch.save({n: torch.tensor(w) for n, w in model.weights.items()}, data)
         file = path.with_suffix(".pt")
         file.write_bytes(data.getvalue())
@@ -49,12 +49,12 @@ def from_torch(
     state_dict: Mapping[str, Any], config: Config, vocabulary: Vocabulary | None = None,
     task: str = "",
 ) -> Model:  # fmt: skip
-    """Return the Model of a state dict with our names, for example of a fine-tuned export.
+    """Create a Model from a state dict with Glassformer's names, such as a fine-tuned export.
 
     Args:
         state_dict: Name -> tensor or array.
         config: The model's config.
-        vocabulary: By default numbers from 0.
+        vocabulary: The vocabulary. Defaults to numbers from 0.
         task: Ref of the model's task.
     """
     weights = {name: np.array(backend.to_numpy(w)) for name, w in state_dict.items()}

@@ -1,4 +1,4 @@
-"""The text of an exported PyTorch file: a model as a plain nn.Module."""
+"""Generate the source of an exported PyTorch file, which defines a model as a plain nn.Module."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -59,12 +59,12 @@ def gelu_new(x):
 
 
 def join_lines(*some: str | Literal[False]) -> str:
-    """Join lines, without those that are False."""
+    """Join lines, skipping values that are False."""
     return "\n".join(line for line in some if line is not False)
 
 
 def module_source(model: Model, inline_weights: bool) -> str:
-    """Return the Python file of a model, with its weights or with code to load NAME.pt."""
+    """Return the source of a model's Python file, with its weights or with code to load NAME.pt."""
     net = network_definitions(model)
     load = LOAD_INLINE if inline_weights else LOAD_FROM_FILE
     header = _file_header(model, "\n".join(net), inline_weights)
@@ -74,7 +74,7 @@ def module_source(model: Model, inline_weights: bool) -> str:
 
 
 def network_definitions(model: Model) -> list[str]:
-    """Return the classes up to Transformer and their helper functions."""
+    """Return the class definitions up to Transformer, and their helper functions."""
     c, weights = model.config, model.weights
     kinds: dict[tuple[str, ...], str] = {}  # weight names of a block -> class name
     for i in range(c.n_layers):
@@ -124,7 +124,7 @@ def _file_header(model: Model, net: str, inside: bool) -> str:
 
 
 def torch_imports(net: str) -> list[str]:
-    """Return the import lines of a network's text."""
+    """Return the import lines needed by the source of a network."""
     functional = ["import torch.nn.functional as F"] if re.search(r"\bF\.", net) else []
     return ["import torch", *functional, "from torch import nn"]
 
@@ -258,7 +258,7 @@ def weights_source(weights: Mapping[str, Any]) -> str:
 
 # ── helpers ────────────────────────────────────────────────────────────────────────────────────
 def _norm(c: Config, shapes: Shapes, x: str, place: str) -> str:
-    """Return an expression for the norm of an expression."""
+    """Return an expression that applies the norm layer of a place to the expression x."""
     w, b = f"{place}.w" in shapes, f"{place}.b" in shapes
     if c.norm == "none":
         return x
@@ -270,14 +270,14 @@ def _norm(c: Config, shapes: Shapes, x: str, place: str) -> str:
 
 
 def _init_method(shapes: Shapes, places: Iterable[str]) -> list[str]:
-    """Return the lines of __init__ with an Arrays(…) for each place with weights."""
+    """Return the lines of __init__, with an Arrays(…) for each place that has weights."""
     present = [p for p in places if _names_under(shapes, p + ".")]
     assignments = [f"        self.{p} = {_arrays_call(shapes, p)}" for p in present]
     return ["    def __init__(self):", "        super().__init__()", *assignments]
 
 
 def _arrays_call(shapes: Shapes, place: str) -> str:
-    """Return the Arrays(…) expression of a place, with nested Arrays."""
+    """Return the Arrays(…) expression of a place, including nested Arrays."""
     names = _names_under(shapes, place + ".")
     arguments = [f"{n}={shapes[f'{place}.{n}']}" for n in names if "." not in n]
     deeper = dict.fromkeys(n.split(".")[0] for n in names if "." in n)

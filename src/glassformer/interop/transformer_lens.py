@@ -1,10 +1,11 @@
 """TransformerLens 4.x (`TransformerBridge`) and 3.9 (`HookedTransformer`): export and import.
 
-Weight names and shapes are ours, with these differences:
-- scores are divided by sqrt(d_head): another scale is multiplied into W_Q and b_Q;
+Weight names and shapes equal Glassformer's, with these differences:
+- scores are divided by sqrt(d_head), so any other scale is multiplied into W_Q and b_Q;
 - absent biases and gains become zeros and ones;
-- positions are a table (zeros for none), or rotary with adjacent coordinates as pairs;
-- all blocks have an MLP or none has. A gated MLP activates W_gate (our W_in), without biases.
+- positions are a table (zeros without positions), or rotary with adjacent coordinates as pairs;
+- all blocks have an MLP or none has. A gated MLP has no biases and
+  activates W_gate (Glassformer's W_in).
 """
 
 import json
@@ -115,7 +116,10 @@ class TransformerLensBridge:
             return backend.to_numpy(build_bridge(*_read_files(path)[:2])(torch.as_tensor(tokens)))
 
     def hooks(self, model: Model, path: Path, tokens: Any) -> dict[str, Any]:
-        """Return its activations under our names, with the differences in `notes` undone."""
+        """Return TransformerLens's activations under Glassformer's names.
+
+        The differences described in `export_notes` are undone.
+        """
         import torch
 
         c = model.config
@@ -137,7 +141,7 @@ class TransformerLensBridge:
 
 
 def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return the config fields, weights and whole config.json of an exported folder."""
+    """Return the config fields, the weights and the whole config.json of an exported folder."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -151,7 +155,7 @@ def _read_files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, A
 
 
 def export_notes(model: Model) -> list[str]:
-    """Describe how its activations differ from ours, by name."""
+    """Describe how activations of the exported model differ from the original, by name."""
     c = model.config
     notes = ["load.py loads it: from load import model"]
     if not has_tokenizer(model.vocabulary):
@@ -169,7 +173,7 @@ def export_notes(model: Model) -> list[str]:
 
 # ── export ─────────────────────────────────────────────────────────────────────────────────────
 def unsupported_reason(model: Model) -> str:
-    """Describe why TransformerLens cannot represent the model and a remedy; "" if it can."""
+    """Return why TransformerLens cannot represent the model and a remedy, or "" if it can."""
     c = model.config
     used = [n for n, w in model.numpy().weights.items() if w.any()]
     if not c.norm_first and c.norm != "none":
@@ -192,7 +196,7 @@ def unsupported_reason(model: Model) -> str:
 
 
 def config_fields(model: Model) -> dict[str, Any]:
-    """Return the fields of TransformerBridgeConfig (4.x) and HookedTransformerConfig (3.9)."""
+    """Return fields for TransformerBridgeConfig (4.x) and HookedTransformerConfig (3.9)."""
     c, names = model.config, model.weights
     pre = "Pre" * (not any(map(_is_norm_array, names)))
     norm = None if c.norm == "none" else NORM_TYPES[c.norm] + pre
@@ -216,7 +220,7 @@ def config_fields(model: Model) -> dict[str, Any]:
 
 
 def state_dict(model: Model) -> dict[str, Any]:
-    """Return {name: array} of every weight of the HookedTransformer."""
+    """Return {name: array} with every weight of the HookedTransformer."""
     TransformerLensBridge().check(model)
     c, cfg = model.config, config_fields(model)
     ours = {n: w.astype(np.float64) for n, w in model.numpy().weights.items() if w.size}
@@ -240,13 +244,13 @@ def state_dict(model: Model) -> dict[str, Any]:
 
 
 def _swap_gate(weights: dict[str, Any], at: str) -> None:
-    """Swap W_in and W_gate: TransformerLens activates W_gate, our model W_in."""
+    """Swap W_in and W_gate: TransformerLens activates W_gate, Glassformer activates W_in."""
     W_in, W_gate = f"{at}mlp.W_in", f"{at}mlp.W_gate"
     weights[W_in], weights[W_gate] = weights[W_gate], weights[W_in]
 
 
 def _default_arrays(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {name: default} of all their arrays, in order: zeros, or ones for gains."""
+    """Return {name: default} for all arrays of the HookedTransformer: zeros, or ones for gains."""
     gains = {"LN": (".w", ".b"), "RMS": (".w",)}.get(cfg["normalization_type"], ())
     absent = {"q_norm", "k_norm", "b_gate"}
     absent |= {"b_in", "b_out"} if cfg["gated_mlp"] else {"W_gate"}
@@ -259,7 +263,10 @@ def _default_arrays(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def adjacent_pair_order(d_head: int) -> Any:
-    """Return the order of a head's coordinates with our rotary pairs (i, i + d_head/2) adjacent."""
+    """Return the order of a head's coordinates that makes its rotary pairs adjacent.
+
+    Glassformer's rotary pairs are (i, i + d_head/2).
+    """
     n = d_head // 2
     pairs = np.stack([np.arange(n), np.arange(n, 2 * n)], axis=1).reshape(-1)
     return np.concatenate([pairs, np.arange(2 * n, d_head)])
@@ -268,7 +275,7 @@ def adjacent_pair_order(d_head: int) -> Any:
 def to_transformer_lens(model: Model) -> Any:
     """Return the model as a `TransformerBridge` of transformer-lens 4.x, with a tokenizer.
 
-    It is float32 if that is enough for the model, else float64, as in `export`.
+    As in `export`, it is in float32 if this is precise enough for the model, else in float64.
 
     Raises:
         GlassformerError: TransformerLens cannot represent the model.
@@ -282,16 +289,16 @@ def to_transformer_lens(model: Model) -> Any:
 
 
 def tokenizer_with_end(model: Model) -> Any:
-    """Return the tokenizer with an end and padding token.
+    """Return a `transformers` tokenizer for the model with an end and padding token.
 
-    `generate` ignores an end token that begins a text, so a tokenizer without a stop token gets
-    an extra one.
+    `generate` ignores an end token at the beginning of an input. For a model without a stop token,
+    an extra token is added as the end token.
     """
     plain = build_tokenizer(model.vocabulary, begin_token(model))
     fast = import_library("transformers").PreTrainedTokenizerFast(tokenizer_object=plain)
     if (stop := stop_token_id(model)) is None:
         fast.add_special_tokens({"eos_token": END_OF_TEXT})
-    else:  # special tokens would also match inside other tokens
+    else:  # a special token would also match inside other tokens
         fast.eos_token = model.vocabulary[stop]
     fast.pad_token = fast.eos_token
     return fast
@@ -306,8 +313,9 @@ def build_bridge(cfg: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
 
     dtype = getattr(torch, cfg.get("dtype", "float32"))
     config = TransformerBridgeConfig(**{**cfg, "dtype": dtype})
-    config.rotary_base = cfg.get("rotary_base", config.rotary_base)  # not truncated to an integer
-    native: Any = TransformerBridge  # boot_native is added at import
+    # the constructor truncates the base to an integer
+    config.rotary_base = cfg.get("rotary_base", config.rotary_base)
+    native: Any = TransformerBridge  # boot_native is added when the library is imported
     bridge = native.boot_native(config, dtype=dtype)
     tensors = {n: torch.tensor(w) for n, w in weights.items()}
     bridge.load_state_dict(convert_tl_checkpoint(tensors, config), strict=True)
@@ -319,7 +327,7 @@ def _is_norm_array(name: str) -> bool:
 
 
 # ── import ─────────────────────────────────────────────────────────────────────────────────────
-# Fields that our transformer does not support -> their unused value.
+# Fields that Glassformer does not support -> their neutral value.
 UNSUPPORTED_FIELDS = {
     "n_key_value_heads": None, "attn_scores_soft_cap": -1.0, "output_logits_soft_cap": -1.0,
     "final_rms": False, "parallel_attn_mlp": False, "post_embedding_ln": False,
@@ -330,7 +338,7 @@ UNSUPPORTED_FIELDS = {
 }  # fmt: skip
 ACTIVATION_NAMES = {name: name for name in ACTIVATIONS} | ACTIVATION_ALIASES
 BUFFER_SUFFIXES = (".mask", ".IGNORE", ".rotary_sin", ".rotary_cos")
-# Suffixes of native (4.x) names -> ours; the first match counts.
+# Suffix of a native (4.x) name -> Glassformer suffix; the first match is used.
 KINDS = (("weight", "W"), ("bias", "b"))
 NATIVE_SUFFIXES = {
     **{f".{x.lower()}.{end}": f".{w}_{x}" for end, w in KINDS for x in "QKVO"},
@@ -343,15 +351,16 @@ NATIVE_SUFFIXES = {
 def from_transformer_lens(
     source: Any, cfg: Any = None, vocabulary: Vocabulary | None = None, task: str = ""
 ) -> Model:
-    """Return the Model of a `TransformerBridge`, a `HookedTransformer`, or a state dict and cfg.
+    """Convert a `TransformerBridge`, a `HookedTransformer`, or a state dict and cfg to a Model.
 
     Zero biases, unit gains and zero positions are dropped, and an unembedding equal to the
-    embedding is tied: an exported model comes back unchanged, except for a folded attention scale.
+    embedding is tied. An exported model is thus restored unchanged, except for a folded attention
+    scale.
 
     Args:
-        source: The other model, or its state dict.
-        cfg: Its config; required with a state dict.
-        vocabulary: By default numbers from 0.
+        source: The TransformerLens model, or its state dict.
+        cfg: The config; required with a state dict.
+        vocabulary: The vocabulary. Defaults to numbers from 0.
         task: Ref of the model's task.
 
     Raises:
@@ -362,7 +371,7 @@ def from_transformer_lens(
     fields = dict(fields if isinstance(fields, Mapping) else vars(fields))
     c = _to_config(fields)
     weights = {n: backend.to_numpy(w) for n, w in state.items() if not n.endswith(BUFFER_SUFFIXES)}
-    native = "embed.weight" in weights  # 4.x
+    native = "embed.weight" in weights  # version 4.x
     if native:
         weights = dict(_from_native(c, n, w) for n, w in weights.items())
     for i in range(c.n_layers):
@@ -389,13 +398,13 @@ def from_transformer_lens(
 
 
 def _is_default(name: str, w: Any) -> bool:
-    """Whether an array is a zero bias or a unit gain."""
+    """Return whether an array is a zero bias or a unit gain."""
     last = name.split(".")[-1]
     return bool((last[0] == "b" and (w == 0).all()) or (last == "w" and (w == 1).all()))
 
 
 def _from_native(c: Config, name: str, w: Any) -> tuple[str, Any]:
-    """Return our name and shape of a native bridge's array."""
+    """Convert an array of a native bridge (4.x) to Glassformer's name and shape."""
     for end, ours in NATIVE_SUFFIXES.items():
         if name.endswith(end):
             name = name.removesuffix(end) + ours
@@ -413,7 +422,7 @@ def _from_native(c: Config, name: str, w: Any) -> tuple[str, Any]:
 
 
 def _to_config(fields: Mapping[str, Any]) -> Config:
-    """Return our config for theirs; an unsupported field is an error that names it."""
+    """Convert TransformerLens config fields to a Config. An unsupported field raises an error."""
 
     def get(name: str, default: Any = None) -> Any:
         value = fields.get(name, default)
