@@ -1,9 +1,9 @@
-"""The live page: one HTML file that runs its models, assembled from the files of web/ and data.
+"""The live page: one HTML file that runs models, assembled from the files of web/ and JSON data.
 
 A page opened from a file cannot fetch ES modules, so each module becomes a function that returns
-its exports. The engine (engine.js and its imports) is a script of its own, as a worker runs its
-text. Data are a JSON block without `<`. The page's policy allows only these scripts, by hash, and
-no network access.
+its exports. The engine (engine.js and its imports) is a separate script, because a worker runs
+its text. Data is a JSON block without `<`. The page's content security policy allows only these
+scripts, by hash, and no network access.
 """
 
 import base64
@@ -24,11 +24,11 @@ MODULE_SYNTAX = re.compile(r"^(?:import|export)\b", re.M)
 
 
 def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -> bytes:
-    """Return the HTML file.
+    """Return the HTML file of a live page.
 
     Args:
         data: {models: [payload…], title, notes, footer}.
-        server: {token, base} of the server that the page may connect to.
+        server: {token, base} of the server to which the page may connect.
     """
     engine = module_order("engine")
     scripts = {"engine": bundle(engine), "script": bundle(module_order("page"), exclude=engine)}
@@ -50,7 +50,9 @@ def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -
 
 
 def fill_template(name: str, parts: Mapping[str, str]) -> bytes:
-    """Return a file of web/ with its placeholders replaced, except within the inserted parts."""
+    """Return a file of web/ with its placeholders replaced by `parts`. Inserted text is not
+    searched.
+    """
     page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read_web_file(name))
     return page.encode("utf-8", "replace")
 
@@ -63,7 +65,7 @@ def json_block(data: Any) -> str:
 
 # ── modules into one script ────────────────────────────────────────────────────────────────────
 def module_imports(name: str) -> list[tuple[str, list[str]]]:
-    """Return the imports of a module as (path in web/, names)."""
+    """Return the imports of a JavaScript module as (path in web/, names)."""
     matches = IMPORT.findall(_read_web_file(f"{name}.js"))
     return [
         (posixpath.normpath(f"{posixpath.dirname(name) or '.'}/{path}"), re.findall(r"\w+", names))
@@ -72,7 +74,7 @@ def module_imports(name: str) -> list[tuple[str, list[str]]]:
 
 
 def module_order(name: str) -> list[str]:
-    """Return a module and everything it imports, in dependency order."""
+    """Return a JavaScript module and all its imports, in dependency order."""
     order: dict[str, None] = {}
     importing: list[str] = []
 

@@ -1,7 +1,7 @@
-"""The examples of a page: edge cases and inputs of every class, as texts and answers.
+"""The examples of a page: edge cases and inputs of every class, with their answers.
 
-The page scores a model on them after every edit. An example whose text does not parse back to the
-same tokens also has its tokens.
+The page scores a model on them after every edit. An example whose string does not parse to its
+tokens is sent with its tokens.
 """
 
 import re
@@ -30,12 +30,12 @@ from ..tasks.token_layout import TOKEN
 from ..utils.errors import GlassformerError
 
 MAX_EXAMPLES = 2_000
-MAX_MULTIPLICATIONS = 600_000_000  # for all examples: about a second in a browser
-MAX_CHARACTERS = 150_000  # of all texts
+MAX_MULTIPLICATIONS = 600_000_000  # total for all examples, which takes about a second in a browser
+MAX_CHARACTERS = 150_000  # total length of all example strings
 MIN_EXAMPLES = 40
-SAMPLED_ROWS = 4 * MAX_EXAMPLES  # candidates for examples of every class
+SAMPLED_ROWS = 4 * MAX_EXAMPLES  # number of candidates for examples of every class
 
-# Class that defines `prompt` -> parser name in parse_input.js, and the attributes it needs.
+# Class that defines `prompt` -> name of a parser in parse_input.js, and required attributes.
 INPUT_PARSERS: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     base.Task: ("words", ()),
     addition.Addition: ("addition", ("digits",)),
@@ -51,7 +51,7 @@ INPUT_PARSERS: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     sort.SortDigits: ("sort-digits", ("length", "shortest", "repeats", "digits", "base")),
     SequenceTask: ("source", ()),
 }
-EXAMPLES_ONLY = "examples"  # the parser of tasks whose own parser exists only in Python
+EXAMPLES_ONLY = "examples"  # parser for tasks whose parser exists only in Python
 
 
 def input_parser(task: Task) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def input_parser(task: Task) -> dict[str, Any]:
     owners = {_defining_class(task, name) for name in ("read", "steps", "max_new_tokens", "answer")}
     if owners <= {c for c in INPUT_PARSERS if issubclass(owner, c)}:
         parser |= {name: getattr(task, name) for name in attributes}
-    else:  # a parser of its own
+    else:  # the task overrides the parser
         name = EXAMPLES_ONLY
     if isinstance(task, message.Message):
         parser["tokens"] = task.tokens.tolist()
@@ -82,10 +82,10 @@ def _defining_class(task: Task, method: str) -> type[Any]:
 
 
 def page_examples(model: Model, task: Task, max_examples: int = MAX_EXAMPLES) -> dict[str, Any]:
-    """Return {texts, answers, classes, names, tokens, whole}.
+    """Return {texts, answers, classes, names, tokens, whole} of a page's examples.
 
-    `classes` are indices of `names`, `tokens` {index: [prompt, answer]} of examples whose texts do
-    not parse back, `whole` is whether the examples are the whole domain.
+    `classes` are indices of `names`. `tokens` is {index: [prompt, answer]} for examples whose
+    strings do not parse to their tokens. `whole` is true if the examples cover the whole domain.
     """
     affordable = MAX_MULTIPLICATIONS // multiplications_per_example(model, task)
     limit = min(affordable, MAX_CHARACTERS // average_length(task))
@@ -109,20 +109,20 @@ def page_examples(model: Model, task: Task, max_examples: int = MAX_EXAMPLES) ->
 
 
 def choose_rows(task: Task, n: int) -> Any:
-    """Return n rows of the domain: all, or edge cases and samples balanced over classes."""
+    """Return n rows of the domain: all rows, or edge cases and samples balanced over classes."""
     if task.size <= n:
         rows = task.rows(0, task.size)
         return rows[task.defined(rows)]
     drawn = task.sample(max(SAMPLED_ROWS, n), np.random.default_rng(0))
     rows = np.concatenate([_evenly_spaced(task.edges(), n // 2), drawn])
     rows = rows[task.defined(rows)]
-    # Each row once, edge cases first. np.unique would merge distinct numbers beyond int64.
+    # Remove duplicate rows, edge cases first. np.unique would merge distinct numbers beyond int64.
     rows = np.array([*dict.fromkeys(map(tuple, rows.tolist()))], rows.dtype)
     return rows[np.sort(order_by_turns(task, rows)[:n])]
 
 
 def order_by_turns(task: Task, rows: Any) -> Any:
-    """Return indices of rows such that the classes of input take turns."""
+    """Return indices that order rows so that their input classes alternate."""
     turns, counts = [], Counter[str]()
     for name in map(str, task.classes(rows)):
         turns.append(counts[name])
@@ -131,12 +131,12 @@ def order_by_turns(task: Task, rows: Any) -> Any:
 
 
 def _evenly_spaced(rows: Any, n: int) -> Any:
-    """Return at most n of the rows, evenly spaced."""
+    """Return at most n evenly spaced rows."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, n).astype(int))] if len(rows) > n else rows
 
 
 def typeable_text(task: Task, prompt: list[int]) -> str | None:
-    """Return a short text that the task parses to a prompt; None if there is none."""
+    """Return a short string that the task parses to a prompt, or None if there is none."""
     vocabulary = task.vocabulary
     begin = [prompt[1:]] * vocabulary[prompt[0]].startswith("<")  # <bos> is optional
     whole = [vocabulary.decode(tokens) for tokens in (*begin, prompt)]
@@ -152,7 +152,7 @@ def typeable_text(task: Task, prompt: list[int]) -> str | None:
 
 
 def _sum_texts(task: Task, prompt: list[int]) -> list[str]:
-    """Return ["a+b"] for prompts in a fixed format, which may have no + token."""
+    """Return ["a+b"] for a prompt in a fixed format, which may lack a + token."""
     form = task.layout() if isinstance(task, addition.Addition) else None
     if form is None or len(prompt) != form.first:
         return []
@@ -163,7 +163,7 @@ def _sum_texts(task: Task, prompt: list[int]) -> list[str]:
 
 
 def average_length(task: Task) -> int:
-    """Return the average number of characters of an example."""
+    """Return the average number of characters per example of a task."""
     tokens, answer = task.batch(task.sample_or_all(50))
     ends = tokens.shape[1] - answer[:, ::-1].argmax(1)
     texts = [task.vocabulary.decode(row[:end]) for row, end in zip(tokens, ends, strict=True)]
@@ -171,7 +171,7 @@ def average_length(task: Task) -> int:
 
 
 def multiplications_per_example(model: Model, task: Task) -> int:
-    """Estimate the multiplications for one example, with a high weight on softmax."""
+    """Estimate the number of multiplications per example. Softmax has a high weight."""
     c, T = model.config, task.batch(task.rows(0, 1))[0].shape[1]
     size = sum(int(np.prod(w.shape)) for w in model.weights.values())
     return int(T * (size + c.tied * c.d_vocab * c.d_model + 40 * c.n_layers * c.n_heads * T))

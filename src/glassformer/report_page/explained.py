@@ -1,10 +1,10 @@
-"""The walkthroughs of docs/explained as offline pages: a text beside its running models.
+"""The walkthroughs of docs/explained as offline pages: an article next to its live models.
 
     write_walkthroughs("explained")  # explained/160-numbers.html, with a frame of NAME-live.html
 
-A comment <!-- live: REF... #ADDRESS --> above a picture replaces it by the live page of these
-models. `snapshots=FOLDER` and `history=FILE` add a training. Paths are relative to the folder of
-`docs`: a clone, or the package, which contains these documents.
+A comment <!-- live: REF... #ADDRESS --> above a picture replaces the picture by the live page of
+these models. `snapshots=FOLDER` and `history=FILE` add a training. Paths are relative to the folder
+of `docs`: a clone, or the package, which contains these documents.
 """
 
 import base64
@@ -30,12 +30,12 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def docs_root() -> Path:
-    """Return the folder that contains `docs`: the package or the clone."""
+    """Return the folder that contains `docs`: the package or the repository clone."""
     return PACKAGE if (PACKAGE / DOCS_FOLDER).is_dir() else PACKAGE.parents[1]
 
 
 def live_report(directive: str, root: Path) -> Report:
-    """Return the live page of a comment's refs and paths below `root`."""
+    """Create the live page of the refs and paths (relative to `root`) in a comment."""
     words = [(*word.partition("="),) for word in directive.split()]
     paths = {kind: [root / path for name, _, path in words if name == kind]
           for kind in ("snapshots", "history")}  # fmt: skip
@@ -45,7 +45,9 @@ def live_report(directive: str, root: Path) -> Report:
 
 
 def write_walkthroughs(folder: str | Path) -> dict[str, Path]:
-    """Write the text and the live page of every walkthrough; return {title: file of the text}."""
+    """Write the article and the live page of every walkthrough. Return {title: file of the
+    article}.
+    """
     target, documents = make_folder(folder), docs_root() / DOCS_FOLDER
     texts = {name: (documents / f"{name}.md").read_text("utf-8") for name in WALKTHROUGHS}
     titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}
@@ -61,7 +63,9 @@ def write_walkthroughs(folder: str | Path) -> dict[str, Path]:
 
 
 def walkthrough_page(name: str, titles: Mapping[str, str]) -> bytes:
-    """Return the page of a text with a frame of NAME-live.html and links to the others."""
+    """Return an article's page, with a frame of NAME-live.html and links to the other
+    walkthroughs.
+    """
     documents = docs_root() / DOCS_FOLDER
     text = _render_document((documents / f"{name}.md").read_text("utf-8"), name, documents)
     links = "\n".join(
@@ -73,7 +77,9 @@ def walkthrough_page(name: str, titles: Mapping[str, str]) -> bytes:
 
 
 def _render_document(text: str, name: str, documents: Path) -> str:
-    """Return a document as HTML with a frame for its models, inlined pictures and working links."""
+    """Render a document as HTML, with a frame for its models, inlined pictures and working
+    links.
+    """
     from markdown_it import MarkdownIt
 
     def frame(match: re.Match[str]) -> str:
@@ -93,5 +99,5 @@ def _render_document(text: str, name: str, documents: Path) -> str:
         return f"{match[2]} (<code>{html.escape(target)}</code>)"
 
     page = MarkdownIt("commonmark", {"html": True}).render(LIVE_COMMENT.sub(frame, text))
-    page = page.replace("<pre>", '<pre tabindex="0">')  # scrollable by keyboard
+    page = page.replace("<pre>", '<pre tabindex="0">')  # make it scrollable by keyboard
     return DOCUMENT_LINK.sub(link, IMAGE_SOURCE.sub(picture, page))

@@ -1,4 +1,4 @@
-"""The initial inputs of a page, and the models that share them."""
+"""The initial inputs of a page, and groups of models that share inputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from .examples import order_by_turns, typeable_text
 
-MAX_INPUTS = 8  # default number of inputs of a group
-SAMPLED_ROWS = 400  # candidates for inputs
+MAX_INPUTS = 8  # default number of inputs per group
+SAMPLED_ROWS = 400  # number of candidates for inputs
 
 
 @dataclass
 class InputGroup:
-    """Models that read the same texts."""
+    """Models that can read the same input strings."""
 
     texts: list[str]
     members: list[int] = field(default_factory=list)
@@ -50,7 +50,7 @@ def model_name(model: Model) -> str:
 
 
 def read_error(model: Model, text: str) -> str:
-    """Return the error of a model that cannot read a text, or ""."""
+    """Return the error message if a model cannot read an input string, else ""."""
     try:
         model.to_tokens(prompt_tokens(model, text))
     except GlassformerError as e:
@@ -59,7 +59,7 @@ def read_error(model: Model, text: str) -> str:
 
 
 def initial_inputs(model: Model) -> list[str]:
-    """Return a few inputs: the task's own examples, then inputs of every class."""
+    """Return a few inputs: the task's declared examples, then inputs of every class."""
     task = task_if_known(model)
     if not task:
         singles = [model.vocabulary[i] for i in range(min(len(model.vocabulary), MAX_INPUTS))]
@@ -80,7 +80,9 @@ def initial_inputs(model: Model) -> list[str]:
 
 
 def _texts_by_class(task: Task) -> list[str]:
-    """Return texts of sampled rows and edge cases; the classes of input take turns."""
+    """Return the strings of sampled rows and edge cases, ordered so that input classes
+    alternate.
+    """
     sampled = task.sample(SAMPLED_ROWS, np.random.default_rng(0))
     rows = np.concatenate([sampled, task.edges()[:SAMPLED_ROWS]])
     rows = rows[task.defined(rows)]

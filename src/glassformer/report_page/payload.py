@@ -1,6 +1,6 @@
-"""A model as plain data for the page (web/model.js).
+"""Conversion of a model to plain data for the page (web/model.js).
 
-The fields of a checkpoint's header are sent as the JSON texts that its seal is computed from, so
+The fields of a checkpoint's header are sent as the JSON strings from which its seal is computed, so
 that the page can save edited models as checkpoints.
 """
 
@@ -25,8 +25,8 @@ from ..utils.errors import GlassformerError, ascii_name
 from .examples import MAX_EXAMPLES, input_parser, page_examples
 from .sources import source_payload
 
-MAX_NONZERO_WEIGHTS = 2_000_000  # of one model: 20 MB
-SPARSE_RATIO = 3  # arrays with a smaller share of nonzeros are stored by index
+MAX_NONZERO_WEIGHTS = 2_000_000  # largest number for one model, about 20 MB
+SPARSE_RATIO = 3  # arrays with less than 1/SPARSE_RATIO nonzeros are stored by index
 DTYPE_NOTES = {
     "float64": "the page computes in float64, with another order of sums",
     "float32": "the page rounds to float32, with another order of sums",
@@ -41,13 +41,13 @@ def model_payload(
     """Return the data of a model for the page.
 
     Args:
-        model: A model of at most MAX_NONZERO_WEIGHTS nonzero weights.
-        ref: Its ref.
-        title: By default the ref or the model's name.
+        model: A model with at most MAX_NONZERO_WEIGHTS nonzero weights.
+        ref: The ref of the model.
+        title: The title on the page. Defaults to the ref or the model's name.
         inputs: Initial inputs.
-        verdict: From `verification_summary`.
+        verdict: The result of `verification_summary`.
         rows: Maximum number of examples.
-        snapshots: From `read_snapshots`.
+        snapshots: The result of `read_snapshots`.
     """
     model = model.numpy()
     title = title or ref or model.name
@@ -91,9 +91,9 @@ def _task_payload(model: Model, task: Task, rows: int, trained: bool) -> dict[st
 
 # ── checkpoint fields ──────────────────────────────────────────────────────────────────────────
 def checkpoint_header(model: Model) -> dict[str, Any]:
-    """Return the header of a checkpoint as canonical JSON texts, which distinguish 1.0 and 1.
+    """Return the header of a checkpoint as canonical JSON strings, which distinguish 1.0 from 1.
 
-    Edited weights have no parametrization, so theta is left out.
+    Theta is left out, because edited weights have no parametrization.
     """
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
     return {
@@ -112,7 +112,9 @@ def _canonical_json(value: Any) -> str:
 
 
 def encode_weights(model: Model) -> dict[str, Any]:
-    """Return {name: {shape, data}} in little-endian base64; sparse arrays have indices `at`."""
+    """Return {name: {shape, data}} in little-endian base64. Sparse arrays also have indices
+    `at`.
+    """
     kind = "<f4" if model.dtype == "float32" else "<f8"
     weights = model.map(backend.to_numpy).weights
     return {name: _encode_array(w.astype(kind)) for name, w in weights.items()}

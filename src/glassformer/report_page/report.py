@@ -1,9 +1,9 @@
-"""The live page of some models: one HTML file that runs them without a network.
+"""The live page: one HTML file that runs models in the browser without a network.
 
     page = report([("addition:order=ones", load("addition:order=ones")), …])
     page.save("adders.html")
 
-Models are verified here, on the whole domain or a sample; the page computes everything else.
+Models are verified in Python, on the whole domain or a sample. The page computes everything else.
 """
 
 import html
@@ -31,20 +31,20 @@ from .payload import model_payload
 from .snapshots import read_history as curve
 from .snapshots import read_snapshots as read_snapshots
 
-MAX_MODELS = 4  # side by side
-MAX_VERIFIED_INPUTS = 20_000  # without `full`
-FRAME_HEIGHT = 720  # pixels in a notebook
-MAX_VERIFY_MULTIPLICATIONS = 30_000_000_000  # some seconds
+MAX_MODELS = 4  # maximum number of models side by side
+MAX_VERIFIED_INPUTS = 20_000  # number of inputs to verify without `full`
+FRAME_HEIGHT = 720  # height in a notebook, in pixels
+MAX_VERIFY_MULTIPLICATIONS = 30_000_000_000  # takes some seconds
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 @dataclass(frozen=True)
 class Report(Displayable):
-    """The data of a live page. A notebook shows the page itself."""
+    """The data of a live page. In a notebook, it is displayed as the page."""
 
     data: dict[str, Any]
-    path: Path | None = None  # the written file
+    path: Path | None = None  # path of the written file
 
     def html(self) -> bytes:
         return report_page.assemble(self.data)
@@ -64,7 +64,7 @@ class Report(Displayable):
         return str(self.path)
 
     def _repr_html_(self) -> str:
-        """Return the page in a sandboxed frame."""
+        """Return the page in a sandboxed iframe."""
         inside = html.escape(self.html().decode())
         size = f"width:100%;height:{FRAME_HEIGHT}px;border:1px solid #8888"
         may = "allow-scripts allow-downloads"
@@ -83,15 +83,15 @@ def report(
     snapshots: Paths = (),
     progress: ProgressCallback | None = None,
 ) -> Report:
-    """Return the page of some models, and write it if `out` is passed.
+    """Create the live page of one or more models, and write it if `out` is passed.
 
     Args:
-        models: Pairs of a ref, which is the name in the page, and a model.
-        inputs: Initial texts for every model; by default a few of each task.
+        models: Pairs of a ref, which is the title on the page, and a model.
+        inputs: Initial input strings for every model. Defaults to a few inputs of each task.
         out: FILE.html to write.
-        task: The task to verify on; by default each model's own.
-        full: Verify every input of a domain of up to about a million.
-        rows: Number of examples of each model in the page.
+        task: The task to verify on. Defaults to each model's task.
+        full: Verify every input of a domain of up to about a million inputs.
+        rows: Number of examples of each model on the page.
         history: Files of training evaluations, one for each model.
         snapshots: Folders of training snapshots, one for each model.
         progress: Called as inputs are verified.
@@ -135,7 +135,7 @@ def report(
 
 
 def check_output_path(out: str | PathLike[str] | None) -> Path | None:
-    """Raise an error before the work if `out` is not a writable FILE.html."""
+    """Raise an error early if `out` is not a writable FILE.html."""
     if out is None:
         return None
     if isinstance(out, str) and not out.lower().endswith((".html", ".htm")):
@@ -148,7 +148,7 @@ def check_output_path(out: str | PathLike[str] | None) -> Path | None:
 
 
 def _task_ref(task: Task) -> str:
-    """Return a ref that loads a task."""
+    """Return a ref that loads this task."""
     with suppress(GlassformerError):
         if task.ref and type(load_task(task.ref)) is type(task):
             return task.ref
@@ -162,13 +162,15 @@ def _as_paths(paths: Paths) -> list[Path]:
 
 
 def check_html_suffix(path: str | Path) -> None:
-    """Raise an error for a path that is not FILE.html."""
+    """Raise an error if a path does not end in .html."""
     if Path(path).suffix.lower() not in (".html", ".htm"):
         raise GlassformerError(f"{path}: expected a name that ends in .html")
 
 
 def short_titles(refs: Sequence[str]) -> list[str]:
-    """Return refs as titles, without folders if they stay distinct; equal titles are numbered."""
+    """Return a title for each ref. Folders are dropped if titles stay distinct; duplicates are
+    numbered.
+    """
     short = [Path(r).name if r.endswith((".safetensors", ".taotp", ".glass")) else r for r in refs]
     short = list(refs) if len(set(short)) < len(set(refs)) else short
     number = [short[:i].count(name) + 1 for i, name in enumerate(short)]
@@ -176,7 +178,7 @@ def short_titles(refs: Sequence[str]) -> list[str]:
 
 
 def verification_summary(model: Model, task: Task | None, full: bool = False) -> dict[str, Any]:
-    """Return {holds, text} of a verification on all inputs, or on a sample of large domains."""
+    """Verify a model on all inputs, or on a sample of a large domain. Return {holds, text}."""
     if task is None:
         return {"holds": None, "text": "Not verified: no task is known."}
     cost = multiplications_per_example(model, task)

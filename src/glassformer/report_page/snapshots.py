@@ -1,4 +1,4 @@
-"""The snapshots of a training with their accuracies, and the training's curve, for the page."""
+"""Training snapshots with their accuracies, and the training curve, as data for the page."""
 
 import json
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from .payload import encode_weights
 
 MAX_CURVE_POINTS = 400
 MAX_SNAPSHOTS = 60
-MAX_SNAPSHOT_BYTES = 6_000_000  # of all weights, as float32
-EVALUATION_ROWS = 1_000  # inputs per snapshot
+MAX_SNAPSHOT_BYTES = 6_000_000  # total size of all weights in float32
+EVALUATION_ROWS = 1_000  # number of inputs per snapshot
 
 
 class CurvePoint(Struct):
-    """The fields of an evaluation that the curve needs."""
+    """The fields of a training evaluation that the curve uses."""
 
     step: Annotated[int, Meta(ge=0, le=10**12)]
     loss: float
@@ -37,10 +37,10 @@ class CurvePoint(Struct):
 def read_snapshots(
     model: Model, folder: str | Path, curve: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """Return {step, loss, accuracy, places, weights} of the snapshots in a folder, as float32.
+    """Return {step, loss, accuracy, places, weights} of the snapshots in a folder, in float32.
 
-    Of many snapshots, some evenly spaced are returned. `curve`, from `read_history`, overrides loss
-    and accuracy and adds the training accuracy (`trained`).
+    If there are too many snapshots, an evenly spaced subset is returned. `curve`, from
+    `read_history`, overrides loss and accuracy and adds the training accuracy (`trained`).
     """
     trajectory = Trajectory.from_folder(folder)
     size = sum(4 * w.size for w in model.numpy().weights.values())
@@ -61,7 +61,7 @@ def read_snapshots(
 
 
 def evaluate_snapshot(model: Model, task: Task, rows: Any) -> dict[str, Any]:
-    """Return the loss and the accuracy, whole and by answer token."""
+    """Return the loss, the accuracy, and the accuracy of each answer token."""
     result, (tokens, answer) = score(model, task, rows), task.batch(rows)
     with np.errstate(all="ignore"):
         logits = model.logits(tokens[:, :-1]).astype(float)
@@ -73,7 +73,7 @@ def evaluate_snapshot(model: Model, task: Task, rows: Any) -> dict[str, Any]:
 
 
 def _curve_at(curve: Mapping[str, Any] | None, step: int) -> dict[str, Any]:
-    """Return the values of a curve at a step."""
+    """Return the values of a training curve at a step."""
     if not curve or step not in curve["steps"]:
         return {}
     i, names = curve["steps"].index(step), ("loss", "accuracy", "trained")
@@ -107,5 +107,5 @@ def read_history(path: Path) -> dict[str, Any]:
 
 
 def round_for_json(x: Any) -> Any:
-    """Round to four digits; None for NaN and infinities."""
+    """Round a number to four digits. Return None for NaN and infinities."""
     return float(format_number(x)) if np.isfinite(x) else None

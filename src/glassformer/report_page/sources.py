@@ -1,6 +1,6 @@
-"""The source of a compiled model as data for the page: its values as tables, and their codes.
+"""Conversion of a compiled model's source to data for the page: value tables and slot codes.
 
-The page interprets it (web/interpret.js) to show the right value of each slot for any text.
+The page interprets it (web/interpret.js) to show the right value of each slot for any input.
 Tables of more than MAX_TABLE_BYTES are left out.
 """
 
@@ -16,21 +16,21 @@ from ..compiler.literals import format_element
 from ..compiler.task import embedded_entry
 from ..core.model import Model
 
-# Names of the functions in web/interpret.js.
+# Class of a value -> name of a function in web/interpret.js.
 KINDS: dict[type[Value], str] = {
     Token: "token", Position: "position", Map: "map", Sum: "sum", Select: "select",
     ThresholdCount: "count",
 }  # fmt: skip
-MAX_TABLE_BYTES = 150_000  # of all tables, in base64
+MAX_TABLE_BYTES = 150_000  # total size of all tables in base64
 
 
 def source_payload(model: Model) -> dict[str, Any] | None:
-    """Return the source of a compiled model, None for other models."""
+    """Return the source of a compiled model as data, or None for other models."""
     if (data := embedded_entry(model)) is None:
         return None
     program, declaration = load_declaration(data)
     values = declaration.program.values
-    # -1 - i is a copy of value i in a slot of its own.
+    # The number -1 - i denotes a copy of value i in a separate slot.
     indices = [i if i >= 0 else -1 - i for i, *_ in data["values"]]
     codes = [
         {"value": i, "time": declaration.sublayers[v], "start": s.start, "stop": s.stop,
@@ -51,7 +51,7 @@ def source_payload(model: Model) -> dict[str, Any] | None:
 
 
 def _reuse_time(declaration: Declaration, v: Value) -> int | None:
-    """Return the time when the average of a counting head overwrites a slot, or None."""
+    """Return the time at which the average of a counting head overwrites a slot, or None."""
     dimensions = range(*declaration.slots[v].indices(2**31))
     uses = [
         declaration.sublayers[tally] - 1 for tally, room in declaration.average_slots.items()
@@ -61,14 +61,16 @@ def _reuse_time(declaration: Declaration, v: Value) -> int | None:
 
 
 def value_tables(program: Program) -> tuple[list[dict[str, Any]], int]:
-    """Return every value of a program as tables, in dependency order, and their size in bytes."""
+    """Return every value of a program as tables, in dependency order, and their total size in
+    bytes.
+    """
     number = {v: i for i, v in enumerate(program.values)}
     values = [_value_table(v, number) for v in number]
     return values, sum(map(_json_size, values))
 
 
 def _value_table(v: Value, number: dict[Value, int]) -> dict[str, Any]:
-    """Return a value as integer tables; its arguments are indices of values."""
+    """Return a value as integer tables. Its arguments are given as indices of values."""
     out: dict[str, Any] = {"name": v.name, "size": len(v), "kind": KINDS[type(v)]}
     if isinstance(v, (Token, Position)):
         return out | {"table": encode_ints(v.table)}
@@ -103,7 +105,7 @@ def _value_table(v: Value, number: dict[Value, int]) -> dict[str, Any]:
 
 
 def _sum_rows(v: ThresholdCount) -> list[list[Any]]:
-    """Return [position weight, thresholds, term weights] of every distinct sum."""
+    """Return [position weight, thresholds, term weights] for every distinct sum."""
     sums = np.column_stack([v.position_weights, *(weights for _, weights in v.terms)])
     _, first, groups = np.unique(sums, axis=0, return_index=True, return_inverse=True)
     rows = []
@@ -115,7 +117,7 @@ def _sum_rows(v: ThresholdCount) -> list[list[Any]]:
 
 
 def encode_ints(x: Any) -> dict[str, str]:
-    """Return flat integers in base64, in the smallest type that fits."""
+    """Encode flattened integers in base64, using the smallest integer type that fits."""
     flat = np.asarray(x).reshape(-1).astype(np.int64)
     low, high = (int(flat.min()), int(flat.max())) if flat.size else (0, 0)
     kinds = {"<i1": 2**7, "<i2": 2**15, "<i4": 2**31, "<f8": 2**53}
