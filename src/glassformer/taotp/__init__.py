@@ -28,11 +28,11 @@ EXAMPLES = Path(__file__).parents[1] / "programs" / "text"
 
 
 def parse(text: str, name: str = "program.taotp") -> Model:
-    """Return the Model that a text describes.
+    """Return the Model that a program in the text language defines.
 
     Args:
-        text: The program.
-        name: The name in errors, before line and column.
+        text: Source of the program.
+        name: Name of the program in error messages, before line and column.
 
     Raises:
         GlassformerError: With code `bad_source` and one line for each error.
@@ -45,7 +45,7 @@ def read(path: str | Path) -> Model:
     """Return the Model in a file, or in an example of the package with that name.
 
     Args:
-        path: The file.
+        path: Path of the file, or name of an example.
 
     Raises:
         GlassformerError: If the file cannot be read, or its program has errors.
@@ -72,5 +72,5 @@ def read(path: str | Path) -> Model:
 
 
 def examples() -> list[str]:
-    """Return the names of the programs in the package, for `read`."""
+    """Return the file names of the example programs in the package, for `read`."""
     return sorted(file.name for file in EXAMPLES.glob("*.taotp"))

@@ -1,4 +1,4 @@
-"""From the values of a text to a Model, with defaults; reports the errors of all entries."""
+"""Build a Model from the parsed values of a program, with defaults and errors for all entries."""
 
 import math
 from collections.abc import Iterable
@@ -34,19 +34,19 @@ BOOLEANS = {"True": True, "true": True, "False": False, "false": False}
 
 
 class ModelBuilder:
-    """Reads the entries of a text and collects their problems, which `model` raises."""
+    """Builder of a Model from the entries of a program. `model` raises all collected errors."""
 
     def __init__(self, source: SourceText, root: TextNode) -> None:
         self.source, self.root, self.problems = source, root, list[str]()
-        self.sizes: dict[str, tuple[int, str]] = {}  # axis -> size, and the entry that set it
+        self.sizes: dict[str, tuple[int, str]] = {}  # axis -> (size, entry that set it)
         self.weights: dict[str, Numbers] = {}
-        self.uniform_gains: list[tuple[str, float, str]] = []  # weight, number, axis
+        self.uniform_gains: list[tuple[str, float, str]] = []  # tuples (weight, number, axis)
         assert isinstance(root.value, dict)
         self.top = root.value
         self.check_keys(self.top, keys.PROGRAM_KEYS)
         self.slots = self.read_slots()
         self.named_parts = NamedParts()
-        embedding = {"tok_emb": keys.TOP_ARRAYS["tok_emb"]}  # first, as it sets V and D
+        embedding = {"tok_emb": keys.TOP_ARRAYS["tok_emb"]}  # read first, because it sets V and D
         self.read_arrays(self.top, embedding, "", "")
         if "tok_emb" not in self.top:
             self.report(root, "expected an entry tok_emb, got none")
@@ -74,8 +74,8 @@ class ModelBuilder:
                 self.report(node, f"expected one of {', '.join(known)}, got {key[:40]!r}{hint}")
 
     def check_sizes(self, node: TextNode, where: str, shape: dict[str, int]) -> None:
-        """Check that an entry has the sizes that earlier entries set, and set the others."""
-        if where in ("tokens", *keys.SIZE_KEYS):  # the entry is a size
+        """Check the axis sizes of an entry against earlier entries, and record new axes."""
+        if where in ("tokens", *keys.SIZE_KEYS):  # the entry itself is a size
             ((axis, n),) = shape.items()
             size, first = self.sizes.setdefault(axis, (n, where))
             if size != n:
@@ -108,7 +108,7 @@ class ModelBuilder:
         return str(node.value)
 
     def read_string(self, key: str, default: str = "") -> str:
-        """Return the string of a key at the top."""
+        """Return the string of a top-level key."""
         return self.read_text(self.top[key], key) if key in self.top else default
 
     def read_dict(self, node: TextNode, label: str) -> dict[str, TextNode]:
@@ -118,7 +118,7 @@ class ModelBuilder:
         return node.value
 
     def read_slots(self) -> dict[str, tuple[int, int]]:
-        """Return the ranges of the named slots, whose widths add up to the width of the stream."""
+        """Return the (start, stop) ranges of the named slots, whose widths add up to d_model."""
         slots, stop = dict[str, tuple[int, int]](), 0
         if "slots" not in self.top:
             return slots
@@ -144,7 +144,10 @@ class ModelBuilder:
     def read_array(
         self, node: TextNode, where: str, axes: str, free_axes: str = ""
     ) -> Numbers | None:
-        """Return an array of these axes. The sizes are checked, except those of `free_axes`."""
+        """Return an array with the given axes, or None after an error.
+
+        Sizes are checked for all axes except `free_axes`.
+        """
         try:
             if isinstance(node.value, dict) and "D" in axes:
                 array = array_from_slots(self.source, self.slots, node, where, axes.lstrip("H"))
@@ -157,7 +160,9 @@ class ModelBuilder:
             array = array[None]  # a single head needs no brackets
         if array.shape == (0,) and "F" in axes and len(axes) == 2:
             width = self.sizes.get("D", (0, ""))[0]
-            array = array.reshape((0, width) if axes[0] == "F" else (width, 0))  # `[]`: no neurons
+            array = array.reshape(
+                (0, width) if axes[0] == "F" else (width, 0)
+            )  # `[]` means no neurons
         if array.ndim != len(axes):
             problem = f"is a number, got {format_shape(array.shape)}"
             if axes:
@@ -266,7 +271,7 @@ class ModelBuilder:
                 continue
             values[key] = BOOLEANS.get(value, str(value)) if isinstance(value, str) else value
             try:
-                Config(1, 1, 2, **{key: values[key]})  # checks this field alone
+                Config(1, 1, 2, **{key: values[key]})  # checks only this field
             except GlassformerError as error:
                 self.report(node, str(error).removeprefix("config — "))
         return values
@@ -305,14 +310,14 @@ class ModelBuilder:
             self.report(self.root, "expected an entry pos_emb or block_size, got neither")
         self.raise_problems()
         size = self.axis_sizes()
-        d_head = size.get("K", 1 if self.layers else 0)  # 0: the default of Config
+        d_head = size.get("K", 1 if self.layers else 0)  # 0 selects the default of Config
         config = Config(
             size["V"], size["T"], size["D"], n_layers=self.layers, n_heads=size.get("H", 1),
             d_head=d_head, d_mlp=size.get("F", 0), tied="out_emb" not in self.top, **config_fields,
         )  # fmt: skip
         weights = self.complete_weights(config, dtype)
         self.raise_problems()
-        assert self.vocabulary is not None  # else raise_problems had raised
+        assert self.vocabulary is not None  # otherwise raise_problems has raised an error
         provenance = {"ref": self.source.name, "maker": "text"}
         return Model(config, weights, self.vocabulary, task, labels, provenance)
 
@@ -323,10 +328,10 @@ class ModelBuilder:
             raise GlassformerError("\n".join(self.problems), code=BAD_SOURCE)
 
     def complete_weights(self, config: Config, dtype: str) -> dict[str, Numbers]:
-        """Return the weights in canonical order, with zeros for missing ones."""
+        """Return the weights in canonical order, with zeros for missing arrays."""
         with_mlp = {name.split(".mlp.")[0] for name in self.weights if ".mlp." in name}
         shapes = weight_shapes.required_shapes(config, bool(with_mlp) or None)
-        if with_mlp:  # a layer without MLP entries has none
+        if with_mlp:  # layers without MLP entries have no MLP
             shapes = {
                 name: shape for name, shape in shapes.items()
                 if ".mlp." not in name or name.split(".mlp.")[0] in with_mlp
@@ -341,7 +346,7 @@ class ModelBuilder:
             return {}
         weights = self.weights | {name: np.zeros(shapes[name]) for name in missing}
         weights |= {name: np.full(widths[axis], x) for name, x, axis in self.uniform_gains}
-        known = weight_shapes.array_axes(config)  # Model refuses other names
+        known = weight_shapes.array_axes(config)  # Model rejects unknown names
         ordered = [n for n in known if n in weights] + [n for n in weights if n not in known]
         with np.errstate(over="ignore"):
             weights = {name: weights[name].astype(dtype) for name in ordered}

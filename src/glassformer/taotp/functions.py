@@ -1,12 +1,12 @@
-"""Functions and operators of the text language. Nothing else can be called or executed.
+"""Functions and operators of the text language. No other function can be called or executed.
 
 zeros(n …) ones(n …) eye(n)    sparse([n …] [i … value] …)
 ring(n)                        points around (1 1 1), which layer norm does not change
 ring(n of) ring(n of 2)        n points of a ring of `of`; on a flat circle, for RMS norm
 shift(k n) mirror(k n)         the matrix that takes point i of ring(n) to i + k, or to k − i
-block([[A 0] [0 B]])           a block matrix; 0 stands for a block of zeros
-rows(A [i …]) rows(A i)        some rows of A, in any order, or one of them
-transpose(A)
+block([[A 0] [0 B]])           a block matrix; 0 marks a block of zeros
+rows(A [i …]) rows(A i)        rows of A in any order, or a single row
+transpose(A)                   the transposed matrix
 """
 
 import math
@@ -40,7 +40,7 @@ OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 
 
 def combine(source: SourceText, sign: str, left: TextNode, right: TextNode) -> Value:
-    """Return a + b, a - b, a * b or a / b; two arrays are multiplied as matrices."""
+    """Return a + b, a - b, a * b or a / b. The product of two arrays is a matrix product."""
     a, b = _operand(source, left), _operand(source, right)
     if sign == "/" and not (isinstance(b, float) and b):
         got = "0" if isinstance(b, float) else source.describe(b)
@@ -82,7 +82,7 @@ def _product(source: SourceText, a: Numbers, b: Numbers, at: int) -> Numbers:
 
 # ── functions ──────────────────────────────────────────────────────────────────────────────────
 def call(source: SourceText, function: str, arguments: Arguments, at: int) -> Value:
-    """Call a function."""
+    """Return the value of a call of one of FUNCTIONS; fail at `at` if the name is unknown."""
     if function not in FUNCTIONS:
         expected = ", ".join(f"{name}(…)" for name in FUNCTIONS)
         near = did_you_mean(function, FUNCTIONS, 1, 0.6, "")
@@ -154,7 +154,7 @@ def _mirror(source: SourceText, arguments: Arguments, at: int) -> Numbers:
 
 
 def _ring_arguments(source: SourceText, arguments: Arguments, at: int, usage: str) -> list[float]:
-    """Return the two numbers of a call and the width of a point. ring(n) is ring(n n)."""
+    """Return the two numbers of a call and the width of a point. ring(n) means ring(n n)."""
     numbers, counting = [x for x in arguments if isinstance(x, float)], usage.startswith("ring")
     if len(numbers) == 1 and counting:
         numbers *= 2
@@ -195,7 +195,7 @@ def _rows(source: SourceText, arguments: Arguments, at: int) -> Numbers:
 
 
 def _array(source: SourceText, arguments: Arguments, at: int, usage: str, n: int) -> Numbers:
-    """Return the first of n arguments as an array."""
+    """Return the first of exactly n arguments as an array."""
     if len(arguments) != n:
         source.fail(at, f"expected {usage}, got {len(arguments)} values")
     first = arguments[0]

@@ -1,12 +1,12 @@
-"""The keys of the text language and the weights and config fields they stand for.
+"""Keys of the text language, with the corresponding weights and config fields.
 
 The booklet has tok_emb pos_emb out_emb layers lnf, and in a layer Q K V P M1 b1 M2 b2 ln1 ln2. The
-other keys make every Model expressible: biases, gates, norms of q and k.
+additional keys make every Model expressible: biases, gates, norms of q and k.
 """
 
 from .values import Numbers
 
-ArrayTable = dict[str, tuple[str, str]]  # key -> name of the weight, axes
+ArrayTable = dict[str, tuple[str, str]]  # key -> (name of the weight, axes)
 TOP_ARRAYS = {
     "tok_emb": ("embed.W_E", "VD"),
     "pos_emb": ("pos_embed.W_pos", "TD"),
@@ -27,14 +27,14 @@ LAYER_NORMS = {
     "lnq": ("attn.q_norm", "K"), "lnk": ("attn.k_norm", "K"),
 }  # fmt: skip
 FINAL_NORM = {"lnf": ("ln_final", "D")}
-NORM_PARAMETERS = {"gamma": ("w", 1.0), "beta": ("b", 0.0)}  # key -> suffix, default
+NORM_PARAMETERS = {"gamma": ("w", 1.0), "beta": ("b", 0.0)}  # key -> (suffix, default)
 
 SIZE_KEYS = {"block_size": "T", "n_heads": "H", "d_head": "K", "d_mlp": "F"}
 AXIS_NAMES = {
     "V": "tokens", "D": "d_model", "T": "positions", "H": "heads", "K": "d_head", "F": "d_mlp",
 }  # fmt: skip
-# Config fields with their defaults. The booklet adds 1e-10 to the standard deviation; 1e-20 under
-# the root is the same at zero, where it matters.
+# Config fields with their defaults. The booklet adds 1e-10 to the standard deviation. 1e-20 under
+# the root has the same effect at zero, the only place where it matters.
 CONFIG_DEFAULTS: dict[str, str | float | bool] = {
     "norm": "layer", "norm_first": True, "eps": 1e-20, "activation": "relu", "positions": "learned",
     "base": 10_000.0, "slope": 1.0, "mask": "causal", "scale": 0.0, "qk_norm": False,

@@ -1,8 +1,8 @@
-"""Named slots of the stream, and heads and neurons that a text defines one by one.
+"""Named slots of the stream, and heads and neurons that a program defines one by one.
 
 slots: {token: 3 place: 3}, and arrays as {slot: piece}. heads: {name: {Q: … K: … V: … P: …} …} and
-neurons: {name: {in: … bias: … out: …} …}. Missing arrays are 0; narrower heads and layers with
-fewer heads or neurons are padded with zeros.
+neurons: {name: {in: … bias: … out: …} …}. Missing arrays are 0. Narrower heads, and layers with
+fewer heads or neurons than the largest layer, are padded with zeros.
 """
 
 import math
@@ -14,11 +14,11 @@ from ..utils.errors import did_you_mean
 from .keys import AXIS_NAMES, LAYER_ARRAYS, ArrayTable, transpose_if_needed
 from .values import Numbers, SourceText, TextNode, format_shape, to_array
 
-Slots = Mapping[str, tuple[int, int]]  # name -> start, stop
+Slots = Mapping[str, tuple[int, int]]  # slot name -> (start, stop)
 HEAD_ARRAYS: ArrayTable = {key: entry for key, entry in LAYER_ARRAYS.items() if entry[1][0] == "H"}
 _NEURON_KEYS = {"in": "M1", "bias": "b1", "gate": "gate", "gate_bias": "b_gate", "out": "M2"}
 NEURON_ARRAYS: ArrayTable = {key: LAYER_ARRAYS[name] for key, name in _NEURON_KEYS.items()}
-# key in a layer -> axis of the parts, arrays of a part, and the keys it excludes
+# key in a layer -> (axis of the parts, arrays of a part, keys of the layer that it excludes)
 NAMED_KINDS: dict[str, tuple[str, ArrayTable, list[str]]] = {
     "heads": ("H", HEAD_ARRAYS, list(HEAD_ARRAYS)),
     "neurons": ("F", NEURON_ARRAYS, list(_NEURON_KEYS.values())),
@@ -26,15 +26,15 @@ NAMED_KINDS: dict[str, tuple[str, ArrayTable, list[str]]] = {
 
 
 class NamedParts:
-    """Collects the arrays of named parts and assembles them to weights."""
+    """Arrays of the named heads and neurons, collected for assembly into weights."""
 
     def __init__(self) -> None:
         self.labels: dict[str, dict[str, str]] = {kind: {} for kind in NAMED_KINDS}
-        # kind, layer, index of the part, key, array
+        # tuples (kind, layer, index of the part, key, array)
         self.pieces: list[tuple[str, int, int, str, Numbers]] = []
 
     def sizes(self, declared_sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return the number of heads and neurons and the width of heads, at least as declared."""
+        """Return the axis sizes of heads and neurons, which are at least the declared sizes."""
         sizes = {}
         for kind, (axis, _, _) in NAMED_KINDS.items():
             if self.labels[kind]:
@@ -46,7 +46,7 @@ class NamedParts:
         return sizes
 
     def assemble(self, source: SourceText, at: int, sizes: Mapping[str, int]) -> dict[str, Numbers]:
-        """Return the weights with every array in its place."""
+        """Return the weights, with every array copied to the index of its head or neuron."""
         weights: dict[str, Numbers] = {}
         for kind, layer, index, key, array in self.pieces:
             part_axis, table, _ = NAMED_KINDS[kind]
@@ -66,7 +66,7 @@ class NamedParts:
 def array_from_slots(
     source: SourceText, slots: Slots, node: TextNode, where: str, axes: str
 ) -> Numbers:
-    """Return the array of {slot: piece}: the pieces at their slots on the axis D, else 0."""
+    """Return the array of {slot: piece}, with each piece in its slot of axis D and 0 elsewhere."""
     pieces = node.value
     assert isinstance(pieces, dict)
     if not slots:

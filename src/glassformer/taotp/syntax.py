@@ -1,15 +1,16 @@
-"""The grammar of the text language: text in, values with places out. Nothing is ever executed.
+"""Parser of the text language: returns values with their offsets, and never executes the program.
 
     program = entries | "{" entries "}"
-    entries = { key ":" value | "let" name "=" value }    key = word or "string"; let: at the top
+    entries = { key ":" value | "let" name "=" value }    key = word or "string"; let: only at the top
     value   = term { " + " term | " - " term }             with a space on both sides
     term    = factor { "*" factor | "/" factor }
     factor  = atom | "-" atom
     atom    = number | "string" | word | name | "(" value ")" | "[" {value} "]" | "{" entries "}"
             | function "(" {value} ")"
 
-Commas are spaces, and `#` begins a comment. A word that `let` named before is its value; any other
-is a string. What functions give and signs do is in functions.py, what it all may cost in values.py.
+Commas are treated as spaces, and `#` begins a comment. A word defined earlier by `let` is replaced
+by its value; any other word is a string. functions.py defines the functions and operators,
+values.py the limits.
 """
 
 import math
@@ -44,15 +45,15 @@ ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
 ESCAPES |= {c: c for c in "\\\"'/"}
 NOT_FINITE = {"nan", "inf", "infinity"}
 END_OF_TEXT = "the end"
-SIGNED_NAME_PATTERN = re.compile(r"[-+](?=[A-Za-z_])")  # before a variable or a function
+SIGNED_NAME_PATTERN = re.compile(r"[-+](?=[A-Za-z_])")  # sign before a variable or function
 VARIABLE_PATTERN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-# words that `let` cannot name, as they have a meaning
+# words with a predefined meaning, which `let` cannot define
 RESERVED_WORDS = {*FUNCTIONS, *ACTIVATIONS, *MASKS, *NORMS, *POSITIONS, *DTYPES, *NOT_FINITE}
 RESERVED_WORDS |= {"true", "false", "True", "False", "let"}
 
 
 class TextParser:
-    """A recursive descent parser with one token of look-ahead."""
+    """Recursive descent parser of the text language, with one token of look-ahead."""
 
     def __init__(self, text: str, name: str) -> None:
         self.source, self.text = SourceText(text, name), text
@@ -116,15 +117,16 @@ class TextParser:
         return self.kind == "mark" and self.token == mark
 
     def is_sign(self, between: bool) -> bool:
-        """Whether the token is a + or - between two values, with a space after it, or else a sign
-        of one value.
+        """Return whether the token is + or - between two values, or (`between=False`) before one.
+
+        A sign between values is followed by a space.
         """
         spaced = SPACE_PATTERN.match(self.text, self.end) is not None
         return self.kind == "mark" and self.token in ("+", "-") and spaced is between
 
     # ── values ─────────────────────────────────────────────────────────────────────────────────
     def program(self) -> TextNode:
-        """Parse the whole text, with or without the outermost braces."""
+        """Parse the whole program, with or without the outermost braces."""
         at = self.offset
         if self.is_mark("{"):
             top = TextNode(at, self.braces(1))
@@ -160,7 +162,7 @@ class TextParser:
         self.fail_expected(expectation)
 
     def let(self) -> None:
-        """Parse a variable."""
+        """Parse the definition of a variable, after the word `let`."""
         name, at, source = self.token, self.offset, self.source
         if self.kind != "word" or not VARIABLE_PATTERN.fullmatch(name):
             self.fail_expected("a name of letters, digits and _ after let")
@@ -279,14 +281,14 @@ class TextParser:
         return items
 
     def number_row(self, close: str) -> list[float | TextNode] | None:
-        """Parse a list of plain numbers quickly; None for any other list."""
+        """Parse a list of plain numbers quickly. Return None for any other list."""
         match = NUMBER_ROW_PATTERN.match(self.text, self.end)
-        assert match is not None  # it matches an empty text
+        assert match is not None  # the pattern matches an empty string
         if self.text[match.end() : match.end() + 1] != close:
             return None
         words = match.group().replace(",", " ").split()
         if self.source.numbers + len(words) > MAX_NUMBERS:
-            self.source.spend(self.offset, numbers=len(words))  # fails
+            self.source.spend(self.offset, numbers=len(words))  # always raises an error
         if max(map(len, words), default=0) > MAX_NUMBER_CHARS:
             return None
         try:

@@ -1,8 +1,8 @@
-"""Values with their offsets in a text, and the budget of a text.
+"""Values with their offsets in a program, and the budget of a program.
 
 The number of values and the sizes of all arrays are limited before memory or time is spent on
-them. This also limits matrix products: three arrays that share four million entries are multiplied
-in about a second.
+them. This also limits matrix products: three arrays with four million entries in total are
+multiplied in about a second.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from ..utils.errors import GlassformerError
 
-BAD_SOURCE = "bad_source"  # error code
+BAD_SOURCE = "bad_source"  # error code of an invalid program
 MAX_TEXT = 8_000_000  # characters
 MAX_NUMBERS = 1_000_000
 MAX_NODES = 250_000  # strings, lists and dicts
-MAX_CELLS = 4_000_000  # entries of all arrays
+MAX_CELLS = 4_000_000  # entries of all arrays together
 MAX_STRING = 10_000
 MAX_DEPTH = 32
-MAX_NAMES = 1_000  # variables or slots: misspelled names are compared with all of them
+MAX_NAMES = 1_000  # variables or slots, since suggestions compare names with all of them
 
 Numbers = NDArray[np.float64]
 Value: TypeAlias = "float | str | list[float | TextNode] | dict[str, TextNode] | Numbers"
@@ -33,7 +33,7 @@ class BareWord(str):
 
 @dataclass(slots=True)
 class TextNode:
-    """A value and its offset in the text. Numbers in lists are stored without a node."""
+    """A value and its offset in the program. Numbers in lists are stored without a node."""
 
     offset: int
     value: Value
@@ -41,15 +41,15 @@ class TextNode:
 
 @dataclass(slots=True)
 class Variable:
-    """The value of a `let` and its cost, which each use adds again."""
+    """The value of a `let` statement and its cost, which each use adds to the budget again."""
 
     value: Value
     cost: tuple[int, int, int]
-    depth: int  # of its brackets
+    depth: int  # nesting depth of its brackets
 
 
 class SourceText:
-    """A text with its variables and its remaining budget."""
+    """The text of a program, with its variables and the costs spent so far."""
 
     def __init__(self, text: str, name: str) -> None:
         if len(text) > MAX_TEXT:
@@ -61,7 +61,7 @@ class SourceText:
         self.numbers = self.nodes = self.cells = 0
 
     def location(self, at: int) -> str:
-        """Return name:line:column."""
+        """Return name:line:column of an offset."""
         line, column = self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
         return f"{self.name}:{line}:{column}"
 
@@ -72,7 +72,7 @@ class SourceText:
         return self.numbers, self.nodes, self.cells
 
     def spend(self, at: int, numbers: int = 0, nodes: int = 0, cells: int = 0) -> None:
-        """Add to the costs; fail if they exceed the budget."""
+        """Add to the costs, and fail at offset `at` if they exceed the budget."""
         self.numbers, self.nodes = self.numbers + numbers, self.nodes + nodes
         self.cells += cells
         if self.numbers > MAX_NUMBERS or self.nodes > MAX_NODES:
@@ -82,7 +82,7 @@ class SourceText:
             self.fail(at, f"the arrays of a program have at most {MAX_CELLS:,} entries")
 
     def describe(self, value: Value) -> str:
-        """Name the type of a value, or the word with a suggestion."""
+        """Return the type of a value for error messages, or a word with a suggestion."""
         if not isinstance(value, BareWord):
             kinds = {str: "a string", list: "a list", dict: "a dict", float: "a number"}
             return next((kind for c, kind in kinds.items() if isinstance(value, c)), "an array")
@@ -94,7 +94,7 @@ class SourceText:
 
 
 def to_array(source: SourceText, node: TextNode) -> Numbers:
-    """Return nested lists of numbers as an array."""
+    """Convert the nested lists of numbers in a node to an array."""
     value = node.value
     if isinstance(value, np.ndarray):
         return value
@@ -110,7 +110,7 @@ def to_array(source: SourceText, node: TextNode) -> Numbers:
         if not isinstance(child, TextNode):
             source.fail(node.offset, "expected numbers or rows in a list, got both")
         rows.append(to_array(source, child))
-        if rows[-1].ndim >= MAX_DEPTH:  # NumPy has a limit of its own
+        if rows[-1].ndim >= MAX_DEPTH:  # NumPy limits the number of dimensions
             source.fail(child.offset, f"an array has at most {MAX_DEPTH} levels of brackets")
         if rows[-1].shape != rows[0].shape:
             expected = f"expected {format_shape(rows[0].shape)} as in the first row"
@@ -119,11 +119,11 @@ def to_array(source: SourceText, node: TextNode) -> Numbers:
 
 
 def whole_numbers(values: list[float | TextNode]) -> tuple[int, ...]:
-    """Return the values that are whole numbers from 0, such as sizes and indices."""
+    """Return the numbers that are integers from 0 to MAX_CELLS, such as sizes and indices."""
     numbers = [n for n in values if isinstance(n, float) and 0 <= n <= MAX_CELLS]
     return tuple(int(n) for n in numbers if n == int(n))
 
 
 def format_shape(shape: tuple[int, ...]) -> str:
-    """Format (2, 3) as 2 x 3."""
+    """Format a shape for error messages: (2, 3) becomes "2 x 3"."""
     return " x ".join(map(str, shape)) or "a single number"

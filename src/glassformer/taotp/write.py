@@ -1,4 +1,4 @@
-"""Write a Model as a text that `parse` reads as the same Model, except for its provenance."""
+"""Write a Model as a program that `parse` reads as an equal Model, except for its provenance."""
 
 import math
 import re
@@ -23,7 +23,7 @@ BARE_WORD_PATTERN = re.compile(r"[A-Za-z_][-.\w]*", re.ASCII)
 
 
 def write(model: Model) -> str:
-    """Return the text of a model. `parse` reads it as the same model, bit for bit.
+    """Return a program that `parse` reads as the given model, with bit-identical weights.
 
     Args:
         model: A model with finite weights of one float type.
@@ -120,7 +120,7 @@ def norm_lines(weights: Weights, table: ArrayTable, path: str, indent: str) -> I
 
 
 def contiguous_slots(model: Model) -> Slots:
-    """Return the slots if they cover the stream without gaps, else none."""
+    """Return the named slots if they cover the stream without gaps, otherwise {}."""
     stop = 0
     for start, end in model.labels.slots.values():
         if start != stop or end <= start:
@@ -131,13 +131,13 @@ def contiguous_slots(model: Model) -> Slots:
 
 
 def fits_cell_limit(model: Model) -> bool:
-    """Whether arrays may be written in pieces, which count in addition to the whole."""
+    """Return whether arrays may be written in pieces, whose cells count additionally."""
     cells: int = sum(math.prod(w.shape) for w in model.weights.values())
     return 4 * cells <= MAX_CELLS
 
 
 def head_names(model: Model) -> dict[int, list[str]]:
-    """Return the names of the heads of the layers in which all have different names."""
+    """Return the head names of each layer in which every head has a unique name."""
     names_by_layer = {}
     for i in range(model.config.n_layers * fits_cell_limit(model)):
         places = [f"{i}.{h}" for h in range(model.config.n_heads)]
@@ -160,7 +160,7 @@ def head_lines(names: list[str], weights: Weights, slots: Slots, layer: int) -> 
 
 
 def label_lines(model: Model) -> Iterator[str]:
-    """Write the labels that no other entry has."""
+    """Yield the lines of the labels that slots and named heads do not contain."""
     groups: dict[str, Mapping[str, Any]] = dict(vars(model.labels))
     if contiguous_slots(model):
         del groups["slots"]
@@ -181,13 +181,13 @@ def label_lines(model: Model) -> Iterator[str]:
 
 
 def nonzero_mask(w: Numbers) -> NDArray[np.bool_]:
-    """Return where an array is not 0; -0.0 counts as not 0."""
+    """Return the mask of entries that are not +0.0. Entries of -0.0 count as nonzero."""
     mask: NDArray[np.bool_] = (w != 0) | np.signbit(w)
     return mask
 
 
 def format_by_slots(w: Numbers, axes: str, slots: Slots, indent: str) -> str:
-    """Format an array as {slot: piece} if it is 0 in a slot."""
+    """Format an array as {slot: piece} if at least one slot of it is 0."""
     mask = nonzero_mask(w)
     if "D" not in axes or axes[0] == "H" or not mask.any():
         return format_array(w, indent)
@@ -205,7 +205,10 @@ def format_by_slots(w: Numbers, axes: str, slots: Slots, indent: str) -> str:
 
 
 def format_identity(w: Numbers) -> str:
-    """Format a positive multiple of the identity; "" for other arrays. A negative one has -0.0."""
+    """Format a positive multiple of the identity; return "" for other arrays.
+
+    A negative multiple contains -0.0, so it is excluded.
+    """
     if w.ndim != 2 or w.shape[0] != w.shape[1] or len(w) < 2 or np.signbit(w).any():
         return ""
     scale = float(w[0, 0])
@@ -215,7 +218,7 @@ def format_identity(w: Numbers) -> str:
 
 
 def format_array(w: Numbers, indent: str) -> str:
-    """Format an array as zeros(…), sparse(…) or its numbers, whichever is short."""
+    """Format an array as zeros(…), sparse(…) or a dense list, depending on its nonzero entries."""
     indices = np.argwhere(nonzero_mask(w)).tolist()
     sizes = " ".join(map(str, w.shape))
     if not indices and (w.ndim > 1 or w.size > 8 or not w.size):
@@ -228,7 +231,7 @@ def format_array(w: Numbers, indent: str) -> str:
 
 
 def format_dense(w: Numbers, indent: str) -> str:
-    """Format the numbers of an array, one row a line unless they are few."""
+    """Format the numbers of an array, with one row per line unless there are few numbers."""
     if w.ndim == 1:
         return "[" + " ".join(map(format_number, w.tolist())) + "]"
     if w.ndim == 2 and (len(w) == 1 or w.size <= 8):
@@ -237,12 +240,12 @@ def format_dense(w: Numbers, indent: str) -> str:
 
 
 def format_number(x: float) -> str:
-    """Format a number as the shortest text with the same value, -0 included."""
+    """Format a number as the shortest string that parses to it, including -0.0."""
     return repr(x).removesuffix(".0")
 
 
 def quote(text: str) -> str:
-    """Quote a text, unless it is a word."""
+    """Quote a string, unless it is a word that needs no quotes."""
     if len(text) > MAX_STRING // 2:  # each character may need an escape
         expected = f"expected at most {MAX_STRING // 2:,} characters"
         raise GlassformerError(f"{text[:40]!r}… as text — {expected}", code="unsupported")
