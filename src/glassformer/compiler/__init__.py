@@ -1,4 +1,4 @@
-"""The compiler: from a source of a few lines to a transformer, with a proof that it is right."""
+"""The compiler: translate a short source into a transformer with a proof of its correctness."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: finding a source by name needs no compiler."""
+    """Import on first use, because finding a source by name needs no compiler."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return globals().setdefault(name, getattr(import_module(f".{_MODULES[name]}", __name__), name))

@@ -31,7 +31,7 @@ TARGETS = ("", "gpt2")
 
 @dataclass(frozen=True)
 class Compiled(Displayable):
-    """A program, its model, and the certificate that they agree on every text."""
+    """A program, its model, and the certificate that both agree on every input sequence."""
 
     program: Program
     model: Model
@@ -39,7 +39,7 @@ class Compiled(Displayable):
 
     @property
     def shape(self) -> str:
-        """The size of the model: layers, heads, width, neurons and parameters."""
+        """The size of the model as a string: layers, heads, width, neurons and parameters."""
         c, parameters = self.model.config, sum(w.size for w in self.model.weights.values())
         counts = [(c.n_layers, "layer", ""), (c.n_heads, "head", f" of {c.d_head}")]
         parts = [f"{n} {noun}{'s' * (n != 1)}{suffix}" for n, noun, suffix in counts]
@@ -62,19 +62,19 @@ def compile(
     """Compile a source to a model and prove that they agree.
 
     Args:
-        source: The text of the source.
-        name: The name in errors, before line and column.
-        options: Options of the source.
-        dtype: float64 or float32: the type of the weights and of the proof.
-        target: "gpt2" for a model whose heads are together as wide as its stream.
-        ref: The ref that the model records. The default is `name`.
+        source: Text of the source.
+        name: Name of the source in error messages, before line and column.
+        options: Values of the source's options.
+        dtype: Float type of the weights and of the proof: float64 or float32.
+        target: "gpt2" makes n_heads · d_head equal to the width of the stream, as GPT-2 requires.
+        ref: Ref that the model records. Defaults to `name`.
 
     Returns:
         The program, the model and its certificate.
 
     Raises:
-        GlassformerError: For a wrong argument, a wrong source (`bad_source`), or a program that
-            needs too large a model.
+        GlassformerError: For an invalid argument, an invalid source (`bad_source`), or a program
+            that needs too large a model.
         Unproved: If the proof fails.
     """
     for argument, value, choices in (("dtype", dtype, DTYPES), ("target", target, TARGETS)):
@@ -95,7 +95,7 @@ def compile(
 
 
 def simplified_program(program: Program) -> tuple[Program, Replacements]:
-    """Return the program that is compiled, and the value in it for each original value."""
+    """Return the simplified program to compile, and the replacement of each original value."""
     simple, became = simplify(program)
     tabulated, later = tabulate(simple)
     return tabulated, {v: later.get(w, w) for v, w in became.items()}
@@ -104,7 +104,7 @@ def simplified_program(program: Program) -> tuple[Program, Replacements]:
 def declaration_to_json(
     program: Program, declaration: Declaration, copies: ValueCopies
 ) -> dict[str, Any]:
-    """Encode a declaration. A value is its number in the program, i; its copy is -1 - i."""
+    """Encode a declaration as JSON. Value i of the program has number i; its copy has -1 - i."""
     number = {v: i for i, v in enumerate(program.values)}
     number |= {copied: -1 - number[v] for (_, v), copied in copies.items()}
     values = [
@@ -116,7 +116,11 @@ def declaration_to_json(
 
 
 def load_declaration(entry: Mapping[str, Any]) -> tuple[Program, Declaration]:
-    """Read the program and the declaration of a compiled model. Neither is trusted."""
+    """Read the program and the declaration of a compiled model. Neither is trusted.
+
+    Raises:
+        GlassformerError: the entry is malformed, or does not fit the program.
+    """
     record = convert(entry, EmbeddedSource, PROVENANCE_KEY)
     if record.format != DECLARATION_FORMAT:
         raise GlassformerError(
@@ -157,13 +161,13 @@ def recheck(model: Model, progress: ProgressCallback | None = None) -> Compiled:
 
     Args:
         model: A model with an embedded source.
-        progress: Called with the number of proved values and their total.
+        progress: Callback that receives the number of proved values and their total.
 
     Returns:
         The program, the model and a new certificate.
 
     Raises:
-        GlassformerError: If the model has no source.
+        GlassformerError: If the model has no embedded source.
         Unproved: If the proof fails.
     """
     entry = embedded_entry(model)

@@ -9,11 +9,11 @@ from .interpreter import emitted, run
 from .ir import Program
 from .literals import format_element
 
-MAX_EXAMPLE_WORK = 2 * 10**9  # values · positions², over all examples
+MAX_EXAMPLE_WORK = 2 * 10**9  # limit for values · positions², summed over all examples
 
 
 def failing_examples(program: Program) -> Iterator[tuple[str, str]]:
-    """Yield the text and the error of each example that the program does not reproduce."""
+    """Yield the input and the error of each example that the program does not reproduce."""
     number = {str(t): i for i, t in enumerate(program.tokens)}
     remaining = MAX_EXAMPLE_WORK / len(program.values)
     for text, answer in program.examples.items():
@@ -37,7 +37,7 @@ def failing_examples(program: Program) -> Iterator[tuple[str, str]]:
 
 
 def _produces(program: Program, text: list[int], answer: list[int]) -> bool:
-    """Whether the program writes exactly this answer, checked in one interpretation."""
+    """Return whether the program writes exactly `answer` after `text`, by one interpretation."""
     whole = [*text, *answer[:-1]]
     if not answer or len(whole) > program.length:
         return False

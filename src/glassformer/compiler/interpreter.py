@@ -1,6 +1,7 @@
-"""The meaning of a program: the element of every value at every position of a batch of texts.
+"""The interpreter: the element of every value at every position of a batch of input sequences.
 
-This file is the definition. Tests compare the compiler with it; certificates prove agreement.
+This module defines the meaning of a program. Tests compare the compiler with it; certificates prove
+agreement.
 """
 
 from collections.abc import Sequence
@@ -16,17 +17,17 @@ Trace = dict[Value, Ints]  # indices into each value's domain, [B,T]
 
 
 def trace(program: Program, tokens: Ints) -> Trace:
-    """Interpret a batch of texts.
+    """Interpret a batch of input sequences.
 
     Args:
         program: The program.
         tokens: Indices into the program's tokens, [B,T].
 
     Returns:
-        For every value, arguments first, the indices of its elements, [B,T].
+        For every value, in order of evaluation, the indices of its elements [B,T].
 
     Raises:
-        GlassformerError: For a wrong shape or token index.
+        GlassformerError: For an invalid shape or token index.
     """
     tokens = np.asarray(tokens)
     if tokens.ndim != 2 or not 1 <= tokens.shape[1] <= program.length:
@@ -43,34 +44,34 @@ def trace(program: Program, tokens: Ints) -> Trace:
 
 
 def evaluate_value(value: Value, tokens: Ints, out: Trace) -> Ints:
-    """Return a value at all positions; `out` has its arguments."""
+    """Return the element indices [B,T] of a value, given its arguments in `out`."""
     indices: Ints = _EVALUATORS[type(value)](value, tokens, out)
     return indices
 
 
 def emitted(program: Program, tokens: Ints) -> Ints:
-    """Interpret a batch of texts.
+    """Return the tokens that a program emits after each position of a batch of input sequences.
 
     Args:
         program: The program.
         tokens: Indices into the program's tokens, [B,T].
 
     Returns:
-        The index of the token that the program emits after each position, [B,T].
+        Indices of the emitted tokens, [B,T].
     """
     number = np.array([program.tokens.index(d) for d in program.emit.domain])
     return number[trace(program, tokens)[program.emit]]
 
 
 def run(program: Program, tokens: Sequence[int]) -> list[int]:
-    """Generate tokens up to the end token or the maximum length of a text.
+    """Generate tokens up to the end token or the maximum sequence length.
 
     Args:
         program: The program. Without an end token, it writes one token.
-        tokens: Indices of the tokens of a text.
+        tokens: Token indices of the input sequence.
 
     Returns:
-        The indices of the written tokens.
+        Indices of the generated tokens.
     """
     text, output = [int(t) for t in tokens], []
     while True:
@@ -102,7 +103,7 @@ def _sum(value: Sum, tokens: Ints, out: Trace) -> Ints:
 
 
 def matching_positions(predicates: Sequence[Predicate], tokens: Ints, out: Trace) -> Any:
-    """Return which positions a selector matches, [B, query, key]; later positions never match."""
+    """Return the mask [B, query, key] of matching positions; keys after the query never match."""
     B, T = tokens.shape
     matches = np.broadcast_to(np.tril(np.ones((T, T), bool)), (B, T, T))
     zero = np.zeros((B, T), int)
@@ -144,7 +145,7 @@ def _threshold_count(value: ThresholdCount, tokens: Ints, out: Trace) -> Ints:
 
 
 def _threshold_groups(value: ThresholdCount) -> list[list[int]]:
-    """Group the thresholds that compare with the same sum."""
+    """Group the thresholds that are compared with the same sum."""
     groups: dict[bytes, list[int]] = {}
     for j, weight in enumerate(value.position_weights):
         key = weight.tobytes() + b"".join(w[j].tobytes() for _, w in value.terms)

@@ -1,18 +1,18 @@
 """The intermediate representation of a source: values at positions, of six kinds.
 
-A value has one element of a finite `domain` at every position of a text, and depends only on that
-position and earlier ones. The domain is known before any input. `None` in a domain is the
-language's `nothing`. The kinds, and what each becomes in a transformer:
+A value has one element of a finite `domain` at every position of an input sequence, and depends
+only on that position and earlier ones. The domain does not depend on the input. `None` in a domain
+represents the language's `nothing`. The kinds, with their implementation in a transformer:
 
     Token(elements)        function of the token                          embedding
     Position(elements)     function of the position, from 0               embedding
     Map(args, elements)    function of values at the same position        neurons
     Sum(terms, …)          function of a sum of numbers at the position   neurons
     Select(…)              a value at the best matching position          hard attention head
-    ThresholdCount(…)      how many thresholds a sum over the matching    uniform head, neurons
-                           positions passes
+    ThresholdCount(…)      number of thresholds passed by a sum over      uniform head, neurons
+                           the matching positions
 
-`parser.read` makes these objects from a text; a generator of programs can make them directly.
+`parser.read` makes these objects from a source; a generator of programs can make them directly.
 """
 
 import math
@@ -29,9 +29,9 @@ from .literals import format_element, type_exact_key
 from .literals import is_number as is_number
 
 Ints = np.ndarray[Any, Any]
-MAX_DOMAIN_SIZE = 20_000  # elements of a domain, and combinations of a table
+MAX_DOMAIN_SIZE = 20_000  # limit for elements of a domain and combinations of a table
 MAX_TABLE_CELLS = 250 * MAX_DOMAIN_SIZE
-EXACT_INT_LIMIT = 2**53  # float64 represents every integer below
+EXACT_INT_LIMIT = 2**53  # float64 represents every smaller integer exactly
 
 
 class Value:
@@ -66,7 +66,7 @@ class Value:
 
     @property
     def numeric_domain(self) -> np.ndarray[Any, Any]:
-        """The domain as floats; NaN for elements that are not numbers."""
+        """The domain as floats, with NaN for elements that are not numbers."""
         return np.array([float(d) if is_number(d) else math.nan for d in self.domain])
 
     def topological_order(self) -> list["Value"]:
@@ -99,8 +99,10 @@ class Position(Value):
 
 
 class Map(Value):
-    """A function of values at one position. table[i, j, …] is the result for the i-th element of
-    the first argument, the j-th of the second, …; -1 for combinations that cannot occur.
+    """A function of values at one position, given by a table.
+
+    table[i, j, …] is the result for the i-th element of the first argument, the j-th element of the
+    second, and so on. It is -1 for combinations that cannot occur.
     """
 
     def __init__(self, name: str, args: Sequence[Value],
@@ -116,7 +118,10 @@ class Map(Value):
 
 
 class Sum(Value):
-    """A function of Σ coefficient·number + constant; `fallback` if a term is not a number."""
+    """An integer-weighted sum, Σ coefficient·term + constant, mapped through a lookup table.
+
+    The result is `fallback` if a term is not a number.
+    """
 
     def __init__(
         self, name: str, terms: Mapping[Value, int], constant: int, elements: Mapping[int, Element],
@@ -140,19 +145,20 @@ class Sum(Value):
 
     @staticmethod
     def range(terms: Mapping[Value, int], constant: int) -> range:
-        """Return the range of the sum."""
+        """Return the smallest range of integers that contains every sum of numbers."""
         ends = [[c * d for d in integers_in(v)] for v, c in terms.items()]
         return range(constant + sum(map(min, ends)), constant + sum(map(max, ends)) + 1)
 
     @staticmethod
     def max_magnitude(terms: Mapping[Value, int], constant: int) -> int:
-        """Bound the absolute value of all partial sums."""
+        """Return an upper bound for the absolute value of all partial sums."""
         largest = (abs(c) * max(map(abs, integers_in(v))) for v, c in terms.items())
         return abs(constant) + sum(largest)
 
     def total(self, members: Mapping[Value, Ints], nothing: float = math.nan) -> Any:
-        """Add up the terms, given the indices of their elements. `nothing` replaces a term that is
-        not a number.
+        """Return the sum, given the indices of the terms' elements.
+
+        `nothing` replaces each term that is not a number.
         """
         total: Any = self.constant
         for value, factor in zip(self.args, self.coefficients, strict=True):
@@ -169,15 +175,17 @@ class Sum(Value):
 
 
 def integers_in(v: Value) -> list[int]:
-    """Return the numbers of a domain."""
+    """Return the numbers in the domain of a value."""
     return [int(d) for d in v.domain if is_number(d)]
 
 
 @dataclass(frozen=True, eq=False)
 class Predicate:
-    """A condition of a selector: table[i, j] says whether the i-th element of `query`, a value at
-    the current position, matches the j-th of `key`, a value at the selected one. None: the
-    condition does not depend on that side.
+    """A condition of a selector, given by a boolean table.
+
+    table[i, j] is True if the i-th element of `query`, a value at the current position, matches the
+    j-th element of `key`, a value at the selected position. A side is None if the condition does
+    not depend on it.
     """
 
     query: Value | None
@@ -213,7 +221,10 @@ class Select(Value):
         self._set_domain(name, [*value.domain, default])
 
     def priority(self, members: Mapping[Value, Ints]) -> Ints:
-        """Rank positions as integers, larger is better, given the indices of the values there."""
+        """Return the rank of positions as integers, given the element indices of the sort keys.
+
+        The best position has the largest rank.
+        """
         total = np.zeros(1, np.int64)
         for sign, v in self.sort_keys:
             rank = {d: i for i, d in enumerate(sorted(v.domain)[::sign])}
@@ -224,13 +235,13 @@ class Select(Value):
 class ThresholdCount(Value):
     """The number of thresholds passed by a sum over the positions where all predicates hold.
 
-    Sum j adds position_weights[j] + Σ weights[j, element], over the `terms` (value, weights), at
-    every matching position, and passes if it is at least thresholds[j]. A passed threshold implies
-    the one before it; the result is `outputs[number passed]`. All numbers are integers except the
-    thresholds, which are halfway between two.
+    At every matching position, sum j adds position_weights[j] + Σ weights[j, element] over the
+    `terms` (value, weights). It passes if it is at least thresholds[j]. A passed threshold implies
+    all earlier ones. The result is `outputs[number passed]`. All numbers are integers except the
+    thresholds, which are halfway between two integers.
     """
 
-    is_average = False  # divided by the number of positions
+    is_average = False  # whether the sum is divided by the number of positions
 
     def __init__(
         self, name: str, predicates: Sequence[Predicate], terms: Sequence[tuple[Value, Ints]],
@@ -249,7 +260,7 @@ def _predicate_args(predicates: Iterable[Predicate]) -> list[Value]:
 
 
 def may_be_mean(value: Value) -> bool:
-    """Whether a value may be a fraction made by dividing by the number of positions."""
+    """Return whether a value may be a fraction made by dividing by the number of positions."""
     if not any(isinstance(d, Fraction) for d in value.domain):
         return False
     sources = [value]
@@ -260,8 +271,10 @@ def may_be_mean(value: Value) -> bool:
 
 
 def make_names_unique(values: Iterable[Value]) -> None:
-    """Rename values with the same name to "x", "x (2)", …: settings, certificates and labels
-    identify a value by name. Values without a name in the source are named after their expression.
+    """Rename values with equal names to "x", "x (2)", ….
+
+    Settings, certificates and labels identify a value by its name. Values without a name in the
+    source are named after their expression.
     """
     count: dict[str, int] = {}
     for v in values:
@@ -274,13 +287,13 @@ def make_names_unique(values: Iterable[Value]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A whole source: its tokens, the maximum length of a text, and the value to emit."""
+    """A complete program: its tokens, the maximum sequence length, and the value to emit."""
 
     tokens: tuple[Element, ...]
     length: int
     emit: Value
     name: str = ""
-    end: Element = None  # writing stops after this token; None: one token is written
+    end: Element = None  # last token of the output; None limits the output to one token
     about: str = ""
     examples: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
@@ -298,13 +311,14 @@ class Program:
 
     @property
     def values(self) -> list[Value]:
-        """All values, arguments first."""
+        """All values of the program, arguments first."""
         return self.emit.topological_order()
 
 
 def map_value(value: Value, elements: Sequence[Element], name: str) -> Value:
-    """Apply the function elements[index] to a value. The result has the same kind, so it costs no
-    layer.
+    """Apply a function to a value, where elements[i] is the result for domain element i.
+
+    The result has the same kind, so it costs no layer.
     """
     mapped = _map_value(value, elements, name)
     mapped.source_position = value.source_position

@@ -1,8 +1,9 @@
 """Elements of several values that can occur together at one position.
 
-The combinations contain every one that occurs and as few others as is cheap to tell. A value
-follows from the token, the position or other values; a selected position is never a later one.
-The frontend and passes use `joint_members`, the certificate the finer `joint_cases`.
+The result contains every combination that occurs, and excludes others where this is cheap to
+decide. A value follows from the token, the position or other values; a selected position is never
+after the current one. The frontend and passes use `joint_members`; the certificate uses
+`joint_cases`, which is more precise.
 """
 
 import math
@@ -15,18 +16,19 @@ from ..utils.errors import GlassformerError
 from .ir import MAX_DOMAIN_SIZE, Ints, Map, Position, Program, Select, Sum, Token, Value
 
 MAX_JOINT_CELLS = 10 * MAX_DOMAIN_SIZE  # combinations that `joint_members` searches
-MAX_CASES = 3_000_000  # of `joint_cases`
-JointCases = dict[Any, Ints]  # element indices [n] of each value, and of "token" and "position"
+MAX_CASES = 3_000_000  # combinations that `joint_cases` searches
+JointCases = dict[Any, Ints]  # value, "token" or "position" -> element indices [n]
 
 
 def joint_members(values: Sequence[Value], length: int, tokens: int) -> Ints:
-    """Return the combinations of element indices that may occur at one position,
-    [n, len(values)]: a value computed from another does not combine freely with it.
+    """Return the combinations of element indices that may occur at one position, [n, len(values)].
+
+    A value computed from another value does not combine freely with it.
     """
     if not values:
         return np.zeros((1, 0), int)
     roots = joint_roots(values, length, tokens)
-    if math.prod(roots.values()) > MAX_JOINT_CELLS:  # more combinations than of the values
+    if math.prod(roots.values()) > MAX_JOINT_CELLS:  # too many, so combine the values
         roots = {v: len(v) for v in values}
     if math.prod(roots.values()) > MAX_JOINT_CELLS:
         sizes = " × ".join(f"{len(v)} ({v.name})" for v in values)
@@ -39,14 +41,15 @@ def joint_members(values: Sequence[Value], length: int, tokens: int) -> Ints:
 
 
 def joint_roots(values: Sequence[Value], length: int, tokens: int) -> dict[Any, int]:
-    """Return the sizes of the roots that values at one position are functions of: the token, the
-    position, or other values.
+    """Return the roots that determine the given values at one position, with their sizes.
+
+    A root is the token, the position, or another value.
     """
     return {r: n for v in values for r, n in _cached_root_sizes(v, length, tokens).items()}
 
 
 def _cached_root_sizes(v: Value, length: int, tokens: int) -> dict[Any, int]:
-    """Return the roots of one value. They are cached, as values share arguments."""
+    """Return the roots of one value, with their sizes. Values cache them for reuse."""
     if v._root_sizes is not None:
         return v._root_sizes
     for value in v.topological_order():
@@ -65,8 +68,9 @@ def _cached_root_sizes(v: Value, length: int, tokens: int) -> dict[Any, int]:
 def joint_cases(
     program: Program, values: Sequence[Value], extra_roots: Sequence[str] = ()
 ) -> JointCases:
-    """Return every combination of elements of the values and of the extra roots, which are "token"
-    and "position".
+    """Return every joint combination of elements of the values and the extra roots.
+
+    `extra_roots` may contain "token" and "position".
     """
     values = list(dict.fromkeys(values))
     sizes = {"token": len(program.tokens), "position": program.length}
@@ -90,14 +94,14 @@ def joint_cases(
 
 
 def _grid(roots: Mapping[Any, int]) -> JointCases:
-    """Return all combinations of the elements of the roots."""
+    """Return all combinations of the elements of the roots, as element indices."""
     if not roots:
         return {}
     return dict(zip(roots, np.indices(tuple(roots.values())).reshape(len(roots), -1), strict=True))
 
 
 def member_indices(v: Value, indices: dict[Any, Ints]) -> Ints:
-    """Return the indices of a value for the combinations of its roots in `indices`."""
+    """Return the element indices of a value for the combinations of its roots in `indices`."""
     stack = [v]
     while v not in indices:
         value = stack[-1]
@@ -131,11 +135,11 @@ def case_count(cases: JointCases) -> int:
 def _root_sizes(
     v: Value, sizes: Mapping[str, int], cache: dict[Value, dict[Any, int]]
 ) -> dict[Any, int]:
-    """Return the sizes of the roots that a value at one position is a function of."""
+    """Return the roots that determine a value at one position, with their sizes."""
     stack = [v]
     while stack:
         value = stack[-1]
-        is_local = isinstance(value, (Map, Sum))  # a selector is no function of this position
+        is_local = isinstance(value, (Map, Sum))  # a selector also depends on other positions
         if missing := [a for a in value.args if is_local and a not in cache]:
             stack += missing
             continue

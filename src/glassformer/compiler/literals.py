@@ -1,4 +1,4 @@
-"""The elements of a domain: integers, fractions, texts, True, False, `nothing`, and tuples."""
+"""The elements of a domain: integers, fractions, strings, True, False, `nothing`, and tuples."""
 
 from fractions import Fraction
 from typing import Any
@@ -22,7 +22,7 @@ def type_exact_key(element: Element) -> Any:
 
 
 def format_element(element: Element) -> str:
-    """Write an element as the language does."""
+    """Format an element in the syntax of the source language."""
     if element is None:
         return "nothing"
     return str(element) if is_number(element) else short_repr(element)

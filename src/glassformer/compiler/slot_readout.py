@@ -1,4 +1,4 @@
-"""Read every value of a compiled model from its slots, next to the interpreter's."""
+"""Decode every value of a compiled model from its slots, and compare with the interpreter."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from .task import embedded_entry
 
 @dataclass(frozen=True)
 class ValueReading:
-    """One value at one position."""
+    """The decoded and the interpreted element of one value at the last position."""
 
     name: str
-    place: str  # the component that writes it: "embed", "attention 0", "mlp 0"
-    holds: str  # the element whose code is nearest to the slot
-    means: str  # the interpreter's element
-    off: float  # distance from the slot to that code; 1 is halfway to the next code
+    place: str  # component that writes the value: "embed", "attention 0", "mlp 0"
+    holds: str  # element whose code is nearest to the slot
+    means: str  # element that the interpreter computes
+    off: float  # distance from the slot to the nearest code; 1 is halfway to the next code
 
     def __str__(self) -> str:
         check = "as the interpreter says" if self.holds == self.means else f"NOT {self.means}"
@@ -30,18 +30,18 @@ class ValueReading:
 
 
 def text_start(model: Model, tokens: Any) -> int:
-    """Return the index of position 0 of the source: 1 for a compiled model, after <bos>."""
+    """Return the index of the source's position 0: 1 after a compiled model's <bos>, else 0."""
     return int(PROVENANCE_KEY in model.provenance and len(tokens) > 0 and tokens[0] == 0)
 
 
 def read_slots(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[ValueReading]:
-    """Read the values that have a slot at the last position, in the order they are computed.
+    """Decode the slots at the last position into values, in the order they are computed.
 
     Args:
-        model: The model. One that was not compiled has no values.
-        tokens: The text [T]. Without <bos> at the start there are no values.
-        stream: Returns the stream [D] after the embedding (0), the heads (2l+1) or the neurons
-            (2l+2) of layer l.
+        model: The model. A model without an embedded source yields no readings.
+        tokens: The input tokens [T]. Without <bos> at the start there are no readings.
+        stream: Function that returns the stream [D] after the embedding (0), the heads (2l+1) or
+            the neurons (2l+2) of layer l.
 
     Returns:
         One reading for each slot.
@@ -74,7 +74,7 @@ def read_slots(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[
 
 
 def _nearest(x: Any, code: Any) -> tuple[int, float]:
-    """Return the index of the nearest code, and the distance; 1 is halfway to the next code."""
+    """Return the index of the nearest code, and its distance in half gaps to the next code."""
     distance = np.sqrt(((np.asarray(x, float) - code) ** 2).sum(1))
     i = int(distance.argmin())
     others = np.sqrt(((code - code[i]) ** 2).sum(1))

@@ -1,6 +1,6 @@
 """Sources by ref: `lang/sort:vocab=20,dtype=float32` from the library, or the file `mine.glass`.
 
-The options of a ref are those of the source, plus `dtype` and `target`. A file is never executed.
+A ref accepts the options of its source, `dtype` and `target`. A file is never executed.
 """
 
 import os
@@ -24,7 +24,7 @@ DEFAULTS = {"dtype": "float64", "target": ""}
 
 @dataclass(frozen=True)
 class SourceRef:
-    """A source with its options and those of the compiler."""
+    """A source with values for its options and the compiler's options."""
 
     name: str  # without options
     text: str
@@ -50,13 +50,13 @@ def library_refs() -> list[str]:
 
 
 def is_source_ref(ref: str) -> bool:
-    """Whether a ref names a source."""
+    """Return whether a ref names a source."""
     name = ref.partition(":")[0]
     return "\n" not in ref and (name.startswith(LIBRARY_PREFIX) or name.endswith(SOURCE_SUFFIX))
 
 
 def resolve_source(ref: str) -> SourceRef:
-    """Read the source of a ref."""
+    """Read the source that a ref names, and parse the options in the ref."""
     name, options = registry.split_ref(ref)
     settings = {key: options.pop(key) for key in DEFAULTS if key in options}
     return SourceRef(name, library.source_text(name), dict(options), **settings)
@@ -65,7 +65,7 @@ def resolve_source(ref: str) -> SourceRef:
 def compile_source(
     source: str | os.PathLike[str], options: Mapping[str, Any] | None, dtype: str, target: str
 ) -> "Compiled":
-    """Compile a text, the path of a .glass file, or a ref."""
+    """Compile the text of a source, the path of a .glass file, or a ref."""
     text = as_text(source, "source")
     is_ref = isinstance(source, os.PathLike) or is_source_ref(text)
     ref = resolve_source(text) if is_ref else SourceRef("source", text, {})
@@ -81,7 +81,7 @@ def source_options(source: SourceRef) -> dict[str, dict[str, Any]]:
 
 
 def compile_ref(source: SourceRef) -> "Compiled":
-    """Compile a source to a model that records its refs."""
+    """Compile a source to a model that records the refs of the source and its task."""
     from .driver import compile
 
     try:
@@ -97,6 +97,6 @@ def compile_ref(source: SourceRef) -> "Compiled":
 
 
 def load_task(ref: str) -> SequenceTask:
-    """Return the task of a source: after any text, the tokens that its program writes."""
+    """Return the task of a source: continue any input sequence with the program's output."""
     source = resolve_source(ref)
     return cached_task(source.text, source.name, source.options, source.task_ref)

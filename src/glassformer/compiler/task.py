@@ -1,4 +1,4 @@
-"""The task of a source: any text of its tokens, and what the interpreter writes after it."""
+"""The task of a source: continue any sequence of its tokens with the interpreter's output."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,14 @@ if TYPE_CHECKING:  # the interpreter is imported on first use
     from .ir import Ints, Program
 
 EMBEDDED_SOURCE_LABEL = "the embedded source"
-MAX_BATCH_CELLS = 2**21  # entries of an attention pattern, over all texts interpreted at once
+MAX_BATCH_CELLS = 2**21  # attention pattern entries of all sequences interpreted at once
 
 
 class SequenceTask(Task):
-    """The program's output after any text of up to `length` tokens.
+    """The program's output after any input sequence of up to `length` tokens.
 
-    A row is the length of the text - 1 and its tokens, padded with 0. A batch is as wide as the
-    longest text with <bos> and one more token.
+    A row is the length of the sequence - 1 and its tokens, padded with 0. A batch has length + 2
+    columns, for <bos>, the longest sequence and one more token.
     """
 
     default_sample_size = 10_000
@@ -42,7 +42,7 @@ class SequenceTask(Task):
         self.stop = None if program.end is None else self.vocabulary.index(str(program.end))
 
     def __reduce__(self) -> Any:
-        """Pickle the text of the source: the graph of values may be too deep for pickle."""
+        """Pickle the text of the source, because the graph of values may be too deep for pickle."""
         p = self.program
         if not p.source:
             return super().__reduce__()
@@ -55,13 +55,15 @@ class SequenceTask(Task):
 
     @property
     def inputs(self) -> int:
-        """The number of texts. Most rows are not defined: they have tokens in the padding."""
+        """The number of input sequences. Most rows are undefined, with tokens in the padding."""
         return sum(len(self.program.tokens) ** n for n in range(1, self.program.length + 1))
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """Draw texts: half uniform, all lengths equally likely; half made like the examples, from
-        their tokens (plus all numbers, if they have numbers) and ending with one of their last
-        tokens.
+        """Draw n rows: about half of them uniform, the rest resembling the examples.
+
+        Uniform rows have all lengths with equal probability. The others use the tokens of the
+        examples (plus all numbers, if the examples contain numbers), and end with the last token of
+        an example.
         """
         p, V = self.program, len(self.program.tokens)
         lengths = rng.integers(1, p.length + 1, n)
@@ -77,8 +79,9 @@ class SequenceTask(Task):
         return self._make_rows(lengths, tokens)
 
     def edges(self) -> Rows:
-        """The examples, and texts of one repeated token: short, long, and half as long with the
-        last token of an example at the end.
+        """Return the examples, and rows of one repeated token in three lengths.
+
+        Rows of half length also occur with the last token of an example at the end.
         """
         p, V = self.program, len(self.program.tokens)
         examples = [self.row(text) for text in self._example_texts()]
@@ -95,7 +98,7 @@ class SequenceTask(Task):
         return np.array([f"{n} token{'s' * (n > 1)}" for n in (rows[:, 0] + 1).tolist()], object)
 
     def row(self, tokens: Sequence[int]) -> list[int]:
-        """Return the row of a text, given the indices of its tokens in the program."""
+        """Return the row of an input sequence, given the indices of its tokens in the program."""
         return [len(tokens) - 1, *tokens, *[0] * (self.program.length - len(tokens))]
 
     def _make_rows(self, lengths: Any, tokens: Any) -> Rows:
@@ -103,7 +106,7 @@ class SequenceTask(Task):
         return np.concatenate([lengths[:, None] - 1, np.where(padding, 0, tokens)], 1)
 
     def _example_texts(self) -> list[list[int]]:
-        """The tokens of the source's examples, without examples that are not valid."""
+        """Return the token indices of the source's valid examples."""
         number = {str(t): i for i, t in enumerate(self.program.tokens)}
         texts = (text.split() for text in self.program.examples)
         return [
@@ -112,7 +115,7 @@ class SequenceTask(Task):
         ]  # fmt: skip
 
     def _example_token_pools(self) -> tuple["Ints", "Ints"]:
-        """The tokens inside the examples, and those at their end."""
+        """Return the tokens before the last position of the examples, and the last tokens."""
         tokens, texts = self.program.tokens, self._example_texts()
         body = {t for text in texts for t in text[:-1]}
         if any(is_number(tokens[t]) for t in body):
@@ -131,7 +134,7 @@ class SequenceTask(Task):
         return tokens, answer
 
     def _fill_answers(self, rows: Any, tokens: Any, answer: Any) -> None:
-        """Write <bos>, the text and the program's output into `tokens`."""
+        """Write <bos>, the input and the program's output into `tokens`, and mark the output."""
         from .interpreter import emitted
 
         p, at = self.program, rows[:, 0] + 1
@@ -150,9 +153,11 @@ class SequenceTask(Task):
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
-        """Encode a text after <bos>, which the text may include."""
+        """Encode an input string after <bos>, which the string may include."""
         words = self.vocabulary
-        has_commas = any("," in str(t) for t in self.program.tokens)  # else commas separate tokens
+        has_commas = any(
+            "," in str(t) for t in self.program.tokens
+        )  # if not, commas are separators
         try:
             tokens = [words.index(w) for w in text.split()] if has_commas else words.encode(text)
         except GlassformerError as e:
@@ -171,9 +176,7 @@ class SequenceTask(Task):
         return [0, *tokens]
 
     def interpret(self, text: str) -> tuple[dict[str, list[str]], str]:
-        """Return the element of every value at every position of a text, by the value's name, and
-        the program's output.
-        """
+        """Return the elements of every value at each position, by value name, and the output."""
         from .interpreter import run, trace
 
         tokens = [t - 1 for t in self.prompt(text)[1:]]
@@ -192,21 +195,22 @@ class SequenceTask(Task):
         return 1 if self.stop is None else max(1, self.max_new_tokens(prompt))
 
     def max_new_tokens(self, prompt: Sequence[int]) -> int:
-        """The rest of the longest text, and one token after it."""
+        """Return the number of tokens up to the maximum length, plus one."""
         return self.program.length + 2 - len(prompt)
 
 
 # ── the source embedded in a model ─────────────────────────────────────────────────────────────
 def embedded_task(model: Model) -> SequenceTask | None:
-    """Return the task of a compiled model, from its embedded source; None for other models."""
+    """Return the task of a compiled model from its embedded source, or None for other models."""
     if (entry := embedded_entry(model)) is None:
         return None
     return cached_task(entry["source"], entry["name"], entry["options"], entry["name"])
 
 
 def embedded_entry(model: Model) -> dict[str, Any] | None:
-    """Return the compiler's provenance entry of a model, with its name as `source_name` shows it;
-    None for models that were not compiled.
+    """Return the compiler's provenance entry of a model, or None if it was not compiled.
+
+    The name in the entry is replaced by the result of `source_name`.
     """
     if PROVENANCE_KEY not in model.provenance:
         return None
@@ -219,16 +223,16 @@ def embedded_entry(model: Model) -> dict[str, Any] | None:
 
 
 def task_name(model: Model) -> str:
-    """Return the name of a model's task for the user; "" if it has none."""
+    """Return the display name of a model's task, or "" if it has none."""
     entry = embedded_entry(model)
     return entry["name"] if entry else ascii_name(model.task)
 
 
 def source_name(claimed: str, entry: Mapping[str, Any]) -> str:
-    """Return the name of an embedded source for the user.
+    """Return the display name of an embedded source.
 
-    The checkpoint claims a name. It is shown alone only if it resolves to the same text with the
-    same options, so that `--task NAME` gives the same result.
+    The checkpoint claims a name. It is shown unchanged only if it resolves to the same source with
+    the same options, so that `--task NAME` gives the same result.
     """
     with suppress(GlassformerError):
         name, options = registry.split_ref(claimed)
@@ -242,7 +246,7 @@ def source_name(claimed: str, entry: Mapping[str, Any]) -> str:
 
 
 def same_program(a: Task, b: Task) -> bool:
-    """Whether two tasks have the same source with the same options."""
+    """Return whether two tasks have the same source and options."""
     if not all(isinstance(t, SequenceTask) and t.is_exactly(SequenceTask) for t in (a, b)):
         return False
     assert isinstance(a, SequenceTask) and isinstance(b, SequenceTask)
@@ -251,7 +255,7 @@ def same_program(a: Task, b: Task) -> bool:
 
 
 def cached_task(source: str, name: str, options: Mapping[str, Any], ref: str) -> SequenceTask:
-    """Return the task of a source. Programs are cached: a call may need one several times."""
+    """Return the task of a source. Programs are cached, because a call may need one repeatedly."""
     return SequenceTask(_cached_program(source, name, json.dumps(options, sort_keys=True)), ref)
 
 

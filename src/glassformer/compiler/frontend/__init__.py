@@ -1,1 +1,1 @@
-"""From the text of a source to a Program: parser, selectors, inlining and diagnostics."""
+"""The compiler's frontend: parser, selectors, inlining and diagnostics for sources."""

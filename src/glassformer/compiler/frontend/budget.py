@@ -7,13 +7,13 @@ from .diagnostics import SourceError
 from .functions import MAX_ITEMS
 
 MAX_STEPS = 1_000_000  # per source
-MAX_NESTING = 120  # of expressions, including those in called functions
+MAX_NESTING = 120  # depth of nested expressions, including the bodies of called functions
 
 
 class Budget:
-    """The remaining steps and the current depth of an evaluation."""
+    """The remaining steps and the current nesting depth of an evaluation."""
 
-    call_depth = 0  # of functions that the source defines
+    call_depth = 0  # number of active calls of functions defined in the source
 
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self.steps_left, self.depth = steps, 0
@@ -26,7 +26,10 @@ class Budget:
 
 
 def total_size(x: Any) -> int:
-    """Return the number of items and characters in a nested object, or more than MAX_ITEMS."""
+    """Return the number of items and characters in a nested object.
+
+    Counting stops above MAX_ITEMS.
+    """
     if not hasattr(x, "__len__"):
         return 0
     total, stack = 0, [x]

@@ -1,7 +1,7 @@
 """The conditions of selectors: which earlier positions match the current one.
 
 A condition is split at its `and`s. Each part depends on the selected position (the key), on the
-current one (the query), or compares a value of one with a value of the other.
+current position (the query), or compares a value at the key with a value at the query.
 """
 
 import ast
@@ -22,17 +22,17 @@ from .sums import is_small_integer
 from .tables import MutableScope
 
 FLIPPED_COMPARISON = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
-MAX_PREDICATE_CELLS = 200 * MAX_DOMAIN_SIZE  # query elements · key elements
-QueryNames = Mapping[str, Value]  # names that stand for values at the current position
+MAX_PREDICATE_CELLS = 200 * MAX_DOMAIN_SIZE  # limit for query elements · key elements
+QueryNames = Mapping[str, Value]  # name -> value at the current position
 
 
 class PredicateLowering(ExpressionLowering):
-    """Lowers conditions without selectors to predicates."""
+    """Lower conditions without nested selectors to predicates."""
 
     def predicates(
         self, where: ast.expr, scope: MutableScope, query_names: QueryNames
     ) -> list[Predicate]:
-        """Return the predicates that must all hold for a condition."""
+        """Return the predicates whose conjunction is the condition."""
         if isinstance(where, ast.BoolOp) and isinstance(where.op, ast.And):
             return [p for part in where.values for p in self.predicates(part, scope, query_names)]
         names = self.value_names(where, scope)
@@ -50,7 +50,7 @@ class PredicateLowering(ExpressionLowering):
                 else Predicate(None, value, table[None])]  # fmt: skip
 
     def boolean_value(self, where: ast.expr, scope: MutableScope) -> Value:
-        """Return a condition as a value; nothing, 0 and empty texts do not hold."""
+        """Return a condition as a boolean value. `nothing`, 0 and empty strings are False."""
         if isinstance(where, ast.List):
             truth_of(where, [])
         if not isinstance(where, (ast.Name, ast.Compare)):
@@ -70,9 +70,7 @@ class PredicateLowering(ExpressionLowering):
     def two_sided_predicate(
         self, node: ast.expr, scope: MutableScope, query_names: QueryNames
     ) -> Predicate:
-        """Return a predicate on both sides: a comparison of a query with a key, or any function of
-        the two.
-        """
+        """Return a predicate on both sides: a comparison of query and key, or a general table."""
         split = self.separate_sides(node, scope, query_names)
         if split:
             query, op, key = split
@@ -102,7 +100,7 @@ class PredicateLowering(ExpressionLowering):
         self.charge_cells(node, cells // 4)
 
     def comparison_table(self, node: ast.expr, op: ast.cmpop, query: Value, key: Value) -> Any:
-        """Return whether `key op query` holds, for each element of each."""
+        """Return the table [query, key] of the truth of `key op query`."""
         if isinstance(op, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
             equal = np.zeros((len(query), len(key)), bool)
             for i, d in enumerate(query.domain):
@@ -128,7 +126,9 @@ class PredicateLowering(ExpressionLowering):
     def separate_sides(
         self, node: ast.expr, scope: MutableScope, query_names: QueryNames
     ) -> tuple[Value, ast.cmpop, Value] | None:
-        """Return (query, comparison, key) of a comparison whose sides can be separated."""
+        """Return (query, comparison, key) of a comparison, or None if its sides cannot be
+        separated.
+        """
         if not isinstance(node, ast.Compare) or len(node.ops) > 1:
             return None
         left, right, op = node.left, node.comparators[0], node.ops[0]

@@ -1,4 +1,4 @@
-"""The errors of a source, with suggestions for misspelled names."""
+"""Errors of a source, with suggestions for misspelled names."""
 
 import ast
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from ...utils.errors import did_you_mean
 from .functions import CONSTANTS, FUNCTIONS, SELECTORS
 
 Scope = Mapping[str, Any]
-INVALID = object()  # the value of a name whose assignment has an error
+INVALID = object()  # binding of a name whose assignment has an error
 # Python syntax that the language does not have
 SYNTAX_NAMES = {
     "expr": "bare expression", "augassign": "`+=`", "annassign": "annotation", "classdef": "class",
@@ -36,16 +36,16 @@ class SourceError(Exception):
 
 
 class EvalError(SourceError):
-    """A valid expression that fails for the elements it is evaluated on."""
+    """An error of a valid expression for particular elements of its values."""
 
 
 class DependsOnError(Exception):
-    """An expression uses a name whose assignment has an error, which is reported already."""
+    """An expression uses a name whose assignment has an error that was already reported."""
 
 
 @dataclass(frozen=True)
 class SourceFunction:
-    """A function that the source defines. Its body is evaluated in the names of the source."""
+    """A function defined in the source. Its body is evaluated in the scope of the source."""
 
     name: str
     parameters: tuple[str, ...]
@@ -54,19 +54,19 @@ class SourceFunction:
 
 
 class ValueList(list[Any]):
-    """A list of values, which is not a value itself."""
+    """A list of values. The list itself is not a value."""
 
 
 @dataclass(frozen=True)
 class NamedCondition:
-    """A condition between two positions that the source assigned to a name."""
+    """A condition between two positions that is assigned to a name in the source."""
 
     name: str
     node: ast.expr
 
 
 def expression_text(node: ast.AST, max_chars: int = 40) -> str:
-    """Return the source of an expression, cut to `max_chars`."""
+    """Return the source text of an expression, truncated to `max_chars`."""
     try:
         text = " ".join(ast.unparse(node).split())
     except (RecursionError, ValueError):
@@ -104,7 +104,7 @@ def _suggestion(name: str, names: list[str]) -> str:
 
 
 def unsupported_syntax_error(node: ast.AST) -> SourceError:
-    """The error for Python syntax that the language does not have."""
+    """Return the error for Python syntax that the language does not support."""
     if isinstance(node, ast.stmt):
         expected = "if, for, return or an assignment in a function"
         return SourceError(node, f"expected {expected}, got {syntax_name(node)}")
@@ -120,14 +120,14 @@ def method_call_error(node: ast.AST) -> SourceError:
 
 
 def syntax_name(node: ast.AST) -> str:
-    """Return the name of a kind of syntax for the user."""
+    """Return the display name of a kind of syntax."""
     name = type(node).__name__
     name = name.lower() if isinstance(node, ast.stmt) else name
     return SYNTAX_NAMES.get(name, name)
 
 
 def format_location(name: str, node: ast.AST | tuple[int, int], text: str) -> str:
-    """Return name:line:column. Columns count characters; Python's count bytes."""
+    """Return name:line:column. Columns count characters; Python's offsets count bytes."""
     if isinstance(node, tuple):
         line, offset = node
     else:

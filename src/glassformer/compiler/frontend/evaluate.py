@@ -1,8 +1,8 @@
 """Evaluation of constant expressions: Python's syntax, read as data and never executed.
 
-The language has numbers, texts, tuples, lists, dicts and `nothing`; arithmetic, comparisons,
-conditions, comprehensions, a table of functions and those that the source defines. It has no
-attributes or imports, and only the names of the source. Sizes and steps are limited, so that the
+The language has numbers, strings, tuples, lists, dicts and `nothing`; arithmetic, comparisons,
+conditions, comprehensions, a table of functions and the functions defined in the source. It has no
+attributes or imports, and only the names of the source. Sizes and steps are limited, so the
 evaluation of any source ends soon.
 """
 
@@ -50,7 +50,7 @@ ExpressionEvaluator = Callable[[ast.expr, dict[str, Any]], Any]  # (expression, 
 
 
 def evaluate(node: ast.expr, scope: Scope, budget: Budget) -> Any:
-    """Return the constant that an expression is, with the names in `scope`."""
+    """Return the result of a constant expression, with the names in `scope`."""
     budget.spend(node)
     budget.depth += 1
     try:
@@ -68,7 +68,7 @@ def evaluate(node: ast.expr, scope: Scope, budget: Budget) -> Any:
 
 
 def check_result_size(node: ast.expr, result: Any, budget: Budget) -> Any:
-    """Return a result unless it is too large."""
+    """Return a result, or raise an error if it is too large."""
     if result is None or type(result) is bool:
         return result
     if type(result) is int and -SMALL_INT < result < SMALL_INT:
@@ -206,8 +206,9 @@ def _conditional(node: ast.IfExp, scope: Scope, budget: Budget) -> Any:
 
 
 def truth_of(node: ast.expr, result: Any) -> bool:
-    """Return whether a result holds as a condition. A tuple or list would always hold, so it is
-    refused.
+    """Return the truth of a condition's result.
+
+    A tuple or list raises an error, because its truth would not depend on its elements.
     """
     if isinstance(node, (ast.List, ast.Set, ast.Dict)):
         expected = "expected a condition, got a list; use any(…) or all(…)"
@@ -269,7 +270,7 @@ def as_list(x: Any) -> list[Any]:
 
 
 def bind_target(target: ast.expr, item: Any) -> dict[str, Any]:
-    """Bind the names on the left of an assignment or in a `for` to an item."""
+    """Return the bindings of an assignment target or a `for` target to an item."""
     if isinstance(target, ast.Name):
         return {target.id: item}
     if not isinstance(target, ast.Tuple) or not isinstance(item, (tuple, list, str)):
@@ -317,7 +318,7 @@ def call_function(
     node: ast.AST, f: SourceFunction, args: list[Any], budget: Budget,
     evaluate_expression: ExpressionEvaluator | None = None,
 ) -> Any:  # fmt: skip
-    """Call a function of the source. `evaluate_expression` replaces `evaluate` in its body."""
+    """Call a function of the source; `evaluate_expression` replaces `evaluate` in its body."""
     if len(args) != len(f.parameters):
         expected = f"{len(f.parameters)} argument{'s' * (len(f.parameters) != 1)}"
         raise SourceError(node, f"`{f.name[:60]}` takes {expected}, got {len(args)}")
@@ -335,7 +336,7 @@ def call_function(
 def _run_body(
     body: Iterable[ast.stmt], scope: dict[str, Any], budget: Budget, work: ExpressionEvaluator
 ) -> Any:
-    """Return the result of a body, or NO_RETURN."""
+    """Return the result of a function body, or NO_RETURN."""
     for statement in body:
         budget.spend(statement)
         if isinstance(statement, ast.Return):

@@ -1,7 +1,8 @@
-"""The operators and functions of the language, with the arguments each refuses.
+"""Operators and functions of the language, with checks of their arguments.
 
-Numbers are exact integers and fractions: 0.5 is one half. Only roots, exponentials and the like
-return floats, which must be rounded or compared before they can be an element of a domain.
+Numbers are exact integers and fractions: 0.5 is one half. Only inexact functions such as roots and
+exponentials return floats, which must be rounded or compared before they can be an element of a
+domain.
 """
 
 import ast
@@ -13,13 +14,13 @@ from typing import Any
 
 from ...utils.errors import short_repr
 
-MAX_ITEMS = 50_000  # items and characters of a nested list or text
-MAX_BITS = 200  # of a number
-MAX_DIGITS = 20  # of round()
+MAX_ITEMS = 50_000  # items and characters of a nested list or string
+MAX_BITS = 200  # size of a number in bits
+MAX_DIGITS = 20  # digits in round()
 
 
 class OperationError(ValueError):
-    """An operator or a function cannot take these arguments."""
+    """Error: an operator or function does not accept its arguments."""
 
 
 def _divide(a: Any, b: Any) -> Any:
@@ -61,7 +62,7 @@ ORDER_COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def simplify_fraction(x: Any) -> Any:
-    """Return a whole fraction as an int, anything else unchanged."""
+    """Convert a fraction with denominator 1 to an int; return other values unchanged."""
     return x.numerator if isinstance(x, Fraction) and x.denominator == 1 else x
 
 
@@ -126,7 +127,7 @@ def bit_length(x: int | Fraction) -> int:
 
 
 def _pass_nothing(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function return nothing for nothing, like the operators."""
+    """Return a function that maps `nothing` to `nothing`, like the operators, and else calls f."""
     return lambda x, *more: None if x is None else f(x, *more)
 
 
@@ -144,14 +145,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "first_of": _first_of, "zip": lambda *x: list(zip(*x, strict=False)),
     "enumerate": lambda x: list(enumerate(x)), "reversed": lambda x: list(x)[::-1],
 }  # fmt: skip
-# Functions of a list; selectors of a condition
+# Functions if their argument is a list, selectors if it is a condition
 AGGREGATES: dict[str, Callable[..., Any]] = {
     "sum": _sum,
     "any": lambda x: x if type(x) is bool else any(x),  # a constant condition
     "all": lambda x: x if type(x) is bool else all(x),
 }
 CONSTANTS = {"nothing": None, "pi": math.pi}
-# The selectors with their arguments; `=` marks optional ones
+# The selectors with their arguments; `=` marks optional arguments
 SELECTORS = {
     "latest": ("value", "where=", "default="), "first": ("value", "where=", "default="),
     "only": ("value", "where=", "default="),

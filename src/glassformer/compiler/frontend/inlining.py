@@ -6,8 +6,8 @@
     emit = before(before(token)) if any(m == "a" for m in marks) else token
 
 A comprehension iterates over constants or a list of values, which replace its names. A call of a
-function with selectors is replaced by its result. Its parameters are values like any other: a bare
-name is the value at the selected position, `here.x` the value at the current one.
+function with selectors is replaced by its result. In selectors, a parameter is used like any value:
+a bare name is the value at the selected position, `here.x` the value at the current position.
 """
 
 import ast
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from .lowering import ExpressionLowering
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-ELEMENT_STEPS, CALL_STEPS = 500, 500  # the cost of an inlined element and of an inlined call
+ELEMENT_STEPS, CALL_STEPS = 500, 500  # steps charged per inlined element and inlined call
 FOLDED_FUNCTIONS = ("sum", "any", "all", "len")
 
 
 class SourceInliner(ast.NodeTransformer):
-    """Inlines comprehensions and calls. Inside a selector, `query_names` has the names of values at
-    the current position.
+    """Transformer that inlines comprehensions and calls of functions with selectors.
+
+    Inside a selector, `query_names` maps names to values at the current position.
     """
 
     def __init__(
@@ -43,12 +44,12 @@ class SourceInliner(ast.NodeTransformer):
         self.root: ast.AST | None = None  # the whole expression, if it may become a list of values
 
     def is_selector(self, call: ast.Call, name: str) -> bool:
-        """Whether a call is a selector, not the function of the same name."""
+        """Return whether a call is a selector, and not the function of the same name."""
         raise NotImplementedError
 
     # ── comprehensions ─────────────────────────────────────────────────────────────────────────
     def comprehension(self, node: Any) -> ast.expr:
-        """Write a comprehension out, unless `evaluate` can tabulate it."""
+        """Expand a comprehension to its elements, unless `evaluate` can tabulate it."""
         if not self.needs_inlining(node):
             return self.generic_visit(node)  # type: ignore[return-value]
         rows: list[tuple[ast.expr, ...]] = []
@@ -66,7 +67,7 @@ class SourceInliner(ast.NodeTransformer):
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = comprehension
 
     def needs_inlining(self, node: ast.expr) -> bool:
-        """Whether a comprehension iterates over values, or passes its names to a selector."""
+        """Return whether a comprehension iterates over values or passes names to a selector."""
         bound = assigned_names(node)
         kinds = (ValueList, Value) if node is self.root else ValueList
         for part in ast.walk(node):
@@ -83,7 +84,7 @@ class SourceInliner(ast.NodeTransformer):
     def bindings(
         self, generators: list[ast.comprehension], names: dict[str, ast.expr]
     ) -> Iterator[dict[str, ast.expr]]:
-        """Yield the expressions that the names of a comprehension stand for."""
+        """Yield the replacements of a comprehension's names, for each of its iterations."""
         if not generators:
             yield names
             return
@@ -129,7 +130,7 @@ class SourceInliner(ast.NodeTransformer):
 
     # ── functions ──────────────────────────────────────────────────────────────────────────────
     def inline_call(self, node: ast.Call, f: SourceFunction) -> ast.expr:
-        """Return the result of a function with selectors."""
+        """Return the result of a call of a function with selectors."""
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise SourceError(node, f"`{f.name[:60]}` takes neither named arguments nor `*`")
         text, last = expression_text(node), f.body[-1]
@@ -154,7 +155,7 @@ class SourceInliner(ast.NodeTransformer):
         return self.to_expression(result, node)
 
     def inline_condition(self, node: ast.Call, f: SourceFunction, body: ast.expr) -> ast.expr:
-        """Return a condition between two positions with its arguments in place."""
+        """Return the body of a condition between two positions, with its arguments inserted."""
         if len(f.body) > 1 or len(node.args) != len(f.parameters):
             n = len(f.parameters)
             raise SourceError(
@@ -166,7 +167,7 @@ class SourceInliner(ast.NodeTransformer):
         return self.visit(substitute_names(body, names))  # type: ignore[no-any-return]
 
     def check_same_bindings(self, node: ast.expr, body: ast.expr, name: str, own: set[str]) -> None:
-        """Refuse a condition from elsewhere if its names have another meaning here."""
+        """Raise an error if a name in a condition has another meaning than at its definition."""
         for n in ast.walk(body):
             used = getattr(n, "id", "") or getattr(n, "attr", "")
             if used not in own and self.scope.get(used) is not self.lowering.scope.get(used):
@@ -174,8 +175,9 @@ class SourceInliner(ast.NodeTransformer):
                 raise SourceError(node, f"`{name[:60]}` {problem}")
 
     def check_no_query_names(self, node: ast.expr, values: list[str]) -> None:
-        """Refuse values at the current position as arguments inside a selector: an inner selector
-        starts from the selected position.
+        """Raise an error if an argument inside a selector is a value at the current position.
+
+        An inner selector starts from the selected position.
         """
         for n in values:
             if n in (self.query_names or {}):
@@ -184,7 +186,7 @@ class SourceInliner(ast.NodeTransformer):
 
     # ── lists of values ────────────────────────────────────────────────────────────────────────
     def fold_list(self, node: ast.Call, name: str) -> ast.expr:
-        """Fold `sum`, `any`, `all` or `len` of a written list into a sum, which needs no table."""
+        """Replace `sum`, `any`, `all` or `len` of a list by a sum, which needs no table."""
         (whole,) = node.args
         assert isinstance(whole, ast.List)
         values = self.lowering.value_names(whole, self.scope)
@@ -216,7 +218,7 @@ class SourceInliner(ast.NodeTransformer):
         return new
 
     def to_expression(self, x: Any, node: ast.expr) -> ast.expr:
-        """Return a result as an expression: a constant, the name of a value, or a list of these."""
+        """Convert a result to an expression: a constant, the name of a value, or a list of both."""
         if isinstance(x, ValueList):
             return self.make_list([self.to_expression(item, node) for item in x], node)
         if x is None or isinstance(x, (bool, int, str)):
@@ -239,7 +241,7 @@ class SourceInliner(ast.NodeTransformer):
 
 
 def uses_positions(f: SourceFunction, visited: set[str] | None = None) -> bool:
-    """Whether a function, or one that it calls, uses selectors or values at positions."""
+    """Return whether a function, or a function it calls, uses selectors or values at positions."""
     visited = {f.name} if visited is None else visited | {f.name}
     body = ast.Module([*f.body], [])
     own = {*f.parameters, *assigned_names(body)}
@@ -264,7 +266,10 @@ def uses_positions(f: SourceFunction, visited: set[str] | None = None) -> bool:
 
 
 def returns_condition(f: SourceFunction) -> bool:
-    """Whether the result of a function contains `here`: it is a condition between two positions."""
+    """Return whether the result of a function contains `here`.
+
+    Such a function is a condition between two positions.
+    """
     last = f.body[-1]
     return isinstance(last, ast.Return) and any(
         map(is_here_attribute, nodes_outside_selectors(last))
@@ -280,7 +285,7 @@ def nodes_outside_selectors(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def assigned_names(node: ast.AST) -> set[str]:
-    """Return the names that a part of a source assigns."""
+    """Return the names assigned in a syntax tree."""
     names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
     return {n.id for n in names if isinstance(n.ctx, ast.Store)}
 
@@ -298,7 +303,7 @@ def call_expression(name: str, node: ast.expr) -> ast.Call:
 
 
 def copy_tree(node: Any, replace: Callable[[ast.AST], Any] = lambda node: None) -> Any:
-    """Copy a tree, replacing the nodes for which `replace` returns another."""
+    """Copy a syntax tree, replacing each node for which `replace` returns another node."""
     if isinstance(node, list):
         return [copy_tree(x, replace) for x in node]
     if not isinstance(node, ast.AST):
@@ -327,13 +332,13 @@ def substitute_names(node: Any, names: Mapping[str, ast.expr]) -> Any:
 
 
 def add_here_prefix(node: ast.AST) -> ast.AST | None:
-    """Return `here.name` for a name."""
+    """Return the node `here.name` for a name, or None for other nodes."""
     if not isinstance(node, ast.Name):
         return None
     return ast.copy_location(ast.Attribute(name_node("here", node), node.id, ast.Load()), node)
 
 
 def is_here_attribute(node: ast.AST) -> bool:
-    """Whether a node is `here.name`."""
+    """Return whether a node has the form `here.name`."""
     value = node.value if isinstance(node, ast.Attribute) else None
     return isinstance(value, ast.Name) and value.id == "here"

@@ -1,8 +1,8 @@
-"""Lowering of expressions to values: sums stay sums, the rest is tabulated over its domains.
+"""Lowering of expressions to values: sums stay sums, other expressions become tables.
 
 An expression without values is a constant. An expression of one value is a value of the same kind,
-at no cost. In one of several values, sums of integers become values first, then the parts that
-depend on one value and have a smaller domain; the rest is one table.
+without extra cost. In an expression of several values, sums of integers become values first,
+followed by parts that depend on one value and have a smaller domain; the rest becomes one table.
 """
 
 import ast
@@ -42,11 +42,11 @@ from .inlining import (
 from .sums import SumLowering
 from .tables import MutableScope
 
-CONTEXT_NODES = (ast.Attribute, ast.Starred, ast.Slice)  # valid in some contexts only
+CONTEXT_NODES = (ast.Attribute, ast.Starred, ast.Slice)  # valid only in some contexts
 
 
 class ExpressionLowering(SumLowering):
-    """Lowers expressions to values."""
+    """Lower expressions to constants, values or lists of values."""
 
     def lower_selector(self, call: ast.Call, outer: MutableScope) -> Value:
         """Return the value of a selector (see selectors.py)."""
@@ -58,7 +58,7 @@ class ExpressionLowering(SumLowering):
         return self.lower_list_or_value(self.extract_selectors(node, scope), scope, name)
 
     def lower_list_or_value(self, node: ast.expr, scope: MutableScope, name: str = "") -> Any:
-        """Like `lower`, for an expression without selectors."""
+        """Lower an expression without selectors to a constant, a value or a ValueList."""
         if isinstance(node, ast.List) and not has_starred(node) and self.value_names(node, scope):
             return ValueList(self.lower_list_or_value(x, scope) for x in node.elts)
         return self.lower_value(node, scope, name)
@@ -67,7 +67,7 @@ class ExpressionLowering(SumLowering):
         """Return the constant or the value of an expression without selectors."""
         if isinstance(node, ast.Name) and isinstance(value := scope.get(node.id), Value):
             if name and not node.id.isidentifier():
-                value.name = name  # an assigned selector takes the assigned name
+                value.name = name  # name a selector after its assignment
             return value
         if not self.value_names(node, scope):
             return self.evaluate_constant(node, scope)
@@ -85,15 +85,16 @@ class ExpressionLowering(SumLowering):
     def extract_selectors(
         self, node: ast.expr, scope: MutableScope, query_names: dict[str, Value] | None = None
     ) -> ast.expr:
-        """Replace selectors by new names of their values. Inside a selector, `here.x` becomes one
-        name, which is added to `query_names`.
+        """Replace selectors by new names that are bound to their values.
+
+        Inside a selector, `here.x` becomes a single name, which is added to `query_names`.
         """
         extractor, root = _SelectorExtractor(self, node, scope, query_names), copy_tree(node)
         extractor.root = root if query_names is None and isinstance(root, ast.ListComp) else None
         return extractor.visit(root)  # type: ignore[no-any-return]
 
     def check_name(self, node: ast.expr, name: str, scope: MutableScope) -> None:
-        """Refuse a name that is not defined."""
+        """Raise an error for an undefined name, or for a name whose assignment has an error."""
         if scope.get(name) is INVALID:
             raise DependsOnError
         if name in scope or name in CONSTANTS:
@@ -111,14 +112,14 @@ class ExpressionLowering(SumLowering):
 
     # ── parts ──────────────────────────────────────────────────────────────────────────────────
     def extract_sums(self, node: ast.expr, scope: MutableScope) -> ast.expr:
-        """Replace sums of several values by new names."""
+        """Replace sums of several values by new names that are bound to the sums."""
         form = self.linear_form(node, scope)
         if form and len(form[0]) > 1:
             return self.bind_expression(self.make_sum(node, *form), node, scope)
         return self.map_children(node, lambda child: self.extract_sums(child, scope))
 
     def extract_constants(self, node: ast.expr, scope: MutableScope) -> ast.expr:
-        """Replace the parts without values by new names of their results."""
+        """Replace the parts without values by new names that are bound to their results."""
 
         def extract(child: ast.expr) -> ast.expr:
             if self.value_names(child, scope):
@@ -127,15 +128,17 @@ class ExpressionLowering(SumLowering):
                 return child
             try:
                 constant = self.evaluate_constant(child, scope)
-            except SourceError:  # a condition may exclude it
+            except SourceError:  # a condition may exclude this part
                 return child
             return self.bind_expression(constant, child, scope)
 
         return self.map_children(node, extract)
 
     def extract_parts(self, node: ast.expr, scope: MutableScope) -> ast.expr:
-        """Replace the parts that depend on one value by new names, if all its parts together have
-        fewer combinations than its domain: `depth == 0` has two elements, `depth` many.
+        """Replace the parts that depend on one value by new names, if this reduces the table.
+
+        For example, `depth == 0` has two elements, while `depth` may have many. The parts of a
+        value are replaced if together they have fewer combinations than its domain.
         """
         kept: set[str] = set()  # values whose parts are not replaced
         while True:
@@ -154,8 +157,9 @@ class ExpressionLowering(SumLowering):
     def split_parts(
         self, node: ast.expr, scope: MutableScope, kept: set[str], parts: dict[str, tuple[str, str]]
     ) -> ast.expr:
-        """Replace the parts that depend on one value by new names. `parts` collects the name of
-        the value and the new name by the text of the part.
+        """Replace the parts that depend on one value by new names.
+
+        `parts` maps the text of each part to the name of the value and the new name.
         """
 
         def split(child: ast.expr) -> ast.expr:
@@ -176,7 +180,10 @@ class ExpressionLowering(SumLowering):
         return self.map_children(node, split)
 
     def map_children(self, node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> ast.expr:
-        """Change the children of an expression, except in comprehensions, which bind names."""
+        """Apply `change` to the children of an expression, except in comprehensions.
+
+        Comprehensions bind names, so their parts are not independent expressions.
+        """
         if isinstance(node, (*COMPREHENSIONS, ast.Name)):
             return node
         for field, old in ast.iter_fields(node):
@@ -188,7 +195,7 @@ class ExpressionLowering(SumLowering):
 
 
 class _SelectorExtractor(SourceInliner):
-    """Replaces selectors and `here.name` by names, and refuses names that are not defined."""
+    """Transformer that replaces selectors and `here.name` by names, and rejects undefined names."""
 
     def __init__(
         self, lowering: ExpressionLowering, node: ast.expr, scope: MutableScope,
@@ -226,7 +233,9 @@ class _SelectorExtractor(SourceInliner):
         return call
 
     def check_aggregate(self, call: ast.Call, name: str) -> None:
-        """Refuse `max(x)` of one element, which probably means the maximum over positions."""
+        """Raise an error for `max(x)` of one element, which probably means a maximum over
+        positions.
+        """
         (arg,) = call.args
         value = self.scope.get(arg.id) if isinstance(arg, ast.Name) else None
         if isinstance(value, Value) and not any(type(d) is tuple for d in value.domain):
@@ -235,7 +244,9 @@ class _SelectorExtractor(SourceInliner):
             raise SourceError(call, f"`{expression_text(call)}`: {x} is a single element; {hint}")
 
     def is_selector(self, call: ast.Call, name: str) -> bool:
-        """`any(…)` of a list or a comprehension is a function; of a condition it is a selector."""
+        """Return whether a call is a selector: `any(…)` of a list is a function, of a condition
+        not.
+        """
         if name not in AGGREGATES or len(call.args) != 1 or call.keywords:
             return name in SELECTORS
         arg = call.args[0]
@@ -258,7 +269,7 @@ class _SelectorExtractor(SourceInliner):
         return False
 
     def is_collection(self, node: ast.expr) -> bool:
-        """Whether the functions in an expression return a list or a tuple."""
+        """Return whether an expression with functions inlined is a list or a tuple."""
         result = self.visit(copy_tree(node))
         if isinstance(result, ast.Name):
             return is_tuple_value(self.scope.get(result.id))
@@ -301,7 +312,7 @@ class _SelectorExtractor(SourceInliner):
         return self.make_list(item, node) if isinstance(item, list) else item
 
     def is_negative_index(self, node: ast.Subscript) -> bool:
-        """Whether a node is x[-1] for a value x without items."""
+        """Return whether a node is x[-1] for a value x without items."""
         value = self.scope.get(node.value.id) if isinstance(node.value, ast.Name) else None
         minus = isinstance(node.slice, ast.UnaryOp) and isinstance(node.slice.op, ast.USub)
         domain = getattr(value, "domain", ())

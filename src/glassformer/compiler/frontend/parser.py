@@ -1,13 +1,13 @@
-"""The parser: a text in Python's syntax becomes a Program. Nothing in it is executed.
+"""The parser: convert a source in Python's syntax to a Program, without executing it.
 
     tokens = [*"abc", "|"]                                  # the vocabulary
-    length = 20                                             # maximum number of tokens of a text
+    length = 20                                             # maximum number of tokens
     often  = count(token == here.token)                     # a value at every position
     emit   = best(token, token != "|", most=(often, position), default="|")   # the next token
 
 Inside a selector (`count`, `best`, …) a bare name is the value at the selected position and
 `here.name` the value at the current one. If `length` has another meaning in a source, such as the
-length of a list, `block` is the maximum length of a text.
+length of a list, use `block` for the maximum number of tokens.
 """
 
 import ast
@@ -43,24 +43,24 @@ from .inlining import is_here_attribute, nodes_outside_selectors
 from .selectors import SelectorLowering
 from .tables import check_element
 
-MAX_CHARACTERS, MAX_DEPTH, MAX_SYNTAX_NODES = 100_000, 60, 10_000  # of a source
+MAX_CHARACTERS, MAX_DEPTH, MAX_SYNTAX_NODES = 100_000, 60, 10_000  # per source
 MAX_LENGTH, MAX_TOKENS = 1_000, 2_000
-MAX_ERRORS = 20  # reported at once
+MAX_ERRORS = 20  # limit for errors in one report
 BODY_NODES = (ast.Return, ast.If, ast.For, ast.Assign, ast.Expr, ast.Starred, ast.Slice)
 DECLARATIONS = ("tokens", "length", "block", "end", "examples", "emit")
 KEYWORDS = ("token", "position", "here", "nothing", "option", "pi")
 
 
 def read(text: str, name: str = "source", options: Mapping[str, Any] | None = None) -> Program:
-    """Read a source.
+    """Read a source and check its selectors and examples.
 
     Args:
-        text: The text of the source.
-        name: The name in errors, before line and column.
-        options: Options of the source.
+        text: Text of the source.
+        name: Name of the source in error messages, before line and column.
+        options: Values of the source's options.
 
     Returns:
-        The program, whose examples hold.
+        The program.
 
     Raises:
         GlassformerError: With code `bad_source` and one line for each error in the source.
@@ -88,7 +88,7 @@ def bad_source(location: str, message: str) -> GlassformerError:
 
 
 def parse(text: str, name: str) -> ast.Module:
-    """Return the syntax tree of a source, unless it is too long or too deep."""
+    """Return the syntax tree of a source; raise an error if it is too long, deep or malformed."""
     if len(text) > MAX_CHARACTERS:
         raise bad_source(name, f"expected at most {MAX_CHARACTERS:,} characters, got {len(text):,}")
     if odd := re.search("[\0\ud800-\udfff]", text):
@@ -97,7 +97,7 @@ def parse(text: str, name: str) -> ast.Module:
         raise bad_source(f"{name}:{line}:{odd.start() - start + 1}", f"contains {problem}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about code that would run
+            warnings.simplefilter("ignore")  # the source is never executed as Python
             tree = ast.parse(text.removeprefix("\ufeff"))
     except SyntaxError as e:
         message = " ".join((e.msg or "cannot be parsed").split())
@@ -125,7 +125,7 @@ def parse(text: str, name: str) -> ast.Module:
 
 
 def check_decimal(node: ast.Constant, value: float, lines: list[bytes], location: str) -> None:
-    """Refuse a decimal that Python's parser rounds: the language reads decimals as fractions."""
+    """Raise an error for a decimal that float64 rounds; decimals are read as fractions."""
     line = lines[node.lineno - 1] if node.lineno <= len(lines) else b""
     text = line[node.col_offset : node.end_col_offset].decode(errors="replace").replace("_", "")
     is_short = len(text) <= 40 and 1e-300 < abs(value) < 1e300
@@ -138,13 +138,13 @@ def check_decimal(node: ast.Constant, value: float, lines: list[bytes], location
 
 
 class SourceReader(SelectorLowering):
-    """Reads the statements of a source and collects their errors."""
+    """Reader of the statements of a source, which collects their errors."""
 
     def __init__(self, name: str, text: str, options: dict[str, Any]) -> None:
         super().__init__()
         self.name, self.text, self.options = name, text, options
-        self.chosen_options: dict[str, Any] = {}  # the values of the source's options
-        self.option_ranges: dict[str, dict[str, Any]] = {}  # their defaults and ranges
+        self.chosen_options: dict[str, Any] = {}  # option name -> value
+        self.option_ranges: dict[str, dict[str, Any]] = {}  # option name -> default and range
         self.errors: list[str] = []
         self.has_default_options = True
         self.examples_node: ast.expr | None = None
@@ -220,7 +220,7 @@ class SourceReader(SelectorLowering):
             )
 
     def check_shadowing(self, node: ast.stmt) -> None:
-        """Refuse names in comprehensions that are names of values."""
+        """Raise an error if a comprehension binds the name of a value or a keyword."""
         for part in ast.walk(node):
             if not isinstance(part, ast.comprehension):
                 continue
@@ -241,7 +241,9 @@ class SourceReader(SelectorLowering):
         if isinstance(node, ast.Call) and isinstance(called, ast.Name) and called.id == "option":
             result = self.read_option(name, node)
         elif name not in DECLARATIONS and self.is_condition(node):
-            self.extract_selectors(node, dict(self.scope), {})  # checks its names
+            self.extract_selectors(
+                node, dict(self.scope), {}
+            )  # raises an error for undefined names
             return NamedCondition(name, node)
         else:
             result = self.lower(node, self.scope, name)
@@ -260,7 +262,7 @@ class SourceReader(SelectorLowering):
         return result
 
     def is_condition(self, node: ast.expr) -> bool:
-        """Whether an expression compares `here` with a value, outside of selectors."""
+        """Return whether an expression outside of selectors compares `here` with a value."""
         has_query = has_key = False
         for part in nodes_outside_selectors(node):
             binding = self.scope.get(part.id) if isinstance(part, ast.Name) else None
@@ -311,7 +313,7 @@ class SourceReader(SelectorLowering):
         return examples
 
     def check_examples_hold(self, program: Program) -> None:
-        """Check the examples if all options have their defaults."""
+        """Check that the program reproduces its examples, if all options have their defaults."""
         node = self.examples_node
         if node is None or not self.has_default_options:
             return
@@ -335,7 +337,7 @@ class SourceReader(SelectorLowering):
         try:
             Program(tuple(tokens), self.scope[self.length_name], emit)
         except GlassformerError as e:
-            # Domains are computed value by value, so they may have elements that never occur
+            # Domains are computed separately, so they may have elements that never occur.
             hint = ""
             if "emits nothing" in str(e):
                 hint = "; add `default=` or first_of(…, …)"
@@ -347,7 +349,7 @@ class SourceReader(SelectorLowering):
         return emit
 
     def read_option(self, name: str, node: ast.Call) -> Any:
-        """Read `vocab = option(10, 2, 100)`: 10 by default, from 2 to 100."""
+        """Return the value of an option: `option(10, 2, 100)` defaults to 10, from 2 to 100."""
         args = [evaluate(a, self.scope, self.budget) for a in node.args]
         are_numbers = len(args) == 1 or all(type(a) is int for a in args)
         if not 1 <= len(args) <= 3 or node.keywords or not are_numbers:

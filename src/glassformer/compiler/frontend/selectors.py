@@ -1,4 +1,4 @@
-"""The selectors, one method each: what a position reads from itself and earlier positions.
+"""The selectors, one method each: values read from the current and earlier positions.
 
 latest first only      the value at the last, the first, the only matching position
 best                   the value at the matching position with the largest or smallest keys
@@ -34,7 +34,7 @@ ARGUMENT_ALIASES = {
 
 @dataclass
 class SelectorCall:
-    """A call of a selector with its arguments and the names in them."""
+    """A call of a selector, with its arguments and the scope of their names."""
 
     call: ast.Call
     arguments: dict[str, ast.expr]
@@ -47,7 +47,7 @@ class SelectorCall:
 
 
 class SelectorLowering(PredicateLowering):
-    """Lowers selectors to values."""
+    """Lower calls of selectors to values."""
 
     def lower_selector(self, call: ast.Call, outer: MutableScope) -> Value:
         assert isinstance(call.func, ast.Name)
@@ -78,7 +78,7 @@ class SelectorLowering(PredicateLowering):
         return self.predicates(where, selector.scope, selector.query_names)
 
     def condition_value(self, selector: SelectorCall) -> Value | None:
-        """Return the condition as a value, if it depends on the selected position alone."""
+        """Return the condition as a value, or None if it depends on the current position."""
         where = selector.arguments.get("where")
         names = [] if where is None else self.value_names(where, selector.scope)
         if where is None or not names or any(n in selector.query_names for n in names):
@@ -86,7 +86,7 @@ class SelectorLowering(PredicateLowering):
         return self.boolean_value(where, selector.scope)
 
     def required_condition_value(self, selector: SelectorCall, kind: str) -> Value:
-        """Like `condition_value`, for selectors over all positions."""
+        """Return `condition_value`, or raise an error if it is None."""
         value = self.condition_value(selector)
         if value is None:
             expected = "its condition must depend on the selected position alone, without `here`"
@@ -94,7 +94,7 @@ class SelectorLowering(PredicateLowering):
         return value
 
     def key_value(self, selector: SelectorCall, node: ast.expr, context: str) -> Value:
-        """Return a value at the selected position."""
+        """Return the value of an expression at the selected position."""
         for n in self.value_names(node, selector.scope):
             if n in selector.query_names:
                 raise SourceError(node, f"{context} is at the selected position: remove `{n}`")
@@ -119,7 +119,7 @@ class SelectorLowering(PredicateLowering):
     def integer_domain(
         self, selector: SelectorCall, value: Value, nothing_as_zero: bool = False
     ) -> Any:
-        """Return the elements of a domain as integers; True is 1."""
+        """Return the elements of a domain as integers, with 1 for True."""
         numbers = [0 if nothing_as_zero and d is None else int(d) if type(d) is bool else d
                    for d in value.domain]  # fmt: skip
         if others := [d for d in numbers if not is_small_integer(d)]:
@@ -242,9 +242,10 @@ class SelectorLowering(PredicateLowering):
         return ThresholdCount(selector.name, (), terms, position_weights, thresholds, outputs)
 
     def parse_rank(self, selector: SelectorCall) -> tuple[dict[ThresholdCount, int], int, int]:
-        """Return (counts, constant, divisor) of the `n` of an `nth`: count() / 2 is the median.
+        """Return (counts, constant, divisor) of the argument `n` of `nth`.
 
-        n is at the current position, where `here.` may be left out.
+        For example, n = count() / 2 selects the median. n is evaluated at the current position, so
+        `here.` may be omitted.
         """
         whole = n = copy_tree(selector.arguments["n"])
         for node in ast.walk(n):
@@ -269,7 +270,7 @@ class SelectorLowering(PredicateLowering):
 
 
 def selector_arguments(call: ast.Call, kind: str, scope: MutableScope) -> dict[str, ast.expr]:
-    """Return the arguments of a selector by name."""
+    """Return the arguments of a selector, by name."""
     allowed = [p.rstrip("=") for p in SELECTORS[kind]]
     if len(call.args) > len(allowed) or any(isinstance(a, ast.Starred) for a in call.args):
         takes = f"{', '.join(allowed)}; got {len(call.args)} arguments"

@@ -1,4 +1,4 @@
-"""Sums of integers, which need no table of their terms; a sum of counts is one count."""
+"""Sums of integers, which need no table over their terms. A sum of counts becomes one count."""
 
 import ast
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from ..literals import is_number
 from .diagnostics import SourceError, expression_text
 from .tables import MutableScope, TableLowering
 
-MAX_COEFFICIENT = 2**40  # also of the numbers that are added
+MAX_COEFFICIENT = 2**40  # limit for coefficients and for the numbers they multiply
 
 
 class SumLowering(TableLowering):
-    """Lowers the sums in expressions to values."""
+    """Lower sums of integers in expressions to values."""
 
     def linear_form(
         self, node: ast.expr, scope: MutableScope
     ) -> tuple[dict[Value, int], int] | None:
-        """Return (coefficients, constant) of a sum of multiples of values; None for others."""
+        """Return (coefficients, constant) of an integer-weighted sum of values, or None."""
         if isinstance(node, ast.Name) and isinstance(v := scope.get(node.id), Value):
             is_integer = all(is_small_integer(d) or d is None for d in v.domain)
             return ({v: 1}, 0) if is_integer and any(map(is_number, v.domain)) else None
@@ -48,13 +48,13 @@ class SumLowering(TableLowering):
             terms = {v: a[0].get(v, 0) + sign * b[0].get(v, 0) for v in [*a[0], *b[0]]}
             constant = a[1] + sign * b[1]
         if any(not c and None in v.domain for v, c in terms.items()):
-            return None  # x - x is 0, unless x is nothing
+            return None  # x - x is 0 only if x is not nothing
         terms = {v: c for v, c in terms.items() if c}
         is_small = all(abs(c) < MAX_COEFFICIENT for c in (*terms.values(), constant))
         return (terms, constant) if is_small else None
 
     def make_sum(self, node: ast.expr, terms: Mapping[Value, int], constant: int) -> Value:
-        """Return the value of a sum."""
+        """Return the value of an integer-weighted sum of values."""
         name = expression_text(node)
         if len(terms) == 1:
             ((value, factor),) = terms.items()
@@ -80,7 +80,7 @@ class SumLowering(TableLowering):
     def merge_counts(
         self, node: ast.expr, terms: Mapping[Value, int], constant: int
     ) -> Value | None:
-        """Merge counts over all positions into one; None if a term is no such count."""
+        """Merge a sum of counts over all positions into one count, or return None."""
         length = self.scope[self.length_name]
         counts = {v: c for v, c in terms.items() if is_plain_count(v, length)}
         if len(counts) < len(terms):
@@ -113,7 +113,7 @@ class SumLowering(TableLowering):
     def make_count(
         self, node: ast.expr, predicates: Any, terms: Any, position_weight: int
     ) -> ThresholdCount:
-        """Return a sum over positions, as an integer."""
+        """Return a ThresholdCount whose element is the integer sum over the matching positions."""
         low, high = sum_range(terms, position_weight, self.scope[self.length_name])
         J, name = high - low, expression_text(node)
         members = sum(len(v) for v, _ in terms)
@@ -128,13 +128,13 @@ class SumLowering(TableLowering):
 
 
 def sum_range(terms: Any, position_weight: int, length: int) -> tuple[int, int]:
-    """Bound a sum over up to `length` positions, from below and above."""
+    """Return a lower and an upper bound for a sum over up to `length` positions."""
     ends = [position_weight + sum(int(f(w)) for _, w in terms) for f in (np.min, np.max)]
     return min(0, length * ends[0]), max(0, length * ends[1])
 
 
 def is_plain_count(v: Value, length: int) -> TypeGuard[ThresholdCount]:
-    """Whether a value is an integer sum over all positions, not a function of one."""
+    """Return whether a value is an integer sum over all positions, and not a function of it."""
     if not isinstance(v, ThresholdCount) or v.predicates or not len(v.thresholds):
         return False
     if not all((w == w[:1]).all() for _, w in v.terms):

@@ -1,4 +1,4 @@
-"""Tabulation: an expression of values, evaluated for all elements that can occur together."""
+"""Tabulation of expressions: evaluate them for all elements that can occur together."""
 
 import ast
 import math
@@ -19,30 +19,32 @@ MutableScope = dict[str, Any]
 
 
 class TableLowering:
-    """Tabulates expressions. `scope` has the names of the source."""
+    """Lower expressions to lookup tables. `scope` maps the names defined in the source to their
+    values.
+    """
 
     def __init__(self) -> None:
         self.scope: MutableScope = {}
         self.budget = Budget()
         self.missing_names: set[str] = set()  # required names that the source does not assign
-        self.current_name = ""  # being assigned
-        self.length_name = "length"  # the name of the maximum length of a text
+        self.current_name = ""  # name that is being assigned
+        self.length_name = "length"  # name of the maximum sequence length
 
     def bind_expression(self, value: Any, node: ast.expr, scope: MutableScope) -> ast.Name:
-        """Bind a value to a new name made of the expression's text."""
+        """Bind a value to a new name derived from the expression, and return the name's node."""
         name = expression_text(node)
-        while name in scope:  # two selectors may have the same text and differ
+        while name in scope:  # different selectors may have the same text
             name += "′"
         scope[name] = value
         return name_node(name, node)
 
     def value_names(self, node: ast.AST, scope: MutableScope) -> list[str]:
-        """Return the names of values in an expression."""
+        """Return the names in an expression that are bound to values."""
         names = dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
         return [n for n in names if isinstance(scope.get(n), Value)]
 
     def charge_cells(self, node: ast.AST, cells: int, members: int = 0) -> None:
-        """Count the work on a whole table or domain as steps."""
+        """Charge the budget for the work on a whole table or domain."""
         self.budget.spend(node, cells // 50 + members // 2)
 
     def joint_members(self, node: ast.AST, values: Sequence[Value]) -> Any:
@@ -57,7 +59,7 @@ class TableLowering:
     def tabulate(
         self, node: ast.expr, scope: MutableScope, values: Mapping[str, Value], name: str
     ) -> Value:
-        """Evaluate an expression for all elements of its values."""
+        """Return a value with the results of an expression for all elements of its arguments."""
         try:
             cases = self.joint_members(node, list(values.values()))
         except GlassformerError:
@@ -82,7 +84,7 @@ class TableLowering:
                 return Map(name, list(values.values()), results)
             (value,) = values.values()
             column, last = [], next(iter(results.values()))
-            for i in range(len(value)):  # an impossible element repeats the one before it
+            for i in range(len(value)):  # impossible elements repeat the previous result
                 last = results.get((i,), last)
                 column.append(last)
             return map_value(value, column, name)
@@ -90,7 +92,7 @@ class TableLowering:
             raise SourceError(node, str(e)) from None
 
     def joint_value(self, values: Sequence[Value], node: ast.expr) -> Value:
-        """Return one value that is the tuple of several."""
+        """Return a value whose elements are tuples of the elements of several values."""
         if len(values) == 1:
             return values[0]
         try:
@@ -109,7 +111,7 @@ class TableLowering:
 
 
 def check_element(node: ast.AST, x: Any) -> Element:
-    """Return x if it can be an element of a domain."""
+    """Return x, or raise an error if x cannot be an element of a domain."""
     if x is None or isinstance(x, (bool, int, Fraction, str)):
         return x
     if isinstance(x, tuple) and total_size(x) <= 100:

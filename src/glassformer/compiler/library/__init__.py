@@ -1,7 +1,7 @@
-"""The library of sources: the programs in the literature on RASP-like compilers.
+"""The library of sources: programs from the literature on RASP-like compilers.
 
-Each file starts with a sentence and an example; its line `canon:` names the origin of the program.
-REFUSALS lists the programs that cannot be expressed, with the reason.
+Each file starts with a one-sentence description and an example. Its line `canon:` gives the origin
+of the program. REFUSALS lists the programs that cannot be expressed, with the reason.
 """
 
 import ast
@@ -22,7 +22,7 @@ MAX_SOURCE_BYTES = 400_000  # UTF-8 takes at most 4 bytes for each of 100,000 ch
 
 
 def source_paths() -> dict[str, Path]:
-    """Return the files of the library by name."""
+    """Return the files of the library, by name."""
     return dict(sorted((path.stem, path) for path in LIBRARY_DIR.glob("*.glass")))
 
 
