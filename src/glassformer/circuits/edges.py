@@ -226,9 +226,7 @@ def _flow(model: Model, slots: Slots, cache: ActivationCache, valid: Array) -> J
 
 
 def _stream_read_by(model: Model, cache: ActivationCache, sublayer: wiring.Sublayer) -> Any:
-    """Return the stream [B,T,D] that the parts of a sublayer read, after the norm if it comes
-    first.
-    """
+    """Return the stream [B,T,D] that a sublayer reads, after the norm in a pre-norm model."""
     if model.config.norm_first and model.config.norm != "none":
         at = Scope(model.weights, None) / sublayer.norm
         return apply_gain_and_bias(at, cache[f"{sublayer.norm}.hook_normalized"])

@@ -128,8 +128,9 @@ class ObfuscatedModel(Displayable):
         return iter((self.model, self.key))
 
     def save(self, out: str | Path, key: str | Path) -> None:
-        """Write the copy as a checkpoint and the key as JSON. If either fails, neither file is
-        written.
+        """Write the copy as a checkpoint and the key as JSON.
+
+        If writing either file fails, neither file is written.
         """
         check_ending(out, ".safetensors")
         check_ending(key, ".json")

@@ -15,9 +15,7 @@ EmbeddedValues = list[tuple[int, Index, Index, Code]]
 
 
 class EmbeddedSource(JsonObject):
-    """Provenance entry with the source and declaration. driver.load_declaration validates it
-    further.
-    """
+    """Provenance entry with the source and declaration; see driver.load_declaration."""
 
     name: Name
     source: Annotated[str, Meta(max_length=100_000)]

@@ -71,9 +71,7 @@ def mirror_matrix(total: float, n: float, width: int = 3) -> Floats:
 
 
 def _ring_plane(width: int) -> Floats:
-    """Return a basis [2, width] of the ring's plane: zero-mean rows for width 3, the identity for
-    2.
-    """
+    """Return a basis [2, width] of the ring's plane: lift(2) for width 3, else the identity."""
     out: Floats = lift(2) if width == 3 else np.eye(2)
     return out
 
@@ -152,8 +150,9 @@ def random_rotation(n: int, d: int, rng: np.random.Generator) -> Floats:
 
 
 def uniform_rotation(n: int, d: int) -> Floats:
-    """Return a rotation [n, d] by d/2 evenly spaced angles. Rows i and i + d/2 are equal (exercise
-    7.8).
+    """Return a rotation [n, d] by d/2 evenly spaced angles.
+
+    Rows i and i + d/2 are equal (exercise 7.8).
     """
     return rotation(n, 2 * np.pi * np.arange(_half(d)) / _half(d))
 
@@ -169,9 +168,7 @@ def random_sign(n: int, d: int, rng: np.random.Generator) -> Floats:
 
 
 def random_isometry(d: int, rng: np.random.Generator) -> Floats:
-    """Return a matrix [3, d] that maps a ring to a circle of equal radius in a random zero-mean
-    plane.
-    """
+    """Return a matrix [3, d] that maps a ring to an equal circle in a random zero-mean plane."""
     plane = np.linalg.qr(rng.standard_normal((d - 1, 2)))[0].T
     out: Floats = lift(2).T @ plane @ lift(d - 1)
     return out

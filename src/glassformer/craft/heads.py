@@ -96,9 +96,7 @@ class Head:
         self.key[key, dims] = np.eye(width)
 
     def attend_to_self(self, slot: slice, hardness: float) -> None:
-        """Attend to positions whose `slot` equals that of the query; equal positions share the
-        attention.
-        """
+        """Attend to positions with the same content of `slot`, which share the attention."""
         self.attend_by_content(slot, slot, hardness)
 
     # ── output ────────────────────────────────────────────────────────────────────────────────

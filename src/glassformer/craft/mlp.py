@@ -116,9 +116,7 @@ def eraser(width: int, bound: float | None = None) -> Neurons:
 def _tents(
     x: Floats, y: Floats, width: float, offsets: tuple[int, ...], heights: tuple[int, ...]
 ) -> Neurons:
-    """Return neurons relu((x − x_i)/width + offset) for each point, with output weights
-    heights·y_i.
-    """
+    """Return neurons relu((x − x_i)/width + offset) with output weights heights·y_i."""
     b_in = (np.array(offsets) - x[:, None] / width).ravel()  # F
     W_out = (np.array(heights, dtype=float)[:, None] * y[:, None]).reshape(-1, y.shape[-1])  # F out
     return Neurons(np.full((1, len(b_in)), 1 / width), b_in, W_out, np.zeros(y.shape[-1]))

@@ -1,7 +1,7 @@
 """Parser of the text language: returns values with their offsets, and never executes the program.
 
     program = entries | "{" entries "}"
-    entries = { key ":" value | "let" name "=" value }    key = word or "string"; let: only at the top
+    entries = { key ":" value | "let" name "=" value }    key = word or "string"; let: at the top
     value   = term { " + " term | " - " term }             with a space on both sides
     term    = factor { "*" factor | "/" factor }
     factor  = atom | "-" atom
@@ -39,7 +39,7 @@ TOKEN_PATTERN = re.compile(
     r"(?P<number>[-+.0-9][-+.\w]*)|(?P<word>[A-Za-z_][-.\w]*)|(?P<mark>[][{}():*/=\"'])", re.ASCII
 )
 STRING_PATTERN = re.compile(r"""(["'])((?:(?!\1)[^\\\n]|\\.)*)\1""")
-NUMBER_ROW_PATTERN = re.compile(r"[-+.0-9eE \t\r\n,]*")  # numbers only
+NUMBER_ROW_PATTERN = re.compile(r"[-+.0-9eE \t\r\n,]*")  # a row of plain numbers
 ESCAPE_PATTERN = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
 ESCAPES |= {c: c for c in "\\\"'/"}

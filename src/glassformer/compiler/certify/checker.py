@@ -312,9 +312,7 @@ class CertificateChecker:
         return values
 
     def length_bounds(self) -> tuple[float, float, float]:
-        """Return the smallest and largest squared length of a row, and the largest sum of its
-        numbers.
-        """
+        """Return the least and largest squared length of a row, and its largest sum."""
         low = high = float(self.base @ self.base)
         total = abs(float(self.base.sum())) + self.residue_sum
         for v in self.in_stream:
@@ -401,9 +399,7 @@ class CertificateChecker:
         self.err[both] += UNDERFLOW[self.floats.dtype]
 
     def check_logits(self) -> None:
-        """Check that the token of every value of `emit` leads by at least the smallest normal
-        number.
-        """
+        """Check that the token of every value of `emit` leads by at least a normal number."""
         U, v = self.weights["unembed.W_U"], self.program.emit
         if len(v) > 1 and v not in self.in_stream:
             raise Unproved(f"{v.name}: not in the stream after the last layer")

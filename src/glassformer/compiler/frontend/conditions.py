@@ -126,9 +126,7 @@ class PredicateLowering(ExpressionLowering):
     def separate_sides(
         self, node: ast.expr, scope: MutableScope, query_names: QueryNames
     ) -> tuple[Value, ast.cmpop, Value] | None:
-        """Return (query, comparison, key) of a comparison, or None if its sides cannot be
-        separated.
-        """
+        """Return (query, comparison, key) of a comparison with separable sides, or None."""
         if not isinstance(node, ast.Compare) or len(node.ops) > 1:
             return None
         left, right, op = node.left, node.comparators[0], node.ops[0]

@@ -233,9 +233,7 @@ class _SelectorExtractor(SourceInliner):
         return call
 
     def check_aggregate(self, call: ast.Call, name: str) -> None:
-        """Raise an error for `max(x)` of one element, which probably means a maximum over
-        positions.
-        """
+        """Raise an error for `max(x)` of a single element, probably meant over positions."""
         (arg,) = call.args
         value = self.scope.get(arg.id) if isinstance(arg, ast.Name) else None
         if isinstance(value, Value) and not any(type(d) is tuple for d in value.domain):
@@ -244,8 +242,10 @@ class _SelectorExtractor(SourceInliner):
             raise SourceError(call, f"`{expression_text(call)}`: {x} is a single element; {hint}")
 
     def is_selector(self, call: ast.Call, name: str) -> bool:
-        """Return whether a call is a selector: `any(…)` of a list is a function, of a condition
-        not.
+        """Return whether a call is a selector.
+
+        For example, `any(…)` is a selector if its argument is a condition, and a function if its
+        argument is a list or a comprehension.
         """
         if name not in AGGREGATES or len(call.args) != 1 or call.keywords:
             return name in SELECTORS

@@ -19,8 +19,9 @@ MutableScope = dict[str, Any]
 
 
 class TableLowering:
-    """Lower expressions to lookup tables. `scope` maps the names defined in the source to their
-    values.
+    """Lower expressions to lookup tables.
+
+    `scope` maps the names defined in the source to their values.
     """
 
     def __init__(self) -> None:

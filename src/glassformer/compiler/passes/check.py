@@ -156,8 +156,9 @@ class SelectorCases:
         return self.keys[:, [self.key_values.index(v) for v in values]]
 
     def visible(self, rows: slice) -> Any:
-        """Return the keys that are not after the queries in `rows`. Unknown positions count as
-        visible.
+        """Return the mask of keys that are not after the queries in `rows`.
+
+        If a position is unknown, the key counts as visible.
         """
         if self.key_positions is None or self.query_positions is None:
             return np.True_

@@ -51,9 +51,7 @@ class Emitter(HeadBuilder, NeuronBuilder):
         return W_E, W_pos, [self.build_block(layer) for layer in range(plan.n_layers)]
 
     def build_block(self, layer: int) -> tuple[list[HeadSpec], Any, list[str]]:
-        """Scale the heads and neurons of a layer for its norms, and set the keys and values of
-        <bos>.
-        """
+        """Scale the heads and neurons of a layer for its norms; set keys and values of <bos>."""
         scale, row = self.norm_scale(self.norm2), np.zeros(self.D)
         row[BASE_DIMS] = BOS_DIRECTION
         y = self.bos - self.bos.mean()

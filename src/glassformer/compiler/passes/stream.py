@@ -45,8 +45,9 @@ class PlannedStream:
         return out
 
     def functional(self, v: Value, target: Any) -> Any:
-        """Return weights [D] or [D,n] that read target[member of v] from the slot of v or of its
-        host.
+        """Return weights [D] or [D,n] that read target[member of v] from the slot of v.
+
+        If v has no slot, the weights read the slot of its host.
         """
         if (host := self.plan.hosts.get(v)) is not None:
             return self.functional(host, np.asarray(target, float)[member_given(v, host)])
@@ -57,9 +58,7 @@ class PlannedStream:
         return out
 
     def number_functional(self, v: Value) -> Any:
-        """Return weights [D] that read the number of v. Non-numeric members give an arbitrary
-        number.
-        """
+        """Return weights [D] that read the number of v, and any number for other members."""
         numbers = v.numeric_domain
         if v in self.plan.hosts:
             return self.functional(v, numbers)
