@@ -57,7 +57,7 @@ class Edge(Result):
 class GroundTruth(Result):
     """The known circuit of a model: slots, heads, neurons and edges, as JSON-serializable data."""
 
-    model: str  # SHA-256 digest of the model digest of the model
+    model: str  # SHA-256 digest of the model
     ref: str
     task: str
     named: bool  # whether the model names its slots; otherwise the stream is one slot
@@ -160,7 +160,7 @@ def _examples(model: Model, task: Task | None, seed: int) -> tuple[Any, Any, Any
     rng, c = np.random.default_rng(seed), model.config
     T = min(c.n_ctx, 32) if task is None else task.batch(task.rows(0, 1))[0].shape[1]
     widest = T * max(c.d_mlp, c.d_vocab, c.n_heads * T, c.n_heads * c.d_head, c.d_model)
-    n = int(np.clip(2**22 // widest, 8, 256))  # tens of megabytes
+    n = int(np.clip(2**22 // widest, 8, 256))  # limits activations to tens of megabytes
     if task is None:
         tokens = rng.integers(0, c.d_vocab, (n, T))
         everywhere = np.ones(tokens.shape, dtype=bool)

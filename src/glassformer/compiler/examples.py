@@ -37,7 +37,7 @@ def failing_examples(program: Program) -> Iterator[tuple[str, str]]:
 
 
 def _produces(program: Program, text: list[int], answer: list[int]) -> bool:
-    """Return whether the program writes exactly `answer` after `text`, by one interpretation."""
+    """Return whether the program writes exactly `answer` after the input `text`."""
     whole = [*text, *answer[:-1]]
     if not answer or len(whole) > program.length:
         return False

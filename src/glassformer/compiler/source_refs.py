@@ -26,7 +26,7 @@ DEFAULTS = {"dtype": "float64", "target": ""}
 class SourceRef:
     """A source with values for its options and the compiler's options."""
 
-    name: str  # without options
+    name: str  # name of the source, without options
     text: str
     options: dict[str, Any]
     dtype: str = DEFAULTS["dtype"]

@@ -184,7 +184,7 @@ def hamming(r: int) -> Floats:
     if not 2 <= r <= 4:
         raise GlassformerError(f"hamming: expected r from 2 to 4 (5 gives 2^26 words), got {r}")
     k = 2**r - 1 - r
-    # covers[i] lists which check bits cover message bit i: each bit pattern of two or more ones.
+    # covers[i] marks the check bits that include message bit i. It has at least two ones.
     covers = [bits for bits in itertools.product((0, 1), repeat=r) if sum(bits) > 1]
     messages = np.array(list(itertools.product((0, 1), repeat=k)))
     words = np.concatenate([messages, messages @ np.array(covers) % 2], axis=-1)

@@ -288,7 +288,7 @@ class TextParser:
             return None
         words = match.group().replace(",", " ").split()
         if self.source.numbers + len(words) > MAX_NUMBERS:
-            self.source.spend(self.offset, numbers=len(words))  # always raises an error
+            self.source.spend(self.offset, numbers=len(words))  # raises the budget error
         if max(map(len, words), default=0) > MAX_NUMBER_CHARS:
             return None
         try:

@@ -388,7 +388,7 @@ class CertificateChecker:
         both: Any = E.any(0) & P.any(0)  # dimensions with token and position contributions
         for k in range(c.d_model):
             x = E[:, k, None] + P[:, k] if both[k] else E[:, k, None] if E[:, k].any() else P[:, k]
-            # In every declared slot the base is 0; undeclared contributions count as error.
+            # In declared slots the base is 0, and any unexpected contribution counts as error.
             self.base[k] = np.median(x) if self.unused_dims[k] else 0.0
             expected: Any = self.base[k]
             if k in owner:

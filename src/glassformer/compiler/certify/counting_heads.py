@@ -147,7 +147,7 @@ def count_error(
     largest = (n * np.abs(average.keys).max(0, initial=0) + np.abs(average.bos)) / (n + 1)
     leaked = average.leak * average.max_size
     largest = largest * (1 + average.weight_error) + leaked + average.error
-    shared = row.err.copy()  # includes errors of the averages
+    shared = row.err.copy()  # includes the errors of the averages
     shared[slot] += average.weight_error * largest.max(0) + leaked + average.error
     reads = np.abs(p.W_in)
     fit = np.abs(misfit).max(0, initial=0)

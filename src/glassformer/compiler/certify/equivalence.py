@@ -19,7 +19,7 @@ from ..joint_domains import joint_cases
 from ..literals import type_exact_key
 from .floats import TooManyCases, Unproved
 
-UNKNOWN = object()  # stands for an unproved value; unequal to every value
+UNKNOWN = object()  # replaces an unproved value; unequal to every value
 
 
 class NotEquivalent(Unproved):

@@ -18,7 +18,7 @@ from .floats import MIN_EXPONENTIAL, SCORE_ROUNDINGS, UNDERFLOW, WIDEN, NormedRo
 if TYPE_CHECKING:
     from .checker import CertificateChecker
 
-MAX_PAIRS_AT_ONCE = 2_000_000  # pairs of a query and a key
+MAX_PAIRS_AT_ONCE = 2_000_000  # limit for pairs of a query and a key
 
 
 class LayerRows(NamedTuple):

@@ -15,7 +15,7 @@ from .floats import NORM_ROUNDINGS, UNDERFLOW, WIDEN, NormedRow
 if TYPE_CHECKING:
     from .checker import CertificateChecker
 
-MAX_CASES_AT_ONCE = 2_000_000  # cases times neurons
+MAX_CASES_AT_ONCE = 2_000_000  # limit for cases times neurons
 NO_ERROR = np.zeros(1)
 
 

@@ -104,7 +104,7 @@ def neurons_at_bos(c: "CertificateChecker", W_in: Any, b_in: Any, W_out: Any, b_
     f = c.floats
     x, row = c.normed_bos()
     z, off = f.scaled(*f.product(x, row, W_in), row)
-    terms = int((W_in != 0).sum(0).max(initial=0)) + 1  # the bias may be added before all products
+    terms = int((W_in != 0).sum(0).max(initial=0)) + 1  # the bias may be the first term of the sum
     pre, off = z[0] + b_in, off[0] + f.gamma(terms) * (np.abs(z[0]) + np.abs(b_in))
     post, off = np.maximum(pre, 0), np.where(pre + off > 0, off, 0)
     size = (post + off) @ np.abs(W_out) + np.abs(b_out)

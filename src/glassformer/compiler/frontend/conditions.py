@@ -154,7 +154,7 @@ class PredicateLowering(ExpressionLowering):
         with_nothing = sum(None in v.domain for v in (*query_terms, *key_terms))
         is_order = isinstance(op, ORDER_COMPARISONS)
         if not query_terms or not key_terms or (with_nothing > 1 and not is_order):
-            return None  # nothing on one side would equal nothing on the other
+            return None  # `nothing` must not equal `nothing` on the other side
         query = self.make_sum(right, query_terms, -form[1])
         return query, op, self.make_sum(left, key_terms, 0)
 

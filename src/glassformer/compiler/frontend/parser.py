@@ -65,7 +65,7 @@ def read(text: str, name: str = "source", options: Mapping[str, Any] | None = No
     Raises:
         GlassformerError: With code `bad_source` and one line for each error in the source.
     """
-    from ..passes.check import check_selectors  # passes may read sources
+    from ..passes.check import check_selectors  # local import, because passes may read sources
 
     if not isinstance(text, str):
         raise GlassformerError(f"source: expected a string, got {short_repr(text)}")

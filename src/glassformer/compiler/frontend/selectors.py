@@ -2,9 +2,9 @@
 
 latest first only      the value at the last, the first, the only matching position
 best                   the value at the matching position with the largest or smallest keys
-any all count sum      whether and how many positions match; a sum over them
+any all count sum      whether any or all match, the number of matches, a sum over matches
 share mean             count and sum, divided by the number of positions
-nth                    the n-th smallest of the numbers, from 1; the default if there are fewer
+nth                    the n-th smallest number, with n from 1, or the default
 """
 
 import ast
@@ -64,7 +64,7 @@ class SelectorLowering(PredicateLowering):
         except GlassformerError as e:
             raise SourceError(call, str(e)) from None
         predicates = getattr(value, "predicates", ())
-        if any(not p.table.any() for p in predicates):  # no position ever matches
+        if any(not p.table.any() for p in predicates):  # no position can match
             value = self.constant_value(value.default if isinstance(value, Select) else 0)
         self.charge_cells(call, 0, len(value))
         value.name, value.source_position = expression_text(call), (call.lineno, call.col_offset)

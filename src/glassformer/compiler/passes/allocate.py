@@ -57,9 +57,11 @@ class Plan:
     average_slots: dict[ThresholdCount, slice]
     readouts: dict[ThresholdCount, CountReadout]
     hosts: dict[Value, Value]  # value without a slot -> value whose slot determines it
-    indicator_of: dict[Value, tuple[Value, int]]  # flag -> value and the one member with flag True
+    indicator_of: dict[
+        Value, tuple[Value, int]
+    ]  # flag -> (value, its only member for which the flag is True)
     copies: ValueCopies
-    materialized: frozenset[Sum]  # looked-up positions that neurons compute nevertheless
+    materialized: frozenset[Sum]  # position sums that neurons compute instead of a lookup
     width: int
 
     @property

@@ -19,7 +19,7 @@ from ..ir import Ints, Position, Predicate, Program, Select, ThresholdCount, Val
 from ..joint_domains import MAX_JOINT_CELLS, joint_members, joint_roots
 from ..literals import format_element
 
-MAX_PAIRS_PER_VALUE = 20_000_000  # query cases times key cases of a selector
+MAX_PAIRS_PER_VALUE = 20_000_000  # limit for query cases times key cases of a selector
 MAX_PAIRS = 5 * MAX_PAIRS_PER_VALUE  # limit for all selectors of a program
 PAIRS_AT_ONCE = 1_000_000
 

@@ -16,7 +16,7 @@ from ..joint_domains import joint_cases
 from .allocate import BASE_DIMS
 from .stream import BASE_LENGTH, ONE_DIRECTION, PlannedStream
 
-MAX_ORDER_SEARCH = 20_000_000  # cells of a table times orders of its arguments
+MAX_ORDER_SEARCH = 20_000_000  # limit for table cells times orders of the arguments
 
 
 class NeuronBuilder(PlannedStream):
