@@ -197,13 +197,19 @@ def find_edges(model: Model, slots: Slots) -> list[SizedEdge]:
 
 
 def _has_constants(model: Model) -> bool:
-    """Return whether any bias is nonzero, so that a part without inputs can have an output."""
+    """Return whether a bias other than unembed.b_U is nonzero.
+
+    Such a bias may give an output to a part without incoming edges.
+    """
     biases = [n for n in model.weights if n.rpartition(".")[2].startswith("b")]
     return any(model.weights[n].any() for n in biases if n != "unembed.b_U")
 
 
 def _drop_unfed_edges(new: list[SizedEdge]) -> tuple[list[SizedEdge], set[str]]:
-    """Drop "q" edges of heads without "k" edges, and vice versa; return the fed parts too."""
+    """Drop "q" edges of heads without "k" edges, and vice versa.
+
+    Also return the parts whose values, MLP inputs or logits have an incoming edge.
+    """
     ports: dict[str, set[str]] = {}
     for _, reader, port, _ in new:
         ports.setdefault(reader, set()).add(port)
@@ -266,7 +272,7 @@ class CutEdges:
         return self.actions[name](value) if name in self.actions else value
 
     def _actions_by_hook(self) -> dict[str, Callable[[Any], Any]]:
-        """Return the function by activation that records an output or a scale, or cuts ports."""
+        """Map activation names to functions that record an output or a scale, or cut ports."""
         at: dict[str, Callable[[Any], Any]] = {}
         for sublayer in sublayers(self.model):
             at[sublayer.norm + ".hook_scale"] = partial(self._on_scale, sublayer.norm)

@@ -131,7 +131,10 @@ def contiguous_slots(model: Model) -> Slots:
 
 
 def fits_cell_limit(model: Model) -> bool:
-    """Return whether arrays may be written in pieces, whose cells count additionally."""
+    """Return whether the cell limit permits writing arrays in pieces.
+
+    The cells of the pieces count in addition to the cells of the whole array.
+    """
     cells: int = sum(math.prod(w.shape) for w in model.weights.values())
     return 4 * cells <= MAX_CELLS
 
@@ -187,7 +190,7 @@ def nonzero_mask(w: Numbers) -> NDArray[np.bool_]:
 
 
 def format_by_slots(w: Numbers, axes: str, slots: Slots, indent: str) -> str:
-    """Format an array as {slot: piece} if at least one slot of it is 0."""
+    """Format an array, as {slot: piece} if at least one slot contains only zeros."""
     mask = nonzero_mask(w)
     if "D" not in axes or axes[0] == "H" or not mask.any():
         return format_array(w, indent)

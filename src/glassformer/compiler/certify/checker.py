@@ -288,7 +288,10 @@ class CertificateChecker:
             raise TooManyCases(f"{label}: expected at most {MAX_WORK:,} cases, got {work:,}")
 
     def expected_stream(self, cases: JointCases, n: int) -> Any:
-        """Return the rows of the stream [n,D] in these cases, without other values."""
+        """Return the expected rows [n,D] of the stream in these cases.
+
+        Slots of values that are not in `cases` are not filled.
+        """
         x = np.tile(self.base, (n, 1))
         for v in self.in_stream:
             if v in cases:
@@ -312,7 +315,7 @@ class CertificateChecker:
         return values
 
     def length_bounds(self) -> tuple[float, float, float]:
-        """Return the least and largest squared length of a row, and its largest sum."""
+        """Return the smallest and largest squared length of a row, and its largest sum."""
         low = high = float(self.base @ self.base)
         total = abs(float(self.base.sum())) + self.residue_sum
         for v in self.in_stream:
@@ -399,7 +402,10 @@ class CertificateChecker:
         self.err[both] += UNDERFLOW[self.floats.dtype]
 
     def check_logits(self) -> None:
-        """Check that the token of every value of `emit` leads by at least a normal number."""
+        """Check that the correct token leads for every value of `emit`.
+
+        The lead must be at least the smallest normal number of the float type.
+        """
         U, v = self.weights["unembed.W_U"], self.program.emit
         if len(v) > 1 and v not in self.in_stream:
             raise Unproved(f"{v.name}: not in the stream after the last layer")

@@ -54,7 +54,10 @@ class CountNeurons:
         return z, error, s > threshold
 
     def step_reach(self, j: int, F: Any) -> float:
-        """Return a lower bound for the reach of a step, which is complete from 1 on."""
+        """Return a lower bound for the reach of a step.
+
+        A reach of at least 1 makes the step exactly 0 or 1 in every case.
+        """
         n, low, high = self.sum_ranges(j)
         z, error, passed = self.read_sum(j, F, np.append(n, n), np.append(low, high))
         sure = np.where(passed[:, None], z, -z) * np.sign(self.factors[F])

@@ -61,7 +61,7 @@ def check_neurons(c: "CertificateChecker", layer: int, averages: Averages) -> No
 def average_lengths(
     c: "CertificateChecker", v: ThresholdCount, average: HeadAverage
 ) -> tuple[float, float]:
-    """Return the largest squared lengths of averages with and of the overwritten values alone."""
+    """Return the largest squared length of averages plus overwritten values, and of the values."""
     longest = max(float(np.linalg.norm(average.keys, axis=1).max(initial=0)),
                   float(np.linalg.norm(average.bos)))  # fmt: skip
     longest = longest * (1 + average.weight_error) + float(np.linalg.norm(average.error))

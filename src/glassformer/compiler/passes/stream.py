@@ -58,7 +58,10 @@ class PlannedStream:
         return out
 
     def number_functional(self, v: Value) -> Any:
-        """Return weights [D] that read the number of v, and any number for other members."""
+        """Return weights [D] that read the number of v.
+
+        Members that are not numbers give an arbitrary result.
+        """
         numbers = v.numeric_domain
         if v in self.plan.hosts:
             return self.functional(v, numbers)
