@@ -84,11 +84,11 @@ def _attention(base: int) -> Model:
     weights["embed.W_E"][:] = embed_in_plane(u, -(u**2) / (2 * height))
     weights["pos_embed.W_pos"][:] = embed_in_plane([-far - 0.5, far], height)
     x, h = lift(2)
-    norm = np.hypot(far, height) / np.sqrt(3)  # what layer norm divides by
+    norm = np.hypot(far, height) / np.sqrt(3)  # divisor of layer norm
     reads_a, carry = Head(weights, 0, 0), Head(weights, 0, 1)
     reads_a.query[:, 0], reads_a.key[:, 0] = 1e3 * h, -x
     reads_a.value[:, 0], reads_a.output[0] = x, norm * x
-    # The winner leads by 60·3/2 or more
+    # The winner leads by at least 60·3/2.
     carry.query[:, 0], carry.key[:, 0] = 60 * height**2 / far * h, h
     carry.value[:, 0], carry.output[0] = x, norm * base / (2 * far) * x
     heads = {"0.0": "brings a", "0.1": "carry: the shorter wins"}
@@ -110,7 +110,7 @@ def _table(base: int) -> Model:
     head = Head(weights, 0, 0)
     head.value[:], head.output[:] = lift(2).T, 1e4 * lift(2)
     sums = np.arange(2 * base - 1)
-    mean = (sums - base + 1) / 200  # fixed under layer norm as well, at the height √(3 − mean²)
+    mean = (sums - base + 1) / 200  # also fixed under layer norm, at the height √(3 − mean²)
     lookup = polyline(mean, rows[sums % base] * 1e8)
     lookup._replace(W_in=embed_in_plane(1, 0)[:, None] * lookup.W_in).write(weights, 0)
     return _model(config, weights, base, _PLANE, {"0.0": "mean of both: the sum"}, bend_names(sums))
@@ -131,7 +131,9 @@ def _book(base: int) -> Model:
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     rows = weights["embed.W_E"][:] = with_constant_norm(np.arange(base) / 100)
     number = layout.span("value", "one")
-    Head(weights, 0, 0).copy(number, number, np.diag([200e4, 1e4]))  # 2: a mean, 100: the unit
+    Head(weights, 0, 0).copy(
+        number, number, np.diag([200e4, 1e4])
+    )  # 2 undoes the mean, 100 the unit
     seen = layer_norm(layout.row(value=sums[:, None] * 1e4, one=1e4))[:, 0]
     spikes(seen, rows[sums % base] * 1e10).in_stream(layout["value"], slice(0, 4), 4).write(
         weights, 0
@@ -142,14 +144,14 @@ def _book(base: int) -> Model:
 
 # ── for this family of programs ────────────────────────────────────────────────────────────────
 def embed_in_plane(x: npt.ArrayLike, h: npt.ArrayLike) -> Floats:
-    """Return the stream [..., 3] with these two coordinates."""
+    """Return stream vectors [..., 3] with the two coordinates x and h."""
     x, h = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(h, dtype=float))
     out: Floats = np.stack([x, h], axis=-1) @ lift(2)
     return out
 
 
 def step_down(w: dict[str, Floats], start: float, width: float, height: float, by: float) -> None:
-    """Two neurons: x, at this height, falls by `by` between start and start + width."""
+    """Set two neurons that lower x, at this height, by `by` from `start` to `start` + `width`."""
     x = embed_in_plane(1, -start / height)[:, None]
     w["blocks.0.mlp.W_in"][:] = x * height / np.sqrt(3) / width
     w["blocks.0.mlp.b_in"][1] = -1
@@ -157,8 +159,9 @@ def step_down(w: dict[str, Floats], start: float, width: float, height: float, b
 
 
 def with_constant_norm(x: npt.ArrayLike) -> Floats:
-    """Return numbers x [n] as rows (x, 1, a, −x−a−1) [n, 4], with a such that the sum of squares is
-    4.
+    """Return numbers x [n] as rows (x, 1, a, −x−a−1), [n, 4].
+
+    The number a is chosen so that the sum of squares of a row is 4.
     """
     x = np.asarray(x, dtype=float)
     a = (-x - 1 + np.sqrt(-3 * x**2 - 2 * x + 5)) / 2
@@ -167,14 +170,14 @@ def with_constant_norm(x: npt.ArrayLike) -> Floats:
 
 
 def spike_names(points: Iterable[str]) -> dict[str, str]:
-    """Return names of the neurons of craft.spikes, three per point."""
+    """Return the names of the neurons of craft.spikes, three per point."""
     parts = ("middle", "left arm", "right arm")
     names = [f"{point}: {part}" for point in points for part in parts]
     return {f"0.{i}": name for i, name in enumerate(names)}
 
 
 def bend_names(sums: Any) -> dict[str, str]:
-    """Return names of the neurons of craft.table, whose polyline bends from the middle outwards."""
+    """Return the names of the neurons of craft.table, whose polyline bends from the middle out."""
     middle = len(sums) // 2
     names = [f"from sum {s} up" for s in sums[middle:-1]]
     names += [f"from sum {s} down" for s in sums[1 : middle + 1][::-1]]

@@ -69,7 +69,7 @@ def _hinge(digits: int, place: Place) -> Model:
     task = AddMod(digits, place)
     column = PLACES.index(place)
     height, step = 500.0, 10.0**-column
-    # Places of each digit below the requested one
+    # Distance of each digit's place below the requested one.
     below = column - np.arange(digits - 1, -1, -1.0)
     weigh = np.sum(10 ** -below[below >= 0])
     m = (1 - step) / 2 / (2 * weigh - 1)
@@ -79,7 +79,7 @@ def _hinge(digits: int, place: Place) -> Model:
     weights["embed.W_E"][:10] = embed_in_plane(x, -(x**2) / (2 * height))
     weights["embed.W_E"][10:] = embed_in_plane(
         0, -1
-    )  # + and =, below every digit: never the answer
+    )  # + and = are below every digit and are never the answer.
     heights = height * 10 ** np.where(below < 0, 8, below)
     weights["pos_embed.W_pos"][:] = embed_in_plane(0, np.concatenate([heights, [height + 1]] * 2))
     head = Head(weights, 0, 0)
@@ -120,9 +120,11 @@ def figure_6_3(
     )  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     tokens = with_constant_norm(np.arange(10) / 100)
-    signs = tokens[[0, 0]][:, [0, 1, 3, 2]]  # + and =: value 0, and no row like that of a digit
+    signs = tokens[[0, 0]][
+        :, [0, 1, 3, 2]
+    ]  # + and = have value 0, and rows that differ from every digit's.
     weights["embed.W_E"][:, :4] = np.concatenate([tokens, signs])
-    around = digits + 1 if shared else n_ctx  # the sign comes after the digits
+    around = digits + 1 if shared else n_ctx  # The sign follows the digits.
     points = np.arange(n_ctx) % around
     weights["pos_embed.W_pos"][:, layout["position"]] = ring(around)[points]
     heads = {}
@@ -149,5 +151,5 @@ def figure_6_3(
 
 
 def min_separation(model: Model) -> float:
-    """Return the smallest distance between two sums at the input of a booklet's MLP of spikes."""
+    """Return the minimum distance between two sums at the input of a booklet MLP of spikes."""
     return float(1 / model.weights["blocks.0.mlp.W_in"].max())

@@ -15,10 +15,10 @@ LAYOUT = Layout(value=1, one=1, rest=2, position=3)
 
 
 def book_addition(digits: int) -> Model:
-    """The booklet's Figure 6.4.
+    """Return the model of the booklet's Figure 6.4.
 
-    Right on every pair in float64, and in float32 for 1 and 2 digits: with 3 digits the codes of
-    the sums are 3.5·10⁻⁷ apart, below float32 resolution.
+    It is right on every pair in float64, and in float32 for 1 and 2 digits: with 3 digits the codes
+    of the sums are 3.5·10⁻⁷ apart, below float32 resolution.
     """
     if digits > 3:
         most = f"digits must be at most 3, got {digits}"
@@ -46,7 +46,9 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
     )  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     tokens = with_constant_norm(np.arange(10) / 100)
-    signs = tokens[[0, 0]][:, [0, 1, 3, 2]]  # + and =: value 0, and no row like that of a digit
+    signs = tokens[[0, 0]][
+        :, [0, 1, 3, 2]
+    ]  # + and = have value 0, and rows that differ from every digit's.
     weights["embed.W_E"][:, :4] = np.concatenate([tokens, signs])
     weights["pos_embed.W_pos"][:, LAYOUT["position"]] = ring(n_ctx)
     heads = {}
@@ -63,7 +65,7 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
     own.value[LAYOUT["value"], 2], own.value[LAYOUT["position"], 2] = -1, mix
     own.output[2, LAYOUT["value"]] = 1
     heads[own.name] = "which digit is due; clears the rest"
-    due = np.arange(digits, -1, -1)  # places of the answer's digits, as they are written
+    due = np.arange(digits, -1, -1)  # places of the answer's digits in order of writing
     digit = sums[:, None] // 10**due % 10  # S n+1
     lookup = spikes(mlp_inputs(digits, unit, mix), tokens[digit.ravel()] * 1e10)
     lookup.in_stream(LAYOUT["value"], slice(0, 4), config.d_model).write(weights, 0)
@@ -72,7 +74,7 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
 
 
 def mlp_inputs(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Floats:
-    """Return the MLP's input in the value slot, for every sum and each answer digit."""
+    """Return the MLP's input in the value slot for every sum and each answer digit."""
     sums, positions = np.arange(2 * 10**digits - 1), ring(3 * digits + 2)[-digits - 1 :]
     codes = unit * sums[:, None] + positions @ np.asarray(mix, dtype=float)  # S n+1
     return layer_norm(LAYOUT.row(value=codes.reshape(-1, 1), one=1, position=positions[0]))[:, 0]

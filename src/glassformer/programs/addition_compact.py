@@ -61,12 +61,13 @@ from ..utils.errors import GlassformerError
 
 @dataclass(frozen=True)
 class Constants:
-    """Constants that make neglected terms negligible. Larger ones exceed float32's range or
-    precision.
+    """Constants that make neglected terms negligible.
+
+    Larger constants exceed float32's range or precision.
     """
 
-    ref: float  # REF: M of the row that predicts the ones
-    lift: float  # LIFT: |M| of an operand's top digit is LIFT·10^n
+    ref: float  # REF, M of the row that predicts the ones
+    lift: float  # LIFT; |M| of an operand's top digit is LIFT·10^n
     gap: int  # GAP, in powers of two
 
 
@@ -76,7 +77,7 @@ MAX_FLOAT32_DIGITS = 3
 
 
 def compact_addition(digits: int, dtype: str) -> Model:
-    """`045+078=0123` by one layer of two heads of size 1."""
+    """Return a model of `045+078=0123` with one layer of two heads of size 1."""
     n, c = digits, CONSTANTS[dtype]
     if dtype == "float32" and n > MAX_FLOAT32_DIGITS:
         raise GlassformerError(
@@ -97,10 +98,10 @@ def compact_addition(digits: int, dtype: str) -> Model:
     gap = c.gap * math.log(2)
     top = c.lift * 10.0**n
     score_unit = ROUNDING_UNIT * c.ref * 10.0 ** (n - 1)  # M/m of a row whose score is 1
-    place = np.arange(n)[::-1]  # columns of an operand's digits
+    place = np.arange(n)[::-1]  # places of an operand's digits
     for first in (0, n + 1):
         W_pos[first : first + n] = np.outer(-top * 10.0 ** (n - 1 - place), scale)
-    # position: the k of its M, its score. First + and =, then the digits written
+    # Maps a position to the k of its M and its score: first + and =, then the written digits.
     rows = {n: (n, gap), 2 * n + 1: (n, 0.0)}
     rows |= {3 * n + 1 - k: (k, 2 * math.log(10) * (k - n + 1)) for k in range(n)}
     for position, (k, s) in rows.items():
@@ -110,10 +111,10 @@ def compact_addition(digits: int, dtype: str) -> Model:
     W_Q[:, :, 0] = scale / math.sqrt(10)
     W_K[:, :, 0] = score_unit * math.sqrt(2 / 5) * score
     W_K[:, :, 0] += np.outer([-gap / 2, gap / 2], scale / math.sqrt(10))
-    # A value is about the digit's place value
+    # A value is approximately the digit's place value.
     power = 2.0 ** round(math.log2(top * 10.0 ** (n - 1)))
     W_V[:, :, 0] = power * digit
-    value = power * math.sqrt(10)  # what W_V makes of d/M = 1
+    value = power * math.sqrt(10)  # value of d/M = 1 after W_V
     # A 1 in column j counts, before W_O, 10^j times value / ((2n+1)·top·10^(n−1)) and value /
     # (REF·2^GAP·10^(2n−1)).
     W_O[0, 0] = c.ref * (2 * n + 1) * top * 10.0 ** (n - 1) / value * digit

@@ -35,12 +35,12 @@ from ..core.vocabulary import Vocabulary
 from ..craft import Head, Layout, ring
 
 NORM_SCALE = 1e4
-ATTENTION_SCALE = 10.0  # of the parabola: a logit is −ATTENTION_SCALE·(x−d)²/2
-UNRELATED_SCORE = 100.0 * ATTENTION_SCALE  # more than any digit's logit: (9.5)²/2·ATTENTION_SCALE
+ATTENTION_SCALE = 10.0  # scale of the parabola −ATTENTION_SCALE·(x−d)²/2 of logits
+UNRELATED_SCORE = 100.0 * ATTENTION_SCALE  # exceeds any digit's logit, (9.5)²/2·ATTENTION_SCALE
 
 
 def addition_ones_first(digits: int, dtype: str) -> Model:
-    """`123+456=9750<EOS>`: ones first, by one layer of two heads and three neurons."""
+    """Return a model of `123+456=9750<EOS>`: ones first, one layer of two heads, three neurons."""
     n, columns = digits, digits + 2
     vocabulary = Vocabulary([*"0123456789+=", "<PAD>", "<EOS>"])
     layout = Layout(column=3, digit=2)
@@ -50,22 +50,22 @@ def addition_ones_first(digits: int, dtype: str) -> Model:
         tied=True,
     )  # fmt: skip
     w = zeros(config, "mlp.b_in", "ln_final.w", "unembed.b_U")
-    norm = NORM_SCALE * np.sqrt(3 / layout.size)  # what layer norm divides by
+    norm = NORM_SCALE * np.sqrt(3 / layout.size)  # divisor of layer norm
 
     d = np.arange(10.0)
-    points = ring(columns)  # of the columns 0 … n, −1
+    points = ring(columns)  # points of the columns 0 … n, −1
     operand = np.arange(n)[::-1]
     where = np.concatenate([operand, [n], operand, [-1], np.arange(n + 1)])
     w["embed.W_E"][:10] = layout.row(digit=np.stack([d, -d], -1))
     w["pos_embed.W_pos"][:] = layout.row(column=NORM_SCALE * points[where])
 
-    # A neighbouring column scores 25 less. After layer norm the ring is √(5/3) times ring().
+    # A neighboring column scores 25 less. After layer norm the ring is √(5/3) times ring().
     hardness = 25 / ((layout.size / 3) * 3 * (1 - np.cos(2 * np.pi / columns)))
     ahead, here = Head(w, 0, 0), Head(w, 0, 1)
     ahead.attend_back(-1, column, columns, hardness)
-    ahead.copy(digit, digit, -10.0 * norm)  # −10(a+b)/2, from the mean of two
+    ahead.copy(digit, digit, -10.0 * norm)  # −10(a+b)/2 from the mean of two tokens
     here.attend_back(0, column, columns, hardness)
-    here.copy(digit, digit, -1.5 * norm)  # −(a+b+s)/2, from the mean of three
+    here.copy(digit, digit, -1.5 * norm)  # −(a+b+s)/2 from the mean of three tokens
 
     # relu(u+1), relu(u−90), relu(u−99) from −u/2 add up to u/10 + 0.6, less 10 from u = 99 on.
     w["blocks.0.mlp.W_in"][digit.start] = -2 * norm
@@ -73,7 +73,7 @@ def addition_ones_first(digits: int, dtype: str) -> Model:
     w["blocks.0.mlp.W_out"][:, digit] = np.outer([0.6, -10 / 9, 10 / 9], [1, -1])
 
     # x is s + 0.6 or s + 0.5, so the parabola's middle is at s + 0.55.
-    w["ln_final.w"][:] = ATTENTION_SCALE / 2 * norm  # x·d comes in twice: as (x, −x) times (d, −d)
+    w["ln_final.w"][:] = ATTENTION_SCALE / 2 * norm  # x·d occurs twice, as (x, −x)·(d, −d)
     w["unembed.b_U"][:10] = -ATTENTION_SCALE * (d**2 / 2 + 0.55 * d)
     w["unembed.b_U"][10:13] = -UNRELATED_SCORE  # +, = and <PAD> are never an answer
     # <EOS>: 2·UNRELATED_SCORE at column n, −UNRELATED_SCORE in the columns beside it.

@@ -7,14 +7,14 @@ from ..core.vocabulary import Vocabulary
 from ..craft import FixedNormLayout, Floats
 from ..utils.errors import GlassformerError
 
-MAX_DIGITS = 6  # digits
+MAX_DIGITS = 6
 NORM_SCALE = 2.0**40
 LN10 = float(np.log(10))
 VOCABULARY = Vocabulary([*"0123456789+=", "<bos>", "<eos>"])
 
 
 def unpadded_addition(digits: int) -> Model:
-    """`<bos>84+88=172<eos>`: numbers of 1 to `digits` digits, without leading zeros."""
+    """Return a model of `<bos>84+88=172<eos>`: numbers of 1 to `digits` digits without padding."""
     n = digits
     if not 1 <= n <= MAX_DIGITS:
         raise GlassformerError(f"padding=none — digits must be from 1 to {MAX_DIGITS}, got {n}")
@@ -29,7 +29,7 @@ def unpadded_addition(digits: int) -> Model:
     w = zeros(config, "mlp.b_in")
     for name in [name for name in w if ".mlp." in name and "blocks.1." not in name]:
         del w[name]
-    unit = 10.0**-n  # the sum is kept in units of 10^n, so that no slot is large
+    unit = 10.0**-n  # The sum has units of 10^n, so that no slot is large.
     w["embed.W_E"][:10] = layout.row(digit=np.arange(10.0)[:, None])
     w["embed.W_E"][VOCABULARY.index("+")] = layout.row(is_plus=1)
     w["embed.W_E"][VOCABULARY.index("=")] = layout.row(is_equals=1, sum=unit / 2)
@@ -53,8 +53,8 @@ def unpadded_addition(digits: int) -> Model:
 
 
 def _heads(w: dict[str, Floats], layout: FixedNormLayout, n: int, unit: float) -> None:
-    """Set heads: marks in layer 0, the sum in layer 1, next digit and end in layer 2."""
-    sink, far = (2 * n + 6) * LN10, (4 * n + 10) * LN10  # scores: of <bos>; of what is out of reach
+    """Set the heads: marks in layer 0, sum in layer 1, next digit and end in layer 2."""
+    sink, far = (2 * n + 6) * LN10, (4 * n + 10) * LN10  # score of <bos>; score to exclude tokens
     read, one = layout.read, layout.read_one
     key, values = [read(is_plus=2 * far, is_bos=far)], [read(position=1), read(is_plus=1)]
     layout.write_head(w, 0, 0, [one], key, values, plus_at=[1], after_plus=[0, 1])
@@ -72,8 +72,9 @@ def _heads(w: dict[str, Floats], layout: FixedNormLayout, n: int, unit: float) -
 
 
 def _answers(layout: FixedNormLayout) -> Floats:
-    """Return the head [D,V]: a parabola for digits, raised by 1 above the other tokens' 0, and
-    <eos>.
+    """Return the unembedding [D,V].
+
+    It is a parabola for digits, raised by 1 above the logit 0 of the other tokens, and <eos>.
     """
     d, U = np.arange(10.0), np.zeros((layout.size, len(VOCABULARY)))
     U[:, :10] = np.outer(NORM_SCALE * layout.read(next=1), d) + np.outer(

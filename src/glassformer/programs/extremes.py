@@ -13,7 +13,7 @@ from ..utils.errors import GlassformerError
 
 Block = Annotated[int, Between(0, 3_000_000)]
 Variant = Literal["wide", "book"]
-BOOK_LIMIT = 1_200  # for lists of any kind up to this length
+BOOK_LIMIT = 1_200  # maximum vocabulary of variant=book
 FLOAT32_LIMITS = {"wide": 2_000, "book": 1_000}
 
 
@@ -51,8 +51,9 @@ def wide_extreme(name: str, vocab: int, block: int = 0) -> Model:
 
 
 def book_extreme(name: str, vocab: int, block: int = 0) -> Model:
-    """Return the booklet's construction, of any size: zero positions, and an empty MLP with zero
-    bias.
+    """Return the booklet's construction for any vocabulary size.
+
+    It has zero positions and an empty MLP with zero bias.
     """
     config = Config(vocab, block or vocab, 3, d_head=3, tied=True, eps=0.0, activation="relu")
     points = ring(vocab + 1, points_per_turn=2 * vocab + 2)[1:]  # V D

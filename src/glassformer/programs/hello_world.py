@@ -11,7 +11,7 @@ from ..tasks.message import Message
 from ..utils.errors import NamedError
 from .repeat_last import sign_codes
 
-POSITION_SCALE = 1e6  # the N of the book
+POSITION_SCALE = 1e6  # N in the book
 
 
 @program("hello-world")
@@ -47,7 +47,10 @@ def hello_world(
 
 
 def margin(model: Model, task: Message) -> float:
-    """Return the smallest margin of the message. The input never varies, so one pass suffices."""
+    """Return the minimum margin over the message.
+
+    The input is constant, so one forward pass suffices.
+    """
     logits, after = model(task.tokens[:-1]), task.tokens[1:]  # T V
     at = np.arange(len(after))
     right = logits[at, after]
@@ -62,8 +65,9 @@ def _position_lookup(
     norm: str = "layer",
     tied: bool = True,
 ) -> Model:
-    """Return a model without layers whose positions, times `loud`, hold the code [V, D] of the next
-    token.
+    """Return a model without layers that looks up the next token by position.
+
+    Each position, times `loud`, holds the code of the next token, a row of `code` [V, D].
     """
     V, D = code.shape
     config = Config(V, len(task.tokens) - 1, D, n_layers=0, norm=norm, tied=tied)
@@ -74,9 +78,9 @@ def _position_lookup(
 
 
 def _integer_scale(task: Message) -> Model:
-    """Return the coarsest scale, a power of 2, that keeps half of the ring's margin."""
+    """Return a lookup model at the coarsest power of 2 that keeps half of the ring's margin."""
     V, scale = len(task.vocabulary), 1
-    loud = 10.0 ** np.ceil(np.log10(V))  # N: the power of 10 from V up
+    loud = 10.0 ** np.ceil(np.log10(V))  # N, the smallest power of 10 from V on
     half = 3 * (1 - np.cos(2 * np.pi / V)) / 2
     while (
         margin(model := _position_lookup(task, np.round(scale * ring(V)), loud), task)
@@ -87,9 +91,7 @@ def _integer_scale(task: Message) -> Model:
 
 
 def _successor_model(task: Message) -> Model | None:
-    """Return a model without positions and layers, if every token has one successor; None
-    otherwise.
-    """
+    """Return a model without positions and layers, or None if a token has several successors."""
     V, pairs = len(task.vocabulary), {*zip(task.tokens[:-1], task.tokens[1:], strict=True)}
     follows = dict(pairs)
     if len(follows) < len(pairs):
@@ -102,13 +104,15 @@ def _successor_model(task: Message) -> Model | None:
 
 
 def _counting_model(task: Message) -> Model:
-    """Without positions, any message: a head counts tokens, the MLP looks the next one up.
+    """Return a model without positions for any message.
 
-    The slot `begin` is (1, −1) at the first token and (−1, 1) at all others. A head that looks
-    everywhere alike writes the mean into `place`: at position i it is proportional to 2/(i+1) − 1,
-    which tells every i from every other. Layer norm divides by a root of 1 + place², which keeps
-    the order; so the MLP, a table of its points, can write the ring point of the next token into
-    `next`. All slots sum to 0, so the last norm only rescales it.
+    A head counts the tokens, and the MLP looks up the next token by the count.
+
+    The slot `begin` is (1, −1) at the first token and (−1, 1) at all other tokens. A head with
+    uniform attention writes the mean into `place`: at position i it is proportional to 2/(i+1) − 1,
+    which is different for every i. Layer norm divides by a root of 1 + place², which keeps the
+    order; so the MLP, a table of its points, can write the ring point of the next token into
+    `next`. All slots sum to 0, so the last norm only rescales the ring point.
     """
     V, T = len(task.vocabulary), len(task.tokens) - 1
     layout = Layout(begin=2, place=2, next=3)
@@ -117,7 +121,7 @@ def _counting_model(task: Message) -> Model:
     w["embed.W_E"][:] = layout.row(begin=[-1, 1])
     w["embed.W_E"][task.tokens[0]] = layout.row(begin=[1, -1])
     w["unembed.W_U"][layout["next"]] = ring(V).T
-    Head(w, 0, 0).copy(layout["begin"], layout["place"])  # not aimed: the mean
+    Head(w, 0, 0).copy(layout["begin"], layout["place"])  # uniform attention: the mean
     begin = w["embed.W_E"][task.tokens[:-1]]  # T D
     mean = layer_norm(begin)[:, layout["begin"]].cumsum(axis=0) / np.arange(1, T + 1)[:, None]
     place = layer_norm(begin + layout.row(place=mean))[:, layout["place"].start]

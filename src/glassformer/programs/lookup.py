@@ -12,13 +12,13 @@ from ..utils.errors import GlassformerError
 from .lookup_book import EPS, tied_lookup
 from .lookup_hash import untied_lookup
 
-# Of 1 − cos, between hashes: rounding moves it by 1e-15 and 3e-7
+# Minimum 1 − cos between hashes. Rounding changes it by 1e-15 and 3e-7.
 MIN_GAP = {"float64": 1e-10, "float32": 1e-5}
 
 
 def _float32(options: dict[str, Any]) -> str:
     if options["variant"] != "any":
-        return ""  # right where it is in float64: what is left is a linear map
+        return ""  # as right as in float64, because only a linear map remains
     task = Lookup(*(options[name] for name in ("table", "entries", "length", "vocab", "seed")))
     gap = best_hash(task, hash_attempts(task))[1].min()
     if len(task.vocabulary) > 5_000:
@@ -76,7 +76,7 @@ def lookup(
     u = layer_norm(hash_keys(task, mix), EPS)  # n D
     w["blocks.0.mlp.W_in"][:] = (2 * u / (gap[:, None] * D)).T
     w["blocks.0.mlp.b_in"][:] = 1 - 2 / gap
-    shout = 100 * tokens * V  # a hash is at most tokens·√3 long; two tokens are 2π/V apart
+    shout = 100 * tokens * V  # Hashes have length <= tokens·√3; tokens are 2π/V apart.
     w["blocks.0.mlp.W_out"][:] = shout * layout.row(token=code[task.table.values])
     words, pairs = task.vocabulary, zip(task.table.keys, task.table.values, strict=True)
     entry = [f"{words.decode(key)} -> {words[value]}" for key, value in pairs]
@@ -94,8 +94,9 @@ def hash_keys(task: Lookup, mix: list[Floats]) -> Floats:
 
 
 def best_hash(task: Lookup, tries: int) -> tuple[list[Floats], Floats]:
-    """Return the best of `tries` matrices G_j [3, 6], and each key's 1 − cos to the nearest other
-    hash.
+    """Return the best of `tries` random hashes.
+
+    The result has its matrices G_j [3, 6] and each key's 1 − cos to the nearest other hash.
     """
     rng, tried = np.random.default_rng(0), []
     for _ in range(tries):
@@ -105,11 +106,12 @@ def best_hash(task: Lookup, tries: int) -> tuple[list[Floats], Floats]:
 
 
 def nearest_gaps(u: Floats) -> Floats:
-    """Return 1 − cos from each row of u [n, D], of length √D, to the nearest other row: [n], at
-    most 1.
+    """Return 1 − cos from each row of u to the nearest other row, [n], at most 1.
+
+    The rows of u [n, D] have length √D.
     """
     out = np.ones(len(u))
-    for start in range(0, len(u), 1_000):  # by pieces: n² numbers are many
+    for start in range(0, len(u), 1_000):  # Work in pieces, because n² numbers need much memory.
         cos = u[start : start + 1_000] @ u.T / u.shape[1]
         cos[np.arange(len(cos)), start + np.arange(len(cos))] = -1
         out[start : start + 1_000] = np.minimum(1, 1 - cos.max(1))
@@ -117,5 +119,5 @@ def nearest_gaps(u: Floats) -> Floats:
 
 
 def hash_attempts(task: Lookup) -> int:
-    """Return the number of hashes to try: comparing all keys takes n² steps."""
+    """Return the number of hashes to try, which is smaller if comparing all keys is slow."""
     return 16 if task.entries <= 1_000 else 2

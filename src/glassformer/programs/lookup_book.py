@@ -12,11 +12,11 @@ from ..utils.errors import GlassformerError
 EPS = 1e-10
 HARDNESS = 1e8
 STEPS, MARGIN, RATE = 500, 0.1, 0.03
-MAX_PARAMETERS = 2_000_000  # logits of a step
+MAX_PARAMETERS = 2_000_000  # maximum number of logits of a step
 
 
 def tied_lookup(task: Lookup, block: int, dims: int, seed: int) -> Model:
-    """Return a model of one layer, d_model = dims + 3, with a head for each token of a key."""
+    """Return a one-layer model with d_model = dims + 3 and a head for each token of a key."""
     if (n := task.entries * len(task.vocabulary)) > MAX_PARAMETERS:
         raise GlassformerError(
             f"entries × vocabulary must be at most {MAX_PARAMETERS:,}, got {n:,}"
@@ -27,8 +27,8 @@ def tied_lookup(task: Lookup, block: int, dims: int, seed: int) -> Model:
 def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: bool) -> Model:
     """Return a model whose head j adds (the token j positions back) @ mix[j], [d,n].
 
-    Tokens are embedded as points [V,d] and positions on a ring. Head 0 attends to its own position
-    and also cancels the stream there.
+    Tokens are embedded as points [V,d] and positions on a ring. Head 0 attends to the query's
+    position and also cancels the stream there.
     """
     (V, dims), (length, _, width) = points.shape, mix.shape
     layout = Layout(token=dims, rest=width - dims, position=3)
@@ -37,7 +37,7 @@ def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: b
     w = zeros(config, "mlp")
     w["embed.W_E"][:, :dims] = points
     w["pos_embed.W_pos"][:, position] = ring(block)
-    unit = np.sqrt((dims + 3) / D)  # layer norm divides by it: 1 if no slot is empty
+    unit = np.sqrt((dims + 3) / D)  # divisor of layer norm: 1 if no slot is empty
     for j in range(length):
         head = Head(w, 0, j)
         if j:
@@ -52,11 +52,15 @@ def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: b
 
 
 def optimize(task: Lookup, dims: int, seed: int) -> tuple[Floats, Floats]:
-    """Return token vectors E [V, dims], fixed under layer norm, and hash matrices [length, dims,
-    dims].
+    """Return token vectors E [V, dims], fixed under layer norm, and hash matrices.
+
+    The hash matrices have the shape [length, dims, dims].
     """
     rng = np.random.default_rng([seed, 2])
-    keys, values = task.table.keys[:, ::-1], task.table.values  # keys[:, j]: the token j back
+    keys, values = (
+        task.table.keys[:, ::-1],
+        task.table.values,
+    )  # keys[:, j] is the token j positions back
     E = layer_norm(rng.standard_normal((len(task.vocabulary), dims)))
     mix = rng.standard_normal((task.key_length, dims, dims)) / np.sqrt(dims)
     moments = [(np.zeros_like(x), np.zeros_like(x)) for x in (E, mix)]
@@ -76,9 +80,10 @@ def optimize(task: Lookup, dims: int, seed: int) -> tuple[Floats, Floats]:
 def margin_and_gradients(
     E: Floats, mix: Floats, keys: Any, values: Any
 ) -> tuple[float, tuple[Floats, Floats]]:
-    """Return the smallest margin, and the gradients of the mean cross-entropy in E and mix.
+    """Return the minimum margin and the gradients of the mean cross-entropy in E and mix.
 
-    h = Σ_j E[token j back] @ mix[j], and three zeros (position); y = layer_norm(h); logits y·E.
+    The logits are y·E with y = layer_norm(h) and h = Σ_j E[token j back] @ mix[j], padded by three
+    zeros for the position.
     """
     n, dims = len(keys), E.shape[1]
     x = E[keys]  # n l d

@@ -26,7 +26,7 @@ def untied_lookup(
     task: Lookup, block: int, dims: int, seed: int, concatenate: bool = False,
     normalize: Literal["", "each", "columns"] = "",
 ) -> Model:  # fmt: skip
-    """Return the simplified construction, without optimization."""
+    """Return the simplified construction without optimization."""
     length, width = task.key_length, task.key_length * dims if concatenate else dims
     rng = np.random.default_rng([seed, 1])
     points = layer_norm(rng.standard_normal((len(task.vocabulary), dims)))

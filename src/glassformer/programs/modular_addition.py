@@ -41,13 +41,13 @@ from ..registry import program
 from ..tasks.modular_addition import ModularAddition, Modulus
 from ..utils.errors import NamedError
 
-MAX_CLOCK_MODULUS = 257  # the largest p of clock and pizza
-MAX_FREQUENCIES = 5  # trained networks have about as many
-PHASES = 15  # of pizza's neurons; odd, see above
+MAX_CLOCK_MODULUS = 257  # maximum p of clock and pizza
+MAX_FREQUENCIES = 5  # about as many as in trained networks
+PHASES = 15  # number of phases of pizza's neurons; odd, see above
 # (direction, threshold, strength) of a dial's neurons. Σ relu(cos(x − φ))·cos 2φ ≈ PHASES/3π·cos 2x
 PIZZA = [(2 * np.pi * m / PHASES, 0.0, 3 * np.pi / PHASES) for m in range(PHASES)]
-KNOTS = (0.0, 0.5, 1.0, 1.5)  # of clock's squares: |u·n| is at most 2
-Parts = tuple[Config, dict[str, Floats], Labels]  # of a Model
+KNOTS = (0.0, 0.5, 1.0, 1.5)  # knots of clock's squares; |u·n| is at most 2
+Parts = tuple[Config, dict[str, Floats], Labels]  # parts of a Model
 
 
 @program("modular-addition", float32=True)
@@ -62,7 +62,7 @@ def modular_addition(
         raise NamedError("modular-addition", f"modular-addition:variant=pizza — {must}")
     if (
         variant != "analog" and p > MAX_CLOCK_MODULUS
-    ):  # every pair of numbers is compared on every dial
+    ):  # Every pair of numbers is compared on every dial.
         must = f"p must be at most {MAX_CLOCK_MODULUS}, got {p:,}; variant=analog takes more"
         raise NamedError("modular-addition", f"modular-addition:variant={variant} — {must}")
     if variant == "analog":
@@ -104,7 +104,7 @@ def _dials(p: int, minus: bool, plus: bool, pizza: bool) -> Parts:
     w["embed.W_E"][:p] = layout.row(wave=hands) if pizza else layout.row(wave=hands, double=twice)
     read = layout["wave"] if pizza else layout.span("wave", "double")
     write = layout.row(sum=np.eye(n))
-    if not pizza:  # and −½ z² straight into the result
+    if not pizza:  # Add −½ z² directly to the result.
         write = np.concatenate([write, layout.row(wave=-np.eye(n) / 2)])
     mirror = np.diag(np.tile([1.0, -1.0], len(write) // 2))
     heads = _gather(config, w, layout, read, write, mirror)
@@ -127,19 +127,25 @@ def _unit(angle: float) -> Floats:
 
 
 def _clock() -> list[tuple[float, float, float]]:
-    """For u²/2. A chord of x² has slope step·(2i + 1): it turns by step, then by 2·step."""
+    """Return (direction, threshold, strength) of the neurons of a dial of clock, for u²/2.
+
+    A chord of x² has slope step·(2i + 1), so the slope changes by step, then by 2·step.
+    """
     step = KNOTS[1]
     strengths = [(knot, (step if knot == 0 else 2 * step) * 2 / 3) for knot in KNOTS]
     return [(np.pi * m / 3, knot, s) for m in range(6) for knot, s in strengths]
 
 
 def frequencies(p: int, pizza: bool) -> list[int]:
-    """Return up to MAX_FREQUENCIES frequencies up to p/2: 1, then greedily those with the largest
-    gap.
+    """Return at most MAX_FREQUENCIES frequencies up to p/2.
+
+    They are 1 and then, greedily, the frequencies with the largest gap.
     """
     k = np.arange(1, p // 2 + 1)
-    gaps = 1 - np.cos(2 * np.pi * np.outer(k, np.arange(1, p)) / p)  # k, wrong c − right c
-    lengths = np.abs(np.cos(np.pi * np.outer(k, np.arange(p if pizza else 1)) / p))  # k, a − b
+    gaps = 1 - np.cos(2 * np.pi * np.outer(k, np.arange(1, p)) / p)  # shape [k, wrong c − right c]
+    lengths = np.abs(
+        np.cos(np.pi * np.outer(k, np.arange(p if pizza else 1)) / p)
+    )  # shape [k, a − b]
 
     def worst(dials: list[int]) -> float:
         return float((lengths[dials].T @ gaps[dials]).min())
@@ -152,8 +158,9 @@ def frequencies(p: int, pizza: bool) -> list[int]:
 
 
 def _config(p: int, minus: bool, plus: bool, layout: Layout, d_head: int, d_mlp: int) -> Config:
-    """Return a config with one head and no positions if only a + b matters, otherwise with two
-    heads.
+    """Return the config: one head and no positions if only a + b matters.
+
+    Otherwise (a − b) there are two heads and learned positions.
     """
     return Config(
         p + 1 + plus, 3 + plus, layout.size, n_heads=1 + minus, d_head=d_head, d_mlp=d_mlp,
@@ -164,17 +171,17 @@ def _config(p: int, minus: bool, plus: bool, layout: Layout, d_head: int, d_mlp:
 def _gather(
     config: Config, w: dict[str, Floats], layout: Layout, read: slice, write: Floats, mirror: Floats
 ) -> dict[str, str]:
-    """Set attention that adds, at `=`, `read` at a and b (0 elsewhere) times `write` [K, D].
+    """Set attention so that `=` adds `read` at a and b (0 elsewhere) times `write` [K, D].
 
-    With two heads, the reading at b goes through `mirror` [K, K] first. Names the heads.
+    With two heads, the value at b is multiplied by `mirror` [K, K] first. Return the heads' names.
     """
     W_Q, W_K, W_V, W_O = (w[f"blocks.0.attn.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     W_V[:, read], W_O[:] = np.eye(config.d_head), write
-    if config.n_heads == 1:  # all scores are 0: a mean, and n_ctx times the mean is the sum
+    if config.n_heads == 1:  # All scores are 0, so n_ctx times the mean is the sum.
         W_V *= config.n_ctx
         return {"0.0": "adds up a and b"}
     place = layout["place"].start
-    # a, b and `=`, which looks for the most and the least
+    # `=` attends to the largest and the smallest key of a, b and `=`.
     w["pos_embed.W_pos"][[0, -2, -1], place] = 1, -1, 0.5
     W_Q[:, place, 0], W_K[:, place, 0] = (1e4, -1e4), 1
     W_O[1] = mirror @ write

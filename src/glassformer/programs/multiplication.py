@@ -39,8 +39,8 @@ from ..utils.errors import GlassformerError
 NORM_SCALE = 2.0**27
 # A score of −UNRELATED_SCORE leaves a weight of e^−64; it is also the unit of scores in the stream
 UNRELATED_SCORE = 64.0
-EPSILON = {"float64": 3e-5, "float32": 0.02}  # the largest x
-ATTENTION_SCALE = 2.0  # logits are in units of 1/ATTENTION_SCALE
+EPSILON = {"float64": 3e-5, "float32": 0.02}  # maximum x by dtype
+ATTENTION_SCALE = 2.0  # The unit of logits is 1/ATTENTION_SCALE.
 
 
 @program("multiplication")
@@ -64,7 +64,7 @@ def multiplication(digits: Digits = 2, dtype: Literal["float64", "float32"] = "f
         left=1,
     )
     config = Config(12, 4 * n + 1, layout.size, n_layers=2, n_heads=2, d_head=2, scale=1.0)
-    # unit: numbers are in units of the first place
+    # unit: numbers have units of the first place.
     w, d, unit = zeros(config), np.arange(10.0), 10.0 ** (1 - 2 * n)
     read, one = layout.read, layout.read_one
     w["embed.W_E"][:10, layout["digit"]] = d[:, None]
@@ -76,15 +76,15 @@ def multiplication(digits: Digits = 2, dtype: Literal["float64", "float32"] = "f
         [read(written_score=UNRELATED_SCORE), read(sign=1)],
     )
     layout.write_head(w, 1, 1, query, scores, [read(digit=1)], left=[-_repunit(2 * n) * unit])
-    epsilon = EPSILON[dtype] / 81  # A and B are at most 9
-    straight = 1 + EPSILON[dtype] ** 2 / 16  # x/2 times this is the line that fits tanh(x/2) best
+    epsilon = EPSILON[dtype] / 81  # A and B are at most 9.
+    straight = 1 + EPSILON[dtype] ** 2 / 16  # x/2 times this is the best linear fit of tanh(x/2).
     product = 2 / epsilon * straight * _repunit(n) ** 2 * unit
     scores = [read(product_score=UNRELATED_SCORE), read(a=1)]
     layout.write_head(
         w, 1, 0, [one, NORM_SCALE * read(b=epsilon)], scores, [read(sign=1)], left=[product]
     )
 
-    # The parabola; the 1 keeps the digits above * and =, whose logits are 0.
+    # The 1 raises the parabola of the digits above * and =, whose logits are 0.
     parabola = np.outer(read(left=1), d) + np.outer(read(place=1), 1 - d * (d + 1) / 2)
     w["unembed.W_U"][:, :10] = ATTENTION_SCALE * NORM_SCALE / unit * parabola
     names = {"0.0": "a, at *", "0.1": "b", "1.0": "a times b", "1.1": "the digits already written"}
@@ -93,20 +93,20 @@ def multiplication(digits: Digits = 2, dtype: Literal["float64", "float32"] = "f
 
 
 def _positions(layout: Layout, n: int) -> Floats:
-    """Return position rows [4n+1, D]: scores of places, signs of * and =, initial terms."""
+    """Return the position rows [4n+1, D]: place scores, signs of * and =, and initial terms."""
     P = np.zeros((4 * n + 1, layout.size))
     at = {name: where.start for name, where in layout.items()}
     times, equals = n, 2 * n + 1
     ln10 = (
         np.log(10) / UNRELATED_SCORE * np.arange(2 * n)[::-1]
-    )  # the score of each place, first to last
+    )  # score of each place, first to last
     P[:, at["a_score"] : at["written_score"] + 1] = -1
     P[:n, at["a_score"]], P[equals, at["a_score"]] = ln10[n:], 1
     P[n + 1 : equals, at["b_score"]] = ln10[n:]
     P[[times, equals], at["product_score"]] = 0
     P[equals + 1 :, at["written_score"]], P[times, at["written_score"]] = ln10[:-1], 0
     P[[times, equals], at["sign"]] = 1, -1
-    i = np.arange(2 * n)  # the i-th token from = on is followed by a digit of place 2n−1−i
+    i = np.arange(2 * n)  # A digit of place 2n−1−i follows the i-th token from =.
     P[equals:, at["others"]] = np.log(_repunit(2 * n - i))
     P[equals:, at["place"]] = 10.0**-i
     P[equals:, at["left"]] = 10.0 ** (1 - 2 * n) / 2
@@ -114,5 +114,5 @@ def _positions(layout: Layout, n: int) -> Floats:
 
 
 def _repunit(n: Any) -> Any:
-    """Return the number 1…1 of n digits."""
+    """Return the number 1…1 of n ones."""
     return (10.0**n - 1) / 9

@@ -10,15 +10,13 @@ from ..registry import program
 from ..tasks.message import RepeatLast, Vocab
 from ..utils.errors import GlassformerError
 
-BLOCK_ROWS = 1_000  # costs nothing: there are no positions. Beyond it, decoding slides
-MAX_SPARSE_VOCAB = 4_000  # its embedding has vocab²/2 entries
-MAX_FLOAT32_VOCAB = (
-    5_000  # on the ring: logits of neighbours are 59/vocab² apart, and rounded to 2e-7
-)
+BLOCK_ROWS = 1_000  # The model has no positions. Longer decoding slides.
+MAX_SPARSE_VOCAB = 4_000  # The embedding has vocab²/2 entries.
+MAX_FLOAT32_VOCAB = 5_000  # On the ring, logits of neighbors differ by 59/vocab²; rounding is 2e-7.
 
 
 def sign_codes(n: int) -> Floats:
-    """Return n distinct rows with a single ±1: [n, max(3, n/2)]."""
+    """Return n distinct rows with a single ±1 each, [n, max(3, n/2)]."""
     code = np.zeros((n, max(3, (n + 1) // 2)))
     i = np.arange(n)
     code[i, i // 2] = 1 - 2 * (i % 2)

@@ -48,11 +48,11 @@ from ..tasks.search import Block, Prefix, Search, Vocab
 from .search_book import book_search
 from .search_hash import hashed_search
 
-SCORE_LEAD = 200.0  # of the right key over the next best, in units of softmax
+SCORE_LEAD = 200.0  # score lead of the right key over the next best key
 
 
 def layer_offsets(prefix: int) -> tuple[list[int], list[int]]:
-    """Return the offset of each layer, and how often each token is in the sum of squares."""
+    """Return the offset of each layer and the count of each token in the sum of squares."""
     steps, weights = [1], [1]
     while (known := len(weights)) < prefix:
         h = min(known, prefix - known)
@@ -62,12 +62,12 @@ def layer_offsets(prefix: int) -> tuple[list[int], list[int]]:
 
 
 def stream_scale(prefix: int, vocab: int, block: int) -> float:
-    """Return a scale at which all layer norms change a score by less than 1 % of its gap."""
+    """Return a scale at which the layer norms change a score by less than 1 % of its gap."""
     steps, weights = layer_offsets(prefix)
-    # |rest|²: tokens are at most 1, squares at most the sum of weights
+    # |rest|²: tokens have at most 1, squares at most the sum of weights.
     rest = (sum(weights) + 1) ** 2 + prefix
     match = len(steps) * 4 * sum(weights) / (2 / (vocab - 1) ** 2)
-    # Neighbours on the ring of 2·block differ by 1 − cos
+    # Neighbors on the ring of 2·block differ by 1 − cos.
     place = 1 / (2 * np.sin(np.pi / (2 * block)) ** 2)
     return float(np.sqrt(100 * rest / 6 * max(match, place)))
 
@@ -78,7 +78,7 @@ def _float32(options: dict[str, Any]) -> str:
     prefix, vocab, block = options["prefix"], options["vocab"], options["block"]
     if options["variant"] != "squares":
         return "points of its rings are too close" if max(vocab, block) > 1_000 else ""
-    # Of a score, through the mean of the ring, which is 0 only up to rounding:
+    # Error of a score by the mean of the ring, which is 0 only up to rounding.
     rounding = 6e-8 * stream_scale(prefix, vocab, block) * sum(layer_offsets(prefix)[1])
     lost = rounding >= 0.1 * 2 / (vocab - 1) ** 2
     return "one step between tokens is lost in its rounding" if lost else ""
@@ -103,24 +103,24 @@ def search(
     w[f"blocks.{last}.attn.b_Q"] = b_Q = np.zeros((1, config.d_head))
     w[f"blocks.{last}.attn.b_O"] = b_O = np.zeros(layout.size)
     position, square, squares = layout["position"], layout["square"], layout["squares"]
-    # row @ level has mean 0: the ring takes what the other slots have too much
+    # row @ level has mean 0, because the ring balances the other slots.
     level = np.eye(layout.size)
     level[: position.start, position] = -1 / 3
     t, delta = np.linspace(-1, 1, vocab)[:, None], 2 / (vocab - 1)
     w["embed.W_E"][:] = layout.row(token=t, square=t * t) @ level
-    # Half a ring, so that none is nearer the long way round
+    # Use half a ring, so that no distance is shorter around the back.
     loud, turn = stream_scale(prefix, vocab, block), 2 * block
     mark = delta**2
     w["pos_embed.W_pos"][:] = layout.row(position=loud * ring(block, points_per_turn=turn))
     w["pos_embed.W_pos"][0] += layout.row(squares=mark) @ level
-    unit = loud * np.sqrt(3 / layout.size)  # what layer norm divides by
+    unit = loud * np.sqrt(3 / layout.size)  # divisor of layer norm
 
     # ── gather ────────────────────────────────────────────────────────────────────────────────
     known, heads = 0, {}
     for layer, h in enumerate(steps):
         head = Head(w, layer, 0)
         head.attend_back(h, position, turn)
-        added = slice(known + 1, known + h + 1)  # slot j is the token j back
+        added = slice(known + 1, known + h + 1)  # Slot j is the token j positions back.
         head.copy(slice(known + 1 - h, known + 1), added, unit)
         head.copy(squares if layer else square, squares, unit)
         head.output[:] = head.output @ level
@@ -131,7 +131,7 @@ def search(
     # ── match ─────────────────────────────────────────────────────────────────────────────────
     head = Head(w, last, 0)
     hardness = SCORE_LEAD / (delta**2 / 2) * np.sqrt(config.d_head)
-    own, theirs, sums = slice(0, prefix), slice(1, prefix + 1), prefix  # sums: the last dimension
+    own, theirs, sums = slice(0, prefix), slice(1, prefix + 1), prefix  # sums is the last dimension
     head.query[own, :prefix] = np.diag(weights) * hardness * unit
     head.key[theirs, :prefix] = np.eye(prefix) * unit
     b_Q[0, sums] = -hardness / 2

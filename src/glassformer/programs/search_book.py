@@ -20,7 +20,7 @@ HARDNESS = 1e8
 
 
 def book_search(task: Search, block: int) -> Model:
-    """Return the printed construction; for a task with <bos>, the same with one more token."""
+    """Return the printed construction; for a task with <bos>, it has one more token."""
     prefix, V = task.prefix, len(task.vocabulary)
     if prefix < 2:
         raise GlassformerError(f"prefix must be at least 2 (for three heads), got {prefix}")
@@ -30,7 +30,7 @@ def book_search(task: Search, block: int) -> Model:
         V, block, layout.size, n_layers=2, n_heads=prefix + 1, d_head=3 * prefix, eps=1e-10,
         tied=True,
     )  # fmt: skip
-    w = zeros(config, "mlp")  # the booklet's MLP is empty, but its b_out counts
+    w = zeros(config, "mlp")  # The booklet's MLP is empty except for b_out.
     w["embed.W_E"][:, token] = ring(V)
     w["embed.W_E"][:, token.stop : position.start] = padding(3 * prefix - 3)
     w["pos_embed.W_pos"][:, position] = ring(block)
@@ -44,7 +44,10 @@ def book_search(task: Search, block: int) -> Model:
             head.attend_back(j, position, block, HARDNESS)
             head.copy(token, slice(3 * j, 3 * j + 3))
             heads[f"0.{j}"] = f"reads {j} back"
-    query, key = slice(0, 3 * prefix), slice(3, 3 * prefix + 3)  # 0 … prefix−1, 1 … prefix back
+    query, key = (
+        slice(0, 3 * prefix),
+        slice(3, 3 * prefix + 3),
+    )  # tokens 0 … prefix−1 and 1 … prefix back
     match, forget, rest = Head(w, 1, 0), Head(w, 1, 1), Head(w, 1, 2)
     match.attend_by_content(query, key, HARDNESS)
     match.copy(token, token)

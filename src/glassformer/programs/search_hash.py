@@ -22,14 +22,14 @@ from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout, lift, random_isometry, ring
 from ..tasks.search import Search
 
-HASH_SIZE = 6  # numbers in a hash; their sum is 0
+HASH_SIZE = 6  # size of a hash, whose numbers sum to 0
 EMBED_SCALE = 1e5
 HEAD_SCALE = 1e10
-SCALE = 1e12  # cosines that differ by 1e-10 lead by SCALE·HASH_SIZE·1e-10 = 600
+SCALE = 1e12  # A cosine larger by 1e-10 leads by SCALE·HASH_SIZE·1e-10 = 600.
 
 
 def hashed_search(task: Search, block: int) -> Model:
-    """Return the model: two layers, HASH_SIZE numbers per head."""
+    """Return a two-layer model with HASH_SIZE numbers per head."""
     prefix, V = task.prefix, task.vocab
     layout = Layout(token=3, query=HASH_SIZE, key=HASH_SIZE, position=3)
     token, position, query, key = (layout[name] for name in ("token", "position", "query", "key"))
@@ -39,7 +39,7 @@ def hashed_search(task: Search, block: int) -> Model:
     )  # fmt: skip
     rng = np.random.default_rng(0)
     mix = [random_isometry(HASH_SIZE, rng) for _ in range(prefix)]
-    # unit: what layer norm divides by
+    # unit: divisor of layer norm
     w, code, unit = zeros(config), ring(V), EMBED_SCALE * np.sqrt(3 / layout.size)
     w["embed.W_E"][:] = layout.row(token=code, query=code @ mix[0])
     w["pos_embed.W_pos"][:] = layout.row(

@@ -36,7 +36,7 @@ def sort(
         most = f"{MAX_VOCAB[variant]:,} if variant={variant}"
         raise GlassformerError(f"vocab must be from 2 to {most}, got {vocab:,}")
     if not repeats:
-        length = min(length, vocab - 1)  # there are no longer lists of different numbers
+        length = min(length, vocab - 1)  # Lists of distinct numbers are not longer.
     if variant == "bits":
         return bitwise_sort(vocab, length, low, repeats)
     if repeats:

@@ -36,20 +36,21 @@ from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout
 from ..tasks.sort import number_tokens
 
-# e^-60 = 1e-26: silent even if shouted 4^17 times as loud, and still exact in float32
+# e^-60 = 1e-26 is negligible even after scaling by 4^17, and scores stay exact in float32.
 HARDNESS = 60.0
-BIT_SCALE = 0.01  # a mean is written this softly, so that it does not change the length of a row
+BIT_SCALE = 0.01  # small, so that writing a mean does not change a row's length
 
 
 def as_bits(n: int, m: int) -> Any:
-    """Return the numbers 0 … n−1 as m bits each, most significant first, ±1 [n, m]."""
+    """Return the numbers 0 … n−1 as rows of m bits ±1, most significant first, [n, m]."""
     return 2.0 * (np.arange(n)[:, None] >> np.arange(m)[::-1] & 1) - 1
 
 
 def attend_next_larger(head: Head, p: int, bits: slice, end: slice, minus: slice) -> None:
     """Attend to the smallest number that agrees in p bits and then has 1 for 0, or the delimiter.
 
-    `end` holds 1 at the delimiter, 0 elsewhere, `minus` −1 everywhere. Takes p + 2 dimensions.
+    `end` is 1 at the delimiter and 0 elsewhere; `minus` is −1 everywhere. The head uses p + 2
+    dimensions.
     """
     m, hardness = bits.stop - bits.start, HARDNESS * np.sqrt(head.d_head)
     c, first, rest = 2.0 ** (m - 1 - p), bits.start, np.arange(bits.start + p + 1, bits.stop)
@@ -58,14 +59,15 @@ def attend_next_larger(head: Head, p: int, bits: slice, end: slice, minus: slice
     head.key[end, p] = 1
     head.query[minus, p + 1] = -hardness
     head.key[first + p, p + 1] = c
-    # Half a bit's worth: signs are 2 apart
+    # Half of a bit's score; signs differ by 2.
     head.key[rest, p + 1] = -(2.0 ** (bits.stop - 2 - rest))
-    head.key[end, p + 1] = c * (p + 2)  # p + 1, and 1 for its own bit p, −1
+    head.key[end, p + 1] = c * (p + 2)  # p + 1, and 1 for the bit p of the delimiter, −1
 
 
 def _match_bits(head: Head, n: int, first: int, end: slice, hardness: float) -> None:
-    """Compare n bits, in the first n dimensions. The delimiter's, all −1, become 0: it never
-    matches.
+    """Compare n bits in the first n dimensions of a head.
+
+    The delimiter's bits, all −1, become 0, so that it never matches.
     """
     for i in range(n):
         head.query[first + i, i] = hardness
@@ -73,7 +75,7 @@ def _match_bits(head: Head, n: int, first: int, end: slice, hardness: float) -> 
 
 
 def write_bits(head: Head, source: slice, target: slice, end: slice, loudness: float) -> None:
-    """Write the bits of the token attended to; 0 for the delimiter."""
+    """Write the bits of the attended token; write 0 for the delimiter."""
     head.copy(source, target, loudness)
     head.value[end, : source.stop - source.start] = 1
 
@@ -104,9 +106,9 @@ def bitwise_sort(vocab: int, length: int, low: int, repeats: bool) -> Model:
 
 
 def _add_repeats(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
-    """Add the layers and the head that write a number as often as it was read."""
+    """Add the layers and the head that write a number as many times as it was read."""
     m, row = at["bits"].stop, w["embed.W_E"][0]
-    norm = float(np.sqrt(np.mean(row * row)))  # what layer norm divides by: flags undo it
+    norm = float(np.sqrt(np.mean(row * row)))  # divisor of layer norm, which the flags undo
     marker, counter, again = Head(w, 0, 0), Head(w, 1, 0), Head(w, 2, m)
     hardness = HARDNESS * np.sqrt(marker.d_head)
 
@@ -118,7 +120,7 @@ def _add_repeats(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
     counter.value[at["after"], 0], counter.value[at["before"], 0] = 1, -1
     counter.output[0, at["done"]], counter.output[0, at["undone"]] = BIT_SCALE, -BIT_SCALE
 
-    # An equal scores m. The delimiter: m + ½ if the mean is 0; m − ½ or less from −1/(2·length) on.
+    # Equal numbers score m. The delimiter scores m + ½ if the mean is 0, else at most m − ½.
     _match_bits(again, m, 0, at["end"], hardness)
     again.query[at["minus"], m] = -hardness * (m + 0.5)
     again.query[at["done"], m] = hardness * 2 * length / BIT_SCALE

@@ -17,11 +17,12 @@ def powerpoint_sort(
     vocab: int, length: int, low: int = 1, *, ratio: float = 0.5, aim: float = 0.25,
     arc: float = np.pi,
 ) -> Model:  # fmt: skip
-    """Return the construction with any constants, right or not; by default those of Figures 5.4 and
-    5.5.
+    """Return the construction with any constants, even if the model is then wrong.
+
+    The defaults are the constants of Figures 5.4 and 5.5.
     """
     angles = powerpoints(vocab, ratio, arc)
-    # The last: one larger, none
+    # The last two numbers have one larger number and none.
     wanted = np.append(angles[1:-1] * (1 - aim) + angles[2:] * aim, [arc, 0.0])
     config = Config(vocab, 100, 6, d_head=6, tied=True, eps=0.0, activation="relu")
     w = zeros(config, "mlp", "mlp.b_out")

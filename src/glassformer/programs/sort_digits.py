@@ -32,7 +32,10 @@ from .sort_bits import HARDNESS, as_bits, attend_next_larger, write_bits
 
 
 def _float32(options: dict[str, Any]) -> str:
-    """The delimiter's value, −1 + 1, is 1e-7 off 0, and the last head is 4^m times as loud."""
+    """Return the reason why float32 fails: the delimiter's value −1 + 1 has an error of 1e-7.
+
+    The last head multiplies the error by 4^m.
+    """
     bits = (options["base"] - 1).bit_length() * options["digits"]
     why = f"numbers of {bits} bits leave too much of the delimiter (at most 8 do not)"
     return why if bits > 8 else ""
@@ -45,7 +48,7 @@ def sort_digits(
     """A list of numbers of several digits each, then the list sorted; the number 0 ends the
     list.
     """
-    width = (base - 1).bit_length()  # bits of a digit
+    width = (base - 1).bit_length()  # bits per digit
     m = width * digits
     if m > 12:
         raise GlassformerError(f"digits and base — at most 12 bits were expected, got {m}")
@@ -69,12 +72,14 @@ def sort_digits(
 
 
 def _positions(at: Layout, n: int, digits: int) -> Any:
-    """Where it is, where the last number ended, which digit comes next, if a number was read."""
+    """Return position rows.
+
+    They encode the position, the end of the last number, the next digit and whether a number was
+    read.
+    """
     t = np.arange(n)
     ended = (t + 1) // digits * digits - 1
-    circle = ring(
-        n, points_per_turn=2 * n
-    )  # half a circle: what is far is not near the other way round
+    circle = ring(n, points_per_turn=2 * n)  # Half a circle has no shorter way around.
     void, place = (ended < 0)[:, None], np.eye(digits)[(t + 1) % digits]
     last = circle[np.maximum(ended, 0)]
     return at.row(position=circle, ended=last, place=place, void=void, read=~void)
@@ -84,7 +89,7 @@ def _read_numbers(w: dict[str, Any], at: Layout, n: int, digits: int) -> dict[st
     m, width = at["number"].stop - at["number"].start, at["digit"].stop
     row = w["embed.W_E"][0] + w["pos_embed.W_pos"][0]
     square = np.mean(row**2)
-    # What the layer norms divide by
+    # Divisors of the layer norms.
     before, after = np.sqrt(square), np.sqrt(square + 2 * m / at.size)
     hardness, names = hardness_for(2 * n, m + 1), {}
     for i in range(digits):
@@ -96,7 +101,7 @@ def _read_numbers(w: dict[str, Any], at: Layout, n: int, digits: int) -> dict[st
             head.value[at["digit"], :width] = np.eye(width)
             head.output[:width, start : start + width] = sign * np.eye(width) * before
         names[head.name] = f"reads digit {i} of the last number"
-    # −Σ bits is m if all are 0, else at most m − 2: the neuron has 1, or −1 or less
+    # −Σ bits is m if all bits are 0, else at most m − 2. The neuron gets 1, or at most −1.
     w["blocks.0.mlp.W_in"][at["number"], 0] = -1
     w["blocks.0.mlp.W_in"][at["minus"], 0] = m - 1
     w["blocks.0.mlp.W_out"][0, at["end"]], w["blocks.0.mlp.W_out"][0, at["listed"]] = after, -after
@@ -110,7 +115,7 @@ def _find_next(w: dict[str, Any], at: Layout, digits: int) -> dict[str, str]:
         for p in range(m):
             head = Head(w, 1, i * m + p)
             attend_next_larger(head, p, at["number"], at["end"], at["minus"])
-            much = 2.0 ** (m - 1 - p) * 2 * (m + 2)  # more than the range of all scores
+            much = 2.0 ** (m - 1 - p) * 2 * (m + 2)  # exceeds the range of all scores
             elsewhere = [at["place"].start + j for j in range(digits) if j != i]
             head.query[elsewhere, p] = much * HARDNESS * np.sqrt(head.d_head)
             head.key[at["void"], p + 1] = -much

@@ -1,8 +1,8 @@
 """Published figures as checks: each claim is measured again and compared with a recorded value.
 
-A claim quotes a source, measures the same quantity here, and records the measured value. It holds
-if the measurement equals the record, whether or not the source was right; `verdict` tells whether
-it was.
+A claim quotes a source, measures the same quantity with this package, and records the measured
+value. It holds if the measurement equals the record, even if the source is wrong; `verdict` is the
+verdict on the source.
 
     CLAIMS = [Claim("booklet-2.4-parameters", "section 2.4", "72 parameters", "holds", 72,
                     lambda: counted("hello-world:variant=book").total)]
@@ -23,7 +23,7 @@ from ..utils.progress import Progress, ProgressCallback, terminal_line
 from ..utils.results import Result
 
 ClaimValue: TypeAlias = int | float | str | bool
-# a value, or a range for what varies between machines
+# A value, or a range if the value varies between machines.
 RecordedValue: TypeAlias = ClaimValue | tuple[float, float]
 Measure: TypeAlias = Callable[[], ClaimValue]
 VERDICTS = ("holds", "roughly", "misleading", "wrong")
@@ -31,19 +31,19 @@ VERDICTS = ("holds", "roughly", "misleading", "wrong")
 
 @dataclass(frozen=True)
 class Claim(Result):
-    """A published figure, its measurement, and the recorded value."""
+    """A published figure, the function that measures it, and the recorded value."""
 
     name: str
-    where: str  # the place in the source
-    says: str  # the published statement, abridged
+    where: str  # place in the source
+    says: str  # abridged statement of the source
     verdict: str  # one of VERDICTS
-    records: RecordedValue  # the recorded measurement
+    records: RecordedValue  # recorded measurement
     measure: Measure = field(repr=False)
-    note: str = ""  # explains a difference
+    note: str = ""  # explanation of a difference
     slow: bool = False
 
     def matches(self, measured: ClaimValue) -> bool:
-        """Whether a measurement equals the recorded value or is in the recorded range."""
+        """Return whether a measurement equals the recorded value or is in the recorded range."""
         exact = self.records
         if isinstance(exact, tuple):
             return not isinstance(measured, str) and exact[0] <= measured <= exact[1]
@@ -57,7 +57,7 @@ LEDGER: dict[str, Claim] = {}
 
 @cache
 def ledger() -> dict[str, Claim]:
-    """Return all claims by name. Names start with the source: booklet-…"""
+    """Return all claims by name. Names start with the source, for example booklet-…"""
     for module in pkgutil.iter_modules(__path__):
         found = importlib.import_module(f"{__name__}.{module.name}")
         for c in getattr(found, "CLAIMS", ()):
@@ -68,7 +68,10 @@ def ledger() -> dict[str, Claim]:
 
 
 def select_claims(names: list[str], slow: bool = False) -> list[Claim]:
-    """Return the claims with these names or prefixes. Slow ones need `slow` or a full name."""
+    """Return the claims with the given names or prefixes.
+
+    Slow claims are selected only if `slow` is set or by their full names.
+    """
     claims = [c for c in ledger().values() if slow or not c.slow or c.name in names]
     if not names:
         return claims
@@ -90,7 +93,7 @@ def _unmatched_reason(name: str) -> str:
 
 @dataclass(frozen=True)
 class MeasuredClaim(Result):
-    """A claim and its measurement."""
+    """A claim with its measured value."""
 
     claim: Claim
     measured: ClaimValue
@@ -112,13 +115,13 @@ class MeasuredClaim(Result):
 
 @dataclass(frozen=True)
 class ClaimsResult(Result):
-    """Measured claims."""
+    """The measured claims of a call."""
 
     measurements: list[MeasuredClaim]
 
     @property
     def differ(self) -> int:
-        """Number of claims that differ from the record."""
+        """Number of claims whose measurement differs from the record."""
         return sum(not m.matches for m in self.measurements)
 
     @property

@@ -1,7 +1,7 @@
-"""Claims on training of *How a Transformer Learns Addition* and of the mod-113 report.
+"""Claims on the training in *How a Transformer Learns Addition* and the mod-113 report.
 
-Long runs are not repeated: the claims read histories in runs/. The first line of each is the
-command that created it.
+Long runs are not repeated: the claims read histories in runs/. The first line of each history is
+the command that created it.
 """
 
 import json
@@ -18,7 +18,7 @@ LOGGED_LOSSES = {
     1: 6.3898, 10: 1.5362, 20: 1.3470, 30: 1.3448, 40: 1.3444, 50: 1.3447, 60: 1.1524, 70: 0.9603,
     150: 0.9591,
 }  # fmt: skip
-STEPS_PER_EPOCH = 98  # steps: 50,000 rows in batches of 512
+STEPS_PER_EPOCH = 98  # 50,000 rows in batches of 512
 
 
 def read_history(name: str) -> list[dict[str, Any]]:
@@ -27,14 +27,14 @@ def read_history(name: str) -> list[dict[str, Any]]:
 
 
 def first_perfect(name: str) -> int:
-    """Return the epoch of a run's first evaluation at 100 %."""
+    """Return the epoch of the first evaluation of a run with an accuracy of 100 %."""
     return (
         next(int(e["step"]) for e in read_history(name) if e["accuracy"] == 1.0) // STEPS_PER_EPOCH
     )
 
 
 def loss_floor(unlearned_digits: int = 0) -> float:
-    """Return the smallest loss with this number of answer digits unlearned."""
+    """Return the minimum loss while this number of answer digits is not learned."""
     entropy = load_task("addition:order=ones").entropy_floor()
     assert entropy is not None
     return entropy + unlearned_digits * math.log(10) / 12

@@ -1,4 +1,4 @@
-"""Chapter 2 of the booklet: how many parameters Hello World has, and what it prints."""
+"""Claims of chapter 2 of the booklet: the parameters of Hello World and its output."""
 
 from ..generate import run
 from . import Claim

@@ -1,4 +1,4 @@
-"""Chapter 3 of the booklet, *Lookup Table*."""
+"""Claims of chapter 3 of the booklet, *Lookup Table*."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def book_ref(entries: int, vocab: int, more: str = "") -> str:
 
 
 def share_right(ref: str) -> float:
-    """How much of its table a model has right."""
+    """Return the fraction of its table on which a model is right."""
     verdict = verify_own_task(ref)
     return 1 - verdict.wrong / verdict.checked
 
@@ -22,7 +22,9 @@ def share_right(ref: str) -> float:
 def max_hard_positions() -> int:
     hard = []
     for n in (10, 100, 1_000, 10_000, 100_000):
-        scores = 1e6 / np.sqrt(3) * ring(n)[:3] @ ring(n)[1]  # of a position and its two neighbours
+        scores = (
+            1e6 / np.sqrt(3) * ring(n)[:3] @ ring(n)[1]
+        )  # scores of a position and its neighbors
         hard += [n] if 1 / np.exp(scores - scores[1]).sum() > 0.999 else []
     return max(hard)
 

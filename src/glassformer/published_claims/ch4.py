@@ -1,17 +1,17 @@
-"""Chapter 4 of the booklet, *Search*."""
+"""Claims of chapter 4 of the booklet, *Search*."""
 
 from ..verification import Verdict
 from . import Claim
 from .measures import SHIFTS_NOTE, cached_count, join_numbers, verify_own_task
 
-# prefix, vocabulary, longest text
+# (prefix, vocabulary, maximum length) of each alphabet
 SMALL_SIZES = [(2, 2, 10), (3, 2, 11), (2, 3, 8), (3, 3, 9), (2, 4, 6)]
 LONG_REF = "search:prefix=10,vocab=1000,block=100,variant=book"
 SHORT_REF = "search:prefix=3,vocab=10,block=100,variant=book"
 
 
 def verify_all_texts(variant: str) -> list[Verdict]:
-    """A verdict for each of a few small alphabets, over all texts."""
+    """Return a verdict on all sequences for each of a few small alphabets."""
     refs = [f"search:prefix={p},vocab={v},block={n + 1}" for p, v, n in SMALL_SIZES]
     return [verify_own_task(f"{ref},variant={variant}") for ref in refs]
 

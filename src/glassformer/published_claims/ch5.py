@@ -1,4 +1,7 @@
-"""Chapter 5 of the booklet: min and sort. Where it says fp32, NumPy had computed in float64."""
+"""Claims of chapter 5 of the booklet, min and sort.
+
+For the results that the chapter attributes to fp32, NumPy had computed in float64.
+"""
 
 import numpy as np
 
@@ -14,7 +17,7 @@ from .measures import cached_count
 
 
 def nonzero_outside_embedding(c: ParameterCount) -> int:
-    """Numbers that are not 0 outside the token embedding."""
+    """Return the number of nonzero parameters outside the token embedding."""
     return c.nonzero - c.nonzero_embedding
 
 
@@ -25,7 +28,7 @@ def min_parameters() -> str:
 
 
 def _wrong_min(model: Model, triples: int) -> int:
-    """How many random triples the model gets wrong."""
+    """Return the number of random triples on which the model is wrong."""
     vocab = len(model.vocabulary)
     rows = np.random.default_rng(0).integers(0, vocab, (triples, 3))
     return verify(model, Min(vocab=vocab, length=3), rows=rows).wrong
@@ -49,7 +52,10 @@ def run_printed_sort() -> str:
 
 
 def _wrong_sort(vocab: int, dtype: str = "float64") -> int:
-    """Count wrong answers of the booklet's sort on 300 lists; ties go to the first logit."""
+    """Return the number of wrong answers of the booklet's sort on 300 lists.
+
+    Ties go to the first logit.
+    """
     model, task = (
         powerpoint_sort(vocab, vocab - 1).astype(dtype),
         Sort(vocab=vocab, length=vocab - 1),

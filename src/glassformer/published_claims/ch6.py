@@ -1,4 +1,4 @@
-"""Chapter 6 of the booklet, *Decimal Addition*: sections 6.1 to 6.8."""
+"""Claims of chapter 6 of the booklet, *Decimal Addition*, sections 6.1 to 6.8."""
 
 from dataclasses import replace
 from functools import partial
@@ -20,10 +20,11 @@ NOISE_NOTE = f"{ZEROS_NOTE}; the exact shift matrix has others than the booklet'
 
 
 def wrong_streams(model: Model) -> int:
-    """Count the distinct inputs of the MLP, over the whole domain, that lead to a wrong token.
+    """Count the distinct MLP inputs over the whole domain that lead to a wrong token.
 
-    Many positions have bitwise the same stream: of the 4,000,000 for 3 digits, some 40,000 differ.
-    The MLP of 23,988 neurons is run once on each of these. If none of them is wrong, no input is.
+    Many positions have bitwise equal streams: of the 4,000,000 streams for 3 digits, some 40,000
+    are distinct. The MLP of 23,988 neurons is run once on each of them. If none is wrong, no input
+    is.
     """
     task, D = load_task(model), model.config.d_model
     attention = {name: w for name, w in model.weights.items() if ".mlp." not in name}
@@ -64,9 +65,10 @@ def nonzero_parameters(ref: str) -> int:
 def nonzero_claims(
     at: str, program: str, noise: int, figures: dict[int, tuple[int, int]]
 ) -> list[Claim]:
-    """A claim for each number of digits: what is said, and what is exact.
+    """Return a claim for each number of digits, with the published and the exact number.
 
-    A dozen entries are 0 but for rounding, which differs between machines: hence the range.
+    A dozen entries are 0 except for rounding, which differs between machines; therefore the record
+    is a range.
     """
     return [
         Claim(f"booklet-{at}-nonzero-{digits}", f"section {at}",

@@ -1,4 +1,4 @@
-"""Chapter 7 of the booklet, *The OG Encodings*: the original sinusoidal positions and others."""
+"""Claims of chapter 7 of the booklet, *The OG Encodings*: sinusoidal and other positions."""
 
 import numpy as np  # noqa: I001
 

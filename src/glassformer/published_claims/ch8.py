@@ -1,4 +1,4 @@
-"""Chapter 8 of the booklet, *The TAOTP Interpreter*: it, and its two printed programs."""
+"""Claims of chapter 8 of the booklet, *The TAOTP Interpreter*, and its two printed programs."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -13,7 +13,7 @@ from .measures import cached_count, cached_model
 def layers_that_run() -> int:
     gains = {"gamma": 1.0, "beta": 0.0}
     layer = {"b2": [0.0, 0.0, 0.0], "ln1": gains, "ln2": gains}
-    # what the printed loop does to a layer
+    # Convert a layer like the printed loop.
     converted = {key: np.array(value) for key, value in layer.items()}
     return int(all(isinstance(converted[norm], Mapping) for norm in ("ln1", "ln2")))
 
@@ -25,7 +25,7 @@ def starts_that_say_hello() -> int:
 
 
 def wrong_minima(ref: str) -> int:
-    """On how many inputs of one to three numbers the output is not the smallest."""
+    """Return the number of inputs of one to three numbers whose output is not the minimum."""
     model, wrong = cached_model(ref), 0
     for length in (1, 2, 3):
         rows = np.array(list(product(range(model.config.d_vocab), repeat=length)))

@@ -1,9 +1,9 @@
 """Claims on the twelve heads of the mod-113 report's model, measured on a model of that shape.
 
-Ours was trained here by the recipe `mod113-3x4` and is right on all pairs; it is not the report's
-model, and another run may divide the work in another way. It is too large to come with the package:
-what its heads do over all 12,769 pairs lies in published/runs/mod113-3x4-heads.json, with the
-command that made it.
+The model was trained here with the recipe `mod113-3x4` and is right on all pairs. It is not the
+report's model, and another run may divide the work between the heads differently. It is too large
+for the package: published/runs/mod113-3x4-heads.json has the measurements of its heads over all
+12,769 pairs, with the command that made the file.
 """
 
 import json
@@ -23,7 +23,7 @@ def head_records() -> list[dict[str, Any]]:
 
 
 def by_layer(measure: Callable[[dict[str, Any]], float]) -> list[float]:
-    """The mean of a measure over the four heads of each layer."""
+    """Return the mean of a measure over the four heads of each layer."""
     return [sum(measure(h) for h in head_records()[4 * i : 4 * i + 4]) / 4 for i in range(3)]
 
 

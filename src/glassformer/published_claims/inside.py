@@ -1,9 +1,9 @@
-"""Claims on the inside of the adder of *How a Transformer Learns Addition*.
+"""Claims on the activations of the adder of *How a Transformer Learns Addition*.
 
-The model is the book's, 17,760 parameters, trained by the recipe `fast`; it comes with the package.
-Shares of attention are means over 2,000 sums and over the rows that ask for the answer; ablations
-are over 4,000 sums. It is one of five runs, seeds 0 … 4, all right on their 10,000 test sums: what
-differs between them is in the notes.
+The model is the book's, with 17,760 parameters, trained with the recipe `fast`; it is in the
+package. Attention fractions are means over 2,000 sums and over the query positions of the answer;
+ablations use 4,000 sums. It is one of five runs, seeds 0 … 4, which are all right on their 10,000
+test sums; the notes list the differences between the runs.
 """
 
 from functools import cache
@@ -40,7 +40,7 @@ def cached_alignment() -> Alignment:
 
 
 def attention_share(places: str, layer: int) -> float:
-    """The share of a layer's attention on such places."""
+    """Return the fraction of a layer's attention on the given places."""
     return float(cached_alignment().mean_share(places)[layer, 0])
 
 
@@ -58,7 +58,10 @@ def swap_digits() -> PerturbationComparison:
 
 @cache
 def ablate_head(layer: int) -> Score:
-    """A head's output is its mean at each position: what does not depend on the sum stays."""
+    """Return the score with a layer's head replaced by its mean at each position.
+
+    The mean keeps the part of the output that does not depend on the sum.
+    """
     return ablate(*adder_and_task(), f"head {layer}.0", "mean", rows=sample_sums(4_000))
 
 

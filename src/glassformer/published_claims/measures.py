@@ -1,4 +1,4 @@
-"""Measurements that claims of several chapters use, and their formatting."""
+"""Measurements shared by the claims of several chapters, and their formatting."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -23,17 +23,17 @@ def cached_count(ref: str) -> ParameterCount:
 
 
 def verify_own_task(ref: str, **options: Any) -> Verdict:
-    """Verify a model on its own task."""
+    """Verify a model on the task that it declares."""
     return verify(cached_model(ref), load_task(cached_model(ref)), **options)
 
 
 def read_run_file(name: str) -> str:
-    """Return the text of a file in runs/, recorded by an earlier run."""
+    """Read a text file in runs/ that an earlier run recorded."""
     return (files(__package__) / "runs" / name).read_text()
 
 
 def max_abs(x: Any) -> float:
-    """Return the largest absolute value."""
+    """Return the maximum absolute value of an array."""
     return float(np.max(np.abs(x)))
 
 

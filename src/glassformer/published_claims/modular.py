@@ -1,10 +1,10 @@
 """Claims on addition modulo 113, measured on a model in the package.
 
 Nanda et al., *Progress measures for grokking via mechanistic interpretability* (2023), trained one
-layer on 30 % of all pairs for 40,000 epochs. Ours, grok-113, has their shape and their share of
-pairs, but another seed, and stopped after 11,900 epochs, when it was stable: kinds and ratios can
-be compared, not every number. Zhong et al., *The Clock and the Pizza* (2023), have the two measures
-that are to tell such models apart.
+layer on 30 % of all pairs for 40,000 epochs. The model grok-113 has the same shape and fraction of
+pairs but another seed, and its training stopped when it was stable, after 11,900 epochs. Therefore
+kinds and ratios can be compared, but not every number. Zhong et al., *The Clock and the Pizza*
+(2023), define the two measures that distinguish such models.
 """
 
 import math
@@ -20,7 +20,7 @@ from . import Claim
 
 @cache
 def analyze_grok() -> ModularAnalysis:
-    """grok-113, with losses on the pairs that it was trained on."""
+    """Return the analysis of grok-113, with losses on its training pairs."""
     from ..training.data import TrainingData
     from ..training.recipes import find_recipe
 
@@ -45,7 +45,7 @@ def symmetricity() -> float:
 
 
 def distance_irrelevances() -> str:
-    """As published, of the logits as they are, and of the logits less their mean."""
+    """Return the published measure for the logits and for the logits minus their mean."""
     task = load_task("modular-addition")
     tokens, answer = task.batch(task.rows(0, task.size))
     logits = load("grok-113.safetensors")(tokens[:, :-1], last=1)[:, 0]

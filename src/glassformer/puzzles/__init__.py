@@ -1,4 +1,4 @@
-"""Puzzles: transformers to build by hand or in the language, judged on every question there is.
+"""Puzzles: transformers built by hand or in the language, judged on all possible questions.
 
     >>> from glassformer import puzzles
     >>> level = puzzles.level("traffic-light")

@@ -1,9 +1,9 @@
 """Judge a solution on every question of its level, and score its size.
 
-Weights as text (.taotp) are run on every question; levels with more questions than can be run, such
-as sums of ten digits, require a proof (docs/proof.md). A source (.glass) is interpreted on every
-question and compiled: the certificate states that the model agrees with the interpreter on every
-text, so together they show that the model is right. Solutions are parsed, never executed.
+Weights in the text language (.taotp) are run on every question. Levels with too many questions to
+run, such as sums of ten digits, require a proof (docs/proof.md). A source (.glass) is interpreted
+on every question and compiled. The certificate shows that the model agrees with the interpreter on
+every input, so together they show that the model is right. Solutions are parsed, never executed.
 
 `judge` has no time limit; judge_process.py runs it in another process with limits.
 """
@@ -37,14 +37,14 @@ from .level import Level
 from .questions import PuzzleTask
 
 MAX_SOLUTION_CHARACTERS = 100_000
-MAX_LINE_CHARACTERS = 100  # longer lines count as several
-# the text language: a comment, or a string, which may contain #
+MAX_LINE_CHARACTERS = 100  # Longer lines count as several lines.
+# Matches a comment of the text language, or a string, which may contain #.
 COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|#[^\n]*""")
 INTERPRETER_CHUNK_ROWS = 4_096
 
 
 def judge(level: Level, text: str) -> Judgment:
-    """Return the judgment of a solution."""
+    """Judge a solution of a level. An invalid solution is described in `problem`."""
     try:
         if not isinstance(text, str) or len(text) > MAX_SOLUTION_CHARACTERS:
             got = f"{len(text):,}" if isinstance(text, str) else short_repr(text)
@@ -67,7 +67,7 @@ def _judge_weights(level: Level, text: str) -> dict[str, Any]:
 
 
 def _run_all_questions(model: Model, task: Task) -> dict[str, Any]:
-    """Run every question in two summation orders, and the closest ones one at a time."""
+    """Run every question in two summation orders, and the closest questions one at a time."""
     evaluator, closest, doubts = RobustEvaluator(model), ClosestRows(task), list[str]()
 
     def wrong(rows: Rows) -> tuple[Any, float]:
@@ -91,20 +91,20 @@ def _run_all_questions(model: Model, task: Task) -> dict[str, Any]:
 def _decode_answer(model: Model, task: Task, question: list[int], n: int) -> str:
     try:
         got = decode(model, question, n, stop=task.stop)[len(question) :]
-    except GlassformerError as e:  # a logit that is not finite
+    except GlassformerError as e:  # A logit is not finite.
         return str(e)
     return task.vocabulary.decode(got)
 
 
 def _prove_all_questions(model: Model, task: Task) -> dict[str, Any]:
-    """Prove all questions, or return a counterexample."""
+    """Prove that all questions are answered right, or return a counterexample."""
     proof, every = prove(model, task), format_count(task.inputs)
     if proof.result == "unknown":
         raise GlassformerError(f"{task.ref} — neither proved nor refuted: {proof.reason}")
     if proof.holds:
         asked = f"proved for all {every} questions, {proof.cases:,} cases"
         return {"right": True, "checked": proof.cases, "margin": proof.margin, "asked": asked}
-    assert proof.counterexample  # refuted
+    assert proof.counterexample  # The proof was refuted.
     row = _shrink_counterexample(model, task, proof.counterexample["row"])
     example = _describe_counterexample(task, row, partial(_decode_answer, model, task))
     asked = f"refuted, of {every} questions"
@@ -113,7 +113,7 @@ def _prove_all_questions(model: Model, task: Task) -> dict[str, Any]:
 
 
 def _shrink_counterexample(model: Model, task: Task, row: list[int]) -> list[int]:
-    """Shrink the numbers of a wrong row, one digit at a time, as long as it stays wrong."""
+    """Return a smaller wrong row, made by shrinking its numbers one digit at a time."""
     while True:
         tries = [
             [*row[:i], less, *row[i + 1 :]]
@@ -130,7 +130,7 @@ def _shrink_counterexample(model: Model, task: Task, row: list[int]) -> list[int
 
 
 def _smaller_numbers(x: int) -> set[int]:
-    """Return 0, and x with a digit removed, set to 0 or decreased by one."""
+    """Return 0 and all variants of x with one digit removed, set to 0 or decreased by 1."""
     powers = [10**k for k in range(len(str(x)))] if x else []
     digits = [(p, x // p % 10) for p in powers]
     without = {x // (10 * p) * p + x % p for p, _ in digits}
@@ -141,7 +141,7 @@ def _smaller_numbers(x: int) -> set[int]:
 def _judge_source(level: Level, text: str) -> dict[str, Any]:
     program, task = compiler.read(text, level.file), level.task()
     _check_declarations(level, program)
-    assert isinstance(task, PuzzleTask)  # levels of sources have reference answers
+    assert isinstance(task, PuzzleTask)  # All levels of sources are PuzzleTasks.
 
     def wrong(rows: Rows) -> tuple[Any, float]:
         return _wrong_questions(program, [task.questions[i] for i in rows[:, 0].tolist()]), np.inf
@@ -151,7 +151,7 @@ def _judge_source(level: Level, text: str) -> dict[str, Any]:
         try:
             while len(out) < n:
                 out.append(int(compiler.emitted(program, np.array([asked + out]))[0, -1]))
-        except GlassformerError as e:  # an output that the source excludes
+        except GlassformerError as e:  # The source excludes this output.
             return str(e)
         return task.vocabulary.decode(out)
 
@@ -168,7 +168,10 @@ def _judge_source(level: Level, text: str) -> dict[str, Any]:
 
 
 def _check_declarations(level: Level, program: Program) -> None:
-    """Refuse sources for other texts than the stub: their scores could not be compared."""
+    """Raise an error if a source has other tokens or another length or end than the stub.
+
+    The scores of such sources could not be compared.
+    """
     for what, wanted, got in (
         ("tokens", list(level.tokens), [str(t) for t in program.tokens]),
         ("length", level.length, program.length),
@@ -180,7 +183,7 @@ def _check_declarations(level: Level, program: Program) -> None:
 
 
 def _wrong_questions(program: Program, questions: list[tuple[list[int], list[int]]]) -> Any:
-    """Return which questions are answered wrongly, in batches of one length."""
+    """Return a bool mask of the wrongly answered questions, checked in batches of one length."""
     lengths = np.array([len(text) + len(answer) for text, answer in questions])
     out = np.zeros(len(questions), bool)
     for length in np.unique(lengths):
@@ -192,8 +195,9 @@ def _wrong_questions(program: Program, questions: list[tuple[list[int], list[int
 def _wrong_of_one_length(
     program: Program, questions: list[tuple[list[int], list[int]]]
 ) -> list[bool]:
-    """Return which questions of one length are answered wrongly. If the interpreter refuses a text
-    of the batch, halves of it are tried.
+    """Return whether each of some questions of one length is answered wrongly.
+
+    If the interpreter raises an error for the batch, its halves are tried.
     """
     texts = np.array([text + answer[:-1] for text, answer in questions])
     try:
@@ -215,10 +219,16 @@ def _check_all_questions(
     task: Task, chunk: int, wrong: Callable[[Rows], tuple[Any, float]],
     answer_of: Callable[[list[int], int], str],
 ) -> dict[str, Any]:  # fmt: skip
-    """Check all questions. `wrong` returns which rows are wrong, and their smallest margin.
+    """Check all questions of a level.
 
-    The counterexample is the shortest wrong question; among equally short ones, the first by its
-    tokens.
+    The counterexample is the shortest wrong question; among equally short questions, it is the
+    first by its tokens.
+
+    Args:
+        task: The task of the level.
+        chunk: Number of rows per batch.
+        wrong: Function that returns a mask of wrong rows and their minimum margin.
+        answer_of: Function that returns the solution's answer to a question as a string.
     """
     checked = bad = 0
     smallest: tuple[int, list[int], list[int]] | None = None
@@ -251,7 +261,7 @@ def _smallest_question(task: Task, rows: Rows) -> tuple[int, list[int], list[int
 def _describe_counterexample(
     task: Task, row: list[int], answer_of: Callable[[list[int], int], str]
 ) -> dict[str, str]:
-    """Return a counterexample as texts."""
+    """Return the input, the expected answer and the actual answer as strings."""
     tokens, answer = (x[0] for x in task.batch(np.array([row], task.row_type)))
     asked, right = tokens[: int(answer.argmax())], task.vocabulary.decode(tokens[answer])
     got = answer_of(asked.tolist(), int(answer.sum()))
@@ -260,7 +270,7 @@ def _describe_counterexample(
 
 
 def score(model: Model, text: str, kind: str) -> dict[str, int]:
-    """Return the size of a solution on every axis."""
+    """Return the size of a solution on every axis of the score."""
     counts = count(model)
     return {
         "parameters": counts.total, "strict": counts.strict, "layers": model.config.n_layers,
@@ -269,8 +279,9 @@ def score(model: Model, text: str, kind: str) -> dict[str, int]:
 
 
 def count_lines(text: str, kind: str) -> int:
-    """Count the lines without comments and docstring. Long lines, and lines with several
-    statements, count several times.
+    """Count the lines without comments and docstring.
+
+    Long lines and lines with several statements count several times.
     """
     if kind == "taotp":
         lines, begun = COMMENT.sub(lambda match: match[1] or "", text).splitlines(), Counter[int]()
@@ -281,8 +292,9 @@ def count_lines(text: str, kind: str) -> int:
 
 
 def _source_lines(text: str) -> tuple[list[str], Counter[int]]:
-    """Return the lines of a source without comments, and the number of statements that begin in
-    each, by Python's tokenizer: a string may contain # or ;.
+    """Return the lines of a source without comments, and the number of statements of each line.
+
+    Python's tokenizer splits the source, because a string may contain # or ;.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     tree, lines = parse(text, "source"), text.split("\n")

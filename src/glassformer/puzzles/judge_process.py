@@ -1,6 +1,6 @@
-"""The judge in a process of its own, with limits of time and memory.
+"""Run the judge in another process with limits of time and memory.
 
-A small text can describe a model that takes hours on every question.
+A short solution can describe a model that needs hours to answer every question.
 """
 
 import json
@@ -15,17 +15,17 @@ from .judgement import Judgment
 from .level import level
 
 DEFAULT_SECONDS = 120
-MAX_MEMORY_BYTES = 3 * 2**30  # bytes of addresses
+MAX_MEMORY_BYTES = 3 * 2**30  # limit of the address space
 PREPARE, SETUP = "glassformer.puzzles.judge_process:prepare", None
 
 
 def judge_in_process(
     level_id: str, text: str, seconds: int = DEFAULT_SECONDS, memory: int = MAX_MEMORY_BYTES
 ) -> Judgment:
-    """Judge a solution of the level `name`, within limits."""
+    """Judge a solution of the level `level_id` in another process, within limits."""
     puzzle = level(level_id)
     if not isinstance(text, str) or len(text) > MAX_SOLUTION_CHARACTERS:
-        return judge(puzzle, text)  # returns a refusal at once
+        return judge(puzzle, text)  # Reports the problem without a process.
     try:
         with Worker(PREPARE, SETUP, memory) as worker:
             kind, data = worker.request("judge", [level_id, text], seconds)

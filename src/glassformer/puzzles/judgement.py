@@ -1,4 +1,4 @@
-"""Judgments of solutions: right or wrong, the smallest counterexample, and the score."""
+"""Judgments of solutions: the verdict, the smallest counterexample and the score."""
 
 from dataclasses import dataclass, field
 
@@ -8,25 +8,25 @@ from .level import AXES
 
 @dataclass(frozen=True, eq=False)
 class Judgment(Result):
-    """The result of judging a solution."""
+    """The judgment of a solution."""
 
     extra_json_fields = ("passed", "lines")
     level: str
     right: bool = False
-    problem: str = ""  # the reason if it could not be judged
-    asked: str = ""  # the questions that were checked, and how
+    problem: str = ""  # the reason if the solution could not be judged
+    asked: str = ""  # description of the checked questions and the method
     checked: int = 0
     wrong: int = 0
     margin: float | None = None  # the smallest margin of a right token
     counterexample: dict[str, str] | None = None  # input, expected, got
-    which: str = "the smallest"  # of the counterexamples
+    which: str = "the smallest"  # position among the counterexamples
     score: dict[str, int] = field(default_factory=dict)
     best: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
 
     @property
     def over(self) -> list[str]:
-        """The axes on which the solution exceeds the level's limits."""
+        """Names of the axes on which the solution exceeds the level's limits."""
         return [axis for axis, most in self.limits.items() if self.score.get(axis, 0) > most]
 
     @property
@@ -35,7 +35,7 @@ class Judgment(Result):
 
     @property
     def lines(self) -> list[str]:
-        """The verdict, and the score on every axis."""
+        """The verdict and the score on every axis, as lines of a report."""
         return [self.verdict, *(self._describe_axis(axis) for axis in self.score)]
 
     @property

@@ -1,7 +1,7 @@
-"""Levels: the goal, a stub to start from, hints, limits, and the best known scores.
+"""Levels of the puzzles: goal, initial stub, hints, limits and the best known scores.
 
-Each level is a file levels/NN-NAME.toml; NN is its place in the order. tests/puzzles/measure.py
-writes best.json from solutions that are not in the package.
+Each level is a file levels/NN-NAME.toml, where NN is its position in the order.
+tests/puzzles/measure.py writes best.json from solutions that are not in the package.
 """
 
 import difflib
@@ -29,7 +29,7 @@ else:
 
 FOLDER = Path(__file__).parent
 KINDS = ("taotp", "glass")
-AXES = {  # axes of the score and their labels; less is better
+AXES = {  # axes of the score and their labels; smaller scores are better
     "parameters": "parameters",
     "strict": "different weights but 0 and ±1",
     "layers": "layers",
@@ -41,28 +41,28 @@ Figures = Annotated[dict[Name, Annotated[int, Meta(ge=0, le=10**9)]], Meta(max_l
 
 @dataclass(frozen=True)
 class Level:
-    """A puzzle: a model to build."""
+    """A puzzle: the definition of a model to build."""
 
     id: str
-    number: int  # from 1
+    number: int  # position in the order, from 1
     title: Name
-    kind: Annotated[str, Meta(max_length=5)]  # "taotp": weights as text; "glass": a source
+    kind: Annotated[str, Meta(max_length=5)]  # "taotp" (weights) or "glass" (a source)
     goal: Name
     stub: Annotated[str, Meta(max_length=5_000)]
     hints: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=9)]
-    examples: Annotated[dict[Name, Name], Meta(max_length=9)]  # shown, not judged
+    examples: Annotated[dict[Name, Name], Meta(max_length=9)]  # examples to display
     best: Figures  # best known score on each of AXES
-    limits: Figures = field(default_factory=dict)  # limits on some of AXES
+    limits: Figures = field(default_factory=dict)  # limits on some axes
     read: Name = ""  # documentation page on the subject
-    task_ref: Name = ""  # a task of the registry, or
-    truth: Name = ""  # a name of reference_answers.py, with
+    task_ref: Name = ""  # ref of a registry task, or
+    truth: Name = ""  # name in reference_answers.py, with
     tokens: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=100)] = ()
     length: Annotated[int, Meta(ge=1, le=100)] = 0
-    end: Name = ""  # the token that ends an answer
+    end: Name = ""  # token that ends an answer
 
     @property
     def file(self) -> str:
-        """The file name of a solution."""
+        """File name of a solution."""
         return f"{self.id}.{self.kind}"
 
     @property
@@ -70,14 +70,14 @@ class Level:
         return f"glassformer puzzle check {self.id} {self.file}"
 
     def task(self) -> Task:
-        """Return the task: all questions and their answers."""
+        """Return the task with all questions and answers of the level."""
         if self.task_ref:
             return resolve.load_task(self.task_ref)
         return cached_puzzle_task(self.id, self.truth, self.tokens, self.length)
 
     @property
     def judged_by(self) -> str:
-        """How solutions are checked on the whole domain."""
+        """Description of the check of solutions on the whole domain."""
         task = self.task()
         if task.size > MAX_EXHAUSTIVE_ROWS:
             return f"a proof for all {format_count(task.inputs)} questions"
@@ -85,7 +85,7 @@ class Level:
         return every if self.kind == "taotp" else f"{every}, and the compiler's proof"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the public fields, without the reference answers."""
+        """Return the public fields without the reference answers."""
         fields = asdict(self) | {"hints": [*self.hints], "tokens": [*self.tokens]}
         del fields["truth"]
         return fields | {"file": self.file, "command": self.command}
@@ -93,7 +93,7 @@ class Level:
 
 @cache
 def levels() -> dict[str, Level]:
-    """Return all levels by id, in order."""
+    """Return all levels by id, in their order."""
     best = json.loads((FOLDER / "best.json").read_text("utf-8"))
     out = {}
     for path in sorted((FOLDER / "levels").glob("*.toml")):
@@ -103,7 +103,7 @@ def levels() -> dict[str, Level]:
 
 
 def level(name: str) -> Level:
-    """Return the level of an id or a title, ignoring case and punctuation."""
+    """Return the level with an id or title, ignoring case and punctuation."""
     known = levels()
     titles = {_normalize(each.title): each.id for each in known.values()}
     if name in known:

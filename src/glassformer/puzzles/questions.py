@@ -1,4 +1,4 @@
-"""The task of a level: all questions, shortest first, and their answers."""
+"""The task of a level, with all questions, shortest first, and their answers."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,11 +11,11 @@ from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
 from .reference_answers import REFERENCE_ANSWERS
 
-MAX_QUESTIONS = 400_000  # of a level
+MAX_QUESTIONS = 400_000  # maximum number of questions of a level
 
 
 class PuzzleTask(Task):
-    """A task whose rows are indices of questions; shorter texts are padded on the right."""
+    """A task whose rows are indices of questions. Shorter examples are padded on the right."""
 
     def __init__(self, name: str, truth: str, tokens: Sequence[str], length: int) -> None:
         self.ref = name
@@ -47,5 +47,5 @@ class PuzzleTask(Task):
 
 @lru_cache(8)
 def cached_puzzle_task(name: str, truth: str, tokens: tuple[str, ...], length: int) -> PuzzleTask:
-    """Return a cached PuzzleTask: levels are often judged several times."""
+    """Return a PuzzleTask from a cache, because levels are often judged several times."""
     return PuzzleTask(name, truth, tokens, length)

@@ -1,7 +1,7 @@
 """Reference answers of the levels without a task in the registry.
 
-TRUTHS maps a name to the domain of texts and a function from a text to its answer tokens. None
-means that the text is outside the domain.
+REFERENCE_ANSWERS maps a name to a function from a question to its answer tokens and to the domain
+of questions. The function returns None if a question is outside the domain.
 """
 
 import itertools
@@ -13,25 +13,28 @@ Domain = Callable[[Sequence[str], int], Iterable[Text]]
 
 
 def all_texts(tokens: Sequence[str], length: int) -> Iterator[Text]:
-    """Yield all texts, shorter ones first."""
+    """Yield all token sequences up to a length, shortest first."""
     for n in range(1, length + 1):
         yield from itertools.product(tokens, repeat=n)
 
 
 def texts_of(*these: str) -> Domain:
-    """Return the domain of all texts of some tokens."""
+    """Return the domain of all sequences of the given tokens."""
     return lambda tokens, length: all_texts([t for t in tokens if t in these], length)
 
 
 def number_lists(tokens: Sequence[str], length: int) -> Iterator[Text]:
-    """Yield all lists of numbers followed by a bar, with room for an answer of that length."""
+    """Yield all lists of numbers followed by a bar, with room for an answer of equal length."""
     numbers = [t for t in tokens if t.isdecimal()]
     for text in all_texts(numbers, (length - 1) // 2):
         yield (*text, "|")
 
 
 def digit_sums(tokens: Sequence[str], length: int) -> Iterator[Text]:
-    """Yield two numbers of equally many digits: 1 9 + 0 3 =, with room for the sum and a point."""
+    """Yield sums of two numbers of equally many digits: 1 9 + 0 3 =.
+
+    The length leaves room for the answer and a point.
+    """
     digits = [t for t in tokens if t.isdecimal()]
     for n in range(1, (length - 3) // 3 + 1):
         for both in itertools.product(digits, repeat=2 * n):
@@ -39,7 +42,7 @@ def digit_sums(tokens: Sequence[str], length: int) -> Iterator[Text]:
 
 
 def key_value_lists(tokens: Sequence[str], length: int) -> Iterator[Text]:
-    """Yield alternating keys and values (a 1 b 0), and a final key that has a value."""
+    """Yield sequences of keys and values (a 1 b 0), followed by a key that has a value."""
     keys = [t for t in tokens if not t.isdecimal()]
     values = [t for t in tokens if t.isdecimal()]
     for n in range(1, (length - 1) // 2 + 1):
@@ -54,7 +57,7 @@ def yes_or_no(holds: bool) -> list[str]:
 
 # ── answers that take more than a line ─────────────────────────────────────────────────────────
 def last_letter(text: Text) -> list[str]:
-    """The last token that is not a blank."""
+    """Return the last token that is not a blank."""
     letters = [t for t in text if t != "_"]
     return [letters[-1] if letters else "_"]
 
@@ -65,33 +68,33 @@ def majority(text: Text) -> list[str] | None:
 
 
 def most_frequent(text: Text) -> list[str]:
-    """The most frequent token; among equally frequent ones, the one that occurred last."""
+    """Return the most frequent token; among equally frequent tokens, the last one."""
     return [text[max(range(len(text)), key=lambda i: (text.count(text[i]), i))]]
 
 
 def distance(text: Text) -> list[str]:
-    """The distance to the previous occurrence of the last token; 0 if there is none."""
+    """Return the distance to the previous occurrence of the last token; 0 if there is none."""
     back = [i for i in range(1, len(text)) if text[-1 - i] == text[-1]]
     return [str(back[0] if back else 0)]
 
 
 def open_brackets(text: Text) -> list[int]:
-    """Number of open brackets after each token, less the closed ones."""
+    """Return the number of opened minus closed brackets after each token."""
     return list(itertools.accumulate(1 if t == "(" else -1 for t in text))
 
 
 def balanced(text: Text) -> list[str]:
-    """F: a bracket was closed that was not open. P: some are still open. T: balanced."""
+    """Return T if the brackets are balanced, P if some are still open, F otherwise."""
     return ["F" if min(open_brackets(text)) < 0 else "P" if open_brackets(text)[-1] else "T"]
 
 
 def depth(text: Text) -> list[str] | None:
-    """The depth, for texts in which no bracket is closed that was not open."""
+    """Return the depth of the brackets, or None if a bracket is closed that was not open."""
     return None if min(open_brackets(text)) < 0 else [str(open_brackets(text)[-1])]
 
 
 def balanced_two_kinds(text: Text) -> list[str]:
-    """`balanced` for two kinds of brackets: each must be closed by its own kind."""
+    """Return the answer of `balanced` for two kinds of brackets, each closed by its kind."""
     left: list[str] = []
     for t in text:
         if t in "([":
@@ -102,24 +105,27 @@ def balanced_two_kinds(text: Text) -> list[str]:
 
 
 def token_after_previous(text: Text) -> list[str]:
-    """The token after the last token's previous occurrence; the token itself if it had none."""
+    """Return the token after the previous occurrence of the last token.
+
+    Return the last token itself if it has no previous occurrence.
+    """
     before = [i for i in range(len(text) - 1) if text[i] == text[-1]]
     return [text[before[-1] + 1] if before else text[-1]]
 
 
 def look_up(text: Text) -> list[str]:
-    """The value of the last key; of a key given twice, the later value."""
+    """Return the value of the last key; for a repeated key, the later value."""
     return [dict(zip(text[:-1:2], text[1::2], strict=True))[text[-1]]]
 
 
 def unique_token(text: Text) -> list[str] | None:
-    """The only token that occurs once; None if there is not exactly one."""
+    """Return the only token that occurs once, or None unless there is exactly one."""
     single = [t for t in text if text.count(t) == 1]
     return single if len(single) == 1 else None
 
 
 def add_numbers(text: Text) -> list[str]:
-    """The sum, ones last, with one digit more than the numbers have."""
+    """Return the sum, ones last, with one digit more than the numbers."""
     n = text.index("+")
     total = int("".join(text[:n])) + int("".join(text[n + 1 : -1]))
     return [*str(total).zfill(n + 1), "."]

@@ -1,4 +1,4 @@
-"""Judge solutions from files or texts."""
+"""Judge solutions from files or strings."""
 
 import os
 from dataclasses import replace
@@ -19,10 +19,10 @@ MAX_SECONDS = 3_600
 def check_solution(
     level: str, solution: str | os.PathLike[str], seconds: int = DEFAULT_SECONDS
 ) -> Judgment:
-    """Judge a solution: a path that ends in .taotp or .glass, or the text itself."""
+    """Judge a solution, given as a path that ends in .taotp or .glass or as a string."""
     puzzle, text = level_of(level), as_text(solution, "solution", "a text or a path")
     check_int_range("check_puzzle — seconds", seconds, 1, MAX_SECONDS)
-    # a line without an assignment is a file name
+    # A line without an assignment is a file name.
     named = "\n" not in text and (text.endswith((".taotp", ".glass")) or not {*"=:"} & {*text})
     if not (named and text) and not isinstance(solution, os.PathLike):
         return judge_in_process(puzzle.id, text, seconds)

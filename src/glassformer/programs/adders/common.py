@@ -19,14 +19,14 @@ DIGITS = np.arange(10.0)
 def build_adder(
     formula: Formula, numbers: Mapping[str, float], config: Config, task: Addition, labels: Labels
 ) -> Model:
-    """Return the model that a formula makes of these numbers."""
+    """Build the model that a formula defines for the given numbers."""
     theta = {name: np.array([numbers[name]], dtype=float) for name in formula.numbers}
     w, ref = formula.expand(theta, array_shapes(config)), formula.ref
     return Model(config, w, task.vocabulary, task.ref, labels, parametrization=ref, theta=theta)
 
 
 def one_layer(task: DigitAddition, **choices: Any) -> Config:
-    """Return the config of a one-layer adder; the angle's period is the distance from a to b."""
+    """Return the config of a one-layer adder, whose angle has the period of the distance a to b."""
     n_ctx, base = 3 * task.digits + 2 + len(task.between), (task.period / (2 * math.pi)) ** 2
     return Config(
         10, n_ctx, d_model=2, n_heads=1, d_head=4, d_mlp=3, activation="relu", eps=0.0,
@@ -35,11 +35,11 @@ def one_layer(task: DigitAddition, **choices: Any) -> Config:
 
 
 def column_adder(c: Any, x: Any, y: Any, value: Any) -> Terms:
-    """Return the terms of an embedding of digits d as (c − d²/2c, −d) and of a head whose
-    attention depends on distance only: q is (x, y) in the second rotary pair, k is (1, 0).
+    """Return the terms of the embedding and the head of a column adder.
 
-    The head adds `value` times the mean of the second slot to that slot, and b_O adds 1; the
-    neurons read the sum.
+    Digits d are embedded as (c − d²/2c, −d). Attention depends only on distance: q is (x, y) in the
+    second rotary pair, k is (1, 0). The head adds `value` times the mean of the second slot to that
+    slot, and b_O adds 1; the neurons read the sum.
     """
     at = "blocks.0.attn."
     K, D = np.eye(4), np.eye(2)
@@ -55,7 +55,7 @@ def column_adder(c: Any, x: Any, y: Any, value: Any) -> Terms:
 
 
 def adder_labels(task: DigitAddition) -> Labels:
-    """Return names of the slots, head and neurons of a one-layer adder."""
+    """Return the names of the slots, the head and the neurons of a one-layer adder."""
     n, slots = task.digits, {"lift": (0, 1), "digit": (1, 2)}
     heads = {"0.0": f"columns: {n} and {n + task.period} back by 10, one further by 1"}
     neurons = {"0.0": "turns the sign", "0.1": "t ≥ 10: the digit wraps …", "0.2": "… by 10"}

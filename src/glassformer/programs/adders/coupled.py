@@ -37,7 +37,7 @@ from ...tasks.digit_addition import DigitAddition
 from ...utils.errors import GlassformerError
 from .tiny import DIGITS, MIDDLE, W_IN, W_OUT, _Adder
 
-PERIOD = 1_024  # columns around the circle
+PERIOD = 1_024  # number of columns around the circle
 W_POS = "pos_embed.W_pos"
 Small = Annotated[float, Between(0.0001, 100)]
 
@@ -56,9 +56,9 @@ class CoupledAdder(_Adder):
         self, size: Small = 12.0, step: Small = 0.1, sharp: Small = 8.0, out: Small = 6.0,
         up: Small = 4.0, down: Small = 0.5,
     ) -> None:  # fmt: skip
-        """Set initial values: the arc's size and step, the sharpness of attention.
+        """Set the initial arc size, arc step and sharpness of attention.
 
-        The others are standard deviations of what attention and MLP write.
+        `out`, `up` and `down` are standard deviations of the outputs of attention and MLP.
         """
         self.size, self.step, self.sharp = size, step, sharp
         self.out, self.up, self.down = out, up, down
@@ -88,7 +88,7 @@ class CoupledAdder(_Adder):
         first, second, third, ask0, ask1, key0, key1 = np.eye(7)
         arc = xp.cos(angle) * given([first]) + xp.sin(angle) * given([second]) + given([third])
         turn, strength = w * theta["shift"], xp.exp(theta["sharp"]) / w**2
-        # the key, turned forward by `shift`: the best match of who asks for i is i + shift
+        # The key is turned forward by `shift`: the query of column i matches column i + shift best.
         K = np.eye(2)
         straight, across = (given(np.outer(key0, K[0]) + np.outer(key1, K[1])),
                             given(np.outer(key0, K[1]) - np.outer(key1, K[0])))  # fmt: skip
@@ -99,7 +99,7 @@ class CoupledAdder(_Adder):
             "embed.W_E": size * arc,
             W_POS: given(position_table(shapes[W_POS][0])),
             "blocks.0.attn.W_Q": given(np.outer(ask0, K[0]) + np.outer(ask1, K[1]))[None],
-            "blocks.0.attn.W_K": (strength * math.sqrt(2) * keys)[None],  # softmax's scale: 1/√2
+            "blocks.0.attn.W_K": (strength * math.sqrt(2) * keys)[None],  # √2: softmax has 1/√2
             "blocks.0.attn.W_V": given(np.outer(second, K[0]))[None],
             "blocks.0.attn.W_O": (given(K[0])[:, None] * (theta["out"] @ arcs))[None],
             W_IN: up,
@@ -108,7 +108,7 @@ class CoupledAdder(_Adder):
 
 
 LongerDigits = Annotated[int, Between(3, 2_000)]
-TRAINED = Path(__file__).parents[2] / "trained"  # what comes with the package
+TRAINED = Path(__file__).parents[2] / "trained"  # folder of the models in the package
 
 
 @program("adder-coupled")
@@ -126,7 +126,7 @@ def adder_coupled(digits: LongerDigits = 100, model: str = "adder-coupled.safete
 
 
 def extended_to(trained: Model, digits: int) -> Model:
-    """Return a trained coupled-adder extended to numbers of `digits` digits."""
+    """Return a trained coupled adder extended to numbers of `digits` digits."""
     task = DigitAddition(digits)
     config = replace(trained.config, n_ctx=4 * digits + 1)
     shapes = {n: tuple(w.shape) for n, w in trained.weights.items()}
@@ -142,17 +142,17 @@ def extended_to(trained: Model, digits: int) -> Model:
 
 
 def _digits_of_length(length: int) -> int:
-    """Return the number of digits n of a text of 4n + 1 tokens; 0 for other lengths."""
+    """Return the number of digits n of an example of 4n + 1 tokens; 0 for other lengths."""
     return (length - 1) // 4 if length % 4 == 1 else 0
 
 
 def position_table(length: int) -> Any:
-    """Return the table of positions [T,7]: queries of column i and keys of column c."""
+    """Return the position table [T,7] with queries of column i and keys of column c."""
     n, w = _digits_of_length(length), 2 * math.pi / PERIOD
     table = np.zeros((length, 7))
-    asks = np.arange(n + 1)  # of positions 3n … 4n
+    asks = np.arange(n + 1)  # query columns of positions 3n … 4n
     table[3 * n :, 3:5] = np.stack([np.cos(w * asks), np.sin(w * asks)], 1)
-    column = np.arange(-1, n + 1)  # with a zero below and one above: a at 1 … n, b at 2n … 3n−1
+    column = np.arange(-1, n + 1)  # with a zero at each end; a is at 1 … n, b at 2n … 3n−1
     for first in (0, 2 * n - 1):
         table[first : first + n + 2, 5:7] = np.stack([np.cos(w * column), np.sin(w * column)], 1)
     return table

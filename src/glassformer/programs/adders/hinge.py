@@ -57,7 +57,7 @@ class Hinge(Formula):
         self.norm = norm
 
     def terms(self, t: Weights) -> Terms:
-        # size: what the norm divides by
+        # size: divisor of the norm
         c, size = t["c"], t["c"] / math.sqrt(2) if self.norm == "rms" else 1
         digit = np.eye(2)[1]
         return {
@@ -68,7 +68,7 @@ class Hinge(Formula):
         }  # fmt: skip
 
 
-MAX_FLOAT32_DIGITS = 400  # digits: the margin is 0.35 there, 0.06 at 1,000 and gone at 1,600
+MAX_FLOAT32_DIGITS = 400  # The margin is 0.35 here, 0.06 at 1,000 digits and 0 at 1,600.
 
 
 def _check_float32(options: dict[str, Any]) -> str:
@@ -93,9 +93,9 @@ def adder_hinge(digits: DigitCount = 10, norm: Literal["none", "rms"] = "none") 
 
 
 def query_vector(task: DigitAddition) -> tuple[float, float]:
-    """Return (x, y) of a query that weighs the column to write 10 times the column below."""
+    """Return (x, y) of a query that weighs the written column 10 times as much as the one below."""
     w = 2 * math.pi / task.period
-    strength = max(100.0, 11 / w**2)  # A, such that all else is about as weak for every n
+    strength = max(100.0, 11 / w**2)  # A keeps other columns about equally weak for every n.
     # w(n + δ)
     top = w * (task.digits + 0.5) - math.asin(math.log(10) / (2 * strength * math.sin(w / 2)))
     return round(strength * math.cos(top), 2), round(-strength * math.sin(top), 2)

@@ -54,11 +54,11 @@ class Prefix(Formula):
 
     def terms(self, t: Weights) -> Terms:
         n, (ref, top, gap, slope) = self.digits, (t[name] for name in self.numbers)
-        # norm: what layer norm leaves of (M, −M, 0, 0, 0) for M = 1
+        # norm: value of (M, −M, 0, 0, 0) after layer norm for M = 1
         loud, norm = 10.0**n, math.sqrt(2.5)
-        column = np.full(3 * n + 2, -1)  # of the digit that a row predicts; −1: none
+        column = np.full(3 * n + 2, -1)  # column of the digit that a row predicts, or −1
         column[[n, 2 * n + 1]], column[2 * n + 2 :] = n, np.arange(n)[::-1]
-        place = np.zeros(3 * n + 2)  # 10^−j of an operand's digit, times 10^(n−1)
+        place = np.zeros(3 * n + 2)  # 10^−j for an operand's digit, times 10^(n−1)
         place[:n] = place[n + 1 : 2 * n + 1] = 10.0 ** np.arange(n)
         power = np.where(column < 0, 0, 10.0 ** np.maximum(column, 0))
         written, plus = np.arange(3 * n + 2) > 2 * n + 1, np.arange(3 * n + 2) == n

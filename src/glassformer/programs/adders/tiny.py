@@ -28,7 +28,7 @@ from ...parametrizations import Parametrization, Shapes
 from ...registry import Between, parametrization
 from ...utils.errors import GlassformerError
 
-DIGITS, MIDDLE = 10, 4.5  # how many there are, and their middle
+DIGITS, MIDDLE = 10, 4.5  # number of digits and the mean digit
 W_IN, W_GATE, W_OUT = (f"blocks.0.mlp.{name}" for name in ("W_in", "W_gate", "W_out"))
 FINAL_GAIN = "ln_final.w"
 HEAD = {
@@ -40,14 +40,14 @@ Small = Annotated[float, Between(0.0001, 100)]
 
 
 class _Adder(Parametrization):
-    """Base class of both tiny adders: arrays by axis, and the head."""
+    """Base class of the two tiny adders, with the array axes and the head."""
 
     random_init = True
     constants: tuple[float, ...] = (MIDDLE,)
     logarithms: tuple[str, ...] = ()  # positive options; theta stores their logarithms
 
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """Draw theta at random; of the weights only the shapes are used."""
+        """Draw a random theta. Only the shapes of the weights are used."""
         theta = self.theta_shapes({name: tuple(w.shape) for name, w in weights.items()})
         return {name: self.draw(name, shape, rng) for name, shape in theta.items()}
 
@@ -61,13 +61,14 @@ class _Adder(Parametrization):
     def head(
         self, step: Array, turn: Array, size: Array, gain: Array, out: Array
     ) -> dict[str, Array]:
-        """Return the embedding of this `size` and the head: `gain` of q and k, `out` [D] is
-        written.
+        """Return the arrays of the embedding and the head.
+
+        `size` scales the embedding, `gain` scales q and k, and `out` [D] is the output.
         """
         xp = backend.backend_for(step)
         angle = (step * xp.as_dtype_of(step, np.arange(DIGITS) - MIDDLE))[:, None]  # V 1
         first, second, third = (xp.as_dtype_of(step, axis)[:, None] for axis in np.eye(3))  # D 1
-        # K: the pair that turns with the second frequency
+        # Shape K: the pair that turns with the second frequency.
         slot, other = (xp.as_dtype_of(step, np.eye(4)[i]) for i in (1, 3))
         key = xp.cos(turn) * slot + xp.sin(turn) * other
         arc = xp.cos(angle) * first.T + xp.sin(angle) * second.T + third.T  # V D
@@ -88,9 +89,9 @@ class ArcAdder(_Adder):
         self, step: Small = 0.1, gain: Small = 4.0, sharp: Small = 5.0, out: Small = 6.0,
         down: Small = 2.0,
     ) -> None:  # fmt: skip
-        """Set initial values: the arc's step, the gain of q and k, the log of the last norm's gain.
+        """Set the initial arc step, gain of q and k, and log of the last norm's gain.
 
-        The others are standard deviations of what attention and MLP write.
+        `out` and `down` are standard deviations of the outputs of attention and MLP.
         """
         self.step, self.gain, self.sharp, self.out, self.down = step, gain, sharp, out, down
 
@@ -138,9 +139,9 @@ class MirrorAdder(_Adder):
         self, form: Literal["bare", "odd", "free"] = "odd", size: Small = 12.0, step: Small = 0.1,
         gain: Small = 5.0, out: Small = 8.0, down: Small = 1.0,
     ) -> None:  # fmt: skip
-        """Set initial values: the embedding's size, the arc's step, the gain of q and k.
+        """Set the initial embedding size, arc step, and gain of q and k.
 
-        The others are standard deviations of what attention and MLP write.
+        `out` and `down` are standard deviations of the outputs of attention and MLP.
         """
         self.form, self.size, self.step = form, size, step
         self.gain, self.out, self.down = gain, out, down
@@ -174,7 +175,7 @@ class MirrorAdder(_Adder):
 
 
 def _check(name: str, shapes: Shapes, must: Shapes, may: set[str], wanted: str) -> None:
-    """Refuse arrays that the parametrization does not make, or of other shapes."""
+    """Raise an error if arrays are not of this parametrization or have other shapes."""
     wrong = [n for n in must if tuple(shapes.get(n, ())) != must[n]]
     wrong += sorted(set(shapes) - set(must) - may)
     if wrong:

@@ -63,9 +63,9 @@ from .common import DIGITS, Terms, build_adder
 
 SLOTS = ("digit", "first", "mark", "count", "place")
 DIGIT, FIRST, MARK, COUNT, PLACE = np.eye(5)
-SCORE_DECAY = math.log(10) / 15  # σ1; σ0 is 16 times as much
+SCORE_DECAY = math.log(10) / 15  # σ1; σ0 is 16 times as large
 MAX_FLOAT32_DIGITS = 4
-SLOPE = 256 * SCORE_DECAY  # of the config: two heads have 2^−4 and 2^−8 of it
+SLOPE = 256 * SCORE_DECAY  # config value; two heads use 2^−4 and 2^−8 of it
 
 
 @parametrization("adder-36")
@@ -99,7 +99,7 @@ class TwoLayers(Formula):
 
 
 def _head(layer: int, past: Any, reads: Any, writes: tuple[Any, Any]) -> Terms:
-    """Return the active head of a layer: the first in layer 0, the second in layer 1."""
+    """Return the terms of a layer's active head: the first in layer 0, the second in layer 1."""
     at, own = f"blocks.{layer}.attn.", np.eye(2)[layer][:, None, None]  # H 1 1
     return {
         at + "W_Q": [(1, np.zeros((2, 5, 1)))], at + "b_Q": [(1, own[..., 0])],
@@ -127,7 +127,7 @@ def adder_36(digits: Digits = 10, guard: Literal["ones", "row"] = "ones") -> Mod
     past = [-math.log1p(-math.exp(-f)) for f in (16 * SCORE_DECAY, SCORE_DECAY)]  # ln Z0, ln Z1
     b = math.exp(-(n + 1) * SCORE_DECAY)  # ω_b
     s = -b * math.exp((16 - n - 2) * SCORE_DECAY)  # ω_s
-    earlier = math.exp(-(n + 1) * 16 * SCORE_DECAY)  # of a mark, at the next one
+    earlier = math.exp(-(n + 1) * 16 * SCORE_DECAY)  # weight of a mark at the next one
     curve = 10.0 ** (n + 5)
     numbers = {
         "past0": past[0], "past1": past[1], "gain": 10 * curve * math.exp(past[1]), "curve": curve,
