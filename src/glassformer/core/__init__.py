@@ -1,1 +1,1 @@
-"""The transformer: model, weights, hooks, vocabulary, decoding and checkpoints."""
+"""Core of the package: model, weights, hooks, vocabulary, decoding and checkpoints."""

@@ -1,7 +1,7 @@
-"""The operations whose names or kernels differ between NumPy and PyTorch.
+"""Operations whose names or kernels differ between NumPy and PyTorch.
 
-`backend_for(x)` returns the namespace for x, with the methods of `NumpyNamespace`. Operations that
-PyTorch has as one fused kernel belong here too.
+`backend_for(x)` returns the namespace for the array x, with the methods of `NumpyNamespace`.
+Operations for which PyTorch has a fused kernel are included.
 """
 
 import math
@@ -13,9 +13,9 @@ import numpy as np
 
 Array: TypeAlias = Any  # np.ndarray or torch.Tensor (or a type in NAMESPACES)
 
-# PyTorch's softmax is not vectorized on shorter axes
+# shortest axis on which PyTorch's softmax is vectorized
 FUSED_SOFTMAX_WIDTH = 16
-BLOCK_ENTRIES = 2**16  # entries that stay in the processor's cache
+BLOCK_ENTRIES = 2**16  # number of entries that fit into the processor's cache
 
 
 class NumpyNamespace:
@@ -30,7 +30,7 @@ class NumpyNamespace:
     def no_grad(self, inference: bool) -> AbstractContextManager[Any]:
         """Disable floating-point warnings and gradients; callers check for non-finite values.
 
-        `inference`: no hook is attached, so no activation can be used in a gradient later.
+        `inference` is True if no hook is attached, so that no later gradient uses an activation.
         """
         return np.errstate(all="ignore")
 
@@ -39,28 +39,28 @@ class NumpyNamespace:
         return to_numpy(tokens).astype(np.int64, copy=False)
 
     def is_compiling(self) -> bool:
-        """Whether torch.compile is tracing this call."""
+        """Return whether torch.compile is tracing this call."""
         return False
 
     def take(self, W: Array, tokens: Array) -> Array:
         return W[tokens]
 
     def permute_axis(self, x: Array, order: Array, axis: int) -> Array:
-        """Reorder x along an axis."""
+        """Return x with the entries along an axis in the given order."""
         return np.take(x, order, axis)
 
     def broadcast_positions(self, W: Array, n: int) -> Array:
-        """Repeat W [V,D] for n positions: [V,n,D]."""
+        """Broadcast W [V,D] to n positions, [V,n,D]."""
         return np.broadcast_to(W[:, None], (W.shape[0], n, W.shape[1]))
 
     def gather_rows(self, tokens: Array, table: Array) -> Array:
-        """Look up the last n tokens of each text in table [V,n,*], by position: [B,n,*]."""
+        """Look up the last n tokens of each sequence by position in a table [V,n,*]: [B,n,*]."""
         n = table.shape[1]
         at = tokens[:, -n:] * n + np.arange(n)
         return table.reshape(-1, *table.shape[2:]).take(at, axis=0)
 
     def can_sum_rows(self, table: Array) -> bool:
-        """Whether rows of a table can be summed without copying them first."""
+        """Return whether rows of a table can be summed without copying them first."""
         return False
 
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
@@ -73,11 +73,11 @@ class NumpyNamespace:
         return y.reshape(*x.shape[:2], *W.shape[n:])
 
     def scores(self, q: Array, k: Array) -> Array:
-        """q [B,T,H,K], k [B,S,H,K] -> [B,H,T,S]."""
+        """Return the dot products [B,H,T,S] of queries q [B,T,H,K] and keys k [B,S,H,K]."""
         return np.matmul(q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1))
 
     def attend(self, pattern: Array, v: Array) -> Array:
-        """pattern [B,H,T,S], v [B,S,H,K] -> [B,T,H,K]."""
+        """Return the sums [B,T,H,K] of values v [B,S,H,K] weighted by a pattern [B,H,T,S]."""
         return np.matmul(pattern, v.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
 
     def relu(self, x: Array) -> Array:
@@ -101,7 +101,7 @@ class NumpyNamespace:
 
     def softmax(self, x: Array) -> Array:
         e = x - max_last_axis(x)[..., None]
-        out = -746 if e.dtype == np.float64 else -104  # below this exp is 0, and slow
+        out = -746 if e.dtype == np.float64 else -104  # below this number exp is 0 and slow
         np.copyto(e, -np.inf, where=e < out)
         np.exp(e, out=e)
         e /= np.einsum("...s->...", e)[..., None]
@@ -109,7 +109,7 @@ class NumpyNamespace:
 
 
 class TorchNamespace:
-    """Names not defined here are torch's own."""
+    """Operations on PyTorch tensors. Names not defined here are looked up in torch."""
 
     def __init__(self, torch: Any) -> None:
         self.torch, self.F = torch, torch.nn.functional
@@ -186,8 +186,8 @@ NAMESPACES: dict[type, Any] = {np.ndarray: NumpyNamespace()}
 
 
 def backend_for(x: Array) -> Any:
-    """Return the namespace for arrays like x."""
-    if own := getattr(type(x), "namespace", None):  # array stand-ins: token_tables.py
+    """Return the namespace for the type of array x."""
+    if own := getattr(type(x), "namespace", None):  # array-like tables of token_tables.py
         return own(x)
     if type(x) not in NAMESPACES:  # x is a tensor, so PyTorch is imported
         NAMESPACES[type(x)] = TorchNamespace(sys.modules["torch"])
@@ -203,14 +203,14 @@ def to_numpy(x: Array) -> Any:
 
 
 def dtype_name(x: Array) -> str:
-    """Return the name of x's dtype: "float64", "bfloat16", …"""
+    """Return the name of an array's dtype, such as "float64" or "bfloat16"."""
     return str(x.dtype).removeprefix("torch.")
 
 
 def is_subnormal(x: Any) -> Any:
-    """Return the mask of subnormal numbers in a NumPy array or float.
+    """Return a mask of the subnormal numbers in a NumPy array or float.
 
-    The test is on bits: under `torch.set_flush_denormal` comparisons treat subnormals as 0.
+    The bits are tested, since comparisons treat subnormals as 0 under `torch.set_flush_denormal`.
     """
     x = np.asarray(x)
     size = x.view(f"u{x.dtype.itemsize}") & (2 ** (8 * x.dtype.itemsize - 1) - 1)  # no sign bit
@@ -223,14 +223,15 @@ def max_last_axis(x: Any) -> Any:
         return x.max(axis=-1)
     m = x[..., 0].copy()
     for i in range(1, x.shape[-1]):
-        np.maximum(m, x[..., i], out=m)  # NaN wins, as in np.max
+        np.maximum(m, x[..., i], out=m)  # propagates NaN like np.max
     return m
 
 
 def erf(x: Array) -> Array:
-    """Compute erf to 2 ulp after W. J. Cody (1969), as NumPy has no erf.
+    """Return the error function of x, which NumPy does not provide.
 
-    In float32 to 5e-7 by one rational function, as XLA and Eigen do it: five times faster.
+    In float64 it is accurate to 2 ulp (W. J. Cody, 1969). In float32 it is accurate to 5e-7, by one
+    rational function as in XLA and Eigen, which is five times faster.
     """
     if x.dtype == np.float32:
         y = np.clip(x, -4, 4)
@@ -254,7 +255,7 @@ def erf(x: Array) -> Array:
 
 
 def _horner(coefficients: tuple[float, ...], x: Array) -> Array:
-    """Evaluate a polynomial in place: temporaries would cost more than the arithmetic."""
+    """Evaluate a polynomial in place, since temporary arrays cost more than the arithmetic."""
     y = np.full_like(x, coefficients[0])
     for a in coefficients[1:]:
         y *= x

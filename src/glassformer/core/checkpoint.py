@@ -1,7 +1,7 @@
-"""Save and load models: one .safetensors file each. Loading never executes code.
+"""Save models to .safetensors files and load them. Loading never executes code.
 
-The header holds config, vocabulary, labels, task and provenance as JSON, and a SHA-256 of these and
-the tensors, so a flipped bit is an error. Other safetensors readers can read the arrays.
+The header contains config, vocabulary, labels, task and provenance as JSON. A SHA-256 of these and
+the tensors detects damaged files. Other safetensors readers can read the arrays.
 """
 
 import json
@@ -34,18 +34,20 @@ def save(model: Model, path: str | Path) -> Path:
     """Write the model to a .safetensors file and return its path.
 
     Raises:
-        GlassformerError: The path has another ending or cannot be written, or the model's theta
-            does not make its weights.
+        GlassformerError: The path does not end in .safetensors or cannot be written, or the
+            model's theta does not produce its weights.
     """
     if Path(path).suffix != ".safetensors":
         raise GlassformerError(f"{path} — a model is saved in a file that ends in .safetensors")
-    inputs = split_ref(model.parametrization)[1].values()  # may name a file, not to be overwritten
+    inputs = split_ref(model.parametrization)[
+        1
+    ].values()  # may include a file that must not be overwritten
     check_writable(path, *inputs)
     return write_atomically(path, to_bytes(model))
 
 
 def to_bytes(model: Model) -> bytes:
-    """Return the contents of the file that `save` writes."""
+    """Return the model as the bytes of a .safetensors file."""
     from safetensors.numpy import save as safetensors_bytes
 
     check_theta("model", model)
@@ -67,34 +69,34 @@ def to_bytes(model: Model) -> bytes:
 
 
 def load(path: str | Path) -> Model:
-    """Read a model. A file that is damaged or was not written by `save` is an error."""
+    """Read a model from a file; raise an error if it is damaged or was not written by `save`."""
     return _checked(Path(path), read_model(path))
 
 
 def from_bytes(data: bytes, name: str) -> Model:
-    """Return the model from the output of `to_bytes`. Errors call it `name`."""
+    """Return the model from the output of `to_bytes`; error messages use `name`."""
     return _checked(Path(name), model_from_bytes(Path(name), data))
 
 
 def _checked(path: Path, model: Model) -> Model:
     ref = model.parametrization
     if FILE_REF.match(ref) and not is_registered("parametrization", ref):
-        # a file named by a checkpoint is not executed: keep the weights, drop theta
+        # Files named by a checkpoint are never executed: keep the weights and drop theta.
         return replace(model, theta={}, parametrization="")
     check_theta(path, model)
     return model
 
 
 def check_theta(where: str | Path, model: Model) -> None:
-    """Raise an error if theta does not make the weights, as after replace(model, weights=…)."""
+    """Raise an error if theta does not produce the weights, as after replace(model, weights=…)."""
     recompute_from_theta(model, where)
 
 
 def recompute_from_theta(model: Model, where: str | Path = "model") -> Model:
-    """Return the model with the weights that its theta makes on this machine.
+    """Return the model with its weights recomputed from theta on this machine.
 
-    Stored weights may differ from them by rounding; a larger difference is an error. A model
-    without a parametrization is returned unchanged.
+    Stored weights may differ by rounding; a larger difference raises an error. A model without a
+    parametrization keeps its weights.
     """
     model = model.numpy()
     if not model.parametrization:

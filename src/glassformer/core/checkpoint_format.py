@@ -1,6 +1,6 @@
-"""The checkpoint format: arrays and a header whose fields are checked before a Model is built.
+"""Checkpoint format: arrays and a header, whose fields are checked before a Model is built.
 
-Reading here expands no theta, so parametrizations can use it too; see checkpoint.py.
+Reading does not expand theta, so parametrizations can use this module as well; see checkpoint.py.
 """
 
 import hashlib
@@ -23,17 +23,17 @@ from .model import Config, Labels, Model
 from .vocabulary import Vocabulary
 
 HEADER_KEY = "glassformer"
-RUN_STATE_KEY = "glassformer-run"  # header of a training run's state: training/run_file.py
+RUN_STATE_KEY = "glassformer-run"  # header of a training state (training/run_file.py)
 THETA_PREFIX = "theta:"  # prefix of theta's arrays in the file
 FORMAT_VERSION: Final = 1
-MAX_PROVENANCE_CHARS = 10**7  # of one entry; compiled models store their source
+MAX_PROVENANCE_CHARS = 10**7  # characters of one entry; compiled models store their source
 CONFIG_DEFAULTS = {f.name: f.default for f in fields(Config)}
 
 Position = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class LabelTables(JsonObject):
-    """Saved form of Labels."""
+    """JSON schema of saved Labels."""
 
     slots: Annotated[dict[Name, tuple[Position, Position]], Meta(max_length=100_000)]
     heads: Annotated[dict[Name, Name], Meta(max_length=100_000)]
@@ -41,13 +41,13 @@ class LabelTables(JsonObject):
 
 
 class Header(JsonObject):
-    """Every field of a Model except its arrays."""
+    """JSON schema of a header: all fields of a Model except its arrays."""
 
     format: Literal[1]
-    config: Annotated[dict[Name, Any], Meta(max_length=len(CONFIG_DEFAULTS))]  # Config checks it
-    vocabulary: Annotated[dict[Name, Any], Meta(max_length=2)]  # Vocabulary.from_json checks it
+    config: Annotated[dict[Name, Any], Meta(max_length=len(CONFIG_DEFAULTS))]  # checked by Config
+    vocabulary: Annotated[dict[Name, Any], Meta(max_length=2)]  # checked by Vocabulary.from_json
     task: Ref
-    labels: Any  # `labels` checks them
+    labels: Any  # checked by parse_labels
     provenance: Annotated[dict[Name, Any], Meta(max_length=1_000)]
     parametrization: Ref
 
@@ -61,7 +61,7 @@ class Header(JsonObject):
 
 
 class SealedHeader(JsonObject):
-    """The metadata entry HEADER_KEY of a file."""
+    """JSON schema of the metadata entry HEADER_KEY: a header with its checksums."""
 
     header: Header
     model: Sha256
@@ -69,12 +69,15 @@ class SealedHeader(JsonObject):
 
 
 def digest(model: Model) -> str:
-    """Return the SHA-256 of config, vocabulary, parametrization and tensors. Verdicts cite it."""
+    """Return the SHA-256 of a model's config, vocabulary, parametrization and tensors.
+
+    Verdicts and certificates identify models by it.
+    """
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
-    # a config field added later must not change digests
+    # config fields added later must not change digests
     chosen = {n: v for n, v in chosen.items() if v != CONFIG_DEFAULTS[n]}
     words = {"config": chosen, "vocabulary": model.vocabulary.to_json()}
-    # "parametrization" is the old name of the field: digests must not change with names
+    # the old name of the field is kept, since digests must not change
     h = hashlib.sha256(_canonical_json(words | {"blueprint": model.parametrization}))
     parts = dict(model.weights) | {THETA_PREFIX + n: t for n, t in model.theta.items()}
     for name in sorted(parts):
@@ -86,17 +89,17 @@ def digest(model: Model) -> str:
 
 
 def header_checksum(header: Any, model: str) -> str:
-    """Return the SHA-256 of a header and the digest of its model."""
+    """Return the SHA-256 of a header together with the digest of its model."""
     return hashlib.sha256(_canonical_json([header, model])).hexdigest()
 
 
 def read_model(path: str | Path) -> Model:
-    """Read a model without expanding its theta. A damaged file is an error."""
+    """Read a model without expanding its theta; raise an error if the file is damaged."""
     return model_from_bytes(Path(path), read_bytes(path, available_memory()))
 
 
 def model_from_bytes(path: Path, data: bytes) -> Model:
-    """Return the model from the bytes of a file. Errors name `path`."""
+    """Return the model from the bytes of a file; error messages use `path`."""
     tensors, metadata = parse_safetensors(path, data)
     if HEADER_KEY not in metadata:
         problem = f"expected a glassformer checkpoint, got a file without {HEADER_KEY!r} header"
@@ -120,7 +123,7 @@ def model_from_bytes(path: Path, data: bytes) -> Model:
 
 
 def check_finite(path: Path, weights: dict[str, Any]) -> None:
-    """Raise an error that names the first array and index with a NaN or an infinity."""
+    """Raise an error with the array and index of the first NaN or infinity, if there is one."""
     for name, w in weights.items():
         if not (finite := np.isfinite(w)).all():
             index = [int(i) for i in np.argwhere(~finite)[0]]
@@ -129,7 +132,7 @@ def check_finite(path: Path, weights: dict[str, Any]) -> None:
 
 
 def parse_labels(value: Any, c: Config) -> Labels:
-    """Return the Labels of a header, checked against the config."""
+    """Convert the labels of a header and check them against the config."""
     tables = convert(value, LabelTables, "labels")
     for name, (start, stop) in tables.slots.items():
         if not start <= stop <= c.d_model:
@@ -158,7 +161,7 @@ def _build_model(sealed: Any, tensors: dict[str, Any]) -> Model:
 
 
 def parse_safetensors(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a file's arrays, sorted by name, and its metadata."""
+    """Return the arrays of a safetensors file, sorted by name, and its metadata."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 

@@ -1,4 +1,4 @@
-"""Names of a model's components. Every view prints and accepts the same names.
+"""Names of a model's components, which all views print and accept.
 
     embed, pos_embed  token and position embeddings
     head 0.1          head 1 of layer 0, its output before W_O (hook_z)
@@ -10,7 +10,7 @@
     dims 4:8          dimensions 4 to 7 of the residual stream
     unembed           the map from the residual stream to the logits
 
-`find_component` also accepts the labels of heads and neurons and the older spellings head:0.1 and
+`find_component` also accepts labels of heads and neurons and the older spellings head:0.1 and
 MLP 0. Biases are not components.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 from ..utils.errors import GlassformerError
 from .model import POSITIONS, Model
 
-# Kind -> activation. {} is the layer; a second number indexes the axis after B and T.
+# Kind -> name of its activation. {} is the layer; a second number indexes the axis after B and T.
 HOOK_OF_KIND = {
     "embed": "hook_embed", "pos_embed": "hook_pos_embed", "head": "blocks.{}.attn.hook_z",
     "attention": "blocks.{}.hook_attn_out", "mlp": "blocks.{}.hook_mlp_out",
@@ -30,7 +30,7 @@ HOOK_OF_KIND = {
 }  # fmt: skip
 WHOLE_STREAM = "stream"  # the only slot of a model without named slots
 NUMBER_PATTERN = "([0-9]{1,9})"
-# circuits/ names dimensions outside all slots "rest [4:8]"
+# "rest [4:8]" is the name in circuits/ of dimensions outside all slots
 SPAN_PATTERNS = {
     "dims": f"{NUMBER_PATTERN}:{NUMBER_PATTERN}",
     "slot": rf"rest \[{NUMBER_PATTERN}:{NUMBER_PATTERN}\]",
@@ -39,13 +39,13 @@ SPAN_PATTERNS = {
 
 @dataclass(frozen=True)
 class Component:
-    """A component: its activations, and its index in them."""
+    """Component of a model, with its activations and its index in them."""
 
     name: str
     kind: str
     hooks: tuple[str, ...] = ()
-    index: tuple[Any, ...] = ()  # in the axes after B and T
-    position: int | None = None  # None: all positions
+    index: tuple[Any, ...] = ()  # index in the axes after B and T
+    position: int | None = None  # None for all positions
 
     def index_in_activation(self) -> tuple[Any, ...]:
         """Return the component's index in an activation [B,T,…]."""
@@ -74,13 +74,13 @@ def slot_name(name: str) -> str:
 
 
 def normalize_name(name: str) -> str:
-    """Convert older spellings: "head:0.1" to "head 0.1", "MLP 0" to "mlp 0"."""
+    """Convert older spellings of a name, such as "head:0.1" to "head 0.1"."""
     kind, place = re.fullmatch(r"\s*([^\s:]*)[\s:]*(.*?)\s*", name, re.DOTALL).groups()  # type: ignore[union-attr]
     return f"{kind.lower()} {place}".strip()
 
 
 def parse_name(name: str) -> tuple[str, tuple[int, ...]]:
-    """Split a name into kind and numbers: "head 0.1" -> ("head", (0, 1))."""
+    """Split a component name into kind and numbers: "head 0.1" -> ("head", (0, 1))."""
     kind, _, place = normalize_name(name).partition(" ")
     numbers = re.fullmatch(rf"{NUMBER_PATTERN}(?:\.{NUMBER_PATTERN})?", place)
     return kind, tuple(int(n) for n in numbers.groups() if n) if numbers else ()
@@ -88,13 +88,13 @@ def parse_name(name: str) -> tuple[str, tuple[int, ...]]:
 
 # ── the components of a model ──────────────────────────────────────────────────────────────────
 def head_names(model: Model) -> list[str]:
-    """Return the names of all heads, first layer first."""
+    """Return the names of all heads in the order of layers."""
     c = model.config
     return [head_name(i, h) for i in range(c.n_layers) for h in range(c.n_heads)]
 
 
 def component_names(model: Model, embeddings: bool = False) -> list[str]:
-    """Return the names of all heads and MLPs in order; optionally with embeddings and unembed."""
+    """Return the names of all heads and MLPs in order, optionally with embeddings and unembed."""
     c, names = model.config, list[str]()
     for i in range(c.n_layers):
         names += [head_name(i, h) for h in range(c.n_heads)]
@@ -103,23 +103,23 @@ def component_names(model: Model, embeddings: bool = False) -> list[str]:
 
 
 def slots_or_stream(model: Model) -> dict[str, tuple[int, int]]:
-    """Return the named slots of the stream, or the whole stream as one slot."""
+    """Return the named slots of the residual stream, or the whole stream as one slot."""
     return dict(model.labels.slots) or {WHOLE_STREAM: (0, model.config.d_model)}
 
 
 def label_of(model: Model, name: str) -> str:
-    """Return the label of a head or neuron, or ""."""
+    """Return the label of a head or neuron, or "" if it has none."""
     kind, _, index = name.partition(" ")
     return _labels_by_kind(model).get(kind, {}).get(index, "")
 
 
 def display_name(model: Model, name: str) -> str:
-    """Return the label of a component, or else its name."""
+    """Return the label of a component, or its name if it has no label."""
     return label_of(model, name) or name
 
 
 def find_component(model: Model, name: str) -> Component:
-    """Return the component of a name or label. The error for an unknown name lists all."""
+    """Return the component with a name or label; raise an error that lists all if unknown."""
     if component := _parse_component(model, normalize_name(name)):
         return component
     matches = []
@@ -134,7 +134,7 @@ def find_component(model: Model, name: str) -> Component:
 
 
 def describe_components(model: Model) -> str:
-    """Return the names of all components as one line."""
+    """Return a line that lists the names of all components."""
     c, mlp_layers = model.config, model.mlp_layers
     if not c.n_layers:
         return f"no layers, but {', '.join(_embeddings(model))} and unembed"
@@ -181,7 +181,7 @@ def _parse_component(model: Model, name: str) -> Component | None:
 
 
 def _index_limits(model: Model) -> dict[str, tuple[int, ...]]:
-    """Return, for each kind, the exclusive limits of the numbers in its names."""
+    """Return the exclusive limits of the numbers in component names, by kind."""
     c, L = model.config, model.config.n_layers
     heads, neurons = (L, c.n_heads), (L, c.d_mlp)
     limits = {"head": heads, "attention": (L,), "mlp": (L,), "neuron": neurons, "unembed": ()}

@@ -1,4 +1,4 @@
-"""Decoding: greedy or sampled, batched, with a key-value cache, beyond the context length."""
+"""Greedy and sampled decoding of batches, with a key-value cache and a sliding context."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from .model import Hook, Model
 
 
 class KeyValueCache(dict[str, Array]):
-    """A hook that prepends the stored keys and values, so only new tokens are run."""
+    """Hook that prepends stored keys and values, so that only new tokens are run."""
 
     def __call__(self, name: str, value: Array) -> Array:
         if name.endswith((".hook_k", ".hook_v")):
@@ -26,28 +26,28 @@ class KeyValueCache(dict[str, Array]):
 
 @dataclass(frozen=True)
 class DecodingStep:
-    """One step of decoding a batch."""
+    """One decoding step of a batch: input tokens, logits and chosen tokens."""
 
-    tokens: Any  # [B, T] input
-    logits: Any  # [B, V] of the next token
-    chosen: Any  # [B] the next token
+    tokens: Any  # [B, T], the input
+    logits: Any  # [B, V], for the next token
+    chosen: Any  # [B], the next token
 
 
 def decode_steps(
     model: Model, tokens: Any, steps: int, *, temperature: float = 0.0, top_k: int | None = None,
     rng: np.random.Generator | None = None, cached: bool = True, hook: Hook | None = None,
 ) -> Iterator[DecodingStep]:  # fmt: skip
-    """Decode tokens [B,T] or [T] step by step.
+    """Decode tokens [B,T] or [T] and yield every step.
 
-    Beyond n_ctx the context window slides and positions restart at 0. With a `hook` nothing is
-    cached, so it sees all tokens at every step.
+    Beyond n_ctx the context window slides and positions restart at 0. With a `hook`, keys and
+    values are not cached, so the hook is called with all tokens at every step.
     """
     check_finite("decoding — temperature", temperature)
     check_int_range("decoding — top_k", 1 if top_k is None else top_k, 1, 2**63 - 1)
     check_int_range("decoding — steps", steps, 0, MAX_DECODED_TOKENS)
     block = model.config.n_ctx
     tokens = np.atleast_2d(backend.to_numpy(model.to_tokens(tokens)))
-    # without a causal mask, earlier keys and values change with later tokens
+    # without a causal mask, keys and values depend on later tokens
     cached = cached and hook is None and model.config.mask == "causal"
     cache, fed = KeyValueCache(), 0
     for _ in range(steps):
@@ -71,13 +71,13 @@ def decode(
 
     Args:
         model: The model.
-        tokens: The prompts.
+        tokens: Prompts, [B,T] or [T].
         steps: Maximum number of tokens to add.
-        stop: Token that ends a row; the row is then filled with it.
-        temperature: 0 decodes greedily.
-        top_k: Sample from this number of most likely tokens.
-        rng: Random generator, needed to sample.
-        cached: Use a key-value cache.
+        stop: Token that ends a sequence, which is then padded with this token.
+        temperature: Sampling temperature; 0 decodes greedily.
+        top_k: Number of most likely tokens to sample from; None samples from all.
+        rng: Random generator, required for sampling.
+        cached: Whether to use a key-value cache.
     """
     if stop is not None:
         check_int_range("decoding — stop", stop, 0, model.config.d_vocab - 1)
@@ -106,10 +106,10 @@ def _choose_tokens(
     if rng is None:
         needed = "needs a random generator: rng=np.random.default_rng(seed)"
         raise GlassformerError(f"sampling — {needed}")
-    with np.errstate(over="ignore"):  # at tiny temperatures all but the best become -inf
+    with np.errstate(over="ignore"):  # at tiny temperatures all logits but the largest become -inf
         x = (logits - logits.max(-1, keepdims=True)).astype(np.float64) / temperature
     if top_k is not None and top_k < x.shape[-1]:
         threshold = np.partition(x, -top_k, axis=-1)[:, -top_k, None]
         x = np.where(x >= threshold, x, -np.inf)
     gumbel = -np.log(-np.log(rng.random(x.shape)))
-    return (x + gumbel).argmax(-1)  # Gumbel-max: a sample of softmax(x)
+    return (x + gumbel).argmax(-1)  # Gumbel-max trick: samples from softmax(x)

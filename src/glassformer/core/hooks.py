@@ -1,6 +1,7 @@
 """Hooks: functions (name, value) -> value that read or replace activations.
 
-`replace_activations` makes one from a dict of functions; `record` keeps all activations of a run.
+`replace_activations` creates a hook from a dict of functions; `record` stores all activations of a
+run.
 """
 
 import difflib
@@ -19,7 +20,7 @@ from .weight_shapes import array_shapes, required_shapes
 
 
 def hook_names(model: Model | Config) -> list[str]:
-    """Return the names of all activations in order, from a run of a tiny model of the same kind."""
+    """Return the names of all activations in order, by running a tiny model of the same kind."""
     config = model if isinstance(model, Config) else model.config
     present = set(required_shapes(config)) if isinstance(model, Config) else set(model.weights)
     small: dict[str, Any] = {"d_vocab": 1, "n_ctx": 1, "d_model": 2, "n_heads": 1, "d_head": 2}
@@ -32,7 +33,7 @@ def hook_names(model: Model | Config) -> list[str]:
 
 
 def replace_activations(model: Model, functions: Mapping[str, Callable[[Array], Array]]) -> Hook:
-    """Return a hook that applies functions to the activations they are named for."""
+    """Return a hook that applies functions to activations, given by activation name."""
     if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
         expected = "expected a table of names and functions"
         raise GlassformerError(f"hook — {expected}, got {short_repr(functions)}")
@@ -51,17 +52,17 @@ def check_hook_names(model: Model, names: Iterable[str]) -> None:
 
 
 class ActivationCache(Displayable, dict[str, Array]):
-    """A hook that keeps all activations.
+    """Hook that stores all activations of a run.
 
-    Keys are full names (`cache["blocks.0.attn.hook_pattern"]`) or short ones: `cache["embed"]`,
-    `cache["pattern", 0]`, `cache["scale", 0, "ln1"]`. With a model, names of components work too:
-    `cache["head 0.1"]` is [B,T,K].
+    Keys are full names (`cache["blocks.0.attn.hook_pattern"]`) or short names: `cache["embed"]`,
+    `cache["pattern", 0]`, `cache["scale", 0, "ln1"]`. A cache with a model also accepts component
+    names: `cache["head 0.1"]` is an array [B,T,K].
     """
 
     def __init__(self, model: Model | None = None) -> None:
         super().__init__()
         self.model = model
-        self.tokens: Any = None  # the input, if known
+        self.tokens: Any = None  # input of the run, if known
 
     def __getitem__(self, key: Any) -> Array:
         try:
@@ -101,7 +102,7 @@ class ActivationCache(Displayable, dict[str, Array]):
 
 
 def record(model: Model, tokens: Array, last: int | None = None) -> tuple[Array, ActivationCache]:
-    """Return the logits and all activations of a run."""
+    """Run the model on tokens; return the logits and a cache of all activations."""
     cache = ActivationCache(model)
     cache.tokens = tokens
     return model(tokens, hook=cache, last=last), cache

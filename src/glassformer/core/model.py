@@ -1,4 +1,4 @@
-"""The transformer: a Config and named arrays in, logits out. Read this first.
+"""The transformer: computes logits from a Config, named weight arrays and tokens.
 
 Shapes: B batch, T positions, S keys, D d_model, H heads, K d_head, F d_mlp, V vocabulary.
 """
@@ -26,37 +26,37 @@ from .weight_shapes import zeros as zeros
 Weights = Mapping[str, Array]
 Hook = Callable[[str, Array], Array]
 
-MAX_FINITE = {  # the largest finite number of each float type
+MAX_FINITE = {  # largest finite number of each float type
     "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
     "float16": float(np.finfo(np.float16).max), "bfloat16": 2.0**127 * (2 - 2**-7),
 }  # fmt: skip
 _INT32 = 2**31 - 1
-MAX_CONFIG_VALUES = {"n_layers": 10_000, "n_ctx": 2**24}  # other sizes: _INT32
+MAX_CONFIG_VALUES = {"n_layers": 10_000, "n_ctx": 2**24}  # other sizes are limited by _INT32
 
 
 @validate_init(check_kinds=False)
 @dataclass(frozen=True)
 class Config(Displayable):
-    """The shape of a transformer and the choice of its components."""
+    """Sizes of a transformer and the types of its norm, activation, positions and mask."""
 
     d_vocab: int
     n_ctx: int
     d_model: int
     n_layers: int = 1
     n_heads: int = 1
-    d_head: int = 0  # 0: d_model // n_heads. Any size is allowed
+    d_head: int = 0  # any size; 0 selects d_model // n_heads
     d_mlp: int = 0
     norm: str = "layer"  # a name in NORMS
-    norm_first: bool = True  # pre-LN; False: post-LN, after the residual sum
+    norm_first: bool = True  # pre-LN if True, else post-LN (after the residual sum)
     eps: float = 1e-5  # added to the variance
     activation: str = "gelu"  # a name in ACTIVATIONS; gated if the weights have W_gate
     positions: str = "learned"  # a name in POSITIONS
     base: float = 10_000.0  # base of rotary and sinusoidal frequencies
     slope: float = 1.0  # factor of ALiBi's slopes 2^(-8h/H)
     mask: str = "causal"  # a name in MASKS
-    scale: float = 0.0  # factor of q·k; 0: 1/sqrt(d_head)
-    qk_norm: bool = False  # normalize every head's q and k
-    tied: bool = False  # the unembedding is the token embedding, transposed
+    scale: float = 0.0  # factor of q·k; 0 selects 1/sqrt(d_head)
+    qk_norm: bool = False  # whether to normalize the q and k of every head
+    tied: bool = False  # whether the unembedding is the transposed token embedding
 
     def __post_init__(self) -> None:
         if type(self.d_head) is type(self.d_model) is type(self.n_heads) is int and not self.d_head:
@@ -81,7 +81,9 @@ class Config(Displayable):
             elif f.type is bool and type(value) is not bool:
                 expected = "true or false"
             elif f.type is float and type(value) is int and value > 2**53:
-                object.__setattr__(self, name, float(value))  # NumPy and PyTorch take 64 bits only
+                object.__setattr__(
+                    self, name, float(value)
+                )  # NumPy and PyTorch accept only 64 bits
             if expected:
                 problems.append(f"{name} must be {expected}, got {short_repr(value)}")
         if not problems and self.positions == "sinusoidal" and self.d_model % 2:
@@ -103,7 +105,10 @@ class Config(Displayable):
 
 
 class Scope:
-    """Weights and hook below a path: scope["W_Q"] is a weight, scope("hook_q", q) the hook's q."""
+    """View of weights and hook below a path.
+
+    scope["W_Q"] returns a weight; scope("hook_q", q) calls the hook on an activation.
+    """
 
     def __init__(self, weights: Weights, hook: Hook | None, path: str = "") -> None:
         self.weights, self.hook, self.path = weights, hook, path
@@ -126,9 +131,9 @@ def forward(
     c: Config, weights: Weights, tokens: Array, hook: Hook | None = None, start: int = 0,
     last: int | None = None,
 ) -> Array:
-    """Return logits [B,T,V] of tokens [B,T], or [B,last,V] of the last positions only.
+    """Return the logits [B,T,V] of tokens [B,T], or [B,last,V] of the last positions only.
 
-    `start` is the position of tokens[:, 0]; a key-value cache (decoding.py) runs texts in pieces.
+    `start` is the position of tokens[:, 0]. With a key-value cache (decoding.py), it is above 0.
     """
     at = Scope(weights, hook)
     W_E = at["embed.W_E"]
@@ -167,7 +172,7 @@ def attention(c: Config, at: Scope, x: Array, last: int | None) -> Array:
     v = at("hook_v", affine(x, at["W_V"].swapaxes(0, 1), at.get("b_V")))       # B S H K
     if c.qk_norm:
         q, k = norm(c, at / "q_norm", q), norm(c, at / "k_norm", k)
-    T, S = q.shape[1], k.shape[1]  # S > T with `last` or a key-value cache
+    T, S = q.shape[1], k.shape[1]  # S > T if `last` or a key-value cache is used
     here, there = np.arange(S - T, S), np.arange(S)
     if rotate := positions.rotate:
         q, k = at("hook_rot_q", rotate(c, q, here)), at("hook_rot_k", rotate(c, k, there))
@@ -202,7 +207,7 @@ def rms_norm(c: Config, at: Scope, x: Array) -> Array:
 
 
 def apply_gain_and_bias(at: Scope, x: Array) -> Array:
-    """Multiply by the norm's gain and add its bias, if it has them."""
+    """Multiply x by the norm's gain and add its bias, if present."""
     w, b = at.get("w"), at.get("b")
     x = x if w is None else x * w
     return x if b is None else x + b
@@ -211,7 +216,7 @@ def apply_gain_and_bias(at: Scope, x: Array) -> Array:
 def layer_norm(c: Config, at: Scope, x: Array) -> Array:
     if at.hook is None and (
         fused := backend.backend_for(x).fused_norms.get("layer")
-    ):  # without hook_scale
+    ):  # a fused norm calls no hooks
         return fused(x, at.get("w"), at.get("b"), c.eps)
     return rms_norm(c, at, x - backend.backend_for(x).mean(x))
 
@@ -233,7 +238,7 @@ ACTIVATIONS: dict[str, Callable[[Any, Array], Array]] = {
 }
 
 
-# ── positions: added to the stream, rotating q and k, or added to the scores ───────────────────
+# ── positions: added to the stream or to the scores, or used to rotate q and k ─────────────────
 @dataclass(frozen=True)
 class Positions:
     embed: Callable[[Config, Scope, Array, int], Array] | None = None
@@ -276,7 +281,7 @@ POSITIONS = {
     "alibi": Positions(bias=alibi),
 }
 
-# ── masks: added to a score, by the distance from query to key ─────────────────────────────────
+# ── masks: added to a score, as a function of the distance from query to key ───────────────────
 MASKS: dict[str, Callable[[Array], Array]] = {
     "causal": lambda distance: np.where(distance >= 0, 0.0, -math.inf),
     "none": lambda distance: np.zeros_like(distance, dtype=float),
@@ -287,7 +292,7 @@ MASKS: dict[str, Callable[[Array], Array]] = {
 @validate_init()
 @dataclass(frozen=True)
 class Labels(Displayable):
-    """Names of slots [start, stop), of heads ("layer.head") and of neurons ("layer.neuron")."""
+    """Labels of slots [start, stop), heads ("layer.head") and neurons ("layer.neuron")."""
 
     slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     heads: Mapping[str, str] = field(default_factory=dict)
@@ -297,14 +302,14 @@ class Labels(Displayable):
 @validate_init()
 @dataclass(frozen=True, eq=False)
 class Model(Displayable):
-    """A transformer with its weights. Immutable: `dataclasses.replace` and `map` return copies."""
+    """Immutable transformer with its weights. `dataclasses.replace` and `map` return copies."""
 
     config: Config
     weights: Weights
     vocabulary: Vocabulary
-    task: str = ""  # ref
+    task: str = ""  # ref of the task
     labels: Labels = field(default_factory=Labels)
-    provenance: Mapping[str, Any] = field(default_factory=dict)  # how the weights were made
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # origin of the weights
     parametrization: str = ""  # ref of the parametrization that maps theta to the weights
     theta: Weights = field(default_factory=dict)
 
@@ -332,17 +337,17 @@ class Model(Displayable):
 
     @property
     def name(self) -> str:
-        """The ref of the model or of its task, in ASCII, quoted if it has spaces; or "model"."""
+        """Ref of the model or its task in ASCII, quoted if it contains spaces, else "model"."""
         name = ascii_name(self.provenance.get("ref") or self.task or "model")
         return repr(name) if " " in name else name
 
     def __call__(self, tokens: Any, hook: Hook | None = None, last: int | None = None) -> Array:
-        """Return logits [B,T,V] of tokens [B,T], or [T,V] of tokens [T] or of a text.
+        """Return the logits [B,T,V] of tokens [B,T], or [T,V] of tokens [T] or of a string.
 
         Args:
-            tokens: Token numbers, or a text in the model's vocabulary.
-            hook: Function (name, value) -> value, called with every activation.
-            last: Return logits of this number of last positions only.
+            tokens: Token numbers, or a string in the model's vocabulary.
+            hook: Function (name, value) -> value that is called with every activation.
+            last: Number of last positions to return logits for; None returns all positions.
 
         Example:
             >>> import glassformer as gf
@@ -358,9 +363,9 @@ class Model(Displayable):
     def logits(
         self, tokens: Any, hook: Hook | None = None, last: int | None = None, start: int = 0
     ) -> Any:
-        """Return logits of tokens [B,T] as a NumPy array, without warnings and gradients.
+        """Return the logits of tokens [B,T] as a NumPy array, without warnings and gradients.
 
-        An integer array [B,T] is used unchecked; other tokens are checked first.
+        An integer array [B,T] is used without checks; all other inputs are checked first.
         """
         if getattr(tokens, "ndim", 0) != 2 or "int" not in backend.dtype_name(tokens):
             tokens = check_tokens(self.config, self.to_tokens(tokens), start)
@@ -373,7 +378,7 @@ class Model(Displayable):
             return backend.to_numpy(forward(self.config, self.weights, tokens, hook, start, last))
 
     def to_tokens(self, tokens: Any) -> Array:
-        """Return tokens or a text as a checked array of the model's array type."""
+        """Check tokens or a string and return an array of the model's array type."""
         if isinstance(tokens, str):
             tokens = self.vocabulary.encode(tokens)
             if "compiled" in self.provenance and tokens[:1] != [0]:
@@ -387,7 +392,7 @@ class Model(Displayable):
         return isinstance(self.weights["embed.W_E"], np.ndarray)
 
     def numpy(self) -> "Model":
-        """Return the model with NumPy weights."""
+        """Return the model with its weights converted to NumPy arrays."""
         return self if self.is_numpy else self.map(backend.to_numpy)
 
     def has_mlp(self, layer: int) -> bool:
@@ -399,11 +404,11 @@ class Model(Displayable):
 
     @property
     def W_U(self) -> Array:
-        """The unembedding [D,V], tied or not."""
+        """Unembedding matrix [D,V], whether tied or not."""
         return self.weights["embed.W_E"].T if self.config.tied else self.weights["unembed.W_U"]
 
     def __getattr__(self, name: str) -> Array:
-        """Weights by short names: `model.W_E`, or `model.W_Q` [layers,H,D,K] of all layers."""
+        """Return weights by short name: `model.W_E`, or `model.W_Q` [layers,H,D,K]."""
         weights = vars(self).get("weights", {}) if name.startswith(("W_", "b_")) else {}
         arrays = [w for n, w in weights.items() if n.rpartition(".")[2] == name]
         if not arrays:
@@ -416,18 +421,18 @@ class Model(Displayable):
 
     @property
     def dtype(self) -> str:
-        """The float type of the weights: "float64", "float32", …"""
+        """Float type of the weights, such as "float64"."""
         return backend.dtype_name(self.weights["embed.W_E"])
 
     def map(self, f: Callable[[Array], Array]) -> "Model":
-        """Return the model with f applied to every array, as in `model.map(torch.from_numpy)`."""
+        """Return the model with `f` applied to every array, as in `model.map(torch.from_numpy)`."""
         check_function("map", f, "(array) -> array")
         weights, theta = ({n: f(w) for n, w in arrays.items()}
                           for arrays in (self.weights, self.theta))  # fmt: skip
         return replace(self, weights=weights, theta=theta)
 
     def astype(self, dtype: str) -> "Model":
-        """Return the model in another float type."""
+        """Return the model with weights of another float type."""
         kind = float_type(dtype)
         if not self.is_numpy:
             return self.map(lambda w: w.to(getattr(sys.modules["torch"], kind)))
@@ -437,7 +442,7 @@ class Model(Displayable):
             return self.map(lambda w: w.astype(kind))
 
     def torch(self, dtype: str = "", device: str = "cpu") -> "Model":
-        """Return the model with PyTorch weights."""
+        """Return the model with PyTorch weights. `dtype` defaults to the model's float type."""
         try:
             import torch
         except ModuleNotFoundError:
@@ -460,7 +465,7 @@ class Model(Displayable):
 
 
 def _frozen_copy(name: str, w: Any) -> Array:
-    """Return a weight as a read-only float array: a copy, unless it is read-only already."""
+    """Check a weight and return it as a read-only float array, copied if it is writable."""
     expected = f"weights — {short_repr(name)}: expected"
     if isinstance(w, (list, tuple, int, float)):
         try:
@@ -479,11 +484,11 @@ def _frozen_copy(name: str, w: Any) -> Array:
 
 
 def float_type(dtype: Any) -> str:
-    """Return the name of a float type of models, given a name or a NumPy or PyTorch dtype."""
+    """Return the name of a model's float type, from a name or a NumPy or PyTorch dtype."""
     try:
         is_dtype = isinstance(dtype, str) or type(dtype).__name__ == "dtype"
         name = str(dtype if is_dtype else np.dtype(dtype)).removeprefix("torch.")
-    except Exception:  # np.dtype of any object may raise anything
+    except Exception:  # np.dtype may raise any exception for an arbitrary object
         name = ""
     if name not in MAX_FINITE:
         expected = f"expected one of {', '.join(MAX_FINITE)}"
@@ -492,7 +497,7 @@ def float_type(dtype: Any) -> str:
 
 
 def check_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
-    """Return tokens as an array [B,T] or [T]; an error if they do not fit the config."""
+    """Return tokens as an array [B,T] or [T]; raise an error if they do not fit the config."""
     tokens = as_integers("tokens", tokens)
     if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
         expected = "expected shape [B,T] or [T] with T from 1"
@@ -510,13 +515,16 @@ def check_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
 
 
 def check_last(last: int | None, tokens: Array) -> None:
-    """Raise an error unless `last` is a number of positions of the tokens, or None."""
+    """Raise an error unless `last` is None or a valid number of positions of the tokens."""
     if last is not None:
         check_int_range("last", last, 1, tokens.shape[-1])
 
 
 def shape_checked_hook(hook: Hook) -> Hook:
-    """Wrap a hook: an error if it changes a shape, except for more positions (as a cache does)."""
+    """Return a hook that raises an error if the wrapped hook changes the shape of an activation.
+
+    A hook may only add positions, as a key-value cache does.
+    """
     check_function("hook", hook, "(name, value) -> value")
 
     def checked(name: str, value: Array) -> Array:

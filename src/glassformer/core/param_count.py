@@ -5,10 +5,10 @@ and the floats of the config in use (eps, scale, rotary base, ALiBi slope). Any 
 from its weights and these floats. 0 and ±1, token and position numbers, the radix and the digit
 count are free. The formula of a parametrization is not counted.
 
-Bits: the length of all these numbers, each written exactly and as short as possible as m·2^e or
-m·10^e with integers m and e: one bit for the base, one for each sign, and the binary digits of |m|
-and |e|. So 0 takes 3 bits, ±1 4, 0.1 and 22 take 5 and 8, a random float64 about 60. Exactly means
-that the nearest float of the model's type is the number.
+The bit count is the total length of these numbers. Each number is written exactly and as short as
+possible as m·2^e or m·10^e with integers m and e. It takes one bit for the base, one for each sign,
+and the binary digits of |m| and |e|. So 0 takes 3 bits, ±1 takes 4, 0.1 takes 5, 22 takes 8 and a
+random float64 about 60. A notation is exact if the nearest float of the model's type is the number.
 """
 
 import math
@@ -29,7 +29,7 @@ NORM_NAMES = ("ln1", "ln2", "ln_final", "q_norm", "k_norm")
 
 @dataclass(frozen=True)
 class ParameterCount(Result):
-    """Counts of one model's parameters."""
+    """Parameter counts of one model, by several conventions."""
 
     extra_json_fields = ("non_embedding",)
     total: int  # entries of all arrays; a tied unembedding counts once
@@ -37,10 +37,10 @@ class ParameterCount(Result):
     unique: int  # entries of theta, or of the weights without a parametrization
     distinct: int  # different values among the entries
     strict: int  # distinct numbers other than 0 and ±1 that the model is made from
-    bits: int  # to write down the numbers that the model is made from
+    bits: int  # length of the numbers that the model is made from
     embedding: int  # entries of the token, position and output embeddings
     nonzero_embedding: int
-    booklet: int  # the booklet's count: without gains and biases of norms
+    booklet: int  # entries except gains and biases of norms, as the booklet counts
     arrays: dict[str, int]  # entries by array
     nonzero_arrays: dict[str, int]
 
@@ -50,10 +50,10 @@ class ParameterCount(Result):
 
 
 def count(model: Model) -> ParameterCount:
-    """Count a model's parameters.
+    """Count the parameters of a model.
 
     Raises:
-        GlassformerError: The model's theta does not make its weights.
+        GlassformerError: The model's theta does not produce its weights.
 
     Example:
         >>> import glassformer as gf
@@ -81,13 +81,13 @@ def count(model: Model) -> ParameterCount:
 
 
 def _concatenate(weights: Weights) -> Any:
-    """Return the entries of all arrays as one vector."""
+    """Concatenate the entries of all arrays into one vector."""
     every = [arrays.to_numpy(w).ravel() for w in weights.values()]
     return np.concatenate(every or [np.zeros(0)])
 
 
 def _declared_constants(model: Model) -> set[float]:
-    """Return the parametrization's constants and the config's floats in use, without 0 and ±1."""
+    """Return the parametrization's constants and the config's used floats, except 0 and ±1."""
     c = model.config
     used = {c.scale}
     if model.parametrization:
@@ -102,12 +102,12 @@ def _declared_constants(model: Model) -> set[float]:
 
 
 def bits_of(x: Any) -> int:
-    """Return the number of bits to write down a float; see the module docstring."""
+    """Return the number of bits of a float, as defined in the module docstring."""
     if not math.isfinite(x):
         return 8 * np.dtype(type(x)).itemsize
     m, scale = float(x).as_integer_ratio()
     zeros = (m & -m).bit_length() - 1 if m else 0
-    # the shortest repr of x; parsed here, as decimal.Decimal is too slow for millions of numbers
+    # the shortest repr of x, parsed by hand since decimal.Decimal is too slow for large arrays
     mantissa, _, exponent = (repr(float(x)) if isinstance(x, float) else str(x)).partition("e")
     whole, _, rest = mantissa.lstrip("-").partition(".")
     digits = (whole + rest).rstrip("0")
@@ -118,7 +118,7 @@ def bits_of(x: Any) -> int:
 
 
 def _total_bits(numbers: Any) -> int:
-    # both signs take one bit
+    # the sign does not change the number of bits
     values, times = np.unique(np.abs(numbers), return_counts=True)
     as_floats = values.tolist() if values.dtype == np.float64 else values
     return sum(bits_of(x) * k for x, k in zip(as_floats, times.tolist(), strict=True))

@@ -1,8 +1,9 @@
-"""Tables of activations that depend only on tokens and positions, computed once for all texts.
+"""Tables of activations that depend only on tokens and positions, computed once per batch.
 
-Before the first attention an activation depends on its token and position: `TokenTable` holds it
-for all tokens at all positions. A score of the first attention depends on two tokens:
-`TokenPairScores` holds it for all pairs. `forward` uses both as arrays, through `backend_for`.
+Before the first attention, an activation depends only on its token and position. `TokenTable`
+stores it for all tokens at all positions. A score of the first attention depends on two tokens
+and positions. `TokenPairScores` stores it for all pairs. `forward` uses both like arrays, through
+`backend_for`.
 """
 
 import math
@@ -17,19 +18,19 @@ from .backend import Array
 
 
 def embed(W_E: Array, tokens: Array, may_share: bool) -> Array:
-    """Return the embedding [B,T,D] of tokens; as a table if `may_share` (no hook is attached)."""
+    """Return the embedding [B,T,D] of tokens, as a TokenTable if `may_share` and if faster."""
     xp = backend.backend_for(W_E)
-    # a table pays if texts outnumber tokens; torch.compile cannot trace it
+    # a table is faster if the batch is larger than the vocabulary; torch.compile cannot trace it
     if not may_share or len(tokens) <= len(W_E) or xp.is_compiling():
         return xp.take(W_E, tokens)
     return TokenTable(xp.broadcast_positions(W_E, tokens.shape[1]), tokens)
 
 
 class TokenTable:
-    """An activation [B,T,…] as a table [V,T,…] of all tokens at all positions.
+    """Activation [B,T,…] stored as a table [V,T,…] of all tokens at all positions.
 
-    Arithmetic with numbers and with arrays that all texts share is done on the table; operations
-    that mix positions look up the rows of the B texts.
+    Arithmetic with numbers and with arrays without batch axis is done on the table. Operations that
+    mix positions look up the rows of the B sequences.
     """
 
     def __init__(self, table: Array, tokens: Array) -> None:
@@ -40,11 +41,11 @@ class TokenTable:
         return TokenTableNamespace(backend.backend_for(self.table))
 
     def expand(self) -> Array:
-        """Return the activation [B,T,…] of the texts."""
+        """Return the activation [B,T,…] of the batch as an array."""
         return backend.backend_for(self.table).gather_rows(self.tokens, self.table)
 
     def __getitem__(self, index: Any) -> "TokenTable":
-        """Index the last positions, x[:, -n:], or the last axis, x[..., a:b]."""
+        """Return the table of the last positions, x[:, -n:], or of a slice of the last axis."""
         last = isinstance(index, tuple) and index[0] == slice(None) and index[1].stop is None
         assert index[0] is Ellipsis or last, index
         return TokenTable(self.table[index], self.tokens)
@@ -63,9 +64,10 @@ class TokenTable:
 
 
 class TokenPairScores:
-    """Scores [B,H,T,S] as a table [V,V,H,T,S] of all pairs of query token and key token.
+    """Scores [B,H,T,S] stored as a table [V,V,H,T,S] of all pairs of query token and key token.
 
-    The softmax depends on a text's keys, so `attend` computes it, from the table if possible.
+    The softmax depends on all keys of a sequence, so `attend` computes it, from the table if
+    possible.
     """
 
     def __init__(self, table: Array, tokens: Array) -> None:
@@ -83,7 +85,7 @@ class TokenPairScores:
         return TokenPairScores(self.table + other, self.tokens)
 
     def expand(self) -> Array:
-        """Return the scores [B,H,T,S] of the texts."""
+        """Return the scores [B,H,T,S] of the batch as an array."""
         xp, (T, S), tokens = backend.backend_for(self.table), self.table.shape[-2:], self.tokens
         picked = self.table[tokens[:, -T:, None], tokens[:, None], :, xp.arange(T)[:, None],
                             xp.arange(S)]  # fmt: skip
@@ -93,8 +95,8 @@ class TokenPairScores:
         """Return softmax(scores) @ v [B,T,H,K], or None if the table would lose precision.
 
         A row of the table holds exp(score) * v and exp(score) of one key; embedding_bag looks up
-        and sums these rows. The largest score of any text is subtracted before exp, instead of the
-        largest of this text, so small exponentials and products may underflow.
+        and sums these rows. The largest score in the table is subtracted before exp, instead of the
+        largest score of each sequence, so small exponentials and products may underflow.
         """
         x, xp, tokens = self.table, backend.backend_for(self.table), self.tokens
         (V, _, H, T, S), K, tiny = x.shape, v.shape[-1], xp.finfo(x.dtype).tiny
@@ -114,7 +116,10 @@ class TokenPairScores:
 
 
 class TokenTableNamespace:
-    """Namespace of tables: operations that mix positions look up rows, others use the table."""
+    """Operations on TokenTable and TokenPairScores.
+
+    Operations that mix positions look up rows; all other operations use the tables.
+    """
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp

@@ -1,4 +1,4 @@
-"""Vocabularies: text to token numbers and back."""
+"""Vocabularies, which convert text to token numbers and back."""
 
 import itertools
 import operator
@@ -12,13 +12,13 @@ from ..utils.errors import GlassformerError, short_repr
 from ..utils.limits import check_int_range
 
 MAX_TOKENS, MAX_FIRST_NUMBER = 2**31 - 1, 10**15
-MAX_TOKEN_CHARS = 1_000  # in a file
+MAX_TOKEN_CHARS = 1_000  # characters of a token read from a file
 MAX_LISTED_TOKENS = 10_000_000
 
 
 @validate_init(check_kinds=False)
 class Vocabulary:
-    """The texts of all tokens in order, and the separator between tokens in a text.
+    """List of token strings in order, and the separator between tokens in a text.
 
     >>> v = Vocabulary("0123456789+=")
     >>> v.encode("4+8=")
@@ -42,7 +42,7 @@ class Vocabulary:
 
     @classmethod
     def numbers(cls, n: int, first: int = 0) -> "Vocabulary":
-        """Return the vocabulary of the n numbers from `first`. Takes constant memory."""
+        """Return the vocabulary of n consecutive numbers from `first`, in constant memory."""
         check_int_range("vocabulary — numbers", n, 1, MAX_TOKENS)
         check_int_range("vocabulary — first", first, -MAX_FIRST_NUMBER, MAX_FIRST_NUMBER)
         v = cls((), sep=" ")
@@ -67,7 +67,7 @@ class Vocabulary:
         return f"{len(self)} tokens: {start[:200]}{more}"
 
     def index(self, token: str) -> int:
-        """Return the number of a token."""
+        """Return the number of a token string; raise an error if it is unknown."""
         if not isinstance(token, str):
             raise GlassformerError(f"token — expected a text, got {short_repr(token)}")
         if isinstance(self.tokens, NumberTokens):
@@ -77,10 +77,10 @@ class Vocabulary:
         return self._number_of_token[token]
 
     def encode(self, text: str) -> list[int]:
-        """Return the token numbers of a text."""
+        """Return the token numbers of a text; raise an error at an unknown token."""
         if not isinstance(text, str):
             raise GlassformerError(f"input — expected a text, got {short_repr(text)}")
-        if self.sep.isspace():  # accept commas and any white space
+        if self.sep.isspace():  # accept commas and any whitespace
             return [self.index(word) for word in re.split(r"[\s,]+", text.strip()) if word]
         if self.sep:
             return [self.index(word) for word in text.split(self.sep) if word]
@@ -96,7 +96,7 @@ class Vocabulary:
         return tokens
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Return the text of token numbers."""
+        """Return the text of a sequence of token numbers."""
         words, size = [], len(self)
         try:
             for n in map(operator.index, tokens):
@@ -116,7 +116,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, data: Any) -> "Vocabulary":
-        """Return the vocabulary from the output of `to_json`. Other data is an error."""
+        """Return the vocabulary from the output of `to_json`; raise an error for other data."""
         if isinstance(data, dict) and data.keys() == {"numbers", "first"}:
             return cls.numbers(data["numbers"], data["first"])
         if not isinstance(data, dict) or data.keys() != {"tokens", "sep"}:
@@ -142,7 +142,7 @@ class Vocabulary:
 
 
 class NumberTokens(Sequence[str]):
-    """The texts of n consecutive numbers, without storing them."""
+    """Sequence of the strings of n consecutive numbers, in constant memory."""
 
     def __init__(self, n: int, first: int) -> None:
         self.n, self.first = n, first

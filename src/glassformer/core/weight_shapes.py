@@ -1,4 +1,4 @@
-"""Names and shapes of a config's arrays: create, check and print them."""
+"""Names and shapes of the weight arrays of a config; creates, checks and prints weights."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from ..utils.limits import check_memory
 if TYPE_CHECKING:
     from .model import Config, Model, Weights
 
-# Name -> axes (V T D H K F, see model.py), in forward's order. A trailing ? marks optional arrays.
+# Name -> axes (V T D H K F, see model.py), in the order of `forward`. ? marks optional arrays.
 EMBEDDING_AXES = {"embed.W_E": "VD", "pos_embed.W_pos": "TD"}
 BLOCK_AXES = {
     "ln1.w": "D?", "ln1.b": "D?",
@@ -31,7 +31,7 @@ OPTIONAL_ARRAYS = {n for n, axes in (BLOCK_AXES | OUTPUT_AXES).items() if axes.e
 
 @lru_cache(maxsize=64)  # called several times for every Model
 def array_axes(c: "Config") -> Mapping[str, str]:
-    """Return the axes of all arrays that a model of this config can have, in forward's order."""
+    """Return the axes of all arrays that a model of a config can have, in `forward` order."""
     blocks = {f"blocks.{i}.{n}": a for i in range(c.n_layers) for n, a in BLOCK_AXES.items()}
     axes = EMBEDDING_AXES | blocks | OUTPUT_AXES
     if c.positions != "learned":
@@ -43,14 +43,17 @@ def array_axes(c: "Config") -> Mapping[str, str]:
 
 @lru_cache(maxsize=64)
 def array_shapes(c: "Config") -> Mapping[str, tuple[int, ...]]:
-    """Return the shapes of all arrays that a model of this config can have."""
+    """Return the shapes of all arrays that a model of a config can have."""
     n = {"V": c.d_vocab, "T": c.n_ctx, "D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
     named = array_axes(c).items()
     return MappingProxyType({name: tuple(n[a] for a in ax.rstrip("?")) for name, ax in named})
 
 
 def required_shapes(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of required arrays. `mlp`: whether blocks have an MLP; None: if d_mlp."""
+    """Return the shapes of the required arrays of a config.
+
+    `mlp` sets whether blocks have an MLP. It defaults to whether d_mlp is above 0.
+    """
     mlp = bool(c.d_mlp) if mlp is None else mlp
     names = [
         n for n, ax in array_axes(c).items() if not ax.endswith("?") and (mlp or ".mlp." not in n)
@@ -59,14 +62,15 @@ def required_shapes(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int
 
 
 def name_in_block(name: str) -> str:
-    """Return a name without its block: "blocks.2.attn.b_Q" -> "attn.b_Q"."""
+    """Return an array name without its block: "blocks.2.attn.b_Q" -> "attn.b_Q"."""
     return name.split(".", 2)[-1]
 
 
 def zeros(c: "Config", *optional: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Return zeros for required arrays and named optional ones, as in zeros(c, "mlp.b_in").
+    """Return zeros for the required and the given optional arrays, as in zeros(c, "mlp.b_in").
 
-    "mlp" adds the MLP's arrays and biases even if d_mlp is 0 (the booklet counts such a b_out).
+    "mlp" adds the arrays and biases of the MLP even if d_mlp is 0, since the booklet counts its
+    b_out.
     """
     mlp = "mlp" in optional
     names = {n for n in optional if n != "mlp"} | ({"mlp.b_in", "mlp.b_out"} if mlp else set())
@@ -81,8 +85,11 @@ def zeros(c: "Config", *optional: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def check_weights(c: "Config", weights: "Weights") -> dict[str, Any]:
-    """Return the weights in forward's order; the error lists all missing and wrong arrays."""
-    if c.n_layers > len(weights):  # before anything of size n_layers is built
+    """Check the weights and return them in the order of `forward`.
+
+    The error lists all missing and wrong arrays.
+    """
+    if c.n_layers > len(weights):  # checked before anything of size n_layers is created
         layers = len({n.split(".")[1] for n in weights if n.startswith("blocks.")})
         problem = f"there are arrays of {layers:,} layers"
         raise GlassformerError(f"weights — n_layers is {c.n_layers:,}, but {problem}")
@@ -108,7 +115,7 @@ def check_weights(c: "Config", weights: "Weights") -> dict[str, Any]:
 
 
 def describe_model(model: "Model") -> str:
-    """Return the text of print(model): config, arrays with shapes, and labels."""
+    """Return the output of print(model): config, arrays with shapes, and labels."""
     c, labels = model.config, model.labels
     total = sum(math.prod(w.shape) for w in model.weights.values())
     lines = [f"{model.name} · {total:,} parameters · {model.dtype}", str(c)]
