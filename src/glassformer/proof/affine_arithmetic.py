@@ -152,7 +152,9 @@ class Arithmetic:
         shape = np.broadcast_shapes(x.mid.shape, y.mid.shape)
         gen = np.zeros((max(len(x.gen), len(y.gen)), *shape), Real)
         for z in (x, y):
-            axes = (1,) * (len(shape) - z.mid.ndim)  # between the symbols' axis and z's own
+            axes = (1,) * (
+                len(shape) - z.mid.ndim
+            )  # axes inserted between the symbols' axis and z's own
             gen[: len(z.gen)] += z.gen.reshape(len(z.gen), *axes, *z.mid.shape)
         total = AffineForm(x.mid + y.mid, gen, x.rad + y.rad + np.zeros(shape, Real))
         rounded = self.round_once(total)

@@ -1,9 +1,9 @@
 """Dynamic programming over columns: the largest sum over positions, over all pairs of numbers.
 
 A head adds up one term for each position, which depends only on the digit there. The digits of the
-sum depend on those of the operands through the carries. So the largest such sum is found exactly by
-going through the columns from the ones up, with the carry as the state: 2 states and 100 pairs of
-digits a column, instead of 10^20 pairs of numbers.
+sum depend on the digits of the operands through the carries. So the largest such sum is found
+exactly by going through the columns from the ones up, with the carry as the state: 2 states and 100
+pairs of digits per column, instead of 10^20 pairs of numbers.
 
 A window is a few neighboring columns that distinguish the cases: by the digit of the sum ("digit")
 or by both digits of the operands ("pair"), and always by the carries. Every combination is a case.

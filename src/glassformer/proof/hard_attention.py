@@ -1,6 +1,6 @@
 """Hard attention: a head's output lies between the values that it can attend to.
 
-A key whose score is far below that of a key that is certainly present has a negligible weight. So
+A key whose score is far below the score of a certainly present key has a negligible weight. So
 the output lies, up to a small error, between the values of the remaining keys (Lemma 44). This
 needs no table of positions, only which keys are certainly present, possibly present, or absent: it
 covers sorting, maximum and minimum.

@@ -70,8 +70,8 @@ class ModularRowGroup(RowGroup):
         """Lemma 46: the largest Σ over positions of terms [Q,S,V], over all pairs of each sum:
         [Q,cases].
 
-        All positions except those of a and b hold one token. Given the sum, b follows from a: the
-        largest over a of both terms is exact up to the prover's own rounding.
+        All positions except the ones of a and b hold a fixed token. Given the sum, b follows from
+        a: the largest over a of both terms is exact up to the prover's own rounding.
         """
         layout, p = self.layout, self.layout.p
         fixed = sum(

@@ -204,7 +204,7 @@ def least_sum(terms: Reals, required_key: int | None = None) -> Reals:
     of one of them to it is added. [V]
 
     Choices are independent, so the least of a sum is the sum of the least. With a condition on one
-    position, some position has that key; given which, the others are independent.
+    position, some position has that key; given which, all other positions are independent.
     """
     least = terms.min(1)  # S V
     total = least.sum(0) - SLACK * len(terms) * np.abs(least).sum(0)
