@@ -1,1 +1,1 @@
-"""AdderBoard, the contest of the smallest adders: its test, submission files, a table of adders."""
+"""AdderBoard, a contest for the smallest adders: its test, submission files, a table of adders."""

@@ -1,4 +1,4 @@
-"""AdderBoard's test of a model or a submission, and the table of our adders."""
+"""AdderBoard's test of a model or a submission, and the table of Glassformer's adders."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,11 +24,11 @@ def run_adderboard(
 ) -> AdderTable | BoardVerdict:  # fmt: skip
     """Implement `api.adderboard`.
 
-    `load` loads our own adders by ref. `name` is the model's name in the table, `ref` the ref that
-    was passed, if any.
+    `load` loads Glassformer's adders by ref. `name` is the model's name in the table, `ref` the ref
+    passed by the user, if any.
     """
     check_int_range("adderboard — max_counterexamples", max_counterexamples, 0, MAX_COUNTEREXAMPLES)
-    if model and model.is_numpy:  # run exactly the weights that theta makes, and count theta
+    if model and model.is_numpy:  # run exactly the weights that theta generates, and count theta
         model = recompute_from_theta(model, name)
     with terminal_line() as write:
         show = progress or (lambda p: write(f"adderboard: {p.done:,} of {p.total:,}"))

@@ -1,6 +1,6 @@
 """AdderBoard's test for adders of ten digits: ten edge cases and the same 10,000 pairs.
 
-The contest's own script qualifies models with 99 % of all 10,010 sums right. It averages over the
+The contest's script qualifies models with 99 % of all 10,010 sums right. It averages over the
 edge cases, trusts the stated number of parameters, and exits with status 0 in any case. Here edge
 cases are reported separately, parameters are counted, and the exit status depends on the verdict.
 """
@@ -31,7 +31,7 @@ EDGE_CASES: tuple[tuple[int, int], ...] = (
     (1_234_567_890, 9_876_543_210), (MAX_ADDEND, MAX_ADDEND), (1, MAX_ADDEND),
 )  # fmt: skip
 NUM_PAIRS, PAIR_SEED = 10_000, 2025
-MIN_ACCURACY = 0.99  # over edge cases and pairs together
+MIN_ACCURACY = 0.99  # minimum accuracy over edge cases and pairs together
 COUNT_MEANINGS = {
     "unique": "numbers that the weights are made from: the board's rule",
     "distinct": "different values among all weights",
@@ -40,18 +40,18 @@ COUNT_MEANINGS = {
     "bits": "to write the numbers it is made from down exactly",
 }
 NOT_FINITE = "logits that are not finite"
-AdderAnswer = int | str | None  # a number, or a description of the output if it is none
+AdderAnswer = int | str | None  # a number, or a description of output that is not a number
 
 
 def random_pairs(n: int = NUM_PAIRS) -> list[tuple[int, int]]:
-    """Return the first n pairs that the contest's script draws: a, then b."""
+    """Return the first n pairs drawn by the contest's script."""
     rng = random.Random(PAIR_SEED)
     return [(rng.randint(0, MAX_ADDEND), rng.randint(0, MAX_ADDEND)) for _ in range(n)]
 
 
 @dataclass(frozen=True)
 class GroupScore:
-    """Right sums of a group, and its size."""
+    """The number of right sums in a group of sums, and the group's size."""
 
     right: int
     of: int
@@ -62,21 +62,22 @@ class GroupScore:
 
 @dataclass(frozen=True)
 class BoardVerdict(Displayable):
-    """Result of the test."""
+    """Result of AdderBoard's test of a model or a submission."""
 
-    model: str  # SHA-256 of the weights, or of a submission's file
+    model: str  # SHA-256 of the weights or of a submission's file
     edges: GroupScore
     pairs: GroupScore
     # a, b, expected, got: edge cases first
     counterexamples: list[dict[str, Any]] = field(default_factory=list)
-    counts: dict[str, int] | None = None  # by rule; None for a file, whose counts are claims
+    # counting rule -> count; None for a file, whose counts are only claimed
+    counts: dict[str, int] | None = None
     task: str = ""
     dtype: str = ""
-    submission: dict[str, Any] | None = None  # claims of a file, and how it was executed
+    submission: dict[str, Any] | None = None  # claims of a file and the way it was executed
 
     @property
     def accuracy(self) -> float:
-        """Share of all sums, edge cases included, as the contest computes it."""
+        """Share of right sums including edge cases, as the contest computes it."""
         return (self.edges.right + self.pairs.right) / (self.edges.of + self.pairs.of)
 
     @property
@@ -85,12 +86,12 @@ class BoardVerdict(Displayable):
 
     @property
     def holds(self) -> bool:
-        """Whether it qualifies and all edge cases are right."""
+        """Whether the model qualifies and all edge cases are right."""
         return self.qualifies and self.edges.right == self.edges.of
 
     @property
     def percent(self) -> str:
-        """The accuracy, rounded down."""
+        """The accuracy as a percentage, rounded down."""
         right, of = self.edges.right + self.pairs.right, self.edges.of + self.pairs.of
         return f"{right * 10_000 // of / 100:.2f} %"
 
@@ -107,14 +108,14 @@ class BoardVerdict(Displayable):
         }  # fmt: skip
 
 
-Events = Iterator[Progress | BoardVerdict]  # the last one is the verdict
+Events = Iterator[Progress | BoardVerdict]  # the last event is the verdict
 
 
 def run_protocol(
     model: Model, task: Task, *, num_pairs: int = NUM_PAIRS, max_counterexamples: int = 10,
     dtype: str = "",
 ) -> Events:  # fmt: skip
-    """Test a model on the edge cases and the first `num_pairs` pairs."""
+    """Test a model on the edge cases and on the first `num_pairs` pairs."""
     layout = check_adder(model, task)
     judged = in_dtype(model, dtype)
     sums = [*EDGE_CASES, *random_pairs(num_pairs)]
@@ -130,7 +131,10 @@ def run_protocol(
 
 
 def check_adder(model: Model, task: Task) -> TokenLayout:
-    """Return the layout of the task's sums; an error if model or task break the contest's rules."""
+    """Return the layout of the task's sums.
+
+    Raise an error if model or task break the contest's rules.
+    """
     layout = sum_layout(task)
     if (n := layout.digits("a")) != DIGITS:
         raise GlassformerError(f"{task.ref} — expected numbers of {DIGITS} digits, got {n}")
@@ -145,7 +149,7 @@ def check_adder(model: Model, task: Task) -> TokenLayout:
 def adder_answers(
     model: Model, task: Task, layout: TokenLayout, pairs: Iterable[tuple[int, int]]
 ) -> list[AdderAnswer]:
-    """Decode the model's answer to each pair, token by token."""
+    """Decode the model's answer to each pair token by token."""
     tokens, where = task.batch(np.array(list(pairs), np.int64))
     outputs, not_finite = [list[int]() for _ in tokens], np.zeros(len(tokens), bool)
     for rows, _, step in decode_answers(model, tokens, where, steps=task.steps(())):
@@ -161,14 +165,14 @@ def adder_answers(
 
 
 def counts_by_rule(counted: ParameterCount) -> dict[str, int]:
-    """Return the counts that a leaderboard should show together (COUNT_MEANINGS)."""
+    """Return the counts of COUNT_MEANINGS, which a leaderboard should show together."""
     return {rule: getattr(counted, rule) for rule in COUNT_MEANINGS}
 
 
 def make_verdict(
     pairs: list[tuple[int, int]], answers: list[AdderAnswer], max_counterexamples: int, **about: Any
 ) -> BoardVerdict:
-    """Return the verdict on answers to the edge cases and the pairs after them."""
+    """Return the verdict on answers to the edge cases followed by the pairs."""
     answered = [(a, b, got) for (a, b), got in zip(pairs, answers, strict=True)]
     right, n = [got == a + b for a, b, got in answered], len(EDGE_CASES)
     wrong = [{"a": a, "b": b, "expected": a + b, "got": got} for a, b, got in answered
@@ -180,11 +184,11 @@ def make_verdict(
 
 
 def count_wrong(pairs: list[tuple[int, int]], answers: list[AdderAnswer]) -> int:
-    """Count the wrong answers so far."""
+    """Count the wrong answers among the answers given so far."""
     return sum(got != a + b for (a, b), got in zip(pairs, answers, strict=False))
 
 
 def describe_counts(counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
-    """Return (rule, figure, meaning) of each count."""
+    """Return (rule, formatted count, meaning) for each count."""
     return [(rule, f"{counts[rule]:,}", meaning) for rule, meaning in COUNT_MEANINGS.items()
             if rule in counts]  # fmt: skip

@@ -1,6 +1,6 @@
 """Export to AdderBoard: a Python file with build_model() and add() that needs only torch.
 
-The module's parameters are what the contest counts. A model with a parametrization keeps theta and
+The contest counts the module's parameters. A model with a parametrization keeps theta and
 the formula, so a file of adder-least has three parameters (this count ignores the formula); other
 models keep their arrays. The written file is loaded as the contest loads it, in its own process,
 and its answers are compared with the model's.
@@ -38,8 +38,8 @@ from .protocol import (
 )
 from .trust import sandbox_lines
 
-MAX_NUMBERS = 100_000  # in a file
-CHECKED_PAIRS = 200  # besides the edge cases
+MAX_NUMBERS = 100_000  # numbers per file
+CHECKED_PAIRS = 200  # number of checked pairs, besides the edge cases
 ADDER_SOURCE = '''\
 class Adder(nn.Module):
     """The transformer whose arrays are made from theta. Only theta is parameters."""
@@ -97,10 +97,11 @@ class Adderboard:
         sums = [*EDGE_CASES, *random_pairs(CHECKED_PAIRS)]
         ours = adder_answers(model, task, layout, sums)
         code = path.read_bytes()
-        lines = sandbox_lines(path, code, sums, Limits(), sandbox=False)  # our own code
+        lines = sandbox_lines(path, code, sums, Limits(), sandbox=False)  # the code is our own
         theirs = [line.get("got") for line in lines if line["event"] == "answer"]
         for (a, b), x, y in zip(sums, ours, theirs, strict=True):
-            if x != y and (isinstance(x, int) or y != -1):  # -1: no number
+            # -1 means that the output is not a number
+            if x != y and (isinstance(x, int) or y != -1):
                 raise GlassformerError(
                     f"export to adderboard — expected {a}+{b} = {x} from the file, as from the "
                     f"model, got {y}"
@@ -121,14 +122,14 @@ class Adderboard:
 
 
 def without_base(model: Model) -> Model:
-    """Return the model as it is counted: without a parametrization on top of other weights."""
+    """Return the model without a parametrization on top of other weights, as it is counted."""
     if model.parametrization and build_parametrization(model.parametrization).base is not None:
         return replace(model, parametrization="", theta={})
     return model
 
 
 def submission_source(model: Model, task: Task, layout: TokenLayout) -> str:
-    """Return the text of the file."""
+    """Return the source code of a submission file."""
     check_theta("model", model)
     imports, parts, expression = set[str](), list[str](), ""
     if model.parametrization:
@@ -233,7 +234,7 @@ def _add_source(task: Task, layout: TokenLayout, model: Model) -> str:
 
 
 def size_tricks(model: Model) -> list[str]:
-    """Describe what keeps the model small."""
+    """Describe the properties that reduce the model's number of parameters."""
     c, plan = model.config, model.parametrization
     maker, tricks = model.provenance.get("maker"), list[str]()
     if maker == "program":
@@ -250,7 +251,7 @@ def size_tricks(model: Model) -> list[str]:
 
 
 def _prompt_items(layout: TokenLayout) -> str:
-    """Return the prompt as list items: whole numbers, runs of one token, or single digits."""
+    """Return source code of the prompt's list items: numbers, runs of one token, or digits."""
     items, rest, n = [], list(layout.spots[: layout.first]), layout.digits("a")
     numbers = {
         (name, step): [(name, i) for i in range(n)][::step] for name in "ab" for step in (1, -1)
@@ -279,7 +280,7 @@ def _adder_task(model: Model) -> Task:
 
 
 def _check_names(*texts: list[str]) -> None:
-    """Refuse two definitions of one name in the file."""
+    """Raise an error if a name is defined twice in the file."""
     nodes = (node for group in texts for text in group for node in ast.parse(text).body)
     names = Counter(name for node in nodes if (name := getattr(node, "name", "")))
     if repeated := [name for name, n in names.items() if n > 1]:

@@ -1,6 +1,6 @@
-"""The table of adders: several costs of each, and what is proved about it.
+"""The table of adders, with several cost measures and the proof status of each adder.
 
-The contest counts the numbers that weights are made from, not the code that makes them, and tries
+The contest counts the numbers from which weights are generated, not the generating code, and tests
 10,010 sums. The table adds: a strict count, the bits of the numbers and of the form (formula and
 config), whether all 10^20 sums are proved and in which float type, and the seeds tried for trained
 adders.
@@ -39,32 +39,32 @@ OUR_ADDERS = (
     "adder-least", "adder-hinge", "adder-prefix", "adder-36", "addition:digits=10",
     "addition:digits=10,order=ones", "adder-10-7p.safetensors", "adder-10-34p.safetensors",
 )  # fmt: skip
-SEEDS_TRIED = {  # of the trained models in the package, see docs/adders.md
+SEEDS_TRIED = {  # seeds tried for the trained models in the package, see docs/adders.md
     "adder-10-7p.safetensors": "24 tried, 1 gets there",
     "adder-10-34p.safetensors": "16 tried near the peak; of 6 that ran to the end 5 get there",
 }
-TASK_SIZE_FIELDS = ("d_vocab", "n_ctx")  # config fields that the task determines
+TASK_SIZE_FIELDS = ("d_vocab", "n_ctx")  # config fields determined by the task
 
 
 @dataclass(frozen=True)
 class AdderEntry(Displayable):
-    """A row of the table."""
+    """A row of the table: one adder."""
 
     name: str
-    made: str  # by hand, trained, or someone's file
-    order: str  # ones first, or most significant first
-    counts: int | None  # by the contest's rule; None if it is only claimed
+    made: str  # origin: by hand, trained, or a submission file
+    order: str  # digit order: ones first, or most significant first
+    counts: int | None  # parameters by the contest's rule; None if only claimed
     strict: int | None
-    numbers: int | None  # bits of the numbers that the weights are made from
+    numbers: int | None  # bits of the numbers from which the weights are generated
     form: int  # bits of the formula and the config
-    known: str  # proved, refuted or unknown, in which float type
+    known: str  # proved, refuted or unknown, and the float type
     reason: str
     seeds: str
-    model: str  # SHA-256
+    model: str  # SHA-256 of the model
 
     @property
     def bits(self) -> int:
-        """Bits of numbers and form together."""
+        """Total bits of the numbers and the form."""
         return (self.numbers or 0) + self.form
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class AdderTable(Result):
 
 
 def model_entry(name: str, model: Model, task: Task) -> AdderEntry:
-    """Return a model's row; this runs the prover."""
+    """Return the table row of a model. This runs the prover."""
     layout, counted = check_adder(model, task), count(model)
     maker = {"program": "by hand", "trainer": "trained"}.get(model.provenance.get("maker", ""), "?")
     try:
@@ -105,7 +105,7 @@ def model_entry(name: str, model: Model, task: Task) -> AdderEntry:
 
 
 def file_entry(path: str | Path) -> AdderEntry:
-    """Return the row of a submission file, from its text; nothing is executed."""
+    """Return the table row of a submission file without executing it."""
     data = read_bytes(Path(path), MAX_SUBMISSION_BYTES)
     try:
         words = source_words(data.decode())
@@ -122,7 +122,7 @@ def table_entries(
     other_entries: list[AdderEntry], load: Callable[[str], tuple[Model, Task]],
     progress: ProgressCallback,
 ) -> Iterator[AdderEntry]:  # fmt: skip
-    """Yield the rows of our adders, and then the others."""
+    """Yield the rows of Glassformer's adders, followed by `other_entries`."""
     for i, ref in enumerate(OUR_ADDERS):
         progress(Progress(i, len(OUR_ADDERS)))
         yield model_entry(ref, *load(ref))
@@ -131,7 +131,7 @@ def table_entries(
 
 # ── bits of a form ─────────────────────────────────────────────────────────────────────────────
 def form_bits(model: Model) -> int:
-    """Count the bits of the formula, if there is one, and of the config."""
+    """Count the bits of the config and of the formula, if there is one."""
     words = [
         word
         for f in fields(Config)
@@ -145,8 +145,9 @@ def form_bits(model: Model) -> int:
 
 
 def text_bits(words: list[str]) -> int:
-    """Count the bits of n words of which k are different: n·⌈log2 k⌉, and 8 per character of the k
-    words.
+    """Count the bits of n words, k of them different.
+
+    These are n·⌈log2 k⌉ bits, and 8 bits per character of the k different words.
     """
     different = set(words)
     index_bits = math.ceil(math.log2(len(different))) if len(different) > 1 else 1
@@ -154,7 +155,7 @@ def text_bits(words: list[str]) -> int:
 
 
 def source_words(source: str) -> list[str]:
-    """Return the words of a Python text without comments and docstrings."""
+    """Return the words of Python source code without comments and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (

@@ -1,6 +1,6 @@
 """Run a submission from an untrusted file in a sandbox (utils/sandbox), one sum at a time.
 
-Output of a submission is not trusted: each line is validated, its texts are cleaned, and its
+Output of a submission is not trusted: each line is validated, its strings are cleaned, and its
 parameter count is labeled as a claim.
 """
 
@@ -30,12 +30,12 @@ from .protocol import (
 )
 
 MAX_SUBMISSION_BYTES = 2**28
-LINE_FIELDS: dict[str, dict[str, type]] = {  # of every line but answers
+LINE_FIELDS: dict[str, dict[str, type]] = {  # fields of all lines except answers
     "ready": {"cgroup": bool}, "refused": {"why": str}, "built": {"metadata": dict},
     "failed": {"why": str},
 }  # fmt: skip
-CLAIMED_FIELDS = ("metadata", "parameters", "buffers")  # values from the submission's own code
-PROGRESS_EVERY = 100  # answers
+CLAIMED_FIELDS = ("metadata", "parameters", "buffers")  # values computed by the submission's code
+PROGRESS_EVERY = 100  # number of answers between progress reports
 Pairs = list[tuple[int, int]]
 
 
@@ -44,10 +44,10 @@ def run_submission(
     max_counterexamples: int = 10, limits: Limits | None = None,
     announce: Callable[[str], object] | None = None,
 ) -> Events:  # fmt: skip
-    """Return the events of a test of a file that defines build_model() and add(model, a, b).
+    """Test a file that defines build_model() and add(model, a, b). Return the events of the test.
 
-    `announce` gets one line on how the file will be executed, after the sandbox is built and before
-    the file runs.
+    `announce` gets one line that describes how the file will be executed, after the sandbox is
+    built and before the file runs.
     """
     path = Path(path)
     code = read_bytes(path, MAX_SUBMISSION_BYTES)
@@ -89,9 +89,10 @@ def _submission_events(
 def sandbox_lines(
     path: Path, code: bytes, pairs: Pairs, limits: Limits, sandbox: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the submission's lines: ready, built, one answer per pair; or raise with the reason.
+    """Yield the submission's output lines: ready, built, and one answer per pair.
 
-    After "ready", `code` runs only when the next line is requested.
+    After "ready", `code` runs only when the next line is requested. Raises an error with the reason
+    if the submission fails.
     """
     start, answered, built = time.monotonic(), 0, False
     expected: tuple[str, ...] = ("ready", "refused")
@@ -137,7 +138,7 @@ def _refusal_message(reason: str, sandbox: bool) -> str:
 
 
 def _parse_line(raw: bytes, expected_events: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return a valid line with its texts cleaned; None if it is not valid here."""
+    """Parse an output line and clean its strings. Return None if the line is not valid here."""
     limit = 10**trust_child.MAX_ANSWER_DIGITS
     try:
         line = json.loads(raw)
@@ -156,7 +157,7 @@ def _parse_line(raw: bytes, expected_events: tuple[str, ...]) -> dict[str, Any] 
 
 
 def _clean_value(value: Any) -> Any:
-    """Clean a value from the submission's process, which may be under its control."""
+    """Clean a value from the submission's process, which the submission may control."""
     if isinstance(value, dict):
         return trust_child.clean_metadata(value)
     if isinstance(value, int):

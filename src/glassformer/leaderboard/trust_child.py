@@ -1,6 +1,6 @@
-"""Script of a submission's process; the sandbox's guard starts it. Standard library only.
+"""Script of a submission's process, started by the sandbox. Uses only the standard library.
 
-It loads the file as the contest does and answers in JSON lines on a copy of the original stdout.
+It loads the file as the contest does and writes JSON lines on a copy of the original stdout.
 Output printed by the submission is discarded. trust.py validates every line.
 """
 
@@ -12,7 +12,7 @@ import os
 import sys
 
 MAX_TEXT_CHARACTERS = 200
-MAX_ITEMS = 20  # of a list or of metadata
+MAX_ITEMS = 20  # number of items of a list or of metadata
 MAX_ANSWER_DIGITS = 30
 TOO_LARGE = f"a number of more than {MAX_ANSWER_DIGITS} digits"
 
@@ -57,7 +57,7 @@ def main(path: str, cgroup: bool) -> None:
     for a, b in pairs:
         try:
             got = module.add(model, a, b)
-        except BaseException as e:  # counts as a wrong answer
+        except BaseException as e:  # any exception counts as a wrong answer
             send(event="answer", raised=error_text(e))
             continue
         try:
@@ -74,13 +74,13 @@ def main(path: str, cgroup: bool) -> None:
 
 
 def tensor_sizes(model: object) -> dict[str, int]:
-    """Count the numbers in a PyTorch module's tensors, each tensor once."""
+    """Count the numbers in a PyTorch module's tensors. Shared tensors are counted once."""
     sizes = {}
     for name in ("parameters", "buffers"):
         try:
             tensors = {id(t): t for t in getattr(model, name)()}
             sizes[name] = sum(int(t.numel()) for t in tensors.values())
-        except BaseException:  # not a module of PyTorch
+        except BaseException:  # the object is not a PyTorch module
             return {}
     return sizes
 
@@ -91,7 +91,7 @@ def clean_metadata(metadata: "dict[object, object]") -> dict[str, object]:
 
 
 def clean_value(value: object) -> object:
-    """Return a value for JSON: a number of limited size, a short text, or a list of short texts."""
+    """Convert a value for JSON: limit the size of a number, a string, or a list of strings."""
     if isinstance(value, (list, tuple)):
         return [clean_text(v) for v in value[:MAX_ITEMS]]
     plain = value is None or isinstance(value, bool)
@@ -104,12 +104,12 @@ def clean_value(value: object) -> object:
 def clean_text(value: object) -> str:
     try:
         return escape_unprintable(" ".join(str(value).split()))
-    except BaseException:  # raised by __str__, or by a number of too many digits
+    except BaseException:  # raised by __str__ or by a number with too many digits
         return "?"
 
 
 def escape_unprintable(text: str) -> str:
-    """Replace unprintable characters (controls, bidirectional marks, surrogates) by their codes."""
+    """Escape unprintable characters: controls, bidirectional marks and surrogates."""
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:MAX_TEXT_CHARACTERS])
     return text[:MAX_TEXT_CHARACTERS]
 

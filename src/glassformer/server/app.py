@@ -16,8 +16,8 @@ from .errors import error_payload, refusal_body
 from .jobs import JobTable
 from .worker_pool import PoolBusy, WorkerPool
 
-JUDGE_SECONDS = float(DEFAULT_SECONDS)  # for a puzzle, as in the command
-FREE_WORKER_SECONDS = 5.0  # to wait for a free process
+JUDGE_SECONDS = float(DEFAULT_SECONDS)  # time limit of a puzzle, as in the command line
+FREE_WORKER_SECONDS = 5.0  # time to wait for a free process
 BUSY_MESSAGE = "the server is busy; wait, or stop a job"
 RESPONSES: dict[int | str, dict[str, Any]] = {
          400: {"description": "not JSON"}, 403: {"description": "not from this page"},
@@ -28,20 +28,23 @@ JOB_RESPONSES: dict[int | str, dict[str, Any]] = {404: {"description": "no such 
 
 
 class JsonResponse(Response):
-    """A response of JSON bytes."""
+    """An HTTP response whose content is JSON bytes."""
 
     media_type = "application/json"
 
 
 def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> FastAPI:
-    """Return the application, to be wrapped by AuthMiddleware."""
+    """Return the FastAPI application, to be wrapped by AuthMiddleware."""
     app = FastAPI(
         title="glassformer studio", docs_url=None, redoc_url=None, openapi_url=None,
         responses=RESPONSES, redirect_slashes=False,
     )  # fmt: skip
 
     def answer(do: str, body: Any, pool_name: str = "quick", seconds: float = 30.0) -> Response:
-        """Answer a request in a worker. An error in the user's text is a normal answer."""
+        """Run a request in a worker and return its response.
+
+        Errors in user input are normal responses.
+        """
         try:
             with pool.worker(pool_name, FREE_WORKER_SECONDS) as worker:
                 kind, data = worker.request(do, body, seconds)
@@ -68,7 +71,7 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
 
     @app.get("/api/refs")
     def refs() -> Response:
-        """List all refs."""
+        """List all refs that the page may use."""
         return answer("refs", {})
 
     @app.post("/api/model")
@@ -83,17 +86,17 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
 
     @app.post("/api/verify")
     def verify(body: request_models.VerifyRequest) -> Response:
-        """Start to verify a model."""
+        """Start a job that verifies a model."""
         return start_job("verify", body)
 
     @app.post("/api/prove")
     def prove(body: request_models.ProveRequest) -> Response:
-        """Start to prove a model."""
+        """Start a job that proves a model."""
         return start_job("prove", body)
 
     @app.post("/api/train")
     def train(body: request_models.TrainRequest) -> Response:
-        """Start to train a model."""
+        """Start a job that trains a model."""
         return start_job("train", body)
 
     @app.get("/api/jobs/{name}", responses=JOB_RESPONSES)

@@ -1,9 +1,9 @@
 """Checks of every request before the application: host, origin, token, size and time.
 
-Other sites can make a browser send requests here, or point a name at this address (DNS rebinding).
-So Host and Origin must be the server's own, and every request must have the token of the printed
-address: in the query of the page, in a header of other requests. Bodies are read in full first,
-within a size and a time.
+Other sites can make a browser send requests to this server, or point a domain name at its address
+(DNS rebinding). Therefore Host and Origin must match the server, and every request must contain the
+token of the printed address: requests for the page in the query, other requests in a header. Bodies
+are read in full before the application runs, with limits on size and time.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ AsgiApp = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 
 TOKEN_HEADER = "x-glassformer-token"
 MAX_BODY_BYTES = 8 * 2**20 + 2**18
-BODY_SECONDS = 20.0  # to receive a body
+BODY_SECONDS = 20.0  # time limit for receiving a body
 TICKET_SECONDS = 30.0  # lifetime of a ticket; a browser may start slowly
 MAX_CONCURRENT_REQUESTS = 32
 SECURITY_HEADERS = {
@@ -34,7 +34,7 @@ SECURITY_HEADERS = {
 
 
 class RequestRefused(Exception):
-    """A refused request."""
+    """Exception for a rejected request, with its HTTP status."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -42,7 +42,7 @@ class RequestRefused(Exception):
 
 
 class AuthMiddleware:
-    """ASGI middleware that forwards only permitted requests to the application."""
+    """ASGI middleware that forwards only authorized requests to the application."""
 
     def __init__(self, app: AsgiApp, token: str, port: int) -> None:
         self.app, self.token = app, token.encode()
@@ -53,7 +53,10 @@ class AuthMiddleware:
         self.tickets: dict[bytes, float] = {}  # ticket -> expiry time
 
     def new_ticket(self) -> str:
-        """Return a ticket that opens the page once: others can see a browser's command line."""
+        """Return a ticket that opens the page once.
+
+        Other users can see a browser's command line.
+        """
         ticket = secrets.token_urlsafe(24)
         self.tickets[ticket.encode()] = time.monotonic() + TICKET_SECONDS
         return ticket
@@ -76,7 +79,7 @@ class AuthMiddleware:
             self.active_requests -= 1
 
     def check(self, scope: AsgiScope) -> dict[str, str]:
-        """Return the headers of a permitted request; raise RequestRefused for others."""
+        """Return the headers of an authorized request. Raise RequestRefused for other requests."""
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
             key = name.decode("latin-1").lower()
@@ -111,7 +114,7 @@ class AuthMiddleware:
 
 
 def _query_token(query: bytes) -> str:
-    """Return the token in the query of the page."""
+    """Return the token in the query string of the page's address."""
     try:
         fields = parse_qs(query[:1_000].decode("latin-1"), max_num_fields=20)
     except ValueError:
@@ -124,7 +127,7 @@ def _content_type(headers: dict[str, str]) -> str:
 
 
 async def _read_body(headers: dict[str, str], receive: Receive) -> bytes | None:
-    """Return a request's body; None if the client disconnected."""
+    """Return the body of a request, or None if the client disconnected."""
     size = headers.get("content-length", "0")
     if size.isdecimal() and int(size[:20]) > MAX_BODY_BYTES:
         raise RequestRefused(413, f"body: expected at most {MAX_BODY_BYTES:,} bytes")
@@ -147,13 +150,13 @@ async def _read_body(headers: dict[str, str], receive: Receive) -> bytes | None:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the application the body."""
+    """Return a `receive` function that passes the body to the application."""
     sent = False
 
     async def read() -> MutableMapping[str, Any]:
         nonlocal sent
         if sent:
-            return await receive()  # waits for the client to disconnect
+            return await receive()  # wait until the client disconnects
         sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
@@ -173,7 +176,7 @@ def _with_headers(send: Send) -> Send:
 
 
 async def send_refusal(send: Send, refused: RequestRefused) -> None:
-    """Send a refusal and close the connection without reading the rest of the body."""
+    """Send an error response and close the connection without reading the rest of the body."""
     body = refusal_body(refused.status, refused.reason)
     kind = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     start = {"type": "http.response.start", "status": refused.status}

@@ -1,6 +1,6 @@
-"""The refs that a page may use: registered names, package files, command-line refs, and folders.
+"""The refs that a page may use: registered names, package files, command-line refs and folders.
 
-Only refs on the command line may execute a Python file.
+Only command-line refs may execute a Python file.
 """
 
 import os
@@ -21,18 +21,18 @@ from ..utils.limits import MAX_REF_CHARACTERS
 from .fs_sandbox import FileSandbox
 
 MODEL_SUFFIXES = (".safetensors", ".taotp", ".glass")
-# Suffixes of option values that are checked as files.
+# Option values with these suffixes are checked as files.
 FILE_SUFFIXES = (*MODEL_SUFFIXES, ".csv", ".json", ".toml", ".py")
 RECIPE_NAMES = ["auto", *sorted(RECIPES)]
 MAX_LISTED_FILES = 1_000
 
 
 class Catalogue:
-    """Loads the models and tasks of refs from a page."""
+    """Loads models and tasks from the refs that a page may use."""
 
     def __init__(self, typed: Sequence[str], folders: Sequence[Path], fence: FileSandbox) -> None:
         self.command_line_refs, self.folders, self.sandbox = list(typed), list(folders), fence
-        user_modules.load_user_files(self.command_line_refs)  # FILE.py:NAME may run
+        user_modules.load_user_files(self.command_line_refs)  # this may execute FILE.py:NAME
 
     def model(self, ref: str) -> Model:
         """Return the model of a ref."""
@@ -54,12 +54,12 @@ class Catalogue:
         return model
 
     def task(self, ref: str, model: Model | None = None) -> Task:
-        """Return the task of a ref; without one, the model's own."""
+        """Return the task of a ref, or the model's task without a ref."""
         if not ref and model:
             if own_task := embedded_task(model):
                 return own_task
             if not model.task:
-                return resolve.load_task(model)  # raises the error
+                return resolve.load_task(model)  # raises the appropriate error
             ref = model.task
         if ref in self.command_line_refs or (
             registry.FILE_REF.match(ref) and registry.is_registered("task", ref)
@@ -77,7 +77,7 @@ class Catalogue:
         return task
 
     def without_unknown_task(self, model: Model) -> Model:
-        """Remove the task ref of an untrusted model if a page may not use it."""
+        """Remove the task ref of an untrusted model unless a page may use it."""
         if not model.task or embedded_task(model):
             return model
         try:
@@ -87,7 +87,7 @@ class Catalogue:
         return model
 
     def list_names(self) -> dict[str, list[str]]:
-        """Return all refs by kind, to choose from."""
+        """Return kind -> refs that the page may use."""
         return {
             "typed": self.command_line_refs,
             "programs": sorted(registry.entries("program")),
@@ -101,9 +101,9 @@ class Catalogue:
 
     # ── files ──────────────────────────────────────────────────────────────────────────────────
     def _file(self, name: str, called: bool = True) -> Path:
-        """Return a file of the folders, after resolving links, or of the package.
+        """Return a file in the folders or the package, after resolving links.
 
-        `called`: also accept a name relative to a folder.
+        `called` also accepts a name relative to a folder.
         """
         if name in resolve.trained_models():
             return resolve.TRAINED_FOLDER / name
@@ -142,6 +142,6 @@ class Catalogue:
         for name, value in options.items():
             if value.endswith(FILE_SUFFIXES):
                 try:
-                    self._file(value, called=False)  # the program opens the literal name
+                    self._file(value, called=False)  # the program opens the path as written
                 except GlassformerError as e:
                     raise GlassformerError(f"{ref}: {name}={e}") from None

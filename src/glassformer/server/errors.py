@@ -1,10 +1,10 @@
-"""Errors as JSON for the page, with lines and columns in a source."""
+"""Conversion of errors to JSON for the page, with lines and columns in a source."""
 
 import json
 import re
 from typing import Any
 
-SOURCE_NAME = "source"  # name of the page's source in error messages
+SOURCE_NAME = "source"  # file name of the page's source in error messages
 SOURCE_LOCATION = re.compile(
     rf"{SOURCE_NAME}(?::(\d{{1,9}}))?(?::(\d{{1,9}}))?(?: —|:) (.*)", re.DOTALL
 )
@@ -16,21 +16,23 @@ STATUS_CODES = {  # HTTP status -> error code
 
 
 def refusal_body(status: int, message: str) -> bytes:
-    """Return the JSON body of a refused request."""
+    """Return the JSON body of the response to a rejected request."""
     return json.dumps({"error": message, "code": STATUS_CODES.get(status, "bad_argument")}).encode()
 
 
 def error_payload(message: str, code: str) -> dict[str, Any]:
-    """Return an error for the page: `errors`, one per line of the message, with line and column in
-    the source if known; `problem`, all in one line; `code`, one of utils.errors.CODES, or "stopped"
-    or "defect".
+    """Return an error as data for the page.
+
+    `errors` has one entry per line of the message, with the line and column in the source if known.
+    `problem` is the message in one line. `code` is one of utils.errors.CODES, "stopped" or
+    "defect".
     """
     problem = "; ".join(message.split("\n"))
     return {"errors": split_locations(message), "problem": problem, "code": code}
 
 
 def split_locations(message: str) -> list[dict[str, Any]]:
-    """Return {line, column, message} for every line of a message."""
+    """Return {line, column, message} for each line of a message."""
     locations = []
     for line in message.split("\n"):
         match = SOURCE_LOCATION.fullmatch(line)

@@ -1,8 +1,8 @@
 """File sandbox of worker processes, by an audit hook: read-only access to the user's folders.
 
-It backs up the checks of catalogue.py, for example against file names in options or checkpoints.
-The folders of Python and its packages, /proc and /sys are readable, too. Writing files, starting
-processes and connecting to sockets are forbidden.
+It is a second line of defense after catalogue.py, for example against file names in options or
+checkpoints. The folders of Python and its packages, /proc and /sys are also readable. Writing
+files, starting processes and connecting to sockets are forbidden.
 """
 
 import errno
@@ -25,7 +25,7 @@ FORBIDDEN_EVENTS = (
 
 
 class FileSandbox:
-    """The sandbox of a process: permanent once activated, except within `suspended`."""
+    """The file sandbox of a process. Once activated it is permanent, except within `suspended`."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         package = Path(__file__).parents[1]
@@ -41,7 +41,7 @@ class FileSandbox:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Allow everything within the context, for refs of the command line."""
+        """Suspend the sandbox within the context, for refs of the command line."""
         previous, self.active = self.active, False
         try:
             yield
@@ -53,7 +53,7 @@ class FileSandbox:
             return
         if event == "open":
             path, mode, flags = args
-            if isinstance(path, int):  # an open file
+            if isinstance(path, int):  # a descriptor of an open file
                 return
             writes = bool(flags & WRITE_FLAGS) or bool({*str(mode or "")} & {*"wax+"})
             if not self.allows(os.fsdecode(path), writes):
@@ -62,7 +62,7 @@ class FileSandbox:
             raise PermissionError(errno.EACCES, "forbidden for requests")
 
     def allows(self, path: str, writes: bool = False) -> bool:
-        """Whether a file may be opened, after resolving links."""
+        """Return whether a file may be opened, after resolving links."""
         real = os.path.realpath(path)
         if writes:
             return real == os.devnull

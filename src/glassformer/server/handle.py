@@ -1,4 +1,4 @@
-"""A running studio server, in a thread (from Python) or until Ctrl-C (from the command line)."""
+"""A running studio server: in a thread (from Python), or until Ctrl-C (from the command line)."""
 
 import atexit
 import html
@@ -19,7 +19,7 @@ from .server import StudioServer
 
 
 class ServerHandle(Displayable):
-    """A server that runs until `close`, the end of its `with` block or the end of the process."""
+    """A server that runs until `close`, the end of its `with` block, or the end of the process."""
 
     def __init__(self, server: Any, model_folder: Any) -> None:
         self.address, self._server, self._model_folder = server.address, server, model_folder
@@ -58,7 +58,7 @@ def create_server(
     folders: str | PathLike[str] | Sequence[str | PathLike[str]], inputs: str | Sequence[str],
     port: int | None, minutes: float, memory: float,
 ) -> tuple[StudioServer, Any]:  # fmt: skip
-    """Return a server that is ready to run and its temporary folder of models."""
+    """Return a server that is ready to run, and its temporary folder of models."""
     for name, value, minimum, maximum in (
         ("minutes", minutes, 0.1, 10_000), ("memory", memory, 1, 1_000),
         ("port", port or 0, 0, 65_535),
@@ -85,7 +85,7 @@ def create_server(
 
 
 def _ref_for_workers(model: Model | str | PathLike[str], path: Path) -> str:
-    """Return a ref for worker processes; a Model is saved to a file."""
+    """Return a ref that worker processes can load. A Model object is saved to a file."""
     if isinstance(model, Model):
         return str(checkpoint.save(model, path.with_suffix(".safetensors")))
     return as_text(model, "studio")

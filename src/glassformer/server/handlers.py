@@ -1,6 +1,6 @@
 """The request handlers of a worker process: models, verdicts, proofs, trainings, puzzles.
 
-Requests were validated by request_models.py and are plain data. Sources are parsed, never executed.
+Requests are plain data, already validated by request_models.py. Sources are parsed, never executed.
 """
 
 import base64
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from .worker_main import ProgressChannel
 
 COMPILED_CACHE_SIZE = 4
-QUICK_CHECK_ROWS = 1_000  # sampled rows to run before a proof, besides edge cases
+QUICK_CHECK_ROWS = 1_000  # number of sampled rows to run before a proof, besides edge cases
 MAX_SNAPSHOTS = 60
-MAX_SNAPSHOT_NUMBERS = 1_500_000  # weights of all snapshots
+MAX_SNAPSHOT_NUMBERS = 1_500_000  # total number of weights in all snapshots
 RequestFields = Mapping[str, Any]
 
 
 class Handlers:
-    """The handlers and the cached models of a process."""
+    """The request handlers of a worker process, with cached models."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -61,7 +61,7 @@ class Handlers:
 
     # ── models ─────────────────────────────────────────────────────────────────────────────────
     def model(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
-        """Return a model for the page."""
+        """Return a model as data for the page."""
         model, ref = self.load(request)
         texts = request.get("inputs") or _initial_inputs(model)
         for text in texts:
@@ -70,7 +70,7 @@ class Handlers:
         return model_payload(model, ref, title=short_titles([ref])[0], inputs=texts)
 
     def load(self, request: RequestFields) -> tuple[Model, str]:
-        """Return the requested model with its edits, and its ref."""
+        """Load the requested model and apply its edits. Return the model and its ref."""
         if (ref := request.get("ref")) is not None:
             in_library = ref.startswith(source_refs.LIBRARY_PREFIX)
             model = self.compiled(ref, "") if in_library else self.catalogue.model(ref)
@@ -87,14 +87,17 @@ class Handlers:
         return apply_edits(model, request.get("edits") or ()), ref
 
     def parse_source(self, text: str, kind: str) -> Model:
-        """Return the model of a source typed in the page."""
+        """Parse or compile a source typed in the page. Return its model."""
         if kind == "glass":
             return self.compiled("", text)
         model = self.catalogue.without_unknown_task(taotp.parse(text, SOURCE_NAME))
         return resolve.check_task_vocabulary(SOURCE_NAME, model)
 
     def _compiled(self, ref: str, text: str) -> Model:
-        """Compile a library ref or a source; cached, as every edit requests the same model."""
+        """Compile a library ref or a source.
+
+        The result is cached, as every edit requests this model.
+        """
         if ref:
             return self.catalogue.model(ref)
         return source_refs.compile_ref(source_refs.SourceRef(SOURCE_NAME, text, {})).model
@@ -117,7 +120,9 @@ class Handlers:
                 "counterexample": typeable_counterexample(model, task, counterexample)}  # fmt: skip
 
     def prove(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
-        """Prove a model; report each stage, and a counterexample among edge cases and samples."""
+        """Prove a model, report each stage, and search edge cases and samples for a
+        counterexample.
+        """
         line.send({"stage": "compiling" if _is_source(request) else "reading the model"})
         model, task = self.model_and_task(request)
         line.send({"stage": "trying edge cases"})
@@ -132,7 +137,7 @@ class Handlers:
             progress=lambda event: line.send(progress_fields(event)) if event.total else None,
         )  # fmt: skip
         result = proof.to_json()
-        result.pop("certificate")  # large, and unused by the page
+        result.pop("certificate")  # the certificate is large and not used by the page
         counterexample = proof.counterexample
         margin = counterexample.get("margin") if counterexample else proof.margin
         shown = typeable_counterexample(model, task, counterexample)
@@ -148,7 +153,7 @@ class Handlers:
         settings = request.get("settings", {})
         for field in settings:
             recipe_option(field)  # raises an error for unknown fields
-        with self.catalogue.sandbox.suspended():  # importing PyTorch checks folders
+        with self.catalogue.sandbox.suspended():  # importing PyTorch reads folders
             import torch as torch
 
         run = api.train(
@@ -177,12 +182,12 @@ class Handlers:
 
     # ── puzzles ────────────────────────────────────────────────────────────────────────────────
     def check(self, request: RequestFields, line: "ProgressChannel") -> Any:
-        with limited_memory(MAX_MEMORY_BYTES):  # the command's limit
+        with limited_memory(MAX_MEMORY_BYTES):  # the limit of the command line
             return judge(level(request["level"]), request["text"]).to_json()
 
 
 class SnapshotSeries:
-    """Snapshots of a training. When there are too many, every other one is dropped."""
+    """Snapshots of a training. If there are too many, every second one is dropped."""
 
     def __init__(self, trainer: "Trainer") -> None:
         self.trainer, self.stride, self.evaluations = trainer, 1, 0
@@ -203,7 +208,7 @@ class SnapshotSeries:
 
 
 def _initial_inputs(model: Model) -> list[str]:
-    """Return initial inputs; none for a model without a known task."""
+    """Return initial inputs, or no inputs for a model without a known task."""
     try:
         return initial_inputs(model)
     except GlassformerError:
@@ -211,7 +216,7 @@ def _initial_inputs(model: Model) -> list[str]:
 
 
 def _is_source(request: RequestFields) -> bool:
-    """Whether a model is compiled from a source."""
+    """Return whether a request's model is compiled from a source."""
     typed = request.get("source") is not None and request["kind"] == "glass"
     return typed or source_refs.is_source_ref(request.get("ref") or "")
 
@@ -223,7 +228,9 @@ def progress_fields(event: Progress) -> dict[str, int]:
 def typeable_counterexample(
     model: Model, task: Task, counterexample: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Return a counterexample whose input text the model can read, for use in the page."""
+    """Return a counterexample as an input string for the page, or None if the model cannot read
+    it.
+    """
     if counterexample is None or not read_error(model, counterexample["input"]):
         return counterexample
     tokens, answer = (x[0] for x in task.batch(np.array([counterexample["row"]], task.row_type)))
@@ -232,7 +239,7 @@ def typeable_counterexample(
 
 
 def apply_edits(model: Model, edits: Sequence[Mapping[str, Any]]) -> Model:
-    """Return the model with edited weights, without its parametrization."""
+    """Return the model with edited weights and without its parametrization."""
     if not edits:
         return model
     model = model.numpy()
@@ -254,7 +261,7 @@ def apply_edits(model: Model, edits: Sequence[Mapping[str, Any]]) -> Model:
 
 
 def resolve_folders(folders: Sequence[str | Path]) -> list[Path]:
-    """Return folders with links resolved; raise an error for a path that is not a folder."""
+    """Resolve links in folder paths. Raise an error for a path that is not a folder."""
     resolved = []
     for folder in map(Path, folders):
         try:

@@ -1,4 +1,4 @@
-"""Jobs: long requests that run in a worker process each and can be polled and stopped."""
+"""Jobs: long requests, each in a worker process, that can be polled and stopped."""
 
 import json
 import secrets
@@ -13,14 +13,14 @@ from .errors import split_locations
 from .worker_pool import PoolBusy, WorkerPool
 
 MAX_FINISHED_JOBS = 16
-MAX_RESULT_BYTES = 2**27  # of the results of all finished jobs
-MAX_EVENTS = 5_000  # of a training; later ones are dropped
+MAX_RESULT_BYTES = 2**27  # total size of the results of all finished jobs
+MAX_EVENTS = 5_000  # number of events per training; later events are dropped
 # Time for a stopped training to return its model; it may be checking a million rows.
 STOP_GRACE_SECONDS = 60.0
 
 
 class ServerJob:
-    """A job. `state`: running, done, wrong (with errors), stopped."""
+    """A job. Its `state` is running, done, wrong (with errors) or stopped."""
 
     def __init__(self, kind: str) -> None:
         self.id, self.kind, self.state = secrets.token_urlsafe(12), kind, "running"
@@ -29,15 +29,15 @@ class ServerJob:
         self.errors: list[Any] = []
         self.code = ""  # error code of `errors`
         self.result = b"null"
-        self.lock = threading.Lock()  # guards `worker`, which is released after the job
+        self.lock = threading.Lock()  # protects `worker`, which is released after the job
         self.worker: Worker | None = None
-        self.order_number = 0  # of the job at its worker
+        self.order_number = 0  # number of the job in its worker
         self.stop_requested = False
-        self.kill_timer: threading.Timer | None = None  # of a training with a stop request
+        self.kill_timer: threading.Timer | None = None  # set for a training with a stop request
         self.started_at, self.seconds = time.monotonic(), 0.0
 
     def add_progress(self, data: bytes) -> None:
-        """Add a message of the worker to progress and events."""
+        """Append a message of the worker to the job's progress and events."""
         message = json.loads(data)
         event = message.pop("event", None)
         if event is not None and len(self.events) < MAX_EVENTS:
@@ -46,7 +46,7 @@ class ServerJob:
 
     @property
     def training_started(self) -> bool:
-        """Whether a training has a model, after starting its process and importing PyTorch."""
+        """Return whether a training has started PyTorch and created its model."""
         return "steps" in self.progress
 
     def to_json(self, after: int = 0) -> bytes:
@@ -62,7 +62,7 @@ class ServerJob:
 
 
 class JobTable:
-    """All jobs of a server. The worker pool limits how many run at once."""
+    """All jobs of a server. The worker pool limits the number of running jobs."""
 
     def __init__(self, pool: WorkerPool, seconds: float) -> None:
         self.pool, self.seconds = pool, seconds
@@ -84,7 +84,7 @@ class JobTable:
         return job
 
     def stop(self, job: ServerJob) -> None:
-        """Ask a training to end and return its model; kill other jobs."""
+        """Request a training to end and return its model; kill jobs of other kinds."""
         with job.lock:
             job.stop_requested = True
             if job.worker is None:
@@ -96,7 +96,10 @@ class JobTable:
                 self._start_kill_timer(job)
 
     def _start_kill_timer(self, job: ServerJob) -> None:
-        """Kill a training that does not end in time, or does not start if it has not yet."""
+        """Kill a training that does not end in time.
+
+        If it has not started yet, do not let it start.
+        """
         if job.kill_timer is not None:
             job.kill_timer.cancel()
         seconds = STOP_GRACE_SECONDS if job.training_started else START_SECONDS
@@ -109,7 +112,7 @@ class JobTable:
         job.add_progress(data)
         if job.training_started and not had_started:
             with job.lock:
-                if job.kill_timer is not None:  # stopped before its start
+                if job.kill_timer is not None:  # the job was stopped before its start
                     self._start_kill_timer(job)
 
     def _kill(self, job: ServerJob) -> None:
@@ -134,7 +137,7 @@ class JobTable:
         except ProcessEnded as e:
             job.errors = [] if job.stop_requested else split_locations(f"{job.kind}: {e}")
             state, job.code = ("stopped" if job.stop_requested else "wrong"), "stopped"
-        except Exception as e:  # a job without a worker must not stay "running"
+        except Exception as e:  # a job without a worker must not remain "running"
             message = f"{job.kind}: a bug in glassformer: {type(e).__name__}: {e}"
             job.errors, job.code = split_locations(message), "defect"
         finally:
@@ -144,7 +147,7 @@ class JobTable:
     def _ask_worker(
         self, job: ServerJob, worker: Worker, request: Any, ready: threading.Event
     ) -> tuple[bytes, bytes]:
-        """Return the answer of a worker, which belongs to the job until then."""
+        """Send the request to a worker, which the job occupies, and return the worker's answer."""
         with job.lock:
             job.worker, job.order_number = worker, worker.next_order
         ready.set()
@@ -161,7 +164,7 @@ class JobTable:
         return kind, data
 
     def _drop_old_jobs(self) -> None:
-        """Drop the oldest finished jobs if there are too many or they are too large."""
+        """Drop the oldest finished jobs while there are too many or their results are too large."""
         over = [job for job in self.by_id.values() if job.state != "running"]
         size = sum(len(job.result) for job in over)
         while len(over) > MAX_FINISHED_JOBS or size > MAX_RESULT_BYTES:

@@ -1,4 +1,4 @@
-"""Schemas of requests: plain data of limited size. The functions of api.py check values."""
+"""Request schemas: plain data of limited size. The functions of api.py check the values."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,10 +6,10 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from ..utils.limits import MAX_REF_CHARACTERS
 
-MAX_FIELDS = 20  # of any object
-MAX_SOURCE_CHARACTERS = 400_000  # the limit of the text language
+MAX_FIELDS = 20  # number of fields per object
+MAX_SOURCE_CHARACTERS = 400_000  # limit of the text language
 MAX_EDITS, MAX_AXES = 20_000, 4
-MAX_CHECKPOINT_CHARACTERS = 8 * 2**20  # of base64
+MAX_CHECKPOINT_CHARACTERS = 8 * 2**20  # length in base64
 
 Ref = Annotated[str, Field(max_length=MAX_REF_CHARACTERS)]
 Index = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -17,14 +17,14 @@ ShortName = Annotated[str, Field(max_length=200)]
 
 
 class RequestModel(BaseModel):
-    """An object of a request with strict types and without extra fields."""
+    """Base class of requests, with strict types and without extra fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def _limit_fields(cls, fields: Any) -> Any:
-        """Refuse many fields at once, as each unknown field would be an error."""
+        """Raise one error for too many fields, because each unknown field would be an error."""
         if isinstance(fields, dict) and len(fields) > MAX_FIELDS:
             raise ValueError(f"expected at most {MAX_FIELDS} fields, got {len(fields):,}")
         return fields
@@ -39,7 +39,7 @@ class WeightEdit(RequestModel):
 
 
 class ModelSelector(RequestModel):
-    """A model by its ref, source or checkpoint, with edits."""
+    """A model, given by its ref, source or checkpoint, and edits of its weights."""
 
     ref: Ref | None = None
     source: Annotated[str, Field(max_length=MAX_SOURCE_CHARACTERS)] | None = None
@@ -55,11 +55,11 @@ class ModelSelector(RequestModel):
 
 
 class ShowRequest(ModelSelector):
-    """Show a model."""
+    """Request to show a model."""
 
 
 class VerifyRequest(ModelSelector):
-    """Verify a model on every input or on a sample."""
+    """Request to verify a model on every input or on a sample."""
 
     task: Ref = ""
     sample: int | None = None
@@ -68,7 +68,7 @@ class VerifyRequest(ModelSelector):
 
 
 class ProveRequest(ModelSelector):
-    """Prove a model on its whole domain."""
+    """Request to prove a model on its whole domain."""
 
     task: Ref = ""
     method: ShortName = "auto"
@@ -76,7 +76,7 @@ class ProveRequest(ModelSelector):
 
 
 class TrainRequest(RequestModel):
-    """Train a model. `settings` are recipe fields as in --set."""
+    """Request to train a model. `settings` are recipe fields, as in --set."""
 
     task: Ref
     recipe: ShortName = ""
@@ -88,14 +88,14 @@ class TrainRequest(RequestModel):
 
 
 class PuzzleCheckRequest(RequestModel):
-    """Judge the solution of a puzzle."""
+    """Request to judge the solution of a puzzle."""
 
     level: ShortName
     text: Annotated[str, Field(max_length=MAX_SOURCE_CHARACTERS)]
 
 
 def validation_message(error: Any) -> str:
-    """Return the first error of a request in one line, without its values."""
+    """Return the first error of a request in one line, without the request's values."""
     if error.get("type") == "json_invalid":
         return f"request: not JSON at character {error['loc'][-1]} on"
     where = ".".join(str(part)[:40] for part in error.get("loc", ())[1:][:6])

@@ -1,4 +1,4 @@
-"""The studio server on 127.0.0.1. It ends with all its processes."""
+"""The studio server on 127.0.0.1. All its worker processes end with it."""
 
 import asyncio
 import errno
@@ -28,13 +28,15 @@ from .jobs import JobTable
 from .worker_pool import WorkerPool, decode_answer
 
 HOST = "127.0.0.1"
-DEFAULT_PORT = 8757  # constant, as browsers store puzzle progress by address and port
+DEFAULT_PORT = 8757  # constant, because browsers store puzzle progress by address and port
 MAX_CONNECTIONS = 128
-MAX_SILENT_SECONDS = 15.0  # of a connection without a complete request
+MAX_SILENT_SECONDS = 15.0  # time limit of a connection without a complete request
 
 
 class LimitedProtocol(H11Protocol):
-    """A connection that closes beyond MAX_CONNECTIONS or after MAX_SILENT_SECONDS."""
+    """A connection that closes if there are too many or after MAX_SILENT_SECONDS without a
+    request.
+    """
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -48,7 +50,7 @@ class LimitedProtocol(H11Protocol):
         self._limit_next_request()
 
     def _limit_next_request(self) -> None:
-        """Close the connection unless a whole request arrives within WAITING seconds."""
+        """Close the connection unless a complete request arrives within MAX_SILENT_SECONDS."""
         self.loop.call_later(MAX_SILENT_SECONDS, self._close_if_silent, self.cycle)
 
     def _close_if_silent(self, last: Any) -> None:
@@ -64,12 +66,13 @@ class PoolClosingServer(uvicorn.Server):
         self.pool = pool
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await asyncio.to_thread(self.pool.close)  # first, as pending answers will not come
+        # close the pool first, as its pending answers will not arrive
+        await asyncio.to_thread(self.pool.close)
         await super().shutdown(sockets)
 
 
 class StudioServer:
-    """The studio's socket, worker processes and page. `run` serves until Ctrl-C."""
+    """The studio's socket, worker processes and page. `run` serves requests until Ctrl-C."""
 
     def __init__(
         self, refs: Sequence[str], *, folders: Sequence[str | Path] = (), port: int | None = None,
@@ -110,14 +113,14 @@ class StudioServer:
         return f"http://{HOST}:{self.port}/?token={token}"
 
     def run(self) -> None:
-        """Serve until Ctrl-C or SIGTERM."""
+        """Serve requests until Ctrl-C or SIGTERM."""
         try:
             self.server.run(sockets=[self.socket])
         finally:
             self.close()
 
     def stop(self) -> None:
-        """End `run` from another thread, also before it starts."""
+        """End `run` from another thread, even if it has not started yet."""
         self.server.should_exit = True
 
     def close(self) -> None:
@@ -155,7 +158,7 @@ class StudioServer:
 
 
 def default_socket() -> socket.socket:
-    """Return a socket at DEFAULT_PORT, or at any free port if it is taken."""
+    """Return a socket listening at DEFAULT_PORT, or at any free port if DEFAULT_PORT is taken."""
     try:
         return bind_socket(DEFAULT_PORT)
     except GlassformerError:
@@ -163,9 +166,9 @@ def default_socket() -> socket.socket:
 
 
 def bind_socket(port: int) -> socket.socket:
-    """Return a listening socket at a port of this machine."""
+    """Return a socket listening at a port of 127.0.0.1."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    if os.name != "nt":  # on Windows it would allow sharing a port
+    if os.name != "nt":  # on Windows this option would allow sharing a port
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))

@@ -8,7 +8,9 @@ from ..utils.worker_main import ProgressChannel as ProgressChannel
 
 
 def prepare(setup: dict[str, Any]) -> Callable[[str, Any, ProgressChannel], Any]:
-    """Load the models of the command line, restrict file access, and return the request handler."""
+    """Load the models of the command line, activate the file sandbox, and return the request
+    handler.
+    """
     from .catalogue import Catalogue
     from .fs_sandbox import FileSandbox
     from .handlers import Handlers

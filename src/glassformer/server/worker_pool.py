@@ -1,4 +1,4 @@
-"""Worker processes of the server, a limited number per kind of work, ended with the server."""
+"""The server's worker processes, limited for each kind of work."""
 
 import json
 import threading
@@ -11,16 +11,18 @@ from ..utils.fileio import os_error_text
 from ..utils.worker_main import RESULT, WRONG
 from ..utils.workers import ProcessEnded, Worker
 
-MAX_REQUESTS_PER_WORKER = 500  # requests, before a process makes room for a fresh one
+MAX_REQUESTS_PER_WORKER = 500  # number of requests after which a process is replaced
 MAX_IDLE_WORKERS = 2  # maximum number of idle processes
 
 
 class PoolBusy(Exception):
-    """Every process for this kind of work is busy."""
+    """Exception: all processes for this kind of work are busy."""
 
 
 class WorkerPool:
-    """Processes for quick answers, puzzles and jobs. `at_once`: maximum number of each."""
+    """Worker processes for short requests, puzzles and jobs, with a maximum number for each
+    kind.
+    """
 
     def __init__(self, setup: dict[str, Any], at_once: dict[str, int]) -> None:
         self.setup = setup
@@ -32,7 +34,10 @@ class WorkerPool:
 
     @contextmanager
     def worker(self, kind: str, timeout: float = 0.0) -> Iterator[Worker]:
-        """Lend a process. Raise Busy if none is free within `patience` seconds."""
+        """Lend a process within the context.
+
+        Raise PoolBusy if none is free within `timeout` seconds.
+        """
         if not self.slots[kind].acquire(timeout=timeout):
             raise PoolBusy
         try:
@@ -48,7 +53,7 @@ class WorkerPool:
             self.slots[kind].release()
 
     def close(self) -> None:
-        """Kill all processes and start no more."""
+        """Kill all processes and prevent new ones."""
         with self.lock:
             self.closed, workers = True, list(self.workers)
         for worker in workers:
@@ -82,7 +87,7 @@ class WorkerPool:
 
 
 def decode_answer(kind: bytes, data: bytes) -> bytes:
-    """Return the JSON of a result; raise the error in a failed one."""
+    """Return a worker's result as JSON, or raise the error that the worker returned."""
     if kind == RESULT:
         return data
     failed = json.loads(data)
