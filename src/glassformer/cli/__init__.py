@@ -13,7 +13,8 @@ def main() -> None:
     The imports below take most of a short run. Until entry.py has installed its handlers, and again
     while the interpreter shuts down, a signal ends the process at once, without a traceback.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as by nohup
+    # SIGINT is not ignored (nohup ignores it)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from .entry import main as run
 

@@ -85,7 +85,7 @@ def _draw(results: "Sequence[AblationResult]", figure: Path, title: str) -> None
     from ..plotting.figures.bars import bar_chart
 
     lines = [line for r in results for line in r.summary_lines()]
-    # muted bars: accuracy with teacher forcing
+    # Muted bars show the accuracy with teacher forcing.
     muted = [r.summary_lines()[0][0] for r in results if r.forced]
     save_figure(bar_chart(lines, title, muted=muted), figure)
 
@@ -99,4 +99,4 @@ def _table_rows(result: "AblationResult") -> Iterator[tuple[str, ...]]:
     for label, values in result.summary_lines():
         spread = f"{percent(min(values))} … {percent(max(values))}"
         yield label, percent(fmean(values)), spread, steps_text, effect
-        effect = ""  # in the first row only
+        effect = ""  # show the effect only in the first row

@@ -1,4 +1,4 @@
-"""The command adderboard: the contest's own test of a model or a submission, and our table."""
+"""The command adderboard: AdderBoard's test of a model or a submission, and the table of adders."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -50,7 +50,7 @@ def adderboard_(
     with progress_bar("proving" if table or ref is None else "adding") as bar:
 
         def show(p: Progress) -> None:
-            """Print a stage (how a file will be executed) in full; show the rest as a bar."""
+            """Print a stage (how a file will be executed) in full, and other progress as a bar."""
             err.print(p.stage, soft_wrap=True) if p.stage else bar(p)
 
         result = api.adderboard(

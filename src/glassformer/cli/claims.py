@@ -1,4 +1,4 @@
-"""The command claims: published figures, measured again."""
+"""The command claims: measure published figures again."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Shared by commands: the app, common options, consoles, progress bars, tables and JSON.
+"""Components shared by all commands: the app, options, consoles, progress bars, tables and JSON.
 
 Tokens, names and messages may come from untrusted files. Everything is printed by `out`, `err`,
 `print_text` or `print_json`, which escape control characters (\\x1b) instead of sending them.
@@ -38,16 +38,16 @@ INVISIBLE_CHARACTERS = re.compile(
 
 
 def escape_invisible(text: str) -> str:
-    """Escape the characters that control a terminal: \\x1b, \\r, \\u202e."""
+    r"""Escape characters that control a terminal, such as \x1b, \r and \u202e."""
     return INVISIBLE_CHARACTERS.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
 
 
 class Interrupted(GlassformerError):
-    """The command was interrupted by a signal; the message tells how to resume."""
+    """Exception: a signal interrupted the command. The message contains the command to resume."""
 
 
 class SafeConsole(Console):
-    """A console that escapes control characters."""
+    """A Rich console that escapes control characters."""
 
     def __init__(self, **options: Any) -> None:
         columns = os.environ.get("COLUMNS", "")
@@ -61,12 +61,13 @@ class SafeConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        for segment in super().render(renderable, options):  # of tables and other renderables
+        # segments of tables and other renderables
+        for segment in super().render(renderable, options):
             text = segment.text if segment.control else escape_invisible(segment.text)
             yield segment._replace(text=text)
 
     def discard_output(self) -> None:
-        """Clear the buffer after a failed write; the next print would try to write it again."""
+        """Clear the buffer after a failed write, so that the next print does not write it again."""
         with suppress(OSError, ValueError):
             self.begin_capture()
             self.end_capture()
@@ -137,7 +138,7 @@ def make_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -
 
 
 def print_text(text: object) -> None:
-    """Print a text without the line breaks and colors of a console."""
+    """Print a string without the line breaks and colors of a Rich console."""
     print(escape_invisible(str(text)))
 
 
@@ -153,7 +154,7 @@ def print_json(value: object) -> None:
 
 
 def _json_safe(value: Any) -> Any:
-    """Replace integers that are too long for Python to print by approximations."""
+    """Replace integers with too many digits for Python to print by approximations."""
     if isinstance(value, dict):
         return {name: _json_safe(v) for name, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -162,7 +163,7 @@ def _json_safe(value: Any) -> Any:
 
 
 def parse_settings(texts: Iterable[str] | None) -> dict[str, Any]:
-    """Parse FIELD=VALUE texts into recipe fields and their values."""
+    """Parse FIELD=VALUE strings into recipe fields and values."""
     fields = dict[str, Any]()
     for text in texts or ():
         field, equals, value = text.partition("=")
@@ -173,7 +174,7 @@ def parse_settings(texts: Iterable[str] | None) -> dict[str, Any]:
 
 
 def check_figure(path: Path | None, *inputs: str | Path | None) -> None:
-    """Refuse a figure path that cannot be written or is an input file, before any work."""
+    """Raise an error early if a figure path cannot be written or is an input file."""
     if path is not None:
         from ..plotting.style import check_figure_path
 

@@ -1,6 +1,6 @@
-"""The `glassformer` command: load the command that was typed, run it, set the exit status.
+"""The `glassformer` command: import the requested command, run it, set the exit status.
 
-Every exception becomes one line on stderr and a status; failed writes to stdout are reported too.
+Every exception becomes one line on stderr and an exit status. Failed writes to stdout are reported.
 """
 
 import contextlib
@@ -23,17 +23,18 @@ from ..utils import fileio
 from ..utils.errors import ErrorList, GlassformerError, missing_extra, short_repr
 from .common import Interrupted, app, err, escape_invisible, out
 
-COMMAND_ORDER = (  # in --help; other commands follow
+COMMAND_ORDER = (  # order of commands in --help; other commands follow
     "tour", "list", "run", "explain", "verify", "prove", "compile", "check-task", "train", "sweep",
     "ablation-study", "inspect", "report", "studio", "compare", "count", "adderboard",
     "ground-truth", "obfuscate", "export", "claims", "puzzle",
 )  # fmt: skip
-MAX_WORD_CHARACTERS, MAX_MESSAGE_CHARACTERS = 200, 1_500  # of an error message
+MAX_WORD_CHARACTERS, MAX_MESSAGE_CHARACTERS = 200, 1_500  # limits for error messages
 
 
 def load_commands(command: str = "") -> list[CommandInfo]:
-    """Import the file of a command, or all files, which registers the commands. Return those that
-    are registered, in order.
+    """Import the module of a command, or all modules, to register the commands.
+
+    Returns the registered commands in order.
     """
     modules = [m.name for m in pkgutil.iter_modules([os.path.dirname(__file__)])]
     module = command.replace("-", "_")
@@ -45,9 +46,12 @@ def load_commands(command: str = "") -> list[CommandInfo]:
 
 
 def main() -> None:
-    """Run the command line and exit. Every error is one line on stderr and status 2."""
+    """Run the command line and exit.
+
+    Every error is printed in one line on stderr, with status 2.
+    """
     _prepare_streams()
-    if "_GLASSFORMER_COMPLETE" in os.environ:  # shell completion
+    if "_GLASSFORMER_COMPLETE" in os.environ:  # for shell completion
         typer.main.get_command(app)(prog_name="glassformer")
     try:
         with _signals_as_interrupt():
@@ -58,11 +62,11 @@ def main() -> None:
 
 
 def _run_command(words: list[str]) -> int:
-    """Run a command; return its status. Exceptions become one line on stderr."""
+    """Run a command and return its exit status. Exceptions are printed in one line on stderr."""
     try:
         load_commands(words[0])
         command = typer.main.get_command(app)
-        context = command.make_context("glassformer", [*words])  # it empties the list
+        context = command.make_context("glassformer", [*words])  # make_context empties the list
         with context, np.errstate(all="ignore"):  # results report non-finite values
             command.invoke(context)
         return 0
@@ -85,14 +89,14 @@ def _run_command(words: list[str]) -> int:
     except OSError as e:
         return _fail(f"{e.filename or 'input or output'} — {fileio.os_error_text(e)}", error=e)
     except Exception as e:
-        if hasattr(e, "format_message"):  # a usage error of Typer
+        if hasattr(e, "format_message"):  # this is a usage error of Typer
             option = getattr(e, "option_name", "")
             if words[0] in ("train", "ablation-study") and (field := _recipe_field(option)):
                 return _fail(f"{words[0]} {option} — is a field of the recipe: --set {field}=…")
             return _fail(_usage_message(words, e))
         if isinstance(e, ModuleNotFoundError) and (needed := missing_extra(words[0], e)):
             return _fail(str(needed))
-        # PyTorch's errors
+        # PyTorch raises these errors
         if "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError":
             return _fail("not enough memory for this", error=e)
         error = f"{type(e).__name__}: {e}"
@@ -101,7 +105,7 @@ def _run_command(words: list[str]) -> int:
 
 
 def _usage_message(words: list[str], error: Any) -> str:
-    """Return the text of a usage error; for an invalid number, in the wording of api.py."""
+    """Return the message of a usage error. For an invalid number, use the wording of api.py."""
     text: str = error.format_message()
     param: Any = getattr(error, "param", None)
     kind = re.search(r"valid (integer|float|number)", text)
@@ -116,7 +120,7 @@ def _usage_message(words: list[str], error: Any) -> str:
 
 
 def _recipe_field(option: str) -> str:
-    """Return the recipe field that was typed as an option; "" if there is none."""
+    """Return the recipe field that was passed as an option, or "" if there is none."""
     from ..training.recipe import RECIPE_FIELDS
 
     name = option.lstrip("-").replace("-", "_")
@@ -124,7 +128,7 @@ def _recipe_field(option: str) -> str:
 
 
 def _fail(message: str, status: int = 2, error: BaseException | None = None) -> int:
-    """Print an error in one line; return the status."""
+    """Print an error in one line and return the exit status."""
     lines = [" ".join(line.split()) for line in escape_invisible(message).split("\n")]
     text = "; ".join(line for line in lines if line)
     long = rf"\S{{{MAX_WORD_CHARACTERS + 1},}}"
@@ -146,15 +150,15 @@ def _fail(message: str, status: int = 2, error: BaseException | None = None) -> 
 
 
 # ── streams and signals ────────────────────────────────────────────────────────────────────────
-_signal: int = signal.SIGINT  # the signal that interrupted the command
+_signal: int = signal.SIGINT  # signal that interrupted the command
 
 
 @contextlib.contextmanager
 def _signals_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM and SIGHUP like Ctrl-C: commands clean up and write their journals.
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that commands clean up and write their journals.
 
-    During an import the process ends at once: an exception there may be swallowed, replaced by an
-    ImportError or, in C++, abort the process.
+    During an import the process ends at once, because an exception there may be swallowed, replaced
+    by an ImportError or, in C++, abort the process.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -173,7 +177,7 @@ def _signals_as_interrupt() -> Iterator[None]:
     before = {}
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        with contextlib.suppress(ValueError):  # not in the main thread
+        with contextlib.suppress(ValueError):  # raised outside the main thread
             usual = signal.SIG_DFL, signal.default_int_handler
             if number is not None and signal.getsignal(number) in usual:
                 before[number] = signal.signal(number, stop)
@@ -185,30 +189,30 @@ def _signals_as_interrupt() -> Iterator[None]:
 
 
 def _prepare_streams() -> None:
-    """Open closed streams on the null device; write unencodable characters as escapes."""
+    """Open closed standard streams on the null device, and escape unencodable characters."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            # the lowest free descriptor, which otherwise one of our files would get
+            # occupies the lowest free descriptor, which a later opened file would get otherwise
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        # a replaced stream, or a broken one, which fails later
+        # the stream was replaced, or it is broken and fails later
         with contextlib.suppress(AttributeError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _flush_output(status: int) -> int:
-    """Flush stdout; return the status, or another one if that fails."""
+    """Flush stdout. Return the status, or another status if flushing fails."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         return _broken_pipe_status()
     except (OSError, ValueError) as e:
         _discard_output()
-        # status 2: an error was already printed
+        # with status 2, an error was already printed
         return (
             status
             if status == 2
@@ -223,10 +227,10 @@ def _broken_pipe_status() -> int:
 
 
 def _discard_output() -> None:
-    """Drop unwritten output, which would fail again when Python exits, with another status."""
+    """Drop unwritten output, so that Python does not fail again at exit with another status."""
     out.discard_output()
     stream = sys.__stdout__
-    if stream and sys.stdout is stream:  # not a replaced stream
+    if stream and sys.stdout is stream:  # the stream was not replaced
         with contextlib.suppress(OSError, ValueError):
             null_device = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null_device, stream.fileno())

@@ -1,4 +1,4 @@
-"""The command explain: why the next token wins."""
+"""The command explain: explain a model's next token."""
 
 from typing import Annotated
 

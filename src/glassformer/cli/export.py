@@ -1,4 +1,4 @@
-"""The command export: write a model in a format of ours or of another library."""
+"""The command export: write a model in a format of Glassformer or of another library."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command inspect: all views of a model, printed, and saved as numbers and figures."""
+"""The command inspect: compute all views of a model, print them, and save numbers and figures."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_view_names(names: str | None) -> str | None:
-    """Check the value of --only: comma-separated names."""
+    """Check the comma-separated view names of --only."""
     if names is not None and not names.strip(", "):
         raise GlassformerError("--only — expected the name of a view, got none")
     return names
@@ -74,7 +74,7 @@ def inspect_(
 
 
 def _draw(inspection: "Inspection", folder: Path, kind: str, progress: ProgressCallback) -> int:
-    """Write the figures; return their number."""
+    """Write the figures of an inspection. Return the number of files."""
     from ..plotting.inspect import inspection_figures
     from ..plotting.style import save
 
@@ -83,7 +83,7 @@ def _draw(inspection: "Inspection", folder: Path, kind: str, progress: ProgressC
         report_stage(progress, f"drawing {name}")
         try:
             figure = draw()
-        except GlassformerError:  # nothing to draw; the view printed the reason
+        except GlassformerError:  # there is nothing to draw, and the view has printed the reason
             continue
         save(figure, folder / f"{name}.{kind}")
         n_figures += 1

@@ -1,4 +1,4 @@
-"""The command list: names and options of everything that can be named."""
+"""The command list: names and options of programs, tasks, recipes and other registered objects."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -94,7 +94,7 @@ def _show_options(entries: Iterable[registry.Entry]) -> None:
 
 
 def _show_source(source: source_refs.SourceRef, as_json: bool) -> None:
-    """Print the text of a source and its options."""
+    """Print a source and its options."""
     options = source_refs.source_options(source)
     if as_json:
         return print_json({"name": source.name, "options": options, "source": source.text})
@@ -107,7 +107,10 @@ def _show_source(source: source_refs.SourceRef, as_json: bool) -> None:
 
 
 def _list_recipes(name: str, as_json: bool) -> None:
-    """Print recipes and the fields that they change; as JSON all fields, for --recipe FILE."""
+    """Print recipes and the fields that they change.
+
+    JSON output has all fields, for --recipe FILE.
+    """
     recipes = [find_recipe(name)] if name else list(RECIPES.values())
     if as_json:
         rows = [r.to_json() for r in recipes]
@@ -123,7 +126,7 @@ def _list_recipes(name: str, as_json: bool) -> None:
 
 def _list_levels(name: str, as_json: bool) -> None:
     """Print all levels in order, or one level in full."""
-    from .. import puzzles  # slow to import: it imports the judge
+    from .. import puzzles  # imported here because the import is slow
 
     levels = [puzzles.level(name)] if name else list(puzzles.levels().values())
     if as_json:

@@ -41,7 +41,7 @@ def prove_(
     if min_accuracy and not accuracy:
         raise GlassformerError("--min-accuracy — requires --accuracy, which is missing")
     with progress_bar("proving") as bar:
-        result = cast(Any, api.prove)(  # the return type depends on the options
+        result = cast(Any, api.prove)(  # the overloads depend on the options
             ref, task, method=method, check=certificate, independent_check=independent,
             accuracy=accuracy, equal_to=other, seed=seed, out=path, progress=bar,
         )  # fmt: skip
@@ -85,7 +85,7 @@ def _show_accuracy(ref: str, bound: Accuracy) -> None:
 
 
 def _exact_count(n: int) -> str:
-    """All digits of a count, unless there are too many to read."""
+    """Return all digits of a count, or an approximation if there are too many digits."""
     return f"{n:,}" if n < MAX_WRITTEN_COUNT else format_count(n)
 
 

@@ -60,7 +60,7 @@ def run_(
 
 
 def _show_values(ref: str, inputs: list[str], as_json: bool) -> None:
-    """Print every value of a source at every position, by the interpreter."""
+    """Run the interpreter of a source and print every value at every position."""
     task = coerce.as_source_task(ref)
     rows = []
     for text in inputs:
@@ -78,7 +78,7 @@ def _show_values(ref: str, inputs: list[str], as_json: bool) -> None:
 
 
 def _input_texts(model: "Model", words: list[str]) -> Iterator[str]:
-    """Yield the input texts. Several words that are single tokens are one text."""
+    """Yield the input strings. Several words that are single tokens form one input."""
     if len(words) > 1 and "-" not in words and is_single_token_list(model, words):
         words = [" ".join(words)]
         err.print(f'read as one text: "{words[0]}"; use - for several texts of one token')
@@ -90,7 +90,7 @@ def _input_texts(model: "Model", words: list[str]) -> Iterator[str]:
 
 
 def _stdin_lines() -> Iterator[str]:
-    """Yield the lines of standard input that are not blank."""
+    """Yield the non-blank lines of standard input."""
     try:
         yield from (text for line in sys.stdin if (text := line.strip("\r\n")).strip())
     except UnicodeDecodeError:

@@ -45,7 +45,7 @@ def studio_(
         if browser and not as_json and _has_screen():
             webbrowser.open(server.once)
         server.run()
-    except KeyboardInterrupt:  # the usual way to stop it
+    except KeyboardInterrupt:  # Ctrl-C is the usual way to stop the server
         print_text("" if as_json else "closed")
     finally:
         server.close()
@@ -53,6 +53,6 @@ def studio_(
 
 
 def _has_screen() -> bool:
-    """Whether a browser on this machine can be seen: not in a pipe, not without a display."""
+    """Return whether a browser on this machine is visible: there is a terminal and a display."""
     screen = sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & {*os.environ}
     return sys.stdout.isatty() and bool(screen)

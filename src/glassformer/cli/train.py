@@ -144,13 +144,13 @@ def _announce_stop() -> None:
 
 @dataclass
 class StopRequest:
-    """A request to stop by a signal; `signal_number` is 0 without one."""
+    """A request to stop by a signal. `signal_number` is 0 without a request."""
 
     announce: Callable[[], None] = _announce_stop
     signal_number: int = 0
 
     def __call__(self, number: int, frame: Any) -> None:
-        if self.signal_number:  # the second signal stops at once
+        if self.signal_number:  # a second signal stops at once
             raise KeyboardInterrupt
         self.signal_number = number
         self.announce()
@@ -158,7 +158,10 @@ class StopRequest:
 
 @contextmanager
 def _stop_on_signal() -> Iterator[StopRequest]:
-    """Let SIGINT and SIGTERM stop the run after its step; a second signal stops at once."""
+    """Let SIGINT and SIGTERM stop the run after its current step.
+
+    A second signal stops it at once.
+    """
     request = StopRequest()
     before = {s: signal.signal(s, request) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -171,18 +174,18 @@ def _stop_on_signal() -> Iterator[StopRequest]:
 def _consumer(
     trainer: "Trainer", names: list[str], floor: float | None, watch: bool, request: "StopRequest"
 ) -> EventConsumer:
-    """Return the display of a run: a live view on a terminal, or lines."""
+    """Return the event display of a run: a live view on a terminal, otherwise lines."""
     if not sys.stderr.isatty():
         return LogView(err, names, len(trainer.seeds) > 1, watch)
     steps, ending = trainer.recipe.steps, lambda: request.signal_number
     view = LiveView(err, steps, names, floor, trainer.past_events(), watch, ending)
-    if not err.is_dumb_terminal:  # a dumb terminal shows nothing before the end
-        request.announce = view.live.refresh  # otherwise the view would paint over the output
+    if not err.is_dumb_terminal:  # a dumb terminal would show nothing before the end
+        request.announce = view.live.refresh  # otherwise the live view would overwrite the output
     return view
 
 
 def _consume(events: Iterator[Event], consumer: EventConsumer) -> "list[Training]":
-    """Show every event; return the trainings."""
+    """Display every event of a run. Return the trainings."""
     trainings = []
     try:
         for event in events:
@@ -192,7 +195,7 @@ def _consume(events: Iterator[Event], consumer: EventConsumer) -> "list[Training
     except GlassformerError as e:
         if not trainings or trainings[-1].status != "diverged":
             raise
-        # the last good state is reported as a failed run
+        # report the last good state as a failed run
         err.print(str(e), soft_wrap=True)
     finally:
         consumer.close()
@@ -203,7 +206,8 @@ def _consume(events: Iterator[Event], consumer: EventConsumer) -> "list[Training
 def _run_to_json(
     t: "Training", task: str, path: Path, only_seed: bool, overlap: float
 ) -> dict[str, Any]:
-    saved = not only_seed or t.status != "interrupted"  # otherwise only the state is saved
+    # an interrupted run of one seed saves only its state
+    saved = not only_seed or t.status != "interrupted"
     row = {
         "task": task, "recipe": t.recipe.name, **t.to_json(), "out": str(path) if saved else None,
         "reached": t.status in (EXACT, "sampled")
@@ -220,7 +224,10 @@ def _show(
     trainings: "list[Training]", rows: list[dict[str, Any]], task: "Task", existing_files: set[str],
     fixed_shape: bool,
 ) -> None:  # fmt: skip
-    """Print what each training reached. `fixed_shape`: the recipe does not set the shape."""
+    """Print the result of each training.
+
+    `fixed_shape` means that the recipe does not set the shape.
+    """
     names = answer_names(task)
     for t, row in zip(trainings, rows, strict=True):
         short = t.accuracy < t.recipe.target_accuracy or not row["reached"]
@@ -252,7 +259,7 @@ def _show(
             )
         checks = [e for e in t.events if e.kind == DOMAIN_CHECKED]
         for event in t.events:
-            if event not in checks[1:-1]:  # the others are in the history
+            if event not in checks[1:-1]:  # the history contains the other checks
                 print_text(f"  step {event.step:>7,}  {describe_event(event, names)}")
         if not row["reached"] and t.status in ("done", "aborted", "not exact"):
             print_text(f"  to try: {_advice(t, fixed_shape)}")
@@ -261,7 +268,7 @@ def _show(
 
 
 def _advice(t: "Training", fixed_shape: bool) -> str:
-    """Suggest options for a run that missed its target: another seed, more steps, a wider model."""
+    """Suggest another seed, more steps or a wider model for a run that missed its target."""
     r, fields = t.recipe, {"not exact": "full_domain_steps", "aborted": "abort_after_steps"}
     limit = fields.get(t.status, "steps")
     advice = f"another --seed, --set {limit}={2 * getattr(r, limit)}"
@@ -273,7 +280,7 @@ def _advice(t: "Training", fixed_shape: bool) -> str:
 
 
 def _full_domain_result(t: "Training", row: dict[str, Any], task: "Task") -> str:
-    """Describe the result of the full-domain phase and which rows it trained on."""
+    """Describe the result of the full-domain phase and the rows that it trained on."""
     assert t.domain_check and t.full_domain_start is not None
     check = t.domain_check
     text = f"{t.status}: {check.wrong:,} wrong of {check.checked:,}"

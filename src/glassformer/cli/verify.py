@@ -120,14 +120,14 @@ def _refuse_sampling_options(context: Context) -> None:
 
 @contextmanager
 def _resumable(path: Path | None) -> Iterator[ProgressCallback]:
-    """Yield a callback for a bar; after Ctrl-C, print how to resume."""
+    """Yield a progress callback that shows a bar. After Ctrl-C, print the command to resume."""
     journal = path and path.with_name(path.name + ".journal")
     resumed, last = bool(journal and journal.exists()), Progress()
     with progress_bar("checking") as bar:
 
         def show_progress(p: Progress) -> None:
             nonlocal resumed, last
-            if resumed:  # now that the journal has been read
+            if resumed:  # known only after the journal has been read
                 err.print(f"resuming from {journal}", soft_wrap=True)
             resumed, last = False, p
             bar(p)
@@ -146,7 +146,7 @@ def _show_verdict(ref: str, task: "Task", v: "Verdict", path: Path | None) -> No
     sampled += ["the edge cases"] * ("edges" in v.parts) + ["a search"] * ("search" in v.parts)
     rows = "every input" if v.exhaustive else join_words(sampled, "and")
     undefined, inputs = v.looked_at - v.checked, task.inputs
-    if undefined and inputs == task.size:  # otherwise rows without an answer are no inputs
+    if undefined and inputs == task.size:  # otherwise rows without an answer do not count as inputs
         rows += f" ({undefined:,} more have no defined answer)"
     out.print(f"{ref} on {task.ref}: ", end="", soft_wrap=True)
     out.print(f"{v.wrong:,} wrong of {v.checked:,}", style="bold", end="")
