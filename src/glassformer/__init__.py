@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
-# Nothing else is imported here, not even `typing`: a signal that arrives before the command line
-# has its handlers shows a traceback. Type checkers read the plain imports; at run time a name is
-# imported when it is first used.
+# Nothing else is imported here, not even `typing`, because a signal that arrives before the command
+# line has installed its handlers shows a traceback. Type checkers read the plain imports; at run
+# time a name is imported when it is first used.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,7 +136,7 @@ _CLASSES = {
     "Model": "core.model", "Vocabulary": "core.vocabulary", "Task": "tasks", "Recipe": "training",
     "Training": "training", "Verdict": "verification",
 }  # fmt: skip
-_BUILTINS = {"list", "compile"}  # `import *` leaves these names alone
+_BUILTINS = {"list", "compile"}  # `import *` does not override these built-in names
 
 
 def __getattr__(name: str) -> Any:

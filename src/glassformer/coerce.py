@@ -1,4 +1,4 @@
-"""Coercion of arguments: a ref or a path to a Model, a text to tokens.
+"""Coercion of arguments, such as a ref to a Model or an input string to tokens.
 
 Only refs passed here by the user execute a file (FILE.py:NAME). Refs read from checkpoints,
 verdicts or sweep specs never execute code.
@@ -50,12 +50,12 @@ is_source_ref = source_refs.is_source_ref
 PARAMETER_RANGES = {
     "seed": (0, MAX_SEED),
     "n": (1, MAX_ROWS),
-}  # of parameters of all public functions
+}  # annotations of the parameters of all public functions
 
 
 # ── one argument ───────────────────────────────────────────────────────────────────────────────
 def load_user_ref(value: T) -> T:
-    """Return the value. If it is FILE.py:NAME, first execute that file."""
+    """If the value is FILE.py:NAME, execute that file. Return the value."""
     if isinstance(value, str) and (
         registry.FILE_REF.match(value) or registry.FILE_WITHOUT_NAME.match(value)
     ):
@@ -66,8 +66,9 @@ def load_user_ref(value: T) -> T:
 
 
 def as_model(value: Any, task: str | None = None) -> Model:
-    """Return a Model from a Model, an object with a `model`, a ref or a path. `task` replaces the
-    model's own task.
+    """Return a Model from a Model, an object with a `model`, a ref or a path.
+
+    `task` replaces the model's task.
     """
     if isinstance(value, (str, PathLike)):
         model = resolve.load(load_user_ref(value))
@@ -81,8 +82,9 @@ def as_model(value: Any, task: str | None = None) -> Model:
 
 
 def as_task(value: Any, *models: Model) -> Task:
-    """Return a Task from a Task, its class, a ref, or the models' own task; check that the models
-    have its vocabulary.
+    """Return a Task from a Task, a Task class, a ref, or the common task of the models.
+
+    Raises an error if the vocabulary of a model differs from the task's.
     """
     if isinstance(value, type) and issubclass(value, Task):
         value = value()
@@ -99,18 +101,18 @@ def as_task(value: Any, *models: Model) -> Task:
 
 
 def as_source_task(value: str) -> Task:
-    """Return the task of a source, without compiling it, or of the model at a ref."""
+    """Return the task of a source without compiling it, or the task of the model at a ref."""
     is_source = is_source_ref(value)
     return resolve.load_task(value if is_source else as_model(value))
 
 
 def as_task_if_known(value: Any, model: Model) -> Task | None:
-    """Return as_task(value, model); None if no task is passed and the model has none."""
+    """Return as_task(value, model), or None if no task is passed and the model has none."""
     return resolve.task_if_known(model) if value is None else as_task(value, model)
 
 
 def as_tokens(value: Any, model: Model, task: Task | None = None) -> Any:
-    """Return tokens; of a text, by `task` or else by the model's own task."""
+    """Return tokens. Input strings are tokenized by `task` or by the model's task."""
     if isinstance(value, str):
         question, start = task.read(value) if task else (prompt_tokens(model, value), [])
         value = [*question, *start]
@@ -118,7 +120,7 @@ def as_tokens(value: Any, model: Model, task: Task | None = None) -> Any:
 
 
 def as_rows(value: Any, task: Task | None) -> Any:
-    """Return the rows, checked by the task."""
+    """Return rows after a check by the task."""
     return value if value is None or task is None else task.validate_rows(value)
 
 
@@ -142,7 +144,7 @@ def as_generator(seed: int) -> np.random.Generator:
 
 
 def as_recipe(value: Any, task: Task) -> "Recipe":
-    """Return a Recipe from a Recipe, a name, a file, or "" for the default of the task."""
+    """Return a Recipe from a Recipe, a name, a file, or "" for the task's default."""
     from .training.recipe import Recipe
     from .training.recipes import choose_recipe
 
@@ -188,8 +190,9 @@ def as_path(value: Any, name: str) -> Path:
 
 
 def as_output(value: Any, suffix: str, *inputs: Any) -> Path | None:
-    """Return the path of a file to write; an error if its suffix is wrong, its folder cannot be
-    written, or it is one of the input files.
+    """Return the path of an output file.
+
+    Raises an error if its suffix is wrong, its folder is not writable, or it is an input file.
     """
     if value is None:
         return None
@@ -200,13 +203,13 @@ def as_output(value: Any, suffix: str, *inputs: Any) -> Path | None:
 
 
 def input_paths(values: Iterable[Any]) -> list[str]:
-    """Return the values that may be files: refs and paths."""
+    """Return the values that may be file paths: strings and path objects."""
     return [as_text(value, "path", "a path") for value in values
             if isinstance(value, (str, PathLike))]  # fmt: skip
 
 
 def as_folder(value: Any) -> Path:
-    """Return the path of a folder to write to; an error for a path with the suffix of a file."""
+    """Return the path of an output folder. Raise an error for a path with the suffix of a file."""
     path = as_path(value, "out")
     if path.suffix in FILE_SUFFIXES and not path.is_dir():
         raise GlassformerError(f"out: expected a folder, got {path}")
@@ -217,7 +220,8 @@ def as_folder(value: Any) -> Path:
 def public_api(f: Callable[P, R]) -> Callable[P, R]:
     """Decorate a public function: bind its arguments and check them against its annotations.
 
-    A wrong call raises a GlassformerError of one line, with a suggestion for misspelled keywords.
+    An invalid call raises a GlassformerError of one line, with a suggestion for misspelled
+    keywords.
     """
     name = f.__name__.rstrip("_")
 
@@ -229,18 +233,18 @@ def public_api(f: Callable[P, R]) -> Callable[P, R]:
             _check_fields(name, unknown, signature.parameters)
         for key, value in arguments.items():
             if isinstance(value, np.generic):
-                arguments[key] = value.item()  # NumPy integers may overflow
+                arguments[key] = value.item()  # NumPy integers may overflow, Python integers do not
         check_types(name, hints, arguments)
         for key, value in arguments.items():
             if isinstance(value, np.ndarray) and not matches_annotation(
                 object(), hints.get(key, Any)
             ):
-                arguments[key] = value.tolist()  # a list is expected
+                arguments[key] = value.tolist()  # the parameter expects a list
         for key, (low, high) in PARAMETER_RANGES.items():
             if key in arguments:
                 check_int_range(f"{name} — {key}", arguments[key], low, high)
         try:
-            with np.errstate(all="ignore"):  # results report what is not finite
+            with np.errstate(all="ignore"):  # results report non-finite values
                 return f(**arguments)  # type: ignore[call-arg]
         except np.linalg.LinAlgError as e:
             raise GlassformerError(f"{name} — numbers not finite, or too large ({e})") from None
@@ -249,15 +253,16 @@ def public_api(f: Callable[P, R]) -> Callable[P, R]:
                 raise error from None
             raise
 
-    call.__module__ = __package__  # for pickle
+    call.__module__ = __package__  # needed by pickle
     call.__name__ = call.__qualname__ = name
     return call
 
 
 @functools.cache
 def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    """Return a function's signature and the annotations to check: without coerced types and types
-    that are imported for type checkers only.
+    """Return the signature of a function and the annotations to check.
+
+    Coerced types and types imported only for type checkers are not checked.
     """
     signature = inspect.signature(f)
     parameters = list(signature.parameters.values())
@@ -270,7 +275,7 @@ def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[s
 
 
 def _check_fields(name: str, keywords: Iterable[str], parameters: Iterable[str]) -> None:
-    """Refuse keywords that are neither parameters nor recipe fields."""
+    """Raise an error for keywords that are neither parameters nor recipe fields."""
     from .training.recipe import RECIPE_FIELDS, recipe_option
 
     for word in (word for word in keywords if word not in RECIPE_FIELDS):
@@ -281,11 +286,11 @@ def _check_fields(name: str, keywords: Iterable[str], parameters: Iterable[str])
 
 
 class _AnnotationNames(dict[str, Any]):
-    """Names in annotations; Any for those that are imported for type checkers only."""
+    """Namespace for evaluating annotations. Names imported only for type checkers become Any."""
 
     def __init__(self, known: Mapping[str, Any]) -> None:
         coerced = ("ModelLike", "TaskLike", "Tokens", "Rows", "RecipeLike")
-        fields = {"Unpack": builtins.list}  # recipe fields, checked by the recipe
+        fields = {"Unpack": builtins.list}  # recipe fields are checked by the recipe
         super().__init__({**vars(builtins), **known, **dict.fromkeys(coerced, Any), **fields})
 
     def __missing__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Text in, text out: run a model on an input text."""
+"""Generation from strings: run a model on an input string and decode its output."""
 
 import re
 from collections.abc import Sequence
@@ -20,13 +20,14 @@ from .utils.results import Result, to_jsonable
 
 @dataclass(frozen=True)
 class Generation(Result):
-    """An input and the model's output."""
+    """An input, the model's output, and their tokens."""
 
     input: str
     output: str
     tokens: list[int]  # prompt and answer
     prompt: list[int] = field(repr=False)
-    stopped: str = field(default="", repr=False)  # why decoding stopped before the answer's end
+    # reason why decoding stopped before the end of the answer
+    stopped: str = field(default="", repr=False)
     trace: list[dict[str, Any]] = field(default_factory=list, repr=False)  # one entry per step
     # name of a value of the source -> its value at each position
     meaning: dict[str, list[str]] = field(default_factory=dict, repr=False)
@@ -37,13 +38,13 @@ class Generation(Result):
 
 
 def prompt_tokens(model: Model, text: str) -> list[int]:
-    """Return the tokens of a text, by the model's task or else its vocabulary."""
+    """Tokenize an input string by the model's task or else by its vocabulary."""
     question, start = read_prompt(model, text)
     return question + start
 
 
 def read_prompt(model: Model, text: str) -> tuple[list[int], list[int]]:
-    """Return the tokens of a text: of the question, and of the beginning of the answer, if any."""
+    """Return the tokens of the question and of the beginning of the answer in an input string."""
     if not isinstance(text, str):
         raise GlassformerError(f"input — expected a text, got {short_repr(text)}")
     task = task_if_known(model)
@@ -59,7 +60,7 @@ def read_prompt(model: Model, text: str) -> tuple[list[int], list[int]]:
 
 
 def is_single_token_list(model: Model, words: Sequence[str]) -> bool:
-    """Whether words are the tokens of one text with spaces between them: 5 3 1."""
+    """Return whether words are single tokens of one input separated by spaces, such as 5 3 1."""
     vocabulary, task = model.vocabulary, task_if_known(model)
     if not (vocabulary.sep.isspace() or (task and task.space_separated)):
         return False
@@ -97,7 +98,7 @@ def run(
         cut = "the answer is cut off: " if stop is not None else ""
         limit = "proof" if PROVENANCE_KEY in model.provenance else "task"
         stopped = f"{cut}stopped after {len(output) - 2:,} tokens, the limit of the {limit}"
-    elif unknown_end and len(added) > 1:  # the task is in a file that the user did not pass
+    elif unknown_end and len(added) > 1:  # the task is defined in a file that the user did not pass
         stopped = f"the answer's end is unknown: pass its task, --task {ascii_name(model.task)}"
     to_text = task.answer if task else model.vocabulary.decode
     generation = Generation(text, to_text(added), output, tokens, stopped)
@@ -109,7 +110,7 @@ def run(
 
 
 def explain_steps(model: Model, generation: Generation) -> list[dict[str, Any]]:
-    """Explain each decoded token: its top tokens, the margin, what each head read."""
+    """Explain each decoded token by its top tokens, its margin, and the attention of each head."""
     from .lens.explain import explain
 
     rows: list[dict[str, Any]] = []
@@ -125,8 +126,9 @@ def explain_steps(model: Model, generation: Generation) -> list[dict[str, Any]]:
 
 
 def interpret_source(task: Task | None, text: str, label: str) -> tuple[dict[str, list[str]], str]:
-    """Return every value of a source at every position of a text, and the output, by the
-    interpreter.
+    """Run the interpreter of a source on an input string.
+
+    Returns value name -> the value at each position, and the output.
     """
     if not isinstance(task, SequenceTask):
         expected = "expected a compiled model, a .glass file or lang/NAME, which have a source"

@@ -1,4 +1,4 @@
-"""The tour: a demonstration from making models to a report. Everything printed is computed live."""
+"""The guided tour: a live demonstration, from building models to a report."""
 
 import time
 from collections.abc import Callable
@@ -45,10 +45,10 @@ PROGRAM_EXAMPLES = [  # ref, input
     ("reverse:length=5", "12345"),
     ("modular-addition:p=113", "100+50"),
 ]
-SAMPLE_SIZES = {  # rows to check of domains that are too large
+SAMPLE_SIZES = {  # number of rows to check in domains that are too large
     "search:prefix=3,vocab=10,block=100": 2_000, "sort": 500, "addition:digits=10": 20_000,
 }  # fmt: skip
-TRAINED_SAMPLE_ROWS = 100_000  # of the million sums, to check the trained adder
+TRAINED_SAMPLE_ROWS = 100_000  # number of sums out of a million to check with the trained adder
 BOOKLET, BOOK, NANDA = "The booklet", "How a Transformer Learns Addition", "Nanda et al."
 CLAIM_SENTENCES: list[tuple[str, str, Callable[[Any], str]]] = [  # source, claim, sentence
     (BOOKLET, "booklet-2.4-parameters", lambda n: f"its Hello World has {n} parameters"),
@@ -61,7 +61,7 @@ CLAIM_SENTENCES: list[tuple[str, str, Callable[[Any], str]]] = [  # source, clai
      lambda x: f"{x:.0%} right without them: the causal mask lets it count what it sees"),
     (NANDA, "nanda-4.3-neurons", lambda x: f"{x:.1%} in our model, which has another seed"),
 ]  # fmt: skip
-NEXT_COMMANDS = [  # commands to try next
+NEXT_COMMANDS = [  # suggested commands at the end
     ("glassformer explain addition:order=ones 127+458=5", "why the next digit is an 8"),
     ("glassformer train addition:order=ones --out mine.safetensors", "an adder of your own"),
     ("glassformer inspect mine.safetensors --out inside", "what it has learned, with figures"),
@@ -74,12 +74,12 @@ PROVED_REFS = "addition:digits=10", "adder-least"
 
 @dataclass(frozen=True)
 class TourResult(Result):
-    """Result of a tour."""
+    """Result of a tour: its failures and the path of its report."""
 
-    wrong: int  # programs, tests, claims and proofs that failed
-    page: Path  # the report
+    wrong: int  # number of programs, tests, claims and proofs that failed
+    page: Path  # path of the report
     seconds: float
-    missed: int = 0  # checked sums that the trained adder gets wrong
+    missed: int = 0  # number of checked sums that the trained adder gets wrong
 
     @property
     def holds(self) -> bool:
@@ -89,7 +89,7 @@ class TourResult(Result):
         went = "programs, tests, claims and proofs came out as they should"
         if self.wrong:
             went = f"{self.wrong} of its programs, tests, claims and proofs went wrong"
-        if self.missed:  # it is right on its test rows only
+        if self.missed:  # the adder is right only on its test rows
             went += f"; the adder that was trained is wrong on {self.missed:,} of the sums checked"
         return f"the tour: {went}; its page is {self.page}"
 
@@ -97,7 +97,7 @@ class TourResult(Result):
 def tour(
     page: str | Path = "glassformer-tour.html", *, console: Console | None = None
 ) -> TourResult:
-    """Implement `api.tour`: print each part, and write a page at the end."""
+    """Implement `api.tour`: run and print each part, and write a report at the end."""
     check_html_suffix(page)
     check_writable(page)
     start, out = time.perf_counter(), console or Console(highlight=False, markup=False)
@@ -125,7 +125,7 @@ def print_heading(out: Console, text: str) -> None:
 
 
 def verify_programs(out: Console) -> int:
-    """Build, run, count and verify every kind of program; return the number of failures."""
+    """Build, run, count and verify one program of every kind. Return the number of failures."""
     print_heading(out, "One transformer, weights set by hand")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("model", "reads", "says"):
@@ -151,7 +151,7 @@ def _load_and_verify(ref: str) -> tuple[Model, Verdict]:
 
 
 def _sample_parts(verdict: Verdict) -> str:
-    """Describe the sample, if not all rows were checked."""
+    """Describe the sample of a verdict, or return "" if all rows were checked."""
     if verdict.exhaustive:
         return ""
     edges, drawn = (verdict.parts[part]["checked"] for part in ("edges", "sample"))
@@ -159,7 +159,7 @@ def _sample_parts(verdict: Verdict) -> str:
 
 
 def explain_token(out: Console) -> None:
-    """Explain one token by the names of heads."""
+    """Explain one token by the names of heads and print the explanation."""
     print_heading(out, "Why does 123+989= start with a 1?")
     model = load("addition:digits=3,order=most")
     story = explain(model, prompt_tokens(model, "123+989"))
@@ -173,7 +173,7 @@ def explain_token(out: Console) -> None:
 
 
 def print_text_program(out: Console) -> None:
-    """Print a model as text, parse it and run it."""
+    """Print a model as text, parse that text and run the parsed model."""
     print_heading(out, "A transformer as text: the largest of 0, 1 and 2, in whole numbers")
     text = taotp.write(load("max.taotp"))
     out.print(text.rstrip())
@@ -184,8 +184,8 @@ def print_text_program(out: Console) -> None:
 def train_adder(out: Console) -> tuple[int, int, Model]:
     """Train a model on addition, print when each digit was learned, and verify a sample of sums.
 
-    Returns whether it failed its test, how many sums it gets wrong, and the trained model: where
-    none can be trained, the package's own.
+    Returns whether training failed its test, the number of wrong sums, and the model. If training
+    is not possible, the model is a trained model of the package.
     """
     print_heading(
         out, "The same task, trained: 17,760 random weights, and 50,000 of the 1,000,000 sums"
@@ -204,7 +204,7 @@ def train_adder(out: Console) -> tuple[int, int, Model]:
             out.print(f"  step {event.step:>4}: {describe_event(event, answer_names(task))}")
     took = f"{training.steps} steps, {training.seconds:.1f} s"
     out.print(f"  {took}, {training.accuracy:.2%} of 10,000 test sums right")
-    # of a million it would take a quarter of the tour; PyTorch: twice as fast as NumPy
+    # all rows would take a quarter of the tour; PyTorch is twice as fast as NumPy
     found = verify(training.model.torch(), task, sample=TRAINED_SAMPLE_ROWS)
     made, known = _load_and_verify("addition:digits=3,order=ones")
     for name, model, verdict in (("trained", training.model, found), ("hand-made", made, known)):
@@ -215,7 +215,7 @@ def train_adder(out: Console) -> tuple[int, int, Model]:
 
 
 def prove_adders(out: Console) -> int:
-    """Prove two adders of ten digits: 10^20 pairs are too many to run."""
+    """Prove two adders of ten digits, which have too many inputs (10^20 pairs) to run."""
     print_heading(out, "Ten digits: 10^20 sums, proved and not sampled")
     failed = 0
     for ref in PROVED_REFS:
@@ -230,9 +230,9 @@ def prove_adders(out: Console) -> int:
 
 
 def prove_longer_adder(out: Console) -> None:
-    """Train several seeds on short numbers, and try to prove the right ones for long numbers.
+    """Train several seeds on short numbers, and try to prove the right models for long numbers.
 
-    Print the number of seeds and how many of them are right, because training can fail.
+    Training can fail, so the number of seeds and the number of right models are printed.
     """
     few, many = SHORT_AND_LONG_DIGITS
     print_heading(
@@ -266,7 +266,7 @@ def prove_longer_adder(out: Console) -> None:
 
 
 def compile_sort(out: Console) -> int:
-    """Compile a short source and prove the model."""
+    """Compile a short source and prove the compiled model."""
     print_heading(out, "Written down, compiled and proved: sort, for every text there is")
     text = library.source_paths()["sort"].read_text("utf-8")
     out.print(indent(text.split('"""')[-1].strip(), "  "), highlight=False, markup=False)
@@ -280,7 +280,7 @@ def compile_sort(out: Console) -> int:
 
 
 def write_report(out: Console, adder: Model, page: Path) -> None:
-    """Print which digits each head of the trained adder carries; write a page of both adders."""
+    """Print the digits carried by each head of the trained adder; write a report of both adders."""
     print_heading(out, "Inside: what each head carries, and both adders side by side")
     task = load_task(adder)
     for head in head_names(adder):
@@ -291,7 +291,7 @@ def write_report(out: Console, adder: Model, page: Path) -> None:
 
 
 def write_walkthroughs(out: Console, page: Path) -> None:
-    """Write the four walk-throughs of docs/explained beside the report."""
+    """Write the four walkthroughs of docs/explained to the folder of the report."""
     print_heading(out, "Explained: four walks, each beside its model, to read and to play with")
     from .report_page.explained import write_walkthroughs
 
@@ -301,7 +301,7 @@ def write_walkthroughs(out: Console, page: Path) -> None:
 
 
 def measure_claims(out: Console) -> int:
-    """Measure six published claims; return how many differ from the record."""
+    """Measure six published claims. Return the number of claims that differ from the record."""
     print_heading(out, "What books and papers claim, measured here")
     differ = 0
     for source, name, sentence in CLAIM_SENTENCES:

@@ -18,7 +18,7 @@ from .tasks.base import Task
 from .utils.argcheck import as_text
 from .utils.errors import GlassformerError, ascii_name
 
-# Trained models in the package; the README there tells how each was made.
+# Trained models in the package. The README in this folder describes their training.
 TRAINED_FOLDER = Path(__file__).parent / "trained"
 TRAINED_DESCRIPTIONS = {
     "adder-3.safetensors": "Sums of three digits, ones first; 17,760 parameters, all sums right.",
@@ -37,8 +37,10 @@ def trained_models() -> list[str]:
 
 
 def load(ref: str | os.PathLike[str]) -> Model:
-    """Return the model of a ref or a path: a program with options, a checkpoint, a text program, a
-    source (which is compiled), or a folder in the format of transformers (GPT-2, Llama).
+    """Load the model of a ref or a path.
+
+    This is a program with options, a checkpoint, a text program, a source (which is compiled), or a
+    folder in the format of transformers (GPT-2, Llama).
     """
     ref = as_text(ref, "model")
     if registry.FILE_REF.match(ref):
@@ -46,7 +48,7 @@ def load(ref: str | os.PathLike[str]) -> Model:
         return user_model
     if not ref:
         raise GlassformerError("model — expected a program or a file, got ''", code="not_found")
-    name = registry.ref_head(ref)  # the options of a program may contain a file name
+    name = registry.ref_head(ref)  # a file name may occur in the options of a program
     if ref.endswith(".safetensors") and (name == ref or name not in registry.entries("program")):
         from .core.checkpoint import load as load_checkpoint
 
@@ -75,9 +77,9 @@ def load(ref: str | os.PathLike[str]) -> Model:
 
 
 def check_task_vocabulary(ref: str, model: Model) -> Model:
-    """Return the model of a text program; an error if its task has another vocabulary.
+    """Return the model of a text program. Raise an error if its task has another vocabulary.
 
-    A task that cannot be found is no error here; it is one where the task is needed.
+    A missing task is not an error here; functions that need the task raise the error.
     """
     task = None
     with suppress(GlassformerError):
@@ -97,8 +99,9 @@ _TASK_CACHE: "WeakKeyDictionary[Model, tuple[registry.Entry | str | None, Task]]
 
 
 def _task_origin(model: Model) -> registry.Entry | str | None:
-    """Return the registry entry of a model's task; of a compiled model, the current name of its
-    source, whose file may have changed.
+    """Return the registry entry of a model's task.
+
+    For a compiled model, this is the current name of its source, whose file may have changed.
     """
     if PROVENANCE_KEY in model.provenance:
         return task_name(model)
@@ -106,8 +109,10 @@ def _task_origin(model: Model) -> registry.Entry | str | None:
 
 
 def model_task(model: Model) -> Task:
-    """Return a model's own task. It is resolved once per model, and again after its name was
-    registered again (a notebook cell run twice, a changed file).
+    """Return the task of a model.
+
+    It is resolved once per model, and again if its name was registered again (by a notebook cell
+    run twice or a changed file).
     """
     if (cached := _TASK_CACHE.get(model)) and cached[0] == _task_origin(model):
         return cached[1]
@@ -116,14 +121,14 @@ def model_task(model: Model) -> Task:
         raise GlassformerError(f"{model.name} — has no task; pass task=… (--task …)")
     if task is None:
         task = load_task(model.task)
-        if not registry.FILE_REF.match(model.task):  # lookups need the exact FILE.py:NAME
+        if not registry.FILE_REF.match(model.task):  # the lookup requires the exact FILE.py:NAME
             task.ref = ascii_name(task.ref)
     _TASK_CACHE[model] = _task_origin(model), task
     return task
 
 
 def load_task(ref: str | Model) -> Task:
-    """Return the task of a ref, or a model's own task."""
+    """Return the task of a ref, or the task of a model."""
     if isinstance(ref, Model):
         return model_task(ref)
     ref = as_text(ref, "task")
@@ -135,8 +140,9 @@ def load_task(ref: str | Model) -> Task:
 
 
 def task_if_known(model: Model) -> Task | None:
-    """Return a model's own task; None if it has none, or if it is in a file that the user did not
-    pass.
+    """Return the task of a model.
+
+    Returns None if the model has no task, or if the task is in a file that the user did not pass.
     """
     in_file = registry.FILE_REF.match(model.task)
     unknown = not model.task or (in_file and not registry.is_registered("task", model.task))
@@ -160,7 +166,7 @@ def common_task(a: Model, b: Model) -> Task:
 
 
 def _shortest_ref(ref: str) -> str:
-    """Return a task's ref without default options: addition for addition:digits=3."""
+    """Return a task ref without default options, such as addition for addition:digits=3."""
     try:
         entry = registry.find("task", registry.ref_head(ref))
     except GlassformerError:
@@ -170,8 +176,10 @@ def _shortest_ref(ref: str) -> str:
 
 
 def with_task(model: Model, ref: str) -> Model:
-    """Return the model with another task. An embedded source is dropped unless it is the program
-    of that task: otherwise the model would still be checked against that source.
+    """Return the model with another task.
+
+    An embedded source is dropped unless it is the program of that task, because the model would
+    otherwise be checked against that source.
     """
     task, source_task = load_task(ref), embedded_task(model)
     task.require(model.vocabulary)
@@ -182,6 +190,6 @@ def with_task(model: Model, ref: str) -> Model:
 
 
 def verdict_task(model: Model, ref: str) -> Task:
-    """Return the task named by a saved verdict: the model's own if it has that name."""
+    """Return the task named in a saved verdict: the model's task if the names are equal."""
     task = task_if_known(model)
     return task if task and task.ref == ref else load_task(ref)

@@ -1,7 +1,7 @@
-"""User files: FILE.py:NAME as a ref.
+"""User files as refs of the form FILE.py:NAME.
 
 Passing such a ref executes the file, as `python FILE.py` does. Refs read from checkpoints,
-certificates or sweep specs never execute code: they are looked up among the registered names.
+certificates or sweep specs never execute code; only registered names are looked up.
 """
 
 import ast
@@ -24,12 +24,12 @@ from .utils.errors import GlassformerError, short_repr, unknown_name_error
 from .utils.fileio import read_text
 
 MAX_SOURCE_BYTES = 10_000_000
-MAX_LISTED_NAMES = 8  # in a message
+MAX_LISTED_NAMES = 8  # number of names listed in a message
 LOADED_FILES: dict[str, tuple[ModuleType, tuple[int, int]]] = {}  # path -> module, (mtime, size)
 
 
 def load_user_files(refs: Any) -> Any:
-    """Execute the files of refs FILE.py:NAME and register their NAMEs; return `refs`."""
+    """Execute the files of refs FILE.py:NAME and register their names. Return `refs`."""
     for value in refs if isinstance(refs, (list, tuple)) else [refs]:
         ref = os.fspath(value) if isinstance(value, os.PathLike) else value
         if isinstance(ref, str) and (match := registry.FILE_REF.match(ref)):
@@ -40,8 +40,9 @@ def load_user_files(refs: Any) -> Any:
 
 
 def rebuild_in_worker(kind: str, ref: str, source_digest: str = "") -> Any:
-    """Rebuild an object in another process of the same run. Tasks are sent by ref; a file of that
-    name with another text is not executed.
+    """Rebuild an object in another process of this run.
+
+    Tasks are sent by ref. A file with this name but different content is not executed.
     """
     match = registry.FILE_REF.match(ref)
     if match and source_digest:
@@ -95,12 +96,13 @@ def _register_from_file(file: str, name: str) -> None:
 
 
 def _missing_name_error(file: str) -> GlassformerError:
-    """Return the error for FILE.py without a name. It lists the file's names; the file is parsed,
-    not executed.
+    """Return the error for FILE.py without a name.
+
+    The message lists names in the file, which is parsed but not executed.
     """
     try:
         tree = ast.parse(read_text(Path(file), MAX_SOURCE_BYTES))
-        ast.unparse(tree)  # fails here if it is nested too deeply
+        ast.unparse(tree)  # raises an error here for too deep nesting
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return GlassformerError(f"{file} — expected a file of Python, and FILE.py:NAME")
     tasks, others = list[str](), list[str]()
@@ -136,8 +138,9 @@ def _is_defined_in(value: Any, module: ModuleType) -> bool:
 
 
 def _run_file(file: str, registries: list[dict[str, Any]]) -> ModuleType:
-    """Execute a file as a module, once per version. All that an older version registered is
-    removed.
+    """Execute a file as a module, once per version.
+
+    All objects registered by an older version are removed.
     """
     path = Path(file)
     text = read_text(path, MAX_SOURCE_BYTES)
@@ -156,7 +159,8 @@ def _run_file(file: str, registries: list[dict[str, Any]]) -> ModuleType:
     registry.MODULE_FILES[name] = file
     sys.modules[name] = module
     if (folder := str(path.resolve().parent)) not in sys.path:
-        sys.path.append(folder)  # last, so that modules beside the file hide no others
+        # appended, so that modules next to the file do not shadow other modules
+        sys.path.append(folder)
     try:
         exec(compile(text, str(path), "exec"), vars(module))
     except GlassformerError as e:

@@ -61,8 +61,9 @@ def check_fields(
     file: Path, fields: Mapping[str, Any], family: str, required: Mapping[str, Any],
     record_type: type[T], ignored: Collection[str],
 ) -> T:  # fmt: skip
-    """Return the fields as a `record_type`. An unknown field that is not in `ignored` raises an
-    error.
+    """Return the fields as a `record_type`.
+
+    An unknown field that is not in `ignored` raises an error.
     """
     names = set(record_type.__struct_fields__)
     for name, only in required.items():

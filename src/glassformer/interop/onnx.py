@@ -174,8 +174,9 @@ class OnnxGraph:
     def add(
         self, op: str, *inputs: Any, shape: tuple[int, ...] = (), **attributes: Any
     ) -> "GraphTensor":
-        """Add a node and return its output. `shape` is the output's shape for one input of length
-        n_ctx.
+        """Add a node and return its output.
+
+        `shape` is the output's shape for one input of length n_ctx.
         """
         from onnx import helper
 
@@ -185,8 +186,9 @@ class OnnxGraph:
         return GraphTensor(self, name, shape)
 
     def constant(self, value: Any) -> str:
-        """Return the name of a constant, adding it if needed. Python numbers get the graph's float
-        type.
+        """Return the name of a constant, adding it if needed.
+
+        Python numbers get the graph's float type.
         """
         from onnx import numpy_helper
 

@@ -162,8 +162,9 @@ class AverageAttention(Displayable):
 
 
 def average_attention(model: Model, task: Task, rows: Rows | None = None) -> AverageAttention:
-    """Average attention over rows [B,…]. Defaults to the domain, or to a sample of a large
-    domain.
+    """Average attention over rows [B,…].
+
+    Defaults to the domain, or to a sample of a large domain.
     """
     if not model.config.n_layers:
         raise GlassformerError("attention: expected a model with layers, got none")

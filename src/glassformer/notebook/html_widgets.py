@@ -112,8 +112,9 @@ def share_bar(share: float, color: str = BLUE) -> Markup:
 
 
 def bar_table(pairs: Iterable[tuple[str, float]], title: str = "", whole: float = 0.0) -> Markup:
-    """Return a table of named numbers with bars. A full bar is `whole`, or else the largest
-    number.
+    """Return a table of named numbers with bars.
+
+    A full bar is `whole`, or else the largest number.
     """
     pairs = list(pairs)
     full = whole or max((abs(v) for _, v in pairs if np.isfinite(v)), default=0.0) or 1.0

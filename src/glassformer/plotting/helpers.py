@@ -79,8 +79,9 @@ def annotated_heatmap(
 def signed_image(
     ax: Axes, x: Any, limit: float = 0.0, aspect: Literal["auto", "equal"] = "auto"
 ) -> Any:
-    """Draw signed numbers from -limit to limit, white at 0. `limit` defaults to the largest
-    number.
+    """Draw signed numbers from -limit to limit, white at 0.
+
+    `limit` defaults to the largest number.
     """
     limit = limit or float(np.abs(x).max(initial=0)) or 1.0
     scale: dict[str, Any] = {"cmap": SIGNED_COLORMAP, "vmin": -limit, "vmax": limit}

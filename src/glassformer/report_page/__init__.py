@@ -50,8 +50,9 @@ def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -
 
 
 def fill_template(name: str, parts: Mapping[str, str]) -> bytes:
-    """Return a file of web/ with its placeholders replaced by `parts`. Inserted text is not
-    searched.
+    """Return a file of web/ with its placeholders replaced by `parts`.
+
+    Inserted text is not searched.
     """
     page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read_web_file(name))
     return page.encode("utf-8", "replace")

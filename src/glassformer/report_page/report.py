@@ -168,8 +168,9 @@ def check_html_suffix(path: str | Path) -> None:
 
 
 def short_titles(refs: Sequence[str]) -> list[str]:
-    """Return a title for each ref. Folders are dropped if titles stay distinct; duplicates are
-    numbered.
+    """Return a title for each ref.
+
+    Folders are dropped if titles stay distinct; duplicates are numbered.
     """
     short = [Path(r).name if r.endswith((".safetensors", ".taotp", ".glass")) else r for r in refs]
     short = list(refs) if len(set(short)) < len(set(refs)) else short

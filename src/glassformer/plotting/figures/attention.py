@@ -112,8 +112,9 @@ def head_steps_figure(s: HeadSteps, boundary: int | None = None, title: str = ""
 
 
 def attention_bars(summaries: Mapping[str, Any], labels: Names) -> Figure:
-    """Draw the attention from one position: input -> [L,H,S]. Layers are rows, heads are
-    columns.
+    """Draw the attention from one position: input -> [L,H,S].
+
+    Layers are rows, heads are columns.
     """
     require_data(summaries, "bars of attention", "input")
     L, H, S = next(iter(summaries.values())).shape

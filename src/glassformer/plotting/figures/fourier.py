@@ -76,8 +76,9 @@ def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
 
 
 def wave_plane(analysis: ModularAnalysis) -> Figure:
-    """Draw the power of the logits by frequency in a and in b. Waves of a + b are on the
-    diagonal.
+    """Draw the power of the logits by frequency in a and in b.
+
+    Waves of a + b are on the diagonal.
     """
     power, low = analysis.power_plane / max(analysis.power_plane.sum(), 1e-300), 1e-6
     with drawing(size=(5.0, 4.3)) as (fig, (ax,)):
@@ -97,8 +98,9 @@ def wave_plane(analysis: ModularAnalysis) -> Figure:
 
 
 def right_logit_maps(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
-    """Draw the right logit by a + b and a − b. A pizza model has stripes, a clock model has
-    none.
+    """Draw the right logit by a + b and a − b.
+
+    A pizza model has stripes, a clock model has none.
     """
     import matplotlib
 

@@ -191,8 +191,9 @@ def _draw_share_strip(ax: Axes, shares: Array, labels: Names, title: str) -> Non
 def slots_map(
     after: Mapping[str, Array], slots: Mapping[str, tuple[int, int]], tokens: Names
 ) -> Figure:
-    """Draw the stream [T,D] after each component, slots by tokens. Each slot has a separate
-    scale.
+    """Draw the stream [T,D] after each component, slots by tokens.
+
+    Each slot has a separate scale.
     """
     edges = np.cumsum([0, *(b - a for a, b in slots.values())])
     height = min(max(1.5, 0.24 * edges[-1]), 6.0)
