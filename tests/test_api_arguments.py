@@ -290,7 +290,7 @@ REFUSED = [
     (lambda m: gf.Recipe(mask="causl"), ("bad_argument", "causal")),
     (lambda m: gf.Recipe(d_model=0), ("bad_argument", "d_model", "0")),
     (lambda m: gf.Recipe(n_heads=0), ("bad_argument", "n_heads", "0")),
-    (lambda m: gf.Recipe().override({"stepz": 3}), ("bad_argument", "steps")),
+    (lambda m: gf.Recipe().override({"stepz": 3}), ("not_found", "steps")),
     (lambda m: gf.Recipe().override({"steps": True}), ("bad_argument", "steps")),
     (lambda m: gf.Recipe().override(3), ("bad_argument", "3")),
     (lambda m: gf.fit(REF, "fast", steps=0), ("bad_argument", "steps")),

@@ -199,10 +199,7 @@ def test_a_sweep_of_ones_own_task(mine):
     )
     command = [sys.executable, "-m", "glassformer", "sweep", "sweep.toml", "--json"]
     refused = subprocess.run(command, capture_output=True, text=True)
-    assert (
-        refused.returncode == 2
-        and "pass it (task='mine.py:Vote', --task mine.py:Vote)" in refused.stderr
-    )
+    assert refused.returncode == 2 and "--task mine.py:Vote" in refused.stderr
     done = subprocess.run([*command, "--task", "mine.py:Vote"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["results"][0]["task"] == "mine.py:Vote"

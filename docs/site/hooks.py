@@ -166,7 +166,7 @@ def _public() -> str:
     text = "# The public functions\n\nWhat `import glassformer as gf` gives. "
     text += "Where a `model` stands, a ref, a path or a Model will do; for `task` a ref or a Task; "
     text += "for `tokens` a text or tokens; for `recipe` a name, a file or a Recipe.\n\n"
-    for name in sorted([*named.__all__, "list", "compile", "open"], key=lambda n: n[0].isupper()):
+    for name in sorted([*named.__all__, "list", "compile"], key=lambda n: n[0].isupper()):
         thing = inspect.unwrap(getattr(named, name))  # in the room that it comes from
         text += (
             f'::: {thing.__module__}.{thing.__qualname__}\n    options: {{heading: "gf.{name}", '

@@ -80,7 +80,7 @@ def test_the_walk_of_a_researcher(tmp_path, call):
     pytest.importorskip("transformer_lens")
     folder = tmp_path / "adder"
     status, out, err = call("export", REF, "--to", "transformer-lens", "--out", folder)
-    assert status == 0 and "every greedy token the same" in out, out + err
+    assert status == 0 and "all greedy tokens equal" in out, out + err
     (folder / "theirs.py").write_text(THEIRS)
     done = subprocess.run(
         [sys.executable, "theirs.py"], cwd=folder, capture_output=True, text=True, check=False

@@ -193,3 +193,11 @@ def test_ranks():
     assert same == pytest.approx([1, -1], abs=1e-3)
     x[:3, 0] = np.inf, -np.inf, np.nan  # rows without this token, or without a margin
     assert _margin_rank_correlations(x, x)[0] == pytest.approx(1)
+
+
+def test_a_model_with_activations_that_the_other_lacks():
+    """One has an MLP and the other has none: only one has `hook_resid_mid`."""
+    book, compact = load("addition:digits=2,variant=book"), load("addition:digits=2")
+    task = load_task(compact)
+    rows = task.sample(40, np.random.default_rng(0))
+    assert "linear CKA" in str(compare(book, compact, task, rows))

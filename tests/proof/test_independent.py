@@ -86,7 +86,7 @@ def case_of(spots, row, split, a, b):
 
 
 def least_split(spots, row, kind):
-    named = spots.named(row)
+    named = spots.requested_columns(row)
     return [kind] * (max(named) - min(named) + 1 if named else 0)
 
 

@@ -4,8 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from glassformer import load
+from glassformer import fit, load
 from glassformer.training import Recipe
+from glassformer.training.recipe import recipe_option
 from glassformer.utils.results import Displayable
 from helpers import raises
 
@@ -87,3 +88,11 @@ def test_the_recipe_in_an_old_file_is_read():
     assert {n: v for n, v in now.to_json().items() if n in recorded} == recorded
     added = {*Recipe().to_json()} - {*recorded}  # since then: as they are if nobody sets them
     assert all(getattr(now, name) == getattr(Recipe(), name) for name in added)
+
+
+def test_an_old_name_of_a_field_leads_to_the_new_one(tmp_path):
+    with raises("not_found", "stable", "stop_after_successes"):
+        recipe_option("stable")
+    (tmp_path / "both.toml").write_text("stable = 3\nstop_after_successes = 5\n")
+    with raises("bad_argument", "stable", "stop_after_successes"):
+        fit("addition:digits=1", str(tmp_path / "both.toml"))

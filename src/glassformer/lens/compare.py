@@ -138,7 +138,7 @@ class Comparison(Displayable):
             lines += ["", "Activations that predict answer tokens: linear CKA (debiased)"]
             own = self.similarity.matching_names
             for x, y, s in self.similarity.best:
-                match = f"{_format_correlation(own[x])} with the same of {b}; " * (x in own)
+                match = f"{_format_correlation(own[x])} with the same of {b}; " if x in own else ""
                 lines.append(f"  {x} of {a}: {match}closest {y}, {s:.2f}")
         if self.swapped:
             lines += self._swap_lines("question", self.swapped.question)

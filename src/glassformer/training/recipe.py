@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from ..core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, Config, Model
 from ..core.weight_shapes import array_shapes, name_in_block, required_shapes
 from ..registry import Option
+from ..utils import migrate
 from ..utils.argcheck import validate_init, validate_method
 from ..utils.errors import GlassformerError, short_repr, unknown_name_error
 from ..utils.limits import MAX_SEED
@@ -362,6 +363,8 @@ def recipe_option(name: str) -> Option:
     """Return the Option of a recipe field, which parses strings and validates values."""
     if name not in RECIPE_FIELDS:
         text = name if isinstance(name, str) else short_repr(name)
+        if new := migrate.RECIPE_FIELDS.get(text):
+            raise GlassformerError(f"{text} — is called {new} now", code="not_found")
         raise unknown_name_error("field of a recipe", text, RECIPE_FIELDS)
     return _option(RECIPE_FIELDS[name])
 

@@ -7,6 +7,8 @@ is unchanged. Data of an unexpected shape is also unchanged; the reader's schema
 from collections.abc import Callable
 from typing import Any
 
+from .errors import GlassformerError
+
 RECIPE_FIELDS = {
     "again": "restart_after_steps",
     "alike": "near_tie_fraction",
@@ -112,6 +114,9 @@ def _event(data: Any) -> Any:
 def _rename(data: Any, names: dict[str, str]) -> Any:
     if not isinstance(data, dict):
         return data
+    for old, new in names.items():
+        if old in data and new in data:
+            raise GlassformerError(f"{old} and {new} are the same field. Leave out {old}")
     return {names.get(name, name): value for name, value in data.items()}
 
 
