@@ -78,7 +78,8 @@ class Bounder:
     def window(self, group: RowGroup, extra_below: int = 0) -> list[int]:
         """Return the columns whose digits distinguish the cases of a group.
 
-        They reach up to the column of the query token or the next token, whichever is higher.
+        They range from the lower to the higher column of the query token and the next token, plus
+        `extra_below` columns below.
         """
         spots = group.layout.spots[group.layout_row : group.layout_row + 2]
         columns = [number for kind, number in spots if kind == "s"]

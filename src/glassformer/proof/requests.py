@@ -137,7 +137,12 @@ def _check_second(
     model: Model, task: Task, certificate: Any, independent: bool | None,
     progress: ProgressCallback | None,
 ) -> CertificateResult | None:  # fmt: skip
-    """Run the independent checker on a certificate; return None if it was not run or needed."""
+    """Run the independent checker on a certificate.
+
+    Returns:
+        The result, or None if the check is disabled, python-flint is missing, or the model is not
+        covered and the check is not required.
+    """
     from .independent.checker import check_independently, require_flint
 
     try:

@@ -124,7 +124,7 @@ def one_digit_changed(task: Task, n: int, corners: Any, rng: np.random.Generator
 
 # ── cases, and sums over columns ───────────────────────────────────────────────────────────────
 def split_columns(spots: DigitLayout, row: int, split: list[str]) -> range:
-    """Return the columns that distinguish a row's cases: the top len(split) up to its request."""
+    """Return the columns that distinguish a row's cases: len(split) columns up to the requested."""
     top = max(spots.requested_columns(row), default=-1)
     return range(top + 1 - len(split), top + 1)
 
