@@ -39,6 +39,7 @@ from .recipe import MAX_STEPS, RECIPE_FIELDS
 RUN_SUFFIX = ".run.safetensors"
 OTHER_RUN_SNAPSHOTS = "has snapshots of another run: expected an empty folder or a new one"
 MAX_SHOWN_DIFFERENCES = 6
+SHOWN_NAMES = {"start": "init_from"}  # the file format keeps the old key
 NOT_A_RUN = "not the state of a run, or damaged"
 COUNTER_DTYPE = "float32"
 Step = Annotated[int, Meta(ge=0, le=MAX_STEPS)]
@@ -248,7 +249,8 @@ def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any])
     saved, current = _flat_identity(header["identity"]), _flat_identity(identity)
     if differ := [k for k in {**current, **saved} if saved.get(k) != current.get(k)]:
         pairs = ", ".join(
-            f"{k}={_short_text(saved.get(k))} (now {_short_text(current.get(k))})"
+            f"{SHOWN_NAMES.get(k, k)}={_short_text(saved.get(k))} "
+            f"(now {_short_text(current.get(k))})"
             for k in differ[:MAX_SHOWN_DIFFERENCES]
         )
         more = f" and {n} more" if (n := len(differ) - MAX_SHOWN_DIFFERENCES) > 0 else ""

@@ -46,8 +46,8 @@ def check_arguments(
         raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
     if (out or resumed) and len(seeds) > 1:
         raise GlassformerError(
-            f"seeds — expected one seed with out or resume, got {len(seeds)}. An ensemble is not "
-            "saved while it runs"
+            f"seeds: expected 1 with {'resume' if resumed else 'out'}, got {len(seeds)}; several "
+            "seeds at once are not saved while they run"
         )
     if resumed and not out:
         raise GlassformerError("resume — expected out=FILE, the model file of the run")
