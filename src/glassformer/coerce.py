@@ -230,7 +230,8 @@ def public_api(f: Callable[P, R]) -> Callable[P, R]:
         signature, hints = _checked_signature(f)
         arguments = bind_arguments(name, signature, args, kwargs)
         if unknown := arguments.keys() - signature.parameters.keys():
-            _check_fields(name, unknown, signature.parameters)
+            named = [n for n, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD]
+            _check_fields(name, unknown, named)
         for key, value in arguments.items():
             if isinstance(value, np.generic):
                 arguments[key] = value.item()  # NumPy integers may overflow, Python integers do not
