@@ -73,8 +73,8 @@ def _attention(base: int) -> Model:
     is at most base/2, so head 1 is off by at most (base/2)²/far = 1/12; and with height = 10·far
     layer norm shrinks u_a by 1 %. That is 0.16 at most of the ½ that the tied head allows.
 
-    Section 6.1 takes it that what a head adds depends on one token. But how much of it is added
-    depends on all of them: the weights of softmax are content too.
+    Section 6.1 assumes that a head adds a value that depends on one token. But its weight
+    depends on all tokens: the softmax weights also carry information.
     """
     far = 3.0 * base**2
     height = 10 * far
@@ -119,9 +119,9 @@ def _table(base: int) -> Model:
 def _book(base: int) -> Model:
     """Figure 6.2. Slots: value (d/100), one (always 1), rest (fixes the row under layer norm).
 
-    The head brings the sum, and 1, both 10⁴ times as loud as what is there. Layer norm makes of the
+    The head brings the sum, and 1, both 10⁴ times as large as the stream. Layer norm makes of the
     sum a number that grows with it; for each there is a spike that writes the digit's row, 10¹⁰
-    times as loud as what is there.
+    times as large as the stream.
     """
     if base > 13:
         raise GlassformerError(f"variant=book is right up to base 13 (sums are close), got {base}")

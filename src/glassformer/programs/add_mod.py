@@ -53,7 +53,7 @@ def add_mod(
 def _hinge(digits: int, place: Place) -> Model:
     """Two coordinates, a number x and a height h, as in add-digit; layer norm divides by h.
 
-    The digit d of an operand is x = d − m, at the height 500·10^i if it stands i places below the
+    The digit d of an operand is x = d − m, at the height 500·10^i if it is i places below the
     requested one. The head is not aimed: the mean of what it reads has every digit at its place
     value. Higher places, 10⁸ times as high, are not heard; `+` and `=` have x = 0. After it `=`
     holds (v, 500), v = Σ 10^−i·(a_i + b_i − 2m). With d − m for the digits, the tied head rounds v
@@ -96,13 +96,13 @@ def figure_6_3(
     digits: int, place: Place = "ones", *, unit: float = 1.0, shared: bool = False,
     neurons: Callable[..., Neurons] = spikes, tidy: bool = True,
 ) -> Model:  # fmt: skip
-    """The booklet's Figure 6.3, and what its exercises change in it.
+    """Return the model of the booklet's Figure 6.3, with the changes of its exercises.
 
     Stream: value (d/100 of the token, then the sum), one (always 1), rest (makes token rows fixed
     under layer norm), position (a ring). A head per digit looks back to it from `=` and
     adds its digit·10^k to the value; the last head clears the rest. Then layer norm makes a number
     of the sum that depends on nothing else, and the MLP has that number for every sum, and writes
-    the digit so loudly that what is in the stream is noise.
+    the digit so loudly that the rest of the stream is noise.
 
     `unit`: the sum is divided by it (6.16): at 1,000 and more, one beside it is as good as 0, and
     layer norm makes sums alike. `neurons`: craft.table (6.4). `shared`: both digits of a place

@@ -27,7 +27,7 @@ def book_addition(digits: int) -> Model:
 
 
 def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Model:
-    """Figure 6.4. A 1 in the sum counts `unit`, `mix` weighs the position's numbers (6.18, 6.19).
+    """Return Figure 6.4. A 1 in the sum counts `unit`; `mix` weighs the position (6.18, 6.19).
 
     Stream: value (d/100 of the token, then the code), one (always 1), rest (makes token rows fixed
     under layer norm), position (a ring over the whole block). A head per digit of the operands
@@ -36,7 +36,7 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
     adds mix·position. So the value is a code of the sum and of which digit is due: the position's
     row has length √3 wherever it is, so what layer norm makes of the code depends on the code only.
     The MLP has a spike for each of the (digits+1)·(2·10ⁿ−1) codes and writes its digit 10¹⁰ times
-    as loudly as what is there. The margin is that of two digits' rows: values differ by 1/100.
+    as large as the stream. The margin is the margin of two digits' rows: values differ by 1/100.
     """
     task, n_ctx, reads = Addition(digits), 3 * digits + 2, 2 * digits
     sums = np.arange(2 * 10**digits - 1)

@@ -18,7 +18,7 @@ MIN_GAP = {"float64": 1e-10, "float32": 1e-5}
 
 def _float32(options: dict[str, Any]) -> str:
     if options["variant"] != "any":
-        return ""  # as right as in float64, because only a linear map remains
+        return ""  # The rest is a linear map, as accurate as in float64.
     task = Lookup(*(options[name] for name in ("table", "entries", "length", "vocab", "seed")))
     gap = best_hash(task, hash_attempts(task))[1].min()
     if len(task.vocabulary) > 5_000:

@@ -16,7 +16,7 @@ MAX_FITTED_ROWS = 2_000  # maximum number of fixed training rows to evaluate
 
 
 class Evaluator:
-    """Evaluates models on the test rows of a run."""
+    """Evaluator of models on the test rows of a run."""
 
     def __init__(self, task: Task, recipe: Recipe, data: TrainingData) -> None:
         self.task, self.recipe, self.data = task, recipe, data

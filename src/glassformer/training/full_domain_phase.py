@@ -92,7 +92,7 @@ class FullDomainPhase:
     start_step: int
     held_out_accuracy: float  # accuracy on test rows before the phase
     pool: Rows = None
-    near_tie_fraction: float = 0.0  # from the recipe
+    near_tie_fraction: float = 0.0  # the recipe's near_tie_fraction
     last_check: DomainCheck | None = None  # None during a check and before the first one
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ class Training(Displayable):
     seed: int
     steps: int
     seconds: float  # time of the steps; an ensemble's time divided by its members
-    accuracy: float  # on test rows, at the last evaluation before the full-domain phase
+    accuracy: float  # test accuracy at the last evaluation before the full-domain phase
     # done, stable, aborted, diverged (the model is the last good one) or interrupted; with a
     # full-domain phase also exact, sampled (no errors in a sample) and not exact
     status: str

@@ -204,7 +204,7 @@ class AblationResult:
 
     @property
     def forced(self) -> list[float]:
-        """Teacher-forced accuracy by seed; empty for causal models."""
+        """Teacher-forced accuracy by seed, or an empty list for causal models."""
         return [o.forced for o in self.outcomes if o.forced is not None]
 
     def summary_lines(self) -> list[tuple[str, list[float]]]:

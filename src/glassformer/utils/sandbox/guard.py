@@ -10,10 +10,10 @@ The sandbox (Linux 5.14 or later) consists of
 
 - user, process, network, IPC, host name and mount namespaces. The kernel ends every process in them
   when the first one ends, and that one ends with the guard. The submission cannot see the guard.
-- a root file system of its own: Python and the system's libraries, read-only, and /scratch, a
+- a separate root file system: Python and the system's libraries, read-only, and /scratch, a
   tmpfs of limited size. Nothing else of the machine has a path there, so no socket has one either.
 - a user without capabilities: the user nobody if the checker is root, else the checker's user.
-- a seccomp filter that refuses system calls for shared memory, new namespaces, and socket families
+- a seccomp filter that blocks system calls for shared memory, new namespaces, and socket families
   that network namespaces do not isolate.
 
 If any of it fails, the submission is not started, and the guard prints why. Without a sandbox
@@ -41,12 +41,25 @@ from typing import Any
 from .cgroup import ControlGroup
 from .child import set_limits
 
-NEW_MOUNTS, NEW_CGROUPS = 0x20000, 0x2000000  # flags of unshare
+NEW_MOUNTS, NEW_CGROUPS = 0x20000, 0x2000000  # unshare flags
 NAMESPACE_FLAGS = (
     0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
 )  # UTS IPC USER PID NET
-DEATH_SIGNAL, SECCOMP, DROP_CAPABILITY, SUBREAPER, NO_NEW_PRIVILEGES = 1, 22, 24, 36, 38  # of prctl
-NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000  # of mount
+DEATH_SIGNAL, SECCOMP, DROP_CAPABILITY, SUBREAPER, NO_NEW_PRIVILEGES = (
+    1,
+    22,
+    24,
+    36,
+    38,
+)  # for prctl
+NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = (
+    0x2,
+    0x4,
+    0x8,
+    0x1000,
+    0x4000,
+    0x40000,
+)  # for mount
 MOUNT_SETATTR = 442  # number of a system call, equal on all machines
 NOBODY = 65534
 POLL_SECONDS = 0.2  # interval between samples of processes and memory
