@@ -53,9 +53,7 @@ class Bridge(Protocol):
         """Raise an error if the format cannot represent the model."""
 
     def float32_limitation(self, model: Model) -> str:
-        """Describe computations that the library performs in float32 even with float64 weights, or
-        "".
-        """
+        """Describe float32 computations of the library with float64 weights, or return ""."""
 
     def write(self, model: Model, path: Path) -> list[str]:
         """Write the model to `path`, a new file or folder, and return notes for the user."""
@@ -159,9 +157,7 @@ def write_python(path: Path, text: str) -> None:
 
 
 def run_python_file(path: Path) -> dict[str, Any]:
-    """Execute an exported Python file and return its global names, without importing it as a
-    module.
-    """
+    """Execute an exported Python file without importing it. Return its global names."""
     module: dict[str, Any] = {"__name__": "glassformer_exported", "__file__": str(path)}
     exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module)
     return module

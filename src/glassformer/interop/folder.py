@@ -89,9 +89,7 @@ def parse_activation(file: Path, field: str, name: str) -> str:
 
 
 def read_arrays(path: Path, ignored_suffixes: tuple[str, ...]) -> dict[str, Any]:
-    """Read the arrays of model.safetensors. bfloat16, unsupported by NumPy, is converted to
-    float32.
-    """
+    """Read the arrays of model.safetensors, converting bfloat16 to float32."""
     from safetensors import SafetensorError, deserialize
 
     file = path / "model.safetensors"

@@ -139,8 +139,7 @@ def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedVal
 
 
 def _padded_weights(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
-    """Return GPT-2's arrays under Glassformer's names, padded to `sizes`, with r copies of the
-    stream.
+    """Return GPT-2 arrays by Glassformer name, padded to `sizes`, with r stream copies.
 
     Outputs are written to all copies and inputs are read from the first copy. Padding is zero.
     """

@@ -52,9 +52,7 @@ class ModuleSource:
                 self.definitions[name] = node
 
     def extract(self, node: ast.stmt, skip: list[ast.stmt]) -> str:
-        """Return the source of a node without annotations, decorators and the statements to
-        skip.
-        """
+        """Return the source of a node without annotations, decorators and skipped statements."""
         spans = [span for n in ast.walk(node) for span in self._annotation_spans(n)]
         for s in skip:
             above = [d.lineno for d in getattr(s, "decorator_list", [])]
@@ -194,9 +192,7 @@ class Inliner:
             self.add_name(base, alias.name)
 
     def library_source(self) -> str:
-        """Return source that defines the array library: PyTorch and the used functions of this
-        package.
-        """
+        """Return source that defines the array library: PyTorch and used functions of backend."""
         source = self.module_source(backend.__name__)
         node = source.definitions["TorchNamespace"]
         assert isinstance(node, ast.ClassDef)
@@ -208,9 +204,7 @@ class Inliner:
 
 
 def formula_source(ref: str) -> tuple[set[str], list[str], str]:
-    """Return the imports, the definitions and the constructor expression of a parametrization's
-    ref.
-    """
+    """Return imports, definitions and the constructor expression of a parametrization ref."""
     kind, inliner = type(build_parametrization(ref)), Inliner()
     entry = find("parametrization", ref_head(ref))
     try:

@@ -52,9 +52,7 @@ class OnnxBridge:
 
 
 def inference_session(file: str | Path | bytes) -> Any:
-    """Return an onnxruntime session. run(None, {"tokens": tokens}) returns [logits, pattern_0,
-    …].
-    """
+    """Return an onnxruntime session whose outputs are logits, pattern_0, pattern_1, …"""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

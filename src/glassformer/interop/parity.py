@@ -31,9 +31,7 @@ class ParityBatch:
 
 
 def parity_batch(model: Model) -> ParityBatch:
-    """Return a deterministic batch: rows of the model's task, edge cases first, or random
-    tokens.
-    """
+    """Return a deterministic batch of task rows, edge cases first, or of random tokens."""
     c, rng = model.config, np.random.default_rng(0)
     task = matching_task(model)
     if task is not None:
@@ -50,9 +48,7 @@ def parity_batch(model: Model) -> ParityBatch:
 
 
 def _sample_rows(task: Task, n: int, rng: np.random.Generator) -> Any:
-    """Return all rows of a small domain, otherwise n edge cases, evenly spaced rows and random
-    rows.
-    """
+    """Return all rows of a small domain, or n edge cases, evenly spaced and random rows."""
     if task.size <= n:
         return task.rows(0, task.size)
     edges = task.edges()
@@ -61,9 +57,7 @@ def _sample_rows(task: Task, n: int, rng: np.random.Generator) -> Any:
 
 
 def matching_task(model: Model) -> Task | None:
-    """Return the model's task, or None if it is unknown or has another vocabulary than the
-    model.
-    """
+    """Return the model's task, or None if it is unknown or its vocabulary differs."""
     try:
         task: Task = embedded_task(model) or registry.build("task", model.task)
     except GlassformerError:
@@ -161,9 +155,7 @@ def float32_problem(
 def to_float32_if_safe(
     model: Model, tolerance: float = TOLERANCE, agreements: Sequence[Agreement] = ()
 ) -> tuple[Model, str]:
-    """Convert the model to float32 if that is precise enough, else to float64; return the reason,
-    too.
-    """
+    """Return the model in float32 if that is precise enough, else in float64 with the reason."""
     reason = float32_problem(model, tolerance, agreements)
     return model.astype("float64" if reason else "float32"), reason
 

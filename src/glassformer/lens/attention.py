@@ -221,9 +221,7 @@ class ExpectedAttention(Displayable):
 
     @property
     def aligned(self) -> Any:
-        """Positions of the roles in DIRECT_ROLES; for addition, a and b of the answer token's
-        column.
-        """
+        """Positions of DIRECT_ROLES; for addition, a and b of the answer token's column."""
         return np.any([m for name, m in self.roles.items() if name in DIRECT_ROLES], axis=0)
 
 
@@ -294,9 +292,7 @@ class Alignment(Displayable):
 
     @property
     def best_head(self) -> tuple[int, int]:
-        """(layer, head) of the head with the largest mean attention share on the `aligned`
-        positions.
-        """
+        """(layer, head) with the largest mean attention share on the `aligned` positions."""
         best = stable_argmax(self.mean_share("aligned").ravel())
         layer, head = np.unravel_index(best, self.entropy.shape[:2])
         return int(layer), int(head)

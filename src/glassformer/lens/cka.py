@@ -50,9 +50,7 @@ class Similarity(Result):
 def similarity(
     a: Model, b: Model, tokens: Array, mask: Array | None = None, names: Sequence[str] = ()
 ) -> Similarity:
-    """Compare activations of two models on tokens [B,T], at the positions of `mask` (bool
-    [B,T]).
-    """
+    """Compare activations of two models on tokens [B,T] at the positions in `mask` [B,T]."""
     mask = np.ones(np.shape(tokens), bool) if mask is None else mask
     activations = []
     for model in (m.numpy() for m in (a, b)):
@@ -89,9 +87,7 @@ def _center_and_normalize(x: Any) -> Any:
 
 
 def _hsic(x: Any, y: Any) -> float:
-    """Return n(n−3) times Song et al.'s unbiased estimate of HSIC, without making [n,n]
-    matrices.
-    """
+    """Return n(n−3) times Song et al.'s unbiased estimate of HSIC, without [n,n] matrices."""
     n = len(x)
     k, l = (x * x).sum(1), (y * y).sum(1)  # noqa: E741 - diagonals of K = xxᵀ and L = yyᵀ
     K1, L1 = x @ x.sum(0) - k, y @ y.sum(0) - l  # row sums without the diagonals

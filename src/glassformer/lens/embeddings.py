@@ -23,9 +23,7 @@ class PCA(Displayable):
     explained: Array  # [R], shares of the variance; their sum is 1 (or 0 for equal points)
 
     def components_for(self, share: float = 0.9) -> int:
-        """Return the smallest number of components that together explain a share of the
-        variance.
-        """
+        """Return the smallest number of components that explain a share of the variance."""
         return count_for_share(self.explained, share)
 
 
@@ -142,9 +140,7 @@ def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings
 
 
 def position_table(model: Model) -> Array | None:
-    """Return the vector added to the stream at each position, [T,D], or None without position
-    vectors.
-    """
+    """Return the vectors added to the stream at each position, [T,D], or None without them."""
     c, embed = model.config, POSITIONS[model.config.positions].embed
     stream = np.zeros((1, c.n_ctx, c.d_model))
     return None if embed is None else embed(c, Scope(model.weights, None), stream, 0)

@@ -151,9 +151,7 @@ def explain(model: Model, tokens: Array) -> Explanation:
 
 
 def _stream_after(cache: ActivationCache, time: int) -> Array:
-    """Return the stream of the last position after `time` sublayers (alternating attention and
-    MLP).
-    """
+    """Return the last position's stream after `time` alternating attention and MLP sublayers."""
     if time == 0:
         return embedded_stream(cache)[0, -1]
     at = f"blocks.{(time - 1) // 2}.hook_resid_"

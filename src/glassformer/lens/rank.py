@@ -256,9 +256,7 @@ def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) ->
 
 @dataclass(frozen=True, eq=False)
 class UpdateRank(Result):
-    """The change of the hidden matrices between two models, and the LoRA rank that approximates
-    it.
-    """
+    """The change of hidden matrices between two models, and the LoRA rank it requires."""
 
     extra_json_fields = ("rank", "parameters")
     matrices: list[MatrixRank]  # ranks of W_after − W_before

@@ -96,9 +96,7 @@ def without_residual_hook(observer: Hook | None = None) -> Hook:
 # ── norms of the model ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class Histogram(Result):
-    """Counts [n] of values between edges [n+1], and the mean and standard deviation of the
-    values.
-    """
+    """Counts [n] of values between edges [n+1], with the values' mean and standard deviation."""
 
     edges: Array
     counts: Array
@@ -176,9 +174,7 @@ class FiringRates(Result):
 def firing_rates(
     model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
 ) -> FiringRates:
-    """Measure the firing rate of each neuron of a layer at the positions that predict answer
-    tokens.
-    """
+    """Measure each neuron's firing rate at the positions that predict answer tokens."""
     model, F = model.numpy(), model.config.d_mlp
     if layer not in model.mlp_layers or not F:
         expected = f"a layer with an MLP, one of {model.mlp_layers}"

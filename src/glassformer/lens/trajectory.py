@@ -101,9 +101,7 @@ class Trajectory(Displayable):
 
 
 def _differences(a: Model, b: Model) -> list[str]:
-    """Return the names of properties that differ between two models but are constant within a
-    run.
-    """
+    """Return the properties that differ between two models but are constant within a run."""
     own = [
         name for name in ("config", "vocabulary", "task") if getattr(a, name) != getattr(b, name)
     ]

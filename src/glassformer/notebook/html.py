@@ -129,9 +129,7 @@ def _model(model: Model) -> Markup:
 
 
 def _thumbnail(w: Any) -> Markup:
-    """Return a small picture of a weight array on a log scale, in which every nonzero entry is
-    visible.
-    """
+    """Return a small picture of a weight array on a log scale that shows all nonzero entries."""
     x = backend.to_numpy(w).astype(float)
     x = x.reshape(-1, x.shape[-1])
     x = (x.T if len(x) > x.shape[1] else x)[:MAX_MAP_CELLS, :MAX_MAP_CELLS]

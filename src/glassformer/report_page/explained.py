@@ -64,9 +64,7 @@ def write_walkthroughs(folder: str | Path) -> dict[str, Path]:
 
 
 def walkthrough_page(name: str, titles: Mapping[str, str]) -> bytes:
-    """Return an article's page, with a frame of NAME-live.html and links to the other
-    walkthroughs.
-    """
+    """Return an article's page with a frame of NAME-live.html and links to other articles."""
     documents = docs_root() / DOCS_FOLDER
     text = _render_document((documents / f"{name}.md").read_text("utf-8"), name, documents)
     links = "\n".join(
@@ -78,9 +76,7 @@ def walkthrough_page(name: str, titles: Mapping[str, str]) -> bytes:
 
 
 def _render_document(text: str, name: str, documents: Path) -> str:
-    """Render a document as HTML, with a frame for its models, inlined pictures and working
-    links.
-    """
+    """Render a document as HTML with a frame for its models, pictures and working links."""
     from markdown_it import MarkdownIt
 
     def frame(match: re.Match[str]) -> str:

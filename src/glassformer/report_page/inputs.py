@@ -27,7 +27,7 @@ class InputGroup:
 
 
 def group_models(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[InputGroup]:
-    """Group models that can read the same inputs: `inputs`, or those of the group's first model."""
+    """Group models that can read `inputs`, or by default the inputs of the group's first model."""
     if inputs:
         for model, text in product(models, inputs):
             if problem := read_error(model, text):
@@ -80,9 +80,7 @@ def initial_inputs(model: Model) -> list[str]:
 
 
 def _texts_by_class(task: Task) -> list[str]:
-    """Return the strings of sampled rows and edge cases, ordered so that input classes
-    alternate.
-    """
+    """Return strings of sampled rows and edge cases, with alternating input classes."""
     sampled = task.sample(SAMPLED_ROWS, np.random.default_rng(0))
     rows = np.concatenate([sampled, task.edges()[:SAMPLED_ROWS]])
     rows = rows[task.defined(rows)]

@@ -61,9 +61,7 @@ def _reuse_time(declaration: Declaration, v: Value) -> int | None:
 
 
 def value_tables(program: Program) -> tuple[list[dict[str, Any]], int]:
-    """Return every value of a program as tables, in dependency order, and their total size in
-    bytes.
-    """
+    """Return all values of a program as tables, in dependency order, and their size in bytes."""
     number = {v: i for i, v in enumerate(program.values)}
     values = [_value_table(v, number) for v in number]
     return values, sum(map(_json_size, values))

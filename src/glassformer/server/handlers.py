@@ -120,9 +120,7 @@ class Handlers:
                 "counterexample": typeable_counterexample(model, task, counterexample)}  # fmt: skip
 
     def prove(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
-        """Prove a model, report each stage, and search edge cases and samples for a
-        counterexample.
-        """
+        """Prove a model and report each stage. Search a sample for a counterexample first."""
         line.send({"stage": "compiling" if _is_source(request) else "reading the model"})
         model, task = self.model_and_task(request)
         line.send({"stage": "trying edge cases"})
@@ -228,9 +226,7 @@ def progress_fields(event: Progress) -> dict[str, int]:
 def typeable_counterexample(
     model: Model, task: Task, counterexample: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Return a counterexample as an input string for the page, or None if the model cannot read
-    it.
-    """
+    """Return a counterexample with its input string, or None if the model cannot read it."""
     if counterexample is None or not read_error(model, counterexample["input"]):
         return counterexample
     tokens, answer = (x[0] for x in task.batch(np.array([counterexample["row"]], task.row_type)))

@@ -34,9 +34,7 @@ MAX_SILENT_SECONDS = 15.0  # time limit of a connection without a complete reque
 
 
 class LimitedProtocol(H11Protocol):
-    """A connection that closes if there are too many or after MAX_SILENT_SECONDS without a
-    request.
-    """
+    """A connection that closes beyond MAX_CONNECTIONS or after MAX_SILENT_SECONDS."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

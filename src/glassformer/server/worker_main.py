@@ -8,9 +8,7 @@ from ..utils.worker_main import ProgressChannel as ProgressChannel
 
 
 def prepare(setup: dict[str, Any]) -> Callable[[str, Any, ProgressChannel], Any]:
-    """Load the models of the command line, activate the file sandbox, and return the request
-    handler.
-    """
+    """Load command-line models, activate the file sandbox, and return the request handler."""
     from .catalogue import Catalogue
     from .fs_sandbox import FileSandbox
     from .handlers import Handlers

@@ -20,9 +20,7 @@ class PoolBusy(Exception):
 
 
 class WorkerPool:
-    """Worker processes for short requests, puzzles and jobs, with a maximum number for each
-    kind.
-    """
+    """Worker processes for short requests, puzzles and jobs, limited for each kind."""
 
     def __init__(self, setup: dict[str, Any], at_once: dict[str, int]) -> None:
         self.setup = setup

@@ -39,9 +39,7 @@ Indices = int | Sequence[int] | None
 
 @dataclass(frozen=True)
 class Patch(Displayable):
-    """Results of a patched run and of its clean and corrupted runs: logits [B,V] at one
-    position.
-    """
+    """Logits [B,V] at one position of a patched run and of its clean and corrupted runs."""
 
     clean: Array
     corrupted: Array
@@ -132,9 +130,7 @@ class PatchingRun:
         return Patch(*self.logits, patched, self.top_tokens)
 
     def grid(self, hooks: Sequence[str], places: Sequence[Any]) -> Any:
-        """Patch each activation at each place (position, head); None means all positions or
-        heads.
-        """
+        """Patch each activation at each (position, head); None means all positions or heads."""
         return np.array([
             [self.patch([name], position, head).recovered for position, head in places]
             for name in hooks

@@ -213,9 +213,7 @@ def _result_table(task: Task, p: int) -> Any:
 def _run_all_pairs(
     model: Model, task: Task, p: int, neurons: bool = True
 ) -> tuple[Any, dict[int, Any]]:
-    """Return the logits of all numbers at `=` [p,p,p], centered over c, and layer -> neurons
-    [p,p,F].
-    """
+    """Return centered logits of the numbers at `=` [p,p,p], and layer -> neurons [p,p,F]."""
     logits, activations = [], dict[int, list[Any]]()
 
     def keep(name: str, value: Any) -> Any:

@@ -134,8 +134,7 @@ def attention_bars(summaries: Mapping[str, Any], labels: Names) -> Figure:
 def alignment_bars(
     alignments: Sequence[Alignment], names: Names = (), labels: Names = ()
 ) -> Figure:
-    """Draw the share of attention on each role by query position: models are columns, heads are
-    rows.
+    """Draw attention on each role by query position: models are columns, heads are rows.
 
     A tick marks the share of uniform attention. `names` are the names of the models, `labels` the
     labels of the answer tokens.

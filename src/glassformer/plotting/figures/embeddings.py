@@ -80,9 +80,7 @@ def _draw_points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) 
 def _free_label_sides(
     x: Any, y: Any, names: Sequence[str], size: float
 ) -> list[tuple[float, float, str, str]]:
-    """Return the first position of each name that overlaps no name or point, or else the first
-    one.
-    """
+    """Return the first position of each name without overlap, or else its first position."""
     sides = zip((AXES_WIDTH_POINTS, AXES_HEIGHT_POINTS), (x, y), strict=True)
     # points per unit, with margins
     scale = [side / max(1.2 * float(np.ptp(v)), 1e-300) for side, v in sides]

@@ -24,9 +24,7 @@ LOSS_CURVES = (("full", BLUE, 0), ("restricted", GREEN, 1), ("excluded", ORANGE,
 
 
 def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
-    """Draw the power of each frequency in the embedding and the readout, with key frequencies
-    colored.
-    """
+    """Draw the power of each frequency in embedding and readout; color key frequencies."""
     parts = (("embedding", analysis.embedding), ("map to the logits", analysis.readout))
     with drawing(2, size=(7.0, 4.2), title=title, sharex=True) as (fig, axes):
         for ax, (name, spectrum) in zip(axes, parts, strict=True):
@@ -48,9 +46,7 @@ def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
 
 
 def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
-    """Draw the best frequency and explained variance of each neuron, with a panel for each
-    layer.
-    """
+    """Draw the best frequency and explained variance of each neuron, one panel per layer."""
     if not analysis.neurons:
         raise GlassformerError("neurons: expected a model with neurons, got none")
     layers, jitter = analysis.neurons, np.random.default_rng(0)
@@ -124,9 +120,7 @@ def right_logit_maps(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
 
 
 def loss_curves(history: Sequence[ModularProgress], title: str = "") -> Figure:
-    """Draw the full, restricted and excluded loss, the Gini coefficient and the weights of a
-    run.
-    """
+    """Draw full, restricted and excluded loss, Gini coefficient and weights of a run."""
     if len(history) < 2:
         raise GlassformerError(f"losses: expected at least two checkpoints, got {len(history)}")
     heights = {"height_ratios": [2.4, 1, 1]}

@@ -67,9 +67,7 @@ def lens_accuracy_map(stops: Sequence[tuple[str, Score]], names: Names = ()) -> 
 def attribution_bars(
     shares: Sequence[tuple[str, float]], max_bars: int = 24, title: str = ""
 ) -> Figure:
-    """Draw a bar for each component and for the total, with at most the `max_bars` largest
-    components.
-    """
+    """Draw a bar for each of the `max_bars` largest components and for the total."""
     require_data(shares, "shares", "component")
     shown, total = list(shares), sum(s for _, s in shares)
     if len(shares) > max_bars:

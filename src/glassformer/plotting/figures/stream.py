@@ -95,9 +95,7 @@ def norm_histograms(statistics: Sequence[NormStatistics]) -> Figure:
 def _draw_histograms(
     axes: Sequence[Axes], histograms: Sequence[Any], title: str, color: str
 ) -> None:
-    """Draw a column of histograms, and the range of standard deviations of single vectors for
-    each.
-    """
+    """Draw a column of histograms, each with the range of std of single vectors."""
     axes[0].set_title(title)
     axes[-1].set_xlabel("value")
     for ax, (h, (low, high)) in zip(axes, histograms, strict=True):
