@@ -2,7 +2,7 @@
 
 The contest counts the module's parameters. A model with a parametrization keeps theta and
 the formula, so a file of adder-least has three parameters (this count ignores the formula); other
-models keep their arrays. The written file is loaded as the contest loads it, in its own process,
+models keep their arrays. The written file is loaded as the contest loads it, in a separate process,
 and its answers are compared with the model's.
 """
 

@@ -309,7 +309,7 @@ class Alignment(Displayable):
         }))  # fmt: skip
 
     def __str__(self) -> str:
-        # The sums may cover different tokens: the last digit of a sum has no column of its own.
+        # The sums may cover different tokens: the last digit of a sum has no separate column.
         n = {name: int((~np.isnan(self.chance[name])).sum()) for name in ROLE_SUM_LABELS}
         differ = len({*n.values()}) > 1
         labels = {name: name for name in self.roles}

@@ -11,8 +11,8 @@ result:
 - runner_up: share of answer tokens with the same second choice in both, among the tokens that
   can be right there. logits: mean correlation of the logits of those tokens, if there are three.
 - overlap: Σ min(p, q) of two heads' attention, averaged over answer rows: 1 for equal patterns.
-- swapped: predictions after one token of the text is swapped (interventions/perturb.py).
-- interchange: what each head carries (interventions/patch.py).
+- swapped: predictions after one token of the input is swapped (interventions/perturb.py).
+- interchange: information carried by each head (interventions/patch.py).
 - similarity: debiased linear CKA of the activations that predict answer tokens (cka.py).
 """
 

@@ -8,7 +8,7 @@ changes the logit difference d by
 
 The first takes one backward pass for all activations. It is exact where the logits are linear in h,
 and 0 where a softmax is saturated or a ReLU is off. The second takes `steps` passes per layer, and
-the values of an activation sum to what patching all of it recovers. Needs PyTorch.
+the values of an activation sum to the recovered share of patching all of it. Needs PyTorch.
 """
 
 from collections.abc import Sequence
