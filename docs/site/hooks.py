@@ -50,9 +50,9 @@ def on_files(files: Files, config: Any) -> Files:
             todo += _within(path)
         elif path.endswith(".md"):
             text = FENCE.sub("", (ROOT / path).read_text("utf-8"))
-            for what in {found["what"] for found in LIVE_COMMENT.finditer(text)}:
+            for refs in {found["refs"] for found in LIVE_COMMENT.finditer(text)}:
                 files.append(
-                    File.generated(config, _live(what), content=live_report(what, ROOT).html())
+                    File.generated(config, _live(refs), content=live_report(refs, ROOT).html())
                 )
             todo += [_target(path, link) for link in LINK.findall(text) if "://" not in link]
     return files
@@ -86,7 +86,7 @@ def _live(what: str) -> str:
 
 def _frame(found: re.Match[str], here: str) -> str:
     """The live page in a frame, and a link to have it alone."""
-    where = posixpath.relpath(_live(found["what"]), posixpath.dirname(here)) + (found["at"] or "")
+    where = posixpath.relpath(_live(found["refs"]), posixpath.dirname(here)) + (found["at"] or "")
     name = html.escape(found["alt"])
     style = "width: 100%; height: 40rem; border: 1px solid #8884"
     alone = f'<p><a href="{where}">This page alone</a></p>'
