@@ -104,6 +104,12 @@ def short_repr(value: Any) -> str:
     return re.sub(r"\s*\n\s*", " ", _short.repr(value))
 
 
+def value_error(where: str, expected: str, value: Any, code: str = "") -> GlassformerError:
+    """Return the error "where — expected …, got …"; `where` may end in a colon instead."""
+    start = f"{where} " if where.endswith(":") else f"{where} — "
+    return GlassformerError(f"{start}expected {expected}, got {short_repr(value)}", code=code)
+
+
 def ascii_name(name: Any) -> str:
     r"""Return a name that was read from a file in printable ASCII.
 
