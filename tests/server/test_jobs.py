@@ -424,6 +424,7 @@ def test_the_default_port_is_constant_unless_it_is_taken(monkeypatch):
 def test_without_the_extra_the_error_has_the_install_command(call, monkeypatch, library):
     for name in [n for n in sys.modules if n.startswith("glassformer.server.")]:
         monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delattr(sys.modules["glassformer.server"], name.split(".")[2], raising=False)
     monkeypatch.setitem(sys.modules, library, None)
     status, out, err = call("studio", ADDER)
     assert (status, out) == (2, "") and "pip install 'glassformer[serve]'" in err

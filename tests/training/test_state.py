@@ -154,7 +154,7 @@ def begun(tmp_path):
 def test_another_runs_state_is_refused(begun):
     with raises("bad_argument", "x.run.safetensors", "seed=3 (now 4)"):
         fit(TASK, RECIPE, 4, out=begun, resume=True)
-    with raises("bad_argument", "start=none", "(now 0.02)"):
+    with raises("bad_argument", "init_from=none", "(now 0.02)"):
         other = RECIPE.override({"lr": "0.02"})
         fit(
             TASK,
