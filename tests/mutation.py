@@ -63,8 +63,8 @@ TARGETS = {  # file: how many mutants, and its list
     for folder, tests, words in (
         ("core", "core", "model 40 backend 20 decoding 15 token_tables 15"),
         ("core", "saved", "checkpoint 5 checkpoint_format 10"),
-        ("verification", "verification", "evaluation 25 verifier 8 chunks 5 counts 5"),
-        ("verification", "verification", "robust_eval 9 confidence 3"),
+        ("verification", "verification", "evaluation 25 verifier 8 chunks 5 counts 8"),
+        ("verification", "verification", "robust_eval 9"),
         ("training", "training", "loss 12 optim 15 loop 18"),
         ("proof", "proof", "checker 15 bounds 10 softmax_bounds 10 qkv_bounds 6"),
         ("proof", "proof", "affine_arithmetic 9 nonlinear_bounds 8 single_head 8"),

@@ -137,8 +137,8 @@ PRINTS = {
     "sweep": {"training.studies.sweep"},
     "train": {"plotting.figures.curves", "tasks.token_layout", "training.events",
               "training.full_domain_phase", "training.loss_floor", "training.run_file",
-              "training.ui.terminal", "verification.confidence"},
-    "verify": {"verification.recheck_verdict"},
+              "training.ui.terminal", "verification.counts"},
+    "verify": {"verification.verdict"},
 }  # fmt: skip
 
 

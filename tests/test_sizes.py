@@ -16,7 +16,7 @@ from glassformer.parametrizations.rotated import rotation_fixing_ones
 from glassformer.registry import split_ref
 from glassformer.utils import limits, workers
 from glassformer.verification.chunks import ChunkedEvaluation
-from glassformer.verification.parallel import run_chunks as in_parallel
+from glassformer.verification.chunks import run_chunks as in_parallel
 from helpers import raises, random_model
 
 HUGE = 10**17

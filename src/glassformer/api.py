@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from .training.studies.run_sweep import SweepResult
     from .verification import Verdict
     from .verification.evaluation import Score
-    from .verification.recheck_verdict import RecheckResult
+    from .verification.verdict import RecheckResult
 
 C = TypeVar("C")
 View = TypeVar("View", bound="Callable[[Subject], Any]")
@@ -565,7 +565,7 @@ def recheck(
     Returns:
         The saved and the new verdict, and their differences.
     """
-    from .verification.recheck_verdict import recheck as recheck_
+    from .verification.verifier import recheck as recheck_
 
     path = as_output(out, ".json", model, verdict, task)
     resolved, saved = as_model(model), as_verdict(verdict)

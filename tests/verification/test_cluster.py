@@ -13,7 +13,7 @@ import pytest
 from glassformer import GlassformerError, load, load_task
 from glassformer.utils import dask_pool as far
 from glassformer.utils.workers import map_pieces
-from glassformer.verification import Progress, Verdict, parallel, verify, verify_events
+from glassformer.verification import Progress, Verdict, chunks, verify, verify_events
 from glassformer.verification.chunks import ChunkedEvaluation
 from glassformer.verification.counts import RowCounts
 from glassformer.verification.resume_log import JournalState
@@ -41,15 +41,10 @@ def test_ten_to_the_ten_pairs_are_cut_without_being_listed():
         load("addition:digits=5"), task, {"domain": task.size}, chunk=1_000, keep=10
     )
     assert task.size == 10**10 and work.n_chunks == 10**7
-    cut, end = (
-        parallel.split_ranges(
-            JournalState().remaining(work.n_chunks), parallel.CHUNKS_PER_CLUSTER_JOB
-        ),
-        0,
-    )
-    for chunks in cut:
-        assert chunks.start == end and 0 < len(chunks) <= parallel.CHUNKS_PER_CLUSTER_JOB
-        end = chunks.stop
+    size, end = chunks.CHUNKS_PER_CLUSTER_JOB, 0
+    for job in chunks.split_ranges(JournalState().remaining(work.n_chunks), size):
+        assert job.start == end and 0 < len(job) <= size
+        end = job.stop
     assert end == work.n_chunks
     part, start, stop = work.locate_chunk(work.n_chunks - 1)
     assert (part, start, stop) == ("domain", 10**10 - 1_000, 10**10)
@@ -142,13 +137,13 @@ def test_a_piece_whose_worker_dies_is_done_again_and_counted_once(pretended):
     client, task = pretended(Client(killed=2)), load_task(REF)
     expected = verify(weakened(), task, chunk=100)
     assert same(verify(weakened(), task, chunk=100, cluster="tcp://x"), expected)
-    assert len(client.begun) == -(-100 // parallel.CHUNKS_PER_CLUSTER_JOB) + 2
+    assert len(client.begun) == -(-100 // chunks.CHUNKS_PER_CLUSTER_JOB) + 2
 
 
 def test_a_piece_that_no_worker_survives_ends_it_and_a_journal_has_the_rest(
     pretended, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(parallel, "CHUNKS_PER_CLUSTER_JOB", 8)
+    monkeypatch.setattr(chunks, "CHUNKS_PER_CLUSTER_JOB", 8)
     task, path = load_task(REF), tmp_path / "v.journal"
     pretended(client := Client())
     events = verify_events(weakened(), task, chunk=100, cluster="tcp://x", journal=path)
@@ -205,7 +200,7 @@ def test_a_scheduler_that_dies_at_any_moment_is_one_line(pretended):
 
 
 def test_a_scheduler_that_dies_leaves_a_journal(pretended, tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel, "CHUNKS_PER_CLUSTER_JOB", 32)
+    monkeypatch.setattr(chunks, "CHUNKS_PER_CLUSTER_JOB", 32)
     task, path = load_task(REF), tmp_path / "v.journal"
     pretended(Leaving(12))
     with raises("file_error", "tcp://x", "journal"):
@@ -254,10 +249,10 @@ def test_a_cluster_without_workers_is_one_line(pretended, monkeypatch):
 
 def test_a_worker_of_another_kind_is_refused(pretended, monkeypatch):
     pretended(Client())
-    mine = parallel.versions("float64")
+    mine = chunks.versions("float64")
     told = iter([mine])  # here; then a worker's
     other = mine | {"numpy": "1.0"}
-    monkeypatch.setattr(parallel, "versions", lambda dtype: next(told, other))
+    monkeypatch.setattr(chunks, "versions", lambda dtype: next(told, other))
     with raises("bad_argument", "tcp://x", "numpy", "1.0"):
         verify(load(REF), load_task(REF), chunk=100, cluster="tcp://x")
 
@@ -300,8 +295,8 @@ def test_a_killed_worker_of_a_real_cluster(dask_cluster, tmp_path, call, monkeyp
     address, workers = dask_cluster
     monkeypatch.setattr(far, "WAIT_SECONDS", PATIENCE)
     monkeypatch.setattr(far, "CONNECT_TIMEOUT_S", PATIENCE)
-    monkeypatch.setattr(parallel, "_count_chunks", held(tmp_path, parallel._count_chunks))
-    monkeypatch.setattr(parallel, "CHUNKS_PER_CLUSTER_JOB", 8)
+    monkeypatch.setattr(chunks, "_count_chunks", held(tmp_path, chunks._count_chunks))
+    monkeypatch.setattr(chunks, "CHUNKS_PER_CLUSTER_JOB", 8)
     found: list[Progress | Verdict] = []
 
     def read():

@@ -14,8 +14,7 @@ import pytest
 
 from glassformer import load, load_task
 from glassformer.utils import workers
-from glassformer.verification import Progress, Verdict, parallel, verify, verify_events
-from glassformer.verification import chunks as works
+from glassformer.verification import Progress, Verdict, chunks, verify, verify_events
 from glassformer.verification import resume_log as journals
 from glassformer.verification.counts import RowCounts
 from helpers import own_children, raises, random_model, wait_for
@@ -72,7 +71,7 @@ def test_what_no_worker_survives_ends(task, monkeypatch):
     """Workers that die at their start are an error after a few attempts."""
     monkeypatch.setattr(workers, "_start_worker", len)
     monkeypatch.setattr(workers, "MAX_ATTEMPTS", 2)
-    monkeypatch.setattr(parallel, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(chunks, "MAX_ATTEMPTS", 2)
     with raises("bad_argument", "workers=2"):
         verify(load(REF), task, chunk=100, workers=2)
 
@@ -166,7 +165,7 @@ def test_what_a_journal_writes_it_reads(tmp_path, row):
 
 
 def test_the_order_in_which_chunks_end_does_not_matter(task):
-    work = works.ChunkedEvaluation(
+    work = chunks.ChunkedEvaluation(
         weakened(),
         task,
         {"edges": len(task.edges()), "sample": 500},
@@ -243,8 +242,8 @@ def test_a_journal_is_only_for_what_it_can_name(task, tmp_path):
 
 def test_the_sample_of_any_size_is_drawn_in_blocks(task, monkeypatch):
     """Each block has its own seed, so any process can draw any part."""
-    monkeypatch.setattr(works, "SAMPLE_BLOCK_ROWS", 64)
-    work = works.ChunkedEvaluation(load(REF), task, {"sample": 200}, chunk=50, keep=1, seed=5)
+    monkeypatch.setattr(chunks, "SAMPLE_BLOCK_ROWS", 64)
+    work = chunks.ChunkedEvaluation(load(REF), task, {"sample": 200}, chunk=50, keep=1, seed=5)
     whole = np.concatenate([work.rows("sample", a, a + 50) for a in range(0, 200, 50)])
     assert (
         np.array_equal(whole, work.rows("sample", 0, 200)) and len(np.unique(whole, axis=0)) > 190

@@ -22,7 +22,7 @@ from ..training.run_file import seed_files, state_path
 from ..training.ui.terminal import STOP_MESSAGE, LiveView, LogView
 from ..utils import limits
 from ..utils.errors import GlassformerError
-from ..verification.confidence import CONFIDENCE, upper_bound
+from ..verification.counts import CONFIDENCE, upper_bound
 from .common import (
     Json,
     RecipeName,

@@ -13,7 +13,7 @@ from .. import api, coerce
 from ..utils import limits
 from ..utils.errors import GlassformerError
 from ..utils.progress import Progress, ProgressCallback
-from ..verification.recheck_verdict import short_value
+from ..verification.verdict import short_value
 from .common import (
     Cluster,
     Interrupted,

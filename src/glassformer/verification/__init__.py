@@ -1,9 +1,9 @@
 """Verification of a model by running it on a whole domain or on a random sample."""
 
-from .confidence import upper_bound as upper_bound
-from .recheck_verdict import RecheckResult as RecheckResult
-from .recheck_verdict import recheck as recheck
+from .counts import upper_bound as upper_bound
+from .verdict import RecheckResult as RecheckResult
+from .verdict import Verdict as Verdict
 from .verifier import Progress as Progress
-from .verifier import Verdict as Verdict
+from .verifier import recheck as recheck
 from .verifier import verify as verify
 from .verifier import verify_events as verify_events

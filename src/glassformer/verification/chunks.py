@@ -1,9 +1,14 @@
 """Rows of a verification, split into chunks that any process can evaluate in any order.
 
 The number of a chunk determines its rows, so an interrupted run resumes with the same result.
+Chunks are run in this process, in several processes or on a Dask cluster.
 """
 
-from collections.abc import Iterable, Mapping
+import pickle
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -12,10 +17,15 @@ from ..core import backend
 from ..core.model import Hook, Model
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
+from ..utils.workers import MAX_ATTEMPTS, map_pieces
 from .counts import RowCounts, add_counts, count_rows
 from .evaluation import token_margins
+from .verdict import versions
 
 SAMPLE_BLOCK_ROWS = 2**20  # rows of a sample that are drawn with one seed
+CHUNKS_PER_JOB = 16  # about half a second of work
+CHUNKS_PER_CLUSTER_JOB = 4 * CHUNKS_PER_JOB  # more chunks, since a network adds latency
+MIN_CHUNKS_PER_WORKER = 32  # fewer chunks do not justify starting a process
 
 
 class ChunkedEvaluation:
@@ -36,12 +46,10 @@ class ChunkedEvaluation:
 
     @property
     def n_rows(self) -> int:
-        """Total number of rows of all parts."""
         return sum(self.parts.values())
 
     @property
     def n_chunks(self) -> int:
-        """Total number of chunks of all parts."""
         return sum(-(-n // self.chunk) for n in self.parts.values())
 
     def rows_by_part(self, done: Iterable[range]) -> dict[str, int]:
@@ -68,8 +76,7 @@ class ChunkedEvaluation:
     def count_chunks(self, chunks: range) -> dict[str, RowCounts]:
         """Evaluate a range of chunks and return the counts of each part."""
         counts: dict[str, list[RowCounts]] = {}
-        for i in chunks:
-            part, start, stop = self.locate_chunk(i)
+        for part, start, stop in map(self.locate_chunk, chunks):
             counts.setdefault(part, []).append(self.count_rows(self.rows(part, start, stop), start))
         return {part: add_counts(c, self.keep, self.n_closest) for part, c in counts.items()}
 
@@ -88,19 +95,17 @@ class ChunkedEvaluation:
             return self.task.rows(start, stop)
         if part != "sample":
             return self.given[start:stop]
-        size = SAMPLE_BLOCK_ROWS
-        blocks = range(start // size, (stop - 1) // size + 1)
-        return np.concatenate(
-            [self._sample_block(b)[max(start - b * size, 0) : stop - b * size] for b in blocks]
-        )
+        firsts = range(start - start % SAMPLE_BLOCK_ROWS, stop, SAMPLE_BLOCK_ROWS)
+        return np.concatenate([self._sample_block(i)[max(start - i, 0) : stop - i] for i in firsts])
 
-    def _sample_block(self, b: int) -> Rows:
-        """Return block b of the sample, drawn with a seed that depends on b."""
+    def _sample_block(self, first: int) -> Rows:
+        """Return a block of the sample, drawn with a seed that depends on its number."""
         cached, rows = self._drawn
-        if cached != b:
-            n = min(SAMPLE_BLOCK_ROWS, self.parts["sample"] - b * SAMPLE_BLOCK_ROWS)
-            rows = self.task.sample(n, np.random.default_rng([self.seed, b] if b else self.seed))
-            self._drawn = b, rows  # a single assignment, since threads share this cache
+        if cached != first:
+            n, b = self.parts["sample"] - first, first // SAMPLE_BLOCK_ROWS
+            rng = np.random.default_rng([self.seed, b] if b else self.seed)
+            rows = self.task.sample(min(SAMPLE_BLOCK_ROWS, n), rng)
+            self._drawn = first, rows  # a single assignment, since threads share this cache
         return rows
 
     # ── pickling for worker processes ───────────────────────────────────────────────────────────
@@ -114,6 +119,61 @@ class ChunkedEvaluation:
         return vars(self) | {"model": model, "_drawn": (-1, None)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        config, weights, vocabulary, dtype, device = state["model"]
-        model = Model(config, weights, vocabulary)
+        *arguments, dtype, device = state["model"]
+        model = Model(*arguments)
         vars(self).update(state | {"model": model.torch(dtype, device) if device else model})
+
+
+# ── running chunks ─────────────────────────────────────────────────────────────────────────────
+def run_chunks(
+    work: ChunkedEvaluation, todo: Iterable[range], workers: int = 1, cluster: str = ""
+) -> Iterator[tuple[range, dict[str, RowCounts]]]:
+    """Run chunks here, in processes or on a Dask cluster; yield groups and counts in any order."""
+    ranges = list(todo)
+    workers = min(workers, sum(map(len, ranges)) // MIN_CHUNKS_PER_WORKER)
+    if ranges and (cluster or workers > 1):
+        return _run_on_workers(work, ranges, workers, cluster)
+    return ((chunk, work.count_chunks(chunk)) for chunk in split_ranges(ranges, 1))
+
+
+def split_ranges(ranges: Iterable[range], size: int) -> Iterator[range]:
+    """Split ranges into ranges of at most `size`, lazily, since there may be billions."""
+    return (chunks[i : i + size] for chunks in ranges for i in range(0, len(chunks), size))
+
+
+def _run_on_workers(
+    work: ChunkedEvaluation, ranges: list[range], workers: int, cluster: str
+) -> Iterator[tuple[range, dict[str, RowCounts]]]:
+    """Run groups of chunks on workers and check that their library versions match this process."""
+    where = cluster or f"workers={workers}"
+    try:
+        pickle.dumps(work)
+    except (pickle.PicklingError, AttributeError, TypeError) as e:
+        problem = f"{work.task.ref} cannot be sent to another process: {e}"
+        raise GlassformerError(f"{'cluster ' if cluster else ''}{where} — {problem}") from None
+    expected = versions(work.model.dtype)
+    jobs = split_ranges(ranges, CHUNKS_PER_CLUSTER_JOB if cluster else CHUNKS_PER_JOB)
+    hint = "with a journal (journal=…, --out FILE) the same call resumes"
+    pool: dict[str, Any] = {"workers": workers, "cluster": cluster, "resume_hint": hint}
+    with closing(map_pieces(jobs, _count_chunks, work, **pool)) as results:  # ends the workers
+        for chunks, result in results:
+            if isinstance(result, BrokenProcessPool):
+                died = f"a worker died {MAX_ATTEMPTS} times, maybe out of memory; use fewer"
+                hint = "workers. A script that starts workers needs: if __name__ == '__main__'"
+                raise GlassformerError(f"{where} — {died} {hint}")
+            if isinstance(result, Exception):
+                if not cluster:
+                    raise result
+                problem = f"a worker failed: {type(result).__name__}: {result}"
+                raise GlassformerError(f"{where} — {' '.join(problem.split())}")
+            host, found, counts = result
+            for name in {**expected, **found}:
+                if expected.get(name) != found.get(name):
+                    problem = f"expected {name} {expected.get(name)}, got {found.get(name)}"
+                    raise GlassformerError(f"{where} — worker on {host}: {problem}")
+            yield chunks, counts
+
+
+def _count_chunks(work: ChunkedEvaluation, chunks: range) -> tuple[str, dict[str, str], Any]:
+    """Run chunks in a worker and return its host name, library versions and counts."""
+    return socket.gethostname(), versions(work.model.dtype), work.count_chunks(chunks)

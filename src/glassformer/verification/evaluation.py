@@ -91,8 +91,8 @@ def decoded_margins_and_ties(
     _check_length(model, tokens)
     pieces = (answer[:, 1:] & ~answer[:, :-1]).sum(1)
     if model.config.mask != "causal" and (pieces > 1).any():  # decoding stops after the first
-        expected = "expected the answer tokens in one piece, got several"
-        raise GlassformerError(f"mask=none — {expected}; use a causal model")
+        expected = "expected the answer tokens in one piece, got several; use a causal model"
+        raise GlassformerError(f"mask=none — {expected}")
     margins, ties = np.full(tokens.shape, np.inf), np.zeros(tokens.shape)
     failed = np.full(len(tokens), np.inf)  # margin of the first wrong token
     for rows, t, step in decode_answers(model, tokens, answer, hook):
@@ -160,15 +160,10 @@ def greedy_outputs(model: Model, tokens: Any, answer: Any, hook: Hook | None = N
 
 # ── scores ─────────────────────────────────────────────────────────────────────────────────────
 def correct_tokens(
-    model: Model, task: Task, rows: Any, hook: Hook | None = None,
-    teacher_forced: bool | None = None,
-) -> Any:  # fmt: skip
-    """Return a mask of the right answer tokens [B, longest answer]; True after an answer's end.
-
-    With `teacher_forced` the input contains the right tokens, otherwise the model decodes. None
-    means teacher forcing for causal models, for which both methods are right on the same rows.
-    """
-    return margins_by_answer_token(model, task, rows, hook, teacher_forced) > 0
+    model: Model, task: Task, rows: Any, hook: Hook | None = None, **options: Any
+) -> Any:
+    """Return a mask of the right answer tokens [B, longest answer]; True after an answer's end."""
+    return margins_by_answer_token(model, task, rows, hook, **options) > 0
 
 
 def margins_by_answer_token(
@@ -177,8 +172,9 @@ def margins_by_answer_token(
 ) -> Any:  # fmt: skip
     """Return margins [B, longest answer], aligned at the first answer token; inf after the end.
 
-    `chunk` is the number of rows in one forward pass; 0 selects as many as fit into a few
-    megabytes.
+    With `teacher_forced` the input contains the right tokens, otherwise the model decodes. None
+    means teacher forcing for causal models, for which both methods are right on the same rows.
+    `chunk` is the number of rows in one forward pass, by default as many as `chunk_size` returns.
     """
     methods = {None: token_margins, True: teacher_forced_margins, False: decoded_margins}
     margins, chunk = [], chunk or chunk_size(model, task)
@@ -239,9 +235,9 @@ def score(model: Model, task: Task, rows: Any = None, hook: Hook | None = None) 
         total[:n] += is_answer.sum(0)
         names, index = np.unique(task.classes(chunk), return_inverse=True)
         failed = np.bincount(index, ~(margins > 0).all(1))
-        for name, checked, wrong in zip(names, np.bincount(index), failed, strict=True):
-            before = classes.get(str(name), (0, 0))
-            classes[str(name)] = (before[0] + int(checked), before[1] + int(wrong))
+        for name, checked, wrong in zip(map(str, names), np.bincount(index), failed, strict=True):
+            before = classes.get(name, (0, 0))
+            classes[name] = (before[0] + int(checked), before[1] + int(wrong))
     checked, wrong = (sum(counts[i] for counts in classes.values()) for i in (0, 1))
     return Score(checked, wrong, (right / np.maximum(total, 1)).tolist(), classes)
 
@@ -253,8 +249,7 @@ def domain_chunks(task: Task, size: int, rows: Any = None) -> Iterator[Any]:
     for start in range(0, n, size):
         stop = min(start + size, n)
         chunk = task.rows(start, stop) if rows is None else rows[start:stop]
-        chunk = chunk[task.defined(chunk)]
-        if len(chunk):
+        if len(chunk := chunk[task.defined(chunk)]):
             yield chunk
 
 

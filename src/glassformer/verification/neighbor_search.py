@@ -5,17 +5,16 @@ of different tokens have different scales. A search without result is no proof o
 """
 
 import heapq
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import zip_longest
 
 import numpy as np
 
 from ..tasks.base import Rows, Task
 from ..tasks.bigint_rows import unique_rows
 from .chunks import ChunkedEvaluation
-from .counts import RowCounts, RowMargin
+from .counts import RowCounts
 
-Beam = list[tuple[RowMargin, ...]]
 BEAM_WIDTH = 4  # rows per answer token
 MAX_EXPANDED_FAILURES = 16  # failures expanded in one round
 MAX_ROWS_PER_ROUND = 20_000
@@ -47,7 +46,7 @@ def search_neighbors(
 ) -> Iterator[RowCounts]:
     """Search neighbors of a sample's failures and closest rows; yield the counts of new rows."""
     rng = np.random.default_rng([seed, 1])
-    beam, failures = list(counts.lowest), [f[2] for f in counts.failures]
+    beam, failures = counts.lowest, [f[2] for f in counts.failures]
     evaluated, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()
     start = 0
     for _ in range(rounds):
@@ -64,11 +63,8 @@ def search_neighbors(
         for first in range(0, len(rows), work.chunk):
             new = work.count_rows(rows[first : first + work.chunk], start + first)
             failures = [f[2] for f in new.failures] + failures
-            beam = _update_beam(beam, new.lowest)
+            by_row = ({f[2]: f for f in a + b}.values()
+                      for a, b in zip_longest(beam, new.lowest, fillvalue=()))  # fmt: skip
+            beam = tuple(tuple(heapq.nsmallest(BEAM_WIDTH, margins)) for margins in by_row)
             yield new
         start += len(rows)
-
-
-def _update_beam(beam: Beam, lowest: Iterable[tuple[RowMargin, ...]]) -> Beam:
-    both = [a + b for a, b in itertools.zip_longest(beam, lowest, fillvalue=())]
-    return [tuple(heapq.nsmallest(BEAM_WIDTH, {f[2]: f for f in rows}.values())) for rows in both]

@@ -5,43 +5,26 @@ also stores the model, task, float type and sample of the run and cannot resume 
 """
 
 import hashlib
-import itertools
 import json
 import os.path
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, to_builtins
-from msgspec.structs import asdict
 
 from ..utils.errors import DAMAGED_FILE, GlassformerError, ascii_name
 from ..utils.fileio import write_atomically
-from ..utils.limits import MAX_COUNTEREXAMPLES, MAX_LISTED_VALUES, format_count
+from ..utils.limits import format_count
 from ..utils.typed_json import Count, JsonObject, Name, check_small, convert, read_json
 from .chunks import ChunkedEvaluation
 from .counts import RowCounts, add_counts
 
 FORMAT: Final = "glassformer journal 1"
-# the numbers of a row have no size limit
-SavedRow = Annotated[tuple[Count, ...], Meta(max_length=MAX_LISTED_VALUES)]
-SavedRowMargin = tuple[float, Annotated[int, Meta(ge=-1)], SavedRow]
-SavedClosestRows = Annotated[tuple[SavedRowMargin, ...], Meta(max_length=1_000)]
-ChunkRange = tuple[Count, Count]  # start, stop
-
-
-class SavedRowCounts(JsonObject):
-    """JSON schema of a saved RowCounts."""
-
-    looked_at: Count
-    checked: Count
-    wrong: Count
-    worst: SavedRowMargin
-    failures: Annotated[tuple[SavedRowMargin, ...], Meta(max_length=MAX_COUNTEREXAMPLES)]
-    classes: Annotated[dict[Name, tuple[Count, Count, float]], Meta(max_length=1_000_000)]
-    lowest: Annotated[tuple[SavedClosestRows, ...], Meta(max_length=MAX_LISTED_VALUES)]
+WRITE_INTERVAL_S = 5.0
 
 
 class SavedJournal(JsonObject):
@@ -49,11 +32,8 @@ class SavedJournal(JsonObject):
 
     format: Literal["glassformer journal 1"]
     run: Annotated[dict[Name, Any], Meta(max_length=100)]
-    done: Annotated[list[ChunkRange], Meta(max_length=10_000_000)]
-    found: Annotated[dict[Name, SavedRowCounts], Meta(max_length=4)]
-
-
-WRITE_INTERVAL_S = 5.0
+    done: Annotated[list[tuple[Count, Count]], Meta(max_length=10_000_000)]  # start, stop
+    found: Annotated[dict[Name, RowCounts], Meta(max_length=4)]
 
 
 @dataclass(frozen=True)
@@ -82,13 +62,8 @@ class JournalState:
 
     def remaining(self, chunks: int) -> Iterator[range]:
         """Yield the ranges of chunks that are not completed."""
-        start = 0
-        for r in self.done:
-            if start < r.start:
-                yield range(start, r.start)
-            start = r.stop
-        if start < chunks:
-            yield range(start, chunks)
+        starts, stops = [0, *(r.stop for r in self.done)], [*(r.start for r in self.done), chunks]
+        return (range(a, b) for a, b in zip(starts, stops, strict=True) if a < b)
 
     @property
     def looked_at(self) -> int:
@@ -125,8 +100,7 @@ class Journal:
                 run = f"expected the journal of a run with {ascii_name(name)[:60]} {this}"
                 hint = "remove it or use another path"
                 raise GlassformerError(f"{self.path} — {run}, got {actual}; {hint}")
-        counts = {part: RowCounts(**asdict(c)) for part, c in saved.found.items()}
-        state = JournalState(tuple(range(a, b) for a, b in saved.done), counts)
+        state = JournalState(tuple(range(a, b) for a, b in saved.done), saved.found)
         if problem := _inconsistency(state, work):
             raise self._damaged(problem)
         return state
@@ -140,8 +114,7 @@ class Journal:
         if not now and time.monotonic() - self.written < WRITE_INTERVAL_S:
             return
         done = [(r.start, r.stop) for r in state.done]
-        counts = {part: SavedRowCounts(**vars(c)) for part, c in state.counts.items()}
-        saved = to_builtins(SavedJournal(FORMAT, self.run, done, counts))
+        saved = to_builtins(SavedJournal(FORMAT, self.run, done, dict(state.counts)))
         content = json.loads(json.dumps(saved))
         write_atomically(self.path, json.dumps(content | {"sha256": _checksum(content)}).encode())
         self.written = time.monotonic()
@@ -165,7 +138,7 @@ def _inconsistency(state: JournalState, work: ChunkedEvaluation) -> str:
         if checked > counts.checked or wrong > counts.wrong:
             return f"{part} has more rows in its classes than it has"
         worst = [counts.worst] if counts.checked else []
-        for _, _, row in (*counts.failures, *worst, *itertools.chain(*counts.lowest)):
+        for _, _, row in (*counts.failures, *worst, *chain(*counts.lowest)):
             if len(row) != len(radix) or any(x >= n for x, n in zip(row, radix, strict=True)):
                 return f"{part} has a row outside the task's domain"
     return ""

@@ -52,9 +52,9 @@ class RobustEvaluator:
 
     def evaluate(self, tokens: Any, answer: Any) -> RobustMargins:
         """Run examples of `Task.batch` in both orders of summation."""
-        ways = "in one order of the same sums", "in another"
+        second = margins_and_ties(self.reordered_model, tokens, answer)
         return self._compare(
-            tokens, answer, margins_and_ties(self.reordered_model, tokens, answer), ways
+            tokens, answer, second, ("in one order of the same sums", "in another")
         )
 
     def evaluate_one_by_one(self, tokens: Any, answer: Any) -> RobustMargins:
@@ -82,17 +82,11 @@ class RobustEvaluator:
         i = int((right if right.any() else ~certain).argmax())
         prompt = self.model.vocabulary.decode(tokens[i, : int(answer[i].argmax())])
         at = i, clear[i].argmin()
-        doubt = f"right by {_describe_doubt(first, second, at, runs)}" if margin[i] > 0 else "wrong"
-        return result._replace(doubt=f"{prompt} is {doubt}")
-
-
-def _describe_doubt(
-    first: Margins, second: Margins, at: tuple[Any, Any], runs: tuple[str, str]
-) -> str:
-    x, y = first.margin[at], second.margin[at]
-    if y > 0 and not (x > first.tie[at] and y > second.tie[at]):
-        return f"{x:.2g}, which another order of the same sums could turn"
-    return f"{x:.2g} {runs[0]} and {f'by {y:.2g}' if y > 0 else 'wrong'} {runs[1]}"
+        x, y = first.margin[at], second.margin[at]
+        doubt = f"right by {x:.2g} {runs[0]} and {f'by {y:.2g}' if y > 0 else 'wrong'} {runs[1]}"
+        if y > 0 and not (x > first.tie[at] and y > second.tie[at]):
+            doubt = f"right by {x:.2g}, which another order of the same sums could turn"
+        return result._replace(doubt=f"{prompt} is {doubt if margin[i] > 0 else 'wrong'}")
 
 
 class ClosestRows:
@@ -103,8 +97,8 @@ class ClosestRows:
         self.rows: Rows = np.zeros((0, len(task.radix)), task.row_type)
 
     def add(self, rows: Rows, margin_in_ties: Any) -> None:
-        margins, rows = (np.concatenate(both) for both in
-                         ((self.margin_in_ties, margin_in_ties), (self.rows, rows)))  # fmt: skip
+        margins = np.concatenate([self.margin_in_ties, margin_in_ties])
+        rows = np.concatenate([self.rows, rows])
         closest = np.argsort(margins, kind="stable")[:ONE_BY_ONE_ROWS]
         self.margin_in_ties, self.rows = margins[closest], rows[closest]
 
@@ -146,13 +140,11 @@ def evaluate_domain(
         failures.add(rows[wrong])
         uncertain.add(rows[~margins.certain])
         margin = min(margin, float(margins.margin.min()), float(margins.second_margin.min()))
-        doubt = doubt or (margins.doubt if margins.right_but_uncertain.any() else "")
+        doubt = doubt or margins.doubt * bool(margins.right_but_uncertain.any())
 
     for start in range(0, task.size, step):
-        stop = min(start + step, task.size)
-        rows = task.rows(start, stop)
-        rows = rows[task.defined(rows)]
-        if len(rows):
+        rows = task.rows(start, stop := min(start + step, task.size))
+        if len(rows := rows[task.defined(rows)]):
             margins = evaluator.evaluate(*task.batch(rows))
             closest.add(rows, margins.margin_in_ties)
             checked += len(rows)
@@ -174,12 +166,11 @@ class DistinctCounter:
         self.count, self._known = 0, dict[tuple[int, ...], None]()
 
     def add(self, rows: Rows) -> None:
-        repeated = 0
+        self.count += len(rows)
         for row in map(tuple, rows[:MAX_REMEMBERED_ROWS].tolist()):
-            repeated += row in self._known
+            self.count -= row in self._known
             if len(self._known) < MAX_REMEMBERED_ROWS:
                 self._known[row] = None
-        self.count += len(rows) - repeated
 
     @property
     def first(self) -> list[tuple[int, ...]]:

@@ -9,16 +9,10 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta
 
+from ..utils import limits
 from ..utils.argcheck import as_text, validate_init
-from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
+from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr, value_error
 from ..utils.fileio import check_ending, write_atomically
-from ..utils.limits import (
-    MAX_DOMAIN_SIZE,
-    MAX_LISTED_VALUES,
-    MAX_SAMPLE_ROWS,
-    MAX_SEARCH_ROUNDS,
-    MAX_TEXT_BYTES,
-)
 from ..utils.results import Displayable
 from ..utils.typed_json import Count, JsonObject, Name, convert, read_json
 
@@ -28,6 +22,9 @@ MAX_SEARCH_SIZE_RATIO = 4  # maximum ratio of rows in two searches with equal op
 MARGIN_TOLERANCE = 1e-3  # relative difference between processors and libraries
 # A search depends on margins, so its result may differ between processors.
 SEARCH_DEPENDENT_FIELDS = {"worst_margin", "classes", "counterexamples"}
+
+
+Text = Annotated[str, Meta(max_length=limits.MAX_TEXT_BYTES)]
 
 
 class ClassFigures(JsonObject):
@@ -48,14 +45,16 @@ class WorstRow(JsonObject):
     """Row with the worst margin, with its input and expected output."""
 
     row: Annotated[list[int], Meta(max_length=10**6)]
-    input: Annotated[str, Meta(max_length=MAX_TEXT_BYTES)]
-    expected: Annotated[str, Meta(max_length=MAX_TEXT_BYTES)]
+    input: Text
+    expected: Text
 
 
 NESTED_SCHEMAS: dict[str, Any] = {  # schemas of the nested fields of a Verdict
-    "worst": WorstRow | None, "parts": Annotated[dict[Name, PartFigures], Meta(max_length=10)],
+    "worst": WorstRow | None,
+    "parts": Annotated[dict[Name, PartFigures], Meta(max_length=10)],
     "classes": Annotated[dict[Name, ClassFigures], Meta(max_length=10**6)],
-}  # fmt: skip
+}
+CounterexampleList = Annotated[list[dict[str, Any]], Meta(max_length=limits.MAX_LISTED_VALUES)]
 
 
 @validate_init()
@@ -72,9 +71,7 @@ class Verdict(Displayable):
     checked: Count  # rows on which the task is defined
     wrong: Count
     worst_margin: float  # smallest margin of all answer tokens
-    counterexamples: Annotated[list[dict[str, Any]], Meta(max_length=MAX_LISTED_VALUES)] = field(
-        default_factory=list
-    )
+    counterexamples: CounterexampleList = field(default_factory=list)
     seed: int | None = None
     worst: dict[str, Any] | None = None  # a WorstRow
     # names of parts: domain; or sample, edges and search; or given
@@ -84,8 +81,8 @@ class Verdict(Displayable):
     error_bound: float | None = None
     confidence: float | None = None
     # options of verify
-    sample: Annotated[int, Meta(ge=0, le=MAX_SAMPLE_ROWS)] | None = None
-    search: Annotated[int, Meta(ge=0, le=MAX_SEARCH_ROUNDS)] = 0
+    sample: Annotated[int, Meta(ge=0, le=limits.MAX_SAMPLE_ROWS)] | None = None
+    search: Annotated[int, Meta(ge=0, le=limits.MAX_SEARCH_ROUNDS)] = 0
     keep: Count = 10
     # saved because rounding may depend on the number of rows per forward pass
     chunk: Count = field(default=0, compare=False)
@@ -114,8 +111,7 @@ class Verdict(Displayable):
     def read(cls, path: str | Path) -> "Verdict":
         """Read a saved verdict; raise an error if the file is damaged or inconsistent."""
         damaged = "damaged verdict, or none"
-        # a margin may be infinite
-        value = read_json(as_text(path, "path", "a path"), damaged, finite=False)
+        value = read_json(as_text(path, "path", "a path"), damaged, finite=False)  # margins of inf
         try:
             saved = convert(value, dict[str, Any])
             if saved.get("format") != FORMAT:
@@ -125,16 +121,16 @@ class Verdict(Displayable):
                 raise GlassformerError(f"it has no {missing[0]}")
             for name, kind in NESTED_SCHEMAS.items():
                 convert(getattr(v, name), kind, name)
-            if "sample" in v.parts and v.parts["sample"]["looked_at"] != v.sample:
-                evaluated = v.parts["sample"]["looked_at"]
-                raise GlassformerError(f"sample: expected {evaluated}, as in parts, got {v.sample}")
-            if max(v.domain, v.looked_at, v.checked, v.wrong) > MAX_DOMAIN_SIZE:
+            drawn = v.parts.get("sample", {}).get("looked_at", v.sample)
+            if drawn != v.sample:
+                raise GlassformerError(f"sample: expected {drawn}, as in parts, got {v.sample}")
+            if max(v.domain, v.looked_at, v.checked, v.wrong) > limits.MAX_DOMAIN_SIZE:
                 raise GlassformerError("a count is larger than any domain")
             if odd := v._inconsistent_figure():
                 raise GlassformerError(f"{odd} is not what its parts or classes say")
             if v.holds is not saved["holds"]:
-                said = f"holds is {short_repr(saved['holds'])}"
-                raise GlassformerError(f"{said} with {v.wrong:,} wrong of {v.checked:,}")
+                figures = f"{v.wrong:,} wrong of {v.checked:,}"
+                raise GlassformerError(f"holds is {short_repr(saved['holds'])} with {figures}")
         except GlassformerError as e:
             raise GlassformerError(f"{path} — {damaged} ({e})", code=DAMAGED_FILE) from None
         return v
@@ -144,26 +140,24 @@ class Verdict(Displayable):
         # rows that were run alone are already counted in other parts
         apart = {"looked_at": {"alone"}, "checked": {"alone"}, "wrong": set[str]()}
         for name in COUNT_FIELDS if self.parts else ():
-            each = (p[name] for n, p in self.parts.items() if n not in apart[name])
-            if getattr(self, name) != sum(each):
+            counts = (p[name] for n, p in self.parts.items() if n not in apart[name])
+            if getattr(self, name) != sum(counts):
                 return name
         for name in ("checked", "wrong"):
             if sum(c[name] for c in self.classes.values()) > getattr(self, name):
                 return name
-        least = [p["worst_margin"] for p in self.parts.values()]
-        return "worst_margin" if least and not _nearly_equal(self.worst_margin, min(least)) else ""
+        worst = [p["worst_margin"] for p in self.parts.values()]
+        return "worst_margin" if worst and not _nearly_equal(self.worst_margin, min(worst)) else ""
 
     @property
     def recheck_options(self) -> dict[str, Any]:
         """Options of `verify` for running the same rows again."""
         if "given" in self.parts or not self.parts:
-            what = "expected a domain or a sample, got given rows, which a verdict does not store"
-            raise GlassformerError(f"verdict — {what}")
-        return {
-            "exhaustive": self.exhaustive, "sample": self.sample, "seed": self.seed or 0,
-            "search": self.search, "max_counterexamples": self.keep, "chunk": self.chunk,
-            "dtype": self.dtype,
-        }  # fmt: skip
+            problem = "got given rows, which a verdict does not store"
+            raise GlassformerError(f"verdict — expected a domain or a sample, {problem}")
+        names = ("exhaustive", "sample", "search", "chunk", "dtype")
+        options = {name: getattr(self, name) for name in names}
+        return options | {"seed": self.seed or 0, "max_counterexamples": self.keep}
 
     def differences(self, other: "Verdict") -> list[dict[str, Any]]:
         """Return the figures that differ from another verdict: [{"what", "saved", "found"}].
@@ -173,28 +167,66 @@ class Verdict(Displayable):
         failures.
         """
         if not isinstance(other, Verdict):
-            raise GlassformerError(f"differences — expected a Verdict, got {short_repr(other)}")
+            raise value_error("differences", "a Verdict", other)
         searched = "search" in self.parts and "search" in other.parts
         mine, its = self._comparable_figures(searched), other._comparable_figures(searched)
         pairs = [(name, mine[name], its[name]) for name in mine]
         if searched:
             a, b = (v.parts["search"]["looked_at"] for v in (self, other))
-            pairs += [("search", a, b)] * (
-                max(a, b) > MAX_SEARCH_SIZE_RATIO * min(a, b) + MAX_SEARCH_SIZE_RATIO
-            )
+            if max(a, b) > MAX_SEARCH_SIZE_RATIO * (min(a, b) + 1):
+                pairs.append(("search", a, b))
         return [{"what": n, "saved": a, "found": b} for n, a, b in pairs if not _nearly_equal(a, b)]
 
     def _comparable_figures(self, searched: bool) -> dict[str, Any]:
         """Return the figures that are equal on all processors up to rounding."""
         left_out = {"worst"} | (SEARCH_DEPENDENT_FIELDS if searched else set())
         names = [f.name for f in fields(self) if f.compare and f.name not in left_out]
-        found = {name: getattr(self, name) for name in names}
+        figures = {name: getattr(self, name) for name in names}
         if searched:
             parts = dict(self.parts)
             search = parts.pop("search")
-            found |= {name: found[name] - search[name] for name in COUNT_FIELDS}
-            found |= {"parts": parts, "holds": self.holds}
-        return found
+            figures |= {name: figures[name] - search[name] for name in COUNT_FIELDS}
+            figures |= {"parts": parts, "holds": self.holds}
+        return figures
+
+
+@dataclass(frozen=True)
+class RecheckResult(Displayable):
+    """A saved verdict and a new verdict of the same rows."""
+
+    saved: Verdict
+    rerun: Verdict
+
+    @property
+    def differences(self) -> list[dict[str, Any]]:
+        """Figures that differ between the verdicts: [{"what", "saved", "found"}]."""
+        return self.saved.differences(self.rerun)
+
+    @property
+    def confirmed(self) -> bool:
+        return not self.differences
+
+    @property
+    def holds(self) -> bool:
+        """Whether the verdict is confirmed and no row is wrong."""
+        return self.rerun.holds and self.confirmed
+
+    def to_json(self) -> dict[str, Any]:
+        comparison = {"confirmed": self.confirmed, "differences": self.differences}
+        return self.rerun.to_json() | comparison
+
+    def __str__(self) -> str:
+        lines = [f"{'' if self.confirmed else 'NOT '}confirmed: {self.rerun}"]
+        for d in self.differences:
+            saved, rerun = short_value(d["saved"]), short_value(d["found"])
+            lines.append(f"{d['what']}: saved {saved}, found {rerun}")
+        return "\n".join(lines)
+
+
+def short_value(value: object) -> str:
+    """Format a value of a verdict with at most 60 characters."""
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def versions(dtype: str) -> dict[str, str]:
@@ -202,7 +234,7 @@ def versions(dtype: str) -> dict[str, str]:
     from .. import __version__  # circular import
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    found = {
+    names = {
         "glassformer": __version__, "python": platform.python_version(), "numpy": np.__version__,
         "blas": f"{blas.get('name', '?')} {blas.get('version', '')}".strip(),
         "machine": platform.machine(),
@@ -210,8 +242,8 @@ def versions(dtype: str) -> dict[str, str]:
     if dtype == "bfloat16":
         import torch
 
-        found["torch"] = str(torch.__version__)
-    return found
+        names["torch"] = str(torch.__version__)
+    return names
 
 
 def _nearly_equal(a: Any, b: Any) -> bool:

@@ -23,26 +23,13 @@ from ..utils.errors import GlassformerError
 from ..utils.progress import Progress as Progress
 from ..utils.progress import ProgressCallback
 from ..utils.workers import check_workers
-from .chunks import ChunkedEvaluation
-from .confidence import CONFIDENCE, upper_bound
-from .counts import RowCounts, add_counts, count_rows
-from .evaluation import (
-    MAX_EXHAUSTIVE_ROWS,
-    chunk_size,
-    decoded_margins,
-    in_dtype,
-    peak_activation_size,
-    row_margins,
-)
-from .neighbor_search import (
-    BEAM_WIDTH,
-    MAX_ROWS_PER_ROUND,
-    search_neighbors,
-    supports_neighbor_search,
-)  # fmt: skip
-from .parallel import run_chunks
+from . import neighbor_search as neighbors
+from .chunks import ChunkedEvaluation, run_chunks
+from .counts import CONFIDENCE, RowCounts, add_counts, count_rows, upper_bound
+from .evaluation import MAX_EXHAUSTIVE_ROWS, chunk_size, decoded_margins, in_dtype, row_margins
+from .evaluation import peak_activation_size as peak_size
 from .resume_log import Journal, JournalState
-from .verdict import COUNT_FIELDS, versions
+from .verdict import COUNT_FIELDS, RecheckResult, versions
 from .verdict import Verdict as Verdict
 
 # Limit each of edge cases and random rows. A single row takes as long as hundreds in a batch.
@@ -53,15 +40,8 @@ MAX_COUNTED_ROWS = 10**15  # larger domains would take years
 
 def verify(
     model: Model, task: Task, *, progress: ProgressCallback | None = None, **options: Any
-) -> Verdict:  # fmt: skip
-    """Verify a model and return the verdict.
-
-    Args:
-        model: The model.
-        task: The task.
-        progress: Called with each Progress.
-        options: Options of `verify_events`.
-    """
+) -> Verdict:
+    """Verify a model with the options of `verify_events`, and return the verdict."""
     with closing(verify_events(model, task, **options)) as events:  # closing writes the journal
         for event in events:
             if isinstance(event, Verdict):
@@ -71,33 +51,30 @@ def verify(
     raise AssertionError("verify_events ends with a verdict")
 
 
+def recheck(
+    model: Model, verdict: Verdict, task: Task, *, where: str = "verdict", **options: Any
+) -> RecheckResult:
+    """Run the rows of a saved verdict again, with options of `verify`, and compare the results.
+
+    Raises:
+        GlassformerError: The verdict is for another model or task, or its rows cannot be run again.
+    """
+    expected = f"{where} — expected a verdict of"
+    if verdict.model != (sha256 := digest(model)):
+        this = f"model {sha256[:12]}… ({model.name})"
+        raise GlassformerError(f"{expected} {this}, got one of {verdict.model[:12]}…")
+    if task.ref != verdict.task:
+        raise GlassformerError(f"{expected} task {task.ref}, got one of {verdict.task}")
+    return RecheckResult(verdict, verify(model, task, **verdict.recheck_options, **options))
+
+
 def verify_events(
     model: Model, task: Task, *, rows: Any = None, sample: int | None = None, seed: int = 0,
     max_counterexamples: int = 10, chunk: int = 0, hook: Hook | None = None,
     exhaustive: bool = False, dtype: str = "", workers: int = 1, search: int = 0,
-    journal: str | Path | None = None,
-    cluster: str = "",
+    journal: str | Path | None = None, cluster: str = "",
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
-    """Verify a model; yield Progress, and the Verdict last.
-
-    By default, all rows are run in domains of up to about a million rows. In larger domains, the
-    edge cases and a sample are run, whose size the task defines.
-
-    Args:
-        model: The model.
-        task: The task.
-        rows: Run these rows only.
-        sample: Number of random rows to run, with the edge cases.
-        seed: Seed of the sample and the search.
-        max_counterexamples: Number of counterexamples to keep.
-        chunk: Rows in one forward pass; 0 selects as many as fit into a few megabytes.
-        hook: Hook that changes the model.
-        exhaustive: Run the whole domain even if it is large.
-        dtype: Float type of the computation; "" uses the model's float type.
-        workers: Number of processes. Scripts then need `if __name__ == "__main__"`.
-        search: Rounds of search for failures near the worst rows of a sample.
-        journal: File to resume from after an interruption.
-        cluster: Address of a Dask cluster to use instead of processes.
+    """Verify a model; yield Progress, and the Verdict last. `glassformer.verify` has the options.
 
     Raises:
         GlassformerError: An option is out of range, or model and task have different vocabularies.
@@ -116,13 +93,11 @@ def verify_events(
     task.require(model.vocabulary)
     if rows is None:
         check_domain_size(task)
-    if exhaustive and (n := task.size) > MAX_COUNTED_ROWS:
-        limit, count = map(limits.format_count, (MAX_COUNTED_ROWS, n))
-        expected = f"expected at most {limit} inputs with exhaustive"
-        raise GlassformerError(f"{task.ref} — {expected}, got {count}; use sample")
+    if exhaustive:
+        check_domain_size(task, MAX_COUNTED_ROWS, " with exhaustive", "; use sample")
     every = rows is None and (exhaustive or (sample is None and task.size <= MAX_EXHAUSTIVE_ROWS))
     sample = None if every or rows is not None else sample or task.default_sample_size
-    rounds = search if sample and supports_neighbor_search(task) else 0
+    rounds = search if sample and neighbors.supports_neighbor_search(task) else 0
     parts = {"domain": task.size} if every else {"given": len(rows)} if rows is not None else {}
     if sample:
         parts = {"edges": len(task.edges()), "sample": sample}
@@ -130,12 +105,12 @@ def verify_events(
         expected = "expected a domain or a sample, without a hook"
         raise GlassformerError(f"journal — {expected}, got given rows or a hook")
     model_digest, model = digest(model), in_dtype(model, dtype)
-    size = 4 * chunk * peak_activation_size(model, task)
-    limits.check_memory(f"verify — {chunk:,} rows at a time", size)
+    limits.check_memory(f"verify — {chunk:,} rows at a time", 4 * chunk * peak_size(model, task))
+    chunk, n_closest = chunk or chunk_size(model, task), neighbors.BEAM_WIDTH if rounds else 0
+    kept = {"keep": max_counterexamples, "n_closest": n_closest}
     work = ChunkedEvaluation(
-        model, task, parts, chunk=chunk or chunk_size(model, task), keep=max_counterexamples,
-        n_closest=BEAM_WIDTH if rounds else 0, seed=seed, given=rows, hook=hook,
-    )  # fmt: skip
+        model, task, parts, chunk=chunk, **kept, seed=seed, given=rows, hook=hook
+    )
     source = file_digest(task.ref)
     run = {
         "model": model_digest, "task": task.ref, "dtype": model.dtype, "domain": task.size,
@@ -143,9 +118,8 @@ def verify_events(
         "keep": max_counterexamples, "chunk": work.chunk,
         "versions": versions(model.dtype) | ({"task": source[:16]} if source else {}),
     }  # fmt: skip
-    state = yield from _count_all_chunks(
-        work, Journal(journal, run) if journal else None, workers, cluster
-    )
+    log = Journal(journal, run) if journal else None
+    state = yield from _count_all_chunks(work, log, workers, cluster)
     counts = dict(state.counts)
     if rounds:
         counts["search"] = yield from _search_neighbors(work, state, rounds, seed)
@@ -154,11 +128,15 @@ def verify_events(
     yield _build_verdict(work, counts, run)
 
 
-def check_domain_size(task: Task) -> None:
-    """Raise an error if a task has more inputs than a verdict can store."""
-    if task.size > limits.MAX_DOMAIN_SIZE:
-        limit, size = map(limits.format_count, (limits.MAX_DOMAIN_SIZE, task.size))
-        raise GlassformerError(f"{task.ref} — expected at most {limit} inputs, got {size}")
+def check_domain_size(
+    task: Task, max_size: int = limits.MAX_DOMAIN_SIZE, when: str = "", hint: str = ""
+) -> None:
+    """Raise an error if a task has more inputs than `max_size`, by default a verdict's limit."""
+    if task.size > max_size:
+        limit, size = map(limits.format_count, (max_size, task.size))
+        raise GlassformerError(
+            f"{task.ref} — expected at most {limit} inputs{when}, got {size}{hint}"
+        )
 
 
 def _count_all_chunks(
@@ -186,8 +164,9 @@ def _search_neighbors(
 ) -> Generator[Progress, None, RowCounts]:
     start, total = add_counts(state.counts.values(), work.keep, work.n_closest), RowCounts()
     # all rounds together run about as many rows as the sample
-    max_rows = min(MAX_ROWS_PER_ROUND, max(MAX_ROWS_PER_ROUND // 10, work.parts["sample"] // 4))
-    for counts in search_neighbors(work, start, rounds, max_rows, seed):
+    limit = neighbors.MAX_ROWS_PER_ROUND
+    max_rows = min(limit, max(limit // 10, work.parts["sample"] // 4))
+    for counts in neighbors.search_neighbors(work, start, rounds, max_rows, seed):
         total = add_counts([total, counts], work.keep)
         done = state.looked_at + total.looked_at
         yield Progress(done, done, state.wrong + total.wrong)
@@ -208,10 +187,9 @@ def _evaluate_one_by_one(
     worst = [c.worst[2] for c in counts.values() if c.worst[2]]
     worst_rows = np.array(worst, task.row_type).reshape(len(worst), len(task.radix))
     spread = edges[:: max(1, len(edges) // n)][:n]
-    if sampled := work.parts.get("sample"):
-        drawn = work.rows("sample", 0, min(sampled, n))
-    else:
-        drawn = task.sample(n, np.random.default_rng(seed))
+    sampled = work.parts.get("sample")
+    drawn = (work.rows("sample", 0, min(sampled, n)) if sampled
+             else task.sample(n, np.random.default_rng(seed)))  # fmt: skip
     rows = np.concatenate([worst_rows, spread, drawn])
     rows = unique_rows(rows[task.defined(rows)])
     known = {row for c in counts.values() for _, _, row in c.failures}
@@ -243,21 +221,14 @@ def _build_verdict(
     return Verdict(
         **run, looked_at=total.looked_at, checked=total.checked, wrong=total.wrong + alone.wrong,
         worst_margin=worst[0], worst=_row_texts(work, worst[2]) if total.checked else None,
-        counterexamples=[
-            _row_texts(work, row, decoded=True) | {"margin": margin} for margin, _, row in failures
-        ],
+        counterexamples=[_row_texts(work, row, True) | {"margin": m} for m, _, row in failures],
         parts=parts, classes=classes, error_bound=bound,
         confidence=None if bound is None else CONFIDENCE,
     )  # fmt: skip
 
 
-def _row_texts(
-    work: ChunkedEvaluation, row: tuple[int, ...], decoded: bool = False
-) -> dict[str, Any]:
-    """Return a row with its input and expected answer as text.
-
-    With `decoded`, the result includes the output that the model decodes.
-    """
+def _row_texts(work: ChunkedEvaluation, row: Any, decoded: bool = False) -> dict[str, Any]:
+    """Return a row with its input, expected answer and, if `decoded`, decoded output as text."""
     task, text = work.task, work.task.vocabulary.decode
     tokens, answer = (a[0] for a in task.batch(np.array([row], task.row_type)))
     prompt = tokens[: int(answer.argmax())]
