@@ -9,7 +9,7 @@ import torch
 from cases import CASES, QUICK
 from glassformer import list, load
 from glassformer.interop import export_checked
-from glassformer.interop.gpt2_read import read_gpt2
+from glassformer.interop.folder import read_folder
 from glassformer.interop.transformer_lens import (
     TransformerLensBridge,
     build_bridge,
@@ -55,7 +55,7 @@ def test_every_program_in_every_format(to, ref, tmp_path):
     assert done.dtype == wanted
     if wanted == "float64" and to != "torch":
         assert "float32" in done.why
-    back = {"gpt2": read_gpt2, "transformer-lens": TransformerLensBridge().read}.get(to)
+    back = {"gpt2": read_folder, "transformer-lens": TransformerLensBridge().read}.get(to)
     if back:
         assert back(path).dtype == wanted
 

@@ -15,8 +15,8 @@ from cases import CASES, every, few
 from glassformer import GlassformerError, Vocabulary, load, run
 from glassformer.generate import prompt_tokens
 from glassformer.interop import export_checked, parity
+from glassformer.interop.folder import read_folder
 from glassformer.interop.gpt2 import Gpt2Bridge, silence_transformers, stream_copies, to_gpt2
-from glassformer.interop.gpt2_read import read_gpt2
 from glassformer.interop.tokenizer import build_tokenizer
 from helpers import largest_difference, raises, random_model
 
@@ -157,7 +157,7 @@ def test_reading_back_gives_the_same_model(choices, tmp_path):
         random_model(5, extras=False, **choices), task="t", vocabulary=Vocabulary("abcdefg")
     )
     export_checked(model, "gpt2", tmp_path / "x", tolerance=1e-3)
-    again = read_gpt2(tmp_path / "x")
+    again = read_folder(tmp_path / "x")
     tokens = parity.parity_batch(model).tokens
     assert again.dtype == "float32" and again.vocabulary == model.vocabulary and again.task == "t"
     assert largest_difference(model(tokens), again(tokens)) < 1e-3
@@ -167,7 +167,7 @@ def test_reading_back_gives_the_same_model(choices, tmp_path):
 def test_reading_back_keeps_task_and_labels(tmp_path):
     model = load("reverse")
     export_checked(model, "gpt2", tmp_path / "x")
-    again = read_gpt2(tmp_path / "x")
+    again = read_folder(tmp_path / "x")
     assert again.labels == model.labels and run(again, "12345").output == "54321"
 
 
@@ -213,7 +213,7 @@ def changed(folder, tmp_path):
     [
         ("scale_attn_by_inverse_layer_idx", True), ("reorder_and_upcast_attn", True),
         ("add_cross_attention", True),
-        ("activation_function", "tanh"), ("model_type", "llama"), ("architectures",
+        ("activation_function", "tanh"), ("model_type", "gptj"), ("architectures",
         ["GPT2ForSequenceClassification"]),
         ("auto_map", {"AutoModel": "evil.py"}), ("quantization_config", {"bits": 4}), ("rope_theta",
         10_000),
@@ -224,14 +224,14 @@ def changed(folder, tmp_path):
 )  # fmt: skip
 def test_a_foreign_field_is_refused_by_name(changed, field, value):
     with pytest.raises(GlassformerError) as e:
-        read_gpt2(changed(**{field: value}))
+        read_folder(changed(**{field: value}))
     if field not in ("n_embd", "n_layer", "glassformer", "tie_word_embeddings", "n_head"):
         assert f"config.json: {field}" in str(e.value) and e.value.code == "unsupported"
 
 
 def test_an_unscaled_model_is_read(changed):
     path = changed(scale_attn_weights=False, **{"glassformer": None})
-    again, tokens = read_gpt2(path), parity.parity_batch(load("reverse")).tokens
+    again, tokens = read_folder(path), parity.parity_batch(load("reverse")).tokens
     assert again.vocabulary == Vocabulary.numbers(14) and again.config.scale == 1
     assert largest_difference(Gpt2Bridge().logits(path, tokens), again(tokens)) < 1e-5
 
@@ -246,7 +246,7 @@ def test_a_default_gpt2_is_read(tmp_path):
             p.normal_()
         net.save_pretrained(tmp_path)
     tokens = np.random.default_rng(0).integers(0, 11, (4, 8))
-    model = read_gpt2(tmp_path)
+    model = read_folder(tmp_path)
     assert model.config.activation == "gelu_new" and model.config.d_mlp == 48 and model.config.tied
     assert largest_difference(Gpt2Bridge().logits(tmp_path, tokens), model(tokens)) < 1e-5
 
@@ -256,14 +256,14 @@ def test_pickles_and_damaged_files_are_refused(changed):
     weights = (path / "model.safetensors").read_bytes()
     (path / "model.safetensors").write_bytes(weights[:-9])
     with raises("damaged_file", path):
-        read_gpt2(path)
+        read_folder(path)
     (path / "model.safetensors").rename(path / "pytorch_model.bin")
     with raises("not_found", "model.safetensors", "pytorch_model.bin"):
-        read_gpt2(path)
+        read_folder(path)
     for text in ("{", "[" * 100_000, "[]", "{}"):
         (path / "config.json").write_text(text)
         with pytest.raises(GlassformerError) as e:
-            read_gpt2(path)
+            read_folder(path)
         assert "config.json" in str(e.value)
 
 

@@ -7,8 +7,8 @@ import pytest
 from safetensors.torch import save_file
 
 from glassformer import GlassformerError, decode, load
+from glassformer.interop.folder import read_folder
 from glassformer.interop.gpt2 import silence_transformers
-from glassformer.interop.llama_read import read_llama
 from helpers import largest_difference
 
 torch = pytest.importorskip("torch")
@@ -52,7 +52,7 @@ TOKENS = np.random.default_rng(0).integers(0, 11, (5, 16))
 @pytest.mark.some(3)
 def test_logits_are_the_same(choices, tmp_path):
     write(tmp_path, **choices)
-    model = read_llama(tmp_path)
+    model = read_folder(tmp_path)
     assert model.dtype == "float32"
     assert largest_difference(model(TOKENS), logits(tmp_path, TOKENS)) < 3e-5
     assert model.config.positions == "rotary" and model.config.norm == "rms"
@@ -111,7 +111,7 @@ def test_a_foreign_field_is_refused(field, value, tmp_path):
         "rms_norm_eps",
     }  # fmt: skip
     if field == "tie_word_embeddings":  # the file's head is unused, as in transformers
-        assert read_llama(tmp_path).config.tied
+        assert read_folder(tmp_path).config.tied
         return
     with pytest.raises(GlassformerError) as e:
         load(tmp_path)
@@ -130,7 +130,7 @@ def test_older_folders(tmp_path):
     save_file(held, tmp_path / "model.safetensors")
     assert (
         largest_difference(
-            read_llama(tmp_path)(TOKENS), net(torch.as_tensor(TOKENS)).logits.detach()
+            read_folder(tmp_path)(TOKENS), net(torch.as_tensor(TOKENS)).logits.detach()
         )
         < 3e-5
     )

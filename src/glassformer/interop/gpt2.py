@@ -24,7 +24,7 @@ from ..core.weight_shapes import array_axes, array_shapes
 from ..registry import bridge
 from ..utils.errors import GlassformerError
 from .common import import_library, torch_logits
-from .gpt2_read import CONFIG_KEY, array_names, read_gpt2
+from .folder import CONFIG_KEY, gpt2_array_names, read_folder
 from .parity import matching_task, parity_batch
 from .tokenizer import begin_token, build_tokenizer, has_tokenizer, stop_token_id
 
@@ -47,46 +47,36 @@ class Gpt2Bridge:
     def write(self, model: Model, path: Path) -> list[str]:
         torch, lib = import_library("torch"), import_library("transformers")
         settings, arrays, notes = to_gpt2(model, model.dtype)
-        stop, own_fields = stop_token_id(model), _own_fields(model)
-        begin = begin_token(model)
-        first = {"bos_token_id": model.vocabulary.encode(begin)[0] if begin else None}
-        ends = {**first, "eos_token_id": stop, "pad_token_id": stop}
+        words, stop, begin = model.vocabulary, stop_token_id(model), begin_token(model)
+        ends = {"eos_token_id": stop, "pad_token_id": stop}
+        ends["bos_token_id"] = words.encode(begin)[0] if begin else None
+        end_tokens = {} if stop is None else dict.fromkeys(("eos_token", "pad_token"), words[stop])
         with silence_transformers():
-            net = lib.GPT2LMHeadModel(
-                lib.GPT2Config(**settings, **ends, **{CONFIG_KEY: own_fields})
-            )
-            net = net.to(getattr(torch, model.dtype))
+            config = lib.GPT2Config(**settings, **ends, **{CONFIG_KEY: _own_fields(model)})
+            net = lib.GPT2LMHeadModel(config).to(getattr(torch, model.dtype))
             net.load_state_dict({n: torch.tensor(a) for n, a in arrays.items()}, strict=True)
-            net.generation_config = lib.GenerationConfig(
-                do_sample=False, **ends, **_generation_length(model)
-            )
+            lengths = _generation_length(model)
+            net.generation_config = lib.GenerationConfig(do_sample=False, **ends, **lengths)
             net.save_pretrained(path)
-            vocabulary = model.vocabulary
-            end = (
-                {} if stop is None else dict.fromkeys(("eos_token", "pad_token"), vocabulary[stop])
-            )
-            fast_tokenizer = lib.PreTrainedTokenizerFast(
-                tokenizer_object=build_tokenizer(vocabulary, begin),
+            tokenizer = lib.PreTrainedTokenizerFast(
+                tokenizer_object=build_tokenizer(words, begin),
                 clean_up_tokenization_spaces=False, model_max_length=model.config.n_ctx,
-                model_input_names=["input_ids", "attention_mask"], **end,
+                model_input_names=["input_ids", "attention_mask"], **end_tokens,
             )  # fmt: skip
-            fast_tokenizer.save_pretrained(path)
+            tokenizer.save_pretrained(path)
         return notes + _rounding_notes(model)
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        lib = import_library("transformers")
+        load = import_library("transformers").AutoModelForCausalLM.from_pretrained
         with silence_transformers():
-            net = lib.AutoModelForCausalLM.from_pretrained(
-                path, local_files_only=True, dtype="auto"
-            ).eval()
+            net = load(path, local_files_only=True, dtype="auto").eval()
             return torch_logits(lambda part: net(input_ids=part, use_cache=False).logits, tokens)
 
     def float32_limitation(self, model: Model) -> str:
         """Return "", because PyTorch computes in the float type of the weights."""
         return ""
 
-    def read(self, path: Path) -> Model:
-        return read_gpt2(path)
+    read = staticmethod(read_folder)
 
 
 # ── conversion ─────────────────────────────────────────────────────────────────────────────────
@@ -121,7 +111,7 @@ def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedVal
         ours["ln_final.w"][c.d_model], ours["ln_final.b"][c.d_model] = 0, 1
         ours["unembed.W_U"][c.d_model] = bias
     out = {}
-    for theirs, name in array_names(replace(c, tied=False)).items():
+    for theirs, name in gpt2_array_names(replace(c, tied=False)).items():
         if name.endswith("_QKV"):  # concatenated heads, and Q, K and V
             a = np.concatenate([_merge_heads(ours[name.replace("QKV", x)]) for x in "QKV"], -1)
         else:
@@ -144,20 +134,20 @@ def _padded_weights(model: Model, r: int, sizes: dict[str, int]) -> dict[str, An
     Outputs are written to all copies and inputs are read from the first copy. Padding is zero.
     """
     full, c = replace(model.config, tied=False, positions="learned"), model.config
-    weights = dict(model.weights) | {"pos_embed.W_pos": _position_table(model)}
+    weights, table = dict(model.weights), np.zeros((c.n_ctx, c.d_model))
+    embed = POSITIONS[c.positions].embed
+    weights["pos_embed.W_pos"] = embed(c, Scope(weights, None), table[None], 0) if embed else table
     if c.tied:
         weights["unembed.W_U"] = weights["embed.W_E"].T
     out = {}
     for name, shape in array_shapes(full).items():
         w = weights.get(name, (np.ones if name.endswith(".w") else np.zeros)(shape))
         w = w * ((c.scale or c.d_head**-0.5) * math.sqrt(sizes["K"])) if name.endswith("_Q") else w
-        for i, axis in enumerate(array_axes(full)[name].rstrip("?")):
-            if axis == "D" and i == w.ndim - 1:
-                w = np.concatenate([w] * r, i)
-            elif axis in sizes:
-                missing = sizes[axis] - w.shape[i]
-                w = np.pad(w, [(0, missing if at == i else 0) for at in range(w.ndim)])
-        out[name] = w
+        axes = array_axes(full)[name].rstrip("?")
+        if axes[-1] == "D":  # an output
+            w = np.concatenate([w] * r, -1)
+        missing = [sizes.get(axis, n) - n for axis, n in zip(axes, w.shape, strict=True)]
+        out[name] = np.pad(w, [(0, n) for n in missing])
     return out
 
 
@@ -169,8 +159,8 @@ def _merge_heads(w: Any) -> Any:
 def _notes(c: Config, r: int, H: int, bias: bool, compiled: bool) -> list[str]:
     D, notes = r * c.d_model, []
     if r > 1:
-        heads = f"to fit {H} head{'s' * (H > 1)} of {c.d_head}"
-        reason = heads if stream_copies(c, False) == r else "for the unembedding bias"
+        reason = f"to fit {H} head{'s' * (H > 1)} of {c.d_head}"
+        reason = reason if stream_copies(c, False) == r else "for the unembedding bias"
         notes.append(f"the stream of {c.d_model} is repeated {r} times, to {D}, {reason}")
     if c.n_layers and c.d_head != D // H:
         notes.append(f"heads of {c.d_head} are padded with zeros to {D // H}")
@@ -190,13 +180,6 @@ def stream_copies(c: Config, bias: bool) -> int:
     while c.n_layers and (r * c.d_model % c.n_heads or r * c.d_model // c.n_heads < c.d_head):
         r += 1
     return r
-
-
-def _position_table(model: Model) -> Any:
-    c = model.config
-    none = np.zeros((c.n_ctx, c.d_model))
-    embed = POSITIONS[c.positions].embed
-    return none if embed is None else embed(c, Scope(model.weights, None), none[None], 0)
 
 
 def _rounding_notes(model: Model) -> list[str]:
@@ -219,9 +202,9 @@ def _generation_length(model: Model) -> dict[str, int]:
 
 
 def _own_fields(model: Model) -> dict[str, Any]:
-    fields = {"vocabulary": model.vocabulary.to_json(), "task": model.task}
-    compiled = {n: model.provenance[n] for n in (COMPILED,) if n in model.provenance}
-    return fields | {"labels": asdict(model.labels)} | compiled
+    fields = {"vocabulary": model.vocabulary.to_json(), "labels": asdict(model.labels)}
+    compiled = {n: source for n, source in model.provenance.items() if n == COMPILED}
+    return fields | {"task": model.task} | compiled
 
 
 @contextmanager
