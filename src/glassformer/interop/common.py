@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Mapping, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -68,32 +68,31 @@ class ExportResult(Displayable):
 
     path: Path
     to: str
-    # largest |difference of logits| / max(1, largest |logit|) at answer positions
-    parity: float
+    parity: float  # largest |difference of logits| / max(1, largest |logit|) at answer positions
     rows: int
-    notes: list[str] = field(default_factory=list)
-    # number of compared greedy tokens: at answer positions, or at all positions without a task
-    tokens: int = 0
-    differ: int = 0  # number of greedy tokens that differ
-    elsewhere: float | None = None  # parity at the other positions
-    dtype: str = ""  # float type of the file; `why` is the reason
-    why: str = ""
-    moved: dict[str, float] = field(default_factory=dict)  # activation -> relative difference
+    notes: list[str]
+    tokens: int  # compared greedy tokens: at answer positions, or at all without a task
+    differ: int  # number of greedy tokens that differ
+    elsewhere: float | None  # parity at the other positions
+    dtype: str  # float type of the file; `why` is the reason
+    why: str
+    moved: dict[str, float]  # activation -> relative difference
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"path": str(self.path)}
 
     def __str__(self) -> str:
-        tokens = f"{self.differ:,} of {self.tokens:,} greedy tokens differ"
-        tokens = tokens if self.differ else "all greedy tokens equal"
-        over = f"{self.rows:,} input{'s' * (self.rows != 1)}"
-        at, elsewhere = f"at all {self.tokens:,} positions", self.elsewhere
-        if elsewhere is not None:
-            at = f"at the {self.tokens:,} answer positions; elsewhere {elsewhere:.1e}"
-        text = f"largest logit difference {self.parity:.1e} (relative) over {over}, {tokens}, {at}"
-        if first := next(iter(self.moved.items()), None):
+        inputs = f"{self.rows:,} input{'s' * (self.rows != 1)}"
+        tokens, at = "all greedy tokens equal", f"at all {self.tokens:,} positions"
+        if self.differ:
+            tokens = f"{self.differ:,} of {self.tokens:,} greedy tokens differ"
+        if self.elsewhere is not None:
+            at = f"at the {self.tokens:,} answer positions; elsewhere {self.elsewhere:.1e}"
+        text = f"largest logit difference {self.parity:.1e} (relative) over {inputs}"
+        text += f", {tokens}, {at}"
+        for name, gap in [*self.moved.items()][:1]:
             rest = f" and {len(self.moved) - 1:,} more" * (len(self.moved) > 1)
-            text += f"; differing activations: {first[0]} by {first[1]:.1e}{rest}"
+            text += f"; differing activations: {name} by {gap:.1e}{rest}"
         return text
 
 
@@ -117,13 +116,18 @@ def bridge_names() -> list[str]:
 def find_bridge(name: str) -> Bridge:
     """Return a bridge by name. Raise an error if it is unknown or its library is not installed."""
     if name not in bridge_names():
-        expected = f"expected one of {', '.join(bridge_names())}"
-        raise GlassformerError(f"export to {name}: {expected}")
+        hint = did_you_mean(name, (*OWN_FORMATS, *bridge_names()), 1, 0.6, "expected one of")
+        raise GlassformerError(f"export to {name}: unknown format; {hint}")
     bridge: Bridge = registry.build("bridge", name)
     if missing := [m for m in bridge.needs if importlib.util.find_spec(m) is None]:
-        needs, hint = " and ".join(missing), f"pip install 'glassformer[{bridge.extra}]'"
-        raise GlassformerError(f"export to {name}: needs {needs}. {hint}", code="needs_extra")
+        problem = f"needs {' and '.join(missing)}. pip install 'glassformer[{bridge.extra}]'"
+        raise export_error(name, problem, "needs_extra")
     return bridge
+
+
+def export_error(to: str, problem: str, code: str = "unsupported") -> GlassformerError:
+    """Return the error of an export to the format `to`."""
+    return GlassformerError(f"export to {to}: {problem}", code=code)
 
 
 def check_target(to: str, path: Path) -> None:
@@ -146,8 +150,7 @@ def check_finite(to: str, weights: Mapping[str, Any]) -> None:
     """Raise an error if weights contain NaN or infinity, which a text format cannot represent."""
     for name, w in weights.items():
         if not np.isfinite(w).all():
-            problem = f"expected finite weights, got NaN or inf in {name}"
-            raise GlassformerError(f"export to {to}: {problem}", code="unsupported")
+            raise export_error(to, f"expected finite weights, got NaN or inf in {name}")
 
 
 def write_python(path: Path, text: str) -> None:
@@ -174,16 +177,13 @@ def write_as(
     model: Model, to: str, out: str | Path, tolerance: float = TOLERANCE
 ) -> ExportResult | WrittenFile:
     """Write a model as a checkpoint, as .taotp text, or in a format of `bridge_names()`."""
-    if to not in OWN_FORMATS:
-        if to not in bridge_names():
-            hint = did_you_mean(to, (*OWN_FORMATS, *bridge_names()), 1, 0.6, "expected one of")
-            raise GlassformerError(f"export to {to}: unknown format; {hint}")
-        return export_checked(model, to, out, tolerance)
     if to == "safetensors":
         written = checkpoint.save(model, out)
-    else:
+    elif to == "taotp":
         fileio.check_writable(out)
         written = fileio.write_atomically(out, taotp.write(model).encode(errors="backslashreplace"))
+    else:
+        return export_checked(model, to, out, tolerance)
     return WrittenFile(Path(written), to, Path(written).stat().st_size)
 
 
@@ -199,51 +199,47 @@ def export_checked(
     if path.name in ("", ".."):
         raise GlassformerError(f"{path}: expected the name of a file or folder")
     check_target(to, path)
-    model = model.numpy()
-    bridge.check(model)
+    bridge.check(model := model.numpy())
     use_float32 = bridge.float32 or model.dtype == "float32"
     agreements = reordered_agreements(model, "float32") if use_float32 else []
-    sent, dtype_reason, notes = model, "the model's own type", list[str]()
+    sent, why, notes = model, "the model's own type", list[str]()
     if bridge.float32:
         sent, reason = to_float32_if_safe(model, tolerance, agreements)
-        float32_fails = f"float32 is not enough for this model: {reason}"
-        if reason and (limitation := bridge.float32_limitation(model)):
-            problem = f"{float32_fails}; {limitation}. {FLOAT64_HINT}"
-            raise GlassformerError(f"export to {to}: {problem}", code="unsupported")
         if reason:
-            dtype_reason = float32_fails
+            why = f"float32 is not enough for this model: {reason}"
+            if limitation := bridge.float32_limitation(model):
+                raise export_error(to, f"{why}; {limitation}. {FLOAT64_HINT}")
         elif sent.dtype != model.dtype:
-            dtype_reason = "enough for this model"
+            why = "enough for this model"
     batch = parity_batch(model)
     if model.dtype == "float32":
         tolerance, notes = _tolerance_above_noise(model, tolerance, agreements)
     from safetensors import SafetensorError
 
     with fileio.folder_beside(path) as temporary:
+        new = temporary / path.name
         try:
-            notes += bridge.write(sent, temporary / path.name)
-            theirs = bridge.logits(temporary / path.name, batch.tokens)
+            notes += bridge.write(sent, new)
+            theirs = bridge.logits(new, batch.tokens)
         except (OSError, SafetensorError) as e:
             raise _write_error(path, e) from None
-        agreement = compare_logits(batch, model.logits(batch.tokens), theirs)
+        result = compare_logits(batch, model.logits(batch.tokens), theirs)
         # the difference may be only rounding noise
-        if sent.dtype == "float64" and agreement.parity > tolerance and not agreement.lost_rows:
+        if sent.dtype == "float64" and result.parity > tolerance and not result.lost_rows:
             agreements = reordered_agreements(model, "float64")
             tolerance, noise_notes = _tolerance_above_noise(model, tolerance, agreements)
             notes = noise_notes + notes
-        if reason := agreement.failure_reason(model, batch, tolerance):
-            problem = f"{bridge.needs[-1]} computes other logits: {reason}"
-            raise GlassformerError(f"export to {to}: {problem}", code="unsupported")
-        differences = dict[str, float]()
+        if reason := result.failure_reason(model, batch, tolerance):
+            raise export_error(to, f"{bridge.needs[-1]} computes other logits: {reason}")
+        moved = dict[str, float]()
         if hooks := getattr(bridge, "hooks", None):
-            hooked_tokens = batch.tokens[:MAX_HOOKED_INPUTS]
-            theirs = hooks(model, temporary / path.name, hooked_tokens)
-            differences = differing_activations(record(model, hooked_tokens)[1], theirs, tolerance)
-        _move_into_place(temporary, path)
+            tokens = batch.tokens[:MAX_HOOKED_INPUTS]
+            activations = hooks(model, new, tokens)
+            moved = differing_activations(record(model, tokens)[1], activations, tolerance)
+        _move_into_place(new, path)
     return ExportResult(
-        path, to, agreement.parity, len(batch.tokens), notes, agreement.tokens,
-        agreement.differing_tokens, agreement.parity_elsewhere, sent.dtype, dtype_reason,
-        differences,
+        path, to, result.parity, len(batch.tokens), notes, result.tokens, result.differing_tokens,
+        result.parity_elsewhere, sent.dtype, why, moved,
     )  # fmt: skip
 
 
@@ -258,14 +254,14 @@ def _tolerance_above_noise(
     return NOISE_FACTOR * noise, [note]
 
 
-def _move_into_place(temporary: Path, path: Path) -> None:
+def _move_into_place(new: Path, path: Path) -> None:
     """Move written files to `path`. A folder is replaced only if it contains no other files."""
     try:
-        if (new := temporary / path.name).is_dir():
+        if new.is_dir():
             if path.is_dir():
                 _check_replaceable(path, _relative_paths(new))
             return fileio.replace_folder(new, path)
-        files = {path.parent / file.name: file.read_bytes() for file in sorted(temporary.iterdir())}
+        files = {path.with_name(f.name): f.read_bytes() for f in sorted(new.parent.iterdir())}
     except OSError as e:
         raise _write_error(path, e) from None
     fileio.write_together(files)
@@ -279,8 +275,8 @@ def _check_replaceable(path: Path, names: Set[str]) -> None:
 
 
 def _write_error(path: Path, error: Exception) -> GlassformerError:
-    reason = fileio.os_error_text(error)
-    return GlassformerError(f"{path}: cannot be written: {reason}", code="file_error")
+    problem = f"{path}: cannot be written: {fileio.os_error_text(error)}"
+    return GlassformerError(problem, code="file_error")
 
 
 def _relative_paths(folder: Path) -> set[str]:

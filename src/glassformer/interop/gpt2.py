@@ -22,8 +22,7 @@ from ..compiler.embedded_source import PROVENANCE_KEY as COMPILED
 from ..core.model import POSITIONS, Config, Model, Scope
 from ..core.weight_shapes import array_axes, array_shapes
 from ..registry import bridge
-from ..utils.errors import GlassformerError
-from .common import import_library, torch_logits
+from .common import export_error, import_library, torch_logits
 from .folder import CONFIG_KEY, gpt2_array_names, read_folder
 from .parity import matching_task, parity_batch
 from .tokenizer import begin_token, build_tokenizer, has_tokenizer, stop_token_id
@@ -42,7 +41,7 @@ class Gpt2Bridge:
 
     def check(self, model: Model) -> None:
         if reason := unsupported_reason(model):
-            raise GlassformerError(f"export to gpt2: {reason}", code="unsupported")
+            raise export_error("gpt2", reason)
 
     def write(self, model: Model, path: Path) -> list[str]:
         torch, lib = import_library("torch"), import_library("transformers")

@@ -97,21 +97,20 @@ def compare_logits(batch: ParityBatch, ours: Any, theirs: Any) -> Agreement:
     Other positions are reported separately, because a program may have ties there (such as two keys
     with equal scores) that rounding breaks.
     """
-    size = logit_scale(ours)
+    answer, scale = batch.answer_mask, logit_scale(ours)
 
-    def off(mask: Any) -> float:
+    def parity(mask: Any) -> float:
         finite = np.isfinite(ours) & mask[..., None]
         if not np.isfinite(theirs[finite]).all():
             return float("inf")
-        return float(np.abs(ours - theirs, where=finite, out=np.zeros(ours.shape)).max()) / size
+        return float(np.abs(ours - theirs, where=finite, out=np.zeros(ours.shape)).max()) / scale
 
     a, b = ours.argmax(-1), theirs.argmax(-1)  # B T
-    differs = (a != b) & batch.answer_mask
-    right = ((a == batch.targets) | ~batch.answer_mask).all(1) & batch.has_task
-    lost = [int(i) for i in np.nonzero(right & differs.any(1))[0]]
-    parity, others = off(batch.answer_mask), ~batch.answer_mask
-    elsewhere = off(others) if others.any() else None
-    return Agreement(parity, elsewhere, int(batch.answer_mask.sum()), int(differs.sum()), lost, b)
+    differs = (a != b) & answer
+    right = ((a == batch.targets) | ~answer).all(1) & batch.has_task
+    lost_rows = np.flatnonzero(right & differs.any(1)).tolist()
+    elsewhere = None if answer.all() else parity(~answer)
+    return Agreement(parity(answer), elsewhere, int(answer.sum()), int(differs.sum()), lost_rows, b)
 
 
 def logit_scale(x: Any) -> float:
@@ -147,9 +146,8 @@ def float32_problem(
     agreements = agreements or reordered_agreements(model, "float32")
     worst = max(agreements, key=lambda a: (len(a.lost_rows), a.parity))
     # A float32 model loses no further precision, so only its answers are checked.
-    return worst.failure_reason(
-        model, parity_batch(model), tolerance if model.dtype == "float64" else np.inf
-    )
+    tolerance = tolerance if model.dtype == "float64" else np.inf
+    return worst.failure_reason(model, parity_batch(model), tolerance)
 
 
 def to_float32_if_safe(

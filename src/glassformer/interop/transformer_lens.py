@@ -4,8 +4,8 @@ Weight names and shapes equal Glassformer's, with these differences:
 - scores are divided by sqrt(d_head), so any other scale is multiplied into W_Q and b_Q;
 - absent biases and gains become zeros and ones;
 - positions are a table (zeros without positions), or rotary with adjacent coordinates as pairs;
-- all blocks have an MLP or none has. A gated MLP has no biases and
-  activates W_gate (Glassformer's W_in).
+- all blocks have an MLP or none has. A gated MLP has no biases and activates W_gate (Glassformer's
+  W_in).
 """
 
 import json
@@ -26,7 +26,7 @@ from ..utils.errors import DAMAGED_FILE, GlassformerError
 from ..utils.fileio import read_bytes
 from ..utils.limits import available_memory
 from ..utils.typed_json import read_json
-from .common import import_library
+from .common import export_error, import_library
 from .folder import ACTIVATION_ALIASES
 from .parity import to_float32_if_safe
 from .tokenizer import END_OF_TEXT, begin_token, build_tokenizer, has_tokenizer, stop_token_id
@@ -85,7 +85,7 @@ class TransformerLensBridge:
 
     def check(self, model: Model) -> None:
         if reason := unsupported_reason(model):
-            raise GlassformerError(f"export to transformer-lens: {reason}", code="unsupported")
+            raise export_error("transformer-lens", reason)
 
     def float32_limitation(self, model: Model) -> str:
         c = model.config
@@ -100,8 +100,10 @@ class TransformerLensBridge:
 
         path.mkdir()
         (path / "model.safetensors").write_bytes(save(state_dict(model)))
-        tokens = {"vocabulary": model.vocabulary.to_json(), "stop": stop_token_id(model)}
-        description = {"transformer_lens": config_fields(model), **tokens, "task": model.task}
+        description = {
+            "transformer_lens": config_fields(model), "vocabulary": model.vocabulary.to_json(),
+            "stop": stop_token_id(model), "task": model.task,
+        }  # fmt: skip
         text = json.dumps(description, indent=1, ensure_ascii=False) + "\n"
         (path / "config.json").write_text(text, encoding="utf-8")
         (path / "load.py").write_text(LOAD_SCRIPT.replace("END", END_OF_TEXT), encoding="utf-8")
@@ -122,16 +124,15 @@ class TransformerLensBridge:
         """
         import torch
 
-        c = model.config
+        c, order = model.config, np.argsort(adjacent_pair_order(model.config.d_head))
         with torch.no_grad():
             cache = build_bridge(*_read_files(path)[:2]).run_with_cache(torch.as_tensor(tokens))[1]
-        activations = {n: backend.to_numpy(cache[n]) for n in hook_names(model) if n in cache}
-        activations = {n: v for n, v in activations.items() if not n.endswith("hook_attn_scores")}
-        for n in activations:
-            if n.endswith("hook_q") and c.scale:
-                activations[n] = activations[n] / (c.scale * c.d_head**0.5)
-            if n.endswith(("hook_q", "hook_k")) and c.positions == "rotary":
-                activations[n] = activations[n][..., np.argsort(adjacent_pair_order(c.d_head))]
+        names = (n for n in hook_names(model) if n in cache and not n.endswith("hook_attn_scores"))
+        activations = {n: backend.to_numpy(cache[n]) for n in names}
+        for n, a in activations.items():
+            a = a / (c.scale * c.d_head**0.5) if n.endswith("hook_q") and c.scale else a
+            rotated = n.endswith(("hook_q", "hook_k")) and c.positions == "rotary"
+            activations[n] = a[..., order] if rotated else a
         return activations
 
     def read(self, path: Path) -> Model:
@@ -176,23 +177,22 @@ def unsupported_reason(model: Model) -> str:
     """Return why TransformerLens cannot represent the model and a remedy, or "" if it can."""
     c = model.config
     used = [n for n, w in model.numpy().weights.items() if w.any()]
-    if not c.norm_first and c.norm != "none":
-        return f"norm_first: expected true, got false. {OTHER_FORMATS_HINT}"
-    if c.positions == "alibi":
-        return f"positions: TransformerLens has no alibi positions. {OTHER_FORMATS_HINT}"
-    if c.positions == "rotary" and c.d_head < 2:
-        problem = f"d_head: rotary positions need at least 2, got {c.d_head}"
-        return f"{problem}. {OTHER_FORMATS_HINT}"
-    if c.qk_norm:
-        return f"qk_norm: TransformerLens has no norm of queries and keys. {OTHER_FORMATS_HINT}"
-    if c.norm == "rms" and (odd := [n for n in used if _is_norm_array(n) and n.endswith(".b")]):
-        return f"{odd[0]}: RMS norms have no bias. Fold it into the biases after the norm"
+    norm_biases = [n for n in used if _is_norm_array(n) and n.endswith(".b")]
     gated = {n.split(".")[1] for n in model.weights if n.endswith("mlp.W_gate")}
-    if odd := [n for n in used if ".mlp.b_" in n and gated]:
-        return f"{odd[0]}: gated MLPs have no biases. {OTHER_FORMATS_HINT}"
-    if gated and any(n.endswith("mlp.W_in") and n.split(".")[1] not in gated for n in used):
-        return f"W_gate: expected in all MLPs or in none. {OTHER_FORMATS_HINT}"
-    return ""
+    mlp_biases = [n for n in used if ".mlp.b_" in n and gated]
+    plain = [n for n in used if n.endswith("mlp.W_in") and n.split(".")[1] not in gated]
+    if c.norm == "rms" and norm_biases:
+        return f"{norm_biases[0]}: RMS norms have no bias. Fold it into the biases after the norm"
+    reasons = [
+        (not c.norm_first and c.norm != "none", "norm_first: expected true, got false"),
+        (c.positions == "alibi", "positions: TransformerLens has no alibi positions"),
+        (c.positions == "rotary" and c.d_head < 2,
+         f"d_head: rotary positions need at least 2, got {c.d_head}"),
+        (c.qk_norm, "qk_norm: TransformerLens has no norm of queries and keys"),
+        (mlp_biases, f"{''.join(mlp_biases[:1])}: gated MLPs have no biases"),
+        (gated and plain, "W_gate: expected in all MLPs or in none"),
+    ]  # fmt: skip
+    return next((f"{reason}. {OTHER_FORMATS_HINT}" for holds, reason in reasons if holds), "")
 
 
 def config_fields(model: Model) -> dict[str, Any]:
@@ -230,23 +230,26 @@ def state_dict(model: Model) -> dict[str, Any]:
         table = POSITIONS[c.positions].embed
         assert table
         ours["pos_embed.W_pos"] = table(c, Scope({}, None), np.zeros((1, c.n_ctx, 1)), 0)
-    for i in range(c.n_layers):
-        at = f"blocks.{i}."
-        if cfg["gated_mlp"] and f"{at}mlp.W_in" in ours:
-            _swap_gate(ours, at)
-        for name in ("W_Q", "b_Q", "W_K", "b_K"):
-            if (w := ours.get(f"{at}attn.{name}")) is not None:
-                w = w * (c.scale * c.d_head**0.5) if c.scale and name.endswith("Q") else w
-                w = w[..., adjacent_pair_order(c.d_head)] if c.positions == "rotary" else w
-                ours[f"{at}attn.{name}"] = w
+    for n in ours:
+        if c.scale and n.endswith(("W_Q", "b_Q")):
+            ours[n] = ours[n] * (c.scale * c.d_head**0.5)
+    _convert_blocks(c, ours, adjacent_pair_order(c.d_head) if c.positions == "rotary" else ...)
     full = {n: ours.get(n, blank) for n, blank in _default_arrays(c, cfg).items()}
     return {n: np.ascontiguousarray(w, model.dtype) for n, w in full.items()}
 
 
-def _swap_gate(weights: dict[str, Any], at: str) -> None:
-    """Swap W_in and W_gate: TransformerLens activates W_gate, Glassformer activates W_in."""
-    W_in, W_gate = f"{at}mlp.W_in", f"{at}mlp.W_gate"
-    weights[W_in], weights[W_gate] = weights[W_gate], weights[W_in]
+def _convert_blocks(c: Config, weights: dict[str, Any], order: Any) -> None:
+    """Swap W_in and W_gate of gated MLPs, and order the coordinates of queries and keys.
+
+    TransformerLens activates W_gate, Glassformer activates W_in.
+    """
+    for at in (f"blocks.{i}." for i in range(c.n_layers)):
+        W_in, W_gate = f"{at}mlp.W_in", f"{at}mlp.W_gate"
+        if W_gate in weights:
+            weights[W_in], weights[W_gate] = weights[W_gate], weights[W_in]
+        for name in (f"{at}attn.{n}" for n in ("W_Q", "b_Q", "W_K", "b_K")):
+            if name in weights and order is not ...:
+                weights[name] = weights[name][..., order]
 
 
 def _default_arrays(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
@@ -374,19 +377,12 @@ def from_transformer_lens(
     native = "embed.weight" in weights  # version 4.x
     if native:
         weights = dict(_from_native(c, n, w) for n, w in weights.items())
-    for i in range(c.n_layers):
-        at = f"blocks.{i}."
-        if f"{at}mlp.W_gate" in weights:
-            _swap_gate(weights, at)
-        if c.positions == "rotary" and (native or fields.get("rotary_adjacent_pairs")):
-            back = np.argsort(adjacent_pair_order(c.d_head))
-            for name in (f"{at}attn.{n}" for n in ("W_Q", "b_Q", "W_K", "b_K")):
-                weights[name] = weights[name][..., back]
+    pairs = c.positions == "rotary" and (native or fields.get("rotary_adjacent_pairs"))
+    _convert_blocks(c, weights, np.argsort(adjacent_pair_order(c.d_head)) if pairs else ...)
     arrays = {n: w for n, w in weights.items() if not _is_default(n, w)}
     gated = [n.replace("W_gate", "b_in") for n in arrays if n.endswith(".mlp.W_gate")]
     if odd := [n for n in gated if n in arrays]:
-        problem = f"{odd[0]}: biases of gated MLPs are not supported"
-        raise GlassformerError(f"transformer-lens: {problem}", code="unsupported")
+        raise _import_error(f"{odd[0]}: biases of gated MLPs are not supported")
     if c.positions == "learned" and (arrays["pos_embed.W_pos"] == 0).all():
         c = replace(c, positions="none")
         del arrays["pos_embed.W_pos"]
@@ -397,6 +393,10 @@ def from_transformer_lens(
     return Model(c, arrays, vocabulary, task, provenance={"from": "transformer-lens"})
 
 
+def _import_error(problem: str) -> GlassformerError:
+    return GlassformerError(f"transformer-lens: {problem}", code="unsupported")
+
+
 def _is_default(name: str, w: Any) -> bool:
     """Return whether an array is a zero bias or a unit gain."""
     last = name.split(".")[-1]
@@ -405,10 +405,8 @@ def _is_default(name: str, w: Any) -> bool:
 
 def _from_native(c: Config, name: str, w: Any) -> tuple[str, Any]:
     """Convert an array of a native bridge (4.x) to Glassformer's name and shape."""
-    for end, ours in NATIVE_SUFFIXES.items():
-        if name.endswith(end):
-            name = name.removesuffix(end) + ours
-            break
+    end, ours = next((e for e in NATIVE_SUFFIXES.items() if name.endswith(e[0])), ("", ""))
+    name = name.removesuffix(end) + ours
     heads, last = (c.n_heads, c.d_head), name.split(".")[-1]
     if last in ("W_Q", "W_K", "W_V"):
         w = w.reshape(*heads, c.d_model).swapaxes(1, 2)  # H D K
@@ -428,41 +426,32 @@ def _to_config(fields: Mapping[str, Any]) -> Config:
         value = fields.get(name, default)
         return default if value is None else value
 
-    def refuse(name: str, value: Any) -> None:
-        problem = f"{name}={value!r} is not supported"
-        raise GlassformerError(f"transformer-lens: {problem}", code="unsupported")
-
-    for name, unused in UNSUPPORTED_FIELDS.items():
-        value = fields.get(name, unused)
-        every = name == "n_key_value_heads" and value == fields["n_heads"]
-        if value not in (None, unused, False, 0) and not every:
-            refuse(name, value)
     norm = str(fields.get("normalization_type", "LN") or "none")
-    positions = get("positional_embedding_type", "standard")
     norms = {"LN": "layer", "LNPRE": "layer", "RMS": "rms", "RMSPRE": "rms", "NONE": "none"}
-    act = str(get("act_fn", "relu"))
-    if norm.upper() not in norms:
-        refuse("normalization_type", norm)
-    if positions not in ("standard", "rotary"):
-        refuse("positional_embedding_type", positions)
-    attn_only = get("attn_only", False)
-    if act not in ACTIVATION_NAMES and not attn_only:
-        refuse("act_fn", act)
+    positions = get("positional_embedding_type", "standard")
+    rotary, attn_only, act = positions == "rotary", get("attn_only", False), get("act_fn", "relu")
     d_head, vocab = int(fields["d_head"]), int(fields["d_vocab"])
-    if get("d_vocab_out", vocab) not in (-1, vocab):
-        refuse("d_vocab_out", fields["d_vocab_out"])
-    if positions == "rotary" and get("rotary_dim", d_head) != d_head // 2 * 2:
-        refuse("rotary_dim", fields["rotary_dim"])
-    scale = 0.0
-    if not get("use_attn_scale", True):
-        scale = 1.0
-    elif get("attn_scale", -1.0) > 0 and get("attn_scale") != d_head**0.5:
+    supported = {
+        "normalization_type": norm.upper() in norms,
+        "positional_embedding_type": positions in ("standard", "rotary"),
+        "act_fn": attn_only or str(act) in ACTIVATION_NAMES,
+        "d_vocab_out": get("d_vocab_out", vocab) in (-1, vocab),
+        "rotary_dim": not rotary or get("rotary_dim", d_head) == d_head // 2 * 2,
+    }
+    for name, neutral in UNSUPPORTED_FIELDS.items():
+        values = (None, neutral, False, 0)
+        values += (fields["n_heads"],) if name == "n_key_value_heads" else ()
+        supported[name] = fields.get(name) in values
+    if refused := next((name for name, holds in supported.items() if not holds), ""):
+        raise _import_error(f"{refused}={fields[refused]!r} is not supported")
+    scale = 0.0 if get("use_attn_scale", True) else 1.0
+    if not scale and get("attn_scale", -1.0) > 0 and get("attn_scale") != d_head**0.5:
         scale = 1 / float(fields["attn_scale"])
     sizes: Any = {name: int(fields[name]) for name in ("n_ctx", "d_model", "n_layers", "n_heads")}
     return Config(
         **sizes, d_vocab=vocab, d_head=d_head, d_mlp=0 if attn_only else int(fields["d_mlp"]),
         norm=norms[norm.upper()], eps=float(get("eps", 1e-5)), scale=scale,
-        activation=ACTIVATION_NAMES.get(act, "relu"), base=float(get("rotary_base", 10_000.0)),
-        positions="rotary" if positions == "rotary" else "learned",
+        activation=ACTIVATION_NAMES.get(str(act), "relu"), base=float(get("rotary_base", 10_000.0)),
+        positions="rotary" if rotary else "learned",
         mask="causal" if get("attention_dir", "causal") == "causal" else "none",
     )  # fmt: skip
