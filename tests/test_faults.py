@@ -205,8 +205,8 @@ COMMANDS = {
 def attempt(tmp_path, monkeypatch, capsys):
     """attempt(command, faults, failing) -> (status, stderr, folder), in a folder of its own."""
     monkeypatch.setattr(
-        "glassformer.training.studies.executors.train_locally",
-        lambda jobs, task, n: (work(j, task) for j in jobs),
+        "glassformer.training.studies.sweep.train_jobs",
+        lambda jobs, task, *_: (work(j, task) for j in jobs),
     )
     n = 0
 
@@ -228,7 +228,7 @@ def attempt(tmp_path, monkeypatch, capsys):
     def work(job, task):
         from glassformer.training.studies.sweep import train_job
 
-        return train_job(job, task)
+        return train_job(task, job)
 
     return run
 

@@ -134,7 +134,6 @@ PRINTS = {
     "puzzle": {"puzzles", "puzzles.level"},  # the title of a level, and names of its scores
     # --interpret interprets a source that is not compiled; the trace is printed in words
     "run": {"compiler.slot_readout", "generate", "lens.explain"},
-    "sweep": {"training.studies.sweep"},
     "train": {"plotting.figures.curves", "tasks.token_layout", "training.events",
               "training.full_domain_phase", "training.loss_floor", "training.run_file",
               "training.ui.terminal", "verification.counts"},

@@ -17,7 +17,8 @@ from glassformer.leaderboard import boards
 from glassformer.leaderboard.protocol import BoardVerdict, GroupScore
 from glassformer.lens.inspect import VIEWS
 from glassformer.server import handle
-from glassformer.training.studies import ablation_study, executors
+from glassformer.training.studies import ablation_study
+from glassformer.training.studies import sweep as sweeps
 from glassformer.utils.errors import ErrorList
 
 REF = "addition:digits=1"
@@ -165,9 +166,7 @@ def _short(monkeypatch):
     claims = {"booklet-2.4-parameters": published_claims.ledger()["booklet-2.4-parameters"]}
     monkeypatch.setattr(published_claims, "ledger", lambda: claims)
     monkeypatch.setattr(ablation_study, "train_ablations", lambda *_: iter(()))
-    monkeypatch.setattr(
-        executors, "train_locally", lambda jobs, *_: (job.lost("a test") for job in jobs)
-    )
+    monkeypatch.setattr(sweeps, "train_jobs", lambda jobs, *_: (job.lost("a test") for job in jobs))
     found = BoardVerdict("0" * 64, GroupScore(10, 10), GroupScore(5, 5))
     monkeypatch.setattr(boards, "run_protocol", lambda *_, **__: iter([found]))
     monkeypatch.setattr(boards, "table_entries", lambda more, *_: more)

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from .training.api import TrainingRun
     from .training.recipe_fields import RecipeFields
     from .training.studies.ablation_study import AblationStudy
-    from .training.studies.run_sweep import SweepResult
+    from .training.studies.sweep import SweepResult
     from .verification import Verdict
     from .verification.evaluation import Score
     from .verification.verdict import RecheckResult
@@ -1241,7 +1241,7 @@ def sweep(
     from functools import partial
 
     from . import user_modules
-    from .training.studies.run_sweep import run_sweep as sweep_
+    from .training.studies.sweep import run_sweep as sweep_
 
     load = partial(user_modules.load_task_with_file, task) if task else resolve.load_task
     return sweep_(

@@ -13,13 +13,11 @@ import pytest
 
 import glassformer as gf
 from glassformer.training import fit, train
-from glassformer.training.auto_recipe import recipe_for_task
-from glassformer.training.data import TrainingData
+from glassformer.training.data import TrainingData, make_near_ties, perturb_one_digit
 from glassformer.training.events import MilestoneTracker
 from glassformer.training.full_domain_phase import DomainCheck, FullDomainPhase
-from glassformer.training.hard_examples import make_near_ties, perturb_one_digit
 from glassformer.training.loop import Trainer
-from glassformer.training.recipes import choose_recipe, find_recipe
+from glassformer.training.recipes import choose_recipe, find_recipe, recipe_for_task
 from glassformer.training.run_file import state_path
 from glassformer.verification.evaluation import correct_tokens, margins_by_answer_token
 from helpers import raises

@@ -24,10 +24,8 @@ from glassformer.training import fit
 from glassformer.training.data import TrainingData
 from glassformer.training.full_domain_phase import SAMPLED_ROWS, DomainCheck, FullDomainPhase
 from glassformer.training.recipes import choose_recipe
-from glassformer.training.studies import executors
 from glassformer.training.studies import sweep as sweeps
-from glassformer.training.studies.executors import train_locally, train_on_cluster
-from glassformer.training.studies.sweep import Sweep, train_job
+from glassformer.training.studies.sweep import Sweep, train_job, train_jobs
 from glassformer.training.studies.sweep_spec import read_spec
 from glassformer.utils import dask_pool as far
 from glassformer.utils import workers
@@ -65,7 +63,7 @@ def spec_file(tmp_path):
 
 def here(jobs):
     """Trains in this process: starting others takes seconds."""
-    return (train_job(job, load_task) for job in jobs)
+    return (train_job(load_task, job) for job in jobs)
 
 
 def sweep_of(path, out):
@@ -298,9 +296,7 @@ def test_what_fails_again_and_again_is_given_up_with_its_reason(
     spec_file, tmp_path, call, monkeypatch
 ):
     path, out = spec_file(), tmp_path / "out"
-    monkeypatch.setattr(
-        executors, "train_locally", lambda jobs, *_: (j.lost("no memory") for j in jobs)
-    )
+    monkeypatch.setattr(sweeps, "train_jobs", lambda jobs, *_: (j.lost("no memory") for j in jobs))
     for _ in range(sweeps.MAX_TRIES - 1):
         status, _, said = call("sweep", path, "--out", out)
         assert status == 2 and "2 runs are lost" in said
@@ -310,7 +306,7 @@ def test_what_fails_again_and_again_is_given_up_with_its_reason(
         assert "2 runs are given up" in said and "no memory" in said and str(out) in said
         assert [(r["status"], r["error"]) for r in table(out)] == [("given up", "no memory")] * 2
         monkeypatch.setattr(
-            executors, "train_locally", lambda jobs, *_: pytest.fail("nothing is tried for ever")
+            sweeps, "train_jobs", lambda jobs, *_: pytest.fail("nothing is tried for ever")
         )
     sweep = sweep_of(path, out)
     (out / "runs" / f"{sweep.order[0]}.json").unlink()
@@ -382,7 +378,7 @@ def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, 
     jobs = sweep_of(spec_file("[grid]\nn_heads = [1, 2, 4]"), tmp_path).left
     found = {
         row["recipe"]["n_heads"]: row["error"]
-        for result in train_locally(jobs, load_task, 4)
+        for result in train_jobs(jobs, load_task, 4)
         for row, _ in result
     }
     assert found == {1: "its process was killed, 3 times", 2: "survived", 4: "survived"}
@@ -404,7 +400,7 @@ def test_a_killed_process_is_replaced(spec_file, tmp_path):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    rows = list(sweep.collect(train_locally(sweep.left, Held(tmp_path), workers=1)))
+    rows = list(sweep.collect(train_jobs(sweep.left, Held(tmp_path), workers=1)))
     killer.join()
     (pid,) = {int(r["worker"].rpartition(":")[2]) for r in rows}
     assert killed and pid not in killed
@@ -417,7 +413,7 @@ def test_a_killed_process_is_replaced(spec_file, tmp_path):
 @pytest.mark.slow
 def test_an_interrupted_sweep_ends_its_own_processes_only(spec_file, tmp_path):
     sweep, mine = sweep_of(spec_file(), tmp_path), own_children()
-    results = train_locally(sweep.left, load_task, workers=1)
+    results = train_jobs(sweep.left, load_task, workers=1)
     next(results)
     (worker,) = mine()
     other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(PATIENCE,))
@@ -482,7 +478,7 @@ def test_a_killed_worker_loses_its_runs_to_another(
     monkeypatch.setattr(far, "CONNECT_TIMEOUT_S", PATIENCE)
     path, out = spec_file("[grid]\nn_heads = [2, 4]\nlr = [0.001, 0.002]"), tmp_path / "out"
     sweep, done = sweep_of(path, out), []
-    rows = sweep.collect(train_on_cluster(sweep.left, held(tmp_path), address))
+    rows = sweep.collect(train_jobs(sweep.left, held(tmp_path), 1, address))
     reader = threading.Thread(target=lambda: done.extend(rows), daemon=True)
     with Client(address, timeout=PATIENCE, set_as_default=False) as monitor:
         monitor.wait_for_workers(2, timeout=PATIENCE)
@@ -544,7 +540,7 @@ def alive(pid):
 
 # ── the command ────────────────────────────────────────────────────────────────────────────────
 def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
-    monkeypatch.setattr(executors, "train_locally", lambda jobs, *_: here(jobs))
+    monkeypatch.setattr(sweeps, "train_jobs", lambda jobs, *_: here(jobs))
     path = spec_file("[grid]\nlr = [1e30, 0.001]", name="tiny.toml")
     status, printed, said = call("sweep", path)
     lines = printed.splitlines()
@@ -563,7 +559,7 @@ def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
 
 
 def test_lost_runs_are_status_2(spec_file, call, monkeypatch):
-    monkeypatch.setattr(executors, "train_locally", lambda jobs, *_: (j.lost("gone") for j in jobs))
+    monkeypatch.setattr(sweeps, "train_jobs", lambda jobs, *_: (j.lost("gone") for j in jobs))
     status, _, said = call("sweep", spec_file())
     assert status == 2 and said.startswith("error: 2 runs are lost")
 

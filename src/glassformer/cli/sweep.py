@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from .. import api
+from ..utils.dask_pool import RESUME_HINT
 from ..utils.errors import GlassformerError
 from .common import (
     Cluster,
@@ -36,8 +37,6 @@ def sweep_(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Train a grid of settings. A repeated command skips finished runs."""
-    from ..training.studies.sweep import RESUME_HINT
-
     with progress_bar("training") as bar:
         try:
             result = api.sweep(

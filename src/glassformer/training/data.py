@@ -1,8 +1,11 @@
-"""Training rows and test rows of a run.
+"""Training rows and test rows of a run, and hard training rows.
 
-Training and test rows can overlap only with data=draw and data=all.
+Training and test rows can overlap only with data=draw and data=all. Hard rows (near ties, and rows
+that differ in one digit) exist only for domains that contain every combination of the radix: in
+other domains, such as lists of distinct numbers, a changed row may be outside the domain.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,8 +14,7 @@ from ..core.backend import Array
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
 from ..utils.limits import format_count
-from .hard_examples import make_near_ties
-from .recipe import DataSettings
+from .recipe import Recipe
 
 MAX_ENUMERATED_ROWS = 20_000_000
 MAX_REDRAWS = 1_000  # attempts to replace rows that are test rows or have no answer
@@ -25,12 +27,9 @@ def example_length(task: Task) -> int:
 
 
 class TrainingData:
-    """The test rows of a run, and its training rows for each step.
+    """The test rows of a run, and its training rows, which depend only on the seed and the step."""
 
-    Training rows depend only on the seed and the step.
-    """
-
-    def __init__(self, task: Task, recipe: DataSettings) -> None:
+    def __init__(self, task: Task, recipe: Recipe) -> None:
         self.task, self.recipe = task, recipe
         self.curriculum = recipe.levels()
         self.train_rows: Rows | None = None  # None if every step draws new rows
@@ -50,10 +49,9 @@ class TrainingData:
             self.test_rows = self._draw_rows(recipe.test_rows, rngs[0])
             self._test_codes = np.unique(row_hashes(self.test_rows))
             if 2 * len(self._test_codes) > task.size:
-                raise GlassformerError(
-                    f"{task.ref} — test_rows: expected at most half of {format_count(task.size)} "
-                    f"rows, got {len(self._test_codes):,}. Use data=all, or fewer test_rows"
-                )
+                wanted = f"expected at most half of {format_count(task.size)} rows"
+                got = f"got {len(self._test_codes):,}. Use data=all, or fewer test_rows"
+                raise GlassformerError(f"{task.ref} — test_rows: {wanted}, {got}")
         probe = task.rows(0, min(task.size, LENGTH_PROBE_ROWS))
         parts = [self.test_rows, self.train_rows, task.edges(), probe]
         self.length = max(task.batch(p)[0].shape[1] for p in parts if p is not None and len(p))
@@ -88,10 +86,8 @@ class TrainingData:
         if not (missing := self.length - tokens.shape[1]):
             return tokens, answer
         if missing < 0:
-            raise GlassformerError(
-                f"{self.task.ref} — expected examples of at most {self.length} tokens, got "
-                f"{tokens.shape[1]}. Add one of the longest to edges()"
-            )
+            wanted = f"expected examples of at most {self.length} tokens, got {tokens.shape[1]}"
+            raise GlassformerError(f"{self.task.ref} — {wanted}. Add one of the longest to edges()")
         return np.pad(tokens, ((0, 0), (0, missing))), np.pad(answer, ((0, 0), (0, missing)))
 
     def _epoch_order(self, seed: int, epoch: int) -> Array:
@@ -102,32 +98,27 @@ class TrainingData:
         return self._orders[seed, epoch]
 
     def _fresh_rows(self, seeds: Sequence[int], step: int) -> Rows:
-        """Draw new training rows [N·B] that are not test rows.
-
-        Each of the N members has its own random generator.
-        """
+        """Draw new training rows [N·B] that are not test rows, each member's from its own RNG."""
         n, rngs = self.recipe.batch, [np.random.default_rng([seed, 2, step]) for seed in seeds]
         level = next((level for at, level in reversed(self.curriculum) if at <= step), 0)
-        fraction = self.recipe.near_tie_fraction
 
         def draw(n: int, rng: np.random.Generator) -> Rows:
-            rows = make_near_ties(self.task, self.task.sample(n, rng), fraction, rng)
+            near_ties = self.recipe.near_tie_fraction
+            rows = make_near_ties(self.task, self.task.sample(n, rng), near_ties, rng)
             return self.task.at_difficulty(rows, level) if level else rows
 
         rows = np.concatenate([draw(n, rng) for rng in rngs])
-        bad = ~self._is_trainable(rows)
-        for i in np.unique(np.nonzero(bad)[0] // n):
-            missing = i * n + np.nonzero(bad[i * n : (i + 1) * n])[0]
+        bad = np.flatnonzero(~self._is_trainable(rows))
+        for i in np.unique(bad // n):
+            missing = bad[bad // n == i]
             for _ in range(MAX_REDRAWS):
                 rows[missing] = draw(len(missing), rngs[i])
                 missing = missing[~self._is_trainable(rows[missing])]
                 if not len(missing):
                     break
             else:
-                raise GlassformerError(
-                    f"{self.task.ref} — expected {n} new training rows for a step, "
-                    f"got all but {len(missing)}"
-                )
+                wanted = f"expected {n} new training rows for a step"
+                raise GlassformerError(f"{self.task.ref} — {wanted}, got all but {len(missing)}")
         return rows
 
     def _is_trainable(self, rows: Rows) -> Array:
@@ -149,53 +140,44 @@ class TrainingData:
         return rows
 
     def _is_held_out(self, rows: Rows) -> Array:
-        """Return a bool mask [B] of the held-out rows.
-
-        The held-out rows depend only on data_seed and are the same in all runs that share it.
-        """
+        """Return a bool mask [B] of the held-out rows, which depend only on data_seed."""
         hashes = row_hashes(np.column_stack([np.full(len(rows), self.recipe.data_seed), rows]))
         return _mix_bits(hashes) < np.uint64(self.recipe.holdout_fraction * 2**63) * np.uint64(2)
 
     def _draw_held_out(self, rng: np.random.Generator) -> Rows:
         """Return held-out test rows: all rows of a small domain, otherwise `test_rows` rows."""
         task, n = self.task, self.recipe.test_rows
-        if (
-            task.size <= 2 * n / self.recipe.holdout_fraction
-        ):  # The size may be too large for a float.
+        # Not multiplied on the left: the size may be too large for a float.
+        if task.size <= 2 * n / self.recipe.holdout_fraction:
             rows = self._all_rows("hold out of")
             held = rows[self._is_held_out(rows)]
             held = held[rng.permutation(len(held))[:n]]
         else:
-            parts, count = [], 0
-            for _ in range(MAX_REDRAWS):
+            parts: list[Rows] = []
+            while len(parts) < MAX_REDRAWS and sum(map(len, parts)) < n:
                 rows = task.sample(2 * n, rng)
                 parts.append(rows[task.defined(rows) & self._is_held_out(rows)])
-                count += len(parts[-1])
-                if count >= n:
-                    break
             held = np.concatenate(parts)[:n]
         if not len(held):
-            raise GlassformerError(
-                f"{task.ref} — none of {format_count(task.size)} rows is held out. "
-                "Use data=all, or a larger holdout_fraction"
-            )
+            none = f"none of {format_count(task.size)} rows is held out"
+            hint = "Use data=all, or a larger holdout_fraction"
+            raise GlassformerError(f"{task.ref} — {none}. {hint}")
         return held
 
     def _all_rows(self, purpose: str) -> Rows:
-        task = self.task
+        task, count = self.task, f"{format_count(self.task.size)} rows"
         if task.size > MAX_ENUMERATED_ROWS:
-            rows = f"{format_count(task.size)} rows"
-            raise GlassformerError(f"{task.ref} — {rows} are too many to {purpose}. Use data=fresh")
-        return self._answerable(task.rows(0, task.size), f"{format_count(task.size)} rows")
+            problem = f"{count} are too many to {purpose}. Use data=fresh"
+            raise GlassformerError(f"{task.ref} — {problem}")
+        return self._answerable(task.rows(0, task.size), count)
 
     def _split(self, rng: np.random.Generator) -> tuple[Rows, Rows]:
         rows, m = self._all_rows("split"), self.recipe.test_rows
         n = self.recipe.training_rows(len(rows), max(self.task.radix, default=1))
         if n + max(m, 1) > len(rows):
-            raise GlassformerError(
-                f"{self.task.ref} — data=split: expected at most {len(rows):,} rows, got {n:,} "
-                f"train_rows and {max(m, 1):,} test_rows. Use data=all, or fewer of them"
-            )
+            wanted = f"expected at most {len(rows):,} rows, got {n:,} train_rows and"
+            hint = f"{max(m, 1):,} test_rows. Use data=all, or fewer of them"
+            raise GlassformerError(f"{self.task.ref} — data=split: {wanted} {hint}")
         order = rng.permutation(len(rows))
         return rows[order[:n]], rows[order[n : n + m if m else None]]
 
@@ -208,10 +190,7 @@ def _mix_bits(code: Array) -> Array:
 
 
 def row_hashes(rows: Rows) -> Array:
-    """Return a 64-bit hash of each row.
-
-    If two rows have equal hashes, one of them is skipped; this is harmless.
-    """
+    """Return a 64-bit hash of each row. Of two rows with equal hashes one is skipped: harmless."""
     if rows.dtype == object:  # numbers that do not fit int64
         rows = np.array([[hash(x) for x in row] for row in rows.tolist()], np.int64)
     code = np.zeros(len(rows), np.uint64)
@@ -219,3 +198,57 @@ def row_hashes(rows: Rows) -> Array:
         code = (code ^ column) * np.uint64(0x9E3779B97F4A7C15)
         code ^= code >> np.uint64(29)
     return code
+
+
+# ── hard rows ──────────────────────────────────────────────────────────────────────────────────
+def perturb_one_digit(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
+    """Return valid rows with one decimal digit of one number changed: 127 to 137, 27 or 126."""
+    if not rows.shape[1] or not _is_full_product(task):
+        return rows[:0]
+    out, at = rows.copy(), np.arange(len(rows))
+    column = rng.integers(0, rows.shape[1], len(rows))
+    radix = np.array(task.radix)[column]
+    places = np.array([len(str(n - 1)) for n in task.radix])[column]
+    unit = np.array(10, out.dtype) ** rng.integers(0, places)
+    digit = out[at, column] // unit % 10
+    out[at, column] += ((digit + rng.integers(1, 10, len(rows))) % 10 - digit) * unit
+    out = out[out[at, column] < radix]
+    return out[task.defined(out)]
+
+
+def make_near_ties(task: Task, rows: Rows, fraction: float, rng: np.random.Generator) -> Rows:
+    """Make numbers in a fraction of the rows close to each other: (412, 77, 903) to (76, 77, 903).
+
+    A model learns comparisons from near ties, which are rare at random: the two largest of five
+    numbers below 1,000 are neighbors in one row of 200. New distances are log-uniform. Small
+    answers of max are also rare: all five numbers are below 100 in one row of 100,000. In half of
+    the changed rows, all numbers are therefore on one side of one number. Rows that would lose
+    their answer are left unchanged.
+    """
+    n, columns = int(fraction * len(rows)), rows.shape[1]
+    if not n or not supports_near_ties(task):
+        return rows
+    old, at, radix = rows[:n], np.arange(n), np.array(task.radix)
+    kept = rng.integers(0, columns, n)
+    one, one_side = old[at, kept][:, None], (rng.random(n) < 0.5)[:, None]
+    changed = one_side | (rng.random(old.shape) < 0.5)
+    changed[at, (kept + rng.integers(1, columns, n)) % columns] = True
+    changed[at, kept] = False
+    sign = rng.choice([-1, 1], old.shape)
+    sign = np.where(one_side, sign[:, :1], sign)
+    room = np.where(sign < 0, one, radix - 1 - one)
+    low = np.where(one_side, rng.random((n, 1)) ** 3, 0.0)  # exponent of the minimum distance
+    distance = np.exp((low + (1 - low) * rng.random(old.shape)) * np.log1p(np.maximum(room, 0)))
+    value = one + sign * distance.astype(old.dtype)
+    fits = changed & (value >= 0) & (value < radix)
+    out = np.where(fits, value, old)
+    return np.concatenate([np.where(task.defined(out)[:, None], out, old), rows[n:]])
+
+
+def supports_near_ties(task: Task) -> bool:
+    """Whether rows have two or more int64 numbers and the domain contains every combination."""
+    return len(task.radix) > 1 and _is_full_product(task) and not task.row_type.hasobject
+
+
+def _is_full_product(task: Task) -> bool:
+    return task.size == math.prod(task.radix)

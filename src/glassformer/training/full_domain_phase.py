@@ -23,8 +23,7 @@ from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
 from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS, margins_by_answer_token
 from ..verification.robust_eval import RobustEvaluator
-from .data import MAX_REDRAWS, row_hashes
-from .hard_examples import make_near_ties, perturb_one_digit
+from .data import MAX_REDRAWS, make_near_ties, perturb_one_digit, row_hashes
 
 EXACT = "exact"  # status of a run whose whole domain is right
 FULL_DOMAIN = "full-domain"  # value of `phase` in an evaluation

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core.backend import Array
 from ..tasks.base import Task
-from .recipe import Loss
+from .recipe import Recipe
 
 ENTROPY_ROWS = 100_000  # sample size for the entropies of answer tokens
 ENTROPY_TOLERANCE = 0.02  # maximum relative difference of equal entropies
@@ -25,7 +25,7 @@ class LossPlateau:
         return f"{self.unknown_tokens} token{'s' * (self.unknown_tokens > 1)} unknown"
 
 
-def loss_plateaus(task: Task, recipe: Loss) -> list[LossPlateau]:
+def loss_plateaus(task: Task, recipe: Recipe) -> list[LossPlateau]:
     """Return the loss plateaus with zero, one, two, … unlearned answer tokens.
 
     A loss on all positions has a floor above 0, because operands cannot be predicted. An unlearned

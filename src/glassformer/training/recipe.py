@@ -1,8 +1,6 @@
 """Recipes: all training settings besides the task and the parametrization, as plain data.
 
-A `Recipe` joins sections (`Architecture`, `DataSettings`, `Loss`, `Optimization`, `Schedule`,
-`Averaging`, `RunLimits`), so each field has one short name everywhere: `recipe.lr`,
-`--set lr=0.01`, "lr" in JSON. Code that needs only one section takes that type.
+Each field has one short name everywhere: `recipe.lr`, `--set lr=0.01`, "lr" in JSON.
 """
 
 import math
@@ -40,41 +38,27 @@ MAX_TEXT_CHARS = 1_000
 
 
 def setting(
-    default: T, help: str, choices: Iterable[str] = (), min_value: float = 0,
-    max_value: float = math.inf,
-) -> T:  # fmt: skip
+    default: T, help: str, choices: Iterable[str] = (), low: float = 0, high: float = math.inf
+) -> T:
     """Return a recipe field with its default, help text and allowed values."""
-    if isinstance(default, int) and max_value == math.inf:
-        max_value = MAX_STEPS
-    allowed = {"choices": tuple(choices), "min_value": min_value, "max_value": max_value}
+    if isinstance(default, int) and high == math.inf:
+        high = MAX_STEPS
+    allowed = {"choices": tuple(choices), "low": low, "high": high}
     return field(default=default, metadata={"help": help, **allowed})
 
 
+@validate_init(check_kinds=False)
 @dataclass(frozen=True)
-class RecipeSection(Displayable):
-    """Base class of recipe sections, which checks each field when it is set."""
+class Recipe(Displayable):
+    """All training settings. Change them with `replace(recipe, lr=0.01)` or `--set lr=0.01`."""
 
     name: str = setting("custom", "name in reports and tables")
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            try:
-                object.__setattr__(self, f.name, _check_field(f, getattr(self, f.name)))
-            except GlassformerError as e:
-                is_text = isinstance(self.name, str)
-                name = " ".join(self.name.split())[:60] if is_text else "custom"
-                raise GlassformerError(f"recipe {name} — {e}") from None
-
-
-@dataclass(frozen=True)
-class Architecture(RecipeSection):
-    """Settings of the model: config, arrays and initial weights."""
-
-    n_layers: int = setting(2, "number of blocks", max_value=1_000)
-    n_heads: int = setting(1, "heads in a block", min_value=1, max_value=4_096)
-    d_model: int = setting(32, "width of the residual stream", min_value=1, max_value=65_536)
-    d_head: int = setting(0, "width of a head; 0: d_model / n_heads", max_value=65_536)
-    d_mlp: int = setting(64, "neurons in a block; 0: no MLP", max_value=2**20)
+    # ── model ──
+    n_layers: int = setting(2, "number of blocks", high=1_000)
+    n_heads: int = setting(1, "heads in a block", low=1, high=4_096)
+    d_model: int = setting(32, "width of the residual stream", low=1, high=65_536)
+    d_head: int = setting(0, "width of a head; 0: d_model / n_heads", high=65_536)
+    d_mlp: int = setting(64, "neurons in a block; 0: no MLP", high=2**20)
     norm: str = setting("layer", "normalization: layer, rms or none", NORMS)
     norm_first: bool = setting(True, "normalize before a sublayer; false: after the residual sum")
     activation: str = setting("gelu", "activation function of the neurons", ACTIVATIONS)
@@ -86,154 +70,77 @@ class Architecture(RecipeSection):
     optional_params: str = setting(
         "norms mlp", f"optional arrays to train: {', '.join(OPTIONAL_PARAMS)}"
     )
-    extra_positions: int = setting(0, "context length beyond the task's texts", max_value=2**20)
+    extra_positions: int = setting(0, "context length beyond the task's texts", high=2**20)
     train_hook: str = setting(
         "", "ablation during training that no config can express", TRAIN_HOOKS
     )
     init: str = setting("uniform", "±1/sqrt(fan in); normal: deviation 1/sqrt(d_model)", INITS)
     embed_std: float = setting(1.0, "deviation of the embeddings with init=uniform")
 
-    @validate_method
-    def config(self, d_vocab: int, length: int) -> Config:
-        """Return the config for a vocabulary size and a number of tokens per example."""
-        chosen = {n: getattr(self, n) for n in SHAPE_FIELDS}
-        return Config(d_vocab=d_vocab, n_ctx=length - 1 + self.extra_positions, **chosen)
-
-    @validate_method
-    def weight_shapes(self, config: Config) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the trained arrays by name, including optional arrays."""
-        optional = {n for word in self.optional_params.split() for n in OPTIONAL_PARAMS[word]}
-        if not config.d_mlp:
-            optional = {n for n in optional if not n.startswith(("mlp.", "ln2."))}
-        if not config.norm_first:
-            optional = {n for n in optional if not n.startswith("ln_final.")}
-        if config.norm == "none":
-            optional = {n for n in optional if not n.startswith("ln")}
-        names = optional | set(required_shapes(config))
-        return {n: s for n, s in array_shapes(config).items() if {n, name_in_block(n)} & names}
-
-
-@dataclass(frozen=True)
-class DataSettings(RecipeSection):
-    """Settings of the training rows and the test rows."""
-
+    # ── rows ──
     data: str = setting(
         "fresh", "new rows every step; split: part of the domain; draw: may overlap", DATA_MODES
     )
     train_rows: int = setting(
-        50_000, "number of training rows of split and draw", min_value=1, max_value=10**8
+        50_000, "number of training rows of split and draw", low=1, high=10**8
     )
     train_fraction: float = setting(
-        0.0, "split: fraction of all rows to train on; 0: train_rows rows", max_value=1
+        0.0, "split: fraction of all rows to train on; 0: train_rows rows", high=1
     )
     train_rows_per_symbol: float = setting(
         0.0,
         "split: rows for each value of the largest number, at most train_fraction of all rows; "
         "0: train_fraction",
-        max_value=10**8,
+        high=10**8,
     )
     holdout_fraction: float = setting(
-        0.0, "fresh: fraction held out for testing, by a hash; 0: none", max_value=0.5
+        0.0, "fresh: fraction held out for testing, by a hash; 0: none", high=0.5
     )
     near_tie_fraction: float = setting(
-        0.0, "fresh: fraction of rows whose numbers are moved close together", max_value=1
+        0.0, "fresh: fraction of rows whose numbers are moved close together", high=1
     )
-    test_rows: int = setting(
-        10_000, "number of test rows; 0: all the rest of split", max_value=10**8
-    )
+    test_rows: int = setting(10_000, "number of test rows; 0: all the rest of split", high=10**8)
     eval_screen_rows: int = setting(
-        0, "test rows tested first; the rest only if these are right; 0: all", max_value=10**8
+        0, "test rows tested first; the rest only if these are right; 0: all", high=10**8
     )
-    data_seed: int = setting(0, "seed of the split and of the test rows", max_value=MAX_SEED)
-    batch: int = setting(512, "rows in a step; 0: all training rows", max_value=10**7)
+    data_seed: int = setting(0, "seed of the split and of the test rows", high=MAX_SEED)
+    batch: int = setting(512, "rows in a step; 0: all training rows", high=10**7)
     curriculum: str = setting("", '"3@0 6@2000": up to level 3 from step 0, 6 from step 2000, …')
 
-    @validate_method
-    def training_rows(self, size: int, largest: int) -> int:
-        """Return the number of training rows of data=split.
-
-        Args:
-            size: Number of rows of the domain.
-            largest: The largest entry of the radix.
-        """
-        if not self.train_fraction:
-            return self.train_rows
-        n = int(self.train_fraction * size)
-        by_symbol = int(self.train_rows_per_symbol * min(largest, MAX_STEPS))
-        return max(1, min(n, by_symbol) if self.train_rows_per_symbol else n)
-
-    def levels(self) -> list[tuple[int, int]]:
-        """Return the curriculum as pairs (first step, level), in order."""
-        try:
-            pairs = [tuple(map(int, part.split("@"))) for part in self.curriculum.split()]
-            if any(not 1 <= n <= MAX_STEPS or not 0 <= step <= MAX_STEPS for n, step in pairs):
-                raise ValueError
-            return sorted((step, level) for level, step in pairs)
-        except ValueError:
-            got = short_repr(self.curriculum)
-            raise GlassformerError(
-                f"recipe {self.name} — curriculum: expected level@step words such as "
-                f"'3@0 6@2000', got {got}"
-            ) from None
-
-
-@dataclass(frozen=True)
-class Loss(RecipeSection):
-    """Settings of the training loss."""
-
+    # ── loss ──
     loss: str = setting("answer", "loss on the answer, or on all positions", ("answer", "all"))
     focal: float = setting(0.0, "focal loss: tokens are weighted by (1 - p)^focal")
-
-
-@dataclass(frozen=True)
-class Optimization(RecipeSection):
-    """Settings of the optimizer."""
-
+    # ── optimizer ──
     optimizer: str = setting("adamw", "muon: for blocks' matrices, adamw for the rest", OPTIMIZERS)
     lr: float = setting(0.001, "learning rate of adamw")
     muon_lr: float = setting(0.006, "learning rate of muon")
-    momentum: float = setting(0.8, "Nesterov momentum of muon", max_value=1)
-    beta1: float = setting(0.9, "decay of adamw's mean of the gradients", max_value=0.999999)
-    beta2: float = setting(0.98, "decay of adamw's mean of their squares", max_value=0.999999)
+    momentum: float = setting(0.8, "Nesterov momentum of muon", high=1)
+    beta1: float = setting(0.9, "decay of adamw's mean of the gradients", high=0.999999)
+    beta2: float = setting(0.98, "decay of adamw's mean of their squares", high=0.999999)
     weight_decay: float = setting(0.01, "weight decay, times the learning rate")
     clip: float = setting(1.0, "maximum norm of the gradient; 0: no clipping")
-
-
-@dataclass(frozen=True)
-class Schedule(RecipeSection):
-    """Settings of the learning rate schedule."""
-
+    # ── learning rate schedule ──
     warmup: int = setting(0, "steps of linear warmup")
     schedule: str = setting(
         "constant", "plateau: constant until decay_when_…, then linear", SCHEDULES
     )
     decay_when_loss_below: float = setting(0.15, "plateau: start the decay at this smoothed loss")
     decay_when_accuracy_above: float = setting(
-        0.0, "plateau: start the decay at this test accuracy; 0: by the loss", max_value=1
+        0.0, "plateau: start the decay at this test accuracy; 0: by the loss", high=1
     )
     decay_from: int = setting(0, "linear: first step of the decay")
     decay_steps: int = setting(0, "linear and plateau: steps of the decay; 0: to the end")
-    final_lr_fraction: float = setting(0.0, "fraction of the rate left at the end", max_value=1)
-
-
-@dataclass(frozen=True)
-class Averaging(RecipeSection):
-    """Settings of the averages of gradients and weights over steps."""
-
+    final_lr_fraction: float = setting(0.0, "fraction of the rate left at the end", high=1)
+    # ── averages of gradients and weights over steps ──
     grokfast: float = setting(0.0, "amplification of slow gradients (Grokfast); 0: none")
-    grokfast_decay: float = setting(0.98, "decay of the mean of the slow gradients", max_value=1)
+    grokfast_decay: float = setting(0.98, "decay of the mean of the slow gradients", high=1)
     ema: float = setting(
         0.0, "decay of the averaged weights that are evaluated and saved; 0: none",
-        max_value=0.999999,
+        high=0.999999,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class RunLimits(RecipeSection):
-    """Settings for the length of a run, its evaluations and its stopping conditions."""
-
-    steps: int = setting(1_000, "maximum number of steps", min_value=1)
-    evaluate_every: int = setting(100, "steps between evaluations", min_value=1)
+    # ── length of a run, its evaluations and its stopping conditions ──
+    steps: int = setting(1_000, "maximum number of steps", low=1)
+    evaluate_every: int = setting(100, "steps between evaluations", low=1)
     target_accuracy: float = setting(1.0, "test accuracy that counts as success")
     stop_after_successes: int = setting(
         0, "stop after this many successful evaluations in a row; 0: never"
@@ -250,44 +157,42 @@ class RunLimits(RecipeSection):
     abort_below_accuracy: float = setting(0.0, "test accuracy below which a run is aborted")
     dtype: str = setting("float32", "float type of training", ("float32", "float64"))
 
-
-@validate_init(check_kinds=False)
-@dataclass(frozen=True)
-class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, Architecture):
-    """All training settings. Change them with `replace(recipe, lr=0.01)` or `--set lr=0.01`."""
-
-    # Bases are listed in reverse, because the fields of the last base come first.
-
     def __post_init__(self) -> None:
         """Check each field, then the combinations of fields."""
-        super().__post_init__()
+        for f in fields(self):
+            try:
+                object.__setattr__(self, f.name, _check_field(f, getattr(self, f.name)))
+            except GlassformerError as e:
+                is_text = isinstance(self.name, str)
+                name = " ".join(self.name.split())[:60] if is_text else "custom"
+                raise GlassformerError(f"recipe {name} — {e}") from None
         if not self.name.isprintable():
-            raise GlassformerError(
-                f"recipe — name: expected one line of text, got {short_repr(self.name)}"
-            )
+            got = short_repr(self.name)
+            raise GlassformerError(f"recipe — name: expected one line of text, got {got}")
         if problem := next((text for bad, text in self._conflicts() if bad), ""):
             raise GlassformerError(f"recipe {self.name} — {problem}")
 
     def _conflicts(self) -> list[tuple[object, str]]:
         """Return pairs (whether some fields contradict each other, error message)."""
-        levels, not_fresh = self.levels(), self.data != "fresh"
+        levels, restarts, hook = self.levels(), self.restart_after_steps, self.train_hook
         unknown = [w for w in self.optional_params.split() if w not in OPTIONAL_PARAMS]
         whole_run = "a curriculum" if levels else f"schedule={self.schedule}"
-        restarts, hook = self.restart_after_steps, self.train_hook
+        needed_data = {
+            "train_fraction": "split", "holdout_fraction": "fresh", "near_tie_fraction": "fresh",
+            "curriculum": "fresh",
+        }  # fmt: skip
         return [
             (unknown, f"optional_params: expected words of {', '.join(OPTIONAL_PARAMS)}, "
              f"got {', '.join(unknown)}"),
-            (not not_fresh and not self.batch, "batch=0 (all training rows): not with data=fresh"),
+            (self.data == "fresh" and not self.batch,
+             "batch=0 (all training rows): not with data=fresh"),
             (self.data not in ("split", "all") and not self.test_rows,
              "test_rows=0 (all the rest) requires data=split"),
-            (self.train_fraction and self.data != "split",
-             f"train_fraction requires data=split, got data={self.data}"),
+            *((getattr(self, name) and self.data != data,
+               f"{name} requires data={data}, got data={self.data}")
+              for name, data in needed_data.items()),
             (self.train_rows_per_symbol and not self.train_fraction,
              "train_rows_per_symbol requires train_fraction > 0, its upper limit"),
-            (self.holdout_fraction and not_fresh,
-             f"holdout_fraction requires data=fresh, got data={self.data}"),
-            (self.near_tie_fraction and not_fresh,
-             f"near_tie_fraction requires data=fresh, got data={self.data}"),
             (restarts and not self.stop_after_successes,
              "restart_after_steps requires stop_after_successes > 0; otherwise a successful run "
              "could be restarted"),
@@ -297,36 +202,65 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
             (self.full_domain_steps and hook,
              f"full_domain_steps: not with train_hook={hook}, which the saved model does not have. "
              "Set full_domain_steps=0"),
-            (levels and not_fresh, f"curriculum requires data=fresh, got data={self.data}"),
         ]  # fmt: skip
+
+    @validate_method
+    def config(self, d_vocab: int, length: int) -> Config:
+        """Return the config for a vocabulary size and a number of tokens per example."""
+        chosen = {n: getattr(self, n) for n in SHAPE_FIELDS}
+        return Config(d_vocab=d_vocab, n_ctx=length - 1 + self.extra_positions, **chosen)
+
+    @validate_method
+    def weight_shapes(self, config: Config) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the trained arrays by name, including optional arrays."""
+        optional = {n for word in self.optional_params.split() for n in OPTIONAL_PARAMS[word]}
+        absent: tuple[str, ...] = () if config.d_mlp else ("mlp.", "ln2.")
+        absent += () if config.norm_first else ("ln_final.",)
+        absent += ("ln",) if config.norm == "none" else ()
+        names = {n for n in optional if not n.startswith(absent)} | set(required_shapes(config))
+        return {n: s for n, s in array_shapes(config).items() if {n, name_in_block(n)} & names}
+
+    @validate_method
+    def training_rows(self, size: int, largest: int) -> int:
+        """Return the number of training rows of data=split.
+
+        The domain has `size` rows; `largest` is the largest entry of the radix.
+        """
+        if not self.train_fraction:
+            return self.train_rows
+        n = int(self.train_fraction * size)
+        by_symbol = int(self.train_rows_per_symbol * min(largest, MAX_STEPS))
+        return max(1, min(n, by_symbol) if self.train_rows_per_symbol else n)
+
+    def levels(self) -> list[tuple[int, int]]:
+        """Return the curriculum as pairs (first step, level), in order."""
+        try:
+            pairs = [tuple(map(int, part.split("@"))) for part in self.curriculum.split()]
+            if any(not 1 <= n <= MAX_STEPS or not 0 <= step <= MAX_STEPS for n, step in pairs):
+                raise ValueError
+            return sorted((step, level) for level, step in pairs)
+        except ValueError:
+            wanted = "curriculum: expected level@step words such as '3@0 6@2000'"
+            got = short_repr(self.curriculum)
+            raise GlassformerError(f"recipe {self.name} — {wanted}, got {got}") from None
 
     def override(self, settings: Mapping[str, Any], start: Model | None = None) -> "Recipe":
         """Return the recipe with fields set from values or strings: {"lr": "0.01", "steps": 5}.
 
-        Args:
-            settings: Fields and their values.
-            start: The model that provides the initial weights. Shape fields must equal its config.
-
-        Raises:
-            GlassformerError: For unknown fields, values out of range and fields that contradict
-                each other.
+        Shape fields must equal the config of `start`, the model that provides the initial weights.
         """
         if not isinstance(settings, Mapping):
-            raise GlassformerError(
-                f"recipe — expected fields and values, got {short_repr(settings)}"
-            )
+            got = short_repr(settings)
+            raise GlassformerError(f"recipe — expected fields and values, got {got}")
         values = {}
         for name, value in settings.items():
             option = recipe_option(name)
             values[name] = option.parse(value) if isinstance(value, str) else value
         for name in sorted(SHAPE_FIELDS & values.keys()):
             if start and values[name] != (expected := getattr(start.config, name)):
-                got = (
-                    f"expected {expected}, as in the initial model, got {short_repr(values[name])}"
-                )
-                raise GlassformerError(
-                    f"{name}: {got}. Leave out {name}, or train without an initial model"
-                )
+                wanted = f"expected {expected}, as in the initial model"
+                hint = f"Leave out {name}, or train without an initial model"
+                raise GlassformerError(f"{name}: {wanted}, got {short_repr(values[name])}. {hint}")
         if values.get("data", self.data) != self.data:  # Fractions apply to one kind of data only.
             rows = self.test_rows or RECIPE_FIELDS["test_rows"].default
             names = ("holdout_fraction", "near_tie_fraction", *TRAIN_FRACTIONS)
@@ -334,18 +268,14 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
         if "train_rows" in values:  # A number of rows replaces the fraction.
             values = dict.fromkeys(TRAIN_FRACTIONS, 0.0) | values
             if self.data in ("fresh", "all") and "data" not in values:
-                raise GlassformerError(
-                    f"recipe {self.name} — train_rows: not with data={self.data}. "
-                    "Set data=draw or data=split with it"
-                )
+                problem = f"train_rows: not with data={self.data}"
+                hint = "Set data=draw or data=split with it"
+                raise GlassformerError(f"recipe {self.name} — {problem}. {hint}")
         return replace(self, **values)
 
     def non_default_fields(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults."""
-        values = {name: getattr(self, name) for name in RECIPE_FIELDS}
-        return {
-            name: value for name, value in values.items() if value != RECIPE_FIELDS[name].default
-        }
+        return {n: v for n, v in vars(self).items() if v != RECIPE_FIELDS[n].default}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -356,7 +286,7 @@ class Recipe(RunLimits, Averaging, Schedule, Optimization, Loss, DataSettings, A
 
 TRAIN_FRACTIONS = ("train_fraction", "train_rows_per_symbol")
 RECIPE_FIELDS = {f.name: f for f in fields(Recipe)}
-SHAPE_FIELDS = {f.name for f in fields(Config)} & {f.name for f in fields(Architecture)}
+SHAPE_FIELDS = {f.name for f in fields(Config)} & RECIPE_FIELDS.keys()
 
 
 def recipe_option(name: str) -> Option:
@@ -374,12 +304,8 @@ def _option(f: Field[Any]) -> Option:
 
 
 def _check_field(f: Field[Any], value: Any) -> Any:
-    """Return a valid field value converted to the field's type (lr=1 becomes 1.0).
-
-    Raises:
-        GlassformerError: If the value is not valid.
-    """
-    low, high = f.metadata["min_value"], f.metadata["max_value"]
+    """Return a valid field value converted to the field's type (lr=1 becomes 1.0)."""
+    low, high = f.metadata["low"], f.metadata["high"]
     checked = _option(f).check(value)
     if isinstance(value, (int, float)) and not low <= value < math.inf:
         number = "a whole number" if isinstance(f.default, int) else "a finite number"

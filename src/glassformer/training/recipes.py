@@ -1,4 +1,4 @@
-"""The built-in recipes, and recipes read from files.
+"""The built-in recipes, the recipe `auto` that fits a task, and recipes read from files.
 
 If the source of a recipe does not state a value, the value was chosen here and a comment names it.
 """
@@ -17,7 +17,8 @@ from ..utils.errors import GlassformerError, unknown_name_error
 from ..utils.fileio import read_text
 from ..utils.limits import MAX_TEXT_BYTES
 from ..utils.typed_json import parse_json
-from .recipe import Recipe, recipe_option
+from .data import example_length, supports_near_ties
+from .recipe import MAX_STEPS, Recipe, recipe_option
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -124,13 +125,7 @@ COUPLED = Recipe(
     warmup=50, schedule="cosine", final_lr_fraction=0.02, steps=3_000, evaluate_every=250,
 )  # fmt: skip
 
-RECIPES = {
-    r.name: r
-    for r in (
-        BOOK, FAST, GROK, GROK_FAST, GROK_SEEN, MOD113, REVERSE, ADDER_10, TINY_ARC, TINY_MIRROR,
-        MAX_OF_K, COUPLED,
-    )
-}  # fmt: skip
+RECIPES = {r.name: r for r in [*vars().values()] if isinstance(r, Recipe)}
 RECIPE_SUMMARIES = {
     "book": "The book's: two layers, 17,760 parameters, 150 epochs of 50,000 sums.",
     "fast": "The book's model and sums with Muon, in about 20 times fewer steps: seconds.",
@@ -152,10 +147,8 @@ def find_recipe(name: str) -> Recipe:
     if name not in RECIPES and isinstance(recipe := load_entry_point("recipe", name), Recipe):
         return recipe
     if name == "auto":
-        raise GlassformerError(
-            "auto — expected a task to choose the recipe for, got none. "
-            "Use glassformer train TASK or gf.fit(task)"
-        )
+        wanted = "expected a task to choose the recipe for, got none"
+        raise GlassformerError(f"auto — {wanted}. Use glassformer train TASK or gf.fit(task)")
     if name not in RECIPES:
         raise unknown_name_error("recipe", name, [*RECIPES, "auto"], cutoff=0.4)
     return RECIPES[name]
@@ -164,22 +157,15 @@ def find_recipe(name: str) -> Recipe:
 def choose_recipe(
     name: str, task: Task, settings: Iterable[str] = (), start: Model | None = None
 ) -> Recipe:
-    """Return a recipe by name or file, with some fields set.
+    """Return a recipe by name or file ("" is `auto`) with FIELD=VALUE settings.
 
-    Args:
-        name: Name or file of a recipe. "" or "auto" chooses a recipe for the task.
-        task: The task to train.
-        settings: Strings FIELD=VALUE.
-        start: The model that provides the initial weights; the settings must fit its shape.
+    The settings must fit the shape of `start`, the model that provides the initial weights.
     """
     if name in ("", "auto"):
-        from .auto_recipe import recipe_for_task  # This import would be circular at the top.
-
         recipe = recipe_for_task(task)
-    elif name.endswith((".json", ".toml")):
-        recipe = read_recipe(Path(name))
     else:
-        recipe = find_recipe(name)
+        is_file = name.endswith((".json", ".toml"))
+        recipe = read_recipe(Path(name)) if is_file else find_recipe(name)
     values: dict[str, str] = {}
     for text in settings:
         field, equals, value = text.partition("=")
@@ -209,3 +195,58 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as e:
         raise GlassformerError(f"{path} — not TOML: {e}") from None
+
+
+# ── the recipe `auto` ──────────────────────────────────────────────────────────────────────────
+SMALL_DOMAIN_ROWS = 1_000  # Domains up to this size are too small for held-out rows.
+LARGE_DOMAIN_ROWS = 200_000  # Larger domains hold out a twentieth.
+LONG_TEXT_TOKENS = 24  # twice the width, four times the neurons
+VERY_LONG_TEXT_TOKENS = 64  # rotary positions and a curriculum
+FIRST_LEVEL, STEPS_PER_LEVEL = 8, 300  # curriculum: first level and steps; levels double
+LARGE_VOCABULARY = 100  # A small batch lacks most of this many tokens.
+
+
+def recipe_for_task(task: Task) -> Recipe:
+    """Return the recipe `auto`, chosen by a task's size, vocabulary, example length and kind.
+
+    A run with this recipe continues until the whole domain is right, or a random sample of a domain
+    too large to enumerate. docs/trained.md has the results.
+    """
+    small = task.size <= SMALL_DOMAIN_ROWS
+    if task.modular and not small:
+        return replace(GROK_FAST, name="auto", stop_after_successes=1, full_domain_steps=600)
+    holdout = 0.1 if task.size <= LARGE_DOMAIN_ROWS else 0.05
+    fields: dict[str, Any] = {"data": "fresh", "holdout_fraction": holdout}
+    fields.update(eval_screen_rows=1_000, steps=8_000, full_domain_steps=2_000)
+    if len(task.vocabulary) >= LARGE_VOCABULARY:
+        fields.update(d_model=64, d_mlp=128, batch=1_024, focal=0.0, evaluate_every=50, steps=5_000)
+        fields.update(decay_when_loss_below=0.05, decay_steps=1_200, final_lr_fraction=0.05)
+        fields.update(near_tie_fraction=0.75 * supports_near_ties(task), full_domain_steps=4_000)
+    else:
+        n, layout = example_length(task), task.layout()
+        fields.update(n_heads=4, lr=0.01, muon_lr=0.02, decay_when_loss_below=0.03)
+        if n > LONG_TEXT_TOKENS:
+            fields.update(d_model=64, d_mlp=256, decay_when_loss_below=0.05, decay_steps=1_500)
+        elif layout and layout.ones_first:  # Each answer token depends on one column and one carry.
+            fields.update(n_layers=1)
+        if n > VERY_LONG_TEXT_TOKENS:
+            fields.update(positions="rotary", d_head=32, d_mlp=64, focal=0.0, decay_steps=1_000)
+            fields.update(test_rows=2_000, evaluate_every=100)
+            fields.update(curriculum=_doubling_curriculum(task, n))
+    if small:
+        fields.update(holdout_fraction=0.0, near_tie_fraction=0.0, curriculum="")
+        fields.update(data="all", test_rows=0, eval_screen_rows=0)
+    return replace(FAST, name="auto", **fields)
+
+
+def _doubling_curriculum(task: Task, length: int) -> str:
+    """Return a curriculum of lengths doubling to `length`; "" if the task has no such levels."""
+    try:
+        task.at_difficulty(task.rows(0, 1), FIRST_LEVEL)
+    except GlassformerError:
+        return ""
+    levels = [FIRST_LEVEL]
+    while 2 * levels[-1] < length:
+        levels.append(2 * levels[-1])
+    levels.append(MAX_STEPS)  # The last level is the full task.
+    return " ".join(f"{level}@{STEPS_PER_LEVEL * i}" for i, level in enumerate(levels))

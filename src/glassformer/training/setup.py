@@ -23,7 +23,7 @@ from ..utils.limits import (
     check_memory,
 )
 from .data import MAX_ENUMERATED_ROWS, example_length
-from .recipe import Architecture, Recipe
+from .recipe import Recipe
 from .run_file import check_out
 
 
@@ -111,7 +111,7 @@ def find_device(name: str, dtype: str = "float32") -> torch.device:
 
 # ── initial model ──────────────────────────────────────────────────────────────────────────────
 def architecture(
-    recipe: Architecture, task: Task, length: int, start: Model | None
+    recipe: Recipe, task: Task, length: int, start: Model | None
 ) -> tuple[Config, Shapes]:
     """Return the config and array shapes of `start`, or of the recipe for `length` tokens."""
     if start:
@@ -121,7 +121,7 @@ def architecture(
 
 
 def initial_theta(
-    recipe: Architecture, config: Config, shapes: Shapes, parametrization: Parametrization,
+    recipe: Recipe, config: Config, shapes: Shapes, parametrization: Parametrization,
     start: Model | None, seed: int, restarts: int = 0,
 ) -> dict[str, Array]:  # fmt: skip
     """Return a member's initial theta, from `start` or from random weights.
@@ -153,7 +153,7 @@ def stack_members(
 
 
 def initial_weights(
-    recipe: Architecture, c: Config, shapes: Shapes, rng: np.random.Generator
+    recipe: Recipe, c: Config, shapes: Shapes, rng: np.random.Generator
 ) -> dict[str, Array]:
     """Return random initial weights.
 

@@ -1,16 +1,16 @@
-"""Sweeps: a grid of training runs with all results in one table.
+"""Sweeps: a grid of training runs, in local processes or on a cluster, with results in one table.
 
 The id of a run is a hash of its settings. Its result is one file, written when the run is finished.
 A repeated sweep trains only the runs without a result.
 """
 
 import csv
-import hashlib
 import io
 import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,96 +19,47 @@ from msgspec import Meta
 
 from ...core.checkpoint import to_bytes
 from ...tasks.base import Task
-from ...utils import migrate
-from ...utils.dask_pool import RESUME_HINT as RESUME_HINT
+from ...utils import migrate, typed_json
+from ...utils.dask_pool import RESUME_HINT
 from ...utils.errors import GlassformerError
-from ...utils.fileio import make_folder, write_atomically
-from ...utils.typed_json import (
-    JsonObject,
-    Name,
-    Ref,
-    Seed,
-    Settings,
-    check_small,
-    convert,
-    read_json,
-)
+from ...utils.fileio import exclusive_lock, make_folder, write_atomically
+from ...utils.limits import MAX_PROCESSES, MAX_SWEEP_RUNS, check_int_range, cores
+from ...utils.progress import Progress, ProgressCallback
+from ...utils.results import Result
+from ...utils.workers import MAX_ATTEMPTS, check_workers, map_pieces
 from ..api import train
-from ..recipe import Recipe
+from .sweep_spec import LOST, FinishedRun, LoadTask, ResultRow, SweepJob, SweepSpec, read_spec
 
-LOST = "lost"  # status of a run that was not finished, for reasons outside its settings
 GIVEN_UP = "given up"  # status of a run that was lost MAX_TRIES times
 MAX_TRIES = 3
 FAILED = ("diverged", "refused", GIVEN_UP)
-ResultRow = dict[str, Any]
-FinishedRun = tuple[ResultRow, bytes]  # result and model file; b"" if the model is not saved
-LoadTask = Callable[[str], Task]
 
 
-class SavedRun(JsonObject):
+class SavedRun(typed_json.JsonObject):
     """Schema of the result file of a run, a ResultRow."""
 
     id: Annotated[str, Meta(max_length=12)]
-    task: Ref
-    recipe: Settings
-    seed: Seed
+    task: typed_json.Ref
+    recipe: typed_json.Settings
+    seed: typed_json.Seed
     status: Annotated[str, Meta(max_length=100)]
     accuracy: Annotated[float, Meta(ge=0, le=1)] | None
     steps: Annotated[int, Meta(ge=0, le=10**12)] | None
     seconds: float | None
     error: Annotated[str, Meta(max_length=10**6)]
-    worker: Name
+    worker: typed_json.Name
     events: Any = None  # Events, history and domain_check are not read.
     history: Any = None
     domain_check: Any = None
     tries: Annotated[int, Meta(ge=0, le=MAX_TRIES)] = 0
 
     def __post_init__(self) -> None:
-        for name, most in {"events": 10**8, "history": 10**9, "domain_check": 1_000}.items():
-            check_small(getattr(self, name), name, most)
+        for name, max_size in {"events": 10**8, "history": 10**9, "domain_check": 1_000}.items():
+            typed_json.check_small(getattr(self, name), name, max_size)
 
 
-@dataclass(frozen=True)
-class SweepJob:
-    """A job of one process: settings with one seed, or with several seeds as an ensemble."""
-
-    task: str
-    recipe: Recipe
-    seeds: tuple[int, ...]
-    models: bool = False
-
-    def settings(self, seed: int) -> ResultRow:
-        return {"task": self.task, "recipe": self.recipe.to_json(), "seed": seed}
-
-    def id(self, seed: int) -> str:
-        """Return the id of a run, a hash of its settings under the oldest field names.
-
-        Renaming a field therefore does not change ids.
-        """
-        settings = self.settings(seed) | {"recipe": migrate.recipe_before(self.recipe.to_json())}
-        text = json.dumps(settings, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-    def row(self, seed: int, **result: Any) -> ResultRow:
-        """Return a row of the results table; missing fields have a lost run's values."""
-        lost = {"status": LOST, "accuracy": None, "steps": None, "seconds": None}
-        lost |= {"error": "", "worker": ""}
-        return {"id": self.id(seed)} | self.settings(seed) | lost | result
-
-    def lost(self, error: str) -> list[FinishedRun]:
-        """Return results for all seeds of a job that was lost, with an error message."""
-        return [(self.row(s, error=error), b"") for s in self.seeds]
-
-
-@dataclass(frozen=True)
-class SweepSpec:
-    """The jobs of a sweep and the fields that vary between them."""
-
-    jobs: tuple[SweepJob, ...]
-    varied_fields: tuple[str, ...]
-
-
-def train_job(job: SweepJob, load_task: LoadTask) -> list[FinishedRun]:
+# ── executors ──────────────────────────────────────────────────────────────────────────────────
+def train_job(load_task: LoadTask, job: SweepJob) -> list[FinishedRun]:
     """Train the runs of a job. If a run fails, its row contains the error."""
     results: dict[int, FinishedRun] = {}
     where = f"{socket.gethostname()}:{os.getpid()}"
@@ -129,11 +80,28 @@ def train_job(job: SweepJob, load_task: LoadTask) -> list[FinishedRun]:
     return [results.get(seed) or (job.row(seed, **rest), b"") for seed in job.seeds]
 
 
-class Sweep:
-    """A sweep and its folder.
+def train_jobs(
+    jobs: list[SweepJob], load_task: LoadTask, workers: int, cluster: str = ""
+) -> Iterator[list[FinishedRun]]:
+    """Train jobs in local processes or on a Dask cluster; yield the finished runs.
 
-    `rows` has the results by run id, and `left` the remaining jobs.
+    Jobs of a dead worker are retried on another worker.
     """
+    workers = min(workers, len(jobs))
+    for job, result in map_pieces(jobs, train_job, load_task, workers=workers, cluster=cluster):
+        if not isinstance(result, Exception):
+            yield result
+        elif cluster:
+            yield job.lost(f"{type(result).__name__}: {result}")
+        elif isinstance(result, BrokenProcessPool):
+            yield job.lost(f"its process was killed, {MAX_ATTEMPTS} times")
+        else:
+            raise result
+
+
+# ── folder ─────────────────────────────────────────────────────────────────────────────────────
+class Sweep:
+    """A sweep and its folder: `rows` has the results by run id, `left` the remaining jobs."""
 
     def __init__(self, spec: SweepSpec, out: str | Path) -> None:
         self.spec, self.out, self.runs = spec, Path(out), Path(out, "runs")
@@ -184,8 +152,8 @@ class Sweep:
         """Return the row of a finished run, or None if its file or model is missing or damaged."""
         path = self.runs / f"{job.id(seed)}.json"
         try:
-            row: ResultRow = migrate.sweep_result(read_json(path, finite=False))
-            convert(row, SavedRun)
+            row: ResultRow = migrate.sweep_result(typed_json.read_json(path, finite=False))
+            typed_json.convert(row, SavedRun)
         except GlassformerError:
             return None
         if row["status"] == LOST:
@@ -195,3 +163,67 @@ class Sweep:
             return None
         whole = not job.models or row["error"] or path.with_suffix(".safetensors").exists()
         return row if whole else None
+
+
+# ── the call ───────────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
+class SweepResult(Result):
+    """The result of a sweep."""
+
+    out: Path
+    runs: int
+    skipped: int  # number of runs finished before this call
+    failed: int
+    lost: int  # number of lost runs, which the next call trains
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    problem: str = ""  # the reason if the sweep is incomplete
+
+    @property
+    def holds(self) -> bool:
+        return not self.problem
+
+    @property
+    def _counts(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in ("runs", "skipped", "failed", "lost")}
+
+    @property
+    def counts_text(self) -> str:
+        return ", ".join(f"{n} {name}" for name, n in self._counts.items())
+
+    def to_json(self) -> dict[str, Any]:
+        results = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        return {"out": str(self.out), **self._counts, "results": results}
+
+    def __str__(self) -> str:
+        lines = [" ".join("–" if x is None else str(x) for x in row) for row in self.rows]
+        head = f"{self.counts_text}; in {self.out / 'results.csv'}"
+        return "\n".join([head, " ".join(self.columns), *lines, *filter(None, [self.problem])])
+
+
+def run_sweep(
+    spec: Path, out: Path | None, load_task: Callable[[str], Task], *, cluster: str,
+    workers: int | None, limit: int, progress: ProgressCallback | None,
+) -> SweepResult:  # fmt: skip
+    """Train the runs of a spec whose results are not in `out`. `load_task` must be picklable."""
+    check_workers("sweep", cluster, workers or 1)
+    check_int_range("sweep — limit", limit, 1, MAX_SWEEP_RUNS)
+    check_int_range("sweep — workers", 1 if workers is None else workers, 1, MAX_PROCESSES)
+    read = read_spec(spec, load_task, limit)
+    folder = make_folder(out or spec.with_name(f"{spec.stem}-sweep"))
+    with exclusive_lock(folder / "results.csv"):
+        sweep = Sweep(read, folder)
+        skipped = len(sweep.rows)
+        done = train_jobs(sweep.left, load_task, workers or cores(), cluster) if sweep.left else ()
+        for _ in sweep.collect(done):
+            if progress:
+                progress(Progress(len(sweep.rows), len(sweep.order)))
+    rows = list(sweep.rows.values())
+    failed = sum(r["status"] in FAILED for r in rows)
+    lost = sum(r["status"] == LOST for r in rows)
+    problem = f"{lost} runs are lost; {RESUME_HINT}" if lost else ""
+    if not lost and (given_up := [r for r in rows if r["status"] == GIVEN_UP]):
+        path = sweep.runs / f"{given_up[0]['id']}.json"
+        count = f"{len(given_up)} runs are given up after {MAX_TRIES} attempts"
+        problem = f"{count}; the first: {given_up[0]['error']}. Remove {path} to try it again"
+    return SweepResult(sweep.out, len(sweep.order), skipped, failed, lost, *sweep.table(), problem)
