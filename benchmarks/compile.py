@@ -1,11 +1,13 @@
-"""How large compiled models are beside Tracr's published ones, and how long compiling and proving
-takes, in seconds of processor time: the programs of docs/canon.md, vocabulary = length = n.
+"""Compare compiled models with Tracr's published sizes, and time compiling and proving.
+
+The programs are those of docs/canon.md that Tracr has, with vocabulary = length = n. Times are
+seconds of processor time.
 
 python benchmarks/compile.py                n = 10 and 20, in both float types
 python benchmarks/compile.py NAME…          only these sources
 
-Prints a line of JSON for each model, the result last; its status is 1 if one is not proved, or
-takes longer than the limit. (Every source of the library is in the table of docs/figures/canon.py.)
+Prints a line of JSON per model, the summary last. The exit status is 1 if a model is not proved or
+takes longer than the limit. (docs/figures/canon.py makes the table of all sources.)
 """
 
 import json
@@ -16,7 +18,7 @@ from timing import seconds  # isort: skip - it sets one thread
 from glassformer import GlassformerError
 from glassformer.compiler import compile, library
 
-# All entries of what Tracr makes of these, at n = 10 and 20: its published sizes.
+# Tracr's published numbers of parameters (all entries of all arrays) at n = 10 and 20.
 TRACR = {
     "reverse": (108_059, 675_879), "sort": (269_903, 3_532_223), "sort-unique": (9_611, 33_451),
     "histogram": (4_153, 14_213), "length": (4_153, 14_213),
@@ -34,8 +36,8 @@ def measured(name, n, dtype):
 
     def make():
         try:
-            made = compile(text, name, options=options, dtype=dtype)
-            out["parameters"] = sum(w.size for w in made.model.weights.values())
+            compiled = compile(text, name, options=options, dtype=dtype)
+            out["parameters"] = sum(w.size for w in compiled.model.weights.values())
         except GlassformerError as e:
             out["why"] = str(e)
 
@@ -46,21 +48,21 @@ def measured(name, n, dtype):
 
 
 def main(names):
-    found = []
+    rows = []
     for name in names or STUDY:
         for n in SIZES:
             for dtype in ("float64", "float32"):
-                found.append(measured(name, n, dtype))
-                print(json.dumps(found[-1]), flush=True)
-    held = [x for x in found if x["parameters"]]
+                rows.append(measured(name, n, dtype))
+                print(json.dumps(rows[-1]), flush=True)
+    proved = [x for x in rows if x["parameters"]]
     result = {
-        "proved": len(held), "of": len(found),
-        "longest": max(x["seconds"] for x in found), "seconds": sum(x["seconds"] for x in found),
-        "tracr_over_ours": {f"{x['source']} {x['n']}": x["tracr_over_ours"] for x in held
+        "proved": len(proved), "of": len(rows),
+        "longest": max(x["seconds"] for x in rows), "seconds": sum(x["seconds"] for x in rows),
+        "tracr_over_ours": {f"{x['source']} {x['n']}": x["tracr_over_ours"] for x in proved
                             if "tracr_over_ours" in x and x["dtype"] == "float64"},
     }  # fmt: skip
     print(json.dumps(result))
-    return len(held) == len(found) and result["longest"] < LIMIT
+    return len(proved) == len(rows) and result["longest"] < LIMIT
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
-"""Sixteen seeds of a tiny ten-digit adder at once, against training them one by one in a plain
-PyTorch loop.
+"""Train 16 seeds of a tiny ten-digit adder at once, against a plain PyTorch loop one by one.
 
-Both sides do the same work a seed and step: draw a batch of 32 new pairs, run the forward pass with
-queries only where the answer is, the loss on the answer, the gradient clipped to norm 1, AdamW.
-Reported: the time a seed and step takes, as a share of the plain loop's; the second figure is with
-torch.compile, whose compile time is beside it. What is saved is the overhead of small operations,
-so the share grows with the batch (--batch 128). Times are medians of processor time: with one
-thread that is what a clock shows on an idle machine, and a busy one does not spoil it.
+Both sides do the same work per seed and step: draw a batch of 32 new pairs, run the forward pass
+with queries only at the answer, compute its loss, clip the gradient to norm 1, update by AdamW.
+Reported: the time per seed and step as a share of the plain loop's, without and with torch.compile,
+and the compile time. The ensemble saves the overhead of small operations, so the share grows with
+the batch (--batch 128). Times are medians of processor time, which other processes disturb less.
 """
 
 import argparse
@@ -73,7 +71,7 @@ class Peer(nn.Module):
 
 
 def one_by_one(steps, batch=RECIPE.batch):
-    """Yields the seconds of each step of a plain loop."""
+    """Yield the seconds of each step of a plain loop."""
     torch.manual_seed(0)
     model, rng = Peer(), np.random.default_rng(0)
     optimizer = torch.optim.AdamW(
@@ -95,7 +93,7 @@ def one_by_one(steps, batch=RECIPE.batch):
 
 
 def at_once(run, steps):
-    """Yields the seconds of each step of the ensemble."""
+    """Yield the seconds of each step of the ensemble."""
     for _ in range(steps):
         yield seconds(run._step)
 
@@ -122,9 +120,11 @@ def main():
         name: at_once(run, 10**9) for name, run in runs.items()
     }
     times = {name: [] for name in sides}
-    for _ in range(options.steps // 20):  # in turn, so that a busy machine is busy for all
+    for _ in range(options.steps // 20):  # alternating, so that other load affects all sides
         for name, side in sides.items():
-            times[name] += [next(side) for _ in range(25)][5:]  # the first ones find cold caches
+            times[name] += [next(side) for _ in range(25)][
+                5:
+            ]  # without the first ones, whose caches are cold
     for name in sides:
         share = options.seeds if name in runs else 1
         report[f"{name}_us_per_seed_and_step"] = statistics.median(times[name]) / share * 1e6

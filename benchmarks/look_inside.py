@@ -1,12 +1,10 @@
-"""Looking inside a model: `record` against TransformerLens' `run_with_cache`, and the start to a
-first result.
+"""Compare `record` with TransformerLens' `run_with_cache`: time to cache, and to a first cache.
 
-The peer has the same weights (transformer-lens 4.x, carried there by the bridge) and the same
-10,000 sums (and 1,000), in float32 on one thread, and caches the names that ours has (and, measured
-apart, all of its own, many of which are two names for one thing). Ours runs on PyTorch, like the
-peer, and on NumPy. Caching is in processor time, which other work on the machine disturbs less than
-the clock. The start is by the clock: a fresh process, imports included, until one input's cache is
-there.
+The peer (transformer-lens 4.x) has the same weights, exported by the bridge, and the same 10,000
+sums (and 1,000), in float32 on one thread. It caches our hook names and, measured separately, all
+of its own, many of which are aliases. Ours runs on PyTorch, like the peer, and on NumPy. Caching is
+measured in processor time, which other processes disturb less. The start is wall-clock time of a
+fresh process, imports included, until the cache of one input exists.
 """
 
 import json
@@ -37,9 +35,7 @@ THEIRS = (
 
 
 def caching(ref, rows):
-    """Seconds to cache every name for so many inputs: ours on PyTorch, ours on NumPy, theirs; and
-    how many names.
-    """
+    """Return seconds to cache `rows` inputs (our PyTorch, our NumPy, theirs) and the name count."""
     model = load(ref)
     task = load_task(model)
     tokens = task.batch(task.sample(rows, np.random.default_rng(0)))[0][:, :-1]
@@ -48,32 +44,32 @@ def caching(ref, rows):
         model.astype("float32"),
         to_transformer_lens(model),
     )
-    given = torch.tensor(tokens)
+    inputs = torch.tensor(tokens)
     names = list(record(plain, tokens[:1])[1])
     with torch.no_grad():
-        theirs = bridge.run_with_cache(given[:100], names_filter=names)[1]
-        ours = record(fast, given[:100])[1]
+        theirs = bridge.run_with_cache(inputs[:100], names_filter=names)[1]
+        ours = record(fast, inputs[:100])[1]
         assert set(names) <= set(theirs.keys()) and set(names) == set(ours)
         last = f"blocks.{model.config.n_layers - 1}.hook_resid_post"
         assert torch.allclose(ours[last], theirs[last], atol=1e-4)
-        ways = (
-            lambda: record(fast, given),
+        calls = (
+            lambda: record(fast, inputs),
             lambda: record(plain, tokens),
-            lambda: bridge.run_with_cache(given, names_filter=names),
-            lambda: bridge.run_with_cache(given),
+            lambda: bridge.run_with_cache(inputs, names_filter=names),
+            lambda: bridge.run_with_cache(inputs),
         )
-        return *medians(RUNS, *ways), len(names)
+        return *medians(RUNS, *calls), len(names)
 
 
 def starting(ref):
-    """Seconds from nothing to one input's cache, in a fresh process: ours, theirs."""
+    """Return seconds from the start of a process to one input's cache: ours, theirs."""
     model = load(ref)
     row = load_task(model).batch(np.zeros((1, 2), dtype=np.int64))[0][0, :-1].tolist()
     with tempfile.TemporaryDirectory() as folder:
-        export_checked(model, "transformer-lens", Path(folder) / "there")
+        export_checked(model, "transformer-lens", Path(folder) / "exported")
 
         def run(code):
-            subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(folder) / "there")
+            subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(folder) / "exported")
 
         ours, theirs = OURS.format(ref=ref, row=row), THEIRS.format(row=row)
         return medians(STARTS, lambda: run(ours), lambda: run(theirs), clock=time.perf_counter)

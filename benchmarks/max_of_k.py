@@ -1,10 +1,10 @@
 """The largest of K numbers by trained models of one head: proved, sampled and true accuracy.
 
 The recipe is `max-of-k`, that of Compact Proofs (arXiv 2406.11779): 64 numbers, one layer, one
-head, no MLP, no norm. Seeds are trained as one ensemble, or read from --models DIR. For each: at
-least how many of all 64^K lists are right (whatever the order of sums in float32), how many of a
-sample are, and with --brute (K = 4) how many of all, run by sums of tables. Times are processor
-time. What is trained and measured is kept in DIR, so that a run that was stopped goes on.
+head, no MLP, no norm. Seeds are trained as one ensemble, or read from --models DIR. For each seed:
+a proved lower bound on the share of all 64^K lists that are right (for every order of summation in
+float32), the share of a sample and, with --brute (K = 4), the share of all lists, counted by sums
+of tables. Times are processor time. Models and results stay in DIR; a stopped run continues.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from glassformer.proof import bound_accuracy
 
 
 def trained(task, seeds, folder):
-    """Models of a folder, one a seed; trained as one ensemble where they are not there yet."""
+    """Return the models of a folder, one per seed; train the missing ones as one ensemble."""
     from glassformer.training.api import fit_many
     from glassformer.training.recipes import find_recipe
 
@@ -31,22 +31,22 @@ def trained(task, seeds, folder):
     files = [folder / f"seed-{seed:03d}.safetensors" for seed in range(seeds)]
     if missing := [seed for seed, file in enumerate(files) if not file.exists()]:
         began = time.process_time()
-        for found in fit_many(task, find_recipe("max-of-k"), missing):
-            save(found.model.numpy(), files[found.seed])
+        for training in fit_many(task, find_recipe("max-of-k"), missing):
+            save(training.model.numpy(), files[training.seed])
         trained_in = {"trained": len(missing), "seconds": time.process_time() - began}
         print(json.dumps(trained_in), flush=True)
     return [load(str(file)) for file in files]
 
 
 def brute(model, n):
-    """The share of all lists that are right, from tables of what each token adds to each logit."""
+    """Return the share of all lists that are right, from tables of each token's logit terms."""
     w = {name: np.asarray(x, np.float64) for name, x in model.weights.items()}
     E, P, at = w["embed.W_E"], w["pos_embed.W_pos"], "blocks.0.attn."
     Q, K, V, out = (w[f"{at}W_{x}"][0] for x in "QKVO")
     V_size, stream = len(E), E[None] + P[:n, None]  # n V D
-    asks = stream[-1]
-    score = np.einsum("qd,nkd->qnk", asks @ Q, stream @ K) * Q.shape[1] ** -0.5
-    value, own = stream @ V @ out @ w["unembed.W_U"], asks @ w["unembed.W_U"]
+    query = stream[-1]
+    score = np.einsum("qd,nkd->qnk", query @ Q, stream @ K) * Q.shape[1] ** -0.5
+    value, own = stream @ V @ out @ w["unembed.W_U"], query @ w["unembed.W_U"]
     right, numbers = 0, np.arange(V_size)
     for q in range(V_size):
         weight = np.exp(score[q] - score[q].max())
@@ -54,8 +54,8 @@ def brute(model, n):
         both = terms[1][:, None] + terms[2][None] + terms[3, q]
         largest = np.maximum.outer(numbers, numbers)
         for first in range(V_size):
-            said = (both + terms[0, first]).argmax(-1)
-            right += int((said == np.maximum(largest, max(q, first))).sum())
+            answers = (both + terms[0, first]).argmax(-1)
+            right += int((answers == np.maximum(largest, max(q, first))).sum())
     return right / V_size**n
 
 
@@ -86,8 +86,8 @@ def main():
         print(json.dumps(row), flush=True)
     names = set.intersection(*map(set, rows)) - {"seed"}  # some may have been run without --brute
     middle = {name: statistics.median(row[name] for row in rows) for name in sorted(names)}
-    least = min(r["proved"] for r in rows)
-    print(json.dumps({"k": options.k, "seeds": len(rows), "median": middle, "least": least}))
+    worst = min(r["proved"] for r in rows)
+    print(json.dumps({"k": options.k, "seeds": len(rows), "median": middle, "least": worst}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """`grok-fast` on a dozen primes, sums, differences and products: wrong pairs of all, and steps.
 
-A line of JSON for each run, as of tasks.py; runs that the file has are not done again.
+Writes one line of JSON per run, as tasks.py does; runs that are in the file are not repeated.
 
     python benchmarks/moduli.py runs.jsonl              # some minutes
     python benchmarks/moduli.py runs.jsonl --table docs/trained.md
@@ -24,22 +24,22 @@ OPERATIONS = {"+": "a + b", "-": "a − b", "*": "a · b"}
 BEGIN, END = "<!-- table: benchmarks/moduli.py -->", "<!-- end of the moduli -->"
 
 
-def named(p, operation):
+def ref_of(p, operation):
     return f"modular-addition:p={p},operation={operation}"
 
 
 def table(done):
-    """A line for each prime: of each operation the wrong pairs of its runs, and their steps."""
+    """Return a table: a row per prime, a column per operation, with wrong pairs and steps."""
     columns = list(OPERATIONS.values())
     lines = ["| " + " | ".join(["p", *columns]) + " |", "|---" * (1 + len(columns)) + "|"]
     for p in PRIMES:
-        cells = [cell([r for r in done if r["task"] == named(p, op)]) for op in OPERATIONS]
+        cells = [cell([r for r in done if r["task"] == ref_of(p, op)]) for op in OPERATIONS]
         lines.append(f"| {p} | " + " | ".join(cells) + " |")
     return lines
 
 
 def cell(rows):
-    """Summarize the runs of one task: wrong answers of each run, if any has some, and steps."""
+    """Summarize the runs of one task: wrong answers of each run, if any, and median steps."""
     if not rows:
         return "not run"
     steps = [
@@ -54,15 +54,19 @@ def cell(rows):
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("runs", type=Path, help="FILE.jsonl: what was run, and where more goes")
+    options.add_argument(
+        "runs", type=Path, help="FILE.jsonl with finished runs, to which new ones are added"
+    )
     options.add_argument("--seeds", type=int, default=1)
-    options.add_argument("--table", type=Path, help="FILE.md: no run, only the table")
+    options.add_argument(
+        "--table", type=Path, help="FILE.md whose table is written, without new runs"
+    )
     options = options.parse_args()
     if options.table:
         done = runs.last(runs.read(options.runs)).values()
         done = [row for row in done if row["seed"] < options.seeds]
         return tasks.write(options.table, table(done), BEGIN, END)
-    refs = [named(p, operation) for p in PRIMES for operation in OPERATIONS]
+    refs = [ref_of(p, operation) for p in PRIMES for operation in OPERATIONS]
     wanted = [(ref, seed) for seed in range(options.seeds) for ref in refs]
     runs.add(options.runs, wanted, lambda ref: find_recipe("grok-fast"), tasks.run)
 

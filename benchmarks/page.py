@@ -1,9 +1,9 @@
-"""How large the live page is and how fast, in the system's Chromium, each figure beside its limit.
+"""Measure the size and speed of the live page in the system's Chromium, each beside its limit.
 
 python benchmarks/page.py
 
-All times are the browser's own clock: from the event of a key until the frame that shows the answer
-was painted, and from an edit until the score over all examples is back from the worker.
+Times are by the browser's clock: from a key event to the painted frame that shows the answer, and
+from an edit until the worker has scored all examples.
 """
 
 import shutil
@@ -18,10 +18,14 @@ import timing  # noqa: F401 - one thread, before NumPy
 from glassformer.report_page.report import report
 
 REF = "addition:digits=3"
-BYTES, KEY, SCORE = 400_000, 50, 1_000  # a page, ms of a key, ms of all examples
+BYTES, KEY, SCORE = (
+    400_000,
+    50,
+    1_000,
+)  # limits: bytes of a page, ms per key, ms to score all examples
 KEYS, EDITS = 100, 10
 
-# From a key going down until the frame that shows what came of it is painted.
+# From a key event until the resulting frame is painted.
 CLOCK = """() => {
     window.times = [];
     document.addEventListener("keydown", () => {
@@ -31,18 +35,18 @@ CLOCK = """() => {
 }"""
 EDITED = """async ([value]) => {
     const base = readModel(JSON.parse(document.getElementById("data").textContent).models[0]);
-    await score(base, []);  // the worker is there
+    await score(base, []);  // start the worker
     const start = performance.now();
-    const found = await score(edited(base, [{name: "embed.W_E", index: [3, 2], value}]), []);
-    return [performance.now() - start, found.total];
+    const result = await score(edited(base, [{name: "embed.W_E", index: [3, 2], value}]), []);
+    return [performance.now() - start, result.total];
 }"""
 
 
-def line(what, figure, limit, unit):
-    """One figure beside its limit; whether it holds."""
+def line(label, figure, limit, unit):
+    """Print a figure beside its limit and return whether it is within it."""
     good = figure <= limit
-    told = f"{figure:12,.1f} {unit:5} limit {limit:9,} {unit:5}"
-    print(f"{what:52} {told} {'ok' if good else 'TOO MUCH'}")
+    comparison = f"{figure:12,.1f} {unit:5} limit {limit:9,} {unit:5}"
+    print(f"{label:52} {comparison} {'ok' if good else 'TOO MUCH'}")
     return good
 
 
@@ -62,7 +66,7 @@ def main():
             tab.focus("#input")
             tab.press("#input", "End")
             tab.evaluate(CLOCK)
-            for i in range(KEYS):  # a digit is typed, and taken back
+            for i in range(KEYS):  # type a digit, then delete it
                 digit = i // 2 % 10
                 tab.keyboard.press("Backspace" if i % 2 else str(digit))
                 while tab.evaluate("times.length") <= i:
@@ -71,10 +75,10 @@ def main():
                 assert tab.inner_text("#answer") == right, (tab.input_value("#input"), right)
             good &= line(f"a key to the repainted answer, median of {KEYS}",
                          statistics.median(tab.evaluate("times")), KEY, "ms")  # fmt: skip
-            found = [tab.evaluate(EDITED, [3000 + i]) for i in range(EDITS)]
-            took = statistics.median(t for t, _ in found)
-            many = f"{found[0][1]:,} examples scored after an edit, median of {EDITS}"
-            good &= line(many, took, SCORE, "ms")
+            edits = [tab.evaluate(EDITED, [3000 + i]) for i in range(EDITS)]
+            took = statistics.median(t for t, _ in edits)
+            label = f"{edits[0][1]:,} examples scored after an edit, median of {EDITS}"
+            good &= line(label, took, SCORE, "ms")
             browser.close()
     return good
 

@@ -20,8 +20,9 @@ def kernels():
 
 
 def fingerprint(recipe):
-    """Return a hash of the fields that differ from their defaults, under their old names: neither
-    new fields nor new names change the hashes of measured runs.
+    """Return a hash of the fields that differ from their defaults.
+
+    It hashes the fields' first names, so that renamed and new fields keep old hashes valid.
     """
     fields = json.dumps(migrate.recipe_before(recipe.non_default_fields()), sort_keys=True)
     return hashlib.sha256(fields.encode()).hexdigest()[:8]
@@ -49,8 +50,8 @@ def read(path):
 
 def append(path, row):
     """Append a row, on a new line even if the last one was cut off."""
-    had = path.read_bytes() if path.exists() else b""
-    cut = b"\n" if had and not had.endswith(b"\n") else b""
+    before = path.read_bytes() if path.exists() else b""
+    cut = b"\n" if before and not before.endswith(b"\n") else b""
     with path.open("ab") as file:
         file.write(cut + json.dumps(row).encode() + b"\n")
 
@@ -62,9 +63,7 @@ def by_kernels(rows):
 
 
 def add(path, wanted, recipe_of, run):
-    """Runs what of `wanted`, pairs of a task and a seed, the file has not with the recipe that they
-    have today, and prints each.
-    """
+    """Run the pairs (task, seed) of `wanted` that the file lacks for today's recipe; print each."""
     done, mine = {(*key(row), row["recipe"]) for row in read(path)}, kernels()
     for task, seed in wanted:
         recipe = recipe_of(task)

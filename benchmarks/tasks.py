@@ -1,13 +1,13 @@
-"""Every task with its default options and the recipe that suits it, as `glassformer train TASK`.
+"""Train every task with its default options and recipe, as `glassformer train TASK` does.
 
-A line of JSON for each run: held-out rows right before the whole domain was trained on, wrong rows
-of the whole domain (or of a sample) at the end, steps, processor time of all (evaluations too).
-Runs that the file has are not done again, so it can be stopped at any time and go on.
+Writes one line of JSON per run: accuracy on held-out rows before the full-domain phase, wrong rows
+of the whole domain (or of a sample) at the end, steps, and processor time including evaluations.
+Finished runs are not repeated, so the script can be stopped at any time and started again.
 
     python benchmarks/tasks.py runs.jsonl               # small tasks first, seed by seed
     python benchmarks/tasks.py runs.jsonl --only 'sort max addition:order=ones' --seeds 2
     python benchmarks/tasks.py others.jsonl --only modular-addition --recipe grok-fast --seeds 20
-    python benchmarks/tasks.py runs.jsonl --table docs/trained.md    # what there is, as a table
+    python benchmarks/tasks.py runs.jsonl --table docs/trained.md    # write the table of these runs
 
 benchmarks/trained.jsonl has the runs of docs/trained.md.
 """
@@ -33,7 +33,7 @@ BEGIN, END = "<!-- table: benchmarks/tasks.py -->", "<!-- end of the table -->"
 
 
 def run(ref, seed, recipe):
-    """One training as a line of the table."""
+    """Train once and return the result as a row."""
     task, began = load_task(ref), time.process_time()
     trainer = Trainer(task, recipe, [seed])
     trainer.clock = time.process_time
@@ -41,24 +41,23 @@ def run(ref, seed, recipe):
     for event in trainer.events():
         if event.kind == "done":
             training = event.data["training"]
-    took, look = time.process_time() - began, training.domain_check
-    if (
-        not trainer.recipe.full_domain_steps and task.size <= MAX_EXHAUSTIVE_ROWS
-    ):  # the run has not checked all rows
-        found = score(training.model.torch(), task)
-        look = DomainCheck(found.wrong, found.checked)
+    took, check = time.process_time() - began, training.domain_check
+    # Without a full-domain phase the run has not checked all rows.
+    if not trainer.recipe.full_domain_steps and task.size <= MAX_EXHAUSTIVE_ROWS:
+        result = score(training.model.torch(), task)
+        check = DomainCheck(result.wrong, result.checked)
     return {
         "task": ref, "seed": seed, "status": training.status,
         "held_out": training.accuracy, "overlap": overlap, "tested": tested(training),
-        "wrong": look.wrong if look else None, "checked": look.checked if look else None,
-        "looked_at": look.coverage if look else None, "test_right_at": training.full_domain_start,
+        "wrong": check.wrong if check else None, "checked": check.checked if check else None,
+        "looked_at": check.coverage if check else None, "test_right_at": training.full_domain_start,
         "steps": training.steps, "seconds": training.seconds,
         "seconds_in_all": took,
     }  # fmt: skip
 
 
 def table(done, seeds):
-    """A line for each task: the worst of its seeds, and medians."""
+    """Return a table with a row per task: its worst seed, and medians over seeds."""
     head = "| task | seeds | held-out rows right | wrong, whole domain | steps | processor time |"
     lines = [head, "|---|---|---|---|---|---|"]
     for ref in dict.fromkeys(task for task, seed, _ in done if seed < seeds):
@@ -75,9 +74,9 @@ def cells(ref, rows):
         worst = min(rows, key=lambda r: r["held_out"])
         held = f"{format_percent_down(worst['held_out'], decimals=2)} of {worst['tested']:,}"
     short = sum(r["wrong"] is None for r in rows)
-    parts = [looked(good[0]) + f" ({len(good)} seeds)" * (len(good) < len(rows))] if good else []
-    parts += [looked(r) for r in rows if r["wrong"]]
-    parts += [f"not looked at: test not right ({short} seeds)"] if short else []
+    parts = [checked(good[0]) + f" ({len(good)} seeds)" * (len(good) < len(rows))] if good else []
+    parts += [checked(r) for r in rows if r["wrong"]]
+    parts += [f"not checked: test not right ({short} seeds)"] if short else []
     wrong = "; ".join(parts)
     steps = [r["steps"] for r in rows]
     span = f"{statistics.median(steps):,.0f}" + (
@@ -89,19 +88,19 @@ def cells(ref, rows):
 
 
 def tested(training):
-    """How many test rows the figure of a run is of: those before its last phase."""
+    """Return the number of test rows of the last evaluation before the full-domain phase."""
     began = training.full_domain_start
     return [r["tested"] for r in training.history if began is None or r["step"] <= began][-1]
 
 
-def looked(row):
+def checked(row):
     """Describe the result of a run's last check: wrong, checked, and which rows."""
     some = {ALL_ROWS: "", SAMPLED_ROWS: " drawn"}.get(row["looked_at"], f" ({row['looked_at']})")
     return f"{row['wrong']:,} of {row['checked']:,}{some}"
 
 
 def write(path, lines, begin=BEGIN, end=END):
-    """Puts the table between its two marks."""
+    """Write the table between its two marks."""
     text = path.read_text()
     before, _, rest = text.partition(begin)
     _, mark, after = rest.partition(end)
@@ -112,11 +111,17 @@ def write(path, lines, begin=BEGIN, end=END):
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("runs", type=Path, help="FILE.jsonl: what was run, and where more goes")
+    options.add_argument(
+        "runs", type=Path, help="FILE.jsonl with finished runs, to which new ones are added"
+    )
     options.add_argument("--seeds", type=int, default=5)
-    options.add_argument("--only", default="", help="tasks, with blanks between")
-    options.add_argument("--recipe", default="", help="for all of them, and not the one they get")
-    options.add_argument("--table", type=Path, help="FILE.md: no run, only the table")
+    options.add_argument("--only", default="", help="tasks, separated by spaces")
+    options.add_argument(
+        "--recipe", default="", help="recipe for all tasks, instead of their default recipes"
+    )
+    options.add_argument(
+        "--table", type=Path, help="FILE.md whose table is written, without new runs"
+    )
     options = options.parse_args()
     if options.table:
         return write(options.table, table(runs.last(runs.read(options.runs)), options.seeds))

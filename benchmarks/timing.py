@@ -1,5 +1,6 @@
-"""One thread, and medians of what is measured in turn. To be imported before NumPy and PyTorch,
-which read how many.
+"""Set one thread, and measure medians of calls that run in turn.
+
+Import this module before NumPy and PyTorch, which read the number of threads when imported.
 """
 
 import os
@@ -10,16 +11,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def seconds(way, clock=time.process_time):
-    """How long one call takes. Processor time is disturbed less by other work on the machine
-    than the clock.
-    """
+def seconds(call, clock=time.process_time):
+    """Return the seconds of one call; processor time is less disturbed by other processes."""
     start = clock()
-    way()
+    call()
     return clock() - start
 
 
-def medians(runs, *ways, clock=time.process_time, warm=1):
-    """The median seconds of each way. In turn, round by round: what disturbs one, disturbs all."""
-    rounds = [[seconds(way, clock) for way in ways] for _ in range(warm + runs)]
+def medians(runs, *calls, clock=time.process_time, warm=1):
+    """Return each call's median seconds. Calls alternate, so that disturbances affect all alike."""
+    rounds = [[seconds(call, clock) for call in calls] for _ in range(warm + runs)]
     return [statistics.median(times) for times in zip(*rounds[warm:], strict=True)]

@@ -1,9 +1,9 @@
-"""How much code a command touches: functions called, files they stand in, modules imported.
+"""Count the code that a command uses: functions called, their files, modules imported.
 
     python benchmarks/touched.py [COMMAND ...]
 
-Each command runs in a fresh process, under sys.setprofile, with its threads. Code at the level of
-a module is not counted as a function.
+Each command runs in a fresh process under sys.setprofile, including its threads. Module-level code
+is not counted as a function.
 """
 
 import json
@@ -40,7 +40,7 @@ except SystemExit:
     pass
 sys.setprofile(None)
 root = os.path.dirname(glassformer.__file__)
-optimized = 1  # a flag of functions, which bodies of modules and classes have not
+optimized = 1  # CO_OPTIMIZED: set for functions, not for bodies of modules and classes
 ours = {c for c in called if c.co_filename.startswith(root) and c.co_flags & optimized}
 modules = [name for name in sys.modules if name.partition(".")[0] == "glassformer"]
 figures = len(ours), len({c.co_filename for c in ours}), len(modules)
@@ -49,13 +49,13 @@ print(json.dumps(figures), file=sys.__stdout__)
 
 
 def touched(words: list[str]) -> list[int]:
-    """Functions of ours that were called, their files, and modules of ours that were imported."""
+    """Return the numbers of functions called, of their files, and of imported modules."""
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
+        child = subprocess.run(
             [sys.executable, "-c", CHILD, json.dumps(words)],
             cwd=folder, capture_output=True, text=True, check=True,
         )  # fmt: skip
-    figures: list[int] = json.loads(done.stdout)
+    figures: list[int] = json.loads(child.stdout)
     return figures
 
 

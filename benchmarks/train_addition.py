@@ -1,13 +1,12 @@
-"""The book's adder: `glassformer train addition:order=ones` against the book's recipe written as a
-plain PyTorch loop.
+"""Compare `glassformer train addition:order=ones` with the book's recipe as a plain PyTorch loop.
 
 The loop has the book's model, two layers of one head, 17,760 parameters. `ours` is what the command
 chooses, one layer of four heads, 9,344 parameters; `same` is the command with the book's model. One
-thread. The figures are processor time, evaluations and looks at the domain included on all sides:
-until the first evaluation at 10,000 of 10,000 test pairs, and until all 1,000,000 sums are right.
-The loop is evaluated after every epoch, and looks at the domain as we do, in parts that double, up
-to the first that has a wrong sum. A loop that does not get there counts with the time that it was
-given. Medians over seeds.
+thread. Times are processor time, evaluations and domain checks included on all sides: until the
+first evaluation at 10,000 of 10,000 test pairs, and until all 1,000,000 sums are right. The loop is
+evaluated after every epoch, and checks the domain as we do, in parts of doubling size, up to the
+first part with a wrong sum. A loop that does not get there counts with all of its time. Medians
+over seeds.
 
     python benchmarks/train_addition.py runs.jsonl      # an hour; goes on where it was stopped
     python benchmarks/train_addition.py runs.jsonl --until right    # the loop ends with the test
@@ -37,7 +36,7 @@ from glassformer.training.loop import Trainer
 from glassformer.training.recipes import choose_recipe, find_recipe
 
 EPOCHS, BATCH = 150, 512
-OURS = {"ours": (), "same": ("n_layers=2", "n_heads=1")}  # as it comes; with the book's model
+OURS = {"ours": (), "same": ("n_layers=2", "n_heads=1")}  # the default; the book's model
 
 
 class Block(nn.Module):
@@ -73,9 +72,7 @@ class Book(nn.Module):
 
 
 def peer(seed, task, data, epochs, until):
-    """Train with a plain PyTorch loop until the test and then all sums are right, for at most
-    `epochs` epochs, and return the cost.
-    """
+    """Train a plain PyTorch loop until the test rows, then all sums, are right; return the cost."""
     torch.manual_seed(seed)
     model, rng = Book(), np.random.default_rng(seed)
     assert sum(p.numel() for p in model.parameters()) == 17_760
@@ -89,7 +86,7 @@ def peer(seed, task, data, epochs, until):
             min(1.0, (t + 1) / 200) * (0.5 * (1 + np.cos(np.pi * max(0, t - 200) / (total - 200))))
         ),
     )
-    began, found = time.process_time(), {"right": False, "exact": False}
+    began, result = time.process_time(), {"right": False, "exact": False}
     for epoch in range(epochs):
         before = time.process_time()
         for rows in torch.randperm(len(train)).split(BATCH):
@@ -103,30 +100,30 @@ def peer(seed, task, data, epochs, until):
             schedule.step()
         steps_took += time.process_time() - before
         tested, steps = all_right(model, task, data.test_rows), (epoch + 1) * per_epoch
-        if not found["right"]:  # a look at the domain comes after it
+        if not result["right"]:  # before the domain check
             seconds = time.process_time() - began
-            found |= {"right": tested, "steps": steps, "seconds": seconds}
+            result |= {"right": tested, "steps": steps, "seconds": seconds}
         if until == "exact":
-            found["exact"] = tested and all(all_right(model, task, p) for p in parts(task, rng))
-        found |= {"exact_steps": steps, "exact_seconds": time.process_time() - began}
-        if found[until]:
+            result["exact"] = tested and all(all_right(model, task, p) for p in parts(task, rng))
+        result |= {"exact_steps": steps, "exact_seconds": time.process_time() - began}
+        if result[until]:
             break
-    return found | {"ms_per_step": 1e3 * steps_took / found["exact_steps"]}
+    return result | {"ms_per_step": 1e3 * steps_took / result["exact_steps"]}
 
 
 def all_right(model, task, rows):
-    """Whether the loop's model answers all of them, a thousand at a time."""
+    """Return whether the loop's model answers all rows correctly, a thousand at a time."""
     for some in np.array_split(rows, -(-len(rows) // 1_000)):
         tokens, answer = map(torch.as_tensor, task.batch(some))
         with torch.no_grad():
-            said = model(tokens[:, :-1]).argmax(-1)
-        if ((said != tokens[:, 1:]) & answer[:, 1:]).any():
+            predicted = model(tokens[:, :-1]).argmax(-1)
+        if ((predicted != tokens[:, 1:]) & answer[:, 1:]).any():
             return False
     return True
 
 
 def parts(task, rng):
-    """The domain in some order, in parts that double."""
+    """Yield the domain in random order, in parts of doubling size."""
     blocks, size = rng.permutation(task.size // 1_000), 4
     while len(blocks):
         few, blocks = np.split(blocks, [size])
@@ -135,7 +132,7 @@ def parts(task, rng):
 
 
 class Timed(Trainer):
-    """Notes when the test was right for the first time; a look at the domain comes after it."""
+    """A trainer that records when all test rows were first right, before the domain check."""
 
     right = None
 
@@ -151,20 +148,18 @@ def ours(chosen, seed):
     task, began = load_task("addition:order=ones"), time.process_time()
     run = Timed(task, chosen, [seed])
     [training] = [event.data["training"] for event in run.events() if event.kind == "done"]
-    end, look = {"steps": run.step, "seconds": time.process_time()}, training.domain_check
+    end, check = {"steps": run.step, "seconds": time.process_time()}, training.domain_check
     right = run.right or end
     return {
         "parameters": gf.count(training.model).total,
         "right": bool(run.right), "steps": right["steps"], "seconds": right["seconds"] - began,
-        "exact": bool(look and look.is_exhaustive and not look.wrong),
+        "exact": bool(check and check.is_exhaustive and not check.wrong),
         "exact_steps": end["steps"], "exact_seconds": end["seconds"] - began,
     }  # fmt: skip
 
 
 def gflops(seconds_per_step, batch, positions):
-    """Multiply-adds of the matrices in a step (forward and backward), against a matrix product
-    on this machine.
-    """
+    """Return GFLOP/s of a training step's matrix products, and of one large product here."""
     per_token = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 32 * 14 + 2 * 2 * 32 * positions
     a = torch.rand(1024, 1024)
     product = medians(6, lambda: a @ a)[0]
@@ -173,10 +168,16 @@ def gflops(seconds_per_step, batch, positions):
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("runs", type=Path, help="FILE.jsonl: what was run, and where more goes")
+    options.add_argument(
+        "runs", type=Path, help="FILE.jsonl with finished runs, to which new ones are added"
+    )
     options.add_argument("--seeds", type=int, default=10)
-    options.add_argument("--epochs", type=int, default=EPOCHS, help="of the loop, at most")
-    options.add_argument("--until", choices=("right", "exact"), default="exact", help="the loop's")
+    options.add_argument(
+        "--epochs", type=int, default=EPOCHS, help="maximum number of epochs of the loop"
+    )
+    options.add_argument(
+        "--until", choices=("right", "exact"), default="exact", help="when the loop ends"
+    )
     options = options.parse_args()
     torch.set_num_threads(1)
     task = load_task("addition:order=ones")
@@ -191,7 +192,7 @@ def main():
         train[who] = partial(ours, chosen)
     done = {key(row): row for row in runs.read(options.runs)}
     wanted = []
-    # in turn: what disturbs one, disturbs both
+    # alternating, so that other load affects both sides
     for seed, who in [(seed, who) for seed in range(options.seeds) for who in train]:
         wanted.append(key(named[who] | {"seed": seed}))
         if wanted[-1] not in done:
@@ -208,7 +209,7 @@ def key(row):
 
 
 def summary(rows, until):
-    """Medians over seeds, and ratios of them."""
+    """Return medians over seeds, and their ratios."""
     by = {who: [r for r in rows if r["who"] == who] for who in (*OURS, "loop")}
     out = {"kernels": torch.backends.cpu.get_cpu_capability(), "seeds": len(by["loop"])}
     for what, seconds in (("right", "seconds"), ("exact", "exact_seconds")):

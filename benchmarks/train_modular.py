@@ -1,9 +1,9 @@
-"""Addition modulo 113: `grok-fast` against `grok`, the usual one-layer recipe.
+"""Compare `grok-fast` with `grok`, the usual one-layer recipe, on addition modulo 113.
 
-Success is stable: of `grok-fast`, all held-out pairs right at as many evaluations in a row as end
-its run; of `grok`, at least 99.9 % of them at 10. `grok` is too slow to run here: its steps come
-from the histories in published/runs/, its time is those steps times the time of a step measured in
-this run. Also: how many frequencies hold 90 % of the embedding's power.
+A run succeeds with `grok-fast` once all held-out pairs are right in `stop_after_successes`
+evaluations in a row, with `grok` once 99.9 % of them are right in 10. `grok` is too slow to run
+here: its steps come from the histories in published_claims/runs/, its time is these steps times the
+measured time of a step. Also: how many frequencies hold 90 % of the embedding's power.
 
     python benchmarks/train_modular.py --seeds 10
 """
@@ -37,7 +37,7 @@ def stable_from(evaluations, success=0.999, in_a_row=10):
 
 
 def frequencies(model, share=0.9):
-    """How many of the 56 frequencies hold this share of the power of the numbers' embeddings."""
+    """Return how many of the 56 frequencies hold a share of the power of the number embeddings."""
     power = (np.abs(np.fft.rfft(model.weights["embed.W_E"][:113], axis=0)) ** 2).sum(1)[1:]
     return int((np.cumsum(np.sort(power)[::-1]) < share * power.sum()).sum()) + 1
 

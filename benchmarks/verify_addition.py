@@ -1,14 +1,11 @@
-"""All 1,000,000 three-digit additions of the default program, against decoding one at a time; and
-pairs per second.
+"""Verify all 1,000,000 three-digit additions, against decoding one at a time; pairs per second.
 
-The peer is decoding as a reader of the booklet does it: one input, the whole sequence computed anew
-for every token, no cache, no batch. It decodes a sample of the same pairs with the same weights;
-both are reported per pair, in processor time on one thread, which other work on the machine
-disturbs less than the clock.
+The peer decodes as a reader of the booklet would: one input, the whole sequence computed again for
+every token, no cache, no batch. It decodes a sample of the same pairs with the same weights; both
+are reported per pair, in processor time on one thread, which other processes disturb less.
 
-Pairs per second, for 3 digits (all pairs) and 4 digits (a slice of the 10^8): of processor time in
-one process, and of the clock with one worker and with two. The clock is only worth something on a
-machine that does nothing else.
+Pairs per second, for 3 digits (all pairs) and 4 digits (a slice of the 10^8): by processor time in
+one process, and by the clock with one worker and with two. The clock figures need an idle machine.
 """
 
 import itertools
@@ -55,9 +52,10 @@ def one_at_a_time(model, tokens, steps):
 
 
 def pairs_per_second(digits, workers, pairs=2_000_000):
-    """By the clock and by the processor, over a slice of the domain: from the first chunk that is
-    done on, so that the start of workers is left out. The processor's time is that of this process:
-    only with one worker is it all.
+    """Return pairs per second, by the clock and by this process' processor time.
+
+    The measurement starts with the first finished chunk, which excludes the start of workers. With
+    several workers the processor time lacks theirs.
     """
     model = load(f"addition:digits={digits}")
     events = verify_events(model, load_task(model), exhaustive=True, workers=workers)
@@ -80,9 +78,9 @@ def main():
     theirs, right = [], 0
     for part in tokens.reshape(10, 50, -1):
         start = time.process_time()
-        said = [one_at_a_time(model, row[:prompt], len(row) - prompt) for row in part]
+        answers = [one_at_a_time(model, row[:prompt], len(row) - prompt) for row in part]
         theirs.append((time.process_time() - start) / len(part))
-        right += sum(map(np.array_equal, said, part))
+        right += sum(map(np.array_equal, answers, part))
     a, b = (
         medians(3, lambda: verify(model, task), warm=0)[0] / verdict.checked,
         statistics.median(theirs),
