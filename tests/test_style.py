@@ -27,7 +27,7 @@ ALLOWED = {
     "src/glassformer/core/checkpoint_format.py": ['{"blueprint": '],
     "src/glassformer/lens/compare.py": ["agreement.foretold"],
     "src/glassformer/lens/interventions/perturb.py": ["foretold: tuple"],
-    "src/glassformer/published_claims/inside.py": ["found.foretold"],
+    "src/glassformer/published_claims/book.py": ["agreement.foretold"],
     "src/glassformer/utils/migrate.py": ['"tap": ', '"begun anew": ', '"blueprint": '],
     "src/glassformer/utils/sandbox/guard.py": ["NOBODY", "the user nobody"],
     "src/glassformer/web/save_checkpoint.js": ['{"blueprint":'],

@@ -10,7 +10,7 @@ from current import put
 
 from glassformer.plotting import style
 from glassformer.plotting.figures import attention
-from glassformer.published_claims.heads import head_records
+from glassformer.published_claims.modular import head_records
 
 PLACES = ("a", "+", "b", "=")
 

@@ -700,7 +700,7 @@ def claims(
     """
     from . import published_claims
 
-    return published_claims.claims(names, slow=slow, progress=progress)
+    return published_claims.claims(names, slow, progress)
 
 
 @public_api

@@ -6,7 +6,7 @@ import pytest
 
 from glassformer.core.param_count import count
 from glassformer.programs.addition_book import book_addition
-from glassformer.published_claims.ch6 import wrong_streams
+from glassformer.published_claims.booklet_6_to_8 import wrong_streams
 from glassformer.resolve import load_task
 from glassformer.verification import verify
 from helpers import raises

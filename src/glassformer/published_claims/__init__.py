@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
+from itertools import chain
 from typing import Any, TypeAlias
 
 from ..utils.errors import GlassformerError
@@ -59,8 +60,7 @@ LEDGER: dict[str, Claim] = {}
 def ledger() -> dict[str, Claim]:
     """Return all claims by name. Names start with the source, for example booklet-…"""
     for module in pkgutil.iter_modules(__path__):
-        found = importlib.import_module(f"{__name__}.{module.name}")
-        for c in getattr(found, "CLAIMS", ()):
+        for c in getattr(importlib.import_module(f"{__name__}.{module.name}"), "CLAIMS", ()):
             assert c.verdict in VERDICTS, f"{c.name}: verdict must be one of {VERDICTS}"
             assert c.name not in LEDGER, f"two claims named {c.name}"
             LEDGER[c.name] = c
@@ -68,21 +68,17 @@ def ledger() -> dict[str, Claim]:
 
 
 def select_claims(names: list[str], slow: bool = False) -> list[Claim]:
-    """Return the claims with the given names or prefixes.
-
-    Slow claims are selected only if `slow` is set or by their full names.
-    """
+    """Return the claims with these names or prefixes; slow ones only if `slow`, or by full name."""
     claims = [c for c in ledger().values() if slow or not c.slow or c.name in names]
     if not names:
         return claims
     chosen = {n: [c for c in claims if c.name.startswith(n)] for n in names}
-    if missing := [n for n, found in chosen.items() if not found]:
+    if missing := [n for n, matches in chosen.items() if not matches]:
         raise GlassformerError(f"{missing[0]} — {_unmatched_reason(missing[0])}")
-    return list(dict.fromkeys(c for found in chosen.values() for c in found))
+    return list(dict.fromkeys(chain(*chosen.values())))
 
 
 def _unmatched_reason(name: str) -> str:
-    """Return the reason why no claim matches a name."""
     if any(known.startswith(name) for known in ledger()):
         return "all claims of that name take minutes: ask for slow ones, or name one in full"
     starts = dict.fromkeys(known.partition("-")[0] for known in ledger())
@@ -109,8 +105,8 @@ class MeasuredClaim(Result):
         c = self.claim
         mark = "" if self.matches else f"  ≠ record {format_value(c.records)}"
         note = f" ({c.note})" if c.note else ""
-        found = f"measured: {format_value(self.measured)}{mark}{note}"
-        return f"{c.name}  {c.verdict}\n    {c.where} says: {c.says}\n    {found}"
+        measured = f"measured: {format_value(self.measured)}{mark}{note}"
+        return f"{c.name}  {c.verdict}\n    {c.where} says: {c.says}\n    {measured}"
 
 
 @dataclass(frozen=True)
@@ -141,20 +137,19 @@ class ClaimsResult(Result):
 
 
 def claims(
-    names: str | Sequence[str] = (), *, slow: bool = False,
-    progress: ProgressCallback | None = None,
-) -> ClaimsResult:  # fmt: skip
+    names: str | Sequence[str], slow: bool, progress: ProgressCallback | None
+) -> ClaimsResult:
     """Implement `api.claims`."""
     chosen = select_claims([names] if isinstance(names, str) and names else list(names), slow)
-    found: list[MeasuredClaim] = []
+    measured = list[MeasuredClaim]()
     with terminal_line() as write:
         for n, claim in enumerate(chosen):
             if progress:
                 progress(Progress(n, len(chosen), stage=claim.name))
             else:
                 write(f"claims: {n} of {len(chosen)} measured; now {claim.name}")
-            found.append(MeasuredClaim(claim, claim.measure()))
-    return ClaimsResult(found)
+            measured.append(MeasuredClaim(claim, claim.measure()))
+    return ClaimsResult(measured)
 
 
 def format_value(value: RecordedValue) -> str:

@@ -22,7 +22,7 @@ def cached_count(ref: str) -> ParameterCount:
     return count(cached_model(ref))
 
 
-def verify_own_task(ref: str, **options: Any) -> Verdict:
+def verify_own(ref: str, **options: Any) -> Verdict:
     """Verify a model on the task that it declares."""
     return verify(cached_model(ref), load_task(cached_model(ref)), **options)
 
