@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from glassformer import load, load_task
+from glassformer.core.param_count import count
 from glassformer.craft import layer_norm
 from glassformer.programs.lookup_hash import untied_lookup
 from glassformer.tasks.lookup import Lookup
@@ -76,6 +77,16 @@ def test_3_6_normalising_hashes_helps_a_little_and_columns_a_lot():
             out.append(right(untied_lookup(task, 5, 20, seed, normalize=how), task))
     assert np.mean(plain) < np.mean(each) + 0.02 < np.mean(columns)
     assert np.mean(columns) > np.mean(plain) + 0.15
+
+
+@pytest.mark.slow
+def test_3_8_six_grams_and_longer_ones_of_an_english_text():
+    """The booklet's text is another, of 1,540 words: 23K parameters. Here 1,897 words."""
+    model = load("lookup:table=moby-dick,entries=1000,variant=book,dims=11")
+    assert len(model.vocabulary) == 1897 and right(model) == 1
+    assert count(model).total == 30_562 and count(model).nonzero < 23_000
+    longer = load("lookup:table=moby-dick,entries=1187,length=7,variant=book,dims=18")
+    assert right(longer) == 1
 
 
 @pytest.mark.parametrize("variant", ["any", "book", "hash"])

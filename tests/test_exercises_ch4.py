@@ -7,8 +7,28 @@ import pytest
 
 from glassformer import load, load_task, run
 from glassformer.core.param_count import count
+from glassformer.craft import layer_norm
+from glassformer.programs.lookup_book import optimize
+from glassformer.programs.search_book import book_search
 from glassformer.tasks.lookup import Lookup
+from glassformer.tasks.search import Search
+from glassformer.tasks.words import read_words
 from glassformer.verification import verify
+
+
+@pytest.mark.slow
+def test_4_1_search_with_the_word_vectors_that_lookup_learned():
+    table = Lookup("moby-dick", 1_000, 5)
+    learned, _ = optimize(table, 11, seed=0)
+    task = Search(prefix=2, block=101, bos=True, text="moby-dick")
+    rng = np.random.default_rng(0)  # for the words that the table does not contain
+    points = layer_norm(rng.standard_normal((len(task.vocabulary), 11)))
+    points[task.vocabulary.encode(" ".join(table.vocabulary.tokens))] = learned
+    model = book_search(task, 101, points)
+    assert verify(model, task, sample=400).wrong == 0
+    words = read_words("moby-dick")[:100]
+    text = run(model, " ".join(words), steps=20).output.split()
+    assert len(text) == 20 and set(text) <= set(task.words)
 
 
 @pytest.mark.parametrize("prefix,vocab,length", [(2, 2, 10), (3, 2, 10), (2, 3, 7), (4, 2, 11)])

@@ -157,11 +157,26 @@ def test_csv_and_json_are_the_same_table(tmp_path):
         assert run(model, "the 10 9").output == "2"
 
 
+def test_a_text_gives_its_n_grams_that_do_not_overlap(tmp_path):
+    (tmp_path / "t.txt").write_text("The cat—the Cat’s cat! A cat, a dog. The cat the bird.")
+    ref = f"lookup:table={tmp_path / 't.txt'},length=2"
+    task = load_task(f"{ref},entries=3")
+    rows = np.concatenate([task.table.keys, task.table.values[:, None]], axis=1)
+    assert [task.vocabulary.decode(row) for row in rows] == [
+        "the cat the", "cat's cat a", "cat a dog",
+    ]  # fmt: skip
+    model = load(f"{ref},entries=3")
+    assert verify(model, task).wrong == 0
+    assert run(model, "The CAT,").output == "the"
+    with raises("bad_argument", "4 different keys", "got 3"):  # "the cat" comes twice
+        load_task(f"{ref},entries=4")
+
+
 @pytest.mark.parametrize(
     "name,text,message",
     [
         ("none.csv", None, "cannot be read: No such file"),
-        ("t.txt", "1,2", "a .csv or .json file was expected"),
+        ("t.tsv", "1,2", "a .csv, .json or .txt file was expected"),
         ("t.csv", "", "got 0"),
         ("t.csv", "1,2,3\n1,2\n", "entry 2 — a key of 2 tokens was expected, as in entry 1, got 1"),
         (
@@ -204,7 +219,7 @@ def test_bad_tables(tmp_path, name, text, message):
         ("lookup:entries=17,length=2,vocab=4", "17"),
         ("lookup:block=4", "block"),
         ("lookup:variant=book,dims=2", "dims"),
-        ("lookup:variant=book,entries=5000,vocab=5000", "2,000,000"),
+        ("lookup:variant=book,entries=5000,vocab=5000", "4,000,000"),
         ("lookup:vocab=6000,dtype=float32", "float32"),
     ],
 )

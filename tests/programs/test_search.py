@@ -168,3 +168,31 @@ def test_run():
 def test_bad_options(ref, mention):
     with raises("bad_argument", mention):
         load(ref)
+
+
+def test_words_of_a_text(tmp_path):
+    (tmp_path / "t.txt").write_text("It was the best of times, it was the worst of times.")
+    ref = f"search:text={tmp_path / 't.txt'},prefix=2,block=12"
+    model, task = load(ref), load_task(ref)
+    assert model.vocabulary.decode(range(4)) == "best it of the"
+    assert run(model, "It was the best of times, it was").output == "the"
+    assert verify(model, task, sample=500).wrong == 0
+    passages = task.sample(200, np.random.default_rng(0))[:, 1:]
+    text = task.vocabulary.encode(" ".join(task.words))
+    near_misses = (passages[:, :10] == text[:10]).all(1)
+    assert 60 < near_misses.sum() < 140  # the other half are near misses of a repeated query
+
+
+@pytest.mark.parametrize(
+    "content,problem",
+    [(b"\xff", "UTF-8"), (b"one", "2 to 10,000"), (b"a " + b"b" * 41, "40 characters")],
+)
+def test_bad_texts(tmp_path, content, problem):
+    (tmp_path / "t.txt").write_bytes(content)
+    with raises("bad_argument", problem):
+        load(f"search:text={tmp_path / 't.txt'}")
+
+
+def test_an_unknown_text():
+    with raises("bad_argument", "moby-dick"):
+        load("search:text=romeo")

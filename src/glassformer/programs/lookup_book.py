@@ -12,15 +12,13 @@ from ..utils.errors import GlassformerError
 EPS = 1e-10
 HARDNESS = 1e8
 STEPS, MARGIN, RATE = 500, 0.1, 0.03
-MAX_PARAMETERS = 2_000_000  # maximum number of logits of a step
+MAX_LOGITS = 4_000_000  # of an optimization step
 
 
 def tied_lookup(task: Lookup, block: int, dims: int, seed: int) -> Model:
     """Return a one-layer model with d_model = dims + 3 and a head for each token of a key."""
-    if (n := task.entries * len(task.vocabulary)) > MAX_PARAMETERS:
-        raise GlassformerError(
-            f"entries × vocabulary must be at most {MAX_PARAMETERS:,}, got {n:,}"
-        )
+    if (n := task.entries * len(task.vocabulary)) > MAX_LOGITS:
+        raise GlassformerError(f"entries × vocabulary must be at most {MAX_LOGITS:,}, got {n:,}")
     return hashing_layer(task, block, *optimize(task, dims, seed), tied=True)
 
 

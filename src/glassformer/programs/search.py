@@ -75,7 +75,8 @@ def stream_scale(prefix: int, vocab: int, block: int) -> float:
 def _float32(options: dict[str, Any]) -> str:
     if options["variant"] == "hash":
         return "its cosines need float64"
-    prefix, vocab, block = options["prefix"], options["vocab"], options["block"]
+    task = Search(options["prefix"], options["vocab"], options["block"], text=options["text"])
+    prefix, vocab, block = task.prefix, task.vocab, options["block"]
     if options["variant"] != "squares":
         return "points of its rings are too close" if max(vocab, block) > 1_000 else ""
     # Error of a score by the mean of the ring, which is 0 only up to rounding.
@@ -87,10 +88,14 @@ def _float32(options: dict[str, Any]) -> str:
 @program("search", float32=_float32)
 def search(
     prefix: Prefix = 3, vocab: Vocab = 10, block: Block = 100,
-    variant: Literal["squares", "book", "bos", "hash"] = "squares",
+    variant: Literal["squares", "book", "bos", "hash"] = "squares", text: str = "",
 ) -> Model:  # fmt: skip
-    """The token that followed the last tokens at their earlier occurrence: 1 2 3 1 2 gives 3."""
-    task = Search(prefix=prefix, vocab=vocab, block=block, bos=variant == "bos")
+    """The token that followed the last tokens at their earlier occurrence: 1 2 3 1 2 gives 3.
+
+    `text` is moby-dick or a .txt file, whose words replace the `vocab` numbers.
+    """
+    task = Search(prefix=prefix, vocab=vocab, block=block, bos=variant == "bos", text=text)
+    vocab = task.vocab
     if variant in ("book", "bos"):
         return book_search(task, block)
     if variant == "hash":

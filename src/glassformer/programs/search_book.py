@@ -12,42 +12,48 @@ it sees there is no token of any query.
 """
 
 from ..core.model import Config, Labels, Model, zeros
-from ..craft import Head, Layout, padding, ring
+from ..craft import Floats, Head, Layout, padding, ring
 from ..tasks.search import Search
 from ..utils.errors import GlassformerError
 
 HARDNESS = 1e8
 
 
-def book_search(task: Search, block: int) -> Model:
-    """Return the printed construction; for a task with <bos>, it has one more token."""
+def book_search(task: Search, block: int, points: Floats | None = None) -> Model:
+    """Return the printed construction; for a task with <bos>, it has one more token.
+
+    `points` [V,d] are token vectors that layer norm does not change. Default: a ring.
+    """
     prefix, V = task.prefix, len(task.vocabulary)
+    points = ring(V) if points is None else points
+    d = points.shape[1]
     if prefix < 2:
         raise GlassformerError(f"prefix must be at least 2 (for three heads), got {prefix}")
-    layout = Layout(token=3, **{f"back{j}": 3 for j in range(1, prefix)}, position=3)
+    layout = Layout(token=d, **{f"back{j}": d for j in range(1, prefix)}, position=d)
     token, position = layout["token"], layout["position"]
     config = Config(
-        V, block, layout.size, n_layers=2, n_heads=prefix + 1, d_head=3 * prefix, eps=1e-10,
+        V, block, layout.size, n_layers=2, n_heads=prefix + 1, d_head=d * prefix, eps=1e-10,
         tied=True,
     )  # fmt: skip
     w = zeros(config, "mlp")  # The booklet's MLP is empty except for b_out.
-    w["embed.W_E"][:, token] = ring(V)
-    w["embed.W_E"][:, token.stop : position.start] = padding(3 * prefix - 3)
-    w["pos_embed.W_pos"][:, position] = ring(block)
+    w["embed.W_E"][:, token] = points
+    w["embed.W_E"][:, token.stop : position.start] = padding(d * (prefix - 1))
+    # Layer 0 replaces the positions by the tokens `prefix` back, so both have d dimensions.
+    place = slice(position.start, position.start + 3)
+    w["pos_embed.W_pos"][:, place] = ring(block)
+    w["pos_embed.W_pos"][:, place.stop :] = padding(d - 3)
     heads = {"0.0": "erases the padding and the position"}
     for j in range(prefix + 1):
         head = Head(w, 0, j)
         if j == 0:
-            head.attend_to_self(position, HARDNESS)
+            head.attend_to_self(place, HARDNESS)
             head.erase(slice(token.stop, layout.size))
         else:
-            head.attend_back(j, position, block, HARDNESS)
-            head.copy(token, slice(3 * j, 3 * j + 3))
+            head.attend_back(j, place, block, HARDNESS)
+            head.copy(token, slice(d * j, d * j + d))
             heads[f"0.{j}"] = f"reads {j} back"
-    query, key = (
-        slice(0, 3 * prefix),
-        slice(3, 3 * prefix + 3),
-    )  # tokens 0 … prefix−1 and 1 … prefix back
+    # The query is the tokens 0 … prefix−1 back, the key the tokens 1 … prefix back.
+    query, key = slice(0, d * prefix), slice(d, d * prefix + d)
     match, forget, rest = Head(w, 1, 0), Head(w, 1, 1), Head(w, 1, 2)
     match.attend_by_content(query, key, HARDNESS)
     match.copy(token, token)

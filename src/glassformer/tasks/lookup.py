@@ -16,6 +16,8 @@ from ..utils.errors import GlassformerError
 from ..utils.fileio import read_bytes
 from .base import Rows, Task
 from .token_layout import TokenLayout, list_layout, mark_answer
+from .words import BUILT_IN as TEXTS
+from .words import read_words, split_words
 
 MOST_ENTRIES, MOST_BYTES, LONGEST_KEY, LONGEST_TOKEN = 10_000, 4_000_000, 32, 40
 Entries = Annotated[int, Between(1, MOST_ENTRIES)]
@@ -45,8 +47,11 @@ class Lookup(Task):
 
         `prefix` is the number of random tokens before the key.
         """
+        self.is_text = table in TEXTS or table.endswith(".txt")
         if not table:
             self.table = random_table(entries, length, vocab, seed)
+        elif self.is_text:
+            self.table = ngram_table(table, entries, length)
         else:
             self.table = BUILT_IN[table]() if table in BUILT_IN else read_table(table)
         self.vocabulary, self.prefix = self.table.vocabulary, prefix
@@ -73,7 +78,7 @@ class Lookup(Task):
         return np.concatenate([entry[:, None], before], axis=1)
 
     def prompt(self, text: str) -> list[int]:
-        tokens = self.vocabulary.encode(text)
+        tokens = self.vocabulary.encode(" ".join(split_words(text)) if self.is_text else text)
         if (n := len(tokens)) < (wanted := self.key_length):
             raise GlassformerError(f"input {text!r} — {wanted} tokens were expected, got {n}")
         return tokens
@@ -108,6 +113,31 @@ BUILT_IN = {
 }
 
 
+def ngram_table(text: str, entries: int, length: int) -> Table:
+    """Return the first non-overlapping n-grams of a text: `length` words and the next word.
+
+    An n-gram whose first words occurred before is left out.
+    """
+    words = read_words(text)
+    table: dict[tuple[str, ...], str] = {}
+    for start in range(0, len(words) - length, length + 1):
+        if len(table) < entries:
+            table.setdefault(tuple(words[start : start + length]), words[start + length])
+    if len(table) < entries:
+        expected = f"expected {entries:,} different keys of {length} words"
+        raise GlassformerError(f"{text} — {expected}, got {len(table):,}")
+    return _number_tokens([[*key, value] for key, value in table.items()])
+
+
+def _number_tokens(rows: list[list[str]]) -> Table:
+    """Return the table of these keys and values. Numbers come first in its vocabulary."""
+    known = {token for row in rows for token in row}
+    numbers = sorted((t for t in known if re.fullmatch("[0-9]+", t)), key=lambda t: (int(t), t))
+    vocabulary = Vocabulary(numbers + sorted(known - set(numbers)), sep=" ")
+    table = np.array([[vocabulary.index(token) for token in row] for row in rows])
+    return Table(table[:, :-1], table[:, -1], vocabulary)
+
+
 def read_table(path: str) -> Table:
     """Read a table from a CSV or JSON file."""
     rows = _rows(path)
@@ -132,21 +162,18 @@ def read_table(path: str) -> Table:
         else:
             continue
         raise GlassformerError(f"{path}, entry {i} — {what}, got {got}")
-    known = {t for row in rows for t in row}
-    numbers = sorted((t for t in known if re.fullmatch("[0-9]+", t)), key=lambda t: (int(t), t))
-    tokens = numbers + sorted(known - set(numbers))
-    if len(tokens) == 1:
+    table = _number_tokens(rows)
+    if len(table.vocabulary) == 1:
+        tokens = list(table.vocabulary.tokens)
         raise GlassformerError(f"{path} — expected at least two different tokens, got {tokens}")
-    vocabulary = Vocabulary(tokens, sep=" ")
-    table = np.array([[vocabulary.index(t) for t in row] for row in rows])
-    return Table(table[:, :-1], table[:, -1], vocabulary)
+    return table
 
 
 def _rows(path: str) -> list[list[str]]:
     """Return the entries of a file as lists of strings: the tokens of the key, then the value."""
     file = Path(path)
     if file.suffix not in (".csv", ".json"):
-        wanted = f"{', '.join(BUILT_IN)} or a .csv or .json file"
+        wanted = f"{', '.join((*BUILT_IN, *TEXTS))} or a .csv, .json or .txt file"
         raise GlassformerError(f"table={path} — {wanted} was expected")
     data = read_bytes(file, MOST_BYTES)
     try:

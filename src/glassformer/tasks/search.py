@@ -9,6 +9,7 @@ from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
 from .base import Rows, Task
+from .words import read_words, split_words
 
 Prefix = Annotated[int, Between(1, 32)]
 Vocab = Annotated[int, Between(2, 10_000)]
@@ -23,21 +24,23 @@ class Search(Task):
 
     def __init__(
         self, prefix: Prefix = 3, vocab: Vocab = 10, block: Block = 100,
-        length: Annotated[int, Between(0, 2_000)] = 0, bos: bool = False,
+        length: Annotated[int, Between(0, 2_000)] = 0, bos: bool = False, text: str = "",
     ) -> None:  # fmt: skip
         """Set the lengths and the vocabulary of the sequences.
 
         `length` is the maximum number of tokens; 0 uses the maximum that `block` allows. If `bos`
-        is set, sequences start with <bos>.
+        is set, sequences start with <bos>. `text` is moby-dick or a .txt file, whose words replace
+        the `vocab` numbers.
         """
         longest = block - bos
+        self.words = read_words(text) if text else []
+        tokens = sorted(set(self.words)) or [*map(str, range(vocab))]
+        vocab = len(tokens)
         self.prefix, self.vocab, self.length, self.bos = prefix, vocab, length or longest, bos
         if not prefix < self.length <= longest:
             must = f"length must be from prefix + 1 = {prefix + 1} to {longest}"
             raise GlassformerError(f"{must}, got {self.length}")
-        self.vocabulary = Vocabulary.numbers(vocab)
-        if bos:
-            self.vocabulary = Vocabulary([*map(str, range(vocab)), "<bos>"], sep=" ")
+        self.vocabulary = Vocabulary([*tokens, *(["<bos>"] if bos else [])], sep=" ")
         self.radix = (self.length + 1, *(vocab,) * self.length)
 
     @property
@@ -61,19 +64,20 @@ class Search(Task):
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
         """Draw sequences of full length with one planted occurrence of the query.
 
-        Half of the sequences have many near misses.
+        Half of the sequences have many near misses. The others are random, or passages of `text`.
         """
         texts = rng.integers(0, self.vocab, (n, self.length))
+        if len(self.words) >= self.length:
+            story = np.array(self.vocabulary.encode(" ".join(self.words)))
+            starts = rng.integers(0, len(story) - self.length + 1, n)
+            texts = story[starts[:, None] + np.arange(self.length)]
         near = np.flatnonzero(rng.random(n) < 0.5)
         tiled = texts[near, : 1 + self.prefix][:, np.arange(self.length) % (1 + self.prefix)]
         off = rng.integers(-1, 2, tiled.shape) * (rng.random(tiled.shape) < 1 / self.prefix)
         texts[near] = np.clip(tiled + off, 0, self.vocab - 1)
-        found, each = (
-            rng.integers(0, self.length - self.prefix, n),
-            np.arange(n),
-        )  # start of the planted query
+        planted, each = rng.integers(0, self.length - self.prefix, n), np.arange(n)  # its start
         for i in range(self.prefix):  # One token at a time, because the copies may overlap.
-            texts[each, self.length - self.prefix + i] = texts[each, found + i]
+            texts[each, self.length - self.prefix + i] = texts[each, planted + i]
         return np.concatenate([np.full((n, 1), self.length), texts], axis=1)
 
     def edges(self) -> Rows:
@@ -119,7 +123,8 @@ class Search(Task):
         return out
 
     def prompt(self, text: str) -> list[int]:
-        tokens = self.vocabulary.encode(text)
+        words = " ".join(split_words(text)) if self.words else text
+        tokens = self.vocabulary.encode(words)
         if (n := len(tokens)) <= self.prefix:
             wanted = f"at least {self.prefix + 1} tokens"
             raise GlassformerError(f"input {text!r} — {wanted} were expected, got {n}")
