@@ -270,10 +270,12 @@ def test_run_says_why_and_what_it_means():
 
 
 @pytest.mark.slow  # its workers are processes
-def test_open_serves_until_it_is_closed():
-    httpx = pytest.importorskip("httpx")
-    with gf.studio([gf.load(REF), REF], port=0) as server:
+def test_open_serves_until_it_is_closed(monkeypatch):
+    httpx, opened = pytest.importorskip("httpx"), []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    with gf.studio([gf.load(REF), REF], port=0, browser=True) as server:
         assert httpx.get(server.address).status_code == 200
+        assert [httpx.get(opened[0]).status_code for _ in range(2)] == [200, 403]
         assert "http://127.0.0.1:" in shows_itself(server)._repr_html_()
     assert "closed" in str(server) and "closed" in server._repr_html_()
     with pytest.raises(httpx.HTTPError):

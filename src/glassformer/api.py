@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from .puzzles.judgement import Judgment
     from .report_page.report import Report
     from .server.handle import ServerHandle
+    from .server.server import StudioServer
     from .tasks.base import Task
     from .tasks.examine import Examination
     from .training import Training
@@ -1048,7 +1049,7 @@ def studio(
 
     server, folder = create_server(models, folders, inputs, port, minutes, memory)
     if browser:
-        webbrowser.open(server.once)
+        webbrowser.open(server.one_time_address)
     from .server.handle import ServerHandle
 
     return ServerHandle(server, folder)
@@ -1058,7 +1059,7 @@ def create_server(
     models: ModelLike | Sequence[ModelLike],
     folders: str | PathLike[str] | Sequence[str | PathLike[str]], inputs: str | Sequence[str],
     port: int | None, minutes: float, memory: float,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[StudioServer, Any]:  # fmt: skip
     """Return a server that is ready to run, and its temporary folder of models."""
     from .server import handle
 

@@ -9,7 +9,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from .. import api
-from .common import Json, app, print_json, print_text
+from .common import app, print_json, print_text
+from .options import Json
 
 
 @app.command("studio")
@@ -43,7 +44,7 @@ def studio_(
             print_text(f"{server.address}\nCtrl-C stops the server")
         sys.stdout.flush()
         if browser and not as_json and _has_screen():
-            webbrowser.open(server.once)
+            webbrowser.open(server.one_time_address)
         server.run()
     except KeyboardInterrupt:  # Ctrl-C is the usual way to stop the server
         print_text("" if as_json else "closed")
