@@ -35,14 +35,11 @@ def _class_decorator(kind: str, name: str) -> Callable[[type[T]], type[T]]:
 
     def decorate(cls: type[T]) -> type[T]:
         if not isinstance(cls, type):
-            raise GlassformerError(
-                f"{name} — expected a class below @{kind}, got {short_repr(cls)}"
-            )
+            got = short_repr(cls)
+            raise GlassformerError(f"{name} — expected a class below @{kind}, got {got}")
         original = _no_options if cls.__init__ is object.__init__ else cls.__init__
-        full = qualified_name(name, cls)
-        entry = Entry(
-            kind, full, options_from_signature(original, skip=1), _first_paragraph(cls), cls
-        )
+        options = options_from_signature(original, skip=1)
+        entry = Entry(kind, qualified_name(name, cls), options, _first_paragraph(cls), cls)
 
         @functools.wraps(original)
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:

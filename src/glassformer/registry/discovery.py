@@ -71,11 +71,7 @@ def entry_points_of(kind: str) -> dict[str, Any]:
 
 
 def load_entry_point(kind: str, name: str) -> Any:
-    """Import an entry point, register it unless it registers itself, and return it.
-
-    Returns:
-        The imported object, or None if there is no entry point of that name.
-    """
+    """Import an entry point, register it unless it registers itself, and return it, or None."""
     if not (point := entry_points_of(kind).get(name)):
         return None
     try:

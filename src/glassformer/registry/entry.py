@@ -48,9 +48,8 @@ class Entry:
 
     def ref(self, values: Mapping[str, Any]) -> str:
         """Return the ref with these option values, omitting options with default values."""
-        return format_ref(
-            self.name, {n: v for n, v in values.items() if v != self.options[n].default}
-        )
+        changed = {n: v for n, v in values.items() if v != self.options[n].default}
+        return format_ref(self.name, changed)
 
 
 KINDS = ("program", "task", "parametrization", "bridge")
@@ -60,10 +59,7 @@ FILE_DIGESTS: dict[str, str] = {}  # path -> SHA-256 of the executed file
 
 
 def add_entry(entry: Entry) -> None:
-    """Register an entry; raise an error if another builder has its name.
-
-    An entry may replace an older version of itself, as when a notebook cell is run twice.
-    """
+    """Register an entry, or its new version if a cell is run twice; a name has one builder."""
     other = REGISTRY[entry.kind].get(entry.name)
     if other and _definition_site(other) != _definition_site(entry):
         module = _definition_site(other)[0]

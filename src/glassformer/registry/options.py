@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import math
 import re
 import typing
 from collections.abc import Callable
@@ -14,7 +15,10 @@ from ..utils.limits import MAX_REF_CHARACTERS
 
 @dataclass(frozen=True)
 class Between:
-    """Range of a number in an annotation, as in Annotated[int, Between(1, 12)]."""
+    """Range of a number in an annotation, as in Annotated[int, Between(1, 12)].
+
+    If `high` is inf, the number may be any finite number from `low`.
+    """
 
     low: float
     high: float
@@ -35,7 +39,9 @@ class Option:
         if self.choices:
             return "one of " + ", ".join(self.choices)
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-        between = f" from {self.range.low:,} to {self.range.high:,}" if self.range else ""
+        between = f" from {self.range.low:,}" if self.range else ""
+        if self.range and self.range.high < math.inf:
+            between += f" to {self.range.high:,}"
         return words[self.kind] + between
 
     def parse(self, text: str) -> Any:
@@ -54,7 +60,9 @@ class Option:
         if self.kind is float and type(value) is int and abs(value) < 2**1000:
             value = float(value)
         accepted = type(value) is self.kind and (not self.choices or value in self.choices)
-        if not accepted or (self.range and not self.range.low <= value <= self.range.high):
+        if accepted and self.range:
+            accepted = self.range.low <= value <= self.range.high and value < math.inf
+        if not accepted:
             raise self._value_error(value)
         if isinstance(value, str) and len(value) > MAX_REF_CHARACTERS:
             limit = f"must have at most {MAX_REF_CHARACTERS:,} characters"
@@ -64,9 +72,8 @@ class Option:
     def _value_error(self, value: Any) -> GlassformerError:
         near = difflib.get_close_matches(value, self.choices, 1) if type(value) is str else []
         hint = f"; did you mean {near[0]}?" if near else ""
-        return GlassformerError(
-            f"{self.name} must be {self.expected}, got {short_repr(value)}{hint}"
-        )
+        got = short_repr(value)
+        return GlassformerError(f"{self.name} must be {self.expected}, got {got}{hint}")
 
 
 def options_from_signature(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
