@@ -6,7 +6,7 @@ Chunks are run in this process, in several processes or on a Dask cluster.
 
 import pickle
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from typing import Any
@@ -29,10 +29,7 @@ MIN_CHUNKS_PER_WORKER = 32  # fewer chunks do not justify starting a process
 
 
 class ChunkedEvaluation:
-    """Evaluates a model on the rows of a task, chunk by chunk.
-
-    `parts` is the number of rows of each part: domain, edges, sample or given.
-    """
+    """Evaluates a model chunk by chunk. Keys of `parts`, in rows: domain, edges, sample, given."""
 
     def __init__(
         self, model: Model, task: Task, parts: Mapping[str, int], *, chunk: int, keep: int,
@@ -41,7 +38,7 @@ class ChunkedEvaluation:
         self.model, self.task, self.parts = model, task, dict(parts)
         self.chunk, self.keep, self.n_closest = chunk, keep, n_closest
         self.seed, self.hook = seed, hook
-        self.given = task.edges() if "edges" in parts else given
+        self.fixed_rows = task.edges() if "edges" in parts else given
         self._drawn: tuple[int, Rows] = (-1, None)
 
     @property
@@ -52,17 +49,15 @@ class ChunkedEvaluation:
     def n_chunks(self) -> int:
         return sum(-(-n // self.chunk) for n in self.parts.values())
 
-    def rows_by_part(self, done: Iterable[range]) -> dict[str, int]:
-        """Return the number of rows of each part in the given ranges of chunks."""
-        counts: dict[str, int] = {}
-        first, ranges = 0, list(done)
+    def rows_by_part(self, done: Sequence[range]) -> dict[str, int]:
+        """Return the number of rows of each part in ranges of chunks."""
+        counts, first = {}, 0
         for part, n in self.parts.items():
             chunks = -(-n // self.chunk)
-            ends = [(max(r.start - first, 0), min(r.stop - first, chunks)) for r in ranges]
-            rows = sum(min(b * self.chunk, n) - a * self.chunk for a, b in ends if a < b)
-            counts |= {part: rows} if rows else {}
+            ends = [(max(r.start - first, 0), min(r.stop - first, chunks)) for r in done]
+            counts[part] = sum(min(b * self.chunk, n) - a * self.chunk for a, b in ends if a < b)
             first += chunks
-        return counts
+        return {part: n for part, n in counts.items() if n}
 
     def locate_chunk(self, i: int) -> tuple[str, int, int]:
         """Return the part that contains chunk i, and the start and stop of the chunk's rows."""
@@ -94,7 +89,7 @@ class ChunkedEvaluation:
         if part == "domain":
             return self.task.rows(start, stop)
         if part != "sample":
-            return self.given[start:stop]
+            return self.fixed_rows[start:stop]
         firsts = range(start - start % SAMPLE_BLOCK_ROWS, stop, SAMPLE_BLOCK_ROWS)
         return np.concatenate([self._sample_block(i)[max(start - i, 0) : stop - i] for i in firsts])
 
@@ -166,10 +161,10 @@ def _run_on_workers(
                     raise result
                 problem = f"a worker failed: {type(result).__name__}: {result}"
                 raise GlassformerError(f"{where} — {' '.join(problem.split())}")
-            host, found, counts = result
-            for name in {**expected, **found}:
-                if expected.get(name) != found.get(name):
-                    problem = f"expected {name} {expected.get(name)}, got {found.get(name)}"
+            host, actual, counts = result
+            for name in {**expected, **actual}:
+                if expected.get(name) != actual.get(name):
+                    problem = f"expected {name} {expected.get(name)}, got {actual.get(name)}"
                     raise GlassformerError(f"{where} — worker on {host}: {problem}")
             yield chunks, counts
 

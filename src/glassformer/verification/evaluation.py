@@ -34,10 +34,9 @@ def row_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None
 
 
 def token_margins(model: Model, tokens: Any, answer: Any, hook: Hook | None = None) -> Any:
-    """Return the margins [B,n] at the last n positions.
+    """Return the margins [B,n] at the last n positions: inf outside the answer, NaN if not finite.
 
-    The margin is inf outside the answer and NaN if a logit is not finite. Models that are not
-    causal decode their answers; tokens after a wrong token get its margin.
+    Models that are not causal decode their answers; tokens after a wrong token get its margin.
     """
     causal = model.config.mask == "causal"
     return (teacher_forced_margins if causal else decoded_margins)(model, tokens, answer, hook)
@@ -62,10 +61,7 @@ class Margins(NamedTuple):
     tie: Any
 
     def clear_in_both(self, other: "Margins") -> Any:
-        """Return a mask of tokens whose margins are clear of ties and rounding in both runs.
-
-        Both margins must exceed a tie and MIN_MARGIN_RATIO times their difference.
-        """
+        """Return a mask of tokens whose margins exceed a tie and MIN_MARGIN_RATIO differences."""
         one, two = self.margin, other.margin
         with np.errstate(invalid="ignore"):  # inf - inf outside the answer
             difference = np.where(one == two, 0, np.abs(one - two))
@@ -174,7 +170,7 @@ def margins_by_answer_token(
 
     With `teacher_forced` the input contains the right tokens, otherwise the model decodes. None
     means teacher forcing for causal models, for which both methods are right on the same rows.
-    `chunk` is the number of rows in one forward pass, by default as many as `chunk_size` returns.
+    `chunk` is the number of rows in one forward pass and defaults to `chunk_size`.
     """
     methods = {None: token_margins, True: teacher_forced_margins, False: decoded_margins}
     margins, chunk = [], chunk or chunk_size(model, task)

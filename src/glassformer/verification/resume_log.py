@@ -65,13 +65,9 @@ class JournalState:
         starts, stops = [0, *(r.stop for r in self.done)], [*(r.start for r in self.done), chunks]
         return (range(a, b) for a, b in zip(starts, stops, strict=True) if a < b)
 
-    @property
-    def looked_at(self) -> int:
-        return sum(c.looked_at for c in self.counts.values())
-
-    @property
-    def wrong(self) -> int:
-        return sum(c.wrong for c in self.counts.values())
+    def total(self, name: str) -> int:
+        """Return the sum of a count, such as wrong, over all parts."""
+        return sum(getattr(c, name) for c in self.counts.values())
 
 
 class Journal:

@@ -41,10 +41,7 @@ class RobustMargins(NamedTuple):
 
 
 class RobustEvaluator:
-    """Runs rows in two orders of summation, or in a batch and one at a time.
-
-    The result measures rounding on this machine and is not a bound.
-    """
+    """Runs rows in two orders of summation, or in a batch and alone. The result is not a bound."""
 
     def __init__(self, model: Model) -> None:
         self.model, self.rng = model, np.random.default_rng(int(digest(model)[:16], 16))
@@ -53,9 +50,8 @@ class RobustEvaluator:
     def evaluate(self, tokens: Any, answer: Any) -> RobustMargins:
         """Run examples of `Task.batch` in both orders of summation."""
         second = margins_and_ties(self.reordered_model, tokens, answer)
-        return self._compare(
-            tokens, answer, second, ("in one order of the same sums", "in another")
-        )
+        runs = ("in one order of the same sums", "in another")
+        return self._compare(tokens, answer, second, runs)
 
     def evaluate_one_by_one(self, tokens: Any, answer: Any) -> RobustMargins:
         """Run examples in a batch and one at a time."""

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from ..utils import limits
 from ..utils.argcheck import as_text, validate_init
-from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr, value_error
+from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
 from ..utils.fileio import check_ending, write_atomically
 from ..utils.results import Displayable
 from ..utils.typed_json import Count, JsonObject, Name, convert, read_json
@@ -167,7 +167,7 @@ class Verdict(Displayable):
         failures.
         """
         if not isinstance(other, Verdict):
-            raise value_error("differences", "a Verdict", other)
+            raise GlassformerError(f"differences — expected a Verdict, got {short_repr(other)}")
         searched = "search" in self.parts and "search" in other.parts
         mine, its = self._comparable_figures(searched), other._comparable_figures(searched)
         pairs = [(name, mine[name], its[name]) for name in mine]

@@ -54,11 +54,7 @@ def verify(
 def recheck(
     model: Model, verdict: Verdict, task: Task, *, where: str = "verdict", **options: Any
 ) -> RecheckResult:
-    """Run the rows of a saved verdict again, with options of `verify`, and compare the results.
-
-    Raises:
-        GlassformerError: The verdict is for another model or task, or its rows cannot be run again.
-    """
+    """Run the rows of a saved verdict again, with options of `verify`, and compare the results."""
     expected = f"{where} — expected a verdict of"
     if verdict.model != (sha256 := digest(model)):
         this = f"model {sha256[:12]}… ({model.name})"
@@ -74,11 +70,7 @@ def verify_events(
     exhaustive: bool = False, dtype: str = "", workers: int = 1, search: int = 0,
     journal: str | Path | None = None, cluster: str = "",
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
-    """Verify a model; yield Progress, and the Verdict last. `glassformer.verify` has the options.
-
-    Raises:
-        GlassformerError: An option is out of range, or model and task have different vocabularies.
-    """
+    """Verify a model; yield Progress, and the Verdict last. `gf.verify` describes the options."""
     for name, value, low, high in (
         ("sample", sample, 1, limits.MAX_SAMPLE_ROWS),
         ("seed", seed, 0, limits.MAX_SEED),
@@ -134,9 +126,8 @@ def check_domain_size(
     """Raise an error if a task has more inputs than `max_size`, by default a verdict's limit."""
     if task.size > max_size:
         limit, size = map(limits.format_count, (max_size, task.size))
-        raise GlassformerError(
-            f"{task.ref} — expected at most {limit} inputs{when}, got {size}{hint}"
-        )
+        wanted = f"expected at most {limit} inputs{when}"
+        raise GlassformerError(f"{task.ref} — {wanted}, got {size}{hint}")
 
 
 def _count_all_chunks(
@@ -152,7 +143,7 @@ def _count_all_chunks(
             state = state.with_chunks(chunks, counts, work)
             if journal:
                 journal.write(state)
-            yield Progress(state.looked_at, work.n_rows, state.wrong)
+            yield Progress(state.total("looked_at"), work.n_rows, state.total("wrong"))
     finally:
         if journal:
             journal.write(state, now=True)
@@ -168,8 +159,8 @@ def _search_neighbors(
     max_rows = min(limit, max(limit // 10, work.parts["sample"] // 4))
     for counts in neighbors.search_neighbors(work, start, rounds, max_rows, seed):
         total = add_counts([total, counts], work.keep)
-        done = state.looked_at + total.looked_at
-        yield Progress(done, done, state.wrong + total.wrong)
+        done = state.total("looked_at") + total.looked_at
+        yield Progress(done, done, state.total("wrong") + total.wrong)
     return total
 
 
@@ -187,9 +178,10 @@ def _evaluate_one_by_one(
     worst = [c.worst[2] for c in counts.values() if c.worst[2]]
     worst_rows = np.array(worst, task.row_type).reshape(len(worst), len(task.radix))
     spread = edges[:: max(1, len(edges) // n)][:n]
-    sampled = work.parts.get("sample")
-    drawn = (work.rows("sample", 0, min(sampled, n)) if sampled
-             else task.sample(n, np.random.default_rng(seed)))  # fmt: skip
+    if sampled := work.parts.get("sample"):
+        drawn = work.rows("sample", 0, min(sampled, n))
+    else:
+        drawn = task.sample(n, np.random.default_rng(seed))
     rows = np.concatenate([worst_rows, spread, drawn])
     rows = unique_rows(rows[task.defined(rows)])
     known = {row for c in counts.values() for _, _, row in c.failures}
@@ -209,7 +201,7 @@ def _build_verdict(
 ) -> Verdict:
     sample, alone = counts.get("sample"), counts.get("alone", RowCounts())
     total = add_counts([c for c in counts.values() if c is not alone], work.keep)
-    bound = None if sample is None else upper_bound(sample.wrong, sample.checked)
+    bound = upper_bound(sample.wrong, sample.checked) if sample else None
     parts = {}
     for name, c in counts.items():
         parts[name] = {n: getattr(c, n) for n in COUNT_FIELDS} | {"worst_margin": c.worst[0]}
@@ -222,8 +214,7 @@ def _build_verdict(
         **run, looked_at=total.looked_at, checked=total.checked, wrong=total.wrong + alone.wrong,
         worst_margin=worst[0], worst=_row_texts(work, worst[2]) if total.checked else None,
         counterexamples=[_row_texts(work, row, True) | {"margin": m} for m, _, row in failures],
-        parts=parts, classes=classes, error_bound=bound,
-        confidence=None if bound is None else CONFIDENCE,
+        parts=parts, classes=classes, error_bound=bound, confidence=CONFIDENCE if sample else None,
     )  # fmt: skip
 
 
