@@ -41,10 +41,7 @@ def build_app(page: Callable[[], bytes], pool: WorkerPool, jobs: JobTable) -> Fa
     )  # fmt: skip
 
     def answer(do: str, body: Any, pool_name: str = "quick", seconds: float = 30.0) -> Response:
-        """Run a request in a worker and return its response.
-
-        Errors in user input are normal responses.
-        """
+        """Run a request in a worker. Errors in user input are normal responses."""
         try:
             with pool.worker(pool_name, FREE_WORKER_SECONDS) as worker:
                 kind, data = worker.request(do, body, seconds)

@@ -25,6 +25,7 @@ MAX_BODY_BYTES = 8 * 2**20 + 2**18
 BODY_SECONDS = 20.0  # time limit for receiving a body
 TICKET_SECONDS = 30.0  # lifetime of a ticket; a browser may start slowly
 MAX_CONCURRENT_REQUESTS = 32
+OPEN_PRINTED = "Open the URL printed in the terminal."
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff", "x-frame-options": "DENY", "cache-control": "no-store",
@@ -53,10 +54,7 @@ class AuthMiddleware:
         self.tickets: dict[bytes, float] = {}  # ticket -> expiry time
 
     def new_ticket(self) -> str:
-        """Return a ticket that opens the page once.
-
-        Other users can see a browser's command line.
-        """
+        """Return a ticket for one use, since other users can see a browser's command line."""
         ticket = secrets.token_urlsafe(24)
         self.tickets[ticket.encode()] = time.monotonic() + TICKET_SECONDS
         return ticket
@@ -94,20 +92,13 @@ class AuthMiddleware:
         page = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
         if site not in ("none", "same-origin") and not page:
             raise RequestRefused(403, "sec-fetch-site: expected this server's own page")
-        if page:
-            token = _query_token(scope["query_string"])
-        else:
-            token = headers.get(TOKEN_HEADER, "")
-        token_bytes = token.encode("utf-8", "replace")
-        if page and token_bytes in self.tickets:
-            if time.monotonic() > self.tickets.pop(token_bytes):
-                raise RequestRefused(
-                    403, "This one-time link has expired. Open the URL printed in the terminal."
-                )
-        elif not secrets.compare_digest(token_bytes, self.token):
-            raise RequestRefused(
-                403, "Missing or wrong token. Open the URL printed in the terminal."
-            )
+        text = _query_token(scope["query_string"]) if page else headers.get(TOKEN_HEADER, "")
+        token = text.encode("utf-8", "replace")
+        if page and token in self.tickets:
+            if time.monotonic() > self.tickets.pop(token):
+                raise RequestRefused(403, f"This one-time link has expired. {OPEN_PRINTED}")
+        elif not secrets.compare_digest(token, self.token):
+            raise RequestRefused(403, f"Missing or wrong token. {OPEN_PRINTED}")
         if scope["method"] == "POST" and _content_type(headers) != "application/json":
             raise RequestRefused(415, "content-type: expected application/json")
         return headers
@@ -128,11 +119,11 @@ def _content_type(headers: dict[str, str]) -> str:
 
 async def _read_body(headers: dict[str, str], receive: Receive) -> bytes | None:
     """Return the body of a request, or None if the client disconnected."""
+    too_large = RequestRefused(413, f"body: expected at most {MAX_BODY_BYTES:,} bytes")
     size = headers.get("content-length", "0")
     if size.isdecimal() and int(size[:20]) > MAX_BODY_BYTES:
-        raise RequestRefused(413, f"body: expected at most {MAX_BODY_BYTES:,} bytes")
-    parts: list[bytes] = []
-    total, end = 0, asyncio.get_running_loop().time() + BODY_SECONDS
+        raise too_large
+    body, end = bytearray(), asyncio.get_running_loop().time() + BODY_SECONDS
     while True:
         left = end - asyncio.get_running_loop().time()
         try:
@@ -141,12 +132,11 @@ async def _read_body(headers: dict[str, str], receive: Receive) -> bytes | None:
             raise RequestRefused(408, f"body: not received within {BODY_SECONDS:g} s") from None
         if message["type"] != "http.request":
             return None
-        parts.append(message.get("body", b""))
-        total += len(parts[-1])
-        if total > MAX_BODY_BYTES:
-            raise RequestRefused(413, f"body: expected at most {MAX_BODY_BYTES:,} bytes")
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY_BYTES:
+            raise too_large
         if not message.get("more_body"):
-            return b"".join(parts)
+            return bytes(body)
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:

@@ -30,8 +30,8 @@ MAX_LISTED_FILES = 1_000
 class Catalogue:
     """Loads models and tasks from the refs that a page may use."""
 
-    def __init__(self, typed: Sequence[str], folders: Sequence[Path], fence: FileSandbox) -> None:
-        self.command_line_refs, self.folders, self.sandbox = list(typed), list(folders), fence
+    def __init__(self, typed: Sequence[str], folders: Sequence[Path], sandbox: FileSandbox) -> None:
+        self.command_line_refs, self.folders, self.sandbox = list(typed), list(folders), sandbox
         user_modules.load_user_files(self.command_line_refs)  # this may execute FILE.py:NAME
 
     def model(self, ref: str) -> Model:
@@ -101,10 +101,7 @@ class Catalogue:
 
     # ── files ──────────────────────────────────────────────────────────────────────────────────
     def _file(self, name: str, called: bool = True) -> Path:
-        """Return a file in the folders or the package, after resolving links.
-
-        `called` also accepts a name relative to a folder.
-        """
+        """Return a file in the folders or the package; `called` also accepts names in folders."""
         if name in resolve.trained_models():
             return resolve.TRAINED_FOLDER / name
         if name in taotp.examples():

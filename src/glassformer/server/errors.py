@@ -5,11 +5,8 @@ import re
 from typing import Any
 
 SOURCE_NAME = "source"  # file name of the page's source in error messages
-SOURCE_LOCATION = re.compile(
-    rf"{SOURCE_NAME}(?::(\d{{1,9}}))?(?::(\d{{1,9}}))?(?: —|:) (.*)", re.DOTALL
-)
-
-
+NUMBER = r"(?::(\d{1,9}))?"
+SOURCE_LOCATION = re.compile(rf"{SOURCE_NAME}{NUMBER}{NUMBER}(?: —|:) (.*)", re.DOTALL)
 STATUS_CODES = {  # HTTP status -> error code
     403: "forbidden", 404: "not_found", 408: "too_slow", 413: "too_large", 429: "busy",
 }  # fmt: skip
@@ -21,11 +18,9 @@ def refusal_body(status: int, message: str) -> bytes:
 
 
 def error_payload(message: str, code: str) -> dict[str, Any]:
-    """Return an error as data for the page.
+    """Return an error as data for the page: by line of the message, and in one line.
 
-    `errors` has one entry per line of the message, with the line and column in the source if known.
-    `problem` is the message in one line. `code` is one of utils.errors.CODES, "stopped" or
-    "defect".
+    `code` is one of utils.errors.CODES, "stopped" or "defect".
     """
     problem = "; ".join(message.split("\n"))
     return {"errors": split_locations(message), "problem": problem, "code": code}
@@ -34,10 +29,9 @@ def error_payload(message: str, code: str) -> dict[str, Any]:
 def split_locations(message: str) -> list[dict[str, Any]]:
     """Return {line, column, message} for each line of a message."""
     locations = []
-    for line in message.split("\n"):
-        match = SOURCE_LOCATION.fullmatch(line)
-        numbers = [int(n) if n else None for n in match.groups()[:2]] if match else [None, None]
-        locations.append(
-            {"line": numbers[0], "column": numbers[1], "message": match[3] if match else line}
-        )
+    for text in message.split("\n"):
+        match = SOURCE_LOCATION.fullmatch(text)
+        line, column, reason = match.groups() if match else (None, None, text)
+        place = {"line": line and int(line), "column": column and int(column)}
+        locations.append(place | {"message": reason})
     return locations

@@ -30,18 +30,29 @@ from ..training.recipe import recipe_option
 from ..utils.errors import GlassformerError, unknown_name_error
 from ..utils.progress import Progress
 from ..utils.sandbox.child import limited_memory
+from ..utils.worker_main import ProgressChannel
 from .catalogue import RECIPE_NAMES, Catalogue
 from .errors import SOURCE_NAME
+from .fs_sandbox import FileSandbox
 
 if TYPE_CHECKING:
     from ..training.loop import Trainer
-    from .worker_main import ProgressChannel
 
 COMPILED_CACHE_SIZE = 4
 QUICK_CHECK_ROWS = 1_000  # number of sampled rows to run before a proof, besides edge cases
 MAX_SNAPSHOTS = 60
 MAX_SNAPSHOT_NUMBERS = 1_500_000  # total number of weights in all snapshots
 RequestFields = Mapping[str, Any]
+Handler = Callable[[str, RequestFields, ProgressChannel], Any]
+
+
+def prepare(setup: dict[str, Any]) -> Handler:
+    """Load command-line models, activate the file sandbox, and return a worker's handler."""
+    folders = [Path(folder) for folder in setup["folders"]]
+    sandbox = FileSandbox(folders)
+    handlers = Handlers(Catalogue(setup["typed"], folders, sandbox))
+    sandbox.activate()
+    return handlers.handle
 
 
 class Handlers:
@@ -55,12 +66,12 @@ class Handlers:
             "verify": self.verify, "prove": self.prove, "train": self.train, "check": self.check,
         }  # fmt: skip
 
-    def handle(self, name: str, request: RequestFields, line: "ProgressChannel") -> Any:
+    def handle(self, name: str, request: RequestFields, line: ProgressChannel) -> Any:
         with np.errstate(all="ignore"):  # handlers check for non-finite values
             return self.by_name[name](request, line)
 
     # ── models ─────────────────────────────────────────────────────────────────────────────────
-    def model(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
+    def model(self, request: RequestFields, line: ProgressChannel) -> dict[str, Any]:
         """Return a model as data for the page."""
         model, ref = self.load(request)
         texts = request.get("inputs") or _initial_inputs(model)
@@ -94,10 +105,7 @@ class Handlers:
         return resolve.check_task_vocabulary(SOURCE_NAME, model)
 
     def _compiled(self, ref: str, text: str) -> Model:
-        """Compile a library ref or a source.
-
-        The result is cached, as every edit requests this model.
-        """
+        """Compile a library ref or a source. It is cached, since every edit requests this model."""
         if ref:
             return self.catalogue.model(ref)
         return source_refs.compile_ref(source_refs.SourceRef(SOURCE_NAME, text, {})).model
@@ -109,17 +117,17 @@ class Handlers:
         return model, task
 
     # ── verdicts ───────────────────────────────────────────────────────────────────────────────
-    def verify(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
+    def verify(self, request: RequestFields, line: ProgressChannel) -> dict[str, Any]:
         model, task = self.model_and_task(request)
         verdict = api.verify(
             model, task, sample=request.get("sample"), exhaustive=bool(request.get("exhaustive")),
-            seed=request.get("seed", 0), progress=lambda event: line.send(progress_fields(event)),
+            seed=request.get("seed", 0), progress=lambda p: line.send(_progress_fields(p)),
         )  # fmt: skip
         counterexample = next(iter(verdict.counterexamples), None)
         return {"verdict": verdict.to_json(), "margin": verdict.worst_margin,
                 "counterexample": typeable_counterexample(model, task, counterexample)}  # fmt: skip
 
-    def prove(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
+    def prove(self, request: RequestFields, line: ProgressChannel) -> dict[str, Any]:
         """Prove a model and report each stage. Search a sample for a counterexample first."""
         line.send({"stage": "compiling" if _is_source(request) else "reading the model"})
         model, task = self.model_and_task(request)
@@ -132,7 +140,7 @@ class Handlers:
         line.send({"stage": "proving"})
         proof = api.prove(
             model, task, method=request.get("method", "auto"), seed=seed,
-            progress=lambda event: line.send(progress_fields(event)) if event.total else None,
+            progress=lambda p: line.send(_progress_fields(p)) if p.total else None,
         )  # fmt: skip
         result = proof.to_json()
         result.pop("certificate")  # the certificate is large and not used by the page
@@ -142,7 +150,7 @@ class Handlers:
         return {"proof": result, "margin": margin, "counterexample": shown}
 
     # ── training ───────────────────────────────────────────────────────────────────────────────
-    def train(self, request: RequestFields, line: "ProgressChannel") -> dict[str, Any]:
+    def train(self, request: RequestFields, line: ProgressChannel) -> dict[str, Any]:
         """Train a model, report every event, and return the model with its snapshots."""
         task = self.catalogue.task(request["task"])
         name = request.get("recipe", "")
@@ -179,7 +187,7 @@ class Handlers:
         return {"model": shown, "training": result}
 
     # ── puzzles ────────────────────────────────────────────────────────────────────────────────
-    def check(self, request: RequestFields, line: "ProgressChannel") -> Any:
+    def check(self, request: RequestFields, line: ProgressChannel) -> Any:
         with limited_memory(MAX_MEMORY_BYTES):  # the limit of the command line
             return judge(level(request["level"]), request["text"]).to_json()
 
@@ -214,13 +222,12 @@ def _initial_inputs(model: Model) -> list[str]:
 
 
 def _is_source(request: RequestFields) -> bool:
-    """Return whether a request's model is compiled from a source."""
     typed = request.get("source") is not None and request["kind"] == "glass"
     return typed or source_refs.is_source_ref(request.get("ref") or "")
 
 
-def progress_fields(event: Progress) -> dict[str, int]:
-    return {"done": event.done, "total": event.total, "wrong": event.wrong}
+def _progress_fields(p: Progress) -> dict[str, int]:
+    return {"done": p.done, "total": p.total, "wrong": p.wrong}
 
 
 def typeable_counterexample(

@@ -96,10 +96,7 @@ class JobTable:
                 self._start_kill_timer(job)
 
     def _start_kill_timer(self, job: ServerJob) -> None:
-        """Kill a training that does not end in time.
-
-        If it has not started yet, do not let it start.
-        """
+        """Kill a training that does not end in time; if it has not started, do not let it start."""
         if job.kill_timer is not None:
             job.kill_timer.cancel()
         seconds = STOP_GRACE_SECONDS if job.training_started else START_SECONDS
@@ -152,8 +149,8 @@ class JobTable:
             job.worker, job.order_number = worker, worker.next_order
         ready.set()
         try:
-            tell = partial(self._on_progress, job)
-            kind, data = worker.request(job.kind, request, self.seconds, tell)
+            progress = partial(self._on_progress, job)
+            kind, data = worker.request(job.kind, request, self.seconds, progress)
         finally:
             with job.lock:
                 job.worker = None

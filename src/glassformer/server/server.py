@@ -136,9 +136,8 @@ class StudioServer:
         try:
             with self.pool.worker("quick") as worker:
                 request = {"ref": ref, "inputs": list(inputs)}
-                return json.loads(
-                    decode_answer(*worker.request("model", request, self.jobs.seconds))
-                )
+                answer = worker.request("model", request, self.jobs.seconds)
+                return json.loads(decode_answer(*answer))
         except ProcessEnded as e:
             raise GlassformerError(f"{ref}: {e}") from None
 

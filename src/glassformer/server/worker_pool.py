@@ -11,6 +11,7 @@ from ..utils.fileio import os_error_text
 from ..utils.worker_main import RESULT, WRONG
 from ..utils.workers import ProcessEnded, Worker
 
+PREPARE = "glassformer.server.handlers:prepare"
 MAX_REQUESTS_PER_WORKER = 500  # number of requests after which a process is replaced
 MAX_IDLE_WORKERS = 2  # maximum number of idle processes
 
@@ -32,10 +33,7 @@ class WorkerPool:
 
     @contextmanager
     def worker(self, kind: str, timeout: float = 0.0) -> Iterator[Worker]:
-        """Lend a process within the context.
-
-        Raise PoolBusy if none is free within `timeout` seconds.
-        """
+        """Lend a process. Raise PoolBusy if none is free within `timeout` seconds."""
         if not self.slots[kind].acquire(timeout=timeout):
             raise PoolBusy
         try:
@@ -66,9 +64,7 @@ class WorkerPool:
                     return worker
                 self.workers.discard(worker)
             try:
-                worker = Worker(
-                    "glassformer.server.worker_main:prepare", self.setup, self.setup["memory"]
-                )
+                worker = Worker(PREPARE, self.setup, self.setup["memory"])
             except OSError as e:
                 raise ProcessEnded(f"no process could be started: {os_error_text(e)}") from None
             self.workers.add(worker)
@@ -76,7 +72,7 @@ class WorkerPool:
 
     def _give(self, worker: Worker) -> None:
         with self.lock:
-            reusable = worker.alive and worker.asked < MAX_REQUESTS_PER_WORKER and not self.closed
+            reusable = worker.alive and worker.orders < MAX_REQUESTS_PER_WORKER and not self.closed
             if reusable and len(self.idle) < MAX_IDLE_WORKERS:
                 self.idle.append(worker)
             else:
