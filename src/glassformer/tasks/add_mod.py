@@ -1,6 +1,5 @@
 """The task add-mod: one digit of a decimal sum. For `12+33=` the answer is `5`."""
 
-import re
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -29,9 +28,8 @@ class AddMod(TwoNumbers):
 
     def layout(self) -> TokenLayout:
         a, b = (digit_slots(name, self.digits) for name in "ab")
-        return TokenLayout(
-            (*a, (TOKEN, 10), *b, (TOKEN, 11), ("s", self.place)), 2 * self.digits + 2
-        )
+        spots = (*a, (TOKEN, 10), *b, (TOKEN, 11), ("s", self.place))
+        return TokenLayout(spots, len(spots) - 1)
 
     def edges(self) -> Rows:
         """Return sums just below and above every carry that can reach the requested digit."""
@@ -46,9 +44,5 @@ class AddMod(TwoNumbers):
 
     def prompt(self, text: str) -> list[int]:
         """Encode a sum such as '4+8', padded with zeros: 04+08=."""
-        found = re.fullmatch(r"\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?\s*", text)
-        if not found or max(map(len, found.groups())) > self.digits:
-            wanted = f"a sum of two numbers of up to {self.digits} digits"
-            raise GlassformerError(f"input {text!r} — expected {wanted}")
-        a, b = (number.zfill(self.digits) for number in found.groups())
+        a, b = (x.zfill(self.digits) for x in self.typed_numbers(text, "+", self.digits))
         return self.vocabulary.encode(f"{a}+{b}=")

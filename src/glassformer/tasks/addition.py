@@ -9,7 +9,6 @@ A row is the two numbers (a, b).
 
 import itertools
 import math
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -29,9 +28,8 @@ EXTRA_TOKENS = {
     ("most", "zero"): (), ("ones", "zero"): ("<PAD>", "<EOS>"),
     ("most", "none"): ("<bos>", "<eos>"),
 }  # fmt: skip
-MAX_PATTERN_DIGITS = (
-    12  # Up to this many digits, edge cases have carries between all pairs of columns.
-)
+# Maximum number of digits for edge cases with carries between all pairs of columns.
+MAX_PATTERN_DIGITS = 12
 Digits = Annotated[int, Between(1, 12)]
 
 
@@ -60,17 +58,11 @@ class Addition(TwoNumbers):
         return _without_leading_zeros(*padded) if self.padding == "none" else padded
 
     def edges(self) -> Rows:
-        """Return carry cascades of every length at every place, for many pairs of digits.
-
-        The rows also contain the special numbers of `_patterns`.
-        """
+        """Return carry cascades of every length at every place, and special numbers."""
         return _edges(self.digits).copy()
 
     def classes(self, rows: Rows) -> Any:
-        """Return class names with the number of carries and the longest cascade.
-
-        For example, 999+1 is of the class "carries=3 cascade=3".
-        """
+        """Return the number of carries and the longest cascade: "carries=3 cascade=3" for 999+1."""
         n = self.digits
         a, b = (digits_of(x, n)[:, ::-1] for x in rows.T)
         # run: number of columns that the incoming carry has passed.
@@ -78,8 +70,8 @@ class Addition(TwoNumbers):
         for column in (a + b).T:
             run = np.where(column >= 10, 1, np.where((column == 9) & (run > 0), run + 1, 0))
             longest, carries = np.maximum(longest, run), carries + (run > 0)
-        found, which = np.unique(carries * (n + 1) + longest, return_inverse=True)
-        names = [f"carries={c} cascade={k}" for c, k in (divmod(x, n + 1) for x in found.tolist())]
+        codes, which = np.unique(carries * (n + 1) + longest, return_inverse=True)
+        names = [f"carries={c} cascade={k}" for c, k in (divmod(x, n + 1) for x in codes.tolist())]
         return np.array(names, str)[which.ravel()]
 
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
@@ -87,10 +79,7 @@ class Addition(TwoNumbers):
         return rows % 10 ** min(level, self.digits)
 
     def entropy_floor(self) -> float:
-        """Return the loss floor: every digit is random.
-
-        With zero padding the first digit is not predicted, because it is the first token read.
-        """
+        """Return the loss floor: all digits are random except the first token read."""
         n, N = self.digits, 10**self.digits
         if self.padding == "zero":
             return (2 * n - 1) * math.log(10) / (2 * n + 1 + self.steps(()))
@@ -163,14 +152,8 @@ class Addition(TwoNumbers):
     # ── typed inputs and answers ────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
         """Encode a sum such as `45+78`, padded with zeros as the format requires."""
-        n = self.digits
-        found = re.fullmatch(r"(?:<bos>)?\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?", text.strip())
-        if not found or max(map(len, found.groups())) > n:
-            shown = text if len(text) <= 60 else text[:59] + "…"
-            wanted = f"two whole numbers of at most {n} digit{'s' * (n > 1)} and a + between them"
-            raise GlassformerError(f"input {shown!r} — expected {wanted}, such as 4+8")
-        numbers = [[int(x) for x in found.groups()]]
-        tokens, answer = self.batch(np.array(numbers, self.row_type))
+        a, b = self.typed_numbers(text.strip().removeprefix("<bos>"), "+", self.digits)
+        tokens, answer = self.batch(np.array([[int(a), int(b)]], self.row_type))
         return [int(t) for t in tokens[0, : int(answer[0].argmax())]]
 
     def steps(self, prompt: Sequence[int]) -> int:
@@ -199,37 +182,26 @@ def _edges(n: int) -> Rows:
 
 
 def _columns(n: int) -> Any:
-    """Return the columns where test carries start or end.
-
-    For numbers longer than MAX_PATTERN_DIGITS digits, only columns near both ends and the middle.
-    """
+    """Return the columns where test carries start or end; for long numbers only some of them."""
     some = {0, 1, 9, 10, n // 2, n - 2, n - 1}
     return np.array(sorted(some) if n > MAX_PATTERN_DIGITS else range(n))
 
 
 def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:
-    """Remove the leading zeros of each row by shifting its tokens left.
-
-    The freed positions at the end contain 0 and are not part of the answer mask.
-    """
+    """Shift the tokens of each row left over its leading zeros and fill the end with 0."""
     keep = tokens > 0
     # Keep all digits after a kept digit, and the ones digit even if it is 0.
     for t in range(1, tokens.shape[1]):
         keep[:, t] |= keep[:, t - 1] & (tokens[:, t - 1] < 10)
         keep[:, t - 1] |= tokens[:, t] >= 10
-    free = np.arange(tokens.shape[1]) < keep.sum(
-        1, keepdims=True
-    )  # target positions [B,T] of kept tokens
+    target = np.arange(tokens.shape[1]) < keep.sum(1, keepdims=True)  # positions of kept tokens
     out, mask = np.zeros_like(tokens), np.zeros_like(answer)
-    out[free], mask[free] = tokens[keep], answer[keep]
+    out[target], mask[target] = tokens[keep], answer[keep]
     return out, mask
 
 
 def _patterns(n: int) -> Rows:
-    """Return pairs of special numbers.
-
-    They are zeros, nines, repeated digits, equal and adjacent numbers, and powers of ten ± 1.
-    """
+    """Return pairs of zeros, nines, repeated digits, adjacent numbers and powers of ten ± 1."""
     ones, most = (10**n - 1) // 9, 10**n - 1
     kind = row_type((10**n,))
     repeated = np.array([(d * ones, e * ones) for d in range(10) for e in range(10)], kind)

@@ -1,6 +1,7 @@
 """The base class of tasks. An input of a task is a row of integers in the task's mixed radix."""
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,16 +11,10 @@ from ..core.vocabulary import Vocabulary
 from ..utils.errors import GlassformerError, short_repr
 from ..utils.limits import as_integers, format_count
 from ..utils.results import Displayable
+from . import validation
 from .bigint_rows import random_below, row_type
 from .token_layout import TOKEN, TokenLayout, mark_answer
-from .validation import (
-    ARGUMENTS,
-    RESULT_CHECKS,
-    check_attributes,
-    task_error,
-    with_checked_arguments,
-    with_checked_result,
-)
+from .validation import task_error
 
 Rows = Any  # integers [B, len(radix)]
 BOUNDARY_SAMPLE_ROWS = 200  # sample size to find where answers start, without a layout
@@ -49,15 +44,15 @@ class Task(Displayable):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name in ARGUMENTS.keys() & vars(cls).keys():
-            setattr(cls, name, with_checked_arguments(name, vars(cls)[name]))
-        for name in RESULT_CHECKS.keys() & vars(cls).keys():
-            setattr(cls, name, with_checked_result(name, vars(cls)[name]))
+        for name in validation.ARGUMENTS.keys() & vars(cls).keys():
+            setattr(cls, name, validation.with_checked_arguments(name, vars(cls)[name]))
+        for name in validation.RESULT_CHECKS.keys() & vars(cls).keys():
+            setattr(cls, name, validation.with_checked_result(name, vars(cls)[name]))
 
     def __repr__(self) -> str:
         name = self.ref or type(self).__name__
         try:
-            check_attributes(self)
+            validation.check_attributes(self)
         except GlassformerError as e:
             return f"<Task {e}>"
         return f"<Task {name}: {format_count(self.inputs)} inputs, {self.vocabulary}>"
@@ -198,15 +193,9 @@ class Task(Displayable):
         return dict(zip(("stays", "source"), answers, strict=True))
 
     def sample_or_all(self, n: int, seed: int = 0) -> Rows:
-        """Return rows that have an answer.
-
-        They are all such rows if the domain has at most n rows, otherwise those of n random rows.
-        """
-        rows = (
-            self.rows(0, self.size)
-            if self.size <= n
-            else self.sample(n, np.random.default_rng(seed))
-        )
+        """Return the rows that have an answer, of all rows or, if these are more than n, of n."""
+        few = self.size <= n
+        rows = self.rows(0, self.size) if few else self.sample(n, np.random.default_rng(seed))
         return rows[self.defined(rows)]
 
     def validate_rows(self, rows: Rows) -> Rows:
@@ -235,13 +224,10 @@ class Task(Displayable):
         return self.vocabulary.encode(text)
 
     def read(self, text: str) -> tuple[list[int], list[int]]:
-        """Return the tokens of a typed question and the tokens of a typed start of the answer.
-
-        For `127+458=5`, the start of the answer is the token 5.
-        """
-        question, mark, start = (
-            text.partition(self.question_end) if self.question_end else (text, "", "")
-        )
+        """Return the tokens of a typed question and of a typed start of the answer: 127+458=5."""
+        if not self.question_end:
+            return self.prompt(text), []
+        question, mark, start = text.partition(self.question_end)
         return self.prompt(question + mark), self.vocabulary.encode(start.strip())
 
     def steps(self, prompt: Sequence[int]) -> int:
@@ -249,10 +235,7 @@ class Task(Displayable):
         return int(self.batch(self.rows(0, 1))[1].sum(1).max())
 
     def max_new_tokens(self, prompt: Sequence[int]) -> int | None:
-        """Return the number of tokens after a prompt that have a defined answer.
-
-        None means that there is no limit.
-        """
+        """Return the number of tokens after a prompt that have an answer; None if unlimited."""
         return None
 
     def answer(self, tokens: Sequence[int]) -> str:
@@ -263,15 +246,12 @@ class Task(Displayable):
         return self.vocabulary.decode(out)
 
 
-for _name in ARGUMENTS:
-    setattr(Task, _name, with_checked_arguments(_name, vars(Task)[_name]))
+for _name in validation.ARGUMENTS:
+    setattr(Task, _name, validation.with_checked_arguments(_name, vars(Task)[_name]))
 
 
 class TwoNumbers(Task):
-    """Base class of tasks with two numbers a and b and their `result` s.
-
-    `layout` defines the positions of the digits of a, b and s.
-    """
+    """Base class of tasks with two numbers a and b and their `result` s, laid out by `layout`."""
 
     def result(self, rows: Rows) -> Any:
         """Return the number s of each row, [B]. Defaults to a + b."""
@@ -287,3 +267,13 @@ class TwoNumbers(Task):
         for t, column in enumerate(form.columns(self.values(rows))):
             tokens[:, t] = column
         return mark_answer(tokens, len(form.spots) - form.first)
+
+    def typed_numbers(self, text: str, sign: str, digits: int) -> tuple[str, str]:
+        """Return the two numbers of a typed question such as '4+8='."""
+        number = rf"\s*([0-9]{{1,{digits}}})\s*"
+        if not (match := re.fullmatch(rf"{number}{re.escape(sign)}{number}=?\s*", text)):
+            shown = text if len(text) <= 60 else text[:59] + "…"
+            wanted = f"two whole numbers of at most {digits} digit{'s' * (digits > 1)}"
+            example = f"and a {sign} between them, such as 4{sign}8"
+            raise GlassformerError(f"input {shown!r} — expected {wanted} {example}")
+        return match[1], match[2]

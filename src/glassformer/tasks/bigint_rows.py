@@ -19,23 +19,21 @@ def random_below(limit: int, n: int, rng: np.random.Generator) -> Any:
         return rng.integers(0, limit, n)
     size = (limit - 1).bit_length()
     step, width = 4 * -(-size // 32), -(-size // 8)  # bytes() draws words of four bytes.
-    found: list[int] = []
-    while left := n - len(found):  # At most half of the draws are too large.
+    numbers: list[int] = []
+    while left := n - len(numbers):  # At most half of the draws are too large.
         data = rng.bytes(step * left)
         cut = (data[i : i + width] for i in range(0, len(data), step))
         drawn = (int.from_bytes(part, "big") >> -size % 8 for part in cut)
-        found += [x for x in drawn if x < limit]
-    out = np.empty(n, object)
-    out[:] = found
-    return out
+        numbers += [x for x in drawn if x < limit]
+    return np.array(numbers, object)
 
 
 def unique_rows(rows: Any) -> Any:
     """Return the rows [B,*] in sorted order without duplicates."""
     if rows.dtype != object:
         return np.unique(rows, axis=0)
-    found = sorted(set(map(tuple, rows.tolist())))
-    return np.array(found, object).reshape(len(found), *rows.shape[1:])
+    distinct = sorted(set(map(tuple, rows.tolist())))
+    return np.array(distinct, object).reshape(len(distinct), *rows.shape[1:])
 
 
 def digits_of(numbers: Any, n: int) -> Any:

@@ -26,10 +26,8 @@ class DigitAddition(Addition):
             self.explanations = ("stays", "column", "carry", "both")
         signs = ([BOS], [PLUS], [EQUALS]) if marks else ([0], [0] * max(digits - 1, 2), [0])
         self.before, self.between, self.after = signs
-        # The time of a row grows with the square of its length.
-        self.default_sample_size = (
-            100_000 if digits <= MAX_PATTERN_DIGITS else max(100, 20_000_000 // digits**2)
-        )
+        if digits > MAX_PATTERN_DIGITS:  # The time of a row grows with the square of its length.
+            self.default_sample_size = max(100, 20_000_000 // digits**2)
 
     def entropy_floor(self) -> float:
         """Return the loss floor: all digits of both numbers are random, as token 0 is fixed."""
@@ -49,5 +47,4 @@ class DigitAddition(Addition):
 
     @property
     def _first_answer_position(self) -> int:
-        """Return the position of the first answer token."""
         return len(self.before) + len(self.between) + len(self.after) + 2 * self.digits

@@ -70,11 +70,8 @@ def examine(task: Task) -> Examination:
 
 def _texts(task: Task, row: Any) -> dict[str, str]:
     tokens, answer = (a[0] for a in task.batch(row[None]))
-    words = task.vocabulary
-    return {
-        "input": words.decode(tokens[: answer.argmax()]),
-        "answer": words.decode(tokens[answer]),
-    }
+    decode = task.vocabulary.decode
+    return {"input": decode(tokens[: answer.argmax()]), "answer": decode(tokens[answer])}
 
 
 def _classes(task: Task, rows: Any) -> Any:

@@ -24,9 +24,8 @@ class Min(Task):
         self.vocabulary = Vocabulary.numbers(vocab)
         self.vocab, self.length = vocab, length
         self.radix = (vocab,) * length
-        self.default_sample_size = min(
-            100_000, max(200, 10**9 // vocab)
-        )  # A large vocabulary is slow.
+        # A large vocabulary is slow.
+        self.default_sample_size = min(100_000, max(200, 10**9 // vocab))
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         tokens = np.concatenate([rows, self.extreme(rows, axis=1, keepdims=True)], axis=1)

@@ -19,9 +19,9 @@ from .token_layout import TokenLayout, list_layout, mark_answer
 from .words import BUILT_IN as TEXTS
 from .words import read_words, split_words
 
-MOST_ENTRIES, MOST_BYTES, LONGEST_KEY, LONGEST_TOKEN = 10_000, 4_000_000, 32, 40
-Entries = Annotated[int, Between(1, MOST_ENTRIES)]
-Length = Annotated[int, Between(1, LONGEST_KEY)]
+MAX_ENTRIES, MAX_TABLE_BYTES, MAX_KEY_TOKENS, MAX_TOKEN_CHARS = 10_000, 4_000_000, 32, 40
+Entries = Annotated[int, Between(1, MAX_ENTRIES)]
+Length = Annotated[int, Between(1, MAX_KEY_TOKENS)]
 Vocab = Annotated[int, Between(2, 10_000)]
 Seed = Annotated[int, Between(0, 2**31)]
 
@@ -67,10 +67,7 @@ class Lookup(Task):
         return list_layout(len(self.radix) - 1 + self.table.keys.shape[1], 1, len(self.vocabulary))
 
     def edges(self) -> Rows:
-        """Return examples in which the end of another key precedes a key and must be ignored.
-
-        They contain at most 1,000 keys.
-        """
+        """Return at most 1,000 keys, each preceded by the end of another key, to be ignored."""
         entry = np.arange(min(self.entries, 1_000))
         other = self.table.keys[(entry + 1) % self.entries]
         wide = np.tile(other, (1, self.prefix // self.key_length + 1))
@@ -80,7 +77,7 @@ class Lookup(Task):
     def prompt(self, text: str) -> list[int]:
         tokens = self.vocabulary.encode(" ".join(split_words(text)) if self.is_text else text)
         if (n := len(tokens)) < (wanted := self.key_length):
-            raise GlassformerError(f"input {text!r} — {wanted} tokens were expected, got {n}")
+            raise GlassformerError(f"input {text!r} — expected {wanted} tokens, got {n}")
         return tokens
 
 
@@ -142,26 +139,23 @@ def read_table(path: str) -> Table:
     """Read a table from a CSV or JSON file."""
     rows = _rows(path)
     width = len(rows[0]) if rows else 0
-    if not 2 <= width <= LONGEST_KEY + 1:
-        wanted = f"keys of 1 to {LONGEST_KEY} tokens and a value"
-        raise GlassformerError(f"{path} — {wanted} were expected, got {width}")
+    if not 2 <= width <= MAX_KEY_TOKENS + 1:
+        wanted = f"keys of 1 to {MAX_KEY_TOKENS} tokens and a value"
+        raise GlassformerError(f"{path} — expected {wanted}, got {width}")
     seen: dict[tuple[str, ...], int] = {}
     for i, row in enumerate(rows, 1):
-        first = seen.setdefault(tuple(row[:-1]), i)
-        bad = [t for t in row if not 0 < len(t) <= LONGEST_TOKEN or re.search(r"[\s,]", t)]
+        first, problem = seen.setdefault(tuple(row[:-1]), i), ""
+        bad = [t for t in row if not 0 < len(t) <= MAX_TOKEN_CHARS or re.search(r"[\s,]", t)]
         if len(row) != width:
-            what = f"a key of {width - 1} tokens was expected, as in entry 1"
-            got = f"{len(row) - 1}"
+            problem = f"a key of {width - 1} tokens, as in entry 1, got {len(row) - 1}"
         elif bad:
-            what = f"tokens of 1 to {LONGEST_TOKEN} characters, no commas or spaces, were expected"
-            what += " (a key of several has a column each)" * (bad[0] in row[:-1])
-            got = repr(bad[0][:20])
+            problem = f"tokens of 1 to {MAX_TOKEN_CHARS} characters without commas or spaces"
+            problem += " (a key of several has a column each)" * (bad[0] in row[:-1])
+            problem += f", got {bad[0][:20]!r}"
         elif first != i:
-            what = "a new key was expected"
-            got = f"that of entry {first}: {' '.join(row[:-1])[:40]}"
-        else:
-            continue
-        raise GlassformerError(f"{path}, entry {i} — {what}, got {got}")
+            problem = f"a new key, got that of entry {first}: {' '.join(row[:-1])[:40]}"
+        if problem:
+            raise GlassformerError(f"{path}, entry {i} — expected {problem}")
     table = _number_tokens(rows)
     if len(table.vocabulary) == 1:
         tokens = list(table.vocabulary.tokens)
@@ -173,18 +167,18 @@ def _rows(path: str) -> list[list[str]]:
     """Return the entries of a file as lists of strings: the tokens of the key, then the value."""
     file = Path(path)
     if file.suffix not in (".csv", ".json"):
-        wanted = f"{', '.join((*BUILT_IN, *TEXTS))} or a .csv, .json or .txt file"
-        raise GlassformerError(f"table={path} — {wanted} was expected")
-    data = read_bytes(file, MOST_BYTES)
+        wanted = f"expected {', '.join((*BUILT_IN, *TEXTS))} or a .csv, .json or .txt file"
+        raise GlassformerError(f"table={path} — {wanted}")
+    data = read_bytes(file, MAX_TABLE_BYTES)
     try:
         text = data.decode("utf-8-sig")
         rows = _from_json(text) if file.suffix == ".json" else list(csv.reader(text.splitlines()))
     except (ValueError, RecursionError, csv.Error) as e:
-        wanted = f"a table as {file.suffix[1:].upper()} was expected"
-        raise GlassformerError(f"{path} — {wanted}: {str(e)[:80]}") from None
+        kind = file.suffix[1:].upper()
+        raise GlassformerError(f"{path} — expected a table as {kind}: {str(e)[:80]}") from None
     rows = [[str(token).strip() for token in row] for row in rows if row]
-    if (n := len(rows)) > MOST_ENTRIES:
-        raise GlassformerError(f"{path} — expected at most {MOST_ENTRIES:,} entries, got {n:,}")
+    if (n := len(rows)) > MAX_ENTRIES:
+        raise GlassformerError(f"{path} — expected at most {MAX_ENTRIES:,} entries, got {n:,}")
     return rows
 
 
@@ -194,7 +188,7 @@ def _from_json(text: str) -> list[list[Any]]:
     if isinstance(data, dict):
         data = [[*key.split(), value] for key, value in data["pairs"]]
     if not isinstance(data, list) or not all(isinstance(row, list) for row in data):
-        raise ValueError("an object from keys to values, or an array of rows, was not found")
+        raise ValueError("not an object from keys to values, or an array of rows")
     if not all(type(token) in (str, int) for row in data for token in row):
         raise ValueError("tokens must be texts or whole numbers")
     return data

@@ -20,18 +20,16 @@ Length = Annotated[int, Between(1, 500)]
 class Message(Task):
     """A fixed message after <bos>, then <eos>.
 
-    tokenizer=message: <bos>, the characters of the message, each once, <eos>. tokenizer=ascii: the
-    256 characters that a byte can be, of which '\\0' begins and ends the message. `tokens` is the
-    one example: begin, message, end.
+    The vocabulary of tokenizer=message is <bos>, the characters of the message and <eos>, that of
+    tokenizer=ascii 256 characters, with '\\0' at both ends. `tokens` is the only example.
     """
 
     def __init__(
         self, message: str = "Hello World!", tokenizer: Literal["message", "ascii"] = "message"
     ) -> None:
         if (n := len(message)) > MAX_MESSAGE_TOKENS:
-            raise GlassformerError(
-                f"message — expected at most {MAX_MESSAGE_TOKENS:,} characters, got {n:,}"
-            )
+            wanted = f"expected at most {MAX_MESSAGE_TOKENS:,} characters"
+            raise GlassformerError(f"message — {wanted}, got {n:,}")
         if tokenizer == "message":
             begin, end = "<bos>", "<eos>"
             self.vocabulary = Vocabulary([begin, *dict.fromkeys(message), end])
@@ -39,9 +37,8 @@ class Message(Task):
             begin = end = "\0"
             self.vocabulary = Vocabulary(map(chr, range(256)))
             if bad := [c for c in message if not 0 < ord(c) < 256]:
-                must = f"characters must be from 1 to 255, got {bad[0]!r}"
-                any_ = "tokenizer=message takes any"
-                raise GlassformerError(f"hello-world:tokenizer=ascii — {must}; {any_}")
+                must = f"characters must be from 1 to 255, got {bad[0]!r}. Use tokenizer=message"
+                raise GlassformerError(f"hello-world:tokenizer=ascii — {must}")
         self.radix = ()
         self.tokens = np.array([self.vocabulary.index(c) for c in (begin, *message, end)])
         self.stop = int(self.tokens[-1])
@@ -50,9 +47,8 @@ class Message(Task):
         return mark_answer(self.tokens[None].repeat(len(rows), 0), len(self.tokens) - 1)
 
     def layout(self) -> TokenLayout:
-        return list_layout(
-            0, 0, len(self.vocabulary), before=self.tokens[:1], after=self.tokens[1:]
-        )
+        ends = {"before": self.tokens[:1], "after": self.tokens[1:]}
+        return list_layout(0, 0, len(self.vocabulary), **ends)
 
     def prompt(self, text: str) -> list[int]:
         """Encode an empty string or the beginning of the message."""

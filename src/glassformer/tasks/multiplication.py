@@ -4,14 +4,12 @@ The factors are padded to n digits, the product to 2n digits.
 """
 
 import math
-import re
 from typing import Annotated, Any
 
 import numpy as np
 
 from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..utils.errors import GlassformerError
 from .base import Rows, TwoNumbers
 from .token_layout import TOKEN, TokenLayout, digit_slots
 
@@ -53,10 +51,5 @@ class Multiplication(TwoNumbers):
         return (2 * self.digits - 1) * math.log(10) / (4 * self.digits + 1)
 
     def prompt(self, text: str) -> list[int]:
-        found = re.fullmatch(r"\s*([0-9]+)\s*\*\s*([0-9]+)\s*=?\s*", text)
-        n = self.digits
-        if not found or max(len(found[1]), len(found[2])) > n:
-            wanted = f"two numbers of at most {n} digit{'s' * (n > 1)}"
-            such = f"such as {'12'[:n]}*{'34'[:n]}, got {text[:40]!r}"
-            raise GlassformerError(f"multiplication — expected {wanted} {such}")
-        return self.vocabulary.encode(f"{found[1].zfill(n)}*{found[2].zfill(n)}=")
+        a, b = (x.zfill(self.digits) for x in self.typed_numbers(text, "*", self.digits))
+        return self.vocabulary.encode(f"{a}*{b}=")

@@ -30,24 +30,22 @@ class Reverse(Task):
         self.length, self.alphabet = length, alphabet
         self.vocabulary = Vocabulary((*SYMBOLS[:alphabet], "+", "=", "<PAD>", "<EOS>"))
         self.radix = (alphabet,) * length
-        self.stop = self.vocabulary.index("<EOS>")
+        self.equals, self.end = map(self.vocabulary.index, ("=", "<EOS>"))
+        self.stop = self.end
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        column = np.ones((len(rows), 1), dtype=rows.dtype)
-        equals, end = column * self.vocabulary.index("="), column * self.vocabulary.index("<EOS>")
+        equals, end = (np.full((len(rows), 1), t, rows.dtype) for t in (self.equals, self.end))
         tokens = np.concatenate([rows, equals, rows[:, ::-1], end], axis=1)  # B 2n+2
         return mark_answer(tokens, self.length + 1)
 
     def layout(self) -> TokenLayout:
-        equals, end = self.vocabulary.index("="), self.vocabulary.index("<EOS>")
-        return list_layout(
-            self.length, self.length, len(self.vocabulary), between=[equals], after=[end]
-        )
+        n, fixed = self.length, {"between": [self.equals], "after": [self.end]}
+        return list_layout(n, n, len(self.vocabulary), **fixed)
 
     def copy_layout(self) -> TokenLayout:
-        equals, end = self.vocabulary.index("="), self.vocabulary.index("<EOS>")
         row = [(ROW, i) for i in range(self.length)]
-        return TokenLayout((*row, (TOKEN, equals), *row[::-1], (TOKEN, end)), self.length + 1)
+        spots = (*row, (TOKEN, self.equals), *row[::-1], (TOKEN, self.end))
+        return TokenLayout(spots, self.length + 1)
 
     def edges(self) -> Rows:
         """Return constant and counting sequences, and sequences with one different symbol."""
@@ -79,6 +77,6 @@ class Reverse(Task):
         tokens = self.vocabulary.encode(text.strip().removesuffix("="))
         if len(tokens) != self.length or max(tokens) >= self.alphabet:
             wanted = f"{self.length} of {SYMBOLS[: self.alphabet]}"
-            way_out = "another length is another option length="
-            raise GlassformerError(f"input {text!r} — expected {wanted}; {way_out}")
-        return [*tokens, self.vocabulary.index("=")]
+            hint = "Other lengths need the option length="
+            raise GlassformerError(f"input {text!r} — expected {wanted}. {hint}")
+        return [*tokens, self.equals]

@@ -34,13 +34,15 @@ class Search(Task):
         """
         longest = block - bos
         self.words = read_words(text) if text else []
-        tokens = sorted(set(self.words)) or [*map(str, range(vocab))]
+        tokens = sorted(set(self.words)) or Vocabulary.numbers(vocab).tokens
         vocab = len(tokens)
         self.prefix, self.vocab, self.length, self.bos = prefix, vocab, length or longest, bos
         if not prefix < self.length <= longest:
             must = f"length must be from prefix + 1 = {prefix + 1} to {longest}"
             raise GlassformerError(f"{must}, got {self.length}")
-        self.vocabulary = Vocabulary([*tokens, *(["<bos>"] if bos else [])], sep=" ")
+        self.vocabulary = Vocabulary.numbers(vocab)
+        if bos or text:
+            self.vocabulary = Vocabulary([*tokens, *["<bos>"] * bos], sep=" ")
         self.radix = (self.length + 1, *(vocab,) * self.length)
 
     @property
@@ -75,16 +77,13 @@ class Search(Task):
         tiled = texts[near, : 1 + self.prefix][:, np.arange(self.length) % (1 + self.prefix)]
         off = rng.integers(-1, 2, tiled.shape) * (rng.random(tiled.shape) < 1 / self.prefix)
         texts[near] = np.clip(tiled + off, 0, self.vocab - 1)
-        planted, each = rng.integers(0, self.length - self.prefix, n), np.arange(n)  # its start
+        start, each = rng.integers(0, self.length - self.prefix, n), np.arange(n)
         for i in range(self.prefix):  # One token at a time, because the copies may overlap.
-            texts[each, self.length - self.prefix + i] = texts[each, planted + i]
+            texts[each, self.length - self.prefix + i] = texts[each, start + i]
         return np.concatenate([np.full((n, 1), self.length), texts], axis=1)
 
     def edges(self) -> Rows:
-        """Return the shortest sequences and the longest with the query at the start.
-
-        The shortest sequences consist of one repeated token.
-        """
+        """Return the shortest sequences, of equal tokens, and the longest with an early query."""
         rows = np.zeros((4, self.length + 1), np.int64)
         rows[:2, 0], rows[2:, 0] = self.prefix + 1, self.length
         rows[1, 1 : self.prefix + 2] = self.vocab - 1
@@ -115,29 +114,26 @@ class Search(Task):
     def at_difficulty(self, rows: Rows, level: int) -> Rows:
         """Return sequences cut to at most `level` tokens that end with a repeated query."""
         n = min(max(level, self.prefix + 1), self.length)
-        found, each = self._find(rows)[1] % (n - self.prefix), np.arange(len(rows))
+        start, each = self._find(rows)[1] % (n - self.prefix), np.arange(len(rows))
         out = np.where(np.arange(self.length + 1) <= n, rows, 0)
         out[:, 0] = n
         for i in range(self.prefix):  # One token at a time, because the copies may overlap.
-            out[each, 1 + n - self.prefix + i] = out[each, 1 + found + i]
+            out[each, 1 + n - self.prefix + i] = out[each, 1 + start + i]
         return out
 
     def prompt(self, text: str) -> list[int]:
         words = " ".join(split_words(text)) if self.words else text
         tokens = self.vocabulary.encode(words)
         if (n := len(tokens)) <= self.prefix:
-            wanted = f"at least {self.prefix + 1} tokens"
-            raise GlassformerError(f"input {text!r} — {wanted} were expected, got {n}")
+            wanted = f"expected at least {self.prefix + 1} tokens"
+            raise GlassformerError(f"input {text!r} — {wanted}, got {n}")
         return [self.vocab] * self.bos + tokens
 
     def steps(self, prompt: Sequence[int]) -> int:
         return 1
 
     def _find(self, rows: Rows) -> tuple[Any, Any]:
-        """Return the number of earlier occurrences of the last tokens and the last of them.
-
-        Both are arrays [B]; the second contains start positions.
-        """
+        """Return the number [B] of earlier occurrences of the query and the start [B] of one."""
         n, texts = rows[:, 0], rows[:, 1:]
         query = np.take_along_axis(texts, n[:, None] - self.prefix + np.arange(self.prefix), 1)
         times, where = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)

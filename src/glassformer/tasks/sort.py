@@ -75,10 +75,7 @@ class Sort(Task):
         return out
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """Draw random lists.
-
-        All lengths have equal probability, and so have all lists of one length.
-        """
+        """Draw lists: all lengths are equally likely, and so are all lists of one length."""
         lengths = rng.integers(self.shortest, self.length + 1, n)
         if self.repeats:
             rows = rng.integers(1, self.numbers + 1, (n, self.length))
@@ -100,10 +97,7 @@ class Sort(Task):
         return np.concatenate(rows)
 
     def edges(self) -> Rows:
-        """Return ascending and descending runs at both ends and evenly spread.
-
-        With repeats, the rows include lists of one or two values.
-        """
+        """Return ascending and descending runs at both ends and evenly spread, and repeats."""
         k = min(self.length, self.numbers)
         run, spread = np.arange(1, k + 1), np.linspace(1, self.numbers, k).astype(np.int64)
         up = [run, run + self.numbers - k, spread]
@@ -130,9 +124,9 @@ class Sort(Task):
         lists = np.mean([np.log(self._choices(k)).sum() for k in lengths])
         singles, _ = self.batch(np.arange(1, self.numbers + 1)[:, None])
         first = np.bincount(singles[:, 0]) / self.numbers
-        given = -(first[first > 0] * np.log(first[first > 0])).sum()
+        first_entropy = -(first[first > 0] * np.log(first[first > 0])).sum()
         tokens = np.mean([self.batch(np.ones((1, k), np.int64))[0].shape[1] for k in lengths])
-        return float((math.log(len(lengths)) + lists - given) / (tokens - 1))
+        return float((math.log(len(lengths)) + lists - first_entropy) / (tokens - 1))
 
     # ── tokens and text ────────────────────────────────────────────────────────────────────────
     def batch(self, rows: Rows) -> tuple[Any, Any]:
@@ -173,10 +167,10 @@ class Sort(Task):
         if 0 in numbers:
             raise GlassformerError(f"{what} — {end} may be only at the end of a list")
         if not self.repeats and len(set(numbers)) < len(numbers):
-            wanted = "different numbers were expected (repeats=true sorts the rest)"
+            wanted = "expected different numbers. Set repeats=true to sort others"
             raise GlassformerError(f"{what} — {wanted}")
         if not self.shortest <= (n := len(numbers)) <= self.length:
-            wanted = f"{self.shortest} to {self.length} numbers were expected"
+            wanted = f"expected {self.shortest} to {self.length} numbers"
             raise GlassformerError(f"{what} — {wanted}, got {n}")
         return numbers
 
@@ -212,8 +206,8 @@ class SortDigits(Sort):
         for word in text.replace(",", " ").split():
             digits = self.vocabulary.encode(word)
             if len(digits) > self.digits:
-                most = f"at most {self.digits} digits were expected"
-                raise GlassformerError(f"{word} — {most}, got {len(digits)}")
+                wanted = f"expected at most {self.digits} digits"
+                raise GlassformerError(f"{word} — {wanted}, got {len(digits)}")
             numbers.append(int(word, self.base))
         return [int(d) for d in self.spell(np.array([[*self.check(numbers, text), 0]]))[0]]
 

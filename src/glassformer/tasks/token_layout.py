@@ -55,10 +55,7 @@ class TokenLayout:
         return len(self.digit_positions(name))
 
     def tokens(self, numbers: Mapping[str, int], upto: int | None = None) -> list[int]:
-        """Return the tokens of an example, or of its first `upto` spots.
-
-        For example, `layout.tokens({"a": 45, "b": 78})`.
-        """
+        """Return the tokens of an example such as {"a": 45, "b": 78}, or of its first spots."""
         out = []
         for name, digit in self.spots[:upto]:
             if name == TOKEN:
@@ -111,17 +108,13 @@ def list_layout(
 ) -> TokenLayout:
     """Return the layout of n one-token items x1 … xn, answers y1 … and fixed tokens."""
     x, y = ([(f"{name}{i}", 0) for i in range(1, k + 1)] for name, k in (("x", n), ("y", answers)))
-    spots = [[(TOKEN, int(t)) for t in part] for part in (before, between, after)]
-    return TokenLayout(
-        (*spots[0], *x, *spots[1], *y, *spots[2]), len(before) + n + len(between), base
-    )
+    fixed = [[(TOKEN, int(t)) for t in part] for part in (before, between, after)]
+    spots = (*fixed[0], *x, *fixed[1], *y, *fixed[2])
+    return TokenLayout(spots, len(before) + n + len(between), base)
 
 
 def answer_names(task: "Task") -> list[str]:
-    """Return the names of the answer tokens: y1, y2, … (y if there is only one).
-
-    Fixed tokens are named by the token itself.
-    """
+    """Return the names of the answer tokens: y1, y2, … (y if there is one), or the fixed token."""
     form, fixed = task.layout(), dict[int, str]()
     if form is None or not form.padded:
         n = int(task.batch(task.sample_or_all(MAX_ANSWERS))[1].sum(1).max())
@@ -144,8 +137,13 @@ def checked_layout(task: "Task") -> TokenLayout:
         lengths = rng.integers(1, max_digit + 1, (UNPADDED_EXAMPLES, rows.shape[1]))
         rows = rows[-UNPADDED_EXAMPLES:] % layout.base**lengths
     rows = rows[task.defined(rows)]
-    compare = _column_mismatch if layout.padded else _text_mismatch
-    if mismatch := compare(layout, *task.batch(rows), task.values(rows)):
+    (tokens, answer), numbers = task.batch(rows), task.values(rows)
+    if not layout.padded:
+        mismatch = _text_mismatch(layout, tokens, answer, numbers)
+    else:
+        mismatch = _answer_mismatch(layout, tokens, answer)
+        mismatch = mismatch or _first_mismatch(layout, tokens, layout.columns(numbers))
+    if mismatch:
         raise GlassformerError(f"{task.ref} — its layout defines {mismatch}; its examples differ")
     return layout
 
@@ -178,20 +176,8 @@ def _examples(task: "Task", rng: np.random.Generator) -> Any:
     return np.concatenate([task.edges(), drawn])
 
 
-def _column_mismatch(
-    layout: TokenLayout, tokens: Any, answer: Any, numbers: Mapping[str, Any]
-) -> str:
-    """Describe the first mismatch of a layout with examples of one length.
-
-    Return "" if they agree.
-    """
-    return _answer_mismatch(layout, tokens, answer) or _first_mismatch(
-        layout, tokens, layout.columns(numbers)
-    )
-
-
+# These functions describe the first difference of a layout from examples, or return "".
 def _first_mismatch(layout: TokenLayout, tokens: Any, columns: Iterable[Any]) -> str:
-    """Describe the first spot whose token differs from the examples; return "" if all agree."""
     for t, column in enumerate(columns):
         if not (tokens[:, t] == column).all():
             return f"{layout.to_json()[t]} at position {t}"
@@ -199,10 +185,6 @@ def _first_mismatch(layout: TokenLayout, tokens: Any, columns: Iterable[Any]) ->
 
 
 def _answer_mismatch(layout: TokenLayout, tokens: Any, answer: Any) -> str:
-    """Describe the answer positions of a layout that differ from the examples'.
-
-    Return "" if they agree.
-    """
     size = len(layout.spots)
     if tokens.shape[1] == size and (answer == (np.arange(size) >= layout.first)).all():
         return ""
@@ -212,10 +194,6 @@ def _answer_mismatch(layout: TokenLayout, tokens: Any, answer: Any) -> str:
 def _text_mismatch(
     layout: TokenLayout, tokens: Any, answer: Any, numbers: Mapping[str, Any]
 ) -> str:
-    """Describe the first mismatch of a layout with examples of different lengths.
-
-    Return "" if they agree.
-    """
     for i, values in enumerate(zip(*numbers.values(), strict=True)):
         text = layout.tokens({name: int(x) for name, x in zip(numbers, values, strict=True)})
         ending = tokens[i, answer[i]].tolist()
@@ -225,16 +203,9 @@ def _text_mismatch(
 
 
 def sum_layout(task: "Task") -> TokenLayout:
-    """Return the layout of a task that adds two n-digit numbers.
-
-    Raises:
-        GlassformerError: If the task does not add two numbers of equally many digits.
-    """
-    n = (
-        len(str(task.radix[0])) - 1
-        if len(task.radix) == 2 and max(task.radix) < MAX_PRINTED_INT
-        else 0
-    )
+    """Return the layout of a task that adds two n-digit numbers; raise an error for others."""
+    is_pair = len(task.radix) == 2 and max(task.radix) < MAX_PRINTED_INT
+    n = len(str(task.radix[0])) - 1 if is_pair else 0
     if not n or task.radix != (10**n, 10**n):
         raise GlassformerError(f"{task.ref} — expected a task that adds two numbers of some digits")
     if list(task.vocabulary.tokens[:10]) != list("0123456789"):

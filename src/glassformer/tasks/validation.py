@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -62,16 +63,9 @@ def _is_array(axes: int, value: Any, kinds: str = "iuO") -> bool:
     return isinstance(value, np.ndarray) and value.ndim == axes and value.dtype.kind in kinds
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _is_number_of_rows(value: Any) -> bool:
-    return _is_whole(value) and 0 <= value <= MAX_SAMPLE_ROWS
-
-
-def _is_seed(value: Any) -> bool:
-    return _is_whole(value) and 0 <= value <= MAX_SEED
+def _is_whole(value: Any, low: float = -math.inf, high: float = math.inf) -> bool:
+    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return is_integer and low <= value <= high
 
 
 def _is_tokens(value: Any) -> bool:
@@ -84,8 +78,10 @@ ROWS: Expected = (partial(_is_array, 2), "an array of whole numbers [B,n]")
 ROW_PAIRS: Expected = (partial(_is_array, 3), "an array of whole numbers [2,B,n]")
 TOKENS: Expected = (_is_tokens, "whole numbers [T]")
 INTEGER: Expected = (_is_whole, "a whole number")
-ROW_COUNT: Expected = (_is_number_of_rows, f"a whole number from 0 to {MAX_SAMPLE_ROWS:,}")
-SEED_VALUE: Expected = (_is_seed, f"a whole number from 0 to {MAX_SEED:,}")
+ROW_COUNT, SEED_VALUE = (
+    (partial(_is_whole, low=0, high=high), f"a whole number from 0 to {high:,}")
+    for high in (MAX_SAMPLE_ROWS, MAX_SEED)
+)
 TEXT: Expected = (lambda value: isinstance(value, str), "a text")
 RNG: Expected = (lambda value: isinstance(value, np.random.Generator), "a NumPy Generator")
 ARGUMENTS: dict[str, dict[str, Expected]] = {  # maps method and argument to a type
@@ -126,10 +122,7 @@ def _as_int64(name: str, value: Any) -> Any:
 
 
 def _user_code_line(method: Callable[..., Any], e: Exception) -> str | None:
-    """Return the line of a method's file where an error passed.
-
-    Return None for methods in this package.
-    """
+    """Return the line of a method's file where an error passed; None inside this package."""
     if (getattr(method, "__module__", "") or "").partition(".")[0] == __name__.partition(".")[0]:
         return None
     code = getattr(inspect.unwrap(method), "__code__", None)
@@ -143,9 +136,8 @@ def _user_code_line(method: Callable[..., Any], e: Exception) -> str | None:
 
 def _batch(task: "Task", value: Any, rows: Any) -> None:
     if not isinstance(value, tuple) or len(value) != 2:
-        raise task_error(
-            task, f"its batch must be tokens and a mask of the answer, got {short_repr(value)}"
-        )
+        got = short_repr(value)
+        raise task_error(task, f"its batch must be tokens and a mask of the answer, got {got}")
     tokens, answer = value
     shape = (len(rows), *_shape(tokens)[1:])
     wide = len(shape) == 2 and shape[1] > 1
@@ -155,9 +147,8 @@ def _batch(task: "Task", value: Any, rows: Any) -> None:
         return
     last = len(task.vocabulary) - 1
     if tokens.min() < 0 or tokens.max() > last:
-        _refuse_rows(
-            task, f"a token beyond the last one, {last}", (tokens < 0) | (tokens > last), rows
-        )
+        outside = (tokens < 0) | (tokens > last)
+        _refuse_rows(task, f"a token beyond the last one, {last}", outside, rows)
     if not answer.any(1).all():
         _refuse_rows(task, "no answer", ~answer.any(1, keepdims=True), rows)
     if answer[:, 0].any():
@@ -203,8 +194,8 @@ def _require_rows(task: "Task", label: str, value: Any, n: int) -> None:
 
 RESULT_CHECKS: dict[str, Callable[..., None]] = {
     "batch": _batch, "layout": _format,
-    "defined": lambda t, said, rows: _require(t, "its defined", said, np.bool_, (len(rows),)),
-    "rows": lambda t, said, start, stop: _require_rows(t, "its rows", said, stop - start),
-    "sample": lambda t, said, n, rng: _require_rows(t, "its sample", said, n),
-    "edges": lambda t, said: _require_rows(t, "its edges", said, sum(_shape(said)[:1])),
+    "defined": lambda t, mask, rows: _require(t, "its defined", mask, np.bool_, (len(rows),)),
+    "rows": lambda t, rows, start, stop: _require_rows(t, "its rows", rows, stop - start),
+    "sample": lambda t, rows, n, rng: _require_rows(t, "its sample", rows, n),
+    "edges": lambda t, rows: _require_rows(t, "its edges", rows, sum(_shape(rows)[:1])),
 }  # fmt: skip
