@@ -11,11 +11,6 @@ from .. import api
 from ..training.events import percent
 from .common import (
     Interrupted,
-    Json,
-    RecipeName,
-    Settings,
-    TaskArgument,
-    Threads,
     app,
     check_figure,
     make_table,
@@ -25,6 +20,7 @@ from .common import (
     progress_bar,
     save_figure,
 )
+from .options import Json, RecipeName, Settings, TaskArgument, Threads
 
 if TYPE_CHECKING:
     from ..training.studies.ablation_study import AblationResult

@@ -9,18 +9,8 @@ from .. import api
 from ..leaderboard.protocol import MIN_ACCURACY, BoardVerdict, describe_counts
 from ..leaderboard.table import AdderEntry, AdderTable
 from ..utils.progress import Progress
-from .common import (
-    Json,
-    TaskOption,
-    app,
-    err,
-    make_table,
-    out,
-    print_json,
-    print_text,
-    progress_bar,
-)
-from .verify import Dtype, MaxCounterexamples
+from .common import app, err, make_table, out, print_json, print_text, progress_bar
+from .options import Dtype, Json, MaxCounterexamples, TaskOption
 
 COLUMNS = (
     "adder", "counts", "strict", "bits: numbers", "form", "all", "of all 10^20 sums", "made",

@@ -3,7 +3,8 @@
 from typer import Exit
 
 from .. import api
-from .common import Json, TaskArgument, app, print_json, print_text
+from .common import app, print_json, print_text
+from .options import Json, TaskArgument
 
 
 @app.command("check-task")

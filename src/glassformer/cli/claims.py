@@ -5,7 +5,8 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from .. import api
-from .common import Json, app, out, print_json, print_text, progress_bar
+from .common import app, out, print_json, print_text, progress_bar
+from .options import Json
 
 
 @app.command("claims")

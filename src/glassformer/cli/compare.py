@@ -6,17 +6,8 @@ from typing import Annotated
 from typer import Exit, Option
 
 from .. import api
-from .common import (
-    Json,
-    Ref,
-    Seed,
-    app,
-    check_figure,
-    print_json,
-    print_text,
-    progress_bar,
-    save_figure,
-)
+from .common import app, check_figure, print_json, print_text, progress_bar, save_figure
+from .options import Json, Ref, Seed
 
 
 @app.command("compare")

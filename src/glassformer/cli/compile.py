@@ -8,7 +8,8 @@ from typer import Argument, Option
 from .. import api, coerce
 from ..core import checkpoint
 from ..utils.errors import GlassformerError
-from .common import Json, app, out, print_json, print_text
+from .common import app, out, print_json, print_text
+from .options import Json
 
 if TYPE_CHECKING:
     from ..compiler import Compiled

@@ -2,7 +2,8 @@
 
 from .. import api
 from ..core.param_count import COUNT_NAMES
-from .common import Json, Ref, app, make_table, out, print_json, print_text
+from .common import app, make_table, out, print_json, print_text
+from .options import Json, Ref
 
 MEANING = {
     "total": "entries of all arrays, a tied head once",

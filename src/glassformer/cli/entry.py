@@ -32,10 +32,7 @@ MAX_WORD_CHARACTERS, MAX_MESSAGE_CHARACTERS = 200, 1_500  # limits for error mes
 
 
 def load_commands(command: str = "") -> list[CommandInfo]:
-    """Import the module of a command, or all modules, to register the commands.
-
-    Returns the registered commands in order.
-    """
+    """Import the module of a command, or all modules; return the registered commands in order."""
     modules = [m.name for m in pkgutil.iter_modules([os.path.dirname(__file__)])]
     module = command.replace("-", "_")
     for name in [module] if command in COMMAND_ORDER and module in modules else modules:
@@ -46,10 +43,7 @@ def load_commands(command: str = "") -> list[CommandInfo]:
 
 
 def main() -> None:
-    """Run the command line and exit.
-
-    Every error is printed in one line on stderr, with status 2.
-    """
+    """Run the command line and exit. Every error is one line on stderr, with status 2."""
     _prepare_streams()
     if "_GLASSFORMER_COMPLETE" in os.environ:  # for shell completion
         typer.main.get_command(app)(prog_name="glassformer")
@@ -131,14 +125,9 @@ def _fail(message: str, status: int = 2, error: BaseException | None = None) -> 
     """Print an error in one line and return the exit status."""
     lines = [" ".join(line.split()) for line in escape_invisible(message).split("\n")]
     text = "; ".join(line for line in lines if line)
-    long = rf"\S{{{MAX_WORD_CHARACTERS + 1},}}"
-    text = re.sub(
-        long,
-        lambda word: (
-            f"{word[0][: MAX_WORD_CHARACTERS // 2]}…{word[0][-MAX_WORD_CHARACTERS // 4 :]}"
-        ),
-        text,
-    )
+    # Shorten long words and the whole message.
+    start, middle, end = (MAX_WORD_CHARACTERS // n for n in (2, 4, 4))
+    text = re.sub(rf"(\S{{{start}}})\S{{{middle + 1},}}(\S{{{end}}})", r"\1…\2", text)
     text = text if len(text) <= MAX_MESSAGE_CHARACTERS else text[:MAX_MESSAGE_CHARACTERS] + "…"
     try:
         if error and os.environ.get("GLASSFORMER_DEBUG"):
@@ -212,12 +201,8 @@ def _flush_output(status: int) -> int:
         return _broken_pipe_status()
     except (OSError, ValueError) as e:
         _discard_output()
-        # with status 2, an error was already printed
-        return (
-            status
-            if status == 2
-            else _fail(f"output — cannot be written: {fileio.os_error_text(e)}")
-        )
+        if status != 2:  # with status 2, an error was already printed
+            return _fail(f"output — cannot be written: {fileio.os_error_text(e)}")
     return status
 
 

@@ -5,7 +5,8 @@ from typing import Annotated
 from typer import Argument
 
 from .. import api, coerce
-from .common import Json, Ref, TaskOption, app, print_json, print_text
+from .common import app, print_json, print_text
+from .options import Json, Ref, TaskOption
 
 
 @app.command("explain")

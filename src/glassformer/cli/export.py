@@ -7,7 +7,8 @@ from typer import Option
 
 from .. import api
 from ..interop import ExportResult
-from .common import Json, Ref, app, out, print_json, print_text
+from .common import app, out, print_json, print_text
+from .options import Json, Ref
 
 
 @app.command("export")

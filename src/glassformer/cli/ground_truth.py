@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from .. import api
-from .common import Json, Ref, app, make_table, out, print_json, print_text
+from .common import app, make_table, out, print_json, print_text
+from .options import Json, Ref
 
 if TYPE_CHECKING:
     from ..circuits.edges import GroundTruth

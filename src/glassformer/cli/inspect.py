@@ -11,7 +11,8 @@ from ..utils import limits
 from ..utils.errors import GlassformerError
 from ..utils.fileio import check_writable, make_folder, write_atomically
 from ..utils.progress import ProgressCallback, report_stage
-from .common import Json, Ref, TaskOption, app, join_words, out, print_json, progress_bar
+from .common import app, join_words, out, print_json, progress_bar
+from .options import Json, Ref, TaskOption
 
 if TYPE_CHECKING:
     from ..lens.inspect import Inspection

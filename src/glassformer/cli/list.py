@@ -11,7 +11,8 @@ from .. import api, published_claims, registry, resolve
 from ..compiler import library, source_refs
 from ..training.recipe import RECIPE_FIELDS
 from ..training.recipes import RECIPE_SUMMARIES, RECIPES, find_recipe
-from .common import Json, app, join_words, make_table, out, print_json, print_text
+from .common import app, join_words, make_table, out, print_json, print_text
+from .options import Json
 
 if TYPE_CHECKING:
     from .. import puzzles
@@ -107,10 +108,7 @@ def _show_source(source: source_refs.SourceRef, as_json: bool) -> None:
 
 
 def _list_recipes(name: str, as_json: bool) -> None:
-    """Print recipes and the fields that they change.
-
-    JSON output has all fields, for --recipe FILE.
-    """
+    """Print recipes and the fields that they change; JSON has all fields, for --recipe FILE."""
     recipes = [find_recipe(name)] if name else list(RECIPES.values())
     if as_json:
         rows = [r.to_json() for r in recipes]

@@ -6,7 +6,8 @@ from typing import Annotated
 from typer import Option
 
 from .. import api
-from .common import Json, Ref, app, out, print_json, print_text
+from .common import app, out, print_json, print_text
+from .options import Json, Ref
 
 
 @app.command("obfuscate")

@@ -10,7 +10,8 @@ from ..proof import Accuracy, Equality, Proof
 from ..proof.accuracy import floor_percent
 from ..utils.errors import GlassformerError
 from ..utils.limits import format_count
-from .common import Json, Ref, TaskOption, app, out, print_json, print_text, progress_bar
+from .common import app, out, print_json, print_text, progress_bar
+from .options import Json, Ref, TaskOption
 
 MAX_WRITTEN_COUNT = 10**1000  # larger counts are printed as approximations
 

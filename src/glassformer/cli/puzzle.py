@@ -9,7 +9,8 @@ from typer import Argument, Exit, Option
 from .. import api, puzzles
 from ..puzzles.level import AXES
 from ..utils.errors import GlassformerError
-from .common import Json, app, make_table, out, print_json, print_text, progress_bar
+from .common import app, make_table, out, print_json, print_text, progress_bar
+from .options import Json
 
 puzzle = typer.Typer(help="Puzzles: models to build by hand or in the language.")
 app.add_typer(puzzle, name="puzzle")

@@ -6,7 +6,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from .. import api
-from .common import Json, app, out, print_json, progress_bar
+from .common import app, out, print_json, progress_bar
+from .options import Json
 
 
 @app.command("report")

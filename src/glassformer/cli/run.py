@@ -10,7 +10,8 @@ from .. import api, coerce
 from ..generate import interpret_source, is_single_token_list
 from ..utils.errors import GlassformerError
 from ..utils.numfmt import format_number
-from .common import Json, Ref, Seed, TaskOption, app, err, make_table, out, print_json, print_text
+from .common import app, err, make_table, out, print_json, print_text
+from .options import Json, Ref, Seed, TaskOption
 
 if TYPE_CHECKING:
     from ..core.model import Model

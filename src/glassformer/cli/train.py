@@ -15,7 +15,7 @@ from typer import Exit, Option
 from .. import api, coerce
 from ..plotting.figures.curves import training_curves
 from ..tasks.token_layout import answer_names
-from ..training.events import Event, EventConsumer, describe_event, percent
+from ..training.events import Event, describe_event, percent
 from ..training.full_domain_phase import ALL_ROWS, DOMAIN_CHECKED, EXACT, SAMPLED_ROWS
 from ..training.loss_floor import loss_plateaus
 from ..training.run_file import seed_files, state_path
@@ -23,21 +23,8 @@ from ..training.ui.terminal import STOP_MESSAGE, LiveView, LogView
 from ..utils import limits
 from ..utils.errors import GlassformerError
 from ..verification.counts import CONFIDENCE, upper_bound
-from .common import (
-    Json,
-    RecipeName,
-    Settings,
-    TaskArgument,
-    Threads,
-    app,
-    check_figure,
-    err,
-    out,
-    parse_settings,
-    print_json,
-    print_text,
-    save_figure,
-)
+from .common import app, check_figure, err, out, parse_settings, print_json, print_text, save_figure
+from .options import Json, RecipeName, Settings, TaskArgument, Threads
 
 if TYPE_CHECKING:
     from ..tasks.base import Task
@@ -158,10 +145,7 @@ class StopRequest:
 
 @contextmanager
 def _stop_on_signal() -> Iterator[StopRequest]:
-    """Let SIGINT and SIGTERM stop the run after its current step.
-
-    A second signal stops it at once.
-    """
+    """Let SIGINT and SIGTERM stop the run after its step; a second signal stops it at once."""
     request = StopRequest()
     before = {s: signal.signal(s, request) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -173,7 +157,7 @@ def _stop_on_signal() -> Iterator[StopRequest]:
 
 def _consumer(
     trainer: "Trainer", names: list[str], floor: float | None, watch: bool, request: "StopRequest"
-) -> EventConsumer:
+) -> LogView | LiveView:
     """Return the event display of a run: a live view on a terminal, otherwise lines."""
     if not sys.stderr.isatty():
         return LogView(err, names, len(trainer.seeds) > 1, watch)
@@ -184,7 +168,7 @@ def _consumer(
     return view
 
 
-def _consume(events: Iterator[Event], consumer: EventConsumer) -> "list[Training]":
+def _consume(events: Iterator[Event], consumer: LogView | LiveView) -> "list[Training]":
     """Display every event of a run. Return the trainings."""
     trainings = []
     try:
@@ -224,26 +208,18 @@ def _show(
     trainings: "list[Training]", rows: list[dict[str, Any]], task: "Task", existing_files: set[str],
     fixed_shape: bool,
 ) -> None:  # fmt: skip
-    """Print the result of each training.
-
-    `fixed_shape` means that the recipe does not set the shape.
-    """
+    """Print the result of each training; with `fixed_shape`, the recipe does not set the shape."""
     names = answer_names(task)
     for t, row in zip(trainings, rows, strict=True):
-        short = t.accuracy < t.recipe.target_accuracy or not row["reached"]
-        wanted = (
-            percent(t.recipe.target_accuracy)
-            if t.recipe.target_accuracy <= 1
-            else f"{t.recipe.target_accuracy:.0%}".replace("%", " %")
-        )
+        target, whole = t.recipe.target_accuracy, t.recipe.data == "all"
+        short = t.accuracy < target or not row["reached"]
+        wanted = percent(target) if target <= 1 else f"{100 * target:.0f} %"
         goal = f"{'short of' if short else 'reached'} {wanted}"
         goal += ", before the full-domain phase" * (short and row["reached"])
         out.print(f"{row['task']}, recipe {t.recipe.name}, seed {t.seed}: ", end="")
-        whole = t.recipe.data == "all"
-        screened = t.recipe.eval_screen_rows and t.accuracy < t.recipe.target_accuracy
-        tested = (
-            f"{percent(t.accuracy)} of {'all' if whole and not screened else 'test'} rows right"
-        )
+        screened = t.recipe.eval_screen_rows and t.accuracy < target
+        rows_name = "all" if whole and not screened else "test"
+        tested = f"{percent(t.accuracy)} of {rows_name} rows right"
         out.print(f"{tested} ({goal})", style="bold", end="")
         steps = f"{t.steps:,} step{'s' * (t.steps != 1)}"
         print_text(f" after {steps}, which took {t.seconds:.1f} s; {t.status}")
@@ -254,9 +230,8 @@ def _show(
             note = "none held out: all rows are trained on, and tested" if whole else share
             out.print(f"  {note} (data={t.recipe.data})")
         if t.recipe.train_hook:
-            print_text(
-                f"  trained with train_hook={t.recipe.train_hook}; the saved model does not have it"
-            )
+            hook = f"train_hook={t.recipe.train_hook}"
+            print_text(f"  trained with {hook}; the saved model does not have it")
         checks = [e for e in t.events if e.kind == DOMAIN_CHECKED]
         for event in t.events:
             if event not in checks[1:-1]:  # the history contains the other checks

@@ -14,21 +14,8 @@ from ..utils import limits
 from ..utils.errors import GlassformerError
 from ..utils.progress import Progress, ProgressCallback
 from ..verification.verdict import short_value
-from .common import (
-    Cluster,
-    Interrupted,
-    Json,
-    Ref,
-    Seed,
-    TaskOption,
-    app,
-    err,
-    join_words,
-    out,
-    print_json,
-    print_text,
-    progress_bar,
-)
+from .common import Interrupted, app, err, join_words, out, print_json, print_text, progress_bar
+from .options import Cluster, Dtype, Json, MaxCounterexamples, Ref, Seed, TaskOption
 
 if TYPE_CHECKING:
     from ..tasks.base import Task
@@ -40,9 +27,6 @@ PART_LABELS = {
     "alone": "decoded one at a time",
 }  # fmt: skip
 SAMPLING = ("sample", "seed", "every", "dtype", "max_counterexamples", "search", "cluster")
-
-Dtype = Annotated[str, Option(help="float64, float32 or bfloat16; default: the model's own")]
-MaxCounterexamples = Annotated[int, Option(help="maximum number of counterexamples")]
 
 
 @app.command("verify")
@@ -90,7 +74,7 @@ def verify_(
             _show_verdict(ref, goal, rechecked.rerun, path)
             for d in rechecked.differences:
                 saved, now = short_value(d["saved"]), short_value(d["found"])
-                out.print(f"  {d['what']}: {recheck} says {saved}, found {now}")
+                out.print(f"  {d['what']}: {saved} in {recheck}, now {now}")
             out.print(f"{recheck} is {'NOT ' * (not rechecked.confirmed)}confirmed", style="bold")
         raise Exit(0 if rechecked.holds else 1)
     goal = coerce.as_task(task, model)
@@ -108,10 +92,11 @@ def verify_(
 
 
 def _refuse_sampling_options(context: Context) -> None:
+    options = {p.name: p.opts[0] for p in context.command.params if p.name in SAMPLING}
     typed = [
-        p.opts[0]
-        for p in context.command.params
-        if p.name in SAMPLING and str(context.get_parameter_source(p.name)).endswith("COMMANDLINE")
+        option
+        for name, option in options.items()
+        if str(context.get_parameter_source(name)).endswith("COMMANDLINE")
     ]
     if typed:
         reason = "the saved verdict sets the rows and the float type"
