@@ -32,8 +32,9 @@ TINY = Recipe(
 SHORT = replace(TINY, steps=2, evaluate_every=1)
 
 
-def results(*args, **options):
-    return {p.name: p.result for p in train_ablations(*args, **options) if p.result}
+def results(task, recipe, seeds, names=(), folder=None):
+    cases, _ = plan_ablations(task, recipe, names)
+    return {p.name: p.result for p in train_ablations(cases, seeds, folder) if p.result}
 
 
 def figures(found):
@@ -171,7 +172,8 @@ def trained(monkeypatch):
 
 
 def test_what_is_finished_is_not_done_again(tmp_path, trained):
-    for progress in train_ablations(ONES, SHORT, [0, 1], ["no-positions"], tmp_path):
+    cases, _ = plan_ablations(ONES, SHORT, ["no-positions"])
+    for progress in train_ablations(cases, [0, 1], tmp_path):
         if progress.name == "no-positions" and progress.event:
             break  # killed within the second
     assert [p.name for p in tmp_path.iterdir()] == ["baseline.json"]
@@ -305,7 +307,7 @@ BAD = [
     ([ONES.ref, "--only", "zzz"], "there are baseline, no-positions"),
     ([ONES.ref, "--set", "stepps=3"], "stepps"),
     ([ONES.ref, "--set", "steps"], "FIELD=VALUE"),
-    ([ONES.ref, "--set", "steps=many"], "steps must be a whole number, got 'many'"),
+    ([ONES.ref, "--set", "steps=many"], "steps must be a whole number from 1"),
     ([ONES.ref, "--set", "n_heads=64"], "d_head"),
     ([ONES.ref, "--seeds", "0"], "number of seeds"),
     ([*WORDS, "--figure", "bars.doc"], "bars.doc"),

@@ -42,11 +42,11 @@ def test_size_says_how_many_rows_are_held_out():
 
 def test_other_data_than_the_recipe_has_leave_its_shares_behind():
     task = gf.load_task("addition:digits=2")
-    drawn = choose_recipe("", task, ["data=draw", "train_rows=50"])
+    drawn = choose_recipe("", task).override({"data": "draw", "train_rows": 50})
     assert (drawn.holdout_fraction, drawn.train_rows, drawn.data) == (0, 50, "draw")
-    split = choose_recipe("", gf.load_task("modular-addition:p=37"), ["data=fresh"])
+    split = choose_recipe("", gf.load_task("modular-addition:p=37")).override({"data": "fresh"})
     assert split.train_fraction == 0 and split.test_rows == 10_000
-    kept = choose_recipe("", task, ["data=fresh", "holdout_fraction=0.2"])
+    kept = choose_recipe("", task).override({"data": "fresh", "holdout_fraction": 0.2})
     assert kept.holdout_fraction == 0.2
 
 

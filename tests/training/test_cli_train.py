@@ -375,7 +375,7 @@ BAD = [
     (["train", TASK, "--recipe", "no.json"], "no.json — cannot be read"),
     (["train", TASK, "--set", "lrr=1"], "lrr"),
     (["train", TASK, "--set", "lr"], "--set lr — expected FIELD=VALUE"),
-    (["train", TASK, "--set", "lr=fast"], "lr must be a number, got 'fast'"),
+    (["train", TASK, "--set", "lr=fast"], "lr must be a number from 0, got 'fast'"),
     (["train", TASK, "--set", "lr=-1"], "lr must"),
     (["train", TASK, "--set", "loss=some"], "loss must be one of answer, all, got 'some'"),
     (["train", TASK, "--parametrization", "thick"], "thick — no such parametrization"),

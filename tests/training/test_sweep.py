@@ -119,8 +119,8 @@ def test_a_field_of_a_spec_does_what_set_does(tmp_path, name, setting, table):
     top = f'task = "modular-addition:p=59"\nrecipe = "{name}"'
     path.write_text(f"{top}\n[{table}]\n{said[table]}")
     (job,) = read_spec(path, load_task).jobs
-    typed = [setting.replace("'", ""), "batch=64"]
-    assert job.recipe == choose_recipe(name, load_task(job.task), typed)
+    typed = {field: value.replace("'", ""), "batch": "64"}
+    assert job.recipe == choose_recipe(name, load_task(job.task)).override(typed)
 
 
 def test_rows_of_a_grid_are_what_is_trained_on(tmp_path):
@@ -136,8 +136,9 @@ def test_suited_is_what_suits_each_task(tmp_path):
     path, tasks = tmp_path / "spec.toml", ["addition:digits=1", "modular-addition:p=59", "reverse"]
     path.write_text(f'task = {tasks}\nrecipe = ["auto", "fast"]\n[set]\nsteps = 7')
     jobs = read_spec(path, load_task).jobs
-    made = [choose_recipe(name, load_task(t), ["steps=7"]) for t in tasks for name in ("", "fast")]
-    assert [j.recipe for j in jobs] == made and jobs[0].recipe.name == "auto"
+    recipes = [choose_recipe(name, load_task(t)) for t in tasks for name in ("", "fast")]
+    assert [j.recipe for j in jobs] == [r.override({"steps": 7}) for r in recipes]
+    assert jobs[0].recipe.name == "auto"
     assert len({str(j.recipe) for j in jobs if j.recipe.name == "auto"}) == 3
 
 
@@ -182,8 +183,8 @@ def test_all_problems_at_once(tmp_path):
     for part in ("adition — no such task; did you mean "
                  "addition", "fsat — no such recipe; did you mean fast",
                  "sedes — no such key; did you mean seeds?", "lrr — no such field; did you mean lr",
-                 "steps must be a whole number, got "
-                 "'x'", "lr must be a number, got True"):  # fmt: skip
+                 "steps must be a whole number from 1 to 1,000,000,000, got "
+                 "'x'", "lr must be a number from 0, got True"):  # fmt: skip
         assert part in said
 
 

@@ -8,17 +8,8 @@ from typer import Argument, Option
 from .. import api
 from ..utils.dask_pool import RESUME_HINT
 from ..utils.errors import GlassformerError
-from .common import (
-    Cluster,
-    Interrupted,
-    Json,
-    app,
-    make_table,
-    out,
-    print_json,
-    print_text,
-    progress_bar,
-)
+from .common import Interrupted, app, make_table, out, print_json, print_text, progress_bar
+from .options import Cluster, Json
 
 
 @app.command("sweep")
@@ -49,7 +40,7 @@ def sweep_(
         print_json(result.to_json())
     else:
         out.print(make_table(result.columns, [tuple(map(_text, row)) for row in result.rows]))
-        print_text(f"{result.counts_text}; in {result.out / 'results.csv'}")
+        print_text(result.summary)
     if result.problem:
         raise GlassformerError(result.problem)
 

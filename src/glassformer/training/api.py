@@ -64,19 +64,7 @@ def train(
     task: Task, recipe: Recipe, seeds: Seeds = (0,), *, out: str | Path | None = None,
     history: str | Path | None = None, resume: bool = False, **options: Any,
 ) -> TrainingRun:  # fmt: skip
-    """Start a run and return an iterator over its events.
-
-    The last event of each seed is "done" and contains its Training.
-
-    Args:
-        task: The task to learn.
-        recipe: The recipe.
-        seeds: Seeds of the weights and the data, one for each model.
-        out: Model file, FILE.safetensors. With several seeds, each seed has its own file, which is
-            written when that seed is done.
-        history: File for evaluations and milestones.
-        resume: Continue the unfinished run of `out`.
-        **options: Options of `Trainer`.
+    """Start a run and return an iterator over its events; `gf.train` describes the options.
 
     Raises:
         GlassformerError: If the options conflict or another run writes to `out`. The error is

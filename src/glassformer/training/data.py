@@ -6,7 +6,8 @@ other domains, such as lists of distinct numbers, a changed row may be outside t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .recipe import Recipe
 MAX_ENUMERATED_ROWS = 20_000_000
 MAX_REDRAWS = 1_000  # attempts to replace rows that are test rows or have no answer
 LENGTH_PROBE_ROWS = 10_000  # rows probed for the longest example, besides the edge cases
+Draw: TypeAlias = Callable[[int, np.random.Generator], Rows]
 
 
 def example_length(task: Task) -> int:
@@ -99,7 +101,6 @@ class TrainingData:
 
     def _fresh_rows(self, seeds: Sequence[int], step: int) -> Rows:
         """Draw new training rows [N·B] that are not test rows, each member's from its own RNG."""
-        n, rngs = self.recipe.batch, [np.random.default_rng([seed, 2, step]) for seed in seeds]
         level = next((level for at, level in reversed(self.curriculum) if at <= step), 0)
 
         def draw(n: int, rng: np.random.Generator) -> Rows:
@@ -107,19 +108,9 @@ class TrainingData:
             rows = make_near_ties(self.task, self.task.sample(n, rng), near_ties, rng)
             return self.task.at_difficulty(rows, level) if level else rows
 
-        rows = np.concatenate([draw(n, rng) for rng in rngs])
-        bad = np.flatnonzero(~self._is_trainable(rows))
-        for i in np.unique(bad // n):
-            missing = bad[bad // n == i]
-            for _ in range(MAX_REDRAWS):
-                rows[missing] = draw(len(missing), rngs[i])
-                missing = missing[~self._is_trainable(rows[missing])]
-                if not len(missing):
-                    break
-            else:
-                wanted = f"expected {n} new training rows for a step"
-                raise GlassformerError(f"{self.task.ref} — {wanted}, got all but {len(missing)}")
-        return rows
+        options = self.task, self.recipe.batch, draw, self._is_trainable
+        rngs = (np.random.default_rng([seed, 2, step]) for seed in seeds)
+        return np.concatenate([draw_accepted(*options, rng) for rng in rngs])
 
     def _is_trainable(self, rows: Rows) -> Array:
         """Return a bool mask [B] of the rows that have an answer and are not test rows."""
@@ -182,6 +173,19 @@ class TrainingData:
         return rows[order[:n]], rows[order[n : n + m if m else None]]
 
 
+def draw_accepted(
+    task: Task, n: int, draw: Draw, accept: Callable[[Rows], Array], rng: np.random.Generator
+) -> Rows:
+    """Draw n rows, and draw those again that are not accepted."""
+    rows = np.array(draw(n, rng))  # copied, so the task's own array is not modified
+    for _ in range(MAX_REDRAWS):
+        if not (bad := ~accept(rows)).any():
+            return rows
+        rows[bad] = draw(int(bad.sum()), rng)
+    wanted = f"expected {n:,} new rows with an answer"
+    raise GlassformerError(f"{task.ref} — {wanted}, got too few in {MAX_REDRAWS:,} draws")
+
+
 def _mix_bits(code: Array) -> Array:
     """Return codes whose high bits depend on all bits (the last step of MurmurHash3)."""
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
@@ -236,9 +240,9 @@ def make_near_ties(task: Task, rows: Rows, fraction: float, rng: np.random.Gener
     changed[at, kept] = False
     sign = rng.choice([-1, 1], old.shape)
     sign = np.where(one_side, sign[:, :1], sign)
-    room = np.where(sign < 0, one, radix - 1 - one)
+    limit = np.where(sign < 0, one, radix - 1 - one)
     low = np.where(one_side, rng.random((n, 1)) ** 3, 0.0)  # exponent of the minimum distance
-    distance = np.exp((low + (1 - low) * rng.random(old.shape)) * np.log1p(np.maximum(room, 0)))
+    distance = np.exp((low + (1 - low) * rng.random(old.shape)) * np.log1p(np.maximum(limit, 0)))
     value = one + sign * distance.astype(old.dtype)
     fits = changed & (value >= 0) & (value < radix)
     out = np.where(fits, value, old)

@@ -7,7 +7,7 @@ its floor (memorizing), test accuracy long after training accuracy (grokking), o
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ..utils.numfmt import format_percent_down
 from ..utils.results import Displayable
@@ -39,19 +39,8 @@ class Event(Displayable):
         return vars(self) | {"data": data}
 
 
-class EventConsumer(Protocol):
-    """A display or file that receives every event of a run and is closed at the end."""
-
-    def __call__(self, event: Event) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class MilestoneTracker:
-    """Detector of milestones in the evaluations of a run.
-
-    Its state is plain data, so that a run can be resumed.
-    """
+    """Detector of milestones in the evaluations of a run, with state that can be saved."""
 
     def __init__(self, recipe: Recipe, member: int, floor: float | None) -> None:
         self.recipe, self.member = recipe, member
@@ -125,12 +114,7 @@ def event_label(event: Event) -> str:
 
 
 def describe_event(event: Event, names: Sequence[str] = ()) -> str:
-    """Return a milestone as a sentence without its step.
-
-    Args:
-        event: The milestone.
-        names: Names of the answer tokens.
-    """
+    """Return a milestone as a sentence without its step; `names` are those of answer tokens."""
     data: dict[str, Any] = {
         k: percent(v) if k.endswith("accuracy") else v for k, v in event.data.items()
     }

@@ -20,10 +20,9 @@ import numpy as np
 from ..core.backend import Array
 from ..core.model import Model
 from ..tasks.base import Rows, Task
-from ..utils.errors import GlassformerError
 from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS, margins_by_answer_token
 from ..verification.robust_eval import RobustEvaluator
-from .data import MAX_REDRAWS, make_near_ties, perturb_one_digit, row_hashes
+from .data import draw_accepted, make_near_ties, perturb_one_digit, row_hashes
 
 EXACT = "exact"  # status of a run whose whole domain is right
 FULL_DOMAIN = "full-domain"  # value of `phase` in an evaluation
@@ -81,10 +80,7 @@ class JudgedRows(NamedTuple):
 
 @dataclass
 class FullDomainPhase:
-    """The full-domain phase of one member.
-
-    Its batches depend only on the seed, the step and the pool.
-    """
+    """The full-domain phase of one member. A batch depends only on the seed, step and pool."""
 
     task: Task
     seed: int
@@ -148,9 +144,8 @@ class FullDomainPhase:
         return np.concatenate([hard, self._draw_near_ties(n - few, rng)])
 
     def _draw_near_ties(self, n: int, rng: np.random.Generator) -> Rows:
-        return make_near_ties(
-            self.task, _draw_defined(self.task, n, rng), self.near_tie_fraction, rng
-        )
+        rows = _draw_defined(self.task, n, rng)
+        return make_near_ties(self.task, rows, self.near_tie_fraction, rng)
 
     def _pool_rows_in_batch(self, n: int) -> int:
         """Return the number of rows at the start of a batch that come from the pool."""
@@ -245,9 +240,8 @@ class FullDomainPhase:
         blocks = rng.permutation(-(-task.size // BLOCK_ROWS)) * BLOCK_ROWS
         while len(blocks):
             few, blocks = np.split(blocks, [size // BLOCK_ROWS])
-            yield np.concatenate(
-                [task.rows(b, min(b + BLOCK_ROWS, task.size)) for b in few.tolist()]
-            )
+            parts = [task.rows(b, min(b + BLOCK_ROWS, task.size)) for b in few.tolist()]
+            yield np.concatenate(parts)
             size *= 2
 
     def _judge(self, model: Model, rows: Rows) -> JudgedRows:
@@ -268,12 +262,4 @@ class FullDomainPhase:
 
 
 def _draw_defined(task: Task, n: int, rng: np.random.Generator) -> Rows:
-    """Draw n random rows that have an answer."""
-    rows = np.array(task.sample(n, rng))  # copied, so the task's own array is not modified
-    for _ in range(MAX_REDRAWS):
-        if (good := task.defined(rows)).all():
-            return rows
-        rows[~good] = task.sample(int((~good).sum()), rng)
-    raise GlassformerError(
-        f"{task.ref} — expected {n:,} rows with an answer, got too few in a sample"
-    )
+    return draw_accepted(task, n, task.sample, task.defined, rng)

@@ -11,6 +11,8 @@ from ..utils.errors import GlassformerError
 from ..utils.fileio import AppendLog
 from .events import ROUTINE, Event, event_label
 
+CSV_FIELDS = ("seed", "step", "seconds", "loss", "accuracy", "train_accuracy")
+
 
 def check_history_path(path: str | Path) -> None:
     """Raise an error if a file name does not have the ending of a history file."""
@@ -19,30 +21,34 @@ def check_history_path(path: str | Path) -> None:
 
 
 class HistoryFile:
-    """File of evaluations and milestones: JSONL, or CSV with one evaluation per line."""
+    """File of a run's events, FILE.jsonl with one object per event or FILE.csv.
+
+    JSONL has every evaluation, every milestone and the end of the run. CSV has one line per
+    evaluation, written at the next evaluation, when all milestones of its evaluation are known.
+    """
 
     def __init__(
         self, path: str | Path, names: Sequence[str], past_events: Iterable[Event] = ()
     ) -> None:
         """Create or replace the file and write the events before the run was resumed.
 
-        Args:
-            path: File name, which ends in .jsonl or .csv.
-            names: Names of the answer tokens.
-            past_events: Events of the run before it was resumed.
+        `names` are the names of the answer tokens.
         """
         check_history_path(path)
-        self.format = CsvFormat(names) if Path(path).suffix == ".csv" else JsonlFormat()
-        past = "".join(map(self.format.format_event, past_events))
-        self.log = AppendLog(path, _bytes(self.format.head + past))
+        self.names, self.is_csv = list(names), Path(path).suffix == ".csv"
+        self.columns = [*CSV_FIELDS, *self.names, "phase", "wrong", "checked", "events"]
+        self.row: dict[str, Any] = {}  # the pending evaluation
+        self.milestones: list[str] = []  # milestones of the pending evaluation
+        head = _csv_line(self.columns) if self.is_csv else ""
+        self.log = AppendLog(path, _bytes(head + "".join(map(self._text, past_events))))
 
     def __call__(self, event: Event) -> None:
         if event.kind not in ("step", "checkpoint"):
-            self._append(self.format.format_event(event))
+            self._append(self._text(event))
 
     def close(self) -> None:
         try:
-            self._append(self.format.format_end())
+            self._append(self._pending_line())
         finally:
             self.log.close()
 
@@ -50,13 +56,9 @@ class HistoryFile:
         if text:
             self.log.add(_bytes(text))
 
-
-class JsonlFormat:
-    """JSONL format: one object for each evaluation, each milestone and the end of the run."""
-
-    head = ""
-
-    def format_event(self, event: Event) -> str:
+    def _text(self, event: Event) -> str:
+        if self.is_csv:
+            return self._csv_text(event)
         data = event.data
         if event.kind == "done":
             data = data["training"].to_json()
@@ -64,37 +66,18 @@ class JsonlFormat:
         line = {"kind": event.kind, "seed": event.member, "step": event.step} | data
         return json.dumps(line, ensure_ascii=False) + "\n"
 
-    def format_end(self) -> str:
-        return ""
-
-
-class CsvFormat:
-    """CSV format: one line per evaluation.
-
-    A line is written at the next evaluation, when all milestones of its evaluation are known.
-    """
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.digits = list(names)
-        whole = ("seed", "step", "seconds", "loss", "accuracy", "train_accuracy")
-        self.columns = [*whole, *self.digits, "phase", "wrong", "checked", "events"]
-        self.head = _csv_line(self.columns)
-        self.row: dict[str, Any] = {}  # the pending evaluation
-        self.milestones: list[str] = []  # milestones of the pending evaluation
-
-    def format_event(self, event: Event) -> str:
+    def _csv_text(self, event: Event) -> str:
         if event.kind not in ROUTINE:
             digit = f" {event.data['digit'] + 1}" if "digit" in event.data else ""
             self.milestones.append(event_label(event) + digit)
             return ""
-        text = self.format_end()
+        text = self._pending_line()
         if event.kind == "evaluation":
-            shares = dict(zip(self.digits, event.data["digits"], strict=True))
+            shares = dict(zip(self.names, event.data["digits"], strict=True))
             self.row = {"seed": event.member, **event.data, **shares}
         return text
 
-    def format_end(self) -> str:
-        """Return the pending line, or "" if there is none."""
+    def _pending_line(self) -> str:
         if not self.row:
             return ""
         row = self.row | {"events": "; ".join(self.milestones)}

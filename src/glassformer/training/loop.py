@@ -21,6 +21,7 @@ from ..parametrizations import Dense, Parametrization
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..utils.fileio import remove
+from . import setup
 from .checkpointing import check_snapshots, load_run, save_run, save_snapshots
 from .data import TrainingData
 from .evaluate import Evaluator
@@ -38,14 +39,6 @@ from .optim import Optimizer, decay_start_steps, lr_factors, member_norms, smoot
 from .recipe import SHAPE_FIELDS, Recipe
 from .result import Training
 from .run_file import snapshot_folders, state_path
-from .setup import (
-    architecture,
-    check_arguments,
-    check_training_memory,
-    find_device,
-    initial_theta,
-    stack_members,
-)
 
 EXPLODED_NORM_RATIO = 1e6  # Larger norms, relative to the initial norm (or 1), are diverged.
 PROGRESS_SECONDS = 0.2  # minimum time between two progress events
@@ -68,39 +61,23 @@ class Trainer:
         out: str | Path | None = None, resume: bool = False, compile: bool = False,
         snapshots: str | Path | None = None, stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """Prepare a run.
-
-        Args:
-            task: The task to learn.
-            recipe: The recipe.
-            seeds: One seed for each member.
-            parametrization: Map from the trained theta to the weights. Defaults to dense.
-            init_from: Model with the initial weights and the config.
-            teacher: Model whose answers replace the task's answers.
-            device: cpu, cuda or mps.
-            threads: Number of PyTorch threads.
-            out: Model file; allowed only with one seed. The state of the run is saved beside it.
-            resume: Continue the unfinished run of `out`.
-            compile: Use torch.compile.
-            snapshots: Folder for the models at the start and at every evaluation.
-            stop: Function called after every step. If it returns True, the run saves and ends.
-        """
+        """Prepare a run; `gf.train` describes the options. `out` is allowed only with one seed."""
         parametrization = parametrization or Dense()
         init_from = init_from or parametrization.base
         models = {"init_from": init_from, "teacher": teacher}
-        check_arguments(task, seeds, models, threads, out, resume, parametrization.ref)
-        check_training_memory(task, recipe, len(seeds), init_from)
+        setup.check_arguments(task, seeds, models, threads, out, resume, parametrization.ref)
+        setup.check_training_memory(task, recipe, len(seeds), init_from)
         torch.set_num_threads(threads)
         self.task, self.recipe, self.parametrization = task, recipe, parametrization
         self.init_from, self.teacher, self.out, self.stop_requested = init_from, teacher, out, stop
-        self.device, self.seeds = find_device(device, recipe.dtype), list(seeds)
+        self.device, self.seeds = setup.find_device(device, recipe.dtype), list(seeds)
         self.data = TrainingData(task, recipe)
         self.evaluator = Evaluator(task, recipe, self.data)
-        self.config, shapes = architecture(recipe, task, self.data.length, init_from)
+        self.config, shapes = setup.architecture(recipe, task, self.data.length, init_from)
         for name, model in models.items():
             if model and self.data.length - 1 > (n := model.config.n_ctx):
                 raise GlassformerError(f"{name} — its block of {n} is too short for {task.ref}")
-        # init_from determines the shape, whatever the recipe sets
+        # The shape of init_from replaces the recipe's.
         shape = {n: getattr(self.config, n) for n in SHAPE_FIELDS if init_from}
         self.effective_recipe = replace(recipe, **shape)
         self.objective = Objective(self.config, shapes, parametrization, recipe, teacher, compile)
@@ -115,7 +92,7 @@ class Trainer:
     def _init_members(self) -> None:
         """Set the state of every member before the first step."""
         r, seeds = self.recipe, self.seeds
-        theta = stack_members([self._initial_theta(seed) for seed in seeds], r, self.init_from)
+        theta = setup.stack_members([self._initial_theta(s) for s in seeds], r, self.init_from)
         self.theta: Theta = {n: t.to(self.device) for n, t in theta.items()}
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
         self.last_good_theta: Theta = {n: t.clone() for n, t in self.theta.items()}
@@ -126,14 +103,12 @@ class Trainer:
         self.decay_at, self.start_steps = np.full(len(seeds), -1), np.zeros(len(seeds), int)
         self.milestone_trackers = [self._milestone_tracker(seed) for seed in seeds]
         self.history: dict[int, list[EvaluationData]] = {seed: [] for seed in seeds}
-        self.full_domain_phases: dict[
-            int, FullDomainPhase
-        ] = {}  # maps the seed to its started phase
+        self.full_domain_phases: dict[int, FullDomainPhase] = {}  # started phases by seed
         self.milestones: dict[int, list[Event]] = {seed: [] for seed in seeds}
 
     def _initial_theta(self, seed: int, restarts: int = 0) -> dict[str, Array]:
         args = self.recipe, self.config, self.objective.shapes, self.parametrization, self.init_from
-        return initial_theta(*args, seed, restarts)
+        return setup.initial_theta(*args, seed, restarts)
 
     def _milestone_tracker(self, seed: int) -> MilestoneTracker:
         return MilestoneTracker(self.recipe, seed, self.task.entropy_floor())
@@ -142,11 +117,12 @@ class Trainer:
         """Reset member i and draw new initial weights for it."""
         seed = self.seeds[i]
         restarts = sum(e.kind == RESTARTED for e in self.milestones[seed])
-        theta = stack_members([self._initial_theta(seed, restarts)], self.recipe, self.init_from)
-        for n, initial in theta.items():
-            self.theta[n][i] = initial[0]
-            if self.average:
-                self.average[n][i] = initial[0]
+        initial = [self._initial_theta(seed, restarts)]
+        theta = setup.stack_members(initial, self.recipe, self.init_from)
+        for n, t in theta.items():
+            for group in (self.theta, self.average):
+                if group:
+                    group[n][i] = t[0]
         self.optimizer.reset_member(i)
         self.smoothed_loss[i], self.decay_at[i], self.start_steps[i] = np.nan, -1, self.step
         self.milestone_trackers[i] = self._milestone_tracker(seed)
@@ -345,13 +321,7 @@ class Trainer:
         return phase
 
     def _with_progress(self, i: int, counts: Iterator[int], rows: int) -> Iterator[Event]:
-        """Yield progress events of a check.
-
-        Args:
-            i: The member.
-            counts: Numbers of rows checked since the last number.
-            rows: Total number of rows to check.
-        """
+        """Yield progress events of member i's check; `counts` are numbers of newly checked rows."""
         for n in accumulate(counts):
             yield self._progress(i, checked_rows=n, rows=rows)
             if n < rows and self.stop_requested():

@@ -39,23 +39,14 @@ class Objective:
         return self.parametrization.expand(theta, self.shapes)
 
     def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, Tensor, Tensor]:
-        """Return the gradients, the losses and the largest token losses of rows.
+        """Return the gradients of theta, the losses [N], and each row's largest token loss [N,B].
 
-        Args:
-            theta: Theta of N members.
-            tokens: Tokens of the examples, [N,B,T].
-            answer: Mask of the answer tokens, [N,B,T].
-
-        Returns:
-            The gradients of theta, the losses [N], and the largest token loss of each row [N,B].
+        `tokens` and the mask `answer` of the answer tokens are [N,B,T] for N members.
         """
         device = next(iter(theta.values())).device
-        if (
-            self.config.mask == "causal" and not self.compile
-        ):  # Compiling would repeat for each length.
-            end = 1 + int(
-                np.flatnonzero(answer.any((0, 1)))[-1]
-            )  # position after the last answer token
+        # Drop tokens after the last answer token. Compiling would repeat for each length.
+        if self.config.mask == "causal" and not self.compile:
+            end = 1 + int(np.flatnonzero(answer.any((0, 1)))[-1])
             tokens, answer = tokens[..., :end], answer[..., :end]
         if self.teacher is not None:
             pairs = zip(tokens, answer, strict=True)

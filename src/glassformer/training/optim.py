@@ -55,10 +55,8 @@ class Optimizer:
     ) -> None:
         """Update theta with one optimizer step.
 
-        Args:
-            gradients: Gradients by name, with a leading member axis.
-            rates: Learning rate of each member as a fraction of the recipe's, [N].
-            ages: Steps since the last start of each member, [N]. None if no member was restarted.
+        `rates` [N] are the members' learning rates as fractions of the recipe's, `ages` [N] their
+        steps since the last start; None if no member was restarted.
         """
         r = self.recipe
         if r.clip:
@@ -134,12 +132,8 @@ class Optimizer:
 
     def _arrays(self) -> dict[str, dict[str, torch.Tensor]]:
         """Return the optimizer state of each array of theta, by the name of that state."""
-        return {
-            "slow": self.slow_gradients,
-            "exp_avg": self.mean,
-            "exp_avg_sq": self.square,
-            "step": self.steps,
-        }
+        arrays = (self.slow_gradients, self.mean, self.square, self.steps)
+        return dict(zip(("slow", "exp_avg", "exp_avg_sq", "step"), arrays, strict=True))
 
 
 def newton_schulz(x: torch.Tensor) -> torch.Tensor:
@@ -186,19 +180,13 @@ def member_norms(theta: dict[str, torch.Tensor]) -> Array:
 
 # ── learning rate, as a fraction of the recipe's ───────────────────────────────────────────────
 def smooth_losses(before: Array, losses: Array) -> Array:
-    """Return the exponential moving average of the losses, [N].
-
-    Before the first step, `before` is NaN.
-    """
+    """Return the moving average of the losses, [N]; `before` is NaN before the first step."""
     average = LOSS_SMOOTHING * before + (1 - LOSS_SMOOTHING) * losses
     return np.where(np.isnan(before), losses, average)
 
 
 def decay_start_steps(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
-    """Return the step at which each member's rate starts to decay with schedule=plateau, [N].
-
-    The step is -1 while the decay has not started.
-    """
+    """Return the first decay step of each member with schedule=plateau, [N]; -1 before it."""
     if r.schedule != "plateau" or r.decay_when_accuracy_above:  # Evaluations start the decay.
         return decay_at
     last_level = max((at for at, _ in r.levels()), default=0)
@@ -210,11 +198,8 @@ def decay_start_steps(r: Recipe, step: int, losses: Array, decay_at: Array) -> A
 def lr_factors(r: Recipe, step: int, decay_at: Array, ages: Array | None = None) -> Array:
     """Return each member's learning rate as a fraction of the recipe's, [N].
 
-    Args:
-        r: The recipe.
-        step: The current step.
-        decay_at: First decay step of each member with schedule=plateau, [N]; -1 if not reached.
-        ages: Steps since the last start of each member, [N]. Defaults to `step`.
+    `decay_at` is from `decay_start_steps`; `ages`, the steps since each member's last start,
+    defaults to `step`.
     """
     age = np.full(len(decay_at), step) if ages is None else ages
     warm = np.minimum(1.0, (age + 1) / r.warmup) if r.warmup else 1.0

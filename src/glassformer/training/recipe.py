@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ..core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, Config, Model
 from ..core.weight_shapes import array_shapes, name_in_block, required_shapes
-from ..registry import Option
+from ..registry import Between, Option
 from ..utils import migrate
 from ..utils.argcheck import validate_init, validate_method
 from ..utils.errors import GlassformerError, short_repr, unknown_name_error
@@ -41,10 +41,10 @@ def setting(
     default: T, help: str, choices: Iterable[str] = (), low: float = 0, high: float = math.inf
 ) -> T:
     """Return a recipe field with its default, help text and allowed values."""
-    if isinstance(default, int) and high == math.inf:
-        high = MAX_STEPS
-    allowed = {"choices": tuple(choices), "low": low, "high": high}
-    return field(default=default, metadata={"help": help, **allowed})
+    high = MAX_STEPS if type(default) is int and high == math.inf else high
+    range_ = Between(low, high) if type(default) in (int, float) else None
+    metadata = {"help": help, "choices": tuple(choices), "range": range_}
+    return field(default=default, metadata=metadata)
 
 
 @validate_init(check_kinds=False)
@@ -161,7 +161,11 @@ class Recipe(Displayable):
         """Check each field, then the combinations of fields."""
         for f in fields(self):
             try:
-                object.__setattr__(self, f.name, _check_field(f, getattr(self, f.name)))
+                value = _option(f).check(getattr(self, f.name))  # converts lr=1 to 1.0
+                if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
+                    wanted = f"at most {MAX_TEXT_CHARS:,} characters"
+                    raise GlassformerError(f"{f.name} must have {wanted}, got {len(value):,}")
+                object.__setattr__(self, f.name, value)
             except GlassformerError as e:
                 is_text = isinstance(self.name, str)
                 name = " ".join(self.name.split())[:60] if is_text else "custom"
@@ -255,7 +259,7 @@ class Recipe(Displayable):
         values = {}
         for name, value in settings.items():
             option = recipe_option(name)
-            values[name] = option.parse(value) if isinstance(value, str) else value
+            values[name] = option.parse(value) if isinstance(value, str) else option.check(value)
         for name in sorted(SHAPE_FIELDS & values.keys()):
             if start and values[name] != (expected := getattr(start.config, name)):
                 wanted = f"expected {expected}, as in the initial model"
@@ -300,19 +304,4 @@ def recipe_option(name: str) -> Option:
 
 
 def _option(f: Field[Any]) -> Option:
-    return Option(f.name, type(f.default), f.default, f.metadata["choices"])
-
-
-def _check_field(f: Field[Any], value: Any) -> Any:
-    """Return a valid field value converted to the field's type (lr=1 becomes 1.0)."""
-    low, high = f.metadata["low"], f.metadata["high"]
-    checked = _option(f).check(value)
-    if isinstance(value, (int, float)) and not low <= value < math.inf:
-        number = "a whole number" if isinstance(f.default, int) else "a finite number"
-        raise GlassformerError(f"{f.name} must be {number} from {low}, got {short_repr(value)}")
-    if isinstance(value, (int, float)) and value > high:
-        raise GlassformerError(f"{f.name} must be at most {high:,}, got {short_repr(value)}")
-    if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
-        wanted = f"at most {MAX_TEXT_CHARS:,} characters"
-        raise GlassformerError(f"{f.name} must have {wanted}, got {len(value):,}")
-    return checked
+    return Option(f.name, type(f.default), f.default, f.metadata["choices"], f.metadata["range"])

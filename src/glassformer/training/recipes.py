@@ -4,12 +4,10 @@ If the source of a recipe does not state a value, the value was chosen here and 
 """
 
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core.model import Model
 from ..registry import load_entry_point
 from ..tasks.base import Task
 from ..utils import migrate
@@ -154,25 +152,11 @@ def find_recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def choose_recipe(
-    name: str, task: Task, settings: Iterable[str] = (), start: Model | None = None
-) -> Recipe:
-    """Return a recipe by name or file ("" is `auto`) with FIELD=VALUE settings.
-
-    The settings must fit the shape of `start`, the model that provides the initial weights.
-    """
+def choose_recipe(name: str, task: Task) -> Recipe:
+    """Return a recipe by name or file; "" is `auto`."""
     if name in ("", "auto"):
-        recipe = recipe_for_task(task)
-    else:
-        is_file = name.endswith((".json", ".toml"))
-        recipe = read_recipe(Path(name)) if is_file else find_recipe(name)
-    values: dict[str, str] = {}
-    for text in settings:
-        field, equals, value = text.partition("=")
-        if not equals:
-            raise GlassformerError(f"--set {text} — expected FIELD=VALUE, such as lr=0.01")
-        values[field.strip()] = value.strip()
-    return recipe.override(values, start)
+        return recipe_for_task(task)
+    return read_recipe(Path(name)) if name.endswith((".json", ".toml")) else find_recipe(name)
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -39,9 +39,7 @@ from .recipe import MAX_STEPS, RECIPE_FIELDS
 RUN_SUFFIX = ".run.safetensors"
 OTHER_RUN_SNAPSHOTS = "has snapshots of another run: expected an empty folder or a new one"
 MAX_SHOWN_DIFFERENCES = 6
-SHOWN_NAMES = {"start": "init_from"}  # the file format keeps the old key
 NOT_A_RUN = "not the state of a run, or damaged"
-COUNTER_DTYPE = "float32"
 Step = Annotated[int, Meta(ge=0, le=MAX_STEPS)]
 Rows = Annotated[int, Meta(ge=0, le=10**9)]
 Word = Annotated[str, Meta(max_length=100)]
@@ -150,13 +148,7 @@ def state_path(out: str | Path) -> Path:
 
 
 def check_out(out: str | Path, resume: bool, *read: str) -> None:
-    """Raise an error if a run cannot write the model file `out`.
-
-    Args:
-        out: The model file.
-        resume: Whether an unfinished run is continued.
-        *read: Refs of the inputs, which must not be overwritten.
-    """
+    """Raise an error if a run cannot write the model file `out`, or if it is an input of `read`."""
     out = Path(out)
     if out.suffix != ".safetensors":
         hint = out.with_suffix(".safetensors").name
@@ -187,15 +179,7 @@ def seed_files(out: str | Path | None, seeds: Sequence[int]) -> list[Path]:
 def check_outputs(
     out: Path | None, seeds: Sequence[int], resume: bool, history: Path | None, read: Sequence[str]
 ) -> None:
-    """Raise an error if a run cannot write its output files.
-
-    Args:
-        out: The model file.
-        seeds: The seeds of the run.
-        resume: Whether an unfinished run is continued.
-        history: The history file.
-        read: Refs of the inputs, which must not be overwritten.
-    """
+    """Raise an error if a run cannot write its output files, or if one is an input of `read`."""
     check_int_range("train — the number of seeds", len(seeds), 1, MAX_MEMBERS)
     if history:
         check_history_path(history)  # The ending differs from the model file's.
@@ -213,18 +197,10 @@ def save_state(path: Path, tensors: dict[str, Array], header: dict[str, Any]) ->
 
 
 def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Load a saved run.
-
-    Returns:
-        The arrays by name, and the header.
-
-    Raises:
-        GlassformerError: If the file is missing, damaged or not a saved run.
-    """
+    """Return the arrays and the header of a saved run. Raise an error if the file is damaged."""
     if not os.path.lexists(path):
-        raise GlassformerError(
-            f"{path} — no run to resume: it has ended, or was never started", code="not_found"
-        )
+        problem = "no run to resume: it has ended, or was never started"
+        raise GlassformerError(f"{path} — {problem}", code="not_found")
     try:
         arrays, metadata = parse_safetensors(path, read_bytes(path, available_memory()))
         good = KEY in metadata and metadata.get("sha256") == _sha256(metadata[KEY], arrays)
@@ -246,70 +222,35 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
 
 def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any]) -> None:
     """Raise an error that lists the differing settings if a saved run has other settings."""
-    saved, current = _flat_identity(header["identity"]), _flat_identity(identity)
-    if differ := [k for k in {**current, **saved} if saved.get(k) != current.get(k)]:
-        pairs = ", ".join(
-            f"{SHOWN_NAMES.get(k, k)}={_short_text(saved.get(k))} "
-            f"(now {_short_text(current.get(k))})"
-            for k in differ[:MAX_SHOWN_DIFFERENCES]
-        )
-        more = f" and {n} more" if (n := len(differ) - MAX_SHOWN_DIFFERENCES) > 0 else ""
+    if differences := describe_differences(*map(_flat_identity, (header["identity"], identity))):
         hint = "Delete it to start over, or write elsewhere"
-        raise GlassformerError(f"{path} — is of another run: {pairs}{more}. {hint}")
+        raise GlassformerError(f"{path} — is of another run: {differences}. {hint}")
+
+
+def describe_differences(saved: dict[str, Any], current: dict[str, Any]) -> str:
+    """Return the settings that differ, as in "lr=0.1 (now 0.2)", or "" if none does."""
+    differ = [k for k in {**current, **saved} if saved.get(k) != current.get(k)]
+    texts = [f"{k}={_short_text(saved.get(k))} (now {_short_text(current.get(k))})" for k in differ]
+    rest = len(differ) - MAX_SHOWN_DIFFERENCES
+    return ", ".join(texts[:MAX_SHOWN_DIFFERENCES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _flat_identity(identity: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a run by name, with defaults for recipe fields added later."""
     recipe = {name: f.default for name, f in RECIPE_FIELDS.items()} | identity["recipe"]
-    fields = {"recipe" if k == "name" else k: v for k, v in recipe.items()}
-    return {**{k: v for k, v in identity.items() if k != "recipe"}, **fields}
+    # The file format keeps the old key of init_from.
+    names = {"name": "recipe", "start": "init_from"}
+    settings = {k: v for k, v in identity.items() if k != "recipe"} | recipe
+    return {names.get(k, k): v for k, v in settings.items()}
 
 
 def _short_text(value: Any) -> str:
     text = str(value)
-    return (text if len(text) <= 24 else text[:12] + "…") or "none"
-
-
-def check_state(
-    path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
-    shapes: dict[str, tuple[int, ...]], steps: int, full_domain_steps: int, digits: int, dtype: str,
-) -> None:  # fmt: skip
-    """Raise an error if a saved run has wrong shapes, wrong dtypes or impossible step counts."""
-    problem, step, phase = "", header["step"], header.get("exact")
-    began, last = (phase["began"], steps + full_domain_steps) if phase else (step, steps)
-    saved = {n: a.shape for n, a in arrays.items()}
-    # Optimizer states may be infinite. AdamW counts steps in COUNTER_DTYPE.
-    infinite = [n for n, a in arrays.items() if n[:10] != "optimizer." and not np.isfinite(a).all()]
-    is_counter = {n: n.startswith("optimizer.step.") for n in arrays}
-    if odd := sorted(n for n in {*shapes, *saved} if saved.get(n) != shapes.get(n)):
-        problem = f"{odd[0]} is {list(saved[odd[0]]) if odd[0] in saved else 'missing'}"
-    elif odd := [
-        n for n, a in arrays.items() if a.dtype != (COUNTER_DTYPE if is_counter[n] else dtype)
-    ]:
-        problem = f"{odd[0]} is in {arrays[odd[0]].dtype}"
-    elif infinite:
-        problem = f"{infinite[0]} is not finite"
-    elif step > last or max(header["decay_at"], header["watcher"]["since"], began) > step:
-        problem = f"step {step:,} of {last:,} does not fit"
-    elif step - began > full_domain_steps:
-        problem = f"{step - began:,} steps of a full-domain phase of {full_domain_steps:,}"
-    elif any(len(report["digits"]) != digits for report in header["history"]):
-        problem = "its history has other answers"
-    if problem:
-        raise GlassformerError(f"{path} — {NOT_A_RUN}: {problem}", code=DAMAGED_FILE)
-
-
-# ── snapshots ──────────────────────────────────────────────────────────────────────────────────
-def snapshot_path(folder: Path, step: int) -> Path:
-    return folder / f"step-{step:06d}.safetensors"
+    return (text if len(text) <= 60 else text[:12] + "…") or "none"
 
 
 def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> dict[int, Path]:
-    """Create a snapshot folder for each seed and return the folders by seed.
-
-    Raises:
-        GlassformerError: If a folder of a new run already has snapshots.
-    """
+    """Create a snapshot folder for each seed; a folder of a new run must not have snapshots."""
     folder = Path(folder)
     folders = {seed: folder / f"seed{seed}" if len(seeds) > 1 else folder for seed in seeds}
     for path in folders.values():

@@ -13,15 +13,9 @@ from ..core.backend import Array
 from ..core.model import Config, Model
 from ..parametrizations import Parametrization, Shapes
 from ..tasks.base import Task
+from ..utils import limits
 from ..utils.errors import GlassformerError
-from ..utils.limits import (
-    MAX_MEMBERS,
-    MAX_PROCESSES,
-    MAX_SAMPLE_ROWS,
-    MAX_SEED,
-    check_int_range,
-    check_memory,
-)
+from ..utils.limits import check_int_range, check_memory
 from .data import MAX_ENUMERATED_ROWS, example_length
 from .recipe import Recipe
 from .run_file import check_out
@@ -31,17 +25,7 @@ def check_arguments(
     task: Task, seeds: Sequence[int], models: Mapping[str, Model | None], threads: int,
     out: str | Path | None, resumed: bool, parametrization: str = "",
 ) -> None:  # fmt: skip
-    """Raise an error if arguments of a run conflict.
-
-    Args:
-        task: The task to learn.
-        seeds: One seed for each member.
-        models: Input models of the run, by argument name.
-        threads: Number of PyTorch threads.
-        out: The model file.
-        resumed: Whether an unfinished run is continued.
-        parametrization: Ref of the parametrization.
-    """
+    """Raise an error if arguments of a run conflict; `models` are its input models by argument."""
     if len(set(seeds)) != len(seeds) or not seeds:
         raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
     if (out or resumed) and len(seeds) > 1:
@@ -59,19 +43,18 @@ def check_arguments(
             got = f"got {model.vocabulary}. Use a model of this task"
             raise GlassformerError(f"{name}: {wanted}, {got}")
     size = task.default_sample_size
-    check_int_range(f"{task.ref} — default_sample_size", size, 1, MAX_SAMPLE_ROWS)
-    check_int_range("train — threads", threads, 1, MAX_PROCESSES)
-    check_int_range("train — the number of seeds", len(seeds), 1, MAX_MEMBERS)
+    check_int_range(f"{task.ref} — default_sample_size", size, 1, limits.MAX_SAMPLE_ROWS)
+    check_int_range("train — threads", threads, 1, limits.MAX_PROCESSES)
+    check_int_range("train — the number of seeds", len(seeds), 1, limits.MAX_MEMBERS)
     for seed in seeds:
-        check_int_range("train — a seed", seed, 0, MAX_SEED)
+        check_int_range("train — a seed", seed, 0, limits.MAX_SEED)
 
 
 def check_training_memory(task: Task, r: Recipe, members: int, start: Model | None) -> None:
     """Raise an error if the rows, weights or activations of a run do not fit into memory."""
     T = example_length(task)
-    size = (
-        task.size if task.size <= MAX_ENUMERATED_ROWS else 0
-    )  # TrainingData raises for larger domains.
+    # TrainingData raises for larger domains.
+    size = task.size if task.size <= MAX_ENUMERATED_ROWS else 0
     split = r.training_rows(size, max(task.radix, default=1)) if size else 0
     fixed = {"draw": r.train_rows, "split": split, "all": size}.get(r.data, 0)
     rows = r.test_rows + fixed
@@ -80,9 +63,8 @@ def check_training_memory(task: Task, r: Recipe, members: int, start: Model | No
     bytes_each = members * (4 if r.dtype == "float32" else 8)
     weights = sum(map(math.prod, shapes.values()))
     what = f"training — {members:,} times {weights:,} weights"
-    check_memory(
-        what, 4 * bytes_each * weights
-    )  # theta, last good theta, gradient, optimizer state
+    copies = 4  # theta, last good theta, gradient, optimizer state
+    check_memory(what, copies * bytes_each * weights)
     batch = r.batch if r.data == "fresh" else min(r.batch or fixed, fixed)
     row = max(c.n_layers - 1, 0) * (T * (2 * c.d_model + c.d_mlp) + c.n_heads * T * T)
     what = f"training — {members:,} times a batch of {batch:,}"
@@ -99,10 +81,8 @@ def find_device(name: str, dtype: str = "float32") -> torch.device:
         with contextlib.suppress(RuntimeError, AssertionError, NotImplementedError):
             device = torch.ones(1, device=name).device
             if device.type == "mps" and dtype == "float64":
-                hint = "Set dtype=float32, or use cpu"
-                raise GlassformerError(
-                    f"device {name} — expected dtype=float32, got {dtype}. {hint}"
-                )
+                wanted = "expected dtype=float32, got float64. Set it, or use cpu"
+                raise GlassformerError(f"device {name} — {wanted}")
             return device
     optional = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     names = ", ".join(["cpu", *(name for name, exists in optional.items() if exists)])

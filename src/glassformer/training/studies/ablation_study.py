@@ -28,16 +28,12 @@ from ..events import Event, percent
 from ..loop import Trainer
 from ..recipe import Recipe
 from ..result import Training
+from ..run_file import describe_differences
 from ..train_hooks import TRAIN_HOOKS
 
 BASELINE = "baseline"
-LAYER_FIELDS = {
-    "train_hook",
-    "mask",
-    "n_layers",
-    "d_mlp",
-    "n_heads",
-}  # fields without effect in a model without layers
+# Fields without effect in a model without layers.
+LAYER_FIELDS = {"train_hook", "mask", "n_layers", "d_mlp", "n_heads"}
 Word = Annotated[str, Meta(max_length=100)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -53,13 +49,12 @@ class Ablation:
 
 
 def _heads(n: int, effect: str) -> Ablation:
-    return Ablation(
-        f"heads-{n}", effect, {"n_heads": n, "d_head": 0}
-    )  # d_head 0 fills the stream's width
+    # d_head=0 fills the stream's width.
+    return Ablation(f"heads-{n}", effect, {"n_heads": n, "d_head": 0})
 
 
 def _width(n: int, effect: str) -> Ablation:
-    return Ablation(f"d-model-{n}", effect, {"d_model": n, "d_head": 0})  # d_mlp is unchanged
+    return Ablation(f"d-model-{n}", effect, {"d_model": n, "d_head": 0})
 
 
 ABLATIONS = {a.name: a for a in (
@@ -140,7 +135,8 @@ def _apply_ablation(ablation: Ablation, task: Task, recipe: Recipe) -> AblationC
         raise GlassformerError(f"the baseline has {hook}, and a model has one")
     if not recipe.n_layers and changes.keys() & LAYER_FIELDS:
         raise GlassformerError("the baseline has no layers")
-    changed_task, changed = _with_options(task, ablation.task_options), replace(recipe, **changes)
+    options, changed = ablation.task_options, replace(recipe, **changes)
+    changed_task = _with_options(task, options) if options else task
     _check_model(changed_task, changed)
     before, after = (r.d_head or r.d_model // r.n_heads for r in (recipe, changed))
     same = replace(recipe, d_head=before) == replace(changed, d_head=after)
@@ -151,8 +147,6 @@ def _apply_ablation(ablation: Ablation, task: Task, recipe: Recipe) -> AblationC
 
 def _with_options(task: Task, options: Mapping[str, str]) -> Task:
     """Return the task with some options changed."""
-    if not options:
-        return task
     name = registry.ref_head(task.ref)
     entry = registry.find("task", name)
     for option, value in options.items():
@@ -234,17 +228,13 @@ class AblationProgress:
 
 
 def train_ablations(
-    task: Task, recipe: Recipe, seeds: Sequence[int] = (0, 1, 2), names: Sequence[str] = (),
-    folder: str | Path | None = None, threads: int = 1,
+    cases: Sequence[AblationCase], seeds: Sequence[int], folder: str | Path | None = None,
+    threads: int = 1,
 ) -> Iterator[AblationProgress]:  # fmt: skip
-    """Train the baseline and the ablations, the seeds of each as one ensemble; yield progress."""
-    cases, _ = plan_ablations(task, recipe, names)
-    saved = {
-        case.name: _read_outcomes(case, folder) for case in cases
-    }  # Read all files before training.
-    for case in cases:
+    """Train the cases, the seeds of each as one ensemble; yield progress."""
+    saved = [_read_outcomes(case, folder) for case in cases]  # all files, before any training
+    for case, outcomes in zip(cases, saved, strict=True):
         yield AblationProgress(case.name)
-        outcomes = saved[case.name]
         if left := [s for s in seeds if s not in outcomes]:
             yield from _train_case(case, left, outcomes, threads)
             if folder:
@@ -287,25 +277,18 @@ def _path(folder: str | Path, case: AblationCase) -> Path:
 
 
 def _read_outcomes(case: AblationCase, folder: str | Path | None) -> dict[int, SeedOutcome]:
-    """Return the saved outcomes of a case by seed.
-
-    Raises:
-        GlassformerError: If the file is of another kind or belongs to another study.
-    """
+    """Return the saved outcomes of a case by seed; its file must be of the same study."""
     if not folder or not (path := _path(folder, case)).exists():
         return {}
     try:
         saved = convert(migrate.ablation_result(read_json(path, finite=False)), SavedAblation)
     except GlassformerError:
-        raise GlassformerError(
-            f"{path} — expected a result of an ablation study. Remove it, or use another folder",
-            code=DAMAGED_FILE,
-        ) from None
+        wanted = "expected a result of an ablation study. Remove it, or use another folder"
+        raise GlassformerError(f"{path} — {wanted}", code=DAMAGED_FILE) from None
     before = {"task": saved.task, **saved.recipe}
     now = {"task": case.task.ref, **case.recipe.to_json()}
-    if differ := [k for k in now if before.get(k) != now[k]]:
-        pairs = ", ".join(f"{k}={before.get(k)} (now {now[k]})" for k in differ[:3])
-        raise GlassformerError(f"{path} — is of another study: {pairs}. Use another folder")
+    if differences := describe_differences({k: before.get(k) for k in now}, now):
+        raise GlassformerError(f"{path} — is of another study: {differences}. Use another folder")
     return {run.seed: run for run in saved.runs}
 
 
@@ -343,23 +326,20 @@ class AblationStudy(Result):
 
 
 def run_ablation_study(
-    task: Task, recipe: Recipe, *, seeds: Sequence[int] = (0, 1, 2),
-    only: str | Sequence[str] = (), out: str | Path | None = None, threads: int = 1,
-    progress: ProgressCallback | None = None,
+    task: Task, recipe: Recipe, *, seeds: Sequence[int], only: str | Sequence[str],
+    out: Path | None, threads: int, progress: ProgressCallback | None,
 ) -> AblationStudy:  # fmt: skip
     """Implement `api.ablation_study`. Progress is in training steps over all cases."""
     names = [only] if isinstance(only, str) and only else list(only)
     check_int_range("ablation_study — the number of seeds", len(seeds), 1, MAX_MEMBERS)
-    recipe = replace(
-        recipe, full_domain_steps=0
-    )  # That phase would correct the errors of an ablation.
+    # The full-domain phase would correct the errors of an ablation.
+    recipe = replace(recipe, full_domain_steps=0)
     cases, skipped = plan_ablations(task, recipe, names)
-    folder = Path(out) if out else None
-    if folder:
-        check_writable(make_folder(folder) / "baseline.json")
+    if out:
+        check_writable(make_folder(out) / "baseline.json")
     results = []
-    with exclusive_lock(folder and folder / "ablations"):
-        for news in train_ablations(task, recipe, seeds, names, folder, threads):
+    with exclusive_lock(out and out / "ablations"):
+        for news in train_ablations(cases, seeds, out, threads):
             if news.result:
                 results.append(news.result)
             if progress:

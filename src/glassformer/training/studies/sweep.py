@@ -83,10 +83,7 @@ def train_job(load_task: LoadTask, job: SweepJob) -> list[FinishedRun]:
 def train_jobs(
     jobs: list[SweepJob], load_task: LoadTask, workers: int, cluster: str = ""
 ) -> Iterator[list[FinishedRun]]:
-    """Train jobs in local processes or on a Dask cluster; yield the finished runs.
-
-    Jobs of a dead worker are retried on another worker.
-    """
+    """Train jobs in local processes or on a Dask cluster; yield the finished runs."""
     workers = min(workers, len(jobs))
     for job, result in map_pieces(jobs, train_job, load_task, workers=workers, cluster=cluster):
         if not isinstance(result, Exception):
@@ -188,8 +185,9 @@ class SweepResult(Result):
         return {name: getattr(self, name) for name in ("runs", "skipped", "failed", "lost")}
 
     @property
-    def counts_text(self) -> str:
-        return ", ".join(f"{n} {name}" for name, n in self._counts.items())
+    def summary(self) -> str:
+        counts = ", ".join(f"{n} {name}" for name, n in self._counts.items())
+        return f"{counts}; in {self.out / 'results.csv'}"
 
     def to_json(self) -> dict[str, Any]:
         results = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
@@ -197,8 +195,8 @@ class SweepResult(Result):
 
     def __str__(self) -> str:
         lines = [" ".join("–" if x is None else str(x) for x in row) for row in self.rows]
-        head = f"{self.counts_text}; in {self.out / 'results.csv'}"
-        return "\n".join([head, " ".join(self.columns), *lines, *filter(None, [self.problem])])
+        lines = [self.summary, " ".join(self.columns), *lines, self.problem]
+        return "\n".join(filter(None, lines))
 
 
 def run_sweep(

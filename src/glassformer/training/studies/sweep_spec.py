@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -160,17 +159,10 @@ def _field_values(
         elif name in choices:
             problems.append(f"{name} is in [set] and in [grid]")
         else:
-            choices[name] = _map_collecting(partial(_value, name), values, problems)
+            choices[name] = _map_collecting(recipe_option(name).check, values, problems)
             if _has_duplicates(choices[name]):
                 problems.append(f"{name} has a value twice: {short_repr(values)}")
     return choices
-
-
-def _value(name: str, value: Any) -> Any:
-    value = recipe_option(name).check(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise GlassformerError(f"{name} must be finite, got {value}")
-    return value
 
 
 def _map_collecting(

@@ -46,9 +46,8 @@ class AccuracyCurve:
                 grid[height - 1 - round(y)][round(x)] = mark
         labels = {0: "100 %", height - 1: "0 %"}
         plot = [f"{labels.get(i, ''):>5} │{''.join(row).rstrip()}" for i, row in enumerate(grid)]
-        legend = [
-            f"{SERIES_MARKS[n]} {SERIES_LABELS[n]}" for n, points in self.points.items() if points
-        ]
+        names = [name for name, points in self.points.items() if points]
+        legend = [f"{SERIES_MARKS[name]} {SERIES_LABELS[name]}" for name in names]
         end = f"step {self.last_step:,}"
         below = f"       {'  '.join(legend):<{width - len(end) - 1}} {end}"
         return [*plot, f"      └{'─' * width}", below]

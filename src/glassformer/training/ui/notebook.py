@@ -60,10 +60,9 @@ class NotebookBar:
         if "accuracy" in self.figures:
             parts.append(f"{percent(self.figures['accuracy'])} of test rows right")
         if "checked_rows" in self.figures:
-            parts.append(
-                f"checked {self.figures['checked_rows']:,} of {self.figures['rows']:,} rows"
-            )
-        return ", ".join([*parts, *([self.status] if self.status else [])])
+            checked, rows = self.figures["checked_rows"], self.figures["rows"]
+            parts.append(f"checked {checked:,} of {rows:,} rows")
+        return ", ".join([*parts, self.status] if self.status else parts)
 
     def _repr_html_(self) -> str:
         end = max(self.step, self.steps)

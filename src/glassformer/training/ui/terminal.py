@@ -18,30 +18,18 @@ from .curve import WIDTH, AccuracyCurve
 STOP_MESSAGE = "finishing the step, then saving; press Ctrl-C again to quit at once"
 
 
+@dataclass
 class LogView:
     """Log of a run: one line per milestone and, with `show_evaluations`, per evaluation."""
 
-    def __init__(
-        self,
-        console: Console,
-        names: Sequence[str],
-        several_seeds: bool = False,
-        show_evaluations: bool = False,
-    ) -> None:
-        self.console, self.names, self.several_seeds, self.show_evaluations = (
-            console,
-            names,
-            several_seeds,
-            show_evaluations,
-        )
+    console: Console
+    names: Sequence[str]
+    several_seeds: bool = False
+    show_evaluations: bool = False
 
     def __call__(self, event: Event) -> None:
-        if event.kind not in ROUTINE:
-            self.console.print(
-                _milestone_line(event, self.names, self.several_seeds), soft_wrap=True
-            )
-        elif self.show_evaluations and event.kind == "evaluation":
-            self.console.print(_evaluation_line(event, self.several_seeds), soft_wrap=True)
+        if event.kind not in ROUTINE or (self.show_evaluations and event.kind == "evaluation"):
+            self.console.print(_line(event, self.names, self.several_seeds), soft_wrap=True)
 
     def close(self) -> None:
         pass
@@ -91,9 +79,7 @@ class LiveView:
         elif event.kind == "done":
             self.members.setdefault(event.member, {})["status"] = event.data["training"].status
         elif event.kind not in ROUTINE:
-            self.latest.append(
-                _milestone_line(event, self.names, several_seeds=len(self.members) > 1)
-            )
+            self.latest.append(_line(event, self.names, several_seeds=len(self.members) > 1))
         self.live.refresh()
 
     def close(self) -> None:
@@ -103,41 +89,37 @@ class LiveView:
 
     def _plot(self) -> list[Text]:
         """Return the lines of the curve, as wide as the terminal allows."""
-        room = max(10, min(WIDTH, self.console.width - 8))
-        return [Text(line) for line in self.curve.lines(room)] if self.show_curve else []
+        width = max(10, min(WIDTH, self.console.width - 8))
+        return [Text(line) for line in self.curve.lines(width)] if self.show_curve else []
 
     def __rich__(self) -> Group:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        trained = any("train_accuracy" in m for m in self.members.values())
-        rows = ["test rows", "training rows"] if trained else ["test rows"]
-        for name in ("seed", "loss", "floor", *rows, *self.names, ""):
+        shares = {"accuracy": "test rows"}
+        if any("train_accuracy" in m for m in self.members.values()):
+            shares["train_accuracy"] = "training rows"
+        for name in ("seed", "loss", "floor", *shares.values(), *self.names, ""):
             table.add_column(name, justify="right")
         floor = "" if self.floor is None else f"{self.floor:.4f}"
         for seed, m in self.members.items():
             loss = f"{m['loss']:.4f}" if "loss" in m else ""
-            whole = [_percent_text(m.get("accuracy"))] + [
-                _percent_text(m.get("train_accuracy"))
-            ] * trained
-            parts = [
-                _percent_text(x, short=True) for x in m.get("digits", [None] * len(self.names))
-            ]
+            whole = [_percent_text(m.get(name)) for name in shares]
+            digits = m.get("digits", [None] * len(self.names))
+            parts = [_percent_text(x, short=True) for x in digits]
             table.add_row(str(seed), loss, floor, *whole, *parts, m.get("status", ""))
         notes = [Text(line, style="dim") for line in self.latest]
         notes += [Text(STOP_MESSAGE, style="bold")] if self.stop_requested() else []
         return Group(self.bar, table, *self._plot(), *notes)
 
 
-def _milestone_line(event: Event, names: Sequence[str], several_seeds: bool) -> str:
-    whose = f"seed {event.member}, " if several_seeds else ""
-    return f"{whose}step {event.step:,}: {describe_event(event, names)}"
-
-
-def _evaluation_line(event: Event, several_seeds: bool) -> str:
-    d, whose = event.data, f"seed {event.member}, " if several_seeds else ""
-    line = f"{whose}step {event.step:,}: loss {d['loss']:.4f}, {percent(d['accuracy'])}"
-    line += " of test rows" + (", now trained on" if "phase" in d else "")
+def _line(event: Event, names: Sequence[str], several_seeds: bool) -> str:
+    """Return a milestone or an evaluation as one line."""
+    line, d = f"seed {event.member}, " * several_seeds + f"step {event.step:,}: ", event.data
+    if event.kind != "evaluation":
+        return line + describe_event(event, names)
+    line += f"loss {d['loss']:.4f}, {percent(d['accuracy'])} of test rows"
+    line += ", now trained on" * ("phase" in d)
     trained = d.get("train_accuracy")
-    return line + (f", {percent(trained)} of training rows" if trained is not None else "")
+    return line if trained is None else f"{line}, {percent(trained)} of training rows"
 
 
 def _percent_text(x: float | None, short: bool = False) -> Text | str:
