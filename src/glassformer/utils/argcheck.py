@@ -6,7 +6,7 @@ import inspect
 import os
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -34,14 +34,9 @@ TYPE_NAMES: dict[Any, tuple[str, str]] = {  # singular and plural
 
 
 def bind_arguments(
-    function: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any],
-    optional: Iterable[str] = (),
-) -> dict[str, Any]:  # fmt: skip
-    """Return the arguments of a call by name.
-
-    Raises:
-        GlassformerError: If the arguments do not fit the signature.
-    """
+    function: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call by name. Raise an error if they do not fit the signature."""
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     if len(args) > len(positional):
@@ -57,7 +52,7 @@ def bind_arguments(
                 hint += ". Options are part of the ref: 'addition:digits=3'"
             raise GlassformerError(f"{function} — unexpected keyword {name!r}; {hint}")
     bound |= kwargs
-    required = [p.name for p in parameters if p.default is p.empty and p.name not in optional]
+    required = [p.name for p in parameters if p.default is p.empty]
     if missing := [repr(name) for name in required if name not in bound]:
         noun = "argument" + "s" * (len(missing) > 1)
         raise GlassformerError(f"{function}() missing required {noun}: {' and '.join(missing)}")
@@ -90,25 +85,18 @@ def check_types(function: str, hints: Mapping[str, Any], arguments: Mapping[str,
         if not matches_annotation(value, hints.get(name, Any)):
             is_class = isinstance(hints[name], type) and hints[name] not in TYPE_NAMES
             must = f"{name}: expected" if is_class else f"{name} must be"
-            raise GlassformerError(
-                f"{function} — {must} {describe_annotation(hints[name])}, got {short_repr(value)}"
-            )
+            wanted, got = describe_annotation(hints[name]), short_repr(value)
+            raise GlassformerError(f"{function} — {must} {wanted}, got {got}")
 
 
 def check_function(label: str, f: Any, form: str) -> None:
-    """Raise an error if `f` does not accept the arguments of `form`.
-
-    `form` is a string such as "(array) -> array".
-    """
+    """Raise an error if `f` does not accept the arguments of `form`, such as "(a, b) -> array"."""
     if not _accepts_arguments(f, form.partition(")")[0].count(",") + 1):
         raise GlassformerError(f"{label} — expected a function {form}, got {short_repr(f)}")
 
 
 def _accepts_arguments(f: Any, n: int) -> bool:
-    """Return whether `f` can be called with `n` positional arguments.
-
-    A callable without a known signature is accepted.
-    """
+    """Return whether `f`, or any callable without a signature, may take n positional arguments."""
     try:
         inspect.signature(f).bind(*range(n))
     except ValueError:  # Some builtins have no signature.
@@ -119,38 +107,30 @@ def _accepts_arguments(f: Any, n: int) -> bool:
 
 
 def validate_init(check_kinds: bool = True) -> Callable[[type[T]], type[T]]:
-    """Return a class decorator that checks the constructor's arguments.
-
-    The constructor checks argument names and, with `check_kinds`, types.
-    """
+    """Return a class decorator: the constructor checks argument names, and types if wanted."""
 
     def decorate(cls: type[T]) -> type[T]:
-        init: Any = cls.__init__
-        signature, hints = inspect.signature(cls), dict[str, Any]()
-
-        @functools.wraps(init)
-        def read(self: Any, *args: Any, **kwargs: Any) -> None:
-            arguments = bind_arguments(cls.__name__, signature, args, kwargs)
-            if check_kinds:
-                hints.update(hints or typing.get_type_hints(cls))
-                check_types(cls.__name__, hints, arguments)
-            init(self, *args, **kwargs)
-
-        cls.__init__ = read  # type: ignore[method-assign]
+        cls.__init__ = _with_checks(cls.__init__, cls.__name__, check_kinds)  # type: ignore
         return cls
 
     return decorate
 
 
 def validate_method(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a method to check the types of its arguments."""
+    """Decorate a method to check its arguments."""
+    return _with_checks(method, method.__name__)
+
+
+def _with_checks(method: Callable[P, R], name: str, check_kinds: bool = True) -> Callable[P, R]:
     signature, hints = inspect.signature(method), dict[str, Any]()
+    signature = signature.replace(parameters=[*signature.parameters.values()][1:])  # no self
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        arguments = bind_arguments(method.__name__, signature, args, kwargs)
-        hints.update(hints or typing.get_type_hints(method))
-        check_types(method.__name__, hints, arguments)
+        arguments = bind_arguments(name, signature, args[1:], kwargs)
+        if check_kinds:
+            hints.update(hints or typing.get_type_hints(method))
+            check_types(name, hints, arguments)
         return method(*args, **kwargs)
 
     return call
@@ -166,20 +146,14 @@ def matches_annotation(value: Any, hint: Any) -> bool:
     if kind is typing.Literal:
         return isinstance(value, str) and value in inner
     if kind in PLAIN_TYPES:
-        return isinstance(value, PLAIN_TYPES[kind]) and (
-            kind is bool or not isinstance(value, bool)
-        )
+        is_bool = isinstance(value, bool)
+        return isinstance(value, PLAIN_TYPES[kind]) and (kind is bool or not is_bool)
     if kind is collections.abc.Sequence:
-        is_list = isinstance(value, collections.abc.Sequence) and not isinstance(
-            value, (str, bytes)
-        )
+        is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
         is_row = is_list or attribute(value, "ndim") == 1  # an array or a tensor
         return is_row and all(matches_annotation(x, one) for one in inner for x in value)
     if kind is collections.abc.Mapping and isinstance(value, Mapping) and inner:
-        return all(
-            matches_annotation(k, inner[0]) and matches_annotation(v, inner[1])
-            for k, v in value.items()
-        )
+        return all(all(map(matches_annotation, item, inner)) for item in value.items())
     if kind is tuple and inner:
         same_length = isinstance(value, (tuple, list)) and len(value) == len(inner)
         return same_length and all(map(matches_annotation, value, inner))
@@ -193,17 +167,14 @@ def describe_annotation(hint: Any, plural: bool = False) -> str:
     """Return a description of an annotation, such as "a list of whole numbers"."""
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (types.UnionType, typing.Union):
-        return " or ".join(
-            describe_annotation(one, plural) for one in inner if one is not type(None)
-        )
+        choices = (one for one in inner if one is not type(None))
+        return " or ".join(describe_annotation(one, plural) for one in choices)
     if kind is typing.Literal:
         return "one of " + ", ".join(map(str, inner))
     if kind is collections.abc.Mapping and Any not in inner:
-        return (
-            f"a table of {describe_annotation(inner[0])} and {describe_annotation(inner[1])} each"
-        )
+        return f"a table of {' and '.join(map(describe_annotation, inner))} each"
     if kind is tuple and inner:
-        return f"({', '.join(describe_annotation(one) for one in inner)})"
+        return f"({', '.join(map(describe_annotation, inner))})"
     if kind is collections.abc.Callable and inner and isinstance(inner[0], list):
         return f"{TYPE_NAMES[kind][plural]} of {len(n := inner[0])} argument{'s' * (len(n) != 1)}"
     name = getattr(kind, "__name__", kind)

@@ -27,10 +27,7 @@ PieceFunction = Callable[[Any, Any], Any]
 def connect_cluster(
     address: str, do: PieceFunction, shared: Any, resume_hint: str
 ) -> Iterator["Cluster"]:
-    """Yield a cluster that runs `do(shared, piece)`.
-
-    If the cluster is lost, the error message ends with `resume_hint`.
-    """
+    """Yield a cluster that runs `do(shared, piece)`; an error ends with `resume_hint`."""
     dask = _dask()
     try:
         with _connect(dask, address) as client:

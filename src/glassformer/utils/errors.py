@@ -26,13 +26,9 @@ def missing_library_message(module: str) -> str:
     return f"needs {library}, which is not installed: pip install 'glassformer[{extra}]'"
 
 
-FIGURES_MISSING, TORCH_MISSING = (
-    missing_library_message("matplotlib"),
-    missing_library_message("torch"),
-)
+FIGURES_MISSING, TORCH_MISSING = map(missing_library_message, ("matplotlib", "torch"))
 DAMAGED_FILE = "damaged_file"
-# Error codes: `error.code` in Python, `code` in server responses. Codes are stable, messages are
-# not.
+# Stable error codes: `error.code` in Python, `code` in server responses.
 CODES = {
     "bad_argument": "an argument has a wrong type or value, or conflicts with another argument",
     "not_found": "no file, model, task or other object has that name",
@@ -47,11 +43,9 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class GlassformerError(Exception):
-    """An error in the caller's input.
+    """An error in the caller's input, with the expected and the actual value in its message.
 
-    The message names the operation, the expected value and the actual value. `code` is one of
-    CODES. An error that this package raises while handling another exception takes the code of that
-    exception.
+    `code` is one of CODES. An error raised while handling an exception takes its code.
     """
 
     def __init__(self, *args: Any, code: str = "") -> None:
@@ -60,10 +54,7 @@ class GlassformerError(Exception):
 
 
 def _code_of(handled: BaseException | None) -> str:
-    """Return the default code of an error that this package raises while handling `handled`.
-
-    The code is "bad_argument" if no exception of this package is being handled.
-    """
+    """Return the code of an error raised while this package handles `handled`."""
     trace = handled and handled.__traceback__
     if not trace or not trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
         return "bad_argument"  # The caller handles an unrelated exception.
@@ -94,9 +85,9 @@ class NamedError(GlassformerError):
 
 def missing_extra(label: str, error: ModuleNotFoundError) -> GlassformerError | None:
     """Return the error for a missing library of EXTRAS, or None for any other module."""
-    module = (error.name or "").partition(".")[0]
-    message = f"{label} — {missing_library_message(module)}" if module in EXTRAS else ""
-    return GlassformerError(message, code="needs_extra") if message else None
+    if (module := (error.name or "").partition(".")[0]) not in EXTRAS:
+        return None
+    return GlassformerError(f"{label} — {missing_library_message(module)}", code="needs_extra")
 
 
 def short_repr(value: Any) -> str:
@@ -104,18 +95,10 @@ def short_repr(value: Any) -> str:
     return re.sub(r"\s*\n\s*", " ", _short.repr(value))
 
 
-def value_error(where: str, expected: str, value: Any, code: str = "") -> GlassformerError:
-    """Return the error "where — expected …, got …"; `where` may end in a colon instead."""
-    start = f"{where} " if where.endswith(":") else f"{where} — "
-    return GlassformerError(f"{start}expected {expected}, got {short_repr(value)}", code=code)
-
-
 def ascii_name(name: Any) -> str:
-    r"""Return a name that was read from a file in printable ASCII.
+    r"""Return a name that was read from a file in printable ASCII: `additi\u043en`.
 
-    For example, the result is `additi\u043en` for a Cyrillic letter. Homoglyphs, zero-width and
-    control characters would make the name look like another one. Names typed by the user are shown
-    as typed.
+    Homoglyphs, zero-width and control characters would make the name look like another one.
     """
     text = str(name)
     return text if text.isascii() and text.isprintable() else text.encode("unicode_escape").decode()
@@ -130,12 +113,9 @@ def did_you_mean(
 ) -> str:
     """Return a hint with the known names closest to `name`, or all known names if none is close."""
     names = list(known)
-    near = difflib.get_close_matches(name[:100], names, max_matches, cutoff)
-    return (
-        f"did you mean {' or '.join(near)}?"
-        if near
-        else f"{otherwise} {', '.join(names) or 'none'}"
-    )
+    if near := difflib.get_close_matches(name[:100], names, max_matches, cutoff):
+        return f"did you mean {' or '.join(near)}?"
+    return f"{otherwise} {', '.join(names) or 'none'}"
 
 
 def unknown_name_error(

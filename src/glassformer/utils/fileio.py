@@ -147,10 +147,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Replace `path` by a folder made in `folder_beside`.
-
-    The folders are exchanged in one step if the system supports it.
-    """
+    """Replace `path` by a folder made in `folder_beside`, in one step if the system can."""
     with _os_errors_as(path):
         target = Path(os.path.realpath(path))
         mode = stat.S_IMODE(os.stat(new.parent).st_mode) & 0o666  # mode set by the umask
@@ -180,10 +177,7 @@ def replace_folder(new: Path, path: Path) -> None:
 
 
 class AppendLog:
-    """Log file that starts with `first` and grows by `add`.
-
-    Each addition is written completely or not at all.
-    """
+    """Log file that starts with `first` and grows by `add`, each time completely or not at all."""
 
     def __init__(self, path: str | Path, first: bytes = b"") -> None:
         self.path = write_atomically(path, first)
@@ -214,30 +208,23 @@ def check_ending(path: str | Path, ending: str) -> None:
 def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
     """Raise an error if a file cannot be written at `path`. Existing files are not changed.
 
-    Args:
-        path: The output file.
-        *read: Refs and paths of input files, with or without options, which must not be
-            overwritten.
+    `read` are refs and paths of inputs, which must not be overwritten.
     """
     if path is None:
         return
-    for file in (name for ref in map(str, filter(None, read)) for name in _file_names_in(ref)):
-        with contextlib.suppress(OSError, ValueError):  # The name is no file.
-            if os.path.samefile(file, path):
-                raise GlassformerError(f"{path} — is an input of this call; name another output")
+    for ref in map(str, filter(None, read)):
+        # Parts that may be file names: the ref, each part before a colon, and the option values.
+        before = (ref[:i] for i, character in enumerate(ref) if character == ":")
+        values = (word.partition("=")[2] for word in ref.replace(":", ",").split(","))
+        for file in (ref, *before, *values):
+            with contextlib.suppress(OSError, ValueError):  # The name is no file.
+                if os.path.samefile(file, path):
+                    problem = "is an input of this call; name another output"
+                    raise GlassformerError(f"{path} — {problem}")
     with _os_errors_as(path):
         target, _ = _resolve_target(Path(path))
         with tempfile.TemporaryFile(dir=target.parent):
             pass
-
-
-def _file_names_in(ref: str) -> list[str]:
-    """Return the parts of a ref that may be file names.
-
-    They are the whole ref, each part before a colon, and the option values.
-    """
-    values = [word.partition("=")[2] for word in ref.replace(":", ",").split(",")]
-    return [ref, *(ref[:i] for i, character in enumerate(ref) if character == ":"), *values]
 
 
 def make_folder(path: str | Path) -> Path:
@@ -294,9 +281,8 @@ def _resolve_target(path: Path) -> tuple[Path, os.stat_result | None]:
     for _ in range(40):  # /dev/stdout may link to a file of another process.
         if hop.startswith(("/dev/", "/proc/")) and not hop.startswith("/dev/shm/"):
             device = hop.startswith("/dev/") or "/fd/" in hop
-            raise OSError(
-                errno.EINVAL, "it is a device" if device else "files in /proc are not kept"
-            )
+            problem = "it is a device" if device else "files in /proc are not kept"
+            raise OSError(errno.EINVAL, problem)
         try:
             hop = os.path.join(os.path.dirname(hop), os.readlink(hop))
         except OSError:
@@ -336,10 +322,7 @@ def _temp_path(target: Path, end: str) -> Path:
 
 
 def _create(beside: Path, folder: bool = False) -> int:
-    """Create and lock a file (or folder) beside a target.
-
-    The leftover of a killed run is replaced.
-    """
+    """Create and lock a file (or folder) beside a target; replace the leftover of a killed run."""
     for _ in range(9):  # Other processes may create or remove it meanwhile.
         try:
             new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
@@ -381,10 +364,7 @@ def _make_temp(beside: Path) -> int:
 
 
 def _remove_leftover(beside: Path) -> None:
-    """Remove the temporary file or folder of a killed run.
-
-    Raise an error if that run is still alive.
-    """
+    """Remove the temporary file or folder of a run. Raise an error if that run is still alive."""
     with contextlib.suppress(FileNotFoundError):
         is_folder = stat.S_ISDIR(os.lstat(beside).st_mode)
         handle = os.open(beside, os.O_RDONLY | NONBLOCK | NOFOLLOW)
@@ -398,10 +378,7 @@ def _remove_leftover(beside: Path) -> None:
 
 
 def _try_lock(handle: int) -> bool:
-    """Lock an open file until the process ends. Return False if another process holds the lock.
-
-    On systems without file locks, return True and continue without a lock.
-    """
+    """Lock an open file if the system has locks. Return False if another process holds the lock."""
     if fcntl is None:
         return True
     try:

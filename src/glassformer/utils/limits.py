@@ -61,19 +61,15 @@ def check_finite(label: str, value: Any) -> float:
 
 
 def as_integers(label: str, values: Any, large: bool = False) -> Any:
-    """Return `values` as an integer array. PyTorch tensors remain tensors.
-
-    With `large`, integers beyond int64 are allowed and stored in an object array.
-    """
+    """Return `values` as integers: a tensor, an array or, with `large`, an array of objects."""
     if not isinstance(values, np.ndarray) and not _has(values, "detach"):
         if (n := count_values(values)) > MAX_ROWS:
             raise GlassformerError(f"{label} — expected at most {MAX_ROWS:,} numbers, got {n:,}")
         try:
             values = np.asarray(values)
         except Exception:  # The values may be ragged lists or any object.
-            raise GlassformerError(
-                f"{label} — expected rows of equal length, got {short_repr(values)}"
-            ) from None
+            got = short_repr(values)
+            raise GlassformerError(f"{label} — expected rows of equal length, got {got}") from None
         values = values if values.size else values.astype(np.int64)
     if large and all(type(x) is int for x in values.ravel().tolist()):
         return values.astype(object)
@@ -115,23 +111,18 @@ def available_memory() -> int:
         import resource
 
         sizes.append(resource.getrlimit(resource.RLIMIT_AS)[0])
-    with (
-        suppress(OSError, ValueError),
-        open("/sys/fs/cgroup/memory.max") as f,
-    ):  # memory limit of a container
+    # Memory limit of a container.
+    with suppress(OSError, ValueError), open("/sys/fs/cgroup/memory.max") as f:
         sizes.append(int(f.read()))
     return min(n for n in sizes if n > 0)
 
 
 def check_memory(label: str, size: int) -> None:
-    """Raise an error if a request needs more memory than this machine has.
-
-    `size` is a lower bound in bytes. Do not pass an overestimate: it would reject valid requests.
-    """
+    """Raise an error if a request needs `size` bytes, a lower bound, and this machine has less."""
     if size > available_memory():
-        there = f"this machine has {_format_bytes(available_memory())}"
-        message = f"{label} — takes at least {_format_bytes(size)} of memory, {there}"
-        raise GlassformerError(message, code="too_large")
+        problem = f"takes at least {_format_bytes(size)} of memory"
+        available = f"this machine has {_format_bytes(available_memory())}"
+        raise GlassformerError(f"{label} — {problem}, {available}", code="too_large")
 
 
 def _format_bytes(n: int) -> str:

@@ -30,12 +30,6 @@ def negligible_fraction(x: Array) -> float:
     return NEGLIGIBLE_ULPS * _eps(x)
 
 
-def tie_tolerance(x: npt.ArrayLike) -> float:
-    """Return the maximum difference between equal values of x."""
-    x = np.asarray(x)
-    return TIE_ULPS * _eps(x) * float(_largest(x))
-
-
 def tie_tolerance_at(largest: Any, dtype: str) -> Any:
     """Return the tie tolerance of values computed in `dtype` with the given largest value.
 
@@ -45,23 +39,17 @@ def tie_tolerance_at(largest: Any, dtype: str) -> Any:
 
 
 def zero_negligible(x: npt.ArrayLike, axis: int | None = None) -> Array:
-    """Return x with rounding noise set to 0, relative to the largest value along `axis`.
-
-    Without `axis`, the noise is relative to the largest value of x.
-    """
+    """Return x with rounding noise set to 0, relative to the largest value of x or along `axis`."""
     x = np.asarray(x)
     return np.where(np.abs(x) <= negligible_fraction(x) * _largest(x, axis), x.dtype.type(0), x)
 
 
 def stable_argsort(x: npt.ArrayLike) -> Array:
-    """Return the indices that sort x [n] in descending order.
-
-    Values that are equal up to rounding keep their order.
-    """
+    """Return the indices that sort x [n] in descending order; equal values keep their order."""
     x = np.asarray(x)
     order = np.argsort(-x, kind="stable")
     with np.errstate(invalid="ignore"):  # The differences of infinities are NaN.
-        apart = -np.diff(x[order]) > tie_tolerance(x)
+        apart = -np.diff(x[order]) > TIE_ULPS * _eps(x) * _largest(x)
     group = np.cumsum(np.concatenate([[False], apart]))[: len(x)]
     return order[np.lexsort((order, group))]
 

@@ -19,9 +19,7 @@ from .errors import did_you_mean, short_repr
 # The module whose `html(result)` draws results in a notebook. It imports the classes it draws, so
 # it is imported here only when a result is displayed.
 HTML_MODULE = "notebook.html"
-ATTRIBUTE_SYNONYMS = dict.fromkeys(
-    ("proved", "proven", "right", "ok", "passed", "correct"), "holds"
-)
+SYNONYMS_OF_HOLDS = ("proved", "proven", "right", "ok", "passed", "correct")
 PACKAGE = __name__.partition(".")[0]
 MAX_REPR_CHARACTERS = 200
 
@@ -63,7 +61,8 @@ def attribute_error(thing: Any, name: str, argument: str = "") -> AttributeError
         hint = f"gf.{name}({argument}, …) does that"
     else:
         attributes = sorted({n for n in (*dir(type(thing)), *vars(thing)) if n[0] != "_"})
-        hint = did_you_mean(ATTRIBUTE_SYNONYMS.get(name, name), attributes, 1, 0.6, "it has")
+        likely = "holds" if name in SYNONYMS_OF_HOLDS else name
+        hint = did_you_mean(likely, attributes, 1, 0.6, "it has")
     return AttributeError(f"a {type(thing).__name__} has no {name}; {hint}")
 
 
@@ -109,10 +108,7 @@ def has_custom_str(thing: Any) -> bool:
 
 
 def repr_fields(thing: Any) -> dict[str, Any]:
-    """Return the fields that the repr of an object shows.
-
-    They are the fields of a dataclass, or the public attributes of another object.
-    """
+    """Return the fields of a dataclass that its repr shows, or the public attributes."""
     if is_dataclass(thing):
         return {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
     return {k: v for k, v in vars(thing).items() if k[0] != "_"}
@@ -121,18 +117,16 @@ def repr_fields(thing: Any) -> dict[str, Any]:
 def brief_repr(value: Any, max_items: int = 6) -> str:
     """Return a brief repr: arrays as shapes, long lists by their first items."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return (
-            brief_repr(value.item()) if value.shape == () else f"array{list(map(int, value.shape))}"
-        )
+        shape = list(map(int, value.shape))
+        return f"array{shape}" if shape else brief_repr(value.item())
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, Mapping):
-        first = [f"{k!r}: {brief_repr(v, 3)}" for k, v in [*value.items()][:max_items]]
-        return "{" + ", ".join(first + ["…"] * (len(value) > max_items)) + "}"
+        items = [f"{k!r}: {brief_repr(v, 3)}" for k, v in [*value.items()][:max_items]]
+        return "{" + ", ".join(items + ["…"] * (len(value) > max_items)) + "}"
     if isinstance(value, (list, tuple)):
-        inside = ", ".join(
-            [brief_repr(v, 3) for v in value[:max_items]] + ["…"] * (len(value) > max_items)
-        )
+        items = [brief_repr(v, 3) for v in value[:max_items]]
+        inside = ", ".join(items + ["…"] * (len(value) > max_items))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     return _truncate(short_repr(value) if isinstance(value, int) else repr(value), 60)
 

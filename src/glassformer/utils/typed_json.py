@@ -35,9 +35,8 @@ Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
 Name = Annotated[str, Meta(max_length=1_000)]
 Ref = Annotated[str, Meta(max_length=MAX_REF_CHARACTERS)]
 Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-Settings = Annotated[
-    dict[Name, Ref | bool | int | float | None], Meta(max_length=200)
-]  # settings of a recipe
+Setting = Ref | bool | int | float | None
+Settings = Annotated[dict[Name, Setting], Meta(max_length=200)]  # of a recipe
 
 
 class JsonObject(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,26 +44,16 @@ class JsonObject(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_json(path: str | Path, label: str = "not JSON", finite: bool = True) -> Any:
-    """Read a JSON file.
-
-    Args:
-        path: The file.
-        label: Start of the error message.
-        finite: Raise an error for NaN and infinities.
-    """
+    """Read a JSON file; `label` and `finite` are as in `parse_json`."""
     return parse_json(read_bytes(path), path, label, finite)
 
 
 def parse_json(
     data: bytes | str, path: str | Path, label: str = "not JSON", finite: bool = True
 ) -> Any:
-    """Parse a JSON string.
+    """Parse a JSON string; with `finite`, NaN and infinities are errors.
 
-    Args:
-        data: The JSON string.
-        path: File name for error messages.
-        label: Start of the error message.
-        finite: Raise an error for NaN and infinities.
+    Error messages start with `path` and `label`.
     """
     options: dict[str, Any] = {"parse_float": _float, "parse_constant": _float} if finite else {}
     try:
@@ -89,32 +78,24 @@ def convert(value: Any, kind: type[T], where: str = "") -> T: ...
 @overload
 def convert(value: Any, kind: Any, where: str = "") -> Any: ...
 def convert(value: Any, kind: Any, where: str = "") -> Any:
-    """Convert a parsed JSON value to `kind`.
+    """Convert a parsed JSON value to a JsonObject, a dataclass or an annotation.
 
-    Args:
-        value: The parsed value.
-        kind: A JsonObject, a dataclass or an annotation. Inside another type use a JsonObject:
-            msgspec ignores unknown fields of a nested dataclass.
-        where: Start of the path in error messages.
-
-    Raises:
-        GlassformerError: For a wrong type or size, or an unknown field.
+    A nested type must be a JsonObject, since msgspec ignores unknown fields of a nested dataclass.
+    Errors start with `where`, the path of the value.
     """
+    known = {f.name for f in fields(kind)} if is_dataclass(kind) else set()
     try:
-        known = {f.name for f in fields(kind)} if is_dataclass(kind) else set()
         if known and isinstance(value, dict) and (unknown := sorted(value.keys() - known)):
-            raise GlassformerError(
-                f"{where or 'it'}: unknown field {short_repr(unknown[0])}", code=DAMAGED_FILE
-            )
-        return msgspec.convert(value, kind)
+            problem = f"{where or 'it'}: unknown field {short_repr(unknown[0])}"
+        else:
+            return msgspec.convert(value, kind)
     except msgspec.ValidationError as e:
-        raise GlassformerError(_explain(str(e), value, where), code=DAMAGED_FILE) from None
+        problem = _explain(str(e), value, where)
     except UnicodeEncodeError as e:  # A field name has a lone surrogate.
-        raise GlassformerError(
-            f"{where or 'it'}: unknown name {short_repr(e.object)}", code=DAMAGED_FILE
-        ) from None
+        problem = f"{where or 'it'}: unknown name {short_repr(e.object)}"
     except RecursionError:
-        raise GlassformerError(f"{where or 'it'}: nested too deeply", code=DAMAGED_FILE) from None
+        problem = f"{where or 'it'}: nested too deeply"
+    raise GlassformerError(problem, code=DAMAGED_FILE)
 
 
 def _explain(message: str, value: Any, where: str) -> str:
@@ -136,10 +117,7 @@ def _explain(message: str, value: Any, where: str) -> str:
 
 
 def check_small(value: Any, where: str, max_characters: int) -> None:
-    """Raise an error if a JSON value is more than 20 levels deep or too long.
-
-    `max_characters` is the maximum length of the value as a JSON string.
-    """
+    """Raise an error if a JSON value is more than 20 levels deep or too long as a string."""
     if _depth(value) > 20:
         raise GlassformerError(f"{where}: nested more than 20 deep")
     if len(json.dumps(value)) > max_characters:

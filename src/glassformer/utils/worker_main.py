@@ -18,9 +18,7 @@ from .sandbox.child import limit_time, set_limits
 READY, ASK, STOP = b"+", b"?", b"!"
 EVENT, RESULT, WRONG, DEFECT = b"T", b"R", b"E", b"X"
 MAX_BYTES = 2**26  # maximum size of a message
-OUT_OF_MEMORY = re.compile(
-    "MemoryError|memory allocation|allocate memory|map segment", re.IGNORECASE
-)
+OUT_OF_MEMORY = re.compile("(?i)MemoryError|memory allocation|allocate memory|map segment")
 
 
 def write(pipe: IO[bytes], kind: bytes, data: bytes = b"null") -> None:
@@ -44,8 +42,7 @@ def to_ascii_json(value: Any) -> bytes:
 class ProgressChannel:
     """Channel between a running order and the parent, for progress events and stop requests.
 
-    A stop request contains the number of its order, because it may arrive before the order starts
-    and must not stop another one.
+    A stop request has the number of its order, because it may arrive before the order starts.
     """
 
     def __init__(self, out: IO[bytes]) -> None:

@@ -53,12 +53,8 @@ def map_pieces(
         cluster: Address of a Dask cluster to use instead of local processes.
         resume_hint: Advice in the error message if the whole cluster is lost.
     """
-    pool_of = (
-        connect_cluster(cluster, do, shared, resume_hint)
-        if cluster
-        else Processes(do, shared, workers)
-    )
-    with pool_of as pool:
+    local = Processes(do, shared, workers)
+    with connect_cluster(cluster, do, shared, resume_hint) if cluster else local as pool:
         left = ((piece, 1) for piece in pieces)
         again: list[tuple[Piece, int]] = []  # pieces of killed workers, and attempts
         running: dict[Any, tuple[Piece, int]] = {}
@@ -81,15 +77,12 @@ def map_pieces(
 
 
 class Processes:
-    """Local worker processes, each in a separate pool.
-
-    If one process is killed, the other pools continue.
-    """
+    """Local worker processes, each in its own pool, since a killed process ends its pool."""
 
     killed, gone = BrokenProcessPool, ()
 
     def __init__(self, do: PieceFunction, shared: Any, workers: int) -> None:
-        self.given, self.workers = (do, shared), workers
+        self.arguments, self.workers = (do, shared), workers
         self.idle: list[ProcessPoolExecutor] = []
         self.busy: dict[Future[Any], ProcessPoolExecutor] = {}
 
@@ -111,11 +104,9 @@ class Processes:
         spawn = multiprocessing.get_context("spawn")
         while True:
             pool = self.idle.pop() if self.idle else None
-            pool = pool or ProcessPoolExecutor(1, spawn, _start_worker, self.given)
-            with (
-                suppress(BrokenProcessPool),
-                _block_interrupts(),
-            ):  # An idle process may have been killed.
+            pool = pool or ProcessPoolExecutor(1, spawn, _start_worker, self.arguments)
+            # An idle process may have been killed.
+            with suppress(BrokenProcessPool), _block_interrupts():
                 future = pool.submit(_run_piece, piece)  # This starts the process.
                 self.busy[future] = pool
                 return future
@@ -140,10 +131,7 @@ def check_workers(where: str, cluster: str, workers: int) -> None:
 
 @contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Context manager for starting processes.
-
-    Processes started in it inherit the worker thread settings and have SIGINT blocked.
-    """
+    """Let processes started in the block inherit THREAD_SETTINGS and have SIGINT blocked."""
     before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
     os.environ.update(THREAD_SETTINGS)
     block = hasattr(signal, "pthread_sigmask")  # Windows lacks it.
@@ -208,10 +196,7 @@ class ChildProcess:
             thread.start()
 
     def send(self, line: bytes) -> None:
-        """Write a line to the process.
-
-        If the process has exited, the line is ignored and `lines` ends.
-        """
+        """Write a line to the process. If it has exited, the line is ignored and `lines` ends."""
         assert self.process.stdin
         with suppress(OSError, ValueError):
             self.process.stdin.write(line + b"\n")
@@ -287,7 +272,7 @@ class Worker(ChildProcess):
             [sys.executable, "-c", WORKER_CODE], worker_main.MAX_BYTES + 2, env=environment
         )
         self.writing = threading.Lock()  # A stop must not interrupt an order's line.
-        self.memory, self.asked, self.ready, self.reason = memory, 0, False, ""
+        self.memory, self.orders, self.ready, self.reason = memory, 0, False, ""
         self._write(worker_main.ASK, {"prepare": prepare, "setup": setup, "memory": memory})
 
     def __enter__(self) -> "Worker":
@@ -314,9 +299,9 @@ class Worker(ChildProcess):
                 self.kill()
                 return kind, data
             self.ready = True
-        self.asked += 1
+        self.orders += 1
         began = time.monotonic()
-        order = {"number": self.asked, "do": function, "with": arguments, "seconds": seconds}
+        order = {"number": self.orders, "do": function, "with": arguments, "seconds": seconds}
         self._write(worker_main.ASK, order)
         while True:
             kind, data = self._next_message(seconds, began)
@@ -328,7 +313,7 @@ class Worker(ChildProcess):
     @property
     def next_order(self) -> int:
         """The number of the next order."""
-        return self.asked + 1
+        return self.orders + 1
 
     @property
     def alive(self) -> bool:
@@ -345,11 +330,7 @@ class Worker(ChildProcess):
         self.close()
 
     def _next_message(self, seconds: float, began: float) -> tuple[bytes, bytes]:
-        """Return the next message.
-
-        Raises:
-            ProcessEnded: If there is no message within `seconds` after the time `began`.
-        """
+        """Return the next message, or raise ProcessEnded `seconds` after the time `began`."""
         try:
             line = self.lines.get(timeout=max(0.0, began + seconds - time.monotonic()))
         except queue.Empty:

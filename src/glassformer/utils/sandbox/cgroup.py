@@ -35,20 +35,20 @@ class ControlGroup:
             self._set("memory.swap.max", 0)
             self._set("memory.oom.group", 1)
             # Open these files now, because they have no path inside the sandbox.
-            self.doors = [os.open(f"{f}/cgroup.procs", os.O_WRONLY) for f in self.folders]
+            self.files = [os.open(f"{f}/cgroup.procs", os.O_WRONLY) for f in self.folders]
         except OSError:
             self.remove()
             raise
 
     def enter(self) -> None:
         """Move this process into the group."""
-        for door in self.doors:
-            os.write(door, b"0")
+        for file in self.files:
+            os.write(file, b"0")
         self.close()
 
     def close(self) -> None:
-        for door in self.doors:
-            os.close(door)
+        for file in self.files:
+            os.close(file)
 
     def out_of_memory(self) -> bool:
         """Return whether the kernel killed a process of the group for lack of memory."""

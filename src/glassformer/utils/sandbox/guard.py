@@ -1,6 +1,6 @@
 """Run a submission in a sandbox and end it: the process that the checker starts.
 
-    checker ── guard ── first process of the sandbox ── submission ── whatever it starts
+    checker ── guard ── first process of the sandbox ── submission ── its child processes
 
 The guard ends everything to its right when the submission ends, when it gets SIGTERM, when the
 submission exceeds a limit on its processes together, and when the checker is gone: the checker
@@ -42,24 +42,12 @@ from .cgroup import ControlGroup
 from .child import set_limits
 
 NEW_MOUNTS, NEW_CGROUPS = 0x20000, 0x2000000  # unshare flags
-NAMESPACE_FLAGS = (
-    0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
-)  # UTS IPC USER PID NET
-DEATH_SIGNAL, SECCOMP, DROP_CAPABILITY, SUBREAPER, NO_NEW_PRIVILEGES = (
-    1,
-    22,
-    24,
-    36,
-    38,
-)  # for prctl
-NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = (
-    0x2,
-    0x4,
-    0x8,
-    0x1000,
-    0x4000,
-    0x40000,
-)  # for mount
+# UTS IPC USER PID NET
+NAMESPACE_FLAGS = 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
+# for prctl
+DEATH_SIGNAL, SECCOMP, DROP_CAPABILITY, SUBREAPER, NO_NEW_PRIVILEGES = 1, 22, 24, 36, 38
+# for mount
+NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000
 MOUNT_SETATTR = 442  # number of a system call, equal on all machines
 NOBODY = 65534
 POLL_SECONDS = 0.2  # interval between samples of processes and memory
@@ -152,20 +140,17 @@ def watch(
                 return "out of memory", 1
             continue
         now = processes()
-        found = [now[p] for p in descendants(now)]
-        if (n := sum(p[2] for p in found) - own) > limits["processes"]:
+        started = [now[p] for p in descendants(now)]
+        if (n := sum(p[2] for p in started) - own) > limits["processes"]:
             return f"it had {n:,} processes and threads, limit {limits['processes']:,}", 1
-        if (used := sum(p[3] for p in found)) > limits["memory"]:
+        if (used := sum(p[3] for p in started)) > limits["memory"]:
             sizes = f"{used / 2**20:,.0f} MiB, limit {limits['memory'] / 2**20:,.0f} MiB"
             return f"its processes together held {sizes}, of memory", 1
 
 
 # ── starting ───────────────────────────────────────────────────────────────────────────────────
 def fork(run: Callable[[], None]) -> int:
-    """Start a process that calls `run` and exits, and return its id.
-
-    An exception in that process means that nothing was run.
-    """
+    """Start a process that calls `run` and exits, and return its id; print why if `run` fails."""
     if pid := os.fork():
         return pid
     status = 1
@@ -245,10 +230,7 @@ def clear_arguments() -> None:
 
 
 def read_settings() -> dict[str, Any]:
-    """Read the settings from the first line of stdin.
-
-    The checker sends nothing else until the submission is ready.
-    """
+    """Read the settings from the first line of stdin, all that is sent before the submission."""
     line = b""
     while not line.endswith(b"\n"):
         if not (new := os.read(0, 2**16)):
@@ -331,14 +313,14 @@ def readable_paths(home: str) -> list[str]:
     """Return the paths of the machine that the submission can read, without nested ones."""
     packages = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *packages]
-    home, found = os.path.realpath(home), list[str]()
+    home, readable = os.path.realpath(home), list[str]()
     python += [os.path.realpath(path) for path in python]
     for path in sorted({*SYSTEM_FOLDERS, *python}, key=len):
         if path in python and f"{home}/".startswith(path.rstrip("/") + "/"):
             raise OSError(f"Python is installed in {path}, which contains your home folder")
-        if os.path.exists(path) and not any(f"{path}/".startswith(f"{p}/") for p in found):
-            found.append(path)
-    return found
+        if os.path.exists(path) and not any(f"{path}/".startswith(f"{p}/") for p in readable):
+            readable.append(path)
+    return readable
 
 
 def submission(settings: dict[str, Any], group: ControlGroup | None) -> None:
@@ -368,19 +350,13 @@ def submission(settings: dict[str, Any], group: ControlGroup | None) -> None:
 
 
 def resource_limits(limits: dict[str, int], extra: int) -> dict[str, int]:
-    """Return the resource limits of each process.
-
-    `extra` is the number of other processes and threads of the user.
-    """
+    """Return the limits of each process of a user with `extra` other processes and threads."""
     amounts = {kind: limits[name] for name, kind in LIMIT_NAMES.items()}
     return amounts | {"NPROC": limits["processes"] + extra}
 
 
 def filter_calls() -> None:
-    """Install the seccomp filter.
-
-    Each instruction is (operation, jump if true, jump if false, operand).
-    """
+    """Install the seccomp filter of instructions (operation, jump if true, if false, operand)."""
     machine, _, open_socket, clone, refused = FILTERED_CALLS[os.uname().machine]
     load, equal, at_least, any_bit, bit_and, give = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
     allow, error = 0x7FFF0000, 0x50000
@@ -412,18 +388,15 @@ def libc_call(name: str, *arguments: int | bytes | None) -> None:
     """Call a function of the C library; raise OSError if it fails."""
     if sys.platform != "linux":
         raise OSError(f"{name}: not on {sys.platform}")
-    given = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
-    if getattr(ctypes.CDLL(None, use_errno=True), name)(*given) < 0:
+    converted = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*converted) < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
 # ── ending ─────────────────────────────────────────────────────────────────────────────────────
 def end_submission(pid: int, sandbox: bool) -> None:
-    """End the submission and all processes that it started.
-
-    `pid` is its first process, or 0 if that has ended.
-    """
+    """End the submission, whose first process is `pid` (0: ended), and all that it started."""
     if pid and sandbox:
         kill(pid)
         os.waitpid(pid, 0)  # Returns when the namespace is empty.
@@ -439,11 +412,11 @@ def end_submission(pid: int, sandbox: bool) -> None:
 
 def reap_children() -> dict[int, int]:
     """Return the statuses of the child processes that have ended, by process id."""
-    found = {}
+    statuses = {}
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            found[ended[0]] = os.waitstatus_to_exitcode(ended[1])
-    return found
+            statuses[ended[0]] = os.waitstatus_to_exitcode(ended[1])
+    return statuses
 
 
 def kill(pid: int) -> None:
@@ -452,11 +425,8 @@ def kill(pid: int) -> None:
 
 
 def processes() -> dict[int, tuple[int, int, int, int]]:
-    """Return (parent, user, threads, bytes in memory) of all living processes by id.
-
-    Return {} on systems without /proc.
-    """
-    found = {}
+    """Return (parent, user, threads, bytes in memory) of living processes by id, from /proc."""
+    living = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         with contextlib.suppress(OSError, ValueError, IndexError):
             user = os.stat(f"/proc/{int(name)}").st_uid
@@ -464,8 +434,8 @@ def processes() -> dict[int, tuple[int, int, int, int]]:
                 fields = f.read().rpartition(b")")[2].split()
             if fields[0] not in (b"Z", b"X"):
                 size = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-                found[int(name)] = int(fields[1]), user, int(fields[17]), size
-    return found
+                living[int(name)] = int(fields[1]), user, int(fields[17]), size
+    return living
 
 
 def descendants(known: dict[int, tuple[int, int, int, int]]) -> list[int]:
@@ -473,11 +443,11 @@ def descendants(known: dict[int, tuple[int, int, int, int]]) -> list[int]:
     children: dict[int, list[int]] = {}
     for each, about in known.items():
         children.setdefault(about[0], []).append(each)
-    found, todo = [], [os.getpid()]
+    below, todo = [], [os.getpid()]
     while todo:
-        todo += (below := children.get(todo.pop(), []))
-        found += below
-    return found
+        todo += (started := children.get(todo.pop(), []))
+        below += started
+    return below
 
 
 def run() -> None:

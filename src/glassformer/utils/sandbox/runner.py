@@ -74,17 +74,12 @@ class Limits:
 def run_in_sandbox(
     path: Path, code: bytes, child: str, limits: Limits, sandbox: bool
 ) -> Iterator[ChildProcess]:
-    """Run `child` under the guard within the block, and yield its process.
+    """Run `child`, the script that loads a file, under the guard, and yield its process.
 
-    Args:
-        path: Path of the untrusted file.
-        code: Content of the file; this copy is run.
-        child: Path of the script that loads the file.
-        limits: Resource limits.
-        sandbox: Use a sandbox.
+    The file at `path` may change, so a copy with its content `code` is run.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        (Path(folder) / path.name).write_bytes(code)  # The file may have changed since it was read.
+        (Path(folder) / path.name).write_bytes(code)
         (Path(folder) / "tmp").mkdir()
         settings = {
             "limits": asdict(limits), "sandbox": sandbox, "checker": os.getpid(), "folder": folder,
@@ -94,9 +89,8 @@ def run_in_sandbox(
         try:
             started = ChildProcess(python, MAX_LINE_BYTES, cwd="/", env={})
         except OSError as e:
-            raise GlassformerError(
-                f"{path} — was not run: {sys.executable}: {os_error_text(e)}"
-            ) from None
+            reason = f"{sys.executable}: {os_error_text(e)}"
+            raise GlassformerError(f"{path} — was not run: {reason}") from None
         started.send(json.dumps(settings).encode())
         process = started.process
         try:
@@ -109,9 +103,8 @@ def run_in_sandbox(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-                problem = (
-                    f"did not end within {EXIT_TIMEOUT_S:g} s; some of its processes may still run"
-                )
-                raise GlassformerError(f"{path} — {problem}") from None
+                problem = f"did not end within {EXIT_TIMEOUT_S:g} s"
+                rest = "some of its processes may still run"
+                raise GlassformerError(f"{path} — {problem}; {rest}") from None
             finally:
                 started.close()
