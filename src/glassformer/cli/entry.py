@@ -85,8 +85,11 @@ def _run_command(words: list[str]) -> int:
     except Exception as e:
         if hasattr(e, "format_message"):  # this is a usage error of Typer
             option = getattr(e, "option_name", "")
-            if words[0] in ("train", "ablation-study") and (field := _recipe_field(option)):
-                return _fail(f"{words[0]} {option} — is a field of the recipe: --set {field}=…")
+            if words[0] in ("train", "ablation-study"):
+                from ..training.recipe import RECIPE_FIELDS
+
+                if (field := option.lstrip("-").replace("-", "_")) in RECIPE_FIELDS:
+                    return _fail(f"{words[0]} {option} — is a field of the recipe: --set {field}=…")
             return _fail(_usage_message(words, e))
         if isinstance(e, ModuleNotFoundError) and (needed := missing_extra(words[0], e)):
             return _fail(str(needed))
@@ -113,16 +116,7 @@ def _usage_message(words: list[str], error: Any) -> str:
     return text
 
 
-def _recipe_field(option: str) -> str:
-    """Return the recipe field that was passed as an option, or "" if there is none."""
-    from ..training.recipe import RECIPE_FIELDS
-
-    name = option.lstrip("-").replace("-", "_")
-    return name if name in RECIPE_FIELDS else ""
-
-
 def _fail(message: str, status: int = 2, error: BaseException | None = None) -> int:
-    """Print an error in one line and return the exit status."""
     lines = [" ".join(line.split()) for line in escape_invisible(message).split("\n")]
     text = "; ".join(line for line in lines if line)
     # Shorten long words and the whole message.

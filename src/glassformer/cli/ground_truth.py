@@ -36,7 +36,6 @@ def ground_truth_(
 
 
 def _show(truth: "GroundTruth") -> None:
-    """Print tables of slots, heads, neurons and edges."""
     print_text(f"{truth.ref or truth.task or 'model'}: measured on {truth.inputs}")
     if not truth.named:
         out.print("the slots have no names: the whole stream is one slot")

@@ -95,7 +95,6 @@ def _show_options(entries: Iterable[registry.Entry]) -> None:
 
 
 def _show_source(source: source_refs.SourceRef, as_json: bool) -> None:
-    """Print a source and its options."""
     options = source_refs.source_options(source)
     if as_json:
         return print_json({"name": source.name, "options": options, "source": source.text})

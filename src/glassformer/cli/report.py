@@ -52,6 +52,5 @@ def report_(
 
 
 def _examples(model: dict[str, object]) -> int:
-    """Return the number of examples on which the page scores a model."""
     task = model["task"]
     return len(task["examples"]["texts"]) if isinstance(task, dict) else 0

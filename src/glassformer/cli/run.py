@@ -91,7 +91,6 @@ def _input_texts(model: "Model", words: list[str]) -> Iterator[str]:
 
 
 def _stdin_lines() -> Iterator[str]:
-    """Yield the non-blank lines of standard input."""
     try:
         yield from (text for line in sys.stdin if (text := line.strip("\r\n")).strip())
     except UnicodeDecodeError:

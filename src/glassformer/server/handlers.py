@@ -72,7 +72,6 @@ class Handlers:
 
     # ── models ─────────────────────────────────────────────────────────────────────────────────
     def model(self, request: RequestFields, line: ProgressChannel) -> dict[str, Any]:
-        """Return a model as data for the page."""
         model, ref = self.load(request)
         texts = request.get("inputs") or _initial_inputs(model)
         for text in texts:
@@ -85,9 +84,13 @@ class Handlers:
         if (ref := request.get("ref")) is not None:
             in_library = ref.startswith(source_refs.LIBRARY_PREFIX)
             model = self.compiled(ref, "") if in_library else self.catalogue.model(ref)
-        elif request.get("source") is not None:
+        elif (text := request.get("source")) is not None:
             ref = f"{SOURCE_NAME}.{request['kind']}"
-            model = self.parse_source(request["source"], request["kind"])
+            if request["kind"] == "glass":
+                model = self.compiled("", text)
+            else:
+                model = self.catalogue.without_unknown_task(taotp.parse(text, SOURCE_NAME))
+                model = resolve.check_task_vocabulary(SOURCE_NAME, model)
         else:
             try:
                 data = base64.b64decode(request["checkpoint"], validate=True)
@@ -96,13 +99,6 @@ class Handlers:
             model, ref = checkpoint.from_bytes(data, "checkpoint"), ""
             model = self.catalogue.without_unknown_task(model)
         return apply_edits(model, request.get("edits") or ()), ref
-
-    def parse_source(self, text: str, kind: str) -> Model:
-        """Parse or compile a source typed in the page. Return its model."""
-        if kind == "glass":
-            return self.compiled("", text)
-        model = self.catalogue.without_unknown_task(taotp.parse(text, SOURCE_NAME))
-        return resolve.check_task_vocabulary(SOURCE_NAME, model)
 
     def _compiled(self, ref: str, text: str) -> Model:
         """Compile a library ref or a source. It is cached, since every edit requests this model."""
