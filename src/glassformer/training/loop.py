@@ -120,9 +120,9 @@ class Trainer:
         initial = [self._initial_theta(seed, restarts)]
         theta = setup.stack_members(initial, self.recipe, self.init_from)
         for n, t in theta.items():
-            for group in (self.theta, self.average):
-                if group:
-                    group[n][i] = t[0]
+            self.theta[n][i] = t[0]
+            if self.average:
+                self.average[n][i] = t[0]
         self.optimizer.reset_member(i)
         self.smoothed_loss[i], self.decay_at[i], self.start_steps[i] = np.nan, -1, self.step
         self.milestone_trackers[i] = self._milestone_tracker(seed)
@@ -354,7 +354,6 @@ class Trainer:
             self._keep_members([i for i, s in enumerate(self.seeds) if s not in gone])
 
     def _keep_members(self, index: list[int]) -> None:
-        """Keep the members in `index` and remove all other members from the run."""
         state = {n: t[index] if t.ndim else t for n, t in self.optimizer.state().items()}
         for name in ("theta", "average", "last_good_theta"):
             setattr(self, name, {n: t[index] for n, t in getattr(self, name).items()})

@@ -71,9 +71,7 @@ class Recipe(Displayable):
         "norms mlp", f"optional arrays to train: {', '.join(OPTIONAL_PARAMS)}"
     )
     extra_positions: int = setting(0, "context length beyond the task's texts", high=2**20)
-    train_hook: str = setting(
-        "", "ablation during training that no config can express", TRAIN_HOOKS
-    )
+    train_hook: str = setting("", "ablation that no config can express", TRAIN_HOOKS)
     init: str = setting("uniform", "±1/sqrt(fan in); normal: deviation 1/sqrt(d_model)", INITS)
     embed_std: float = setting(1.0, "deviation of the embeddings with init=uniform")
 
@@ -81,24 +79,13 @@ class Recipe(Displayable):
     data: str = setting(
         "fresh", "new rows every step; split: part of the domain; draw: may overlap", DATA_MODES
     )
-    train_rows: int = setting(
-        50_000, "number of training rows of split and draw", low=1, high=10**8
-    )
-    train_fraction: float = setting(
-        0.0, "split: fraction of all rows to train on; 0: train_rows rows", high=1
-    )
+    train_rows: int = setting(50_000, "training rows of split and draw", low=1, high=10**8)
+    train_fraction: float = setting(0.0, "split: fraction of all rows; 0: train_rows", high=1)
     train_rows_per_symbol: float = setting(
-        0.0,
-        "split: rows for each value of the largest number, at most train_fraction of all rows; "
-        "0: train_fraction",
-        high=10**8,
+        0.0, "rows per value of the largest number, up to train_fraction; 0: off", high=10**8
     )
-    holdout_fraction: float = setting(
-        0.0, "fresh: fraction held out for testing, by a hash; 0: none", high=0.5
-    )
-    near_tie_fraction: float = setting(
-        0.0, "fresh: fraction of rows whose numbers are moved close together", high=1
-    )
+    holdout_fraction: float = setting(0.0, "fresh: fraction held out for tests; 0: none", high=0.5)
+    near_tie_fraction: float = setting(0.0, "fresh: fraction of rows with close numbers", high=1)
     test_rows: int = setting(10_000, "number of test rows; 0: all the rest of split", high=10**8)
     eval_screen_rows: int = setting(
         0, "test rows tested first; the rest only if these are right; 0: all", high=10**8
@@ -134,26 +121,15 @@ class Recipe(Displayable):
     # ── averages of gradients and weights over steps ──
     grokfast: float = setting(0.0, "amplification of slow gradients (Grokfast); 0: none")
     grokfast_decay: float = setting(0.98, "decay of the mean of the slow gradients", high=1)
-    ema: float = setting(
-        0.0, "decay of the averaged weights that are evaluated and saved; 0: none",
-        high=0.999999,
-    )  # fmt: skip
+    ema: float = setting(0.0, "decay of the averaged weights to save; 0: none", high=0.999999)
     # ── length of a run, its evaluations and its stopping conditions ──
     steps: int = setting(1_000, "maximum number of steps", low=1)
     evaluate_every: int = setting(100, "steps between evaluations", low=1)
     target_accuracy: float = setting(1.0, "test accuracy that counts as success")
-    stop_after_successes: int = setting(
-        0, "stop after this many successful evaluations in a row; 0: never"
-    )
-    restart_after_steps: int = setting(
-        0, "restart with new weights after this many steps without success; 0: never",
-    )  # fmt: skip
-    full_domain_steps: int = setting(
-        0, "additional steps on the errors in the whole domain; 0: none"
-    )
-    abort_after_steps: int = setting(
-        0, "from this step on, stop below abort_below_accuracy; 0: never"
-    )
+    stop_after_successes: int = setting(0, "stop after this many successes in a row; 0: never")
+    restart_after_steps: int = setting(0, "restart after this many steps without success; 0: never")
+    full_domain_steps: int = setting(0, "more steps, on errors in the whole domain; 0: none")
+    abort_after_steps: int = setting(0, "from this step, stop below abort_below_accuracy; 0: never")
     abort_below_accuracy: float = setting(0.0, "test accuracy below which a run is aborted")
     dtype: str = setting("float32", "float type of training", ("float32", "float64"))
 

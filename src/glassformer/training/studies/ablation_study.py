@@ -146,7 +146,6 @@ def _apply_ablation(ablation: Ablation, task: Task, recipe: Recipe) -> AblationC
 
 
 def _with_options(task: Task, options: Mapping[str, str]) -> Task:
-    """Return the task with some options changed."""
     name = registry.ref_head(task.ref)
     entry = registry.find("task", name)
     for option, value in options.items():

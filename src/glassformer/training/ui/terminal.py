@@ -112,7 +112,6 @@ class LiveView:
 
 
 def _line(event: Event, names: Sequence[str], several_seeds: bool) -> str:
-    """Return a milestone or an evaluation as one line."""
     line, d = f"seed {event.member}, " * several_seeds + f"step {event.step:,}: ", event.data
     if event.kind != "evaluation":
         return line + describe_event(event, names)
