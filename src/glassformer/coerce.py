@@ -22,10 +22,10 @@ from .core.model import Model
 from .generate import prompt_tokens
 from .tasks import validation
 from .tasks.base import Task
-from .utils.argcheck import as_text, attribute, bind_arguments, check_types, matches_annotation
+from .utils.argcheck import as_text, bind_arguments, check_types, matches_annotation
 from .utils.errors import GlassformerError, did_you_mean, missing_extra, short_repr
 from .utils.fileio import check_ending, check_writable
-from .utils.limits import MAX_ROWS, MAX_SEED, check_int_range, check_memory
+from .utils.limits import MAX_ROWS, MAX_SEED, attribute, check_int_range, check_memory
 
 if TYPE_CHECKING:
     from .compiler import Compiled

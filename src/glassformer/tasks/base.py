@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.vocabulary import Vocabulary
-from ..utils.errors import GlassformerError, short_repr
+from ..utils.errors import GlassformerError, short_repr, shorten
 from ..utils.limits import as_integers, format_count
 from ..utils.results import Displayable
 from . import validation
@@ -272,8 +272,7 @@ class TwoNumbers(Task):
         """Return the two numbers of a typed question such as '4+8='."""
         number = rf"\s*([0-9]{{1,{digits}}})\s*"
         if not (match := re.fullmatch(rf"{number}{re.escape(sign)}{number}=?\s*", text)):
-            shown = text if len(text) <= 60 else text[:59] + "…"
             wanted = f"two whole numbers of at most {digits} digit{'s' * (digits > 1)}"
             example = f"and a {sign} between them, such as 4{sign}8"
-            raise GlassformerError(f"input {shown!r} — expected {wanted} {example}")
+            raise GlassformerError(f"input {shorten(text, 60)!r} — expected {wanted} {example}")
         return match[1], match[2]

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from .errors import GlassformerError, did_you_mean, short_repr
-from .limits import MAX_LISTED_VALUES, count_values
+from .limits import MAX_LISTED_VALUES, attribute, count_values
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,14 +68,6 @@ def as_text(ref: Any, label: str, expected: str = "a ref or a path") -> str:
     raise GlassformerError(f"{label} — expected {expected}, got {short_repr(ref)}")
 
 
-def attribute(value: Any, name: str) -> Any:
-    """Return an attribute of an object, or None if it is missing or raises an exception."""
-    try:
-        return getattr(value, name, None)
-    except Exception:
-        return None
-
-
 def check_types(function: str, hints: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
     """Raise an error if an argument does not match its annotation."""
     for name, value in arguments.items():
@@ -110,7 +102,7 @@ def validate_init(check_kinds: bool = True) -> Callable[[type[T]], type[T]]:
     """Return a class decorator: the constructor checks argument names, and types if wanted."""
 
     def decorate(cls: type[T]) -> type[T]:
-        cls.__init__ = _with_checks(cls.__init__, cls.__name__, check_kinds)  # type: ignore
+        cls.__init__ = _with_checks(cls.__init__, cls.__name__, check_kinds)  # type: ignore[method-assign]
         return cls
 
     return decorate

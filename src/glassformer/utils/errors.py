@@ -95,6 +95,11 @@ def short_repr(value: Any) -> str:
     return re.sub(r"\s*\n\s*", " ", _short.repr(value))
 
 
+def shorten(text: str, max_characters: int) -> str:
+    """Return a text with at most `max_characters` characters, ending in … if it was longer."""
+    return text if len(text) <= max_characters else text[: max_characters - 1] + "…"
+
+
 def ascii_name(name: Any) -> str:
     r"""Return a name that was read from a file in printable ASCII: `additi\u043en`.
 
@@ -122,7 +127,7 @@ def unknown_name_error(
     kind: str, name: str, known: Iterable[str], max_matches: int = 2, cutoff: float = 0.5
 ) -> GlassformerError:
     """Return an error for an unknown name that suggests the closest known names."""
-    short = " ".join((name if len(name) <= 100 else name[:99] + "…").split())
+    short = " ".join(shorten(name, 100).split())
     hint = did_you_mean(name, known, max_matches, cutoff)
     return GlassformerError(f"{short} — no such {kind}; {hint}", code="not_found")
 

@@ -212,19 +212,20 @@ def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
     """
     if path is None:
         return
-    for ref in map(str, filter(None, read)):
-        # Parts that may be file names: the ref, each part before a colon, and the option values.
-        before = (ref[:i] for i, character in enumerate(ref) if character == ":")
-        values = (word.partition("=")[2] for word in ref.replace(":", ",").split(","))
-        for file in (ref, *before, *values):
-            with contextlib.suppress(OSError, ValueError):  # The name is no file.
-                if os.path.samefile(file, path):
-                    problem = "is an input of this call; name another output"
-                    raise GlassformerError(f"{path} — {problem}")
+    for file in (name for ref in map(str, filter(None, read)) for name in _file_names_in(ref)):
+        with contextlib.suppress(OSError, ValueError):  # The name is no file.
+            if os.path.samefile(file, path):
+                raise GlassformerError(f"{path} — is an input of this call; name another output")
     with _os_errors_as(path):
         target, _ = _resolve_target(Path(path))
         with tempfile.TemporaryFile(dir=target.parent):
             pass
+
+
+def _file_names_in(ref: str) -> list[str]:
+    """Return what may be a file in a ref: all of it, the parts before colons, option values."""
+    values = [word.partition("=")[2] for word in ref.replace(":", ",").split(",")]
+    return [ref, *(ref[:i] for i, character in enumerate(ref) if character == ":"), *values]
 
 
 def make_folder(path: str | Path) -> Path:

@@ -62,7 +62,7 @@ def check_finite(label: str, value: Any) -> float:
 
 def as_integers(label: str, values: Any, large: bool = False) -> Any:
     """Return `values` as integers: a tensor, an array or, with `large`, an array of objects."""
-    if not isinstance(values, np.ndarray) and not _has(values, "detach"):
+    if not isinstance(values, np.ndarray) and attribute(values, "detach") is None:
         if (n := count_values(values)) > MAX_ROWS:
             raise GlassformerError(f"{label} — expected at most {MAX_ROWS:,} numbers, got {n:,}")
         try:
@@ -79,11 +79,12 @@ def as_integers(label: str, values: Any, large: bool = False) -> Any:
     return values
 
 
-def _has(value: Any, name: str) -> bool:
+def attribute(value: Any, name: str) -> Any:
+    """Return an attribute of an object, or None if it is missing or raises an exception."""
     try:
-        return hasattr(value, name)
+        return getattr(value, name, None)
     except Exception:  # The caller's object may raise any exception.
-        return False
+        return None
 
 
 def count_values(value: Any) -> int:

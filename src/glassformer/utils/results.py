@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .errors import did_you_mean, short_repr
+from .errors import did_you_mean, short_repr, shorten
 
 # The module whose `html(result)` draws results in a notebook. It imports the classes it draws, so
 # it is imported here only when a result is displayed.
@@ -35,9 +35,10 @@ class Displayable:
     def __repr__(self) -> str:
         name = type(self).__name__
         if has_custom_str(self):
-            return f"<{name}: {_truncate(str(self).strip().partition(chr(10))[0])}>"
+            line = str(self).strip().partition("\n")[0]
+            return f"<{name}: {shorten(line, MAX_REPR_CHARACTERS)}>"
         text = ", ".join(f"{k}={brief_repr(v)}" for k, v in repr_fields(self).items())
-        return f"{name}({_truncate(text)})"
+        return f"{name}({shorten(text, MAX_REPR_CHARACTERS)})"
 
     if not TYPE_CHECKING:  # Type checkers would accept every attribute.
 
@@ -128,8 +129,4 @@ def brief_repr(value: Any, max_items: int = 6) -> str:
         items = [brief_repr(v, 3) for v in value[:max_items]]
         inside = ", ".join(items + ["…"] * (len(value) > max_items))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
-    return _truncate(short_repr(value) if isinstance(value, int) else repr(value), 60)
-
-
-def _truncate(text: str, max_characters: int = MAX_REPR_CHARACTERS) -> str:
-    return text if len(text) <= max_characters else text[: max_characters - 1] + "…"
+    return shorten(short_repr(value) if isinstance(value, int) else repr(value), 60)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, to_builtins
 
-from ..utils.errors import DAMAGED_FILE, GlassformerError, ascii_name
+from ..utils.errors import DAMAGED_FILE, GlassformerError, ascii_name, shorten
 from ..utils.fileio import write_atomically
 from ..utils.limits import format_count
 from ..utils.typed_json import Count, JsonObject, Name, check_small, convert, read_json
@@ -146,6 +146,4 @@ def _checksum(content: Any) -> str:
 
 def _short_value(value: Any) -> str:
     text = ascii_name(value if isinstance(value, str) else json.dumps(value))
-    if len(text) == 64:  # a SHA-256
-        return text[:12] + "…"
-    return text if len(text) <= 300 else text[:299] + "…"
+    return shorten(text, 13 if len(text) == 64 else 300)  # 64 characters are a SHA-256

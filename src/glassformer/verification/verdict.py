@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from ..utils import limits
 from ..utils.argcheck import as_text, validate_init
-from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
+from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr, shorten
 from ..utils.fileio import check_ending, write_atomically
 from ..utils.results import Displayable
 from ..utils.typed_json import Count, JsonObject, Name, convert, read_json
@@ -225,8 +225,8 @@ class RecheckResult(Displayable):
 
 def short_value(value: object) -> str:
     """Format a value of a verdict with at most 60 characters."""
-    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return shorten(f"{value:,}" if is_number else str(value), 60)
 
 
 def versions(dtype: str) -> dict[str, str]:
