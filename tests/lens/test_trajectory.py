@@ -91,7 +91,7 @@ def test_folders_without_snapshots(tmp_path):
 
 def test_figure():
     pytest.importorskip("matplotlib")
-    from glassformer.plotting.figures.trajectory import measure_curves
+    from glassformer.plotting.figures.curves import measure_curves
 
     steps = [0, 10, 20]
     values = {

@@ -30,12 +30,12 @@ from ..lens.stream import streams_by_component
 from ..tasks.base import Task
 from ..training.result import Training
 from ..utils.argcheck import bind_arguments, check_types
-from ..utils.errors import FIGURES_MISSING, GlassformerError, short_repr
+from ..utils.errors import FIGURES_MISSING, GlassformerError, value_error
 from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS, correct_tokens, greedy_outputs, score
 from . import style
 from .figures import attention as attention_figures
+from .figures import bars as bar_figures
 from .figures import embeddings as embedding_figures
-from .figures import errors as error_figures
 from .figures import interventions as intervention_figures
 from .figures import logits as logit_figures
 from .figures import stream as stream_figures
@@ -120,8 +120,7 @@ def _read_text(model: ModelLike, text: Text) -> ReadText:
     if not isinstance(text, str):
         tokens = model.to_tokens(text)
         if tokens.ndim != 1:
-            shape = list(tokens.shape)
-            raise GlassformerError(f"show: expected a text or its tokens [T], got shape {shape}")
+            raise GlassformerError(f"show: expected a text or its tokens [T], got {tokens.shape}")
         return ReadText(model, tokens, [model.vocabulary[int(t)] for t in tokens], None)
     run = generate.run(model, text)
     n = min(len(run.tokens) - 1, model.config.n_ctx)  # only the first context window
@@ -145,9 +144,7 @@ def steps(model: ModelLike, text: Text, head: str = "head 0.0") -> Figure:
     s = _read_text(model, text)
     part = components.find_component(s.model, head)
     if part.kind != "head":
-        raise GlassformerError(
-            f"show.steps: expected a head, such as head 0.0, got {short_repr(head)}"
-        )
+        raise value_error("show.steps:", "a head, such as head 0.0", head)
     layer, h = map(int, part.name.split()[1].split("."))
     title = components.display_name(s.model, part.name)
     computation = head_steps(s.model, s.tokens, layer, h)
@@ -172,8 +169,7 @@ def neurons(model: ModelLike, text: Text, layer: int = -1) -> Figure:
         raise GlassformerError("show.neurons: expected a model with an MLP, got none")
     i = layers[-1] if layer == -1 else layer
     if i not in layers:
-        expected = f"expected one of {layers}"
-        raise GlassformerError(f"show.neurons: layer: {expected}, got {short_repr(layer)}")
+        raise value_error("show.neurons: layer:", f"one of {layers}", layer)
     post = s.cache[f"blocks.{i}.mlp.hook_post"][0]  # T F
     chosen = np.sort(np.argsort(-np.abs(post).max(0), kind="stable")[:MAX_NEURONS])
     names = [components.display_name(s.model, components.neuron_name(i, int(j))) for j in chosen]
@@ -218,14 +214,14 @@ def errors(model: ModelLike, task: "TaskLike | None" = None, without: str = "") 
     if len(t.radix) != 2 or t.size > MAX_EXHAUSTIVE_ROWS:
         kinds = score(m, t, t.sample_or_all(DEFAULT_INPUTS), hook).classes.items()
         shares = sorted(((k, 1 - bad / n, n) for k, (n, bad) in kinds if n), key=lambda s: s[1])
-        return error_figures.class_bars(shares[:MAX_CLASSES], title)
+        return bar_figures.class_bars(shares[:MAX_CLASSES], title)
     rows = t.rows(0, t.size)
     defined = t.defined(rows)
     wrong = np.zeros(len(rows))
     wrong[defined] = 1 - correct_tokens(m, t, rows[defined], hook).mean(1)
-    wrong_rows, n = rows[defined & (wrong > 0)], error_figures.MAX_EXAMPLES
+    wrong_rows, n = rows[defined & (wrong > 0)], bar_figures.MAX_EXAMPLES
     examples = _error_lines(m, t, wrong_rows[:: max(1, len(wrong_rows) // n)][:n], hook)
-    return error_figures.errors_map(wrong.reshape(t.radix), examples, title=title)
+    return bar_figures.errors_map(wrong.reshape(t.radix), examples, title=title)
 
 
 def _component_label(model: Model, component: str) -> str:
@@ -257,8 +253,7 @@ def training(trained: Training | Sequence[Training]) -> Figure:
     """Draw loss, accuracy and milestones of one or more training runs."""
     runs: Any = trained if isinstance(trained, (list, tuple)) else [trained]
     if not runs or not all(isinstance(t, Training) for t in runs):
-        expected = "expected a result of gf.fit, or a list of them"
-        raise GlassformerError(f"show.training: {expected}, got {short_repr(trained)}")
+        raise value_error("show.training:", "a result of gf.fit, or a list of them", trained)
     return training_curves(runs)
 
 
@@ -266,8 +261,7 @@ def training(trained: Training | Sequence[Training]) -> Figure:
 def view(model: ModelLike, name: str, text: Text = None, task: "TaskLike | None" = None) -> Figure:
     """Draw a figure of `gf.inspect` by its name."""
     if not isinstance(name, str) or name not in FIGURES:
-        expected = f"expected one of {', '.join(FIGURES)}"
-        raise GlassformerError(f"show.view: {expected}, got {short_repr(name)}", code="not_found")
+        raise value_error("show.view:", f"one of {', '.join(FIGURES)}", name, code="not_found")
     m = as_model(model)
     prompt = None if text is None else as_tokens(text, m)
     inspection = inspect(m, as_task_if_known(task, m), prompt=prompt, only=FIGURES[name].view)

@@ -1,7 +1,7 @@
 """Elements shared by figures: axis formats, labeled bars, annotated heatmaps, color bars."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from ..utils.errors import GlassformerError
 from .style import INK, PALE, SHARE_COLORMAP, SIGNED_COLORMAP, Axes, Axis, Figure, Names
 
+DARK_SHARE = 0.6  # cells of a heatmap above this share have white text
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -18,18 +19,30 @@ def require_data(items: Any, figure_name: str, item_name: str) -> None:
         raise GlassformerError(f"{figure_name}: expected at least one {item_name}, got none")
 
 
+def note(
+    ax: Axes, text: str, at: tuple[float, float], offset: tuple[float, float] = (0, 0),
+    **style: Any,
+) -> None:  # fmt: skip
+    """Write text at a point, shifted by an offset in points."""
+    style = {"textcoords": "offset points", "fontsize": 7.5, "annotation_clip": False} | style
+    ax.annotate(text, at, xytext=offset, **style)
+
+
+def side_note(ax: Axes, text: str, y: float, **style: Any) -> None:
+    """Write text to the right of the axes, at height y of the data."""
+    note(ax, text, (1.01, y), xycoords=("axes fraction", "data"), va="center", **style)
+
+
 def add_grid(ax: Axes, axis: Literal["x", "y"] = "y") -> None:
     ax.grid(axis=axis, color=PALE, linewidth=0.5)
 
 
-def hide_frame(ax: Axes) -> None:
-    """Hide the frame and the ticks of a heatmap."""
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-
-
 def percent_axis(axis: Axis) -> None:
     axis.set_major_formatter(lambda x, _: f"{x:.0%}")
+
+
+def half_percent_ticks(ax: Axes) -> None:
+    ax.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
 
 
 def thousands_axis(axis: Axis) -> None:
@@ -49,11 +62,13 @@ def _format_power(x: float, _: Any = None) -> str:
     return f"10{exponent}" if power == round(power) else f"{x:.2g}"
 
 
-def label_rows(ax: Axes, names: Names) -> None:
-    """Label the rows of a bar chart, with the first row at the top."""
-    ax.set_yticks(range(len(names)), names)
+def label_rows(ax: Axes, names: Names, at: Sequence[float] = ()) -> None:
+    """Label the rows of a bar chart, with the first row at the top. They are `at` 0, 1, … ."""
+    at = at or range(len(names))
+    ax.set_yticks(at, names)
     ax.tick_params(axis="y", length=0)
-    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.spines["left"].set_visible(False)
+    ax.set_ylim(at[-1] + 0.6, -0.6)
 
 
 def token_labels(names: Names, n: int) -> list[str]:
@@ -61,36 +76,39 @@ def token_labels(names: Names, n: int) -> list[str]:
     return [names[i] if i < len(names) else f"y{i + 1}" for i in range(n)]
 
 
-def annotated_heatmap(
-    ax: Axes, values: Any, text: Callable[[float], str], dark: float = 0.6,
-    limit: float | None = None, **options: Any,
+def heatmap(
+    ax: Axes, values: Any, text: Callable[[float], str] | None = None, limit: float | None = None,
+    **options: Any,
 ) -> Any:  # fmt: skip
-    """Draw a heatmap with text in each cell, for shares or for numbers from -limit to limit."""
-    scale: dict[str, Any] = {"cmap": SHARE_COLORMAP, "vmin": 0, "vmax": 1}
-    if limit:
-        scale = {"cmap": SIGNED_COLORMAP, "vmin": -limit, "vmax": limit}
-    image = ax.imshow(np.nan_to_num(values), aspect="auto", **scale, **options)
-    for (y, x), value in np.ndenumerate(values):
-        color = "white" if (abs(value) / limit if limit else value) > dark else INK
-        ax.text(x, y, text(value), ha="center", va="center", fontsize=7, color=color)
-    return image
+    """Draw numbers as an image without frame and ticks, with `text` of each number in its cell.
 
-
-def signed_image(
-    ax: Axes, x: Any, limit: float = 0.0, aspect: Literal["auto", "equal"] = "auto"
-) -> Any:
-    """Draw signed numbers from -limit to limit, white at 0.
-
-    `limit` defaults to the largest number.
+    Numbers are shares from 0 to 1. With a `limit`, they are from -limit to limit, white at 0;
+    limit 0 means the largest number.
     """
-    limit = limit or float(np.abs(x).max(initial=0)) or 1.0
-    scale: dict[str, Any] = {"cmap": SIGNED_COLORMAP, "vmin": -limit, "vmax": limit}
-    return ax.imshow(x, aspect=aspect, interpolation="nearest", **scale)
+    scale: dict[str, Any] = {"cmap": SHARE_COLORMAP, "vmin": 0, "vmax": 1}
+    if limit is not None:
+        limit = limit or float(np.abs(values).max(initial=0)) or 1.0
+        scale = {"cmap": SIGNED_COLORMAP, "vmin": -limit, "vmax": limit}
+    scale |= {"aspect": "auto", "interpolation": "nearest"} | options
+    image = ax.imshow(np.nan_to_num(values) if text else values, **scale)
+    for (y, x), value in np.ndenumerate(values) if text else ():
+        color = "white" if (abs(value) / limit if limit else value) > DARK_SHARE else INK
+        ax.text(x, y, text(value), ha="center", va="center", fontsize=7, color=color)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return image
 
 
 def token_rotation(tokens: Names) -> int:
     """Return the rotation angle of token labels on the x axis; long labels are vertical."""
     return 90 if max(map(len, tokens), default=0) > 2 else 0
+
+
+def share_color_bar(fig: Figure, image: Any, ax: Axes) -> None:
+    """Add a narrow color bar of shares to the right of the axes."""
+    side = ax.inset_axes((1.015, 0, 0.015, 1))
+    bar = color_bar(fig, image, cax=side, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
+    bar.ax.tick_params(labelcolor=INK)
 
 
 def color_bar(fig: Figure, image: Any, ax: Any = None, labelsize: float = 7, **options: Any) -> Any:

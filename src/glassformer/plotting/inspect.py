@@ -13,7 +13,6 @@ from ..lens.heads import mean_attention_from
 from ..lens.inspect import Inspection, Subject
 from ..tasks.token_layout import answer_names
 from .figures import attention, embeddings, fourier, interventions, logits, rank, stream
-from .style import Names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,61 +51,36 @@ def _expected_and_actual(s: Subject, patterns: Any) -> "Figure":
     return attention.expected_and_actual(patterns, maps[0], s.str_tokens, s.boundary, maps[1])
 
 
-def _firing_panels(s: Subject, layers: Any) -> "Figure":
-    return stream.firing_panels(layers[-1], s.model.config.activation, _answer_names(s))
-
-
-def _answer_names(s: Subject) -> list[str]:
-    return answer_names(s.task) if s.task else []
-
-
-def _plain(draw: Callable[[Any], "Figure"]) -> DrawFunction:
-    """Adapt a drawing function that takes only the result of a view."""
-    return lambda s, result: draw(result)
-
-
-def _by_token(draw: Callable[[Any, Names], "Figure"]) -> DrawFunction:
-    """Adapt a drawing function that takes a view's result and the names of the answer tokens."""
-    return lambda s, result: draw(result, _answer_names(s))
-
-
-# Name of the figure and its file -> InspectionFigure.
-_TABLE: dict[str, tuple[str, DrawFunction, bool]] = {
-    "attention": ("attention", _attention_heatmaps, True),
-    "attention-expected": ("attention", _expected_and_actual, True),
-    "attention-steps": (
-        "steps", lambda s, steps: attention.head_steps_figure(steps, s.boundary), True,
-    ),
-    "alignment": ("alignment", lambda s, shares: attention.alignment_bars([shares]), False),
-    "attention-summary": ("heads", _attention_summary, False),
-    "tokens": ("tokens", _plain(embeddings.embedding_map), False),
-    "tokens-similarity": ("tokens", _plain(embeddings.cosine_heatmap), False),
-    "positions-similarity": ("positions", _plain(embeddings.cosine_heatmap), False),
-    "singular-values": ("ranks", _plain(rank.singular_values), False),
-    "truncation": ("truncation", _plain(rank.truncation_curve), False),
-    "logit-lens": (
-        "logit-lens", lambda s, lens: logits.lens_map(lens, boundary=s.boundary - 1), True,
-    ),
-    "stopping": ("stopping", _by_token(logits.lens_accuracy_map), False),
-    "shares": ("shares", _by_token(logits.shares_map), False),
-    "stream": (
-        "stream", lambda s, runs: stream.stream_growth(runs["residual"], runs["without"]), False,
-    ),
-    "norms": ("norms", _plain(stream.norm_histograms), False),
-    "neurons": ("neurons", _firing_panels, False),
-    "ablations": ("ablations", _by_token(interventions.ablation_bars), False),
-    "patching-stream": (
-        "patching", lambda s, grids: interventions.patch_heatmap(grids["stream"]), True,
-    ),
-    "patching-heads": (
-        "patching", lambda s, grids: interventions.patch_heatmap(grids["heads"]), True,
-    ),
-    "interchange": ("interchange", _plain(interventions.interchange_bars), False),
-    "spectrum": ("modular", _plain(fourier.spectrum_bars), False),
-    "neuron-frequencies": ("modular", _plain(fourier.neuron_frequencies), False),
-    "waves": ("modular", _plain(fourier.wave_plane), False),
+# Name of the figure and its file -> its view, whether it is wide, and its drawing function.
+_TABLE: dict[str, tuple[str, bool, DrawFunction]] = {
+    "attention": ("attention", True, lambda s, patterns: attention.heatmaps(
+        patterns, s.str_tokens, s.boundary, s.model.labels.heads)),
+    "attention-expected": ("attention", True, _expected_and_actual),
+    "attention-steps": ("steps", True, lambda s, r: attention.head_steps_figure(r, s.boundary)),
+    "alignment": ("alignment", False, lambda s, r: attention.alignment_bars([r])),
+    "attention-summary": ("heads", False, _attention_summary),
+    "tokens": ("tokens", False, lambda s, r: embeddings.embedding_map(r)),
+    "tokens-similarity": ("tokens", False, lambda s, r: embeddings.cosine_heatmap(r)),
+    "positions-similarity": ("positions", False, lambda s, r: embeddings.cosine_heatmap(r)),
+    "singular-values": ("ranks", False, lambda s, r: rank.singular_values(r)),
+    "truncation": ("truncation", False, lambda s, r: rank.truncation_curve(r)),
+    "logit-lens": ("logit-lens", True, lambda s, r: logits.lens_map(r, boundary=s.boundary - 1)),
+    "stopping": ("stopping", False, lambda s, r: logits.lens_accuracy_map(r, answer_names(s.task))),
+    "shares": ("shares", False, lambda s, r: logits.shares_map(r, answer_names(s.task))),
+    "stream": ("stream", False, lambda s, r: stream.stream_growth(r["residual"], r["without"])),
+    "norms": ("norms", False, lambda s, r: stream.norm_histograms(r)),
+    "neurons": ("neurons", False, lambda s, layers: stream.firing_panels(
+        layers[-1], s.model.config.activation, answer_names(s.task))),
+    "ablations": ("ablations", False, lambda s, r: interventions.ablation_bars(
+        r, answer_names(s.task))),
+    "patching-stream": ("patching", True, lambda s, r: interventions.patch_heatmap(r["stream"])),
+    "patching-heads": ("patching", True, lambda s, r: interventions.patch_heatmap(r["heads"])),
+    "interchange": ("interchange", False, lambda s, r: interventions.interchange_bars(r)),
+    "spectrum": ("modular", False, lambda s, r: fourier.spectrum_bars(r)),
+    "neuron-frequencies": ("modular", False, lambda s, r: fourier.neuron_frequencies(r)),
+    "waves": ("modular", False, lambda s, r: fourier.wave_plane(r)),
 }  # fmt: skip
-FIGURES = {name: InspectionFigure(*entry) for name, entry in _TABLE.items()}
+FIGURES = {name: InspectionFigure(view, draw, wide) for name, (view, wide, draw) in _TABLE.items()}
 
 
 def register_figure(

@@ -83,12 +83,17 @@ def figure(
 @contextlib.contextmanager
 def drawing(
     rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), title: str = "",
-    **options: Any,
+    n: int | None = None, **options: Any,
 ) -> Iterator[tuple[Figure, Sequence[Axes]]]:  # fmt: skip
-    """Yield `figure(rows, columns, size, **options)` in the style, then add the title."""
+    """Yield `figure(rows, columns, size, **options)` in the style, then add the title.
+
+    Only the first n axes are visible and yielded.
+    """
     fig, axes = figure(rows, columns, size, **options)
+    for ax in axes[n:] if n is not None else ():
+        ax.set_visible(False)
     with style_context():
-        yield fig, axes
+        yield fig, axes[:n]
         if title:
             fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
 

@@ -13,15 +13,7 @@ import numpy as np
 from ...core.components import head_name
 from ...lens.attention import Alignment, ExpectedAttention, HeadSteps
 from ...utils.errors import GlassformerError
-from ..helpers import (
-    add_grid,
-    color_bar,
-    hide_frame,
-    percent_axis,
-    require_data,
-    signed_image,
-    token_rotation,
-)  # fmt: skip
+from ..helpers import add_grid, color_bar, heatmap, percent_axis, require_data, token_rotation
 from ..style import (
     AMBER,
     BLUE,
@@ -31,7 +23,6 @@ from ..style import (
     LINE_STYLES,
     ORANGE,
     PURPLE,
-    SHARE_COLORMAP,
     SKY,
     Axes,
     Figure,
@@ -58,14 +49,14 @@ def heatmaps(
     """
     L, H, T, _ = _check_patterns(patterns)
     rows, columns = (L, H) if H > 1 else (1, L)
-    with drawing(rows, columns, size=_figure_size(rows, columns, T), title=title) as (fig, axes):
+    with drawing(rows, columns, _figure_size(rows, columns, T), title) as (fig, axes):
         for ax, (i, h) in zip(axes, np.ndindex(L, H), strict=True):
             image = _heatmap(ax, patterns[i, h], tokens, boundary, small=columns > 2)
             label = (names or {}).get(f"{i}.{h}")
             name = f"{i}.{h} {label}" if label else head_name(i, h)
             name = textwrap.fill(name, int(14 * _panel_side(T)), max_lines=2, placeholder="…")
             ax.set_title(name, fontsize=8 if label else 10)
-        color_bar(fig, image, list(axes), label="attention", **COLOR_BAR_OPTIONS)
+        color_bar(fig, image, axes, label="attention", **COLOR_BAR_OPTIONS)
     return fig
 
 
@@ -81,26 +72,23 @@ def expected_and_actual(
     maps = [("expected", expected), *([("the book's map, one row late", late)] if late else [])]
     columns = max(len(maps) + L * H if L * H <= 2 else 3, len(maps))
     rows = -(-(len(maps) + L * H) // columns)
-    with drawing(rows, columns, size=_figure_size(rows, columns, T)) as (fig, axes):
+    size, n = _figure_size(rows, columns, T), len(maps) + L * H
+    with drawing(rows, columns, size, n=n) as (fig, axes):
         for ax, (name, expected_map) in zip(axes, maps, strict=False):
             _role_map(ax, expected_map, tokens, boundary)
             ax.set_title(name)
-        rest = axes[len(maps) :]
-        for ax, (i, h) in zip(rest, np.ndindex(L, H), strict=False):
+        for ax, (i, h) in zip(axes[len(maps) :], np.ndindex(L, H), strict=True):
             image = _heatmap(ax, patterns[i, h], tokens, boundary, small=columns > 2)
             _frame_cells(ax, expected.aligned)
             ax.set_title(head_name(i, h))
-        for ax in rest[L * H :]:
-            ax.set_visible(False)
-        used = list(axes[: len(maps) + L * H])
-        color_bar(fig, image, used, label="attention", **COLOR_BAR_OPTIONS)
+        color_bar(fig, image, axes, label="attention", **COLOR_BAR_OPTIONS)
     return fig
 
 
 def head_steps_figure(s: HeadSteps, boundary: int | None = None, title: str = "") -> Figure:
     """Draw the steps of one head's computation on one input."""
     title = title or head_name(s.layer, s.head)
-    with drawing(2, 3, size=_figure_size(2, 3, len(s.tokens)), title=title) as (fig, axes):
+    with drawing(2, 3, _figure_size(2, 3, len(s.tokens)), title) as (fig, axes):
         for ax, x, name in zip(axes, (s.q, s.k, s.v), ("queries", "keys", "values"), strict=False):
             _signed_heatmap(fig, ax, x, s.tokens, f"1 project: {name}")
         _signed_heatmap(fig, axes[3], s.scores, s.tokens, "2 scores: q·k, scaled", keys=True)
@@ -112,10 +100,7 @@ def head_steps_figure(s: HeadSteps, boundary: int | None = None, title: str = ""
 
 
 def attention_bars(summaries: Mapping[str, Any], labels: Names) -> Figure:
-    """Draw the attention from one position: input -> [L,H,S].
-
-    Layers are rows, heads are columns.
-    """
+    """Draw the attention from one position, {input: [L,H,S]}: layers are rows, heads columns."""
     require_data(summaries, "bars of attention", "input")
     L, H, S = next(iter(summaries.values())).shape
     require_data(range(L), "bars of attention", "layer")
@@ -158,8 +143,8 @@ def alignment_bars(
                 ax.bar(range(n), share, 0.72, base, color=color, label=name)
                 base += share
             chance, x = a.chance["expected"], np.arange(n)
-            uniform: dict[str, Any] = {"color": INK, "linewidth": 1.2, "label": "uniform attention"}
-            ax.hlines(chance, x - 0.36, x + 0.36, **uniform)
+            ends = x - 0.36, x + 0.36
+            ax.hlines(chance, *ends, color=INK, linewidth=1.2, label="uniform attention")
             _format_share_axes(ax, labels or [str(p) for p in a.positions])
             if not row:
                 ax.set_title(names[column] if column < len(names) else "")
@@ -187,14 +172,14 @@ def model_grid(models: Sequence[tuple[str, Any, Names, int | None]]) -> Figure:
                 if i < len(patterns):
                     image = _heatmap(ax, patterns[i].mean(0), tokens, boundary, small=columns > 2)
                     ax.set_title(f"{name}: layer {i}")
-        color_bar(fig, image, list(axes), label="attention", **COLOR_BAR_OPTIONS)
+        color_bar(fig, image, axes, label="attention", **COLOR_BAR_OPTIONS)
     return fig
 
 
 # ── elements ───────────────────────────────────────────────────────────────────────────────────
 def _heatmap(ax: Axes, pattern: Any, tokens: Names, boundary: int | None, small: bool) -> Any:
     _label_token_axes(ax, tokens, pattern.shape, boundary, small)
-    return ax.imshow(pattern, cmap=SHARE_COLORMAP, vmin=0, vmax=1, aspect="auto")
+    return heatmap(ax, pattern)
 
 
 def _label_token_axes(
@@ -217,7 +202,6 @@ def _label_token_axes(
     rotation = token_rotation(tokens)
     ax.set_xticks(range(0, S, step), list(tokens)[::step], fontsize=font, rotation=rotation)
     ax.set_yticks(range(0, T, step), rows[::step], fontsize=font)
-    hide_frame(ax)
 
 
 def _role_map(ax: Axes, expected: ExpectedAttention, tokens: Names, boundary: int | None) -> None:
@@ -229,7 +213,7 @@ def _role_map(ax: Axes, expected: ExpectedAttention, tokens: Names, boundary: in
     colors = _role_colors(expected.roles)
     for name, color in reversed(colors):
         picture[expected.roles[name]] = to_rgb(color)
-    ax.imshow(picture, aspect="auto")
+    heatmap(ax, picture)
     _label_token_axes(ax, tokens, expected.union.shape, boundary, small=True)
     handles = [Patch(color=color, label=name) for name, color in colors]
     ax.legend(handles=handles, loc="upper left", handlelength=1, handleheight=1)
@@ -247,14 +231,13 @@ def _signed_heatmap(
     fig: Figure, ax: Axes, x: Any, tokens: Names, title: str, keys: bool = False
 ) -> None:
     """Draw signed numbers, white at 0. With `keys`, columns are key positions."""
-    image = signed_image(ax, x)
+    image = heatmap(ax, x, limit=0)
     if keys:
         _label_token_axes(ax, tokens, x.shape, None, small=True)
     else:
         ax.set_yticks(range(len(tokens)), list(tokens), fontsize=7)
         ax.set_xlabel("head dimension", fontsize=8)
         ax.set_xticks(range(0, x.shape[1], -(-x.shape[1] // 7)))
-        ax.tick_params(length=0)
     ax.set_title(title)
     color_bar(fig, image, ax, **COLOR_BAR_OPTIONS)
 

@@ -1,15 +1,26 @@
-"""Training curves: loss with plateaus, accuracy, accuracy of each answer token, milestones."""
+"""Curves of a training run: loss, accuracies and milestones; measures of its snapshots."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...training.events import event_label
 from ...utils.errors import GlassformerError
-from ..helpers import add_grid, color_bar, log_axis, percent_axis, thousands_axis, token_labels
+from ..helpers import (
+    add_grid,
+    log_axis,
+    note,
+    percent_axis,
+    require_data,
+    share_color_bar,
+    side_note,
+    thousands_axis,
+    token_labels,
+)
 from ..style import (
     BLUE,
+    COLORS,
     FIGURE_WIDTH,
     GRAY,
     INK,
@@ -30,6 +41,9 @@ DIGIT_ROW_INCHES = 0.19
 LETTER_INCHES = 0.051  # width of a letter in a milestone's name
 AXES_INCHES = 4.85  # width of the axes
 LOG_SCALE_RATIO = 1_000.0  # ratio of losses above which the axis is logarithmic
+PANEL_INCHES = 1.55
+MAX_LINES = 12  # lines per panel of measures; of more lines, the mean and the range are drawn
+LEGEND_BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
 
 
 def training_curves(
@@ -47,8 +61,7 @@ def training_curves(
     event_rows = _event_rows(runs[0]) if len(runs) == 1 else []
     heights = [2.1, 1.7] + [max(0.8, DIGIT_ROW_INCHES * digits)] * (digits > 1)
     size = FIGURE_WIDTH, sum(heights) + 1.1 + 0.15 * len(event_rows)
-    options: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": heights}}
-    with drawing(len(heights), size=size, title=title, **options) as (fig, axes):
+    with drawing(len(heights), 1, size, title, sharex=True, height_ratios=heights) as (fig, axes):
         _draw_loss(axes[0], runs, floors)
         _draw_accuracy(axes[1], runs)
         if digits > 1:
@@ -76,8 +89,7 @@ def _draw_loss(ax: Axes, runs: "list[Training]", floors: "Sequence[LossPlateau]"
         ax.set_ylim(base - 0.08 * (top - base), top + 0.12 * (top - base) if top > base else None)
     for f in drawn:
         ax.axhline(f.loss, color=GRAY, linewidth=0.8, linestyle=LINE_STYLES[2], zorder=1)
-        ax.annotate(f" {f.loss:.4f}  {f}", (1, f.loss), xycoords=("axes fraction", "data"),
-                    va="center", fontsize=7, color=INK, annotation_clip=False)  # fmt: skip
+        side_note(ax, f"{f.loss:.4f}  {f}", f.loss, color=INK)
     ax.set_ylabel("training loss")
 
 
@@ -90,7 +102,7 @@ def _draw_accuracy(ax: Axes, runs: "list[Training]") -> None:
     ax.set_ylim(-0.03, 1.05)
     percent_axis(ax.yaxis)
     ax.set_ylabel("accuracy")
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2)
+    ax.legend(handlelength=2.2, **LEGEND_BESIDE)
 
 
 def _draw_digit_strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Names) -> None:
@@ -110,11 +122,10 @@ def _draw_digit_strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Name
         ax.axhline(i, color="white", linewidth=1)
     learned = [e for t in runs for e in t.events if e.kind == "digit learned"]
     x, y = [e.step for e in learned], [e.data["digit"] + 0.5 for e in learned]
-    ax.scatter(x, y, s=14, color=ORANGE, edgecolor="white", linewidth=0.6, zorder=3, clip_on=False,
-               label="learned")  # fmt: skip
+    dot: dict[str, Any] = {"s": 14, "color": ORANGE, "edgecolor": "white", "linewidth": 0.6}
+    ax.scatter(x, y, zorder=3, clip_on=False, label="learned", **dot)
     ax.set_ylabel("answer token")
-    side = ax.inset_axes((1.018, 0, 0.018, 1))
-    color_bar(fig, mesh, cax=side, labelsize=8, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
+    share_color_bar(fig, mesh, ax)
     if learned:
         ax.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), handletextpad=0.2)
 
@@ -132,8 +143,7 @@ def _draw_runs(
             x, y = [h["step"] for h in t.history], [h[key] for h in t.history]
             ax.plot(x, y, color=color, alpha=0.35, linewidth=0.7)
     median = np.median(values, axis=0)
-    marker = "o" if len(steps) < 3 else ""  # a single point needs a marker
-    ax.plot(steps, median, color=color, linestyle=line, label=label, marker=marker, markersize=3)
+    ax.plot(steps, median, color=color, linestyle=line, label=label, **_point_markers(steps))
     add_grid(ax)
     return steps, values
 
@@ -168,6 +178,55 @@ def _draw_events(axes: Sequence[Axes], rows: list[list[tuple[int, str]]]) -> Non
         for step, text in row:
             for ax in axes:
                 ax.axvline(step, color=INK, linewidth=0.7, linestyle=LINE_STYLES[1], zorder=1)
-            axes[0].annotate(text, (step, 1), xycoords=("data", "axes fraction"),
-                             xytext=(0, 3 + 10 * i), textcoords="offset points", fontsize=7,
-                             annotation_clip=False)  # fmt: skip
+            note(axes[0], text, (step, 1), (0, 3 + 10 * i), xycoords=("data", "axes fraction"))
+
+
+def _point_markers(steps: Sequence[int]) -> dict[str, Any]:
+    """Return options of a curve that show its points if it has only one or two."""
+    return {"marker": "o" if len(steps) < 3 else "", "markersize": 3}
+
+
+# ── measures of snapshots ──────────────────────────────────────────────────────────────────────
+def measure_curves(
+    steps: Sequence[int], values: Mapping[str, Any],
+    names: Mapping[str, Names] | None = None, title: str = "",
+) -> Figure:  # fmt: skip
+    """Draw each measure of a run in a panel: values [n], or [n, k] for k lines with `names`."""
+    arrays = {name: np.asarray(v, dtype=float) for name, v in values.items()}
+    require_data(arrays, "curves", "measure")
+    require_data(steps, "curves", "step")
+    for name, v in arrays.items():
+        if v.ndim not in (1, 2) or len(v) != len(steps):
+            expected = f"expected numbers [{len(steps)}] or [{len(steps)}, k]"
+            raise GlassformerError(f"curves: {name}: {expected}, got shape {list(v.shape)}")
+    size = FIGURE_WIDTH, 0.9 + PANEL_INCHES * len(arrays)
+    with drawing(len(arrays), 1, size, title, sharex=True) as (fig, axes):
+        for ax, (name, v) in zip(axes, arrays.items(), strict=True):
+            _draw_panel(ax, steps, v.reshape(len(v), -1), (names or {}).get(name, ()))
+            ax.set_ylabel(name)
+        axes[-1].set_xlabel("step")
+        thousands_axis(axes[-1].xaxis)
+        if len(steps) > 1:
+            axes[-1].set_xlim(min(steps), max(steps))
+        fig.align_ylabels()
+    return fig
+
+
+def _draw_panel(ax: Axes, steps: Sequence[int], lines: Any, names: Names) -> None:
+    """Draw lines [n, k], or their mean and range if there are too many."""
+    markers, n = _point_markers(steps), lines.shape[1]
+    if n > MAX_LINES:
+        ax.fill_between(steps, lines.min(1), lines.max(1), color=BLUE, alpha=0.2, linewidth=0)
+        ax.plot(steps, lines.mean(1), color=BLUE, label=f"mean of {n}", **markers)
+    else:
+        for k, line in enumerate(lines.T):
+            style = LINE_STYLES[k // len(COLORS)]
+            label = names[k] if k < len(names) else str(k)
+            ax.plot(
+                steps, line, color=COLORS[k % len(COLORS)], linestyle=style, label=label, **markers
+            )
+    if n > 1:
+        ax.legend(handlelength=2.2, ncols=1 + (n > 6), **LEGEND_BESIDE)
+    if np.isfinite(lines).all() and lines.min() >= 0 and lines.max() <= 1:  # values are shares
+        ax.set_ylim(-0.03, 1.05)
+    add_grid(ax)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ...lens.embeddings import Embeddings
-from ..helpers import color_bar, hide_frame
-from ..style import BLUE, INK, LINE_STYLES, ORANGE, PALE, SIGNED_COLORMAP, Axes, Figure, drawing
+from ..helpers import color_bar, heatmap, note
+from ..style import BLUE, INK, LINE_STYLES, ORANGE, PALE, Axes, Figure, drawing
 
 # Candidate positions of a name beside its point: offset in points, and alignment.
 LABEL_SIDES = [
@@ -67,9 +67,8 @@ def _draw_points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) 
     ax.scatter(*others, s=10 if small else 16, color=ORANGE, marker="s", zorder=2)
     size = 5.5 if small else 8
     for i, (dx, dy, ha, va) in enumerate(_free_label_sides(x, y, embeddings.names, size)):
-        color = INK if is_number[i] else ORANGE
-        ax.annotate(embeddings.names[i], (x[i], y[i]), xytext=(dx, dy), color=color, ha=ha, va=va,
-                    textcoords="offset points", fontsize=size)  # fmt: skip
+        style = {"color": INK if is_number[i] else ORANGE, "ha": ha, "va": va, "fontsize": size}
+        note(ax, embeddings.names[i], (x[i], y[i]), (dx, dy), **style)
     shares = [pca.explained[i] if i < len(pca.explained) else 0.0 for i in components]
     of_numbers = " of the numbers" if len(numbers) > 2 else ""
     ax.set_xlabel(f"PC {components[0] + 1}{of_numbers} ({shares[0]:.0%} of the variance)")
@@ -105,16 +104,13 @@ def _free_label_sides(
 
 def _draw_cosines(ax: Axes, embeddings: Embeddings) -> Any:
     n = len(embeddings.names)
-    image = ax.imshow(
-        embeddings.cosine, cmap=SIGNED_COLORMAP, vmin=-1, vmax=1, interpolation="nearest"
-    )
+    image = heatmap(ax, embeddings.cosine, limit=1, aspect="equal")
     step = 1 if n <= MAX_NAMED_ROWS else 10 * -(-n // 120)
     at = list(range(0, n, step))
     size = 8 if n <= 16 else 6
     steep = n <= MAX_NAMED_ROWS and max(map(len, embeddings.names)) > 2
     ax.set_xticks(at, [embeddings.names[i] for i in at], fontsize=size, rotation=90 if steep else 0)
     ax.set_yticks(at, [embeddings.names[i] for i in at], fontsize=size)
-    hide_frame(ax)
     if embeddings.boundary is not None:
         for line in (ax.axhline, ax.axvline):
             line(embeddings.boundary - 0.5, color=INK, linewidth=1, linestyle=LINE_STYLES[1])

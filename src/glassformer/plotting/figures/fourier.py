@@ -6,7 +6,7 @@ import numpy as np
 
 from ...lens.modular.analysis import SINGLE_FREQUENCY_SHARE, ModularAnalysis, ModularProgress
 from ...utils.errors import GlassformerError
-from ..helpers import add_grid, log_axis, percent_axis
+from ..helpers import add_grid, color_bar, log_axis, note, percent_axis
 from ..style import (
     BLUE,
     GRAY,
@@ -20,7 +20,11 @@ from ..style import (
     drawing,
 )  # fmt: skip
 
-LOSS_CURVES = (("full", BLUE, 0), ("restricted", GREEN, 1), ("excluded", ORANGE, 3))
+# Loss, pairs, color and line style. Without training rows, the loss is that of all pairs.
+LOSS_CURVES = (
+    ("full", "all", BLUE, 0), ("restricted", "all", GREEN, 1), ("excluded", "train", ORANGE, 3),
+    ("full", "train", GRAY, 2),
+)  # fmt: skip
 
 
 def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
@@ -33,9 +37,9 @@ def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
                    edgecolor=[BLUE if i in key else GRAY for i in k], linewidth=0.5)  # fmt: skip
             for i in spectrum.by_strength[: max(8, len(key))]:
                 if i in key or spectrum.shares[i - 1] >= 0.02:
-                    ax.annotate(str(i), (i, spectrum.shares[i - 1]), xytext=(0, 1.5), ha="center",
-                                textcoords="offset points", fontsize=7,
-                                fontweight="bold" if i in key else "normal")  # fmt: skip
+                    weight = "bold" if i in key else "normal"
+                    at = i, spectrum.shares[i - 1]
+                    note(ax, str(i), at, (0, 1.5), ha="center", fontweight=weight)
             share = f"{spectrum.power_share(key):.0%} in the key frequencies"
             ax.set_title(f"{name}: {share}, Gini {spectrum.gini:.2f}")
             percent_axis(ax.yaxis)
@@ -59,8 +63,7 @@ def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
             ax.scatter(x[~single], fit.share[~single], s=5, color=GRAY, linewidth=0)
             ax.axhline(SINGLE_FREQUENCY_SHARE, color=INK, linewidth=0.7, linestyle=LINE_STYLES[1])
             for k, n in fit.neurons_by_frequency().items():
-                ax.annotate(f"{n}", (k, 1.02), ha="center", va="bottom", fontsize=7,
-                            annotation_clip=False)  # fmt: skip
+                note(ax, f"{n}", (k, 1.02), ha="center", va="bottom")
             ax.set(ylim=(0, 1.12), yticks=[0, 0.25, 0.5, 0.75, 1])
             percent_axis(ax.yaxis)
             ax.set_xlim(-0.7, len(analysis.embedding.shares) + 0.7)
@@ -72,32 +75,25 @@ def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
 
 
 def wave_plane(analysis: ModularAnalysis) -> Figure:
-    """Draw the power of the logits by frequency in a and in b.
-
-    Waves of a + b are on the diagonal.
-    """
+    """Draw the power of the logits by frequency in a and b. Waves of a + b are on the diagonal."""
     power, low = analysis.power_plane / max(analysis.power_plane.sum(), 1e-300), 1e-6
     with drawing(size=(5.0, 4.3)) as (fig, (ax,)):
         powers = np.log10(np.maximum(power, low))
         image = ax.imshow(powers, cmap=SHARE_COLORMAP, vmin=np.log10(low), vmax=0, origin="lower")
-        bar = fig.colorbar(image, ax=ax, shrink=0.7, ticks=[-6, -4, -2, 0],
-                           format=lambda t, _: f"{100 * 10.0**t:g} %")  # fmt: skip
-        bar.outline.set_visible(False)
+        scale = {"ticks": [-6, -4, -2, 0], "format": lambda t, _: f"{100 * 10.0**t:g} %"}
+        color_bar(fig, image, ax, shrink=0.7, **scale)
         at = [0, *(k for k in analysis.key if k > 2)]
         if len(analysis.key) > 8:
             at = list(range(0, len(power), 10))
         ax.set_xticks(at, map(str, at), fontsize=7)
         ax.set_yticks(at, map(str, at), fontsize=7)
-        ax.set(xlabel="frequency in b", ylabel="frequency in a",
-               title="power of the logits by frequency")  # fmt: skip
+        ax.set(xlabel="frequency in b", ylabel="frequency in a")
+        ax.set_title("power of the logits by frequency")
     return fig
 
 
 def right_logit_maps(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
-    """Draw the right logit by a + b and a − b.
-
-    A pizza model has stripes, a clock model has none.
-    """
+    """Draw the right logit by a + b and a − b: with stripes for a pizza, without for a clock."""
     import matplotlib
 
     n = len(analyses)
@@ -107,12 +103,10 @@ def right_logit_maps(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
             p = analysis.p
             a, b = np.indices((p, p))
             square = np.full((p, p), np.nan)
-            square[(a - b) % p, (a + b) % p] = (
-                analysis.right_logits
-            )  # for odd p, each cell contains one pair
+            # for odd p, each cell contains one pair
+            square[(a - b) % p, (a + b) % p] = analysis.right_logits
             image = ax.imshow(square, cmap=colors, origin="lower", interpolation="nearest")
-            bar = fig.colorbar(image, ax=ax, shrink=0.7)
-            bar.outline.set_visible(False)
+            color_bar(fig, image, ax, shrink=0.7)
             ax.set_title(f"{name}\ndistance irrelevance {analysis.irrelevance:.2f}", fontsize=8)
             ax.set(xlabel="(a + b) mod p", xticks=[0, p // 2, p - 1], yticks=[0, p // 2, p - 1])
         axes[0].set_ylabel("(a − b) mod p")
@@ -123,19 +117,15 @@ def loss_curves(history: Sequence[ModularProgress], title: str = "") -> Figure:
     """Draw full, restricted and excluded loss, Gini coefficient and weights of a run."""
     if len(history) < 2:
         raise GlassformerError(f"losses: expected at least two checkpoints, got {len(history)}")
-    heights = {"height_ratios": [2.4, 1, 1]}
+    heights = [2.4, 1, 1]
     steps = [h.step for h in history]
     with_training = "train" in history[0].losses
-    with drawing(3, size=(7.0, 5.6), title=title, sharex=True, gridspec_kw=heights) as (fig, axes):
-        for name, color, line in LOSS_CURVES:
-            training = with_training and name == "excluded"
+    with drawing(3, 1, (7.0, 5.6), title, sharex=True, height_ratios=heights) as (fig, axes):
+        for name, pairs, color, line in LOSS_CURVES if with_training else LOSS_CURVES[:3]:
+            training = with_training and pairs == "train"
             values = [getattr(h.losses["train" if training else "all"], name) for h in history]
             label = f"{name} ({'training' if training else 'all'} pairs)"
             axes[0].plot(steps, values, color=color, linestyle=LINE_STYLES[line], label=label)
-        if with_training:
-            values = [h.losses["train"].full for h in history]
-            label = "full (training pairs)"
-            axes[0].plot(steps, values, color=GRAY, linestyle=LINE_STYLES[2], label=label)
         log_axis(axes[0])
         axes[0].set_ylabel("loss (log scale)")
         axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.4)

@@ -1,6 +1,6 @@
 """Figures of ablation, patching, interchange, and the comparison of two models."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,15 @@ from ...lens.interventions.ablate import AblatedScore
 from ...lens.interventions.patch import Interchange, PatchGrid
 from ...utils.errors import GlassformerError
 from ...utils.numfmt import format_percent_down
-from ..helpers import add_grid, annotated_heatmap, hide_frame, require_data, token_labels
+from ..helpers import (
+    add_grid,
+    half_percent_ticks,
+    heatmap,
+    label_rows,
+    note,
+    require_data,
+    token_labels,
+)
 from ..style import (
     AMBER,
     BLUE,
@@ -21,7 +29,6 @@ from ..style import (
     LINE_STYLES,
     ORANGE,
     PALE,
-    SHARE_COLORMAP,
     SKY,
     Axes,
     Figure,
@@ -46,27 +53,18 @@ def ablation_bars(ablated: Sequence[AblatedScore], names: Names = (), title: str
     """Draw the accuracy of the answer and of each answer token (`names`) for each ablation."""
     require_data(ablated, "ablation bars", "component")
     n, size = len(ablated[0].score.positions), (FIGURE_WIDTH, 1.15 + ROW_INCHES * len(ablated))
-    options: dict[str, Any] = {"gridspec_kw": {"width_ratios": [3, max(1.5, 0.6 * n)]}}
-    place: dict[str, Any] = {
-        "xytext": (4, 0),
-        "textcoords": "offset points",
-        "va": "center",
-        "fontsize": 8,
-    }
-    with drawing(1, 2, size=size, title=title, sharey=True, **options) as (fig, (bars, strip)):
+    widths = [3, max(1.5, 0.6 * n)]
+    with drawing(1, 2, size, title, sharey=True, width_ratios=widths) as (fig, (bars, strip)):
         for y, a in enumerate(ablated):
             accuracy = a.score.accuracy
             bars.barh(y, accuracy, 0.66, color=BLUE if a.method else SKY)
-            bars.annotate(format_percent_down(accuracy, 2), (accuracy, y), **place)
+            note(bars, format_percent_down(accuracy, 2), (accuracy, y), (4, 0), va="center")
         bars.set(xlim=(0, 1.17), xlabel="accuracy")
-        bars.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
-        bars.set_yticks(range(len(ablated)), [_row_label(a) for a in ablated])
-        bars.tick_params(axis="y", length=0)
-        bars.spines["left"].set_visible(False)
+        half_percent_ticks(bars)
+        label_rows(bars, [_row_label(a) for a in ablated])
         add_grid(bars, "x")
-        bars.set_ylim(len(ablated) - 0.5, -0.5)
         shares = np.array([a.score.positions for a in ablated])
-        _share_heatmap(strip, shares, lambda x: f"{100 * x:.0f}")
+        heatmap(strip, shares, lambda x: f"{100 * x:.0f}")
         strip.set_xticks(range(n), token_labels(names, n), fontsize=7)
         strip.set_xlabel("accuracy by answer token (%)")
     return fig
@@ -77,7 +75,7 @@ def patch_heatmap(grid: PatchGrid, title: str = "") -> Figure:
     values = grid.values
     width = min(FIGURE_WIDTH, 1.6 + 0.48 * values.shape[1])
     with drawing(size=(max(width, 3.4), 1.2 + 0.36 * len(values)), title=title) as (fig, (ax,)):
-        _share_heatmap(ax, values, lambda x: "0" if abs(x) < 0.005 else f"{x:.2f}")
+        heatmap(ax, values, lambda x: "0" if abs(x) < 0.005 else f"{x:.2f}")
         ax.set_xticks(range(values.shape[1]), grid.columns)
         ax.set_yticks(range(len(values)), grid.rows)
         ax.set_xlabel(f"{grid.what}: recovered share")
@@ -90,30 +88,21 @@ def interchange_bars(tests: Sequence[Interchange], names: Names = ()) -> Figure:
     require_data(rows, "interchange bars", "test with a case")
     size = FIGURE_WIDTH, 1.1 + 0.24 * len(rows) + 0.12 * len(tests)
     with drawing(size=size) as (fig, (ax,)):
-        ticks, y, before = [], 0.0, rows[0][0]
-        for test, m in rows:
-            y += 0.5 * (test is not before)  # leave a gap between components
-            left, before = 0.0, test
+        # leave a gap between components
+        at = [i + 0.5 * tests.index(test) for i, (test, _) in enumerate(rows)]
+        for y, (_, m) in zip(at, rows, strict=True):
+            left = 0.0
             for name, share in (m.shares | {"other": m.other}).items():
                 color = EXPLANATION_COLORS.get(name, SKY)
                 ax.barh(y, share, 0.8, left=left, color=color, edgecolor="white", linewidth=0.6)
                 if share >= 0.07:
                     ink = "white" if color in DARK_COLORS else INK
-                    text: dict[str, Any] = {
-                        "ha": "center",
-                        "va": "center",
-                        "fontsize": 7,
-                        "color": ink,
-                    }
-                    ax.text(left + share / 2, y, f"{100 * share:.0f}", **text)
+                    text = f"{100 * share:.0f}"
+                    note(ax, text, (left + share / 2, y), color=ink, ha="center", va="center")
                 left += share
-            ticks.append((y, f"{test.what}, {names[m.token] if names else m.name}"))
-            y += 1
-        ax.set_yticks([t[0] for t in ticks], [t[1] for t in ticks])
-        ax.set(ylim=(y - 0.4, -0.6), xlim=(0, 1))
-        ax.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
-        ax.tick_params(axis="y", length=0)
-        ax.spines["left"].set_visible(False)
+        label_rows(ax, [f"{t.what}, {names[m.token] if names else m.name}" for t, m in rows], at)
+        ax.set_xlim(0, 1)
+        half_percent_ticks(ax)
         ax.set_xlabel("share of cases in which the patched answer follows the explanation")
         used = {"other"}.union(*(m.shares for _, m in rows))
         shown = [name for name in EXPLANATION_COLORS if name in used]
@@ -133,8 +122,7 @@ def comparison(c: Comparison) -> Figure:
     swaps = c.swapped is not None and (c.swapped.question or c.swapped.written) is not None
     columns = max(3, *(len(p) + swaps for p in shown))
     title, size = f"{c.names[0]} and {c.names[1]}: {c.task}", (2.45 * columns, 7.4)
-    options: dict[str, Any] = {"gridspec_kw": {"height_ratios": [1, 1, 0.8]}}
-    with drawing(3, columns, size=size, title=title, **options) as (fig, axes):
+    with drawing(3, columns, size, title, height_ratios=[1, 1, 0.8]) as (fig, axes):
         grid = np.array(axes).reshape(3, columns)
         for side, patterns in enumerate(shown):
             for h, ax in enumerate(grid[side]):
@@ -156,11 +144,10 @@ def comparison(c: Comparison) -> Figure:
 
 
 def _draw_attention(ax: Axes, pattern: Any, tokens: Names, title: str) -> None:
-    ax.imshow(pattern, cmap=SHARE_COLORMAP, vmin=0, vmax=1)
+    heatmap(ax, pattern, aspect="equal")
     if len(tokens) <= MAX_TOKEN_LABELS:
         ax.set_xticks(range(len(tokens)), tokens, fontsize=7)
         ax.set_yticks(range(len(tokens)), tokens, fontsize=7)
-    ax.tick_params(length=0)
     ax.set_title(title, fontsize=9)
 
 
@@ -169,11 +156,10 @@ def _draw_swaps(ax: Axes, c: Comparison, side: int) -> None:
     assert c.swapped and c.attention
     moved, tokens = np.ma.masked_invalid(c.swapped.moved[side]), c.attention.str_tokens
     ax.set_facecolor("#ececec")  # background of cells whose swap has no effect or is not possible
-    ax.imshow(moved, cmap=SHARE_COLORMAP, vmin=0, vmax=1, aspect="auto")
+    heatmap(ax, moved)
     if len(tokens) <= MAX_TOKEN_LABELS:
         ax.set_xticks(range(len(tokens)), tokens, fontsize=7)
-    ax.set_yticks(range(len(moved)), [f"y{i + 1}" for i in range(len(moved))], fontsize=7)
-    ax.tick_params(length=0)
+    ax.set_yticks(range(len(moved)), token_labels((), len(moved)), fontsize=7)
     ax.axvline(c.swapped.start - 0.5, color=INK, linewidth=0.8, linestyle=LINE_STYLES[1])
     ax.set_title("effect of token swaps", fontsize=8)
     ax.set_xlabel("swapped token", fontsize=8)
@@ -182,7 +168,7 @@ def _draw_swaps(ax: Axes, c: Comparison, side: int) -> None:
 def _draw_overlap(ax: Axes, c: Comparison) -> None:
     assert c.attention
     n = 2 * MAX_SHOWN_HEADS
-    _share_heatmap(ax, c.attention.overlap[:n, :n], lambda x: f"{x:.2f}")
+    heatmap(ax, c.attention.overlap[:n, :n], lambda x: f"{x:.2f}")
     rows, columns = (heads[:n] for heads in c.attention.heads)
     ax.set_yticks(range(len(rows)), rows)
     ax.set_xticks(range(len(columns)), columns)
@@ -209,11 +195,6 @@ def _draw_margins(ax: Axes, c: Comparison) -> None:
     ax.set_yticks([0, 1e-3, 1e-2, 1e-1, 1], ["0", "0.1 %", "1 %", "10 %", "100 %"])
     ax.set_ylim(0, 2.5)
     ax.legend(loc="upper left", fontsize=7, borderaxespad=0.1)
-
-
-def _share_heatmap(ax: Axes, values: Any, text: Callable[[float], str]) -> None:
-    annotated_heatmap(ax, values, text, dark=0.5)
-    hide_frame(ax)
 
 
 def _row_label(a: AblatedScore) -> str:

@@ -9,22 +9,10 @@ from ...lens.logits import AnswerAttribution, LogitLens
 from ...utils.errors import GlassformerError
 from ...utils.numfmt import format_number, stable_argsort
 from ...verification.evaluation import Score
-from ..helpers import (
-    add_grid,
-    annotated_heatmap,
-    color_bar,
-    hide_frame,
-    label_rows,
-    require_data,
-    token_labels,
-)  # fmt: skip
+from ..helpers import add_grid, color_bar, heatmap, label_rows, note, require_data, token_labels
 from ..style import BLUE, FIGURE_WIDTH, GRAY, INK, ORANGE, Axes, Figure, Names, drawing
 
 ROW_INCHES = 0.27
-DOWN_UP: dict[str, Any] = {
-    "origin": "lower",
-    "interpolation": "nearest",
-}  # the first component at the bottom
 
 
 def lens_map(lens: LogitLens, index: int = 0, boundary: int | None = None) -> Figure:
@@ -41,7 +29,7 @@ def lens_map(lens: LogitLens, index: int = 0, boundary: int | None = None) -> Fi
     texts, cell = iter(names), max(0.42, 0.085 * max(map(len, names)))
     size = max(4.0, 1.9 + cell * len(tokens)), 1.2 + ROW_INCHES * len(parts)
     with drawing(size=size) as (fig, (ax,)):
-        image = annotated_heatmap(ax, share, lambda _: next(texts), **DOWN_UP)
+        image = heatmap(ax, share, lambda _: next(texts), origin="lower")
         _label_map(fig, ax, image, tokens, parts, "probability")
         if boundary is not None:
             ax.axvline(boundary - 0.5, color=ORANGE, linewidth=1.5, linestyle=(0, (3, 2)))
@@ -56,7 +44,7 @@ def lens_accuracy_map(stops: Sequence[tuple[str, Score]], names: Names = ()) -> 
     n = share.shape[1] - 1
     size = max(4.2, 2.0 + 0.62 * (n + 1)), 1.2 + ROW_INCHES * len(stops)
     with drawing(size=size) as (fig, (ax,)):
-        image = annotated_heatmap(ax, share, _format_percent_down, **DOWN_UP)
+        image = heatmap(ax, share, _format_percent_down, origin="lower")
         ax.axvline(n - 0.5, color="white", linewidth=4)
         columns, rows = [*token_labels(names, n), "all"], [part for part, _ in stops]
         _label_map(fig, ax, image, columns, rows, "accuracy")
@@ -76,23 +64,16 @@ def attribution_bars(
         shown = [shares[i] for i in order[:max_bars]]
         shown.append((f"{len(shares) - max_bars:,} others", rest))
     lines = [*shown, ("total", total)]
-    place: dict[str, Any] = {
-        "xytext": (3, 0),
-        "textcoords": "offset points",
-        "va": "center",
-        "fontsize": 7.5,
-    }
     with drawing(size=(FIGURE_WIDTH, 0.9 + ROW_INCHES * len(lines)), title=title) as (fig, (ax,)):
         colors = [BLUE if s >= 0 else ORANGE for _, s in shown] + [INK]
         ax.barh(range(len(lines)), [s for _, s in lines], 0.66, color=colors)
         for y, (_, s) in enumerate(lines):
-            ax.annotate(format_number(s, 3), (max(s, 0), y), **place)
+            note(ax, format_number(s, 3), (max(s, 0), y), (3, 0), va="center")
         ax.axvline(0, color=GRAY, linewidth=0.8)
         ax.axhline(len(shown) - 0.5, color=GRAY, linewidth=0.6)
         label_rows(ax, [name for name, _ in lines])
         ax.margins(x=0.08)
         add_grid(ax, "x")
-        ax.spines["left"].set_visible(False)
         ax.set_xlabel("share of the margin")
     return fig
 
@@ -101,11 +82,9 @@ def shares_map(shares: AnswerAttribution, names: Names = ()) -> Figure:
     """Draw mean contributions to the margin, components by answer tokens, and their sum."""
     values = np.concatenate([shares.shares, shares.margin[None]])  # P+1 n
     parts, n = [*shares.parts, "margin"], values.shape[1]
-    limit = float(np.abs(values).max()) or 1.0
     size = max(4.2, 2.4 + 0.62 * n), 1.2 + ROW_INCHES * len(parts)
     with drawing(size=size) as (fig, (ax,)):
-        options: dict[str, Any] = {"limit": limit, "interpolation": "nearest"}
-        image = annotated_heatmap(ax, values, "{:.2g}".format, **options)
+        image = heatmap(ax, values, "{:.2g}".format, limit=0)
         ax.axhline(len(parts) - 1.5, color="white", linewidth=4)
         _label_map(fig, ax, image, token_labels(names, n), parts, "mean share of the margin")
         ax.set_xlabel("answer token")
@@ -117,7 +96,6 @@ def _label_map(
 ) -> None:
     ax.set_xticks(range(len(columns)), columns)
     ax.set_yticks(range(len(rows)), rows)
-    hide_frame(ax)
     bar = color_bar(fig, image, ax, fraction=0.05, pad=0.02, label=colorbar_label)
     bar.ax.yaxis.label.set_fontsize(7.5)
 

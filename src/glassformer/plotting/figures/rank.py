@@ -10,11 +10,11 @@ from ...lens.rank import FactoredMatrix, MatrixRank, Truncation, UpdateRank
 from ..helpers import (
     add_grid,
     color_bar,
-    hide_frame,
+    heatmap,
     label_rows,
+    note,
     percent_axis,
     require_data,
-    signed_image,
     thousands_axis,
     token_rotation,
 )  # fmt: skip
@@ -50,8 +50,8 @@ def singular_values(ranks: Sequence[MatrixRank], title: str = "") -> Figure:
     columns = min(4, len(kinds))
     rows = math.ceil(len(kinds) / columns)
     size = FIGURE_WIDTH, 0.5 + 1.75 * rows
-    with drawing(rows, columns, size=size, title=title, sharey=True) as (fig, axes):
-        for ax, (kind, matrices) in zip(axes, kinds.items(), strict=False):
+    with drawing(rows, columns, size, title, n=len(kinds), sharey=True) as (fig, axes):
+        for ax, (kind, matrices) in zip(axes, kinds.items(), strict=True):
             for i, r in enumerate(matrices):
                 line = LINE_STYLES[i % len(LINE_STYLES)]
                 _draw_singular_values(ax, r, COLORS[i % len(COLORS)], line)
@@ -60,11 +60,9 @@ def singular_values(ranks: Sequence[MatrixRank], title: str = "") -> Figure:
             ax.locator_params(axis="x", integer=True)
             add_grid(ax)
             _draw_effective_ranks(ax, matrices)
-        for ax in axes[len(kinds) :]:
-            ax.set_visible(False)
         for ax in axes[::columns]:
             ax.set_ylabel("relative to largest")
-        for ax in axes[max(0, len(kinds) - columns) : len(kinds)]:
+        for ax in axes[-columns:]:
             ax.set_xlabel("singular value")
     return fig
 
@@ -79,16 +77,11 @@ def _draw_singular_values(ax: Axes, r: MatrixRank, color: str, line: Any) -> Non
     kind, _, head = r.name.partition(" ")
     layer = f" layer {kind.split('.')[1]}" if kind.startswith("blocks.") else ""
     label = f"{r.effective:.1f}" + (f" head {head}" if head else layer)
-    style: dict[str, Any] = {"color": color, "linestyle": line, "linewidth": 1.3}
-    ax.plot(np.arange(1, len(share) + 1), share, label=label, **style)
+    x = np.arange(1, len(share) + 1)
+    ax.plot(x, share, color=color, linestyle=line, linewidth=1.3, label=label)
     if r.holding:
-        dot: dict[str, Any] = {
-            "color": color,
-            "markersize": 4,
-            "markeredgecolor": "white",
-            "zorder": 3,
-        }
-        ax.plot(r.holding, share[r.holding - 1], "o", **dot)
+        at = r.holding, share[r.holding - 1]
+        ax.plot(*at, "o", color=color, markersize=4, markeredgecolor="white", zorder=3)
 
 
 def _draw_effective_ranks(ax: Axes, ranks: Sequence[MatrixRank]) -> None:
@@ -106,9 +99,8 @@ def _draw_effective_ranks(ax: Axes, ranks: Sequence[MatrixRank]) -> None:
 def truncation_curve(cuts: Sequence[Truncation]) -> Figure:
     """Draw the accuracy and the number of stored parameters by the rank of all hidden matrices."""
     require_data(cuts, "truncation", "rank")
-    options: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": [2, 1]}}
-    sizes = [t.parameters for t in cuts]
-    with drawing(2, size=(FIGURE_WIDTH, 3.9), **options) as (fig, (ax, lower)):
+    size, sizes = (FIGURE_WIDTH, 3.9), [t.parameters for t in cuts]
+    with drawing(2, size=size, sharex=True, height_ratios=[2, 1]) as (fig, (ax, lower)):
         good = [t for t in cuts if t.accuracy >= TARGET_ACCURACY]
         first = min(good, key=lambda t: t.rank, default=None)
         _draw_accuracy(ax, cuts, TARGET_ACCURACY, first, str(first))
@@ -151,14 +143,12 @@ def circuit_maps(
     n_rows = math.ceil(len(maps) / n_columns)
     side = FIGURE_WIDTH / max(n_columns, 2)
     size = side * n_columns + 0.3, (side + 0.1) * n_rows + 0.2
-    with drawing(n_rows, n_columns, size=size) as (fig, axes):
-        for ax, (name, circuit) in zip(axes, maps, strict=False):
-            image = signed_image(ax, circuit.product, aspect="equal")
+    with drawing(n_rows, n_columns, size, n=len(maps)) as (fig, axes):
+        for ax, (name, circuit) in zip(axes, maps, strict=True):
+            image = heatmap(ax, circuit.product, limit=0, aspect="equal")
             _label_token_axes(ax, tokens)
             ax.set(title=name, xlabel=columns)
             color_bar(fig, image, ax, fraction=0.046, pad=0.03)
-        for ax in axes[len(maps) :]:
-            ax.set_visible(False)
         for ax in axes[::n_columns]:
             ax.set_ylabel(rows)
     return fig
@@ -171,7 +161,6 @@ def _label_token_axes(ax: Axes, tokens: Names) -> None:
     ax.set_xticks(at, shown, rotation=token_rotation(shown))
     ax.set_yticks(at, shown)
     ax.tick_params(labelsize=7)
-    hide_frame(ax)
 
 
 def _draw_accuracy(
@@ -181,10 +170,9 @@ def _draw_accuracy(
     ax.plot([t.rank for t in tried], [t.accuracy for t in tried], "o-", color=BLUE, markersize=3.5)
     ax.axhline(target, color=GRAY, linewidth=0.8, linestyle=LINE_STYLES[2], zorder=1)
     if marked:
-        x, y = marked.rank, marked.accuracy
-        ax.plot(x, y, "o", markersize=8, markerfacecolor="none", markeredgecolor=INK)
-        right = x > sum(ax.get_xlim()) / 2
-        ax.annotate(annotation, (x, y), xytext=(4 if right else -4, 7), fontsize=8,
-                    textcoords="offset points", ha="right" if right else "left")  # fmt: skip
+        at = marked.rank, marked.accuracy
+        ax.plot(*at, "o", markersize=8, markerfacecolor="none", markeredgecolor=INK)
+        dx, side = (4, "right") if at[0] > sum(ax.get_xlim()) / 2 else (-4, "left")
+        note(ax, annotation, at, (dx, 7), ha=side)
     ax.set(ylim=(-0.03, 1.25), yticks=np.linspace(0, 1, 6), ylabel="accuracy")
     percent_axis(ax.yaxis)

@@ -10,11 +10,11 @@ from ...lens.stream import FiringRates, Histogram, NormStatistics, StreamNorms, 
 from ..helpers import (
     add_grid,
     color_bar,
-    hide_frame,
+    heatmap,
     log_axis,
     percent_axis,
     require_data,
-    signed_image,
+    share_color_bar,
     token_labels,
     token_rotation,
 )  # fmt: skip
@@ -26,7 +26,6 @@ from ..style import (
     LINE_STYLES,
     ORANGE,
     PALE,
-    SHARE_COLORMAP,
     SKY,
     Axes,
     Figure,
@@ -49,17 +48,12 @@ def stream_growth(
         runs.append((without, ORANGE, LINE_STYLES[1], "without residuals"))
     parts = residual.parts
     at, bar = np.arange(len(parts)), 0.8 / len(runs)
-    options: dict[str, Any] = {"sharey": True, "gridspec_kw": {"width_ratios": [3, 2]}}
-    with drawing(1, 2, size=(FIGURE_WIDTH, 3.2), title=title, **options) as (fig, (ax, wrote)):
+    size = FIGURE_WIDTH, 3.2
+    with drawing(1, 2, size, title, sharey=True, width_ratios=[3, 2]) as (fig, (ax, wrote)):
         for i, (run, color, line, label) in enumerate(runs):
             ax.plot(at, run.after, color=color, alpha=0.25, linewidth=0.7)
-            style: dict[str, Any] = {
-                "color": color,
-                "linestyle": line,
-                "markersize": 3.5,
-                "label": label,
-            }
-            ax.plot(at, run.after.mean(1), "o", **style)
+            mean = run.after.mean(1)
+            ax.plot(at, mean, "o", color=color, linestyle=line, markersize=3.5, label=label)
             x = at + (i - (len(runs) - 1) / 2) * bar
             wrote.bar(x, run.wrote.mean(1), bar, color=color, label=label)
         ax.set_xlim(-0.3, len(parts) - 0.7)
@@ -134,11 +128,10 @@ def firing_panels(firing: FiringRates, activation: str = "gelu", names: Names = 
     heights += [max(0.6, 0.2 * len(classes))] * (len(classes) > 1)
     order = np.argsort(-firing.share, kind="stable")
     n, size = len(order), (FIGURE_WIDTH, sum(heights) + 1.4)
-    options: dict[str, Any] = {"gridspec_kw": {"height_ratios": heights}}
-    with drawing(len(heights), size=size, **options) as (fig, axes):
+    with drawing(len(heights), size=size, height_ratios=heights) as (fig, axes):
         _draw_activation(axes[0], firing.pre, activation)
         edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3 * (n < 200)}
-        axes[1].bar(np.arange(n), firing.share[order], 1.0, color=BLUE, **edge)
+        axes[1].bar(range(n), firing.share[order], 1.0, color=BLUE, **edge)
         axes[1].set(ylim=(0, 1), ylabel="firing rate")
         percent_axis(axes[1].yaxis)
         axes[1].set_title(f"the {n:,} neurons of layer {firing.layer}, sorted by firing rate")
@@ -149,10 +142,7 @@ def firing_panels(firing: FiringRates, activation: str = "gelu", names: Names = 
             _draw_share_strip(axes[3], shares, classes, "by input class")
         for ax in axes[1:]:
             ax.set(xlim=(-0.5, n - 0.5), xticks=[])
-        side = axes[2].inset_axes((1.01, 0, 0.012, 1))
-        scale: dict[str, Any] = {"ticks": [0, 1], "format": lambda x, _: f"{x:.0%}"}
-        bar = color_bar(fig, axes[2].images[0], cax=side, **scale)
-        bar.ax.tick_params(labelcolor=INK)
+        share_color_bar(fig, axes[2].images[0], axes[2])
     return fig
 
 
@@ -170,8 +160,8 @@ def _draw_activation(ax: Axes, pre: Histogram, name: str) -> None:
     ax.axhline(0, color=GRAY, linewidth=0.6)
     ax.axvline(0, color=GRAY, linewidth=0.6)
     if name != "relu":
-        dotted: dict[str, Any] = {"color": GRAY, "linestyle": LINE_STYLES[2], "linewidth": 1}
-        ax.plot(x, np.maximum(x, 0), label="ReLU", **dotted)
+        relu = np.maximum(x, 0)
+        ax.plot(x, relu, color=GRAY, linestyle=LINE_STYLES[2], linewidth=1, label="ReLU")
     ax.plot(x, y, color=BLUE, label=ACTIVATION_LABELS.get(name, name))
     ax.fill_between([], [], color=PALE, label="distribution of inputs")
     ax.set(xlim=(x[0], x[-1]), xlabel="input", ylabel="activation")
@@ -179,9 +169,8 @@ def _draw_activation(ax: Axes, pre: Histogram, name: str) -> None:
 
 
 def _draw_share_strip(ax: Axes, shares: Array, labels: Names, title: str) -> None:
-    ax.imshow(shares, cmap=SHARE_COLORMAP, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    heatmap(ax, shares)
     ax.set_yticks(range(len(labels)), labels)
-    hide_frame(ax)
     ax.set_title(title, fontweight="normal")
 
 
@@ -189,28 +178,21 @@ def _draw_share_strip(ax: Axes, shares: Array, labels: Names, title: str) -> Non
 def slots_map(
     after: Mapping[str, Array], slots: Mapping[str, tuple[int, int]], tokens: Names
 ) -> Figure:
-    """Draw the stream [T,D] after each component, slots by tokens.
-
-    Each slot has a separate scale.
-    """
+    """Draw the stream [T,D] after each component, slots by tokens. Each slot has its own scale."""
     edges = np.cumsum([0, *(b - a for a, b in slots.values())])
     height = min(max(1.5, 0.24 * edges[-1]), 6.0)
     width = min(max(1.9, 0.23 * len(tokens)), 5.0)
     size = 1.2 + width * len(after), 1.0 + height
-    options: dict[str, Any] = {
-        "fontsize": 8 if len(tokens) <= 16 else 6,
-        "rotation": token_rotation(tokens),
-    }
+    font, rotation = 8 if len(tokens) <= 16 else 6, token_rotation(tokens)
     with drawing(1, len(after), size=size, sharey=True) as (fig, axes):
         for ax, (part, x) in zip(axes, after.items(), strict=True):
             values = [x[:, a:b] for a, b in slots.values()]
             scaled = [v / (float(np.abs(v).max(initial=0)) or 1.0) for v in values]
-            image = signed_image(ax, np.concatenate(scaled, axis=1).T, limit=1)
+            image = heatmap(ax, np.concatenate(scaled, axis=1).T, limit=1)
             for edge in edges[1:-1]:
                 ax.axhline(edge - 0.5, color=INK, linewidth=0.8)
-            ax.set_xticks(range(len(tokens)), tokens, **options)
+            ax.set_xticks(range(len(tokens)), tokens, fontsize=font, rotation=rotation)
             ax.set_yticks((edges[:-1] + edges[1:] - 1) / 2, list(slots))
-            hide_frame(ax)
             ax.set_title(f"after {part}")
         bar = color_bar(fig, image, list(axes), fraction=0.04, pad=0.02, ticks=[-1, 0, 1])
         bar.ax.set_yticklabels(["min", "0", "max"])
@@ -222,9 +204,8 @@ def neurons_map(post: Array, names: Names, tokens: Names) -> Figure:
     """Draw activations [T,F] of neurons at each token of one input."""
     size = 2.5 + max(2.0, 0.26 * len(tokens)) + 0.07 * max(map(len, names)), 1.0 + 0.24 * len(names)
     with drawing(size=size) as (fig, (ax,)):
-        image = signed_image(ax, post.T)
+        image = heatmap(ax, post.T, limit=0)
         ax.set_xticks(range(len(tokens)), tokens, rotation=token_rotation(tokens))
         ax.set_yticks(range(len(names)), names)
-        hide_frame(ax)
         color_bar(fig, image, ax, fraction=0.05, pad=0.02, label="activation")
     return fig
