@@ -26,7 +26,6 @@ from glassformer.interop.transformer_lens import (
     from_transformer_lens,
     state_dict,
     to_transformer_lens,
-    tokenizer_with_end,
 )
 from helpers import largest_difference, raises, random_model
 
@@ -224,7 +223,7 @@ def texts(model, ref):
 @pytest.mark.parametrize("ref", REFS)
 def test_texts_are_encoded_as_here(ref):
     model = load(ref)
-    made = tokenizer_with_end(model)
+    made = to_transformer_lens(model).tokenizer
     for text in texts(model, ref):
         ids = model.vocabulary.encode(text)
         assert made(text)["input_ids"] == ids

@@ -10,8 +10,6 @@ from ..core.vocabulary import Vocabulary
 from .common import import_library
 from .parity import matching_task
 
-END_OF_TEXT = "<|endoftext|>"  # end token for models without a stop token
-
 
 def build_tokenizer(vocabulary: Vocabulary, begin: str = "") -> Any:
     """Return a tokenizer that encodes and decodes as `vocabulary` does.

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,10 @@ from ..utils.errors import DAMAGED_FILE, GlassformerError
 from ..utils.fileio import read_bytes
 from ..utils.limits import available_memory
 from ..utils.typed_json import read_json
-from .common import export_error, import_library
+from .common import export_error, run_python_file, torch_logits
 from .folder import ACTIVATION_ALIASES
 from .parity import to_float32_if_safe
-from .tokenizer import END_OF_TEXT, begin_token, build_tokenizer, has_tokenizer, stop_token_id
+from .tokenizer import begin_token, build_tokenizer, has_tokenizer, stop_token_id
 
 OTHER_FORMATS_HINT = "Export to torch or onnx instead"
 NORM_TYPES = {"layer": "LN", "rms": "RMS"}
@@ -68,8 +69,8 @@ model.eval()
 if (here / "tokenizer.json").exists():
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(here / "tokenizer.json"))
     if described["stop"] is None:
-        tokenizer.add_special_tokens({"eos_token": "END"})
-    else:
+        tokenizer.add_special_tokens({"eos_token": "<|endoftext|>"})
+    else:  # a special token would also match inside other tokens
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(described["stop"])
     tokenizer.pad_token = tokenizer.eos_token
     model.tokenizer = tokenizer
@@ -106,27 +107,21 @@ class TransformerLensBridge:
         }  # fmt: skip
         text = json.dumps(description, indent=1, ensure_ascii=False) + "\n"
         (path / "config.json").write_text(text, encoding="utf-8")
-        (path / "load.py").write_text(LOAD_SCRIPT.replace("END", END_OF_TEXT), encoding="utf-8")
+        (path / "load.py").write_text(LOAD_SCRIPT, encoding="utf-8")
         if has_tokenizer(model.vocabulary):
             build_tokenizer(model.vocabulary, begin_token(model)).save(str(path / "tokenizer.json"))
         return export_notes(model)
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        import torch
-
-        with torch.no_grad():
-            return backend.to_numpy(build_bridge(*_read_files(path)[:2])(torch.as_tensor(tokens)))
+        return torch_logits(load_folder(path), tokens)
 
     def hooks(self, model: Model, path: Path, tokens: Any) -> dict[str, Any]:
-        """Return TransformerLens's activations under Glassformer's names.
-
-        The differences described in `export_notes` are undone.
-        """
+        """Return TransformerLens's activations, without the differences in `export_notes`."""
         import torch
 
         c, order = model.config, np.argsort(adjacent_pair_order(model.config.d_head))
         with torch.no_grad():
-            cache = build_bridge(*_read_files(path)[:2]).run_with_cache(torch.as_tensor(tokens))[1]
+            cache = load_folder(path).run_with_cache(torch.as_tensor(tokens))[1]
         names = (n for n in hook_names(model) if n in cache and not n.endswith("hook_attn_scores"))
         activations = {n: backend.to_numpy(cache[n]) for n in names}
         for n, a in activations.items():
@@ -239,10 +234,7 @@ def state_dict(model: Model) -> dict[str, Any]:
 
 
 def _convert_blocks(c: Config, weights: dict[str, Any], order: Any) -> None:
-    """Swap W_in and W_gate of gated MLPs, and order the coordinates of queries and keys.
-
-    TransformerLens activates W_gate, Glassformer activates W_in.
-    """
+    """Swap W_in and W_gate of gated MLPs, and order the coordinates of queries and keys."""
     for at in (f"blocks.{i}." for i in range(c.n_layers)):
         W_in, W_gate = f"{at}mlp.W_in", f"{at}mlp.W_gate"
         if W_gate in weights:
@@ -266,10 +258,7 @@ def _default_arrays(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def adjacent_pair_order(d_head: int) -> Any:
-    """Return the order of a head's coordinates that makes its rotary pairs adjacent.
-
-    Glassformer's rotary pairs are (i, i + d_head/2).
-    """
+    """Return the order of a head's coordinates that makes its rotary pairs adjacent."""
     n = d_head // 2
     pairs = np.stack([np.arange(n), np.arange(n, 2 * n)], axis=1).reshape(-1)
     return np.concatenate([pairs, np.arange(2 * n, d_head)])
@@ -284,45 +273,15 @@ def to_transformer_lens(model: Model) -> Any:
         GlassformerError: TransformerLens cannot represent the model.
     """
     TransformerLensBridge().check(model)
-    sent = to_float32_if_safe(model.numpy())[0]
-    bridge = build_bridge(config_fields(sent), state_dict(sent))
-    if has_tokenizer(model.vocabulary):
-        bridge.tokenizer = tokenizer_with_end(model)
-    return bridge
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        TransformerLensBridge().write(to_float32_if_safe(model.numpy())[0], path)
+        return load_folder(path)
 
 
-def tokenizer_with_end(model: Model) -> Any:
-    """Return a `transformers` tokenizer for the model with an end and padding token.
-
-    `generate` ignores an end token at the beginning of an input. For a model without a stop token,
-    an extra token is added as the end token.
-    """
-    plain = build_tokenizer(model.vocabulary, begin_token(model))
-    fast = import_library("transformers").PreTrainedTokenizerFast(tokenizer_object=plain)
-    if (stop := stop_token_id(model)) is None:
-        fast.add_special_tokens({"eos_token": END_OF_TEXT})
-    else:  # a special token would also match inside other tokens
-        fast.eos_token = model.vocabulary[stop]
-    fast.pad_token = fast.eos_token
-    return fast
-
-
-def build_bridge(cfg: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
-    """Return a `TransformerBridge` from config fields and a state dict of NumPy arrays."""
-    import torch
-    from transformer_lens.config import TransformerBridgeConfig
-    from transformer_lens.model_bridge import TransformerBridge
-    from transformer_lens.utilities.tl_checkpoint_conversion import convert_tl_checkpoint
-
-    dtype = getattr(torch, cfg.get("dtype", "float32"))
-    config = TransformerBridgeConfig(**{**cfg, "dtype": dtype})
-    # the constructor truncates the base to an integer
-    config.rotary_base = cfg.get("rotary_base", config.rotary_base)
-    native: Any = TransformerBridge  # boot_native is added when the library is imported
-    bridge = native.boot_native(config, dtype=dtype)
-    tensors = {n: torch.tensor(w) for n, w in weights.items()}
-    bridge.load_state_dict(convert_tl_checkpoint(tensors, config), strict=True)
-    return bridge.eval()
+def load_folder(path: Path) -> Any:
+    """Return the TransformerLens model of an exported folder."""
+    return run_python_file(path / "load.py")["model"]
 
 
 def _is_norm_array(name: str) -> bool:
