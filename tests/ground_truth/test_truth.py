@@ -354,7 +354,7 @@ def test_score_edges_that_matter():
 
 
 @pytest.mark.parametrize("claims,says", [
-    ([("embed", "head 0.7")], "near: head 0.0"),
+    ([("embed", "head 0.7")], "mean head 0.0"),
     ([("embed", "head 0.0"), ("embed", "head 0.0", "q")], "(writer, reader, port)"), ([("embed",)],
     "[1]"),
 ])  # fmt: skip

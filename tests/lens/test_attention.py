@@ -108,9 +108,9 @@ def test_head_steps_as_json():
 
 @pytest.mark.parametrize("layer, head", [(2, 0), (-1, 0), (0, 3)])
 def test_unknown_head(layer, head):
-    with raises("bad_argument", "from 0 to"):
+    with raises("not_found", "a layer below 2", f"head {layer}.{head}"):
         head_steps(random_model(), TOKENS, layer, head)
-    with raises("bad_argument", "layers"):
+    with raises("not_found", "a layer below 0"):
         head_steps(random_model(n_layers=0), TOKENS, 0, 0)
 
 

@@ -68,7 +68,7 @@ def test_a_model_is_like_itself():
         "head 0.1": pytest.approx(0, abs=1e-6),
     }
     for f in (c.swapped.question, c.swapped.written):
-        assert f.agree == 1 and f.foretold == (1, 1) and f.unmoved[0] == f.unmoved[1] < 1
+        assert f.agree == 1 and f.predicted == (1, 1) and f.unmoved[0] == f.unmoved[1] < 1
     assert [i.what for i in c.interchange[1]] == ["head 0.0", "head 0.1", "attention 0"]
     said = json.dumps(c.to_json(), allow_nan=False)
     assert '"differ": 0' in said
@@ -102,8 +102,8 @@ def test_swaps_in_reverse():
         1  # only its own symbol moves an answer, and nothing that was written does
     )
     assert np.array_equal(np.nan_to_num(found.moved[0]), right)
-    assert np.isnan(found.written.foretold).all() and found.written.unmoved == (1, 1)
-    assert found.to_json()["written"]["foretold"] == [None, None]
+    assert np.isnan(found.written.predicted).all() and found.written.unmoved == (1, 1)
+    assert found.to_json()["written"]["predicted"] == [None, None]
 
 
 def test_differing_rows_match_decoding():

@@ -84,7 +84,7 @@ class GroundTruth(Result):
         kinds = {"slots": self.slots, "heads": self.heads, "neurons": self.neurons}
         counts = [f"{len(records):,} {kind}" for kind, records in kinds.items() if records]
         matter = sum(e.matters for e in self.edges)
-        counts.append(f"{len(self.edges):,} edges, {matter:,} of which matter")
+        counts.append(f"{len(self.edges):,} edges ({matter:,} matter)")
         name = self.ref or self.task or "model"
         return f"{name}: {', '.join(counts)}; measured on {self.inputs}"
 
@@ -190,12 +190,10 @@ def _edges(model: Model, slots: Slots, tokens: Array, answers: Array, logits: Ar
 
 def _parts_reaching_logits(edges: list[Edge]) -> set[str]:
     """Return the parts from which a path of edges leads to the logits."""
-    needed, todo = {"unembed"}, ["unembed"]
-    while todo:
-        reader = todo.pop()
-        new = {e.writer for e in edges if e.reader == reader} - needed
-        needed |= new
-        todo += new
+    needed, n = {"unembed"}, 0
+    while len(needed) > n:
+        n = len(needed)
+        needed |= {e.writer for e in edges if e.reader in needed}
     return needed
 
 
@@ -204,9 +202,8 @@ def _flow(model: Model, slots: Slots, cache: ActivationCache, valid: Array) -> J
     flow = JsonRecords()
 
     def add(source: str, to: str, port: str, weights: Array, signal: Array) -> None:
-        size = float(np.linalg.norm(weights))
-        edge = {"from": source, "to": to, "port": port, "weight": size, "signal": _rms(signal)}
-        flow.append(edge)
+        sizes = {"weight": float(np.linalg.norm(weights)), "signal": _rms(signal)}
+        flow.append({"from": source, "to": to, "port": port, **sizes})
 
     for sublayer in wiring.sublayers(model):
         for r in sublayer.readers:
@@ -301,13 +298,11 @@ def _attention_summary(pattern: Array, used: Any) -> dict[str, Any]:
     for t in np.nonzero(used.any(0))[0]:
         mean = pattern[used[:, t], t].mean(0)  # S
         fixed &= bool(np.abs(pattern[used[:, t], t] - mean).max() < MIN_LISTED_ATTENTION)
-        top = [
-            int(s) for s in stable_argsort(mean.round(9))[:16] if mean[s] >= MIN_LISTED_ATTENTION
-        ]
-        listed.append({"query": int(t), "keys": [[s, round(float(mean[s]), 6)] for s in top]})
-    kind = (
-        "hard" if sharp >= SHARP_ATTENTION else "soft" if sharp <= 1 - SHARP_ATTENTION else "mixed"
-    )
+        top = stable_argsort(mean.round(9))[:16].tolist()
+        keys = [[s, round(float(mean[s]), 6)] for s in top if mean[s] >= MIN_LISTED_ATTENTION]
+        listed.append({"query": int(t), "keys": keys})
+    kind = "hard" if sharp >= SHARP_ATTENTION else "mixed"
+    kind = "soft" if sharp <= 1 - SHARP_ATTENTION else kind
     return {"kind": kind, "fixed": fixed, "sharp": sharp, "rows": listed}
 
 

@@ -1,6 +1,5 @@
 """Score claimed edges and directions against the ground truth."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 from ..core.backend import Array
 from ..core.components import normalize_name
-from ..utils.errors import GlassformerError
+from ..utils.errors import GlassformerError, did_you_mean, value_error
 from ..utils.results import Result
 from .edges import GroundTruth
 
@@ -50,8 +49,7 @@ def score_edges(
         )  # fmt: skip
     width = max(sizes, default=3)
     for part in sorted({p for e in claims for p in e[:2]} - set(truth.parts)):
-        near = difflib.get_close_matches(part, truth.parts, 3, 0.4) or truth.parts[:3]
-        raise GlassformerError(f"edge: no part {part!r} in the model; near: {', '.join(near)}")
+        raise GlassformerError(f"edge: no part {part!r}; {did_you_mean(part, truth.parts)}")
     present = {(e.writer, e.reader, e.port)[:width] for e in truth.edges if all_edges or e.matters}
     right = claims & present
     return EdgeScores(
@@ -76,9 +74,7 @@ def subspace_overlap(claimed: Array, actual: Array) -> tuple[float, float]:
     """
     A, B = (_orthonormal(x) for x in (claimed, actual))
     if A.shape[1] != B.shape[1]:
-        raise GlassformerError(
-            f"directions: expected equal d_model, got {A.shape[1]} and {B.shape[1]}"
-        )
+        raise value_error("directions:", f"d_model {B.shape[1]}", A.shape[1])
     common = float(np.square(A @ B.T).sum())
     return common / max(len(A), 1), common / max(len(B), 1)
 
@@ -86,6 +82,6 @@ def subspace_overlap(claimed: Array, actual: Array) -> tuple[float, float]:
 def _orthonormal(x: Array) -> Any:
     x = np.atleast_2d(np.asarray(x, dtype=float))
     if x.ndim != 2 or not np.isfinite(x).all():
-        raise GlassformerError(f"directions: expected finite numbers [n,D], got shape {x.shape}")
+        raise value_error("directions:", "finite numbers [n,D]", x)
     _, s, Vt = np.linalg.svd(x, full_matrices=False)
     return Vt[s > 1e-9 * max(s.max(initial=0.0), 1e-300)]

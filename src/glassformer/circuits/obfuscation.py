@@ -19,7 +19,7 @@ from ..lens.embeddings import position_table
 from ..parametrizations.rotated import rotate as rotate_stream
 from ..parametrizations.rotated import rotation_fixing_ones
 from ..tasks.base import Task
-from ..utils.errors import GlassformerError, ascii_name, short_repr
+from ..utils.errors import GlassformerError, ascii_name, short_repr, value_error
 from ..utils.fileio import check_ending, write_together
 from ..utils.limits import MAX_NOISE, MAX_OBFUSCATED_D_MODEL, MAX_SEED, check_int_range
 from ..utils.results import Displayable, json_file, to_jsonable
@@ -85,9 +85,7 @@ class ObfuscationKey(Displayable):
             layer, index = at
             return f"{kind} {layer}.{table[layer][index]}"
         except (ValueError, IndexError):
-            raise GlassformerError(
-                f"{name}: no such {kind} in the copy; expected {kind} LAYER.INDEX"
-            ) from None
+            raise GlassformerError(f"{name}: expected {kind} LAYER.INDEX of the copy") from None
 
     def original_edges(self, claimed: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
         """Translate edges (writer, reader, …) of the copy to the part names of the original."""
@@ -102,11 +100,11 @@ class ObfuscationKey(Displayable):
 
     @classmethod
     def from_json(cls, value: Any) -> "ObfuscationKey":
-        found = value.get("format") if isinstance(value, Mapping) else value
-        if found != FORMAT:
-            raise GlassformerError(f"key: expected format {FORMAT}, got {short_repr(found)}")
+        name = value.get("format") if isinstance(value, Mapping) else value
+        if name != FORMAT:
+            raise value_error("key:", f"format {FORMAT}", name)
         if type(version := value.get("version")) is not int or version != VERSION:
-            raise GlassformerError(f"key: expected version {VERSION}, got {short_repr(version)}")
+            raise value_error("key:", f"version {VERSION}", version)
         convert(value.get("faithful", True), bool, "key.faithful")
         header = ("format", "version", "faithful")
         key = convert({n: v for n, v in value.items() if n not in header}, cls, "key")
@@ -128,10 +126,7 @@ class ObfuscatedModel(Displayable):
         return iter((self.model, self.key))
 
     def save(self, out: str | Path, key: str | Path) -> None:
-        """Write the copy as a checkpoint and the key as JSON.
-
-        If writing either file fails, neither file is written.
-        """
+        """Write the copy as a checkpoint and the key as JSON, both files or neither."""
         check_ending(out, ".safetensors")
         check_ending(key, ".json")
         key_file = json_file(self.key.to_json())
@@ -177,7 +172,7 @@ def obfuscate(
             post-norm cannot be folded, or rounding changes an answer although `noise` is 0.
     """
     if not 0 <= noise <= MAX_NOISE:
-        raise GlassformerError(f"noise: expected a number from 0 to {MAX_NOISE:g}, got {noise}")
+        raise value_error("noise:", f"a number from 0 to {MAX_NOISE:g}", noise)
     check_int_range("obfuscate — d_model", model.config.d_model, 1, MAX_OBFUSCATED_D_MODEL)
     check_int_range("obfuscate — seed", seed, 0, MAX_SEED)
     original = model.numpy()
@@ -203,10 +198,9 @@ def obfuscate(
     checked, changed, difference = compare_logits(original, copy, task)
     if changed and not noise:
         hint = "; shuffle without rotating it (rotate=False, --no-rotate)" if rotate else ""
-        raise GlassformerError(
-            f"obfuscate: rounding in {dtype} changes {changed:,} of {checked:,} answer tokens, "
-            f"since the weights differ much in magnitude{hint}"
-        )
+        tokens = f"{changed:,} of {checked:,} answer tokens"
+        reason = f"since the weights differ much in magnitude{hint}"
+        raise GlassformerError(f"obfuscate: rounding in {dtype} changes {tokens}, {reason}")
     key = ObfuscationKey(
         original=digest(original), copy=digest(copy),
         ref=ascii_name(model.provenance.get("ref", "")), task=task_name(model), seed=seed,
@@ -220,7 +214,7 @@ def obfuscate(
 def compare_logits(
     original: Model, copy: Model, task: Task | None = None, seed: int = 0
 ) -> tuple[int, int, float]:
-    """Return the counts of compared and changed answer tokens, and the largest logit difference.
+    """Return the numbers of compared and changed answer tokens, and the largest logit difference.
 
     The difference is relative to the largest logit.
     """

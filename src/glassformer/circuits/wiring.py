@@ -95,14 +95,10 @@ def sublayers(model: Model) -> list[Sublayer]:
         if model.has_mlp(i):
             ins, outs = active_mlp_weights(model, i)
             gain = _gain(model, at + "ln2")
-            name, hooks = (
-                components.mlp_name(i),
-                {"in": "mlp.hook_pre", "gate": "mlp.hook_pre_linear"},
-            )
-            readers = [
-                StreamReader(name, port, W, gain, at + hooks[port], w[f"{at}mlp.W_{port}"])
-                for port, W in ins.items()
-            ]
+            name, readers = components.mlp_name(i), []
+            for port, W in ins.items():
+                hook = at + {"in": "mlp.hook_pre", "gate": "mlp.hook_pre_linear"}[port]
+                readers.append(StreamReader(name, port, W, gain, hook, w[f"{at}mlp.W_{port}"]))
             writer = StreamWriter(name, outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
             out.append(Sublayer(readers, [writer], at + "ln2", at + "hook_resid_mid"))
     norm = "ln_final" if c.norm_first else ""
@@ -171,12 +167,8 @@ SizedEdge = tuple[str, str, str, dict[str, float]]  # writer, reader, port, {slo
 
 def find_edges(model: Model, slots: Slots) -> list[SizedEdge]:
     """Return all edges (writer, reader, port) of a model, with their sizes by slot."""
-    c = model.config
-    edges, writers, mean = (
-        list[SizedEdge](),
-        list[StreamWriter](),
-        c.norm == "layer" and c.norm_first,
-    )
+    c, edges, writers = model.config, list[SizedEdge](), list[StreamWriter]()
+    mean = c.norm == "layer" and c.norm_first
     for sublayer in sublayers(model):
         new, now = list[SizedEdge](), sublayer.writers
         for reader in sublayer.readers:
@@ -197,19 +189,13 @@ def find_edges(model: Model, slots: Slots) -> list[SizedEdge]:
 
 
 def _has_constants(model: Model) -> bool:
-    """Return whether a bias other than unembed.b_U is nonzero.
-
-    Such a bias may give an output to a part without incoming edges.
-    """
+    """Return whether a bias may give an output to a part without incoming edges."""
     biases = [n for n in model.weights if n.rpartition(".")[2].startswith("b")]
     return any(model.weights[n].any() for n in biases if n != "unembed.b_U")
 
 
 def _drop_unfed_edges(new: list[SizedEdge]) -> tuple[list[SizedEdge], set[str]]:
-    """Drop "q" edges of heads without "k" edges, and vice versa.
-
-    Also return the parts whose values, MLP inputs or logits have an incoming edge.
-    """
+    """Drop q edges without k edges and vice versa; also return the parts that still have input."""
     ports: dict[str, set[str]] = {}
     for _, reader, port, _ in new:
         ports.setdefault(reader, set()).add(port)
@@ -261,10 +247,8 @@ class CutEdges:
         for edge in edges:
             writer, reader = map(components.normalize_name, edge[:2])
             if (writer, reader, edge[2]) not in allowed:
-                raise GlassformerError(
-                    f"edge {writer} → {reader}, {edge[2]}: expected a writer, a later reader, and "
-                    "one of its ports"
-                )
+                where = f"edge {writer} → {reader}, {edge[2]}"
+                raise GlassformerError(f"{where}: expected a writer, a later reader and its port")
             self.writers_to_cut.setdefault((reader, edge[2]), []).append(writer)
         self.actions = self._actions_by_hook()
 
@@ -292,9 +276,8 @@ class CutEdges:
     def _on_scale(self, norm: str, value: Any) -> Any:
         self.scale = value
         if not self.model.config.norm_first:
-            self.contributions = {
-                part: self._apply_norm(norm, x) for part, x in self.contributions.items()
-            }
+            outputs = self.contributions.items()
+            self.contributions = {part: self._apply_norm(norm, x) for part, x in outputs}
         return value
 
     def _on_read(self, readers: list[StreamReader], norm: str, value: Any) -> Any:

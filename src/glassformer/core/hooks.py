@@ -59,9 +59,9 @@ class ActivationCache(Displayable, dict[str, Array]):
     names: `cache["head 0.1"]` is an array [B,T,K].
     """
 
-    def __init__(self, model: Model | None = None) -> None:
+    def __init__(self, model: Model | None = None, endings: str | tuple[str, ...] = "") -> None:
         super().__init__()
-        self.model = model
+        self.model, self.endings = model, endings
         self.tokens: Any = None  # input of the run, if known
 
     def __getitem__(self, key: Any) -> Array:
@@ -97,12 +97,18 @@ class ActivationCache(Displayable, dict[str, Array]):
         return f"<ActivationCache: {len(self)} activations, {names}, …>"
 
     def __call__(self, name: str, value: Array) -> Array:
-        self[name] = value
+        if name.endswith(self.endings):
+            self[name] = value
         return value
 
 
-def record(model: Model, tokens: Array, last: int | None = None) -> tuple[Array, ActivationCache]:
-    """Run the model on tokens; return the logits and a cache of all activations."""
-    cache = ActivationCache(model)
+def record(
+    model: Model, tokens: Array, last: int | None = None, endings: str | tuple[str, ...] = ""
+) -> tuple[Array, ActivationCache]:
+    """Run the model on tokens; return the logits and the activations whose names end in `endings`.
+
+    By default, the cache has all activations.
+    """
+    cache = ActivationCache(model, endings)
     cache.tokens = tokens
     return model(tokens, hook=cache, last=last), cache

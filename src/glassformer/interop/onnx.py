@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +80,11 @@ def to_onnx(model: Model, dtype: str = "float32") -> bytes:
     tokens = info("tokens", TensorProto.INT64, ["batch", "length"])
     constants = list(graph.constants.values())
     body = helper.make_graph(graph.nodes, "glassformer", [tokens], outputs, constants)
-    opsets = [helper.make_opsetid("", OPSET)]
-    file = helper.make_model(
-        body, producer_name="glassformer", opset_imports=opsets, ir_version=IR_VERSION
-    )
+    versions = {"opset_imports": [helper.make_opsetid("", OPSET)], "ir_version": IR_VERSION}
+    file = helper.make_model(body, producer_name="glassformer", **versions)
     metadata = {"vocabulary": model.vocabulary.to_json(), "task": model.task, "config": asdict(c)}
-    helper.set_model_props(
-        file, {k: json.dumps(v, ensure_ascii=False) for k, v in metadata.items()}
-    )
+    texts = {k: json.dumps(v, ensure_ascii=False) for k, v in metadata.items()}
+    helper.set_model_props(file, texts)
     checker.check_model(file, full_check=True)
     return bytes(file.SerializeToString())
 
@@ -104,10 +102,8 @@ def build_graph(
         return value
 
     at, W_E = Scope(weights, hook), weights["embed.W_E"]
-    # B T D
-    x = graph.add(
-        "Gather", W_E, GraphTensor(graph, "tokens", (1, c.n_ctx)), shape=(1, c.n_ctx, c.d_model)
-    )
+    tokens = GraphTensor(graph, "tokens", (1, c.n_ctx))
+    x = graph.add("Gather", W_E, tokens, shape=(1, c.n_ctx, c.d_model))  # B T D
     if embed := POSITIONS[c.positions].embed:
         x = x + GRAPH_NAMESPACE.as_dtype_of(x, embed(c, at, x, 0))
     for i in range(c.n_layers):
@@ -172,10 +168,7 @@ class OnnxGraph:
     def add(
         self, op: str, *inputs: Any, shape: tuple[int, ...] = (), **attributes: Any
     ) -> "GraphTensor":
-        """Add a node and return its output.
-
-        `shape` is the output's shape for one input of length n_ctx.
-        """
+        """Add a node and return its output, which has this shape for one input of length n_ctx."""
         from onnx import helper
 
         name = f"{op.lower()}_{len(self.nodes)}"
@@ -184,10 +177,7 @@ class OnnxGraph:
         return GraphTensor(self, name, shape)
 
     def constant(self, value: Any) -> str:
-        """Return the name of a constant, adding it if needed.
-
-        Python numbers get the graph's float type.
-        """
+        """Return the name of a constant. Python numbers get the graph's float type."""
         from onnx import numpy_helper
 
         value = np.asarray(value, self.dtype if isinstance(value, (int, float)) else None)
@@ -203,22 +193,14 @@ class GraphTensor:
     def __init__(self, graph: OnnxGraph, name: str, shape: tuple[int, ...]) -> None:
         self.graph, self.name, self.shape = graph, name, shape
 
-    def _binary_op(self, op: str, a: Any, b: Any) -> "GraphTensor":
-        return self.graph.add(op, a, b, shape=np.broadcast_shapes(np.shape(a), np.shape(b)))
+    def _binary_op(self, op: str, other: Any) -> "GraphTensor":
+        shape = np.broadcast_shapes(self.shape, np.shape(other))
+        return self.graph.add(op, self, other, shape=shape)
 
-    def __add__(self, other: Any) -> "GraphTensor":
-        return self._binary_op("Add", self, other)
-
-    def __sub__(self, other: Any) -> "GraphTensor":
-        return self._binary_op("Sub", self, other)
-
-    def __mul__(self, other: Any) -> "GraphTensor":
-        return self._binary_op("Mul", self, other)
-
-    def __truediv__(self, other: Any) -> "GraphTensor":
-        return self._binary_op("Div", self, other)
-
-    __radd__, __rmul__ = __add__, __mul__
+    __add__ = __radd__ = partialmethod(_binary_op, "Add")
+    __mul__ = __rmul__ = partialmethod(_binary_op, "Mul")
+    __sub__ = partialmethod(_binary_op, "Sub")
+    __truediv__ = partialmethod(_binary_op, "Div")
 
     def __getitem__(self, key: Any) -> "GraphTensor":
         """Return x[..., a:b], the only form of indexing that model.py applies to activations."""
@@ -267,7 +249,7 @@ class GraphNamespace:
             raise AttributeError(name)
         return lambda x: x.graph.add(name.capitalize(), x, shape=x.shape)
 
-    def gelu(self, x: GraphTensor) -> GraphTensor:
+    def gelu(self, x: GraphTensor) -> Any:
         return 0.5 * x * (1 + x.graph.add("Erf", x * 0.5**0.5, shape=x.shape))
 
 

@@ -1,5 +1,4 @@
-"""Attention patterns: for one input, averaged over a task, and compared with the expected
-positions.
+"""Attention patterns: of one input, averaged over a task, and compared with expected positions.
 
 Row t of a pattern contains the attention weights of position t; in `123+456=` the row of `=`
 determines the first answer token. A task's *roles* name the positions from which each row needs
@@ -23,10 +22,11 @@ from ..utils.errors import GlassformerError
 from ..utils.numfmt import format_percent, stable_argmax
 from ..utils.results import Displayable, Result, to_jsonable
 from ..verification.evaluation import chunk_size
-from .rank import project_head
+from .rank import head_scope, project_head, score_scale
 
 DIRECT_ROLES = ("a", "b", "source")  # roles of the direct operands of an answer token
-# Labels of maps that combine several roles.
+COMBINED_MAPS = ("aligned", "expected", "late")  # maps that combine several roles
+# Labels of some of these maps.
 ROLE_SUM_LABELS = {"aligned": "the token's operands", "expected": "all relevant positions"}
 # Domains above MAX_EXHAUSTIVE_ROWS are averaged over a sample of AVERAGE_SAMPLE_ROWS.
 MAX_EXHAUSTIVE_ROWS, AVERAGE_SAMPLE_ROWS = 20_000, 10_000
@@ -66,9 +66,7 @@ def trace(model: Model, tokens: Array) -> list[tuple[str, tuple[int, ...], str]]
     logits, cache = record(model.numpy(), tokens[None])
     lines = [("tokens", tokens.shape, "T: the input")]
     for name, value in cache.items():
-        shape = (
-            value.shape if name == "hook_pos_embed" else value.shape[1:]
-        )  # hook_pos_embed has no batch axis
+        shape = value.shape[name != "hook_pos_embed" :]  # hook_pos_embed has no batch axis
         lines.append((name, tuple(shape), HOOK_DESCRIPTIONS[name.rpartition(".")[2]]))
     return [*lines, ("logits", logits.shape[1:], "T V: scores of the next token")]
 
@@ -81,7 +79,7 @@ class HeadSteps(Result):
     layer: int
     head: int
     tokens: list[str]
-    normalised: Array  # T D: input of the head
+    normalized: Array  # T D: input of the head
     q: Array  # T K, after rotary embedding if the model has it (as k)
     k: Array  # S K
     v: Array  # S K
@@ -95,13 +93,8 @@ class HeadSteps(Result):
 def head_steps(model: Model, tokens: Array, layer: int, head: int) -> HeadSteps:
     """Recompute one head on one input [T], independently of `forward`."""
     model, c = model.numpy(), model.config
-    sizes = {"layer": (layer, c.n_layers), "head": (head, c.n_heads if c.n_layers else 0)}
-    for name, (value, n) in sizes.items():
-        if not 0 <= value < n:
-            expected = f"a number from 0 to {n - 1}" if n else "a model with layers"
-            raise GlassformerError(f"{name}: expected {expected}, got {value}")
-    tokens, weights = np.asarray(tokens), Scope(model.weights, None)
-    at, ln1 = weights / f"blocks.{layer}" / "attn", f"blocks.{layer}.ln1"
+    at, tokens = head_scope(model, layer, head), np.asarray(tokens)
+    weights, ln1 = Scope(model.weights, None), f"blocks.{layer}.ln1"
     cache = record(model, tokens[None])[1]
     x = cache[f"blocks.{layer}.hook_resid_pre"][0]  # T D
     if c.norm_first and c.norm != "none":
@@ -110,7 +103,7 @@ def head_steps(model: Model, tokens: Array, layer: int, head: int) -> HeadSteps:
     encoding, positions = POSITIONS[c.positions], np.arange(len(tokens))
     if rotate := encoding.rotate:
         q, k = (rotate(c, y[:, None], positions)[:, 0] for y in (q, k))
-    scores = q @ k.T * (c.scale or c.d_head**-0.5)  # T S
+    scores = q @ k.T * score_scale(c)  # T S
     distance = positions[:, None] - positions
     if bias := encoding.bias:
         scores = scores + bias(c, distance)[head]
@@ -125,19 +118,12 @@ def head_steps(model: Model, tokens: Array, layer: int, head: int) -> HeadSteps:
 # ── patterns ───────────────────────────────────────────────────────────────────────────────────
 def attention_patterns(model: Model, tokens: Array) -> Any:
     """Return the attention of all heads: tokens [B,T] -> [L,B,H,T,S]."""
-    c, model, tokens = model.config, model.numpy(), np.atleast_2d(tokens)
-    patterns: list[Array] = []
-
-    def keep(name: str, value: Array) -> Array:
-        if name.endswith("hook_pattern"):
-            patterns.append(value)
-        return value
-
-    model(tokens, hook=keep)
+    tokens = np.atleast_2d(tokens)
+    patterns = list(record(model.numpy(), tokens, endings="hook_pattern")[1].values())
     if not all(np.isfinite(p).all() for p in patterns):
         raise GlassformerError("attention: expected finite weights on this input, got NaN")
     B, T = tokens.shape
-    return np.stack(patterns) if patterns else np.zeros((0, B, c.n_heads, T, T))
+    return np.stack(patterns) if patterns else np.zeros((0, B, model.config.n_heads, T, T))
 
 
 def entropy(patterns: Array) -> Any:
@@ -162,10 +148,7 @@ class AverageAttention(Displayable):
 
 
 def average_attention(model: Model, task: Task, rows: Rows | None = None) -> AverageAttention:
-    """Average attention over rows [B,…].
-
-    Defaults to the domain, or to a sample of a large domain.
-    """
+    """Average attention over rows [B,…], by default the domain or a sample of a large domain."""
     if not model.config.n_layers:
         raise GlassformerError("attention: expected a model with layers, got none")
     task.require(model.vocabulary)
@@ -288,7 +271,7 @@ class Alignment(Displayable):
 
     @property
     def roles(self) -> list[str]:
-        return [name for name in self.shares if name not in ("aligned", "expected", "late")]
+        return [name for name in self.shares if name not in COMBINED_MAPS]
 
     @property
     def best_head(self) -> tuple[int, int]:
@@ -317,14 +300,11 @@ class Alignment(Displayable):
             labels[name] = label + f" ({n[name]} token{'s' * (n[name] != 1)})" * differ
         lines = []
         for i, h in np.ndindex(*self.entropy.shape[:2]):
-            shares = [
-                f"{format_percent(self.mean_share(name)[i, h])} on {label}"
-                for name, label in labels.items()
-            ]
-            roles, sums = shares[: len(self.roles)], shares[len(self.roles) :]
+            percents = {name: format_percent(self.mean_share(name)[i, h]) for name in labels}
+            shares = [f"{percents[name]} on {label}" for name, label in labels.items()]
+            roles, sums = (", ".join(x) for x in np.split(shares, [len(self.roles)]))
             bits = f"entropy {self.entropy[i, h].mean():.1f} bits"
-            text = f"{', '.join(roles)}; {', '.join(sums)}; {bits}"
-            lines.append(f"{components.head_name(i, h)}: {text}")
+            lines.append(f"{components.head_name(i, h)}: {roles}; {sums}; {bits}")
         return "\n".join(lines)
 
 

@@ -28,11 +28,15 @@ from ..core.checkpoint import digest
 from ..core.model import Model
 from ..core.param_count import ParameterCount, count
 from ..tasks.base import Rows, Task
-from ..utils.errors import GlassformerError, ascii_name
+from ..utils.errors import GlassformerError, ascii_name, value_error
 from ..utils.numfmt import format_percent, stable_argmax
-from ..utils.progress import Progress, ProgressCallback
+from ..utils.progress import ProgressCallback
 from ..utils.results import Displayable, to_jsonable
-from ..verification.evaluation import MAX_EXHAUSTIVE_ROWS, chunk_size, greedy_outputs, token_margins
+from ..verification.evaluation import (
+    MAX_EXHAUSTIVE_ROWS,
+    greedy_outputs,
+    margins_by_answer_token,
+)
 from ..verification.verifier import Verdict, check_domain_size, verify
 from .attention import ROLE_SUM_LABELS, Alignment, alignment, attention_patterns
 from .cka import Similarity, similarity
@@ -153,7 +157,7 @@ class Comparison(Displayable):
             return []
         agree = f"both predict the same token {agreement.agree:.1%} of the time"
         lines = ["", f"With one token of the {place} swapped, {agree}"]
-        shares = zip(self.names, agreement.unmoved, agreement.foretold, strict=True)
+        shares = zip(self.names, agreement.unmoved, agreement.predicted, strict=True)
         for name, unmoved, predicted in shares:
             other = f"the other model predicts {_format_share(predicted)} of the changed ones"
             lines.append(f"  {name}: {1 - unmoved:.1%} of its predictions change; {other}")
@@ -180,13 +184,11 @@ def compare(
         GlassformerError: A model's vocabulary differs from the task's, or there are no rows.
     """
     if names and len(names) != 2:
-        raise GlassformerError(f"names: expected two, one for each model, got {len(names)}")
+        raise value_error("names:", "two, one for each model", names)
     model_names = _model_names(a, b, names)
     for model, name in zip((a, b), model_names, strict=True):
         if model.vocabulary != task.vocabulary:
-            raise GlassformerError(
-                f"{name}: expected {task.vocabulary} of {task.ref}, got {model.vocabulary}"
-            )
+            raise value_error(f"{name}:", f"{task.vocabulary} of {task.ref}", model.vocabulary)
     check_domain_size(task)
     exhaustive, rng = rows is None and task.size <= MAX_EXHAUSTIVE_ROWS, np.random.default_rng(seed)
     if exhaustive:
@@ -197,7 +199,8 @@ def compare(
     rows = rows[task.defined(rows)]
     if not len(rows):
         raise GlassformerError(f"{task.ref}: expected at least one row to compare on, got none")
-    margins = _token_margins(a, b, task, rows, progress)  # [N,n] each
+    fast = (with_fast_backend(m, task, rows) for m in (a, b))
+    margins = [margins_by_answer_token(m, task, rows, progress=progress) for m in fast]  # N n
     row_margins = [np.where(np.isnan(g), -np.inf, g).min(1) for g in margins]
     how = {"exhaustive": exhaustive, "looked_at": looked_at, "seed": None if exhaustive else seed}
     verdicts = [_verdict(m, task, rows, x, how) for m, x in zip((a, b), row_margins, strict=True)]
@@ -206,9 +209,7 @@ def compare(
     if len(rows) > DETAIL_SAMPLE_ROWS:
         sample = np.random.default_rng(seed).choice(rows, DETAIL_SAMPLE_ROWS, replace=False)
     tokens, answer = task.batch(sample)
-    pairs: dict[
-        int, Any
-    ] = {}  # shared by both models, because drawing pairs takes most of the time
+    pairs: dict[int, Any] = {}  # shared by both models: drawing pairs takes most of the time
     left_out: list[str] = []
 
     def try_section(name: str, section: Callable[[], T]) -> T | None:
@@ -247,27 +248,6 @@ def _model_names(a: Model, b: Model, names: Sequence[str]) -> tuple[str, str]:
 
 
 # ── answers and margins ────────────────────────────────────────────────────────────────────────
-def _token_margins(
-    a: Model, b: Model, task: Task, rows: Rows, progress: ProgressCallback | None
-) -> list[Any]:
-    """Return the margins of both models' answer tokens, [N,n] each, right-aligned."""
-    models = [with_fast_backend(m, task, rows) for m in (a, b)]
-    dtypes = [np.float32 if m.dtype == "float32" else float for m in models]
-    step, margins = min(chunk_size(m, task) for m in models), list[Any]()
-    for start in range(0, len(rows), step):
-        batch = task.batch(rows[start : start + step])
-        pairs = zip(models, dtypes, strict=True)
-        margins.append([token_margins(m, *batch).astype(dtype) for m, dtype in pairs])
-        if progress:
-            progress(Progress(min(start + step, len(rows)), len(rows)))
-    width = max(g.shape[1] for pair in margins for g in pair)
-
-    def widen(g: Array) -> Array:
-        return np.pad(g, ((0, 0), (width - g.shape[1], 0)), constant_values=np.inf)
-
-    return [np.concatenate([widen(g) for g in side]) for side in zip(*margins, strict=True)]
-
-
 def _verdict(
     model: Model, task: Task, rows: Rows, row_margins: Any, how: dict[str, Any]
 ) -> Verdict:
@@ -281,12 +261,9 @@ def _verdict(
 
 
 def _differing_rows(a: Model, b: Model, task: Task, rows: Rows, row_margins: list[Any]) -> Any:
-    """Return the indices of rows with different decoded answers.
-
-    Only rows that both models get wrong need decoding.
-    """
+    """Return the indices of rows with different decoded answers."""
     wrong = [~(x > 0) for x in row_margins]
-    both = np.nonzero(wrong[0] & wrong[1])[0]
+    both = np.nonzero(wrong[0] & wrong[1])[0]  # only these rows need decoding
     differing = np.nonzero(wrong[0] ^ wrong[1])[0].tolist()
     for start in range(0, len(both), DECODED_ROWS):
         chunk = both[start : start + DECODED_ROWS]

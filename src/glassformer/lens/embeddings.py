@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core.backend import Array
 from ..core.model import POSITIONS, Model, Scope
-from ..utils.errors import GlassformerError
+from ..utils.errors import value_error
 from ..utils.numfmt import format_percent, stable_argmax
 from ..utils.results import Displayable
 from .modular.fourier import spectrum
@@ -31,9 +31,7 @@ def pca(matrix: Array) -> PCA:
     """Return the PCA of the rows [N,D]. The largest entry of each component is positive."""
     matrix = np.asarray(matrix, dtype=float)
     if matrix.ndim != 2 or not len(matrix):
-        raise GlassformerError(
-            f"pca: expected a matrix [N,D] with at least one row, got {list(matrix.shape)}"
-        )
+        raise value_error("pca:", "a matrix [N,D] with at least one row", list(matrix.shape))
     u, s, vt = finite_svd(matrix - matrix.mean(0), full_matrices=False)  # N R, R, R D
     sign = np.sign(vt[np.arange(len(vt)), stable_argmax(np.abs(vt))])
     sign[sign == 0] = 1
@@ -69,8 +67,7 @@ class Embeddings(Displayable):
     def display_pca(self) -> PCA:
         """PCA of all rows, fitted on the number tokens if there are any.
 
-        Including other tokens in the fit would rotate the axes away from the line or circle of the
-        numbers.
+        Other tokens in the fit would rotate the axes away from the line or circle of the numbers.
         """
         if len(self.numbers) < 3:
             return self.pca
@@ -131,10 +128,8 @@ def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings
     """Return the position embedding. `boundary` is the first position of the answer."""
     table = position_table(model.numpy())
     if table is None:
-        raise GlassformerError(
-            f"positions: expected learned or sinusoidal embeddings, got positions="
-            f"{model.config.positions}"
-        )
+        expected = "learned or sinusoidal embeddings"
+        raise value_error("positions:", expected, f"positions={model.config.positions}")
     names = [str(i) for i in range(len(table))]
     return Embeddings("positions", names, table.astype(float), boundary=boundary)
 
@@ -150,11 +145,10 @@ def before_and_after(
     before: Model, after: Model, kind: str = "tokens"
 ) -> tuple[Embeddings, Embeddings]:
     """Return one kind of embedding of two models, such as before and after training."""
-    if kind not in ("tokens", "positions"):
-        raise GlassformerError(f"before_and_after: expected tokens or positions, got {kind!r}")
-    embed = token_embeddings if kind == "tokens" else position_embeddings
+    embed = {"tokens": token_embeddings, "positions": position_embeddings}.get(kind)
+    if embed is None:
+        raise value_error("before_and_after:", "tokens or positions", kind)
     first, second = embed(before), embed(after)
     if first.names != second.names:
-        counts = f"{len(first.names)} and {len(second.names)}"
-        raise GlassformerError(f"before_and_after: expected the same {kind}, got {counts}")
+        raise value_error("before_and_after:", f"{len(first.names)} {kind}", len(second.names))
     return first, second

@@ -155,9 +155,8 @@ def _stream_after(cache: ActivationCache, time: int) -> Array:
     if time == 0:
         return embedded_stream(cache)[0, -1]
     at = f"blocks.{(time - 1) // 2}.hook_resid_"
-    where = (
-        "mid" if time % 2 and f"{at}mid" in cache else "post"
-    )  # a layer without an MLP has no hook_resid_mid
+    # a layer without an MLP has no hook_resid_mid
+    where = "mid" if time % 2 and f"{at}mid" in cache else "post"
     return cache[at + where][0, -1]
 
 
@@ -170,9 +169,8 @@ def _explain_layer(
     for h in range(c.n_heads):
         pattern = cache[at + "attn.hook_pattern"][0, h, -1]  # S
         mixed = pattern @ np.abs(cache[at + "attn.hook_v"][0, :, h])  # K
-        might = mixed @ np.abs(
-            model.weights[at + "attn.W_O"][h]
-        )  # D: upper bound, without cancellation
+        # D: upper bound, without cancellation
+        might = mixed @ np.abs(model.weights[at + "attn.W_O"][h])
         if np.linalg.norm(wrote[h]) <= negligible_fraction(wrote) * np.linalg.norm(might):
             continue
         listed = pattern >= MIN_LISTED_ATTENTION * (1 - negligible_fraction(pattern))
@@ -194,10 +192,8 @@ def _explain_layer(
 
 def _written_slots(model: Model, x: Array) -> dict[str, float]:
     """Return slot -> norm of the vector in that slot, for slots with non-negligible norms."""
-    sizes = {
-        name: float(np.linalg.norm(x[a:b]))
-        for name, (a, b) in components.slots_or_stream(model).items()
-    }
+    slots = components.slots_or_stream(model).items()
+    sizes = {name: float(np.linalg.norm(x[a:b])) for name, (a, b) in slots}
     negligible = negligible_fraction(x) * max(sizes.values(), default=0.0)
     return {name: s for name, s in sizes.items() if s > negligible}
 
@@ -205,12 +201,11 @@ def _written_slots(model: Model, x: Array) -> dict[str, float]:
 def _slot_contents(model: Model, x: Array, first_position: int) -> list[SlotContent]:
     # tolerance for rounding errors of the whole stream
     x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)
-    return [
-        SlotContent(
-            name, zero_negligible(x[a:b]).tolist(), _matching_code(model, x, a, b, first_position)
-        )
-        for name, (a, b) in components.slots_or_stream(model).items()
-    ]
+    contents = []
+    for name, (a, b) in components.slots_or_stream(model).items():
+        means = _matching_code(model, x, a, b, first_position)
+        contents.append(SlotContent(name, zero_negligible(x[a:b]).tolist(), means))
+    return contents
 
 
 def _matching_code(model: Model, x: Array, a: int, b: int, first_position: int) -> str:
@@ -228,10 +223,9 @@ def _matching_code(model: Model, x: Array, a: int, b: int, first_position: int) 
             continue
         cosine = rows @ part / (norms * size)
         best = stable_argsort(cosine)[:2]
-        if cosine[best[0]] > MIN_CODE_COSINE and (
-            len(best) == 1 or cosine[best[0]] - cosine[best[1]] > 1e-9
-        ):
-            i = int(best[0])
+        i = int(best[0])
+        unique = len(best) == 1 or cosine[i] - cosine[best[1]] > 1e-9
+        if unique and cosine[i] > MIN_CODE_COSINE:
             return label.format(model.vocabulary[i] if name == "embed.W_E" else i - first_position)
     return ""
 

@@ -16,7 +16,7 @@ from ..core import components
 from ..core.backend import Array
 from ..core.model import Model
 from ..tasks.base import Rows, Task
-from ..utils.errors import GlassformerError
+from ..utils.errors import value_error
 from ..utils.numfmt import format_percent, stable_argsort
 from ..utils.results import Displayable, Result
 from .attention import (
@@ -106,13 +106,10 @@ def classify_heads(model: Model, task: Task, rows: Rows | None = None) -> HeadCl
     heads: list[HeadKind] = []
     for i, h in np.ndindex(c.n_layers, c.n_heads):
         scores = {name: float(score[i, h]) for name, score in tests.items()}
-        passed = [
-            name for name, min_score in THRESHOLDS.items() if scores.get(name, 0) >= min_score
-        ]
+        passed = [name for name, least in THRESHOLDS.items() if scores.get(name, 0) >= least]
         order, share = stable_argsort(attention[i, h].round(6)).tolist(), attention[i, h].tolist()
-        looks_at = [
-            (s, labels.get(s, str(s)), share[s]) for s in order if share[s] >= MIN_LISTED_ATTENTION
-        ]
+        listed = [s for s in order if share[s] >= MIN_LISTED_ATTENTION]
+        looks_at = [(s, labels.get(s, str(s)), share[s]) for s in listed]
         kind = passed[0] if passed else UNCLASSIFIED
         label = components.label_of(model, components.head_name(i, h))
         heads.append(HeadKind(i, h, kind, passed, scores, looks_at, float(bits[i, h]), label))
@@ -164,6 +161,5 @@ def mean_attention_from(model: Model, tokens: Array, position: int = -1) -> Any:
     """Return the mean attention of all heads from one position over inputs [B,T]: [L,H,S]."""
     tokens = np.atleast_2d(tokens)
     if not -tokens.shape[1] <= position < tokens.shape[1]:
-        expected = f"a position below {tokens.shape[1]}"
-        raise GlassformerError(f"position: expected {expected}, got {position}")
+        raise value_error("position:", f"a number below {tokens.shape[1]}", position)
     return attention_patterns(model, tokens)[..., position, :].mean(1)

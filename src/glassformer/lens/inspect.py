@@ -22,7 +22,7 @@ from ..core.decoding import decode
 from ..core.model import Model
 from ..registry import check_entry_name, load_entry_point, qualified_name
 from ..tasks.base import Rows, Task
-from ..utils.errors import GlassformerError, did_you_mean, short_repr
+from ..utils.errors import GlassformerError, did_you_mean, short_repr, value_error
 from ..utils.progress import ProgressCallback, report_stage
 from ..utils.results import Displayable, to_jsonable
 from ..verification.evaluation import Score
@@ -94,10 +94,8 @@ class Subject(Displayable):
         for prompt in self.prompts:
             if self.model(prompt)[-1].argmax() != prediction:
                 return prompt
-        raise GlassformerError(
-            f"patching: expected a second input of {self.boundary} tokens with another answer, "
-            f"got none"
-        )
+        second = f"a second input of {self.boundary} tokens with another answer"
+        raise GlassformerError(f"patching: expected {second}, got none")
 
 
 # ── the views ──────────────────────────────────────────────────────────────────────────────────
@@ -149,10 +147,6 @@ def _join_lines(results: Sequence[Any]) -> str:
     return "\n".join(map(str, results))
 
 
-def _join_commas(results: Sequence[Any]) -> str:
-    return ", ".join(map(str, results))
-
-
 def _stopping_summary(results: Sequence[tuple[str, Score]]) -> str:
     return ", ".join(f"after {name}: {score.accuracy:.1%}" for name, score in results)
 
@@ -166,7 +160,7 @@ VIEWS = {
     "tokens": View(lambda s: token_embeddings(s.model), str),
     "positions": View(lambda s: position_embeddings(s.model, s.boundary), str),
     "ranks": View(lambda s: matrix_ranks(s.model), _join_lines),
-    "truncation": View(_truncation_view, _join_commas),
+    "truncation": View(_truncation_view, lambda cuts: ", ".join(map(str, cuts))),
     "logit-lens": View(lambda s: logit_lens(s.model, s.example)),
     "stopping": View(lambda s: lens_accuracy(s.model, s.task, s.rows), _stopping_summary),
     "shares": View(lambda s: answer_attribution(s.model, s.task, s.rows), str),
@@ -197,8 +191,7 @@ def view(
 
     def register(function: ViewFunction) -> ViewFunction:
         if not inspect_.isfunction(function):
-            got = short_repr(function)
-            raise GlassformerError(f"view {name}: expected a function below @view, got {got}")
+            raise value_error(f"view {name}:", "a function below @view", function)
         full = qualified_name(name, function)
         old = VIEWS[full].function if full in VIEWS else function
         # Allow registering again, because a notebook cell may run twice.
@@ -268,8 +261,7 @@ def inspect(
 
     Raises:
         GlassformerError: A view is unknown, the model's vocabulary differs from the task's, or
-            there
-            are no rows.
+            there are no rows.
     """
     only = [only] if isinstance(only, str) else only
     for name in only:

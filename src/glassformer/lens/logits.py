@@ -16,7 +16,7 @@ from ..core.backend import Array
 from ..core.hooks import record
 from ..core.model import NORMS, Hook, Model, Scope, affine
 from ..tasks.base import Rows, Task
-from ..utils.errors import GlassformerError
+from ..utils.errors import GlassformerError, value_error
 from ..utils.numfmt import format_number, stable_argmax, zero_negligible
 from ..utils.results import Displayable, Result, to_jsonable
 from ..verification.evaluation import Score, score
@@ -80,8 +80,7 @@ def stop_after(model: Model, component: str) -> Hook | None:
     """Return a hook that freezes the stream after a component, or None for the last component."""
     hooks, component = stream_hooks(model), components.normalize_name(component)
     if component not in hooks:
-        expected = f"expected one of {', '.join(hooks)}"
-        raise GlassformerError(f"component: {expected}, got {component!r}", code="not_found")
+        raise value_error("component:", f"one of {', '.join(hooks)}", component, "not_found")
     start, end = hooks[component], list(hooks.values())[-1]
     if start == end:
         return None
@@ -246,8 +245,7 @@ def _neuron_shares(
     post = cache[mlp + "hook_post"][:, positions]  # B n F
     values = post * (direction @ model.weights[mlp + "W_out"].T)  # B n F
     neurons = [components.neuron_name(layer, j) for j in range(post.shape[-1])]
-    shares = [
-        (components.display_name(model, name), values[..., j]) for j, name in enumerate(neurons)
-    ]
+    names = [components.display_name(model, name) for name in neurons]
     bias = _nonzero_bias(model, f"mlp bias {layer}", mlp + "b_out")
-    return shares + [(name, direction @ b) for name, b in bias]
+    shares = zip(names, np.moveaxis(values, -1, 0), strict=True)
+    return [*shares, *((name, direction @ b) for name, b in bias)]

@@ -6,7 +6,7 @@ matrix:
 - `holding`: the smallest r with s_1² + … + s_r² ≥ 0.99 · Σ s_i².
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from ..core.backend import Array
 from ..core.model import NORMS, Config, Model, Scope
 from ..parametrizations.base import from_matrix, is_matrix, matrix_shape, to_matrix
 from ..tasks.base import Rows, Task
-from ..utils.errors import GlassformerError
+from ..utils.errors import GlassformerError, value_error
 from ..utils.results import Displayable, Result
 from ..verification.evaluation import score
 
@@ -84,12 +84,12 @@ def weight_matrices(model: Model) -> dict[str, Array]:
 
 def matrix_ranks(model: Model) -> list[MatrixRank]:
     """Return the rank of every weight matrix, including embeddings."""
-    return [_rank(name, w) for name, w in weight_matrices(model).items()]
+    return _ranks(weight_matrices(model))
 
 
-def _rank(name: str, w: Array) -> MatrixRank:
-    values = finite_svd(np.asarray(w, dtype=np.float64), compute_uv=False)
-    return MatrixRank(name, (w.shape[0], w.shape[1]), values)
+def _ranks(matrices: Mapping[str, Array]) -> list[MatrixRank]:
+    values = {n: finite_svd(w.astype(np.float64), compute_uv=False) for n, w in matrices.items()}
+    return [MatrixRank(n, w.shape, values[n]) for n, w in matrices.items()]
 
 
 # ── circuits ───────────────────────────────────────────────────────────────────────────────────
@@ -123,35 +123,31 @@ def qk_circuit(model: Model, layer: int, head: int) -> FactoredMatrix:
 
     Biases, the gain of the layer's norm, QK norm and rotary embedding are not included.
     """
-    model, at = _head_weights(model, layer, head)
-    scale = model.config.scale or model.config.d_head**-0.5
-    return FactoredMatrix(at["W_Q"][head], at["W_K"][head].T * scale)
+    at = head_scope(model, layer, head)
+    return FactoredMatrix(at["W_Q"][head], at["W_K"][head].T * score_scale(model.config))
 
 
 def ov_circuit(model: Model, layer: int, head: int) -> FactoredMatrix:
     """Return the OV circuit W_V W_O, [D,D], from the attended position to the head's output."""
-    model, at = _head_weights(model, layer, head)
+    at = head_scope(model, layer, head)
     return FactoredMatrix(at["W_V"][head], at["W_O"][head])
 
 
 def circuits(model: Model) -> dict[str, FactoredMatrix]:
     """Return the QK and OV circuits of all heads: "QK 0.1" is layer 0, head 1."""
     heads = list(np.ndindex(model.config.n_layers, model.config.n_heads))
-    return {
-        f"{name} {i}.{h}": circuit(model, i, h)
-        for name, circuit in (("QK", qk_circuit), ("OV", ov_circuit))
-        for i, h in heads
-    }
+    kinds = {"QK": qk_circuit, "OV": ov_circuit}
+    return {f"{k} {i}.{h}": circuit(model, i, h) for k, circuit in kinds.items() for i, h in heads}
 
 
 def full_qk_circuit(
     model: Model, layer: int, head: int, rows: Array | None = None
 ) -> FactoredMatrix:
     """Return the full QK circuit, [V,V]: the score of each key token for each query token."""
-    model, at = _head_weights(model, layer, head)
+    model, at = model.numpy(), head_scope(model, layer, head)
     c, x = model.config, _attention_input(model, layer, rows)  # V D
-    q, k = project_head(c, at, "Q", head, x), project_head(c, at, "K", head, x)  # V K
-    return FactoredMatrix(q, k.T * (c.scale or c.d_head**-0.5))
+    q, k = (project_head(c, at, name, head, x) for name in "QK")  # V K
+    return FactoredMatrix(q, k.T * score_scale(c))
 
 
 def full_ov_circuit(
@@ -162,12 +158,11 @@ def full_ov_circuit(
     The path consists of the layer's norm, W_V, W_O, the final norm's centering and gain, and the
     unembedding. The final norm's scale depends on the whole stream and is not included.
     """
-    model, at = _head_weights(model, layer, head)
-    c = model.config
-    if not c.norm_first:
+    model, at = model.numpy(), head_scope(model, layer, head)
+    if not model.config.norm_first:
         raise GlassformerError("full OV circuit: expected a pre-norm model, got a post-norm one")
     directions = fold_final_norm(model, model.W_U.T)  # V D
-    values = project_head(c, at, "V", head, _attention_input(model, layer, rows))
+    values = project_head(model.config, at, "V", head, _attention_input(model, layer, rows))
     return FactoredMatrix(values, at["W_O"][head] @ directions.T)
 
 
@@ -182,21 +177,25 @@ def fold_final_norm(model: Model, directions: Array) -> Array:
     return directions - directions.mean(-1, keepdims=True) if norm == "layer" else directions
 
 
-def _head_weights(model: Model, layer: int, head: int) -> tuple[Model, Scope]:
+def head_scope(model: Model, layer: int, head: int) -> Scope:
+    """Return the attention weights of a head's layer. Raise an error if there is no such head."""
     c = model.config
     if not (0 <= layer < c.n_layers and 0 <= head < c.n_heads):
         expected = f"a layer below {c.n_layers} and a head below {c.n_heads}"
-        got = components.head_name(layer, head)
-        raise GlassformerError(f"head: expected {expected}, got {got}", code="not_found")
-    model = model.numpy()
-    return model, Scope(model.weights, None) / f"blocks.{layer}" / "attn"
+        raise value_error("head:", expected, components.head_name(layer, head), "not_found")
+    return Scope(model.numpy().weights, None) / f"blocks.{layer}" / "attn"
+
+
+def score_scale(c: Config) -> float:
+    """Return the factor of attention scores, 1/sqrt(d_head) by default."""
+    return c.scale or c.d_head**-0.5
 
 
 def _attention_input(model: Model, layer: int, rows: Array | None) -> Array:
     """Return rows of the stream after the norm that precedes a layer's attention."""
     c, x = model.config, model.weights["embed.W_E"] if rows is None else rows
     if x.ndim != 2 or x.shape[1] != c.d_model:
-        raise GlassformerError(f"rows: expected shape [n,{c.d_model}], got {list(x.shape)}")
+        raise value_error("rows:", f"shape [n,{c.d_model}]", list(x.shape))
     ln1 = Scope(model.weights, None) / f"blocks.{layer}" / "ln1"
     return NORMS[c.norm](c, ln1, x) if c.norm_first else x
 
@@ -304,8 +303,8 @@ def lora_update_rank(
         tried.append(Truncation(rank, accuracy, rank * parameters))
         if accuracy >= full_accuracy - max_accuracy_drop:
             break
-    matrices = [_rank(n, w) for n, w in changes.items()]
-    return UpdateRank(matrices, tried, full_accuracy, sum(w.size for w in changes.values()))
+    dense = sum(w.size for w in changes.values())
+    return UpdateRank(_ranks(changes), tried, full_accuracy, dense)
 
 
 def _hidden_matrices(model: Model, base: Model | None = None) -> Iterator[tuple[str, Array]]:

@@ -10,7 +10,7 @@ from ..core.backend import Array
 from ..core.hooks import ActivationCache, record
 from ..core.model import ACTIVATIONS, Hook, Model, Scope, apply_gain_and_bias
 from ..tasks.base import Task
-from ..utils.errors import GlassformerError
+from ..utils.errors import GlassformerError, value_error
 from ..utils.results import Result
 from ..verification.evaluation import chunk_size
 
@@ -55,7 +55,7 @@ class StreamNorms(Result):
 
 
 def stream_norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
-    """Measure the norms of the stream before and after each component, on tokens [B,T].
+    """Measure the norms of the stream around each component, on tokens [B,T].
 
     `residual=False` removes the residual connections.
     """
@@ -111,9 +111,8 @@ class NormStatistics(Result):
     name: str  # "blocks.0.ln1"
     before: Histogram
     after: Histogram
-    spread_before: tuple[
-        float, float
-    ]  # smallest and largest standard deviation of one stream vector
+    # smallest and largest standard deviation of one stream vector
+    spread_before: tuple[float, float]
     spread_after: tuple[float, float]
 
 
@@ -122,7 +121,7 @@ def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormSta
     model = model.numpy()
     c, weights = model.config, Scope(model.weights, None)
     if c.norm == "none":
-        raise GlassformerError("norm statistics: expected a model with norms, got norm=none")
+        raise value_error("norm statistics:", "a model with norms", "norm=none")
     cache = record(model, np.atleast_2d(np.asarray(tokens)))[1]
     inputs: dict[str, Array] = {}
     for i in range(c.n_layers):
@@ -133,9 +132,7 @@ def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormSta
     if c.norm_first:
         inputs["ln_final"] = list(streams_by_component(model, cache).values())[-1]
     if not inputs:
-        raise GlassformerError(
-            "norm statistics: expected a model with norms, got a post-norm model without layers"
-        )
+        raise value_error("norm statistics:", "a model with norms", "n_layers=0, norm_first=False")
     statistics = []
     for name, x in inputs.items():
         y = apply_gain_and_bias(weights / name, cache[name + ".hook_normalized"])
@@ -177,15 +174,13 @@ def firing_rates(
     """Measure each neuron's firing rate at the positions that predict answer tokens."""
     model, F = model.numpy(), model.config.d_mlp
     if layer not in model.mlp_layers or not F:
-        expected = f"a layer with an MLP, one of {model.mlp_layers}"
-        raise GlassformerError(f"layer: expected {expected}, got {layer}")
+        raise value_error("layer:", f"a layer with an MLP, one of {model.mlp_layers}", layer)
     hook, b_in = f"blocks.{layer}.mlp.hook_pre", model.weights.get(f"blocks.{layer}.mlp.b_in")
     threshold = 0.0
     if b_in is not None:
         threshold = ZERO_INPUT_ULPS * float(np.finfo(b_in.dtype).eps) * np.abs(b_in)
-    counts: dict[
-        tuple[str, int], Array
-    ] = {}  # (class, position) -> number of tokens, number of firings [F]
+    # (class, position) -> number of tokens, number of firings [F]
+    counts: dict[tuple[str, int], Array] = {}
     edges, bin_counts, total, squares = np.zeros(0), np.zeros(bins, np.int64), 0.0, 0.0
     for chunk, inputs, _, mask in answer_batches(model, task, rows):
         pre = record(model, inputs)[1][hook][mask]  # n F
@@ -254,7 +249,6 @@ def activation_curve(
     """Return inputs [n] and outputs [n] of an activation function, given by its name or a model."""
     name = model if isinstance(model, str) else model.config.activation
     if name not in ACTIVATIONS:
-        expected = f"expected one of {', '.join(ACTIVATIONS)}"
-        raise GlassformerError(f"activation: {expected}, got {name!r}")
+        raise value_error("activation:", f"one of {', '.join(ACTIVATIONS)}", name)
     x = np.linspace(low, high, n)
     return x, ACTIVATIONS[name](backend.backend_for(x), x.copy())

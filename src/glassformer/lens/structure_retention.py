@@ -88,9 +88,8 @@ def measure_retention(
     if (n := len(numbers)) < 2:
         raise GlassformerError(f"rows: expected at least 2 different rows of {task.ref}, got {n}")
     tokens, answer = task.batch(sample)
-    mask = (
-        np.cumsum(answer[:, ::-1], 1)[:, ::-1][:, 1:] > 0
-    )  # positions up to the last answer token
+    # positions up to the last answer token
+    mask = np.cumsum(answer[:, ::-1], 1)[:, ::-1][:, 1:] > 0
     old = list(_streams_at(before, tokens[:, :-1], mask).values())[-1]
     new = _streams_at(after, tokens[:, :-1], mask)
     half = (rng.permutation(n)[number] < n // 2)[:, None].repeat(mask.shape[1], 1)[mask]
@@ -103,10 +102,7 @@ def measure_retention(
         if before.config.d_model == after.config.d_model:
             last = list(new.values())[-1][:, start:stop]
             in_place = float((_nearest_code(last, codes) == index).mean())
-        fits = {
-            part: _linear_readout_accuracy(x, codes, index, half, half) for part, x in new.items()
-        }
-        where = max(fits, key=lambda part: fits[part])
+        where = max(new, key=lambda p: _linear_readout_accuracy(new[p], codes, index, half, half))
         readable = _linear_readout_accuracy(new[where], codes, index, half, ~half)
         commonest = float(np.bincount(index).max() / len(index))
         slots.append(SlotRetention(name, len(codes), commonest, in_place, readable, where))

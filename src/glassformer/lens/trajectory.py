@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.checkpoint import load
 from ..core.model import Model
-from ..utils.errors import GlassformerError
+from ..utils.errors import GlassformerError, value_error
 from ..utils.results import Displayable
 
 SNAPSHOT_NAME = re.compile(r"step-(\d+)\.safetensors")
@@ -33,20 +33,16 @@ class Trajectory(Displayable):
         """Create a trajectory from the snapshots in a folder, ignoring other files."""
         folder = Path(folder)
         if not folder.is_dir():
-            raise GlassformerError(
-                f"{folder}: expected a folder of snapshots, got none. "
-                "`train … --snapshots` writes one.", code="not_found",
-            )  # fmt: skip
+            problem = "expected a folder of snapshots. `train … --snapshots` writes one."
+            raise GlassformerError(f"{folder}: {problem}", code="not_found")
         files = list(folder.iterdir())
         matches = ((SNAPSHOT_NAME.fullmatch(p.name), p) for p in files)
         snapshots = sorted((int(m[1]), p) for m, p in matches if m)
         if not snapshots:
             seeds = sorted(p.name for p in files if p.is_dir() and p.name.startswith("seed"))
             hint = f" Read one of its folders: {', '.join(seeds)}." if seeds else ""
-            raise GlassformerError(
-                f"{folder}: expected files like step-000200.safetensors, got none.{hint}",
-                code="not_found",
-            )
+            problem = f"expected files like step-000200.safetensors, got none.{hint}"
+            raise GlassformerError(f"{folder}: {problem}", code="not_found")
         return cls([step for step, _ in snapshots], [path for _, path in snapshots])
 
     def __len__(self) -> int:
@@ -62,20 +58,15 @@ class Trajectory(Displayable):
             model = load(path)
             first = first or model
             if fields := _differences(first, model):
-                run, differing = f"the run of {self.paths[0].name}", " and ".join(fields)
-                raise GlassformerError(
-                    f"{path}: expected a snapshot of {run}, got other {differing}"
-                )
+                expected = f"a snapshot of the run of {self.paths[0].name}"
+                raise value_error(f"{path}:", expected, f"other {' and '.join(fields)}")
             yield model
 
     def at_step(self, step: int) -> Model:
         """Return the model saved at a step."""
         if step not in self.steps:
             nearest = min(self.steps, key=lambda s: abs(s - step))
-            raise GlassformerError(
-                f"step: expected one with a snapshot, got {step}. The nearest is {nearest}.",
-                code="not_found",
-            )
+            raise value_error("step:", f"one with a snapshot, such as {nearest}", step, "not_found")
         return self[self.steps.index(step)]
 
     def every_nth(self, n: int) -> "Trajectory":
@@ -91,18 +82,14 @@ class Trajectory(Displayable):
         for step, model in zip(self.steps, self, strict=True):
             for name, function in measures.items():
                 value = np.asarray(function(model), dtype=float)
-                if values[name] and value.shape != values[name][0].shape:
-                    shapes = f"{list(values[name][0].shape)} and {list(value.shape)}"
-                    raise GlassformerError(
-                        f"measure {name}: expected one shape, got {shapes} at step {step}"
-                    )
                 values[name].append(value)
+                if value.shape != (first := values[name][0].shape):
+                    where = f"measure {name}: step {step}:"
+                    raise value_error(where, f"shape {list(first)}", list(value.shape))
         return {name: np.stack(arrays) for name, arrays in values.items()}
 
 
 def _differences(a: Model, b: Model) -> list[str]:
     """Return the properties that differ between two models but are constant within a run."""
-    own = [
-        name for name in ("config", "vocabulary", "task") if getattr(a, name) != getattr(b, name)
-    ]
+    own = [x for x in ("config", "vocabulary", "task") if getattr(a, x) != getattr(b, x)]
     return own + [x for x in ("recipe", "seed") if a.provenance.get(x) != b.provenance.get(x)]

@@ -73,7 +73,6 @@ def html(thing: Any) -> str:
 
 
 def _display(thing: Any, words: Any, *parts: Markup, style: str = "") -> Markup:
-    """Return the HTML of a value: a heading with its type, followed by elements."""
     return join(heading(type(thing).__name__, words, style), *parts)
 
 
@@ -100,7 +99,6 @@ def _is_table(value: Any) -> bool:
 
 
 def _rows_table(items: Sequence[Any]) -> Markup:
-    """Return a table with one row for each of several dataclasses of one type."""
     names = [f.name for f in fields(items[0]) if f.repr][:6]
     rows = [[getattr(item, name) for name in names] for item in items]
     return table([[v if isinstance(v, str) else brief_repr(v) for v in row] for row in rows], names)
@@ -233,12 +231,10 @@ def _score(s: Score) -> Markup:
 
 
 def _score_bars(s: Score) -> Markup:
-    """Return bars of the accuracy of each answer token and each input class."""
     tokens = [(f"y{i + 1}", p) for i, p in enumerate(s.positions)]
     kinds = [(k or "all", 1 - bad / n) for k, (n, bad) in s.classes.items() if n]
-    return side_by_side(
-        bar_table(tokens, "answer token", 1.0), bar_table(kinds, "class of input", 1.0)
-    )
+    bars = bar_table(kinds, "class of input", 1.0)
+    return side_by_side(bar_table(tokens, "answer token", 1.0), bars)
 
 
 @render.register

@@ -82,18 +82,15 @@ def side_by_side(*pieces: Markup) -> Markup:
 def collapsible(title: str, *pieces: Markup) -> Markup:
     """Return a section that opens on a click, or nothing if it is empty."""
     inside = "".join(pieces)
-    return Markup(
-        f"<details><summary>{to_markup(title)}</summary>{inside}</details>" if inside else ""
-    )
+    details = f"<details><summary>{to_markup(title)}</summary>{inside}</details>"
+    return Markup(details if inside else "")
 
 
 def svg(width: float, height: float, inside: str, alt: str) -> Markup:
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    size += ' style="vertical-align:middle"'
-    attributes = (
-        f'role="img" font-size="{FONT_PIXELS}" font-family="sans-serif" fill="currentColor"'
-    )
-    return Markup(f"<svg {size} {attributes}><title>{to_markup(alt)}</title>{inside}</svg>")
+    style = f'style="vertical-align:middle" role="img" font-size="{FONT_PIXELS}"'
+    font = 'font-family="sans-serif" fill="currentColor"'
+    return Markup(f"<svg {size} {style} {font}><title>{to_markup(alt)}</title>{inside}</svg>")
 
 
 def svg_text(x: float, y: float, text: str, anchor: str = "start", turned: bool = False) -> str:
@@ -112,10 +109,7 @@ def share_bar(share: float, color: str = BLUE) -> Markup:
 
 
 def bar_table(pairs: Iterable[tuple[str, float]], title: str = "", whole: float = 0.0) -> Markup:
-    """Return a table of named numbers with bars.
-
-    A full bar is `whole`, or else the largest number.
-    """
+    """Return a table of named numbers with bars; a full bar is `whole`, or the largest number."""
     pairs = list(pairs)
     full = whole or max((abs(v) for _, v in pairs if np.isfinite(v)), default=0.0) or 1.0
     share = format_percent_down if whole == 1 else format_number
@@ -135,16 +129,11 @@ def png_data_url(colors: Any) -> str:
     """Return the data URL of a PNG with colors [h,w,3]."""
     h, w, _ = colors.shape
     rows = b"".join(b"\0" + row.tobytes() for row in colors)
-    chunks = b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in (
-            (b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)),
-            (b"IDAT", zlib.compress(rows, 9)),
-            (b"IEND", b""),
-        )
-    )
-    data = base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode()
-    return f"data:image/png;base64,{data}"
+    header = struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)
+    png = b"\x89PNG\r\n\x1a\n"
+    for chunk in (b"IHDR" + header, b"IDAT" + zlib.compress(rows, 9), b"IEND"):
+        png += struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def svg_image(x: float, y: float, w: float, h: float, colors: Any) -> str:

@@ -21,11 +21,11 @@ def require_data(items: Any, figure_name: str, item_name: str) -> None:
 
 def note(
     ax: Axes, text: str, at: tuple[float, float], offset: tuple[float, float] = (0, 0),
-    **style: Any,
+    fontsize: float = 7.5, **style: Any,
 ) -> None:  # fmt: skip
     """Write text at a point, shifted by an offset in points."""
-    style = {"textcoords": "offset points", "fontsize": 7.5, "annotation_clip": False} | style
-    ax.annotate(text, at, xytext=offset, **style)
+    style |= {"textcoords": "offset points", "annotation_clip": False}
+    ax.annotate(text, at, xytext=offset, fontsize=fontsize, **style)
 
 
 def side_note(ax: Axes, text: str, y: float, **style: Any) -> None:
@@ -91,9 +91,10 @@ def heatmap(
         scale = {"cmap": SIGNED_COLORMAP, "vmin": -limit, "vmax": limit}
     scale |= {"aspect": "auto", "interpolation": "nearest"} | options
     image = ax.imshow(np.nan_to_num(values) if text else values, **scale)
-    for (y, x), value in np.ndenumerate(values) if text else ():
-        color = "white" if (abs(value) / limit if limit else value) > DARK_SHARE else INK
-        ax.text(x, y, text(value), ha="center", va="center", fontsize=7, color=color)
+    if text:
+        for (y, x), value in np.ndenumerate(values):
+            color = "white" if (abs(value) / limit if limit else value) > DARK_SHARE else INK
+            ax.text(x, y, text(value), ha="center", va="center", fontsize=7, color=color)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return image

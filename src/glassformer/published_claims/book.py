@@ -140,7 +140,7 @@ def entropy_difference() -> float:
 
 def predicted_share(agreement: PredictionAgreement | None) -> float:
     assert agreement
-    return agreement.foretold[0]
+    return agreement.predicted[0]
 
 
 CLAIMS = [

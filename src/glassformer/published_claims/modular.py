@@ -21,8 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from ..lens.modular.analysis import FourierLosses, ModularAnalysis, analyze_modular
-from ..lens.modular.clock import distance_irrelevance, gradient_symmetricity
+from ..lens.modular.analysis import (
+    FourierLosses,
+    ModularAnalysis,
+    analyze_modular,
+    distance_irrelevance,
+    gradient_symmetricity,
+)
 from ..resolve import load, load_task
 from . import Claim
 from .measures import join_percents, read_run_file

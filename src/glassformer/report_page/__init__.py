@@ -104,9 +104,7 @@ def _wrap_module(name: str) -> str:
     for needed, wanted in module_imports(name):
         exported = set(EXPORT.findall(_read_web_file(f"{needed}.js")))
         if missing := [export for export in wanted if export not in exported]:
-            raise GlassformerError(
-                f"web/{name}.js: imports {missing[0]}, not exported by {needed}.js"
-            )
+            raise GlassformerError(f"web/{name}.js: {needed}.js does not export {missing[0]}")
     body, names = EXPORT.sub("", IMPORT.sub("", text)), EXPORT.findall(text)
     if match := MODULE_SYNTAX.search(body):
         line = body[match.start() :].partition("\n")[0]

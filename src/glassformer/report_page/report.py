@@ -19,7 +19,7 @@ from ..core.model import Model
 from ..resolve import load_task, task_if_known, with_task
 from ..tasks.base import Task
 from ..utils.argcheck import as_text
-from ..utils.errors import GlassformerError, short_repr
+from ..utils.errors import GlassformerError, value_error
 from ..utils.fileio import check_writable, write_atomically
 from ..utils.limits import check_int_range, format_count
 from ..utils.progress import ProgressCallback, report_stage
@@ -98,13 +98,11 @@ def report(
     """
     check_int_range("report: rows", rows, 1, MAX_EXAMPLES)
     if not 1 <= len(models) <= MAX_MODELS:
-        raise GlassformerError(f"report: expected 1 to {MAX_MODELS} models, got {len(models)}")
+        raise value_error("report:", f"1 to {MAX_MODELS} models", len(models))
     histories, folders = _as_paths(history), _as_paths(snapshots)
     for label, paths in (("histories", histories), ("folders of snapshots", folders)):
         if len(paths) > len(models):
-            raise GlassformerError(
-                f"report: expected at most {len(models)} {label}, got {len(paths)}"
-            )
+            raise value_error("report:", f"at most {len(models)} {label}", len(paths))
     curves = [curve(path) for path in histories]
     ref = _task_ref(task) if isinstance(task, Task) else task
     with_tasks = [with_task(model, ref) if ref else model for _, model in models]
@@ -139,8 +137,8 @@ def check_output_path(out: str | PathLike[str] | None) -> Path | None:
     if out is None:
         return None
     if isinstance(out, str) and not out.lower().endswith((".html", ".htm")):
-        hint = "pass several models as a list: gf.report([…, …])"
-        raise GlassformerError(f"report: out: expected FILE.html, got {short_repr(out)}. {hint}")
+        expected = "FILE.html, or several models as a list: gf.report([…, …])"
+        raise value_error("report: out:", expected, out)
     path = Path(as_text(out, "out", "a path"))
     check_html_suffix(path)
     check_writable(path)

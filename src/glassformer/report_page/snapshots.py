@@ -93,9 +93,7 @@ def read_history(path: Path) -> dict[str, Any]:
         points = convert([{n: x[n] for n in names if n in x} for x in rows], list[CurvePoint])
     except (ValueError, RecursionError, GlassformerError):
         expected = "one JSON object a line with step, loss and accuracy (train --history X.jsonl)"
-        raise GlassformerError(
-            f"{path}: expected a training history, {expected}", code=DAMAGED_FILE
-        ) from None
+        raise GlassformerError(f"{path}: expected {expected}", code=DAMAGED_FILE) from None
     if not rows:
         raise GlassformerError(f"{path}: expected at least one evaluation", code=DAMAGED_FILE)
     curve: dict[str, Any] = {

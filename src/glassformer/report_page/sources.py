@@ -38,10 +38,8 @@ def source_payload(model: Model) -> dict[str, Any] | None:
         for i, (v, s) in zip(indices, declaration.slots.items(), strict=True)
     ]  # fmt: skip
     tables, size = value_tables(declaration.program)
-    problem = (
-        f"The tables of this source take {size:,} bytes, more than {MAX_TABLE_BYTES:,}: slots are "
-        "shown without the interpreter's values."
-    )
+    size_text = f"The tables of this source take {size:,} bytes, more than {MAX_TABLE_BYTES:,}"
+    problem = f"{size_text}: slots are shown without the interpreter's values."
     return {
         "length": program.length, "codes": codes,
         "values": tables if size <= MAX_TABLE_BYTES else None,
@@ -54,8 +52,8 @@ def _reuse_time(declaration: Declaration, v: Value) -> int | None:
     """Return the time at which the average of a counting head overwrites a slot, or None."""
     dimensions = range(*declaration.slots[v].indices(2**31))
     uses = [
-        declaration.sublayers[tally] - 1 for tally, room in declaration.average_slots.items()
-        if max(dimensions.start, room.start) < min(dimensions.stop, room.stop)
+        declaration.sublayers[tally] - 1 for tally, slot in declaration.average_slots.items()
+        if max(dimensions.start, slot.start) < min(dimensions.stop, slot.stop)
     ]  # fmt: skip
     return min((time for time in uses if time > declaration.sublayers[v]), default=None)
 

@@ -20,6 +20,7 @@ from ..core.model import Hook, Model
 from ..tasks.base import Task
 from ..utils import numfmt
 from ..utils.errors import GlassformerError
+from ..utils.progress import Progress, ProgressCallback
 from ..utils.results import Result
 
 DTYPES = ("float64", "float32", "bfloat16")
@@ -164,7 +165,7 @@ def correct_tokens(
 
 def margins_by_answer_token(
     model: Model, task: Task, rows: Any, hook: Hook | None = None,
-    teacher_forced: bool | None = None, chunk: int = 0,
+    teacher_forced: bool | None = None, chunk: int = 0, progress: ProgressCallback | None = None,
 ) -> Any:  # fmt: skip
     """Return margins [B, longest answer], aligned at the first answer token; inf after the end.
 
@@ -177,6 +178,8 @@ def margins_by_answer_token(
     for start in range(0, len(rows), chunk):
         tokens, answer = task.batch(rows[start : start + chunk])
         margins.append(_align_answers(methods[teacher_forced](model, tokens, answer, hook), answer))
+        if progress:
+            progress(Progress(min(start + chunk, len(rows)), len(rows)))
     width = max((m.shape[1] for m in margins), default=0)
     padded = [np.pad(m, ((0, 0), (0, width - m.shape[1])), constant_values=np.inf) for m in margins]
     return np.concatenate([np.zeros((0, width)), *padded])

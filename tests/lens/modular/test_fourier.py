@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from glassformer import Model, load, load_task
+from glassformer.lens.modular import analysis, fourier
 from glassformer.lens.modular import analysis as modular
-from glassformer.lens.modular import clock, fourier
 from glassformer.lens.modular.analysis import analyze_modular, modular_progress
 from glassformer.programs.modular_addition import frequencies
 from glassformer.published_claims import ledger
@@ -283,10 +283,10 @@ def test_logit_readout_is_the_derivative_of_the_logits():
 def test_distance_irrelevance_of_sums_and_distances():
     a, b = np.indices((13, 13))
     by_sum, by_distance = np.cos((a + b) % 13), np.cos((a - b) % 13)
-    assert clock.distance_irrelevance(by_sum) == pytest.approx(1)
-    assert clock.distance_irrelevance(by_distance) == pytest.approx(0)
-    assert clock.distance_irrelevance(by_sum, "-") == pytest.approx(0)
-    assert clock.distance_irrelevance(np.full((5, 5), 3.0)) == 1
+    assert analysis.distance_irrelevance(by_sum) == pytest.approx(1)
+    assert analysis.distance_irrelevance(by_distance) == pytest.approx(0)
+    assert analysis.distance_irrelevance(by_sum, "-") == pytest.approx(0)
+    assert analysis.distance_irrelevance(np.full((5, 5), 3.0)) == 1
 
 
 def test_gradient_symmetricity_by_finite_differences():
@@ -314,7 +314,7 @@ def test_gradient_symmetricity_by_finite_differences():
         cosines.append(
             gradient[0] @ gradient[1] / np.linalg.norm(gradient[0]) / np.linalg.norm(gradient[1])
         )
-    assert clock.gradient_symmetricity(model, task, triples=4, seed=3) == pytest.approx(
+    assert analysis.gradient_symmetricity(model, task, triples=4, seed=3) == pytest.approx(
         np.mean(cosines), abs=1e-5
     )
 
@@ -322,7 +322,7 @@ def test_gradient_symmetricity_by_finite_differences():
 def test_uniform_attention_is_symmetric():
     for variant in ("clock", "pizza", "analog"):
         model = load(f"modular-addition:p=23,variant={variant}")
-        assert clock.gradient_symmetricity(model, load_task(model)) == pytest.approx(1)
+        assert analysis.gradient_symmetricity(model, load_task(model)) == pytest.approx(1)
 
 
 def test_modular_progress_uses_the_last_key_frequencies():

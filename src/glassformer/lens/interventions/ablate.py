@@ -19,9 +19,10 @@ import numpy as np
 from ...core import backend
 from ...core.backend import Array
 from ...core.components import Component, component_names, find_component, label_of
+from ...core.hooks import record
 from ...core.model import Hook, Model
 from ...tasks.base import Rows, Task
-from ...utils.errors import GlassformerError
+from ...utils.errors import GlassformerError, value_error
 from ...utils.results import Displayable
 from ...verification.evaluation import MAX_EXHAUSTIVE_ROWS, Score, score
 
@@ -71,19 +72,16 @@ def ablation_hook(
     if not part.hooks:
         raise GlassformerError(f"ablation: expected a component other than {component}")
     if method not in METHODS:
-        raise GlassformerError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+        raise value_error("method:", f"one of {', '.join(METHODS)}", method)
     if method == "zero" and (position := part.position) is not None:
         return lambda name, x: _hide_key(x, position) if name.endswith("hook_attn_scores") else x
     if method == "zero":
         index = part.index_in_activation()
         return lambda name, x: replace_at(x, index, 0) if name in part.hooks else x
     if reference is None or not len(reference):
-        raise GlassformerError(f"reference: expected tokens [B,T] for method {method}, got none")
+        raise value_error("reference:", f"tokens [B,T] for method {method}", reference)
     if method == "resample" and rng is None:
-        raise GlassformerError(
-            "rng: expected a generator for method resample, got none. "
-            "Pass rng=np.random.default_rng(seed)."
-        )
+        raise value_error("rng:", "np.random.default_rng(seed) for method resample", rng)
     tokens = np.atleast_2d(backend.to_numpy(reference))
     return _ReplacementHook(model, part, tokens, rng if method == "resample" else None)
 
@@ -94,25 +92,19 @@ class _ReplacementHook:
     def __init__(self, model: Model, part: Component, tokens: Any, rng: Rng | None) -> None:
         self.model, self.part, self.tokens, self.rng = model.numpy(), part, tokens, rng
         self.length, self.drawn_rows = 0, np.zeros(1, np.int64)
-        self.cache: dict[
-            int, dict[str, Any]
-        ] = {}  # length -> activations, since the model may have no mask
+        # length -> activations, since the model may have no mask
+        self.cache: dict[int, dict[str, Any]] = {}
 
     def reference(self) -> dict[str, Any]:
         """Return the component's activations on the reference inputs, cut to the input's length."""
         if self.length not in self.cache:
-            tokens, activations = self.tokens[:, : self.length], dict[str, Any]()
+            tokens = self.tokens[:, : self.length]
             if (n := tokens.shape[1]) < self.length:
                 raise GlassformerError(f"reference: expected {self.length} tokens or more, got {n}")
-
-            def keep(name: str, value: Array) -> Array:
-                if name in self.part.hooks:
-                    activations[name] = value if self.rng else value.mean(0, keepdims=True)
-                return value
-
             with np.errstate(all="ignore"):
-                self.model(tokens, hook=keep)
-            self.cache[self.length] = activations
+                values = record(self.model, tokens, endings=tuple(self.part.hooks))[1].items()
+            means = {n: x if self.rng else x.mean(0, keepdims=True) for n, x in values}
+            self.cache[self.length] = means
         return self.cache[self.length]
 
     def __call__(self, name: str, value: Array) -> Array:

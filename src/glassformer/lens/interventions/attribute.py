@@ -19,7 +19,7 @@ import numpy as np
 from ...core.backend import Array
 from ...core.hooks import record
 from ...core.model import Model
-from ...utils.errors import GlassformerError
+from ...utils.errors import value_error
 from .patch import Indices, PatchGrid, PatchingRun, head_grid, patch_hook, position_grid
 
 MAX_STEPS = 1_000
@@ -52,8 +52,7 @@ def attribute(
         if change.any():
             changes[activation] = change
     if len(changes) > 1:
-        expected = "expected a component within one activation"
-        raise GlassformerError(f"attribution: {expected}, got {name} in {len(changes)}")
+        raise value_error("attribution:", "a component within one activation", name)
     return float(sum(x.sum() for x in _recovered_shares(run, start, changes, steps).values()))
 
 
@@ -92,7 +91,7 @@ def _recovered_shares(
 ) -> dict[str, Any]:
     """Return activation -> change times gradient as shares of the logit difference, elementwise."""
     if not 0 <= steps <= MAX_STEPS:
-        raise GlassformerError(f"steps: expected a number from 0 to {MAX_STEPS:,}, got {steps}")
+        raise value_error("steps:", f"a number from 0 to {MAX_STEPS:,}", steps)
     model = run.model.torch()
     import torch
 

@@ -24,7 +24,7 @@ from ...core.hooks import check_hook_names, record, replace_activations
 from ...core.model import Hook, Model
 from ...tasks.base import Task
 from ...tasks.token_layout import answer_names
-from ...utils.errors import GlassformerError
+from ...utils.errors import GlassformerError, value_error
 from ...utils.results import Displayable, Result
 from ...verification.evaluation import correct_logits
 from .ablate import replace_at
@@ -120,9 +120,8 @@ class PatchingRun:
         self.logits = logits[:, at], self.model(self.corrupted)[:, at]
         self.top_tokens = self.logits[0].argmax(-1), self.logits[1].argmax(-1)
         if (self.top_tokens[0] == self.top_tokens[1]).any():
-            raise GlassformerError(
-                "clean, corrupted: expected inputs with different predictions, got the same one"
-            )
+            expected = "inputs with different predictions"
+            raise value_error("clean, corrupted:", expected, self.top_tokens[0].tolist())
 
     def patch(self, names: Sequence[str], positions: Indices, heads: Indices) -> Patch:
         hook = patch_hook(self.model, self.cache, names, positions, heads)
@@ -146,8 +145,7 @@ def position_grid(
 ) -> GridSetup:
     """Set up a grid of layers by positions."""
     if activation not in STREAM_ACTIVATIONS:
-        expected = f"expected one of {', '.join(STREAM_ACTIVATIONS)}"
-        raise GlassformerError(f"activation: {expected}, got {activation!r}")
+        raise value_error("activation:", f"one of {', '.join(STREAM_ACTIVATIONS)}", activation)
     layers = model.mlp_layers if activation == "mlp_out" else list(range(model.config.n_layers))
     if not layers:
         missing = "no MLP" if model.config.n_layers else "no layers"
@@ -184,13 +182,11 @@ def patch_hook(
         for hook in part.hooks:
             places.setdefault(hook, []).append(part.index_in_activation())
     if "hook_pos_embed" in places:
-        raise GlassformerError(
-            "patching: expected an activation that depends on the input, got hook_pos_embed"
-        )
+        raise value_error("patching:", "an activation that depends on the input", "hook_pos_embed")
     for name in places:
         if heads is not None and not name.endswith((*PER_HEAD_HOOKS, *PATTERN_HOOKS)):
-            suffixes = ", ".join((*PER_HEAD_HOOKS, *PATTERN_HOOKS))
-            raise GlassformerError(f"heads: expected an activation in {suffixes}, got {name!r}")
+            hooks = ", ".join((*PER_HEAD_HOOKS, *PATTERN_HOOKS))
+            raise value_error("heads:", f"an activation in {hooks}", name)
     chosen = {"positions": positions, "heads": heads}
 
     def put_in(name: str, value: Array) -> Array:
@@ -206,8 +202,7 @@ def patch_hook(
             if indices is not None:
                 axis, n = axes[kind], value.shape[axes[kind]]
                 if not np.size(indices) or np.max(indices) >= n or np.min(indices) < -n:
-                    expected = f"expected numbers from 0 to {n - 1}"
-                    raise GlassformerError(f"{kind}: {expected}, got {indices}")
+                    raise value_error(f"{kind}:", f"numbers from 0 to {n - 1}", indices)
                 on = np.isin(np.arange(n), np.asarray(indices) % n)
                 mask = mask & on.reshape([n if a == axis else 1 for a in range(value.ndim)])
         return np.where(mask, cache[name], value)
@@ -286,11 +281,10 @@ def interchange_each(
     parts, model = [find_component(model, name) for name in components], model.numpy()
     for part in parts:
         if part.kind not in INTERCHANGEABLE_KINDS:
-            expected = f"expected one of {', '.join(INTERCHANGEABLE_KINDS)}"
-            raise GlassformerError(f"interchange: {expected}, got {part.name}")
+            kinds = ", ".join(INTERCHANGEABLE_KINDS)
+            raise value_error("interchange:", f"one of {kinds}", part.name)
     if model.config.mask != "causal":
-        got = f"got mask={model.config.mask}"
-        raise GlassformerError(f"interchange: expected a causal model, {got}")
+        raise value_error("interchange:", "a causal model", f"mask={model.config.mask}")
     start, pairs = task.boundary(), {} if pairs is None else pairs
     moved: list[list[TokenInterchange]] = [[] for _ in parts]
     for i, name in enumerate(answer_names(task)):
@@ -310,19 +304,9 @@ def _patched_shares(
     model: Model, parts: Sequence[Component], i: int, start: int, base: Array, source: Array,
     predictions: Any,
 ) -> Iterator[tuple[int, dict[str, float]]]:  # fmt: skip
-    """Patch each component at the row of answer token i; yield its number of cases and its shares.
-
-    Yields nothing if the model is wrong on every pair.
-    """
+    """Patch each component at the row of answer token i; yield its cases and shares."""
     last = base.shape[1] - start
-    hooks, cache = {part.hooks[0] for part in parts}, dict[str, Array]()
-
-    def keep(name: str, value: Array) -> Array:
-        if name in hooks:
-            cache[name] = value
-        return value
-
-    logits = model(source[:, :-1], hook=keep, last=last)
+    logits, cache = record(model, source[:, :-1], last, tuple(part.hooks[0] for part in parts))
     right = correct_logits(logits, source[:, start:]).all(1)
     right &= correct_logits(model(base[:, :-1], last=last), base[:, start:]).all(1)
     if not right.any():
@@ -341,10 +325,7 @@ def _patched_shares(
 
 
 def _draw_pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:
-    """Draw n pairs of rows for which all explanations of answer token i differ.
-
-    Returns None if no such pairs are found.
-    """
+    """Draw n pairs of rows for which all explanations of answer token i differ, if any exist."""
     draws: list[Any] = []
     for attempt in range(MAX_PAIR_DRAWS):
         size = 16 * n if attempt else 2 * n  # most pairs qualify for sums, but few for other tasks
@@ -352,9 +333,8 @@ def _draw_pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator
         rows = rows[:, task.defined(rows[0]) & task.defined(rows[1])]
         base, source = (task.batch(r)[0] for r in rows)
         predictions = task.counterfactual_answers(rows, i)
-        fits = (
-            base[:, start - 1 + i] == source[:, start - 1 + i]
-        )  # equal tokens at the predicting row
+        at = start - 1 + i  # the row that predicts token i
+        fits = base[:, at] == source[:, at]
         for x, y in combinations(predictions.values(), 2):
             fits &= x != y
         draws.append([x[fits] for x in (base, source, *predictions.values())])

@@ -24,9 +24,8 @@ class PredictionAgreement(Result):
 
     agree: float  # both models predict equal tokens
     unmoved: tuple[float, float]  # share of each model's predictions that the swap does not change
-    foretold: tuple[
-        float, float
-    ]  # share of each model's changed predictions equal to the other's, or NaN
+    # share of each model's changed predictions equal to the other's, or NaN
+    predicted: tuple[float, float]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,9 @@
 `analyze_modular` runs a model on all p² pairs once. The key frequencies are those whose waves in
 the map from the last MLP to the logits (without an MLP, in the unembedding) are at least
 `fourier.KEY_THRESHOLD` times the largest. The embedding may use others.
+
+A clock multiplies the waves of a and b, so the right logit does not depend on a − b. A pizza adds
+the waves; their sum is shorter for distant a and b, and other frequencies compensate.
 """
 
 import importlib.util
@@ -13,20 +16,21 @@ from typing import Any
 import numpy as np
 
 from ...core.backend import Array
+from ...core.hooks import record
 from ...core.model import Model
 from ...tasks.base import Rows, Task
-from ...utils.errors import GlassformerError
+from ...utils.errors import TORCH_MISSING, GlassformerError, value_error
 from ...utils.numfmt import stable_argmax
 from ...utils.results import Result, to_jsonable
 from ...verification.evaluation import correct_logits
 from . import fourier
-from .clock import check_modular, distance_irrelevance, gradient_symmetricity
 from .fourier import Spectrum
 
 SINGLE_FREQUENCY_SHARE = 0.85  # minimum explained variance of a single-frequency neuron
 MAX_PIZZA_IRRELEVANCE, MIN_CLOCK_IRRELEVANCE = 0.4, 0.6  # limits of distance irrelevance
 MIN_COSINE_SHARE = 0.5  # minimum share of cosines of a + b − c in the logits of a clock or pizza
 CHUNK_PAIRS = 4_096  # pairs per batch
+GRADIENT_TRIPLES = 2_000  # number of sampled triples (a, b, c)
 
 
 @dataclass(frozen=True)
@@ -146,8 +150,7 @@ def analyze_modular(
     readout = fourier.spectrum(_logit_readout(model, p))
     key = readout.key_frequencies() if key_frequencies is None else sorted(set(key_frequencies))
     if outside := [k for k in key if not 1 <= k <= p // 2]:
-        expected = f"expected frequencies from 1 to {p // 2}"
-        raise GlassformerError(f"key_frequencies: {expected}, got {outside[0]}")
+        raise value_error("key_frequencies:", f"frequencies from 1 to {p // 2}", outside[0])
     strengths = fourier.cosine_strengths(logits, result)
     ideal = fourier.sum_of_cosines(strengths, result, key)  # p p p
     right = np.take_along_axis(logits, result[..., None], -1)[..., 0]  # p p
@@ -191,7 +194,7 @@ def modular_progress(
     key = fourier.spectrum(_logit_readout(last, p)).key_frequencies()
     result, progress = _result_table(task, p), []
     for step, model, _, _ in models:
-        logits, _ = _run_all_pairs(model, task, p, neurons=False)
+        logits, _ = _run_all_pairs(model, task, p)
         ideal = fourier.sum_of_cosines(fourier.cosine_strengths(logits, result), result, key)
         spectrum = _embedding_spectrum(model, p)
         progress.append(ModularProgress(
@@ -210,20 +213,15 @@ def _result_table(task: Task, p: int) -> Any:
     return task.batch(task.rows(0, task.size))[0][:, -1].reshape(p, p)
 
 
-def _run_all_pairs(
-    model: Model, task: Task, p: int, neurons: bool = True
-) -> tuple[Any, dict[int, Any]]:
+def _run_all_pairs(model: Model, task: Task, p: int) -> tuple[Any, dict[int, Any]]:
     """Return centered logits of the numbers at `=` [p,p,p], and layer -> neurons [p,p,F]."""
     logits, activations = [], dict[int, list[Any]]()
-
-    def keep(name: str, value: Any) -> Any:
-        if name.endswith("mlp.hook_post"):
-            activations.setdefault(int(name.split(".")[1]), []).append(value[:, -1].copy())
-        return value
-
     for start in range(0, task.size, CHUNK_PAIRS):
         tokens = task.batch(task.rows(start, min(start + CHUNK_PAIRS, task.size)))[0][:, :-1]
-        logits.append(model(tokens, hook=keep if neurons else None, last=1)[:, 0, :p].astype(float))
+        chunk, cache = record(model, tokens, last=1, endings="mlp.hook_post")
+        logits.append(chunk[:, 0, :p].astype(float))
+        for name, value in cache.items():
+            activations.setdefault(int(name.split(".")[1]), []).append(value[:, -1].copy())
     whole = np.concatenate(logits)
     if not np.isfinite(whole).all():
         raise GlassformerError("modular addition: expected finite logits, got NaN or infinity")
@@ -284,3 +282,61 @@ def _cross_entropy(logits: Array, result: Array) -> Any:
     top = logits.max(-1, keepdims=True)
     right = np.take_along_axis(logits, result[..., None], -1)[..., 0]
     return np.log(np.exp(logits - top).sum(-1)) + top[..., 0] - right
+
+
+# ── clock or pizza ─────────────────────────────────────────────────────────────────────────────
+def distance_irrelevance(right: Any, operation: str = "+") -> float:
+    """Return the independence of the right logit from a − b; 1 means full independence.
+
+    It is the mean standard deviation among pairs with equal a − b, divided by the standard
+    deviation over all pairs.
+    """
+    p = len(right)
+    a, b = np.indices((p, p))
+    spread = float(right.std())
+    if spread <= 1e-9 * float(np.abs(right).max()):
+        return 1.0  # all pairs have the same logit
+    distance = (a - b if operation == "+" else a + b) % p
+    by_distance = right.ravel()[np.argsort(distance.ravel(), kind="stable")]
+    return float(by_distance.reshape(p, p).std(1).mean() / spread)
+
+
+def gradient_symmetricity(
+    model: Model, task: Task, triples: int = GRADIENT_TRIPLES, seed: int = 0
+) -> float:
+    """Return the mean cosine between the gradients of a logit for the embeddings of a and of b.
+
+    It is 1 if a and b enter only as a sum, as in a pizza and in some clocks. Needs PyTorch.
+    """
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise GlassformerError(f"gradient symmetricity: {TORCH_MISSING}") from None
+    model, p, _ = check_modular(model, task)
+    sample = np.random.default_rng(seed).integers(0, p, (triples, 3))
+    tokens = torch.from_numpy(np.ascontiguousarray(task.batch(sample[:, :2])[0][:, :-1]))
+    leaves = []
+
+    def make_leaf(name: str, value: Any) -> Any:
+        if name == "hook_embed":
+            leaves.append(value.detach().requires_grad_())
+            return leaves[0]
+        return value
+
+    with torch.enable_grad():
+        logits = model.torch("float64")(tokens, hook=make_leaf, last=1)[:, 0]  # B V
+        total = logits.gather(1, torch.from_numpy(sample[:, 2:])).sum()
+        gradient = torch.autograd.grad(total, leaves[0])[0].numpy()  # B T D
+    by_a, by_b = gradient[:, 0], gradient[:, -2]
+    sizes = np.linalg.norm(by_a, axis=1) * np.linalg.norm(by_b, axis=1)
+    nonzero = sizes > 0
+    cosines = (by_a * by_b).sum(1)[nonzero] / sizes[nonzero]
+    return float(cosines.mean()) if nonzero.any() else 0.0
+
+
+def check_modular(model: Model, task: Task) -> tuple[Model, int, str]:
+    """Return the model in NumPy, p, and "+" or "-". Raise an error for any other task."""
+    if not task.modular:
+        raise value_error("task:", "modular-addition with operation + or -", task.ref or task)
+    task.require(model.vocabulary)
+    return model.numpy(), *task.modular

@@ -55,10 +55,8 @@ class Spectrum(Result):
         return [int(i) + 1 for i in np.nonzero(large)[0]]
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {
-            "gini": self.gini,
-            "needed_for_90_percent": self.frequencies_for(),
-        }
+        extra = {"gini": self.gini, "needed_for_90_percent": self.frequencies_for()}
+        return super().to_json() | extra
 
 
 def spectrum(table: Array) -> Spectrum:

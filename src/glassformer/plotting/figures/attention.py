@@ -6,13 +6,14 @@ answer; rows that predict an answer token name it: `= → 9`.
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from ...core.components import head_name
-from ...lens.attention import Alignment, ExpectedAttention, HeadSteps
-from ...utils.errors import GlassformerError
+from ...lens.attention import COMBINED_MAPS, Alignment, ExpectedAttention, HeadSteps
+from ...utils.errors import GlassformerError, value_error
 from ..helpers import add_grid, color_bar, heatmap, percent_axis, require_data, token_rotation
 from ..style import (
     AMBER,
@@ -127,10 +128,8 @@ def alignment_bars(
     require_data(alignments, "bars of alignment", "model")
     L, H, n = alignments[0].entropy.shape
     if any(a.entropy.shape != (L, H, n) for a in alignments):
-        raise GlassformerError(
-            "bars of alignment: expected models with equal numbers of layers, heads and answer "
-            "tokens"
-        )
+        expected = "models with equal layers, heads and answer tokens"
+        raise value_error("bars of alignment:", expected, [a.entropy.shape for a in alignments])
     columns = len(alignments)
     size = max(1.6 + 1.7 * columns, 4.5), 1.1 + 1.4 * L * H
     with drawing(L * H, columns, size=size, sharex=True, sharey=True) as (fig, axes):
@@ -257,12 +256,8 @@ def _legend_below(fig: Figure, ax: Axes) -> None:
 
 def _role_colors(roles: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return each role with its color, without the combined maps of Alignment."""
-    names = [name for name in roles if name not in ("aligned", "expected", "late")]
-    extra = [name for name in names if name not in ROLE_COLORS]
-    return [
-        (name, ROLE_COLORS.get(name) or EXTRA_COLORS[extra.index(name) % len(EXTRA_COLORS)])
-        for name in names
-    ]
+    names, extra = [name for name in roles if name not in COMBINED_MAPS], cycle(EXTRA_COLORS)
+    return [(name, ROLE_COLORS.get(name) or next(extra)) for name in names]
 
 
 def _panel_side(T: int) -> float:
@@ -275,7 +270,6 @@ def _figure_size(rows: int, columns: int, T: int) -> tuple[float, float]:
 
 def _check_patterns(patterns: Any) -> tuple[int, int, int, int]:
     if patterns.ndim != 4 or not len(patterns):
-        got = list(patterns.shape)
-        raise GlassformerError(f"heatmap: expected patterns [L,H,T,S] with L from 1, got {got}")
+        raise value_error("heatmap:", "patterns [L,H,T,S] with L from 1", patterns.shape)
     L, H, T, S = patterns.shape
     return L, H, T, S

@@ -70,9 +70,7 @@ def errors_map(wrong: Array, examples: Sequence[str], title: str = "") -> Figure
     """Draw the share of wrong answer tokens for each pair [A,B], and list examples as text."""
     size = FIGURE_WIDTH, 4.6
     with drawing(1, 2, size, title, width_ratios=[3, 1.4]) as (fig, (ax, side)):
-        image = ax.imshow(
-            wrong, cmap="Oranges", vmin=0, vmax=1, origin="lower", interpolation="nearest"
-        )
+        image = ax.imshow(wrong, "Oranges", vmin=0, vmax=1, origin="lower", interpolation="nearest")
         ax.set(xlabel="b", ylabel="a")
         ax.spines[:].set(visible=True, color=PALE)
         bar = color_bar(fig, image, ax, fraction=0.045, pad=0.02, ticks=[0, 0.5, 1])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...training.events import event_label
-from ...utils.errors import GlassformerError
+from ...utils.errors import GlassformerError, value_error
 from ..helpers import (
     add_grid,
     log_axis,
@@ -181,7 +181,7 @@ def _draw_events(axes: Sequence[Axes], rows: list[list[tuple[int, str]]]) -> Non
             note(axes[0], text, (step, 1), (0, 3 + 10 * i), xycoords=("data", "axes fraction"))
 
 
-def _point_markers(steps: Sequence[int]) -> dict[str, Any]:
+def _point_markers(steps: Any) -> dict[str, Any]:
     """Return options of a curve that show its points if it has only one or two."""
     return {"marker": "o" if len(steps) < 3 else "", "markersize": 3}
 
@@ -197,8 +197,8 @@ def measure_curves(
     require_data(steps, "curves", "step")
     for name, v in arrays.items():
         if v.ndim not in (1, 2) or len(v) != len(steps):
-            expected = f"expected numbers [{len(steps)}] or [{len(steps)}, k]"
-            raise GlassformerError(f"curves: {name}: {expected}, got shape {list(v.shape)}")
+            expected = f"numbers [{len(steps)}] or [{len(steps)}, k]"
+            raise value_error(f"curves: {name}:", expected, list(v.shape))
     size = FIGURE_WIDTH, 0.9 + PANEL_INCHES * len(arrays)
     with drawing(len(arrays), 1, size, title, sharex=True) as (fig, axes):
         for ax, (name, v) in zip(axes, arrays.items(), strict=True):
@@ -220,11 +220,9 @@ def _draw_panel(ax: Axes, steps: Sequence[int], lines: Any, names: Names) -> Non
         ax.plot(steps, lines.mean(1), color=BLUE, label=f"mean of {n}", **markers)
     else:
         for k, line in enumerate(lines.T):
-            style = LINE_STYLES[k // len(COLORS)]
-            label = names[k] if k < len(names) else str(k)
-            ax.plot(
-                steps, line, color=COLORS[k % len(COLORS)], linestyle=style, label=label, **markers
-            )
+            markers["color"] = COLORS[k % len(COLORS)]
+            label, style = names[k] if k < len(names) else str(k), LINE_STYLES[k // len(COLORS)]
+            ax.plot(steps, line, linestyle=style, label=label, **markers)
     if n > 1:
         ax.legend(handlelength=2.2, ncols=1 + (n > 6), **LEGEND_BESIDE)
     if np.isfinite(lines).all() and lines.min() >= 0 and lines.max() <= 1:  # values are shares

@@ -67,8 +67,8 @@ def _draw_points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) 
     ax.scatter(*others, s=10 if small else 16, color=ORANGE, marker="s", zorder=2)
     size = 5.5 if small else 8
     for i, (dx, dy, ha, va) in enumerate(_free_label_sides(x, y, embeddings.names, size)):
-        style = {"color": INK if is_number[i] else ORANGE, "ha": ha, "va": va, "fontsize": size}
-        note(ax, embeddings.names[i], (x[i], y[i]), (dx, dy), **style)
+        color, name = INK if is_number[i] else ORANGE, embeddings.names[i]
+        note(ax, name, (x[i], y[i]), (dx, dy), size, color=color, ha=ha, va=va)
     shares = [pca.explained[i] if i < len(pca.explained) else 0.0 for i in components]
     of_numbers = " of the numbers" if len(numbers) > 2 else ""
     ax.set_xlabel(f"PC {components[0] + 1}{of_numbers} ({shares[0]:.0%} of the variance)")

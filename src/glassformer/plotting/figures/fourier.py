@@ -80,8 +80,8 @@ def wave_plane(analysis: ModularAnalysis) -> Figure:
     with drawing(size=(5.0, 4.3)) as (fig, (ax,)):
         powers = np.log10(np.maximum(power, low))
         image = ax.imshow(powers, cmap=SHARE_COLORMAP, vmin=np.log10(low), vmax=0, origin="lower")
-        scale = {"ticks": [-6, -4, -2, 0], "format": lambda t, _: f"{100 * 10.0**t:g} %"}
-        color_bar(fig, image, ax, shrink=0.7, **scale)
+        bar = color_bar(fig, image, ax, shrink=0.7, ticks=[-6, -4, -2, 0])
+        bar.ax.yaxis.set_major_formatter(lambda t, _: f"{100 * 10.0**t:g} %")
         at = [0, *(k for k in analysis.key if k > 2)]
         if len(analysis.key) > 8:
             at = list(range(0, len(power), 10))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...lens.logits import AnswerAttribution, LogitLens
-from ...utils.errors import GlassformerError
+from ...utils.errors import value_error
 from ...utils.numfmt import format_number, stable_argsort
 from ...verification.evaluation import Score
 from ..helpers import add_grid, color_bar, heatmap, label_rows, note, require_data, token_labels
@@ -21,8 +21,7 @@ def lens_map(lens: LogitLens, index: int = 0, boundary: int | None = None) -> Fi
     `boundary` is the position that predicts the first answer token.
     """
     if not 0 <= index < len(lens.str_tokens):
-        expected = f"expected a text below {len(lens.str_tokens)}"
-        raise GlassformerError(f"index: {expected}, got {index}")
+        raise value_error("index:", f"a number below {len(lens.str_tokens)}", index)
     tokens, parts = lens.str_tokens[index], lens.parts
     tops, share = lens.top_tokens[:, index], lens.probabilities[:, index].max(-1)  # N T
     names = [lens.vocabulary[t] for t in tops.flat]
