@@ -189,7 +189,6 @@ def _edges(model: Model, slots: Slots, tokens: Array, answers: Array, logits: Ar
 
 
 def _parts_reaching_logits(edges: list[Edge]) -> set[str]:
-    """Return the parts from which a path of edges leads to the logits."""
     needed, n = {"unembed"}, 0
     while len(needed) > n:
         n = len(needed)

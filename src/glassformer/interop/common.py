@@ -268,7 +268,6 @@ def _move_into_place(new: Path, path: Path) -> None:
 
 
 def _check_replaceable(path: Path, names: Set[str]) -> None:
-    """Raise an error if a folder contains files that are not in `names`."""
     if foreign := _relative_paths(path) - names:
         problem = f"contains {min(foreign)}, not from an export; name a new folder"
         raise GlassformerError(f"{path}: {problem}")

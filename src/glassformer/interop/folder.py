@@ -175,7 +175,6 @@ class LlamaFields(JsonObject):
         )  # fmt: skip
 
     def _rotary_base(self) -> float:
-        """Return the rotary base from rope_parameters or from older fields."""
         base = self.rope_theta
         for name in ("rope_parameters", "rope_scaling"):
             settings = dict(rope := getattr(self, name) or {})
@@ -257,7 +256,6 @@ def _parse_fields(raw: dict[str, Any], kind: type[Fields]) -> Fields:
 
 
 def _activation(field: str, name: str) -> str:
-    """Return Glassformer's name of an activation function in config.json."""
     if name not in (names := [*ACTIVATIONS, *ACTIVATION_ALIASES]):
         problem = f"{field}: expected one of {', '.join(names)}, got {name!r}"
         raise GlassformerError(problem, code="unsupported")

@@ -198,7 +198,6 @@ def _inline_error(subject: str, reason: str) -> GlassformerError:
 
 
 def _defined_names(node: ast.stmt) -> list[str]:
-    """Return the names that a statement defines."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -199,7 +199,6 @@ def _transformer(c: Config, shapes: Shapes, blocks: list[str]) -> str:
 
 
 def _helper_functions(c: Config, weights: Mapping[str, Any]) -> list[str]:
-    """Return the helper functions that the model needs."""
     parts: list[str] = []
     if c.norm == "rms":
         root = f"((x * x).mean(-1, keepdim=True) + {float(c.eps)!r}).sqrt()"

@@ -357,7 +357,6 @@ def _import_error(problem: str) -> GlassformerError:
 
 
 def _is_default(name: str, w: Any) -> bool:
-    """Return whether an array is a zero bias or a unit gain."""
     last = name.split(".")[-1]
     return bool((last[0] == "b" and (w == 0).all()) or (last == "w" and (w == 1).all()))
 
@@ -379,7 +378,6 @@ def _from_native(c: Config, name: str, w: Any) -> tuple[str, Any]:
 
 
 def _to_config(fields: Mapping[str, Any]) -> Config:
-    """Convert TransformerLens config fields to a Config. An unsupported field raises an error."""
 
     def get(name: str, default: Any = None) -> Any:
         value = fields.get(name, default)

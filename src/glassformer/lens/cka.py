@@ -75,10 +75,7 @@ def cka(x: Any, y: Any) -> float:
 
 
 def _center_and_normalize(x: Any) -> Any:
-    """Center an array and scale it to norm 1.
-
-    CKA is unchanged, and sums of squares stay precise.
-    """
+    """Center an array and scale it to norm 1, so that sums of squares stay precise."""
     x = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
     centered = x - x.mean(0)
     size = np.linalg.norm(centered)

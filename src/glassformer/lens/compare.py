@@ -103,6 +103,17 @@ class Comparison(Displayable):
     def quantiles(self, side: int) -> dict[float, float]:
         return {q: float(np.quantile(self.margins[side], q)) for q in QUANTILES}
 
+    def summary(self) -> list[tuple[Any, ...]]:
+        """Return rows of a table: a name, and the numbers of both models."""
+        quantiles = self.quantiles(0), self.quantiles(1)
+        return [
+            ("parameters", *(c.total for c in self.counts)),
+            ("nonzero", *(c.nonzero for c in self.counts)),
+            ("wrong", *(v.wrong for v in self.verdicts)),
+            ("worst margin", *(q[0.0] for q in quantiles)),
+            ("median margin", *(q[0.5] for q in quantiles)),
+        ]
+
     def to_json(self) -> dict[str, Any]:
         own = {k: value for k, value in vars(self).items() if k not in ("counts", "margins")}
         margins = [{f"{q:g}": x for q, x in self.quantiles(side).items()} for side in (0, 1)]
@@ -112,15 +123,7 @@ class Comparison(Displayable):
         a, b = self.names
         how = "every row" if self.verdicts[0].exhaustive else "a sample"
         lines = [f"{a} and {b} on {self.task}, {how} of {self.verdicts[0].checked:,} rows", ""]
-        quantiles = self.quantiles(0), self.quantiles(1)
-        lines += _format_table([
-            ("", a, b),
-            ("parameters", *(f"{c.total:,}" for c in self.counts)),
-            ("nonzero", *(f"{c.nonzero:,}" for c in self.counts)),
-            ("wrong", *(f"{v.wrong:,}" for v in self.verdicts)),
-            ("worst margin", *(f"{q[0.0]:.4g}" for q in quantiles)),
-            ("median margin", *(f"{q[0.5]:.4g}" for q in quantiles)),
-        ])  # fmt: skip
+        lines += _format_table([("", a, b), *self.summary()])
         lines += ["", f"Outputs differ on {self.differ:,} rows."]
         for e in self.examples[:5]:
             lines.append(f"  {e['input']} {a}: {e['a']}, {b}: {e['b']}, right: {e['expected']}")
@@ -366,9 +369,9 @@ def _format_correlation(x: float) -> str:
     return "–" if np.isnan(x) else f"{x:.2f}"
 
 
-def _format_table(rows: list[tuple[str, ...]]) -> list[str]:
-    first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([name.ljust(first), *(x.rjust(w) for x, w in zip(cells, others, strict=True))])
-        for name, *cells in rows
-    ]
+def _format_table(rows: list[tuple[Any, ...]]) -> list[str]:
+    kinds = {int: "{:,}", float: "{:.4g}", str: "{}"}
+    texts = [[kinds[type(x)].format(x) for x in row] for row in rows]
+    first, *others = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    padded = [[x.rjust(w) for x, w in zip(cells, others, strict=True)] for _, *cells in texts]
+    return ["  ".join([row[0].ljust(first), *x]) for row, x in zip(texts, padded, strict=True)]

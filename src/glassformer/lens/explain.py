@@ -233,7 +233,6 @@ def _matching_code(model: Model, x: Array, a: int, b: int, first_position: int) 
 def _margin_shares(
     model: Model, cache: ActivationCache, first: int, second: int
 ) -> list[tuple[str, float]]:
-    """Return each component's contribution to logit[first] - logit[second], for pre-norm models."""
     if not model.config.norm_first:
         return []
     pair = np.array([[first]]), np.array([[second]])

@@ -152,7 +152,6 @@ def _mean_share(mean: AverageAttention, role: Any, rows: Rows) -> Any:
 
 
 def _weighted_mean(mean: AverageAttention, values: Any, rows: Rows) -> Any:
-    """Average values [L,H,T] over rows, weighted by their number of answer tokens."""
     weight = mean.answer_counts * rows
     return values @ (weight / max(weight.sum(), 1))
 

@@ -167,10 +167,7 @@ def full_ov_circuit(
 
 
 def fold_final_norm(model: Model, directions: Array) -> Array:
-    """Fold the final norm's gain and centering into directions [..., D] of the unembedding.
-
-    The remaining operation of the norm is a division by its scale.
-    """
+    """Fold the final norm into directions [..., D] of the unembedding, except for its scale."""
     norm = model.config.norm
     if norm != "none" and "ln_final.w" in model.weights:
         directions = directions * model.weights["ln_final.w"]

@@ -336,19 +336,13 @@ def _explanation(e: Explanation) -> Markup:
 @render.register
 def _comparison(c: Comparison) -> Markup:
     a, b = c.names
-    q = c.quantiles(0), c.quantiles(1)
-    rows = [
-        ("parameters", *(k.total for k in c.counts)), ("nonzero", *(k.nonzero for k in c.counts)),
-        ("wrong", *(v.wrong for v in c.verdicts)), ("worst margin", *(x[0.0] for x in q)),
-        ("median margin", *(x[0.5] for x in q)),
-    ]  # fmt: skip
     overlap = Markup("")
     if c.attention:
         overlap = heatmap(c.attention.overlap, *c.attention.heads, "attention overlap", False)
     wrong = [(e["input"], e["a"], e["b"], e["expected"]) for e in c.examples]
     differ = table(wrong, ("input", a, b, "right"), 5)
     words = f"{a} and {b} on {c.task}: outputs differ on {c.differ:,} of {c.verdicts[0].checked:,}"
-    return _display(c, words, side_by_side(table(rows, ("", a, b)), overlap, differ))
+    return _display(c, words, side_by_side(table(c.summary(), ("", a, b)), overlap, differ))
 
 
 @render.register

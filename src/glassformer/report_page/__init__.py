@@ -50,10 +50,7 @@ def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -
 
 
 def fill_template(name: str, parts: Mapping[str, str]) -> bytes:
-    """Return a file of web/ with its placeholders replaced by `parts`.
-
-    Inserted text is not searched.
-    """
+    """Return a file of web/ with its placeholders replaced by `parts`."""
     page = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read_web_file(name))
     return page.encode("utf-8", "replace")
 

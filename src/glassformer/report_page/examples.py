@@ -131,7 +131,6 @@ def order_by_turns(task: Task, rows: Any) -> Any:
 
 
 def _evenly_spaced(rows: Any, n: int) -> Any:
-    """Return at most n evenly spaced rows."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, n).astype(int))] if len(rows) > n else rows
 
 

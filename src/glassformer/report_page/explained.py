@@ -45,10 +45,7 @@ def live_report(directive: str, root: Path) -> Report:
 
 
 def write_walkthroughs(folder: str | Path) -> dict[str, Path]:
-    """Write the article and the live page of every walkthrough.
-
-    Return {title: file of the article}.
-    """
+    """Write the article and the live page of every walkthrough. Return {title: article file}."""
     target, documents = make_folder(folder), docs_root() / DOCS_FOLDER
     texts = {name: (documents / f"{name}.md").read_text("utf-8") for name in WALKTHROUGHS}
     titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}

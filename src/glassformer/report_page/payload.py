@@ -112,10 +112,7 @@ def _canonical_json(value: Any) -> str:
 
 
 def encode_weights(model: Model) -> dict[str, Any]:
-    """Return {name: {shape, data}} in little-endian base64.
-
-    Sparse arrays also have indices `at`.
-    """
+    """Return {name: {shape, data}} in little-endian base64; sparse arrays have indices `at`."""
     kind = "<f4" if model.dtype == "float32" else "<f8"
     weights = model.map(backend.to_numpy).weights
     return {name: _encode_array(w.astype(kind)) for name, w in weights.items()}

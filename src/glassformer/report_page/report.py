@@ -64,7 +64,6 @@ class Report(Displayable):
         return str(self.path)
 
     def _repr_html_(self) -> str:
-        """Return the page in a sandboxed iframe."""
         inside = html.escape(self.html().decode())
         size = f"width:100%;height:{FRAME_HEIGHT}px;border:1px solid #8888"
         may = "allow-scripts allow-downloads"
@@ -146,7 +145,6 @@ def check_output_path(out: str | PathLike[str] | None) -> Path | None:
 
 
 def _task_ref(task: Task) -> str:
-    """Return a ref that loads this task."""
     with suppress(GlassformerError):
         if task.ref and type(load_task(task.ref)) is type(task):
             return task.ref
@@ -166,10 +164,7 @@ def check_html_suffix(path: str | Path) -> None:
 
 
 def short_titles(refs: Sequence[str]) -> list[str]:
-    """Return a title for each ref.
-
-    Folders are dropped if titles stay distinct; duplicates are numbered.
-    """
+    """Return distinct titles: refs without folders if that is enough, or numbered."""
     short = [Path(r).name if r.endswith((".safetensors", ".taotp", ".glass")) else r for r in refs]
     short = list(refs) if len(set(short)) < len(set(refs)) else short
     number = [short[:i].count(name) + 1 for i, name in enumerate(short)]

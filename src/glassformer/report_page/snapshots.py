@@ -73,7 +73,6 @@ def evaluate_snapshot(model: Model, task: Task, rows: Any) -> dict[str, Any]:
 
 
 def _curve_at(curve: Mapping[str, Any] | None, step: int) -> dict[str, Any]:
-    """Return the values of a training curve at a step."""
     if not curve or step not in curve["steps"]:
         return {}
     i, names = curve["steps"].index(step), ("loss", "accuracy", "trained")

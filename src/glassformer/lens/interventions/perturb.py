@@ -30,10 +30,7 @@ class PredictionAgreement(Result):
 
 @dataclass(frozen=True)
 class PerturbationComparison(Result):
-    """Shares by answer token (rows) and swapped position (columns).
-
-    A value is NaN where the prediction does not depend on the swapped token.
-    """
+    """Shares by answer token and swapped position; NaN if the prediction cannot depend on it."""
 
     start: int  # position of the first answer token
     agree: Array  # [n,T] share of inputs on which both models predict equal tokens

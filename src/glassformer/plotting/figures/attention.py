@@ -14,28 +14,15 @@ import numpy as np
 from ...core.components import head_name
 from ...lens.attention import COMBINED_MAPS, Alignment, ExpectedAttention, HeadSteps
 from ...utils.errors import GlassformerError, value_error
+from .. import style
 from ..helpers import add_grid, color_bar, heatmap, percent_axis, require_data, token_rotation
-from ..style import (
-    AMBER,
-    BLUE,
-    COLORS,
-    GREEN,
-    INK,
-    LINE_STYLES,
-    ORANGE,
-    PURPLE,
-    SKY,
-    Axes,
-    Figure,
-    Names,
-    drawing,
-)  # fmt: skip
+from ..style import Axes, Figure, Names, drawing
 
 CELL_INCHES = 0.21  # height of a token's row
 MAX_LABELS = 40  # token labels per axis
 COLOR_BAR_OPTIONS: dict[str, Any] = {"fraction": 0.04, "pad": 0.02, "aspect": 30, "shrink": 0.7}
-ROLE_COLORS = {"a": BLUE, "b": SKY, "carry": AMBER, "source": BLUE}
-EXTRA_COLORS = (GREEN, PURPLE)  # colors of roles without an assigned color
+ROLE_COLORS = {"a": style.BLUE, "b": style.SKY, "carry": style.AMBER, "source": style.BLUE}
+EXTRA_COLORS = (style.GREEN, style.PURPLE)  # colors of roles without an assigned color
 
 
 def heatmaps(
@@ -108,9 +95,10 @@ def attention_bars(summaries: Mapping[str, Any], labels: Names) -> Figure:
     width, size = 0.8 / len(summaries), (max(1.2 + 1.7 * H, 4.0), 1.0 + 1.3 * L)
     with drawing(L, H, size=size, sharex=True, sharey=True) as (fig, axes):
         for j, (name, shares) in enumerate(summaries.items()):
+            color = style.COLORS[j % len(style.COLORS)]
             for ax, (i, h) in zip(axes, np.ndindex(L, H), strict=True):
                 x = np.arange(S) - 0.4 + width * (j + 0.5)
-                ax.bar(x, shares[i, h], width, color=COLORS[j % len(COLORS)], label=name)
+                ax.bar(x, shares[i, h], width, color=color, label=name)
                 ax.set_title(head_name(i, h), fontweight="normal", fontsize=8)
                 _format_share_axes(ax, labels)
         _legend_below(fig, axes[0])
@@ -143,7 +131,7 @@ def alignment_bars(
                 base += share
             chance, x = a.chance["expected"], np.arange(n)
             ends = x - 0.36, x + 0.36
-            ax.hlines(chance, *ends, color=INK, linewidth=1.2, label="uniform attention")
+            ax.hlines(chance, *ends, color=style.INK, linewidth=1.2, label="uniform attention")
             _format_share_axes(ax, labels or [str(p) for p in a.positions])
             if not row:
                 ax.set_title(names[column] if column < len(names) else "")
@@ -194,7 +182,7 @@ def _label_token_axes(
         rows[boundary - 1 : len(rows) - 1] = [f"{rows[t]} → {rows[t + 1]}" for t in predicting]
         if boundary < T:
             for line in (ax.axhline, ax.axvline):
-                line(boundary - 0.5, color=ORANGE, linewidth=1, linestyle=LINE_STYLES[1])
+                line(boundary - 0.5, color=style.ORANGE, linewidth=1, linestyle=style.DASHED)
     rows = rows[:T]
     font = 6 if T > 16 else 7 if small else 8
     step = -(-T // MAX_LABELS)
@@ -223,7 +211,7 @@ def _frame_cells(ax: Axes, cells: Any) -> None:
 
     for t, s in np.argwhere(cells):
         corner = (s - 0.5, t - 0.5)
-        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.1))
+        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=style.ORANGE, linewidth=1.1))
 
 
 def _signed_heatmap(

@@ -8,7 +8,7 @@ from ...core.backend import Array
 from ...utils.errors import GlassformerError
 from ...utils.numfmt import format_percent_down
 from ..helpers import add_grid, color_bar, label_rows, percent_axis, side_note
-from ..style import BLUE, FIGURE_WIDTH, GRAY, INK, LINE_STYLES, PALE, SKY, Axes, Figure, drawing
+from ..style import BLUE, DOTTED, FIGURE_WIDTH, GRAY, INK, PALE, SKY, Axes, Figure, drawing
 
 ROW_INCHES = 0.27
 MAX_EXAMPLES = 12
@@ -37,7 +37,7 @@ def bar_chart(
                 ax.scatter(values, [y] * len(values), clip_on=False, zorder=3, **dot)
             side_note(ax, _range_text(values), y)
         mean = fmean(lines[0][1])
-        ax.axvline(mean, color=GRAY, linewidth=0.8, linestyle=LINE_STYLES[2], zorder=0)
+        ax.axvline(mean, color=GRAY, linewidth=0.8, linestyle=DOTTED, zorder=0)
         _label_shares(ax, [label for label, _ in lines], xlabel)
         ax.set_xlim(0, 1.02)  # leave space for half a dot
     return fig

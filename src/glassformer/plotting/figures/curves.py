@@ -7,6 +7,7 @@ import numpy as np
 
 from ...training.events import event_label
 from ...utils.errors import GlassformerError, value_error
+from .. import style
 from ..helpers import (
     add_grid,
     log_axis,
@@ -18,20 +19,7 @@ from ..helpers import (
     thousands_axis,
     token_labels,
 )
-from ..style import (
-    BLUE,
-    COLORS,
-    FIGURE_WIDTH,
-    GRAY,
-    INK,
-    LINE_STYLES,
-    ORANGE,
-    SHARE_COLORMAP,
-    Axes,
-    Figure,
-    Names,
-    drawing,
-)  # fmt: skip
+from ..style import FIGURE_WIDTH, Axes, Figure, Names, drawing
 
 if TYPE_CHECKING:  # figures do not need PyTorch at run time
     from ...training.loss_floor import LossPlateau
@@ -74,7 +62,7 @@ def training_curves(
 
 
 def _draw_loss(ax: Axes, runs: "list[Training]", floors: "Sequence[LossPlateau]") -> None:
-    steps, losses = _draw_runs(ax, runs, "loss", BLUE)
+    steps, losses = _draw_runs(ax, runs, "loss", style.BLUE)
     low, high = np.nanmin(losses), np.nanmax(losses)
     drawn = [f for f in floors if f.loss <= high]
     reachable = any(f.unknown_tokens == 0 and f.loss > 0 for f in floors)
@@ -88,17 +76,17 @@ def _draw_loss(ax: Axes, runs: "list[Training]", floors: "Sequence[LossPlateau]"
         base = min([low, *(f.loss for f in drawn)])
         ax.set_ylim(base - 0.08 * (top - base), top + 0.12 * (top - base) if top > base else None)
     for f in drawn:
-        ax.axhline(f.loss, color=GRAY, linewidth=0.8, linestyle=LINE_STYLES[2], zorder=1)
-        side_note(ax, f"{f.loss:.4f}  {f}", f.loss, color=INK)
+        ax.axhline(f.loss, color=style.GRAY, linewidth=0.8, linestyle=style.DOTTED, zorder=1)
+        side_note(ax, f"{f.loss:.4f}  {f}", f.loss, color=style.INK)
     ax.set_ylabel("training loss")
 
 
 def _draw_accuracy(ax: Axes, runs: "list[Training]") -> None:
     suffix = ", median" if len(runs) > 1 else ""
     if all("train_accuracy" in h for t in runs for h in t.history):
-        line = LINE_STYLES[1], "training rows" + suffix
-        _draw_runs(ax, runs, "train_accuracy", ORANGE, *line, draw_each_run=False)
-    _draw_runs(ax, runs, "accuracy", BLUE, LINE_STYLES[0], "test rows" + suffix)
+        line = style.DASHED, "training rows" + suffix
+        _draw_runs(ax, runs, "train_accuracy", style.ORANGE, *line, draw_each_run=False)
+    _draw_runs(ax, runs, "accuracy", style.BLUE, "-", "test rows" + suffix)
     ax.set_ylim(-0.03, 1.05)
     percent_axis(ax.yaxis)
     ax.set_ylabel("accuracy")
@@ -113,7 +101,7 @@ def _draw_digit_strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Name
     shares = np.mean(digits, axis=0)  # steps, digits
     edges = np.concatenate([[0.0], steps])  # each evaluation covers the steps before it
     n = shares.shape[1]
-    key: dict[str, Any] = {"cmap": SHARE_COLORMAP, "vmin": 0, "vmax": 1, "rasterized": True}
+    key: dict[str, Any] = {"cmap": style.SHARE_COLORMAP, "vmin": 0, "vmax": 1, "rasterized": True}
     mesh = ax.pcolormesh(edges, np.arange(n + 1), shares.T, **key)
     ax.set_ylim(n, 0)
     ax.set_yticks(np.arange(n) + 0.5, token_labels(names, n))
@@ -122,7 +110,7 @@ def _draw_digit_strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Name
         ax.axhline(i, color="white", linewidth=1)
     learned = [e for t in runs for e in t.events if e.kind == "digit learned"]
     x, y = [e.step for e in learned], [e.data["digit"] + 0.5 for e in learned]
-    dot: dict[str, Any] = {"s": 14, "color": ORANGE, "edgecolor": "white", "linewidth": 0.6}
+    dot: dict[str, Any] = {"s": 14, "color": style.ORANGE, "edgecolor": "white", "linewidth": 0.6}
     ax.scatter(x, y, zorder=3, clip_on=False, label="learned", **dot)
     ax.set_ylabel("answer token")
     share_color_bar(fig, mesh, ax)
@@ -177,7 +165,7 @@ def _draw_events(axes: Sequence[Axes], rows: list[list[tuple[int, str]]]) -> Non
     for i, row in enumerate(rows):
         for step, text in row:
             for ax in axes:
-                ax.axvline(step, color=INK, linewidth=0.7, linestyle=LINE_STYLES[1], zorder=1)
+                ax.axvline(step, color=style.INK, linewidth=0.7, linestyle=style.DASHED, zorder=1)
             note(axes[0], text, (step, 1), (0, 3 + 10 * i), xycoords=("data", "axes fraction"))
 
 
@@ -216,13 +204,13 @@ def _draw_panel(ax: Axes, steps: Sequence[int], lines: Any, names: Names) -> Non
     """Draw lines [n, k], or their mean and range if there are too many."""
     markers, n = _point_markers(steps), lines.shape[1]
     if n > MAX_LINES:
-        ax.fill_between(steps, lines.min(1), lines.max(1), color=BLUE, alpha=0.2, linewidth=0)
-        ax.plot(steps, lines.mean(1), color=BLUE, label=f"mean of {n}", **markers)
+        ax.fill_between(steps, lines.min(1), lines.max(1), color=style.BLUE, alpha=0.2, linewidth=0)
+        ax.plot(steps, lines.mean(1), color=style.BLUE, label=f"mean of {n}", **markers)
     else:
         for k, line in enumerate(lines.T):
-            markers["color"] = COLORS[k % len(COLORS)]
-            label, style = names[k] if k < len(names) else str(k), LINE_STYLES[k // len(COLORS)]
-            ax.plot(steps, line, linestyle=style, label=label, **markers)
+            row, column = divmod(k, len(style.COLORS))
+            markers |= {"color": style.COLORS[column], "linestyle": style.LINE_STYLES[row]}
+            ax.plot(steps, line, label=names[k] if k < len(names) else str(k), **markers)
     if n > 1:
         ax.legend(handlelength=2.2, ncols=1 + (n > 6), **LEGEND_BESIDE)
     if np.isfinite(lines).all() and lines.min() >= 0 and lines.max() <= 1:  # values are shares

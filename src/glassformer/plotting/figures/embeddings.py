@@ -7,7 +7,7 @@ import numpy as np
 
 from ...lens.embeddings import Embeddings
 from ..helpers import color_bar, heatmap, note
-from ..style import BLUE, INK, LINE_STYLES, ORANGE, PALE, Axes, Figure, drawing
+from ..style import BLUE, DASHED, INK, ORANGE, PALE, Axes, Figure, drawing
 
 # Candidate positions of a name beside its point: offset in points, and alignment.
 LABEL_SIDES = [
@@ -113,7 +113,7 @@ def _draw_cosines(ax: Axes, embeddings: Embeddings) -> Any:
     ax.set_yticks(at, [embeddings.names[i] for i in at], fontsize=size)
     if embeddings.boundary is not None:
         for line in (ax.axhline, ax.axvline):
-            line(embeddings.boundary - 0.5, color=INK, linewidth=1, linestyle=LINE_STYLES[1])
+            line(embeddings.boundary - 0.5, color=INK, linewidth=1, linestyle=DASHED)
         ax.set_xlabel(f"{embeddings.kind} (answer from {embeddings.boundary})")
     else:
         ax.set_xlabel(embeddings.kind)

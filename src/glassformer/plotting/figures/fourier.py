@@ -6,25 +6,17 @@ import numpy as np
 
 from ...lens.modular.analysis import SINGLE_FREQUENCY_SHARE, ModularAnalysis, ModularProgress
 from ...utils.errors import GlassformerError
+from .. import style
 from ..helpers import add_grid, color_bar, log_axis, note, percent_axis
-from ..style import (
-    BLUE,
-    GRAY,
-    GREEN,
-    INK,
-    LINE_STYLES,
-    ORANGE,
-    PALE,
-    SHARE_COLORMAP,
-    Figure,
-    drawing,
-)  # fmt: skip
+from ..style import Figure, drawing
 
 # Loss, pairs, color and line style. Without training rows, the loss is that of all pairs.
 LOSS_CURVES = (
-    ("full", "all", BLUE, 0), ("restricted", "all", GREEN, 1), ("excluded", "train", ORANGE, 3),
-    ("full", "train", GRAY, 2),
-)  # fmt: skip
+    ("full", "all", style.BLUE, 0),
+    ("restricted", "all", style.GREEN, 1),
+    ("excluded", "train", style.ORANGE, 3),
+    ("full", "train", style.GRAY, 2),
+)
 
 
 def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
@@ -33,8 +25,9 @@ def spectrum_bars(analysis: ModularAnalysis, title: str = "") -> Figure:
     with drawing(2, size=(7.0, 4.2), title=title, sharex=True) as (fig, axes):
         for ax, (name, spectrum) in zip(axes, parts, strict=True):
             k, key = np.arange(1, len(spectrum.shares) + 1), analysis.key
-            ax.bar(k, spectrum.shares, 0.8, color=[BLUE if i in key else PALE for i in k],
-                   edgecolor=[BLUE if i in key else GRAY for i in k], linewidth=0.5)  # fmt: skip
+            others = style.PALE, style.GRAY
+            fill, edge = ([style.BLUE if i in key else color for i in k] for color in others)
+            ax.bar(k, spectrum.shares, 0.8, color=fill, edgecolor=edge, linewidth=0.5)
             for i in spectrum.by_strength[: max(8, len(key))]:
                 if i in key or spectrum.shares[i - 1] >= 0.02:
                     weight = "bold" if i in key else "normal"
@@ -59,9 +52,10 @@ def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
         for ax, fit in zip(axes, layers, strict=True):
             single = fit.share >= SINGLE_FREQUENCY_SHARE
             x = fit.frequency + jitter.uniform(-0.28, 0.28, len(fit.frequency))
-            ax.scatter(x[single], fit.share[single], s=5, color=BLUE, linewidth=0)
-            ax.scatter(x[~single], fit.share[~single], s=5, color=GRAY, linewidth=0)
-            ax.axhline(SINGLE_FREQUENCY_SHARE, color=INK, linewidth=0.7, linestyle=LINE_STYLES[1])
+            ax.scatter(x[single], fit.share[single], s=5, color=style.BLUE, linewidth=0)
+            ax.scatter(x[~single], fit.share[~single], s=5, color=style.GRAY, linewidth=0)
+            least = SINGLE_FREQUENCY_SHARE
+            ax.axhline(least, color=style.INK, linewidth=0.7, linestyle=style.DASHED)
             for k, n in fit.neurons_by_frequency().items():
                 note(ax, f"{n}", (k, 1.02), ha="center", va="bottom")
             ax.set(ylim=(0, 1.12), yticks=[0, 0.25, 0.5, 0.75, 1])
@@ -78,8 +72,8 @@ def wave_plane(analysis: ModularAnalysis) -> Figure:
     """Draw the power of the logits by frequency in a and b. Waves of a + b are on the diagonal."""
     power, low = analysis.power_plane / max(analysis.power_plane.sum(), 1e-300), 1e-6
     with drawing(size=(5.0, 4.3)) as (fig, (ax,)):
-        powers = np.log10(np.maximum(power, low))
-        image = ax.imshow(powers, cmap=SHARE_COLORMAP, vmin=np.log10(low), vmax=0, origin="lower")
+        powers, low = np.log10(np.maximum(power, low)), np.log10(low)
+        image = ax.imshow(powers, style.SHARE_COLORMAP, vmin=low, vmax=0, origin="lower")
         bar = color_bar(fig, image, ax, shrink=0.7, ticks=[-6, -4, -2, 0])
         bar.ax.yaxis.set_major_formatter(lambda t, _: f"{100 * 10.0**t:g} %")
         at = [0, *(k for k in analysis.key if k > 2)]
@@ -125,13 +119,13 @@ def loss_curves(history: Sequence[ModularProgress], title: str = "") -> Figure:
             training = with_training and pairs == "train"
             values = [getattr(h.losses["train" if training else "all"], name) for h in history]
             label = f"{name} ({'training' if training else 'all'} pairs)"
-            axes[0].plot(steps, values, color=color, linestyle=LINE_STYLES[line], label=label)
+            axes[0].plot(steps, values, color=color, linestyle=style.LINE_STYLES[line], label=label)
         log_axis(axes[0])
         axes[0].set_ylabel("loss (log scale)")
         axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.4)
-        axes[1].plot(steps, [h.gini for h in history], color=INK)
+        axes[1].plot(steps, [h.gini for h in history], color=style.INK)
         axes[1].set_ylabel("Gini coefficient\nof the embedding", fontsize=8)
-        axes[2].plot(steps, [h.squares for h in history], color=INK)
+        axes[2].plot(steps, [h.squares for h in history], color=style.INK)
         axes[2].set_ylabel("sum of\nsquared weights", fontsize=8)
         axes[2].set_ylim(0, None)
         axes[-1].set_xlabel("step")

@@ -10,6 +10,7 @@ from ...lens.interventions.ablate import AblatedScore
 from ...lens.interventions.patch import Interchange, PatchGrid
 from ...utils.errors import GlassformerError
 from ...utils.numfmt import format_percent_down
+from .. import style
 from ..helpers import (
     add_grid,
     half_percent_ticks,
@@ -19,33 +20,19 @@ from ..helpers import (
     require_data,
     token_labels,
 )
-from ..style import (
-    AMBER,
-    BLUE,
-    FIGURE_WIDTH,
-    GRAY,
-    GREEN,
-    INK,
-    LINE_STYLES,
-    ORANGE,
-    PALE,
-    SKY,
-    Axes,
-    Figure,
-    Names,
-    drawing,
-)  # fmt: skip
+from ..style import FIGURE_WIDTH, Axes, Figure, Names, drawing
 
 ROW_INCHES = 0.3
 MAX_TOKEN_LABELS = 24
 EXPLANATION_COLORS = {
-    "column": BLUE, "source": BLUE, "carry": AMBER, "both": GREEN, "stays": PALE, "other": GRAY,
+    "column": style.BLUE, "source": style.BLUE, "carry": style.AMBER, "both": style.GREEN,
+    "stays": style.PALE, "other": style.GRAY,
 }  # fmt: skip
 EXPLANATION_LABELS = {
     "column": "column", "source": "source token", "carry": "carry", "both": "column and carry",
     "stays": "unchanged", "other": "other",
 }  # fmt: skip
-DARK_COLORS = {BLUE, GREEN, GRAY}
+DARK_COLORS = {style.BLUE, style.GREEN, style.GRAY}
 MAX_SHOWN_HEADS = 4  # number of heads shown for each model in a comparison
 
 
@@ -57,7 +44,7 @@ def ablation_bars(ablated: Sequence[AblatedScore], names: Names = (), title: str
     with drawing(1, 2, size, title, sharey=True, width_ratios=widths) as (fig, (bars, strip)):
         for y, a in enumerate(ablated):
             accuracy = a.score.accuracy
-            bars.barh(y, accuracy, 0.66, color=BLUE if a.method else SKY)
+            bars.barh(y, accuracy, 0.66, color=style.BLUE if a.method else style.SKY)
             note(bars, format_percent_down(accuracy, 2), (accuracy, y), (4, 0), va="center")
         bars.set(xlim=(0, 1.17), xlabel="accuracy")
         half_percent_ticks(bars)
@@ -93,10 +80,10 @@ def interchange_bars(tests: Sequence[Interchange], names: Names = ()) -> Figure:
         for y, (_, m) in zip(at, rows, strict=True):
             left = 0.0
             for name, share in (m.shares | {"other": m.other}).items():
-                color = EXPLANATION_COLORS.get(name, SKY)
+                color = EXPLANATION_COLORS.get(name, style.SKY)
                 ax.barh(y, share, 0.8, left=left, color=color, edgecolor="white", linewidth=0.6)
                 if share >= 0.07:
-                    ink = "white" if color in DARK_COLORS else INK
+                    ink = "white" if color in DARK_COLORS else style.INK
                     text = f"{100 * share:.0f}"
                     note(ax, text, (left + share / 2, y), color=ink, ha="center", va="center")
                 left += share
@@ -152,7 +139,6 @@ def _draw_attention(ax: Axes, pattern: Any, tokens: Names, title: str) -> None:
 
 
 def _draw_swaps(ax: Axes, c: Comparison, side: int) -> None:
-    """Draw the share of changed predictions by answer token and swapped position."""
     assert c.swapped and c.attention
     moved, tokens = np.ma.masked_invalid(c.swapped.moved[side]), c.attention.str_tokens
     ax.set_facecolor("#ececec")  # background of cells whose swap has no effect or is not possible
@@ -160,7 +146,7 @@ def _draw_swaps(ax: Axes, c: Comparison, side: int) -> None:
     if len(tokens) <= MAX_TOKEN_LABELS:
         ax.set_xticks(range(len(tokens)), tokens, fontsize=7)
     ax.set_yticks(range(len(moved)), token_labels((), len(moved)), fontsize=7)
-    ax.axvline(c.swapped.start - 0.5, color=INK, linewidth=0.8, linestyle=LINE_STYLES[1])
+    ax.axvline(c.swapped.start - 0.5, color=style.INK, linewidth=0.8, linestyle=style.DASHED)
     ax.set_title("effect of token swaps", fontsize=8)
     ax.set_xlabel("swapped token", fontsize=8)
 
@@ -178,7 +164,7 @@ def _draw_overlap(ax: Axes, c: Comparison) -> None:
 
 def _draw_margins(ax: Axes, c: Comparison) -> None:
     """Draw the margins of both models in units of their median, as logits have no common scale."""
-    styles = ((BLUE, LINE_STYLES[0]), (ORANGE, LINE_STYLES[1]))
+    styles = ((style.BLUE, "-"), (style.ORANGE, style.DASHED))
     scaled = []
     for margins in c.margins:
         finite = margins[np.isfinite(margins)]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...lens.rank import FactoredMatrix, MatrixRank, Truncation, UpdateRank
+from .. import style
 from ..helpers import (
     add_grid,
     color_bar,
@@ -18,20 +19,7 @@ from ..helpers import (
     thousands_axis,
     token_rotation,
 )  # fmt: skip
-from ..style import (
-    BLUE,
-    COLORS,
-    FIGURE_WIDTH,
-    GRAY,
-    INK,
-    LINE_STYLES,
-    ORANGE,
-    PALE,
-    Axes,
-    Figure,
-    Names,
-    drawing,
-)  # fmt: skip
+from ..style import FIGURE_WIDTH, Axes, Figure, Names, drawing
 
 TARGET_ACCURACY = 0.99
 MAX_LEGEND_LINES = 4  # labeled lines per panel
@@ -53,8 +41,8 @@ def singular_values(ranks: Sequence[MatrixRank], title: str = "") -> Figure:
     with drawing(rows, columns, size, title, n=len(kinds), sharey=True) as (fig, axes):
         for ax, (kind, matrices) in zip(axes, kinds.items(), strict=True):
             for i, r in enumerate(matrices):
-                line = LINE_STYLES[i % len(LINE_STYLES)]
-                _draw_singular_values(ax, r, COLORS[i % len(COLORS)], line)
+                line = style.LINE_STYLES[i % len(style.LINE_STYLES)]
+                _draw_singular_values(ax, r, style.COLORS[i % len(style.COLORS)], line)
             ax.set(title=kind, ylim=(0, 1.4), yticks=[0, 0.5, 1])
             ax.set_xlim(left=0.5)
             ax.locator_params(axis="x", integer=True)
@@ -104,7 +92,7 @@ def truncation_curve(cuts: Sequence[Truncation]) -> Figure:
         good = [t for t in cuts if t.accuracy >= TARGET_ACCURACY]
         first = min(good, key=lambda t: t.rank, default=None)
         _draw_accuracy(ax, cuts, TARGET_ACCURACY, first, str(first))
-        lower.plot([t.rank for t in cuts], sizes, "o-", color=ORANGE, markersize=3.5)
+        lower.plot([t.rank for t in cuts], sizes, "o-", color=style.ORANGE, markersize=3.5)
         lower.set_ylim(0, 1.15 * max(sizes))
         thousands_axis(lower.yaxis)
         lower.set(ylabel="parameters", xlabel="rank of all hidden matrices")
@@ -125,8 +113,8 @@ def update_rank_figure(updates: UpdateRank) -> Figure:
         ax.set_xlabel("rank of the update")
         full = [min(r.shape) for r in updates.matrices]
         effective = [r.effective for r in updates.matrices]
-        bars.barh(range(rows), full, 0.7, color=PALE, label="full rank")
-        bars.barh(range(rows), effective, 0.7, color=BLUE, label="effective rank")
+        bars.barh(range(rows), full, 0.7, color=style.PALE, label="full rank")
+        bars.barh(range(rows), effective, 0.7, color=style.BLUE, label="effective rank")
         label_rows(bars, [r.name.removeprefix("blocks.") for r in updates.matrices])
         bars.set_xlabel("rank of the update by matrix")
         bars.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
@@ -155,7 +143,6 @@ def circuit_maps(
 
 
 def _label_token_axes(ax: Axes, tokens: Names) -> None:
-    """Label both axes with tokens, skipping some if there are many."""
     at = range(0, len(tokens), max(1, math.ceil(len(tokens) / MAX_NAMED_TOKENS)))
     shown = [tokens[i] for i in at]
     ax.set_xticks(at, shown, rotation=token_rotation(shown))
@@ -167,11 +154,12 @@ def _draw_accuracy(
     ax: Axes, tried: Sequence[Truncation], target: float, marked: Truncation | None, annotation: str
 ) -> None:
     """Draw accuracy by rank, a line at the target accuracy, and one annotated point."""
-    ax.plot([t.rank for t in tried], [t.accuracy for t in tried], "o-", color=BLUE, markersize=3.5)
-    ax.axhline(target, color=GRAY, linewidth=0.8, linestyle=LINE_STYLES[2], zorder=1)
+    ranks, accuracies = zip(*((t.rank, t.accuracy) for t in tried), strict=True)
+    ax.plot(ranks, accuracies, "o-", color=style.BLUE, markersize=3.5)
+    ax.axhline(target, color=style.GRAY, linewidth=0.8, linestyle=style.DOTTED, zorder=1)
     if marked:
         at = marked.rank, marked.accuracy
-        ax.plot(*at, "o", markersize=8, markerfacecolor="none", markeredgecolor=INK)
+        ax.plot(*at, "o", markersize=8, markerfacecolor="none", markeredgecolor=style.INK)
         dx, side = (4, "right") if at[0] > sum(ax.get_xlim()) / 2 else (-4, "left")
         note(ax, annotation, at, (dx, 7), ha=side)
     ax.set(ylim=(-0.03, 1.25), yticks=np.linspace(0, 1, 6), ylabel="accuracy")

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...core.backend import Array
 from ...lens.stream import FiringRates, Histogram, NormStatistics, StreamNorms, activation_curve
+from .. import style
 from ..helpers import (
     add_grid,
     color_bar,
@@ -18,20 +19,7 @@ from ..helpers import (
     token_labels,
     token_rotation,
 )  # fmt: skip
-from ..style import (
-    BLUE,
-    FIGURE_WIDTH,
-    GRAY,
-    INK,
-    LINE_STYLES,
-    ORANGE,
-    PALE,
-    SKY,
-    Axes,
-    Figure,
-    Names,
-    drawing,
-)  # fmt: skip
+from ..style import FIGURE_WIDTH, Axes, Figure, Names, drawing
 
 LOG_SCALE_RATIO = 1_000.0  # ratio of norms above which the axis is logarithmic
 ACTIVATION_LABELS = {"relu": "ReLU", "gelu": "GELU", "gelu_new": "GELU (tanh)", "silu": "SiLU"}
@@ -43,9 +31,9 @@ def stream_growth(
     residual: StreamNorms, without: StreamNorms | None = None, title: str = ""
 ) -> Figure:
     """Draw the norm of the stream after each component, at each position and as a bold mean."""
-    runs: list[Any] = [(residual, BLUE, LINE_STYLES[0], "with residuals")]
+    runs: list[Any] = [(residual, style.BLUE, "-", "with residuals")]
     if without is not None:
-        runs.append((without, ORANGE, LINE_STYLES[1], "without residuals"))
+        runs.append((without, style.ORANGE, style.DASHED, "without residuals"))
     parts = residual.parts
     at, bar = np.arange(len(parts)), 0.8 / len(runs)
     size = FIGURE_WIDTH, 3.2
@@ -78,8 +66,8 @@ def norm_histograms(statistics: Sequence[NormStatistics]) -> Figure:
     with drawing(rows, 2, size=(FIGURE_WIDTH, 0.7 + 1.3 * rows)) as (fig, axes):
         before = [(s.before, s.spread_before) for s in statistics]
         after = [(s.after, s.spread_after) for s in statistics]
-        _draw_histograms(axes[::2], before, "before the norm", SKY)
-        _draw_histograms(axes[1::2], after, "after the norm, with gain and bias", BLUE)
+        _draw_histograms(axes[::2], before, "before the norm", style.SKY)
+        _draw_histograms(axes[1::2], after, "after the norm, with gain and bias", style.BLUE)
         for ax, s in zip(axes[::2], statistics, strict=True):
             ax.set_ylabel(" ".join(reversed(s.name.removeprefix("blocks.").split("."))))
         fig.align_ylabels()
@@ -94,7 +82,7 @@ def _draw_histograms(
     axes[-1].set_xlabel("value")
     for ax, (h, (low, high)) in zip(axes, histograms, strict=True):
         ax.stairs(h.counts, h.edges, fill=True, color=color)
-        ax.axvline(0, ymax=1 / 1.4, color=GRAY, linewidth=0.6)
+        ax.axvline(0, ymax=1 / 1.4, color=style.GRAY, linewidth=0.6)
         ax.set(ylim=(0, 1.4 * max(int(h.counts.max()), 1)), yticks=[])  # leave space for text
         ax.spines["left"].set_visible(False)
         text = f"mean {h.mean:.2g}, std {h.std:.2g}\nstd per vector {low:.2g} to {high:.2g}"
@@ -131,7 +119,7 @@ def firing_panels(firing: FiringRates, activation: str = "gelu", names: Names = 
     with drawing(len(heights), size=size, height_ratios=heights) as (fig, axes):
         _draw_activation(axes[0], firing.pre, activation)
         edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3 * (n < 200)}
-        axes[1].bar(range(n), firing.share[order], 1.0, color=BLUE, **edge)
+        axes[1].bar(range(n), firing.share[order], 1.0, color=style.BLUE, **edge)
         axes[1].set(ylim=(0, 1), ylabel="firing rate")
         percent_axis(axes[1].yaxis)
         axes[1].set_title(f"the {n:,} neurons of layer {firing.layer}, sorted by firing rate")
@@ -152,18 +140,18 @@ def _draw_activation(ax: Axes, pre: Histogram, name: str) -> None:
     x, y = activation_curve(name, min(low, -3.0), max(high, 3.0))
     behind = ax.twinx()
     share = pre.counts / max(pre.counts.sum(), 1)
-    behind.stairs(share, pre.edges, fill=True, color=PALE)
+    behind.stairs(share, pre.edges, fill=True, color=style.PALE)
     behind.set(ylim=(0, 1.6 * max(float(share.max()), 1e-9)), yticks=[])
     behind.spines[:].set_visible(False)
     ax.set_zorder(behind.get_zorder() + 1)
     ax.patch.set_visible(False)
-    ax.axhline(0, color=GRAY, linewidth=0.6)
-    ax.axvline(0, color=GRAY, linewidth=0.6)
+    ax.axhline(0, color=style.GRAY, linewidth=0.6)
+    ax.axvline(0, color=style.GRAY, linewidth=0.6)
     if name != "relu":
         relu = np.maximum(x, 0)
-        ax.plot(x, relu, color=GRAY, linestyle=LINE_STYLES[2], linewidth=1, label="ReLU")
-    ax.plot(x, y, color=BLUE, label=ACTIVATION_LABELS.get(name, name))
-    ax.fill_between([], [], color=PALE, label="distribution of inputs")
+        ax.plot(x, relu, color=style.GRAY, linestyle=style.DOTTED, linewidth=1, label="ReLU")
+    ax.plot(x, y, color=style.BLUE, label=ACTIVATION_LABELS.get(name, name))
+    ax.fill_between([], [], color=style.PALE, label="distribution of inputs")
     ax.set(xlim=(x[0], x[-1]), xlabel="input", ylabel="activation")
     ax.legend(loc="upper left")
 
@@ -190,7 +178,7 @@ def slots_map(
             scaled = [v / (float(np.abs(v).max(initial=0)) or 1.0) for v in values]
             image = heatmap(ax, np.concatenate(scaled, axis=1).T, limit=1)
             for edge in edges[1:-1]:
-                ax.axhline(edge - 0.5, color=INK, linewidth=0.8)
+                ax.axhline(edge - 0.5, color=style.INK, linewidth=0.8)
             ax.set_xticks(range(len(tokens)), tokens, fontsize=font, rotation=rotation)
             ax.set_yticks((edges[:-1] + edges[1:] - 1) / 2, list(slots))
             ax.set_title(f"after {part}")
