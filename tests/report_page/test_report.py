@@ -9,7 +9,7 @@ import pytest
 import glassformer as gf
 from glassformer import Model, load, load_task, report_page
 from glassformer.report_page.examples import choose_rows
-from glassformer.report_page.inputs import MAX_INPUTS, group_models, initial_inputs
+from glassformer.report_page.inputs import MAX_INPUTS, initial_inputs, inputs_by_model
 from glassformer.report_page.payload import model_payload
 from glassformer.report_page.report import check_html_suffix, report, short_titles
 from glassformer.report_page.snapshots import read_history, read_snapshots
@@ -50,10 +50,10 @@ def test_a_model_with_non_finite_logits_is_an_error(engine):
 # ── inputs ─────────────────────────────────────────────────────────────────────────────────────
 def test_models_share_inputs_that_they_can_read():
     names = "addition:order=ones", "addition:digits=3", "reverse", "addition:digits=10"
-    found = group_models([load(n) for n in names])
-    assert [g.members for g in found] == [[0, 1, 3], [2]]
-    assert found[0].texts[:3] == ["123+456", "999+1", "0+0"] and len(found[0].texts) == MAX_INPUTS
-    assert len(set(found[1].texts)) == MAX_INPUTS
+    first, second, reverse, fourth = inputs_by_model([load(n) for n in names])
+    assert first == second == fourth != reverse
+    assert first[:3] == ["123+456", "999+1", "0+0"] and len(first) == MAX_INPUTS
+    assert len(set(reverse)) == MAX_INPUTS
     both = report([named("reverse"), named("hello-world")], rows=5).data
     assert len(both["notes"]) == 1 and both["title"] == "reverse and hello-world"
 
@@ -67,11 +67,11 @@ def test_inputs_are_of_every_class():
 
 def test_passed_inputs_are_for_all_models():
     adders = [load("addition:digits=2"), load("addition:digits=3")]
-    assert group_models(adders, ["45+78", "45+78"])[0].texts == ["45+78"]
+    assert inputs_by_model(adders, ["45+78", "45+78"]) == [["45+78"]] * 2
     with raises("bad_argument", "addition:digits=2", "100+1", "--input"):
-        group_models(adders, ["100+1"])
+        inputs_by_model(adders, ["100+1"])
     with raises("bad_argument", "100+1"):
-        group_models(adders[:1], ["100+1"])
+        inputs_by_model(adders[:1], ["100+1"])
 
 
 def test_a_page_has_one_to_four_models():

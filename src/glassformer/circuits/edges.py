@@ -279,9 +279,7 @@ def _slot_products(left: Any, right: Any, slots: Slots) -> JsonRecords:
     """Return the nonzero norms of left [D,K] @ right [K,D], by pair of slots."""
     records = []
     for (source, (a, b)), (target, (p, q)) in product(slots.items(), repeat=2):
-        size = float(np.linalg.norm(left[a:b] @ right[:, p:q]))
-        most = float(np.linalg.norm(left[a:b]) * np.linalg.norm(right[:, p:q]))
-        if size > wiring.rounding_tolerance(left) * most:
+        if size := wiring.product_norm(left[a:b], right[:, p:q]):
             records.append({"from": source, "to": target, "weight": size})
     return records
 

@@ -208,9 +208,7 @@ def edge_sizes(rows: Rows, columns: Any, slots: Slots, mean: bool) -> dict[str, 
     via, n = {}, columns.shape[1]
     for name, (a, b) in slots.items():
         check_memory(f"edges — {len(rows):,} by {n:,} numbers", 8 * len(rows) * n)
-        left, right = rows[:, a:b], columns[a:b]
-        size = _norm(left @ right)
-        if size > rounding_tolerance(rows) * (_norm(left) * _norm(right)):
+        if size := product_norm(rows[:, a:b], columns[a:b]):
             via[name] = size
     if mean:
         out, into = rows.sum(1), columns.sum(0)
@@ -219,6 +217,12 @@ def edge_sizes(rows: Rows, columns: Any, slots: Slots, mean: bool) -> dict[str, 
         if (size := _norm(out) * _norm(into) / rows.shape[1]) > 0:
             via[MEAN] = size
     return via
+
+
+def product_norm(left: Array, right: Array) -> float:
+    """Return the norm of left @ right, or 0 if it is attributed to rounding."""
+    size = _norm(left @ right)
+    return size if size > rounding_tolerance(left) * (_norm(left) * _norm(right)) else 0.0
 
 
 def rounding_tolerance(x: Array) -> float:

@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Mapping, Set
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from ..core.hooks import record
 from ..core.model import Model
 from ..utils import fileio
 from ..utils.errors import GlassformerError, did_you_mean
-from ..utils.results import Displayable, Result
+from ..utils.results import Result
 from .parity import (
     TOLERANCE,
     Agreement,
@@ -63,7 +63,7 @@ class Bridge(Protocol):
 
 
 @dataclass(frozen=True)
-class ExportResult(Displayable):
+class ExportResult(Result):
     """The path of an export, and the agreement of the library's logits with the model's logits."""
 
     path: Path
@@ -77,9 +77,6 @@ class ExportResult(Displayable):
     dtype: str  # float type of the file; `why` is the reason
     why: str
     moved: dict[str, float]  # activation -> relative difference
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"path": str(self.path)}
 
     def __str__(self) -> str:
         inputs = f"{self.rows:,} input{'s' * (self.rows != 1)}"

@@ -298,11 +298,11 @@ class Alignment(Displayable):
         labels = {name: name for name in self.roles}
         for name, label in ROLE_SUM_LABELS.items():
             labels[name] = label + f" ({n[name]} token{'s' * (n[name] != 1)})" * differ
-        lines = []
+        lines, n_sums = [], len(ROLE_SUM_LABELS)
         for i, h in np.ndindex(*self.entropy.shape[:2]):
             percents = {name: format_percent(self.mean_share(name)[i, h]) for name in labels}
             shares = [f"{percents[name]} on {label}" for name, label in labels.items()]
-            roles, sums = (", ".join(x) for x in np.split(shares, [len(self.roles)]))
+            roles, sums = ", ".join(shares[:-n_sums]), ", ".join(shares[-n_sums:])
             bits = f"entropy {self.entropy[i, h].mean():.1f} bits"
             lines.append(f"{components.head_name(i, h)}: {roles}; {sums}; {bits}")
         return "\n".join(lines)

@@ -1,7 +1,6 @@
-"""The initial inputs of a page, and groups of models that share inputs."""
+"""The initial inputs of a page, shared by models that read the same strings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -18,16 +17,8 @@ MAX_INPUTS = 8  # default number of inputs per group
 SAMPLED_ROWS = 400  # number of candidates for inputs
 
 
-@dataclass
-class InputGroup:
-    """Models that can read the same input strings."""
-
-    texts: list[str]
-    members: list[int] = field(default_factory=list)
-
-
-def group_models(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[InputGroup]:
-    """Group models that can read `inputs`, or by default the inputs of the group's first model."""
+def inputs_by_model(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[list[str]]:
+    """Return the inputs of each model: `inputs`, or those of an earlier model that it can read."""
     if inputs:
         for model, text in product(models, inputs):
             if problem := read_error(model, text):
@@ -35,13 +26,11 @@ def group_models(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[In
                     raise GlassformerError(problem)
                 hint = "omit inputs (--input) to give each model its own"
                 raise GlassformerError(f"{model_name(model)}: {problem}. {hint}")
-        return [InputGroup(list(dict.fromkeys(inputs)), list(range(len(models))))]
-    result: list[InputGroup] = []
-    for i, model in enumerate(models):
-        matching = (g for g in result if not any(read_error(model, text) for text in g.texts))
-        if (group := next(matching, None)) is None:
-            result.append(group := InputGroup(initial_inputs(model)))
-        group.members.append(i)
+        return [list(dict.fromkeys(inputs))] * len(models)
+    result: list[list[str]] = []
+    for model in models:
+        readable = (texts for texts in result if not any(read_error(model, t) for t in texts))
+        result.append(next(readable, None) or initial_inputs(model))
     return result
 
 

@@ -26,7 +26,7 @@ from ..utils.progress import ProgressCallback, report_stage
 from ..utils.results import Displayable
 from ..verification import Verdict, verify
 from .examples import MAX_EXAMPLES, multiplications_per_example
-from .inputs import group_models
+from .inputs import inputs_by_model
 from .payload import model_payload
 from .snapshots import read_history as curve
 from .snapshots import read_snapshots as read_snapshots
@@ -109,23 +109,22 @@ def report(
     for model, task_ in zip(with_tasks, tasks, strict=True):
         if task_:
             task_.require(model.vocabulary)
-    input_groups = group_models(with_tasks, [inputs] if isinstance(inputs, str) else inputs)
+    texts = inputs_by_model(with_tasks, [inputs] if isinstance(inputs, str) else inputs)
     names, data = short_titles([ref for ref, _ in models]), []
     for i, (model, task_) in enumerate(zip(with_tasks, tasks, strict=True)):
         report_stage(progress, f"{names[i]}: {'verifying' if task_ else 'reading'}")
-        texts = next(group.texts for group in input_groups if i in group.members)
         runs = None
         if i < len(folders):
             report_stage(progress, f"{names[i]}: snapshots")
             runs = read_snapshots(model, folders[i], curves[i] if i < len(curves) else None)
         payload = model_payload(
-            model, models[i][0], title=names[i], inputs=texts, rows=rows, snapshots=runs,
+            model, models[i][0], title=names[i], inputs=texts[i], rows=rows, snapshots=runs,
             verdict=verification_summary(model, task_, full),
         )  # fmt: skip
         data.append(payload | {"history": curves[i] if i < len(curves) else None})
     title = " and ".join(names) if len(names) < 3 else f"{len(names)} models"
     footer = f"Made with glassformer {__version__}. The file needs no network."
-    separate = len(input_groups) > 1
+    separate = any(t != texts[0] for t in texts)
     notes = ["These models read different texts, so each group has its own input."] * separate
     page = Report({"title": title, "notes": notes, "footer": footer, "models": data})
     return page if out is None else replace(page, path=page.save(out))
