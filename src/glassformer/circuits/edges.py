@@ -100,12 +100,9 @@ class GroundTruth(Result):
 
 
 def measure_ground_truth(model: Model, task: Task | None = None, *, seed: int = 0) -> GroundTruth:
-    """Return the ground truth of a model.
+    """Return the ground truth of a model. `gf.ground_truth` documents the arguments.
 
-    Args:
-        model: any model. If it has no slot names (as a trained model), the stream is one slot.
-        task: task whose examples are measured. Defaults to random tokens.
-        seed: random seed of the examples.
+    Without slot names, as in a trained model, the stream is one slot.
 
     Raises:
         GlassformerError: the task has another vocabulary, slots overlap, or there are too many

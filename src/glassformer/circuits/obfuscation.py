@@ -155,17 +155,10 @@ def obfuscate(
 ) -> ObfuscatedModel:  # fmt: skip
     """Return a copy of a model that computes the same function, and its key.
 
-    Args:
-        model: the original model. Its names and provenance are removed from the copy.
-        seed: random seed of the basis, the order and the noise.
-        rotate: write the stream in a random orthogonal basis (with LayerNorm, one that keeps the
-            ones vector).
-        shuffle: permute heads and neurons within their layer; without `rotate`, also the
-            dimensions of the stream.
-        noise: standard deviation of normal noise on every weight, relative to the root mean square
-            of its array.
-        task: task on whose examples the copy is compared with the original. Defaults to random
-            tokens.
+    `gf.obfuscate` documents the arguments. With LayerNorm, the basis keeps the ones vector. Heads
+    and neurons are permuted within their layer; without `rotate`, also the dimensions of the
+    stream. Noise is normal, with a standard deviation relative to the root mean square of its
+    array. The copy is compared with the original on examples of the task, or on random tokens.
 
     Raises:
         GlassformerError: `noise`, `seed` or the model's size is out of range, the gains of a

@@ -171,17 +171,9 @@ def compare(
     a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (),
     seed: int = 0, progress: ProgressCallback | None = None,
 ) -> Comparison:  # fmt: skip
-    """Compare two models of one task.
+    """Compare two models of one task. `gf.compare` documents the arguments.
 
-    Args:
-        a: The first model.
-        b: The second model.
-        task: The task to compare on; `resolve.common_task(a, b)` finds one.
-        rows: Rows [B,…] of the task. Defaults to the whole domain up to about a million rows,
-            otherwise to a sample.
-        names: Names of the two models.
-        seed: Seed of the sample.
-        progress: Called as rows are run.
+    Rows default to the whole domain up to about a million rows, otherwise to a sample.
 
     Raises:
         GlassformerError: A model's vocabulary differs from the task's, or there are no rows.

@@ -249,15 +249,9 @@ def inspect(
     model: Model, task: Task | None = None, rows: Rows | None = None, prompt: Any = None,
     only: str | Sequence[str] = (), progress: ProgressCallback | None = None,
 ) -> Inspection:  # fmt: skip
-    """Compute all views that apply to a model.
+    """Compute all views that apply to a model. `gf.inspect` documents the arguments.
 
-    Args:
-        model: The model.
-        task: The task that provides inputs. Models without a task get random tokens.
-        rows: Rows of the task. Defaults to at most DEFAULT_INPUTS rows.
-        prompt: The input [T] for views of a single input.
-        only: Names of the views to compute. Errors of these views are raised.
-        progress: Called before each view.
+    Errors of the views in `only` are raised.
 
     Raises:
         GlassformerError: A view is unknown, the model's vocabulary differs from the task's, or

@@ -82,18 +82,9 @@ def report(
     snapshots: Paths = (),
     progress: ProgressCallback | None = None,
 ) -> Report:
-    """Create the live page of one or more models, and write it if `out` is passed.
+    """Create the live page of (ref, model) pairs, and write it if `out` is passed.
 
-    Args:
-        models: Pairs of a ref, which is the title on the page, and a model.
-        inputs: Initial input strings for every model. Defaults to a few inputs of each task.
-        out: FILE.html to write.
-        task: The task to verify on. Defaults to each model's task.
-        full: Verify every input of a domain of up to about a million inputs.
-        rows: Number of examples of each model on the page.
-        history: Files of training evaluations, one for each model.
-        snapshots: Folders of training snapshots, one for each model.
-        progress: Called as inputs are verified.
+    The ref is the title on the page. `gf.report` documents the other arguments.
     """
     check_int_range("report: rows", rows, 1, MAX_EXAMPLES)
     if not 1 <= len(models) <= MAX_MODELS:

@@ -143,16 +143,7 @@ def ablate(
     model: Model, task: Task, component: str, method: str = "zero", rows: Rows | None = None,
     seed: int = 0,
 ) -> Score:  # fmt: skip
-    """Score a model with one component ablated.
-
-    Args:
-        model: The model.
-        task: The task.
-        component: Name of a component.
-        method: "zero", "mean" or "resample".
-        rows: Rows [B,…] to score on. Defaults to the domain.
-        seed: Seed of the reference inputs and of resampling.
-    """
+    """Score a model with one component ablated. `gf.ablate` documents the arguments."""
     hook = _task_ablation_hook(model, task, component, method, seed)
     return score(with_fast_backend(model, task, rows), task, rows, hook=hook)
 
@@ -161,18 +152,9 @@ def ablate_each(
     model: Model, task: Task, method: str = "zero", rows: Rows | None = None,
     components: Sequence[str] = (), seed: int = 0,
 ) -> Iterator[AblatedScore]:  # fmt: skip
-    """Score the unmodified model, then the model with each component ablated in turn.
+    """Score the unmodified model, named "nothing", then the model with each component ablated.
 
-    Args:
-        model: The model.
-        task: The task.
-        method: "zero", "mean" or "resample".
-        rows: Rows [B,…] to score on. Defaults to the domain.
-        components: Names of components. Defaults to all heads and MLPs.
-        seed: Seed of the reference inputs and of resampling.
-
-    Yields:
-        One score for each component; the first has the component "nothing".
+    Components default to all heads and MLPs. `gf.ablate` documents the other arguments.
     """
     names = [find_component(model, name).name for name in components or component_names(model)]
     hooks = {name: _task_ablation_hook(model, task, name, method, seed) for name in names}

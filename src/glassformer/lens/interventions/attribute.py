@@ -29,17 +29,7 @@ def attribute(
     model: Model, clean: Array, corrupted: Array, name: str,
     positions: Indices = None, heads: Indices = None, at: int = -1, steps: int = 0,
 ) -> float:  # fmt: skip
-    """Estimate `patch(model, clean, corrupted, name, …).recovered` by gradients.
-
-    Args:
-        model: The model.
-        clean: Tokens [T] or [B,T].
-        corrupted: Tokens of the same shape as `clean`.
-        name: An activation, or a component within one activation.
-        positions: Positions to patch. Defaults to all positions.
-        heads: Heads to patch. Defaults to all heads.
-        at: Position at which logits are measured.
-        steps: Number of integration points. 0 computes a first-order estimate.
+    """Estimate `patch(model, clean, corrupted, name, …).recovered`, as `gf.attribute` documents.
 
     Raises:
         GlassformerError: The component spans several activations, or an argument is out of range.

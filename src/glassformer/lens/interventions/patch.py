@@ -69,16 +69,9 @@ def patch(
     model: Model, clean: Array, corrupted: Array, names: str | Sequence[str],
     positions: Indices = None, heads: Indices = None, at: int = -1,
 ) -> Patch:  # fmt: skip
-    """Run the corrupted tokens with activations of the clean run.
+    """Run the corrupted tokens with activations of the clean run, as `gf.patch` documents.
 
-    Args:
-        model: The model.
-        clean: Tokens [T] or [B,T].
-        corrupted: Tokens of the same shape as `clean`.
-        names: Activations or components to patch.
-        positions: Positions to patch (rows of patterns and scores). Defaults to all positions.
-        heads: Heads to patch. Defaults to all heads.
-        at: Position at which logits are measured.
+    Tokens are [T] or [B,T]. For patterns and scores, positions are rows.
 
     Raises:
         GlassformerError: A name is unknown, an index is out of range, or both inputs give equal
@@ -255,17 +248,8 @@ def interchange(
     the explanations are that the digit is unchanged, or follows the source's column, carry or both.
 
     Both inputs have equal tokens at that row, the explanations predict different tokens, and a pair
-    counts only if the model is right on both inputs.
-
-    Args:
-        model: A causal model.
-        task: The task.
-        component: A head, attention, mlp or neuron.
-        n: Number of pairs for each answer token.
-        seed: Seed of the pairs.
-
-    Returns:
-        The shares of the explanations, for each answer token with pairs.
+    counts only if the model is right on both inputs. The result has the shares of the explanations
+    for each answer token with pairs. `gf.interchange` documents the arguments.
     """
     return interchange_each(model, task, [component], n, seed)[0]
 
