@@ -337,6 +337,7 @@ def gradient_symmetricity(
 def check_modular(model: Model, task: Task) -> tuple[Model, int, str]:
     """Return the model in NumPy, p, and "+" or "-". Raise an error for any other task."""
     if not task.modular:
-        raise value_error("task:", "modular-addition with operation + or -", task.ref or task)
+        name = task.ref or type(task).__name__
+        raise GlassformerError(f"task: expected modular-addition with operation + or -, got {name}")
     task.require(model.vocabulary)
     return model.numpy(), *task.modular
