@@ -7,7 +7,7 @@ from the files. The export fails unless they agree with the logits of the model 
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -125,6 +125,13 @@ def find_bridge(name: str) -> Bridge:
 def export_error(to: str, problem: str, code: str = "unsupported") -> GlassformerError:
     """Return the error of an export to the format `to`."""
     return GlassformerError(f"export to {to}: {problem}", code=code)
+
+
+def check_supported(to: str, reasons: Iterable[tuple[object, str]]) -> None:
+    """Raise the error of the first of the (condition, reason) pairs whose condition holds."""
+    for holds, reason in reasons:
+        if holds:
+            raise export_error(to, f"{reason}. Export to torch or onnx instead")
 
 
 def check_target(to: str, path: Path) -> None:

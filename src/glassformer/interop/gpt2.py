@@ -22,13 +22,12 @@ from ..compiler.embedded_source import PROVENANCE_KEY as COMPILED
 from ..core.model import POSITIONS, Config, Model, Scope
 from ..core.weight_shapes import array_axes, array_shapes
 from ..registry import bridge
-from .common import export_error, import_library, torch_logits
+from .common import check_supported, import_library, torch_logits
 from .folder import CONFIG_KEY, gpt2_array_names, read_folder
 from .parity import matching_task, parity_batch
 from .tokenizer import begin_token, build_tokenizer, has_tokenizer, stop_token_id
 
 NamedValues = dict[str, Any]
-OTHER_FORMATS_HINT = "Export to torch or onnx instead"
 
 
 @bridge("gpt2")
@@ -40,8 +39,18 @@ class Gpt2Bridge:
     })  # fmt: skip
 
     def check(self, model: Model) -> None:
-        if reason := unsupported_reason(model):
-            raise export_error("gpt2", reason)
+        c, sep = model.config, model.vocabulary.sep
+        gated, tokens = any("gate" in n for n in model.weights), has_tokenizer(model.vocabulary)
+        rotated = c.positions in ("rotary", "alibi")
+        check_supported("gpt2", [
+            (c.norm != "layer", f"norm: expected layer, got {c.norm}"),
+            (not c.norm_first, "norm_first: expected true, got false"),
+            (rotated, f"positions: GPT-2 has no {c.positions} positions"),
+            (c.mask != "causal", f"mask: expected causal, got {c.mask}"),
+            (c.qk_norm, "qk_norm: GPT-2 does not normalize queries and keys"),
+            (gated, "W_gate: GPT-2 has no gated MLP"),
+            (not tokens, f"token separator: expected a space, got {sep!r}"),
+        ])  # fmt: skip
 
     def write(self, model: Model, path: Path) -> list[str]:
         torch, lib = import_library("torch"), import_library("transformers")
@@ -79,22 +88,6 @@ class Gpt2Bridge:
 
 
 # ── conversion ─────────────────────────────────────────────────────────────────────────────────
-def unsupported_reason(model: Model) -> str:
-    """Return the reason why GPT-2 cannot represent the model and a remedy, or "" if it can."""
-    c, sep = model.config, model.vocabulary.sep
-    gated = any("gate" in n for n in model.weights)
-    reasons = [
-        (c.norm != "layer", f"norm: expected layer, got {c.norm}"),
-        (not c.norm_first, "norm_first: expected true, got false"),
-        (c.positions in ("rotary", "alibi"), f"positions: GPT-2 has no {c.positions} positions"),
-        (c.mask != "causal", f"mask: expected causal, got {c.mask}"),
-        (c.qk_norm, "qk_norm: GPT-2 does not normalize queries and keys"),
-        (gated, "W_gate: GPT-2 has no gated MLP"),
-        (not has_tokenizer(model.vocabulary), f"token separator: expected a space, got {sep!r}"),
-    ]
-    return next((f"{reason}. {OTHER_FORMATS_HINT}" for holds, reason in reasons if holds), "")
-
-
 def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedValues, list[str]]:
     """Return the fields of GPT2Config, the arrays of GPT2LMHeadModel by name, and notes."""
     c, bias = model.config, model.weights.get("unembed.b_U")

@@ -27,12 +27,11 @@ from ..utils.errors import DAMAGED_FILE, GlassformerError
 from ..utils.fileio import read_bytes
 from ..utils.limits import available_memory
 from ..utils.typed_json import read_json
-from .common import export_error, run_python_file, torch_logits
+from .common import check_supported, export_error, run_python_file, torch_logits
 from .folder import ACTIVATION_ALIASES
 from .parity import to_float32_if_safe
 from .tokenizer import begin_token, build_tokenizer, has_tokenizer, stop_token_id
 
-OTHER_FORMATS_HINT = "Export to torch or onnx instead"
 NORM_TYPES = {"layer": "LN", "rms": "RMS"}
 LOAD_SCRIPT = '''"""Load this folder's model in TransformerLens 4.x or 3.9: `from load import model`.
 
@@ -85,8 +84,24 @@ class TransformerLensBridge:
     files = frozenset({"config.json", "load.py", "model.safetensors", "tokenizer.json"})
 
     def check(self, model: Model) -> None:
-        if reason := unsupported_reason(model):
-            raise export_error("transformer-lens", reason)
+        c = model.config
+        used = [n for n, w in model.numpy().weights.items() if w.any()]
+        norm_biases = [n for n in used if _is_norm_array(n) and n.endswith(".b")]
+        gated = {n.split(".")[1] for n in model.weights if n.endswith("mlp.W_gate")}
+        mlp_biases = [n for n in used if ".mlp.b_" in n and gated]
+        plain = [n for n in used if n.endswith("mlp.W_in") and n.split(".")[1] not in gated]
+        if c.norm == "rms" and norm_biases:
+            problem = "RMS norms have no bias. Fold it into the biases after the norm"
+            raise export_error("transformer-lens", f"{norm_biases[0]}: {problem}")
+        odd = c.positions == "rotary" and c.d_head < 2
+        check_supported("transformer-lens", [
+            (not c.norm_first and c.norm != "none", "norm_first: expected true, got false"),
+            (c.positions == "alibi", "positions: TransformerLens has no alibi positions"),
+            (odd, f"d_head: rotary positions need at least 2, got {c.d_head}"),
+            (c.qk_norm, "qk_norm: TransformerLens has no norm of queries and keys"),
+            (mlp_biases, f"{''.join(mlp_biases[:1])}: gated MLPs have no biases"),
+            (gated and plain, "W_gate: expected in all MLPs or in none"),
+        ])  # fmt: skip
 
     def float32_limitation(self, model: Model) -> str:
         c = model.config
@@ -168,28 +183,6 @@ def export_notes(model: Model) -> list[str]:
 
 
 # ── export ─────────────────────────────────────────────────────────────────────────────────────
-def unsupported_reason(model: Model) -> str:
-    """Return why TransformerLens cannot represent the model and a remedy, or "" if it can."""
-    c = model.config
-    used = [n for n, w in model.numpy().weights.items() if w.any()]
-    norm_biases = [n for n in used if _is_norm_array(n) and n.endswith(".b")]
-    gated = {n.split(".")[1] for n in model.weights if n.endswith("mlp.W_gate")}
-    mlp_biases = [n for n in used if ".mlp.b_" in n and gated]
-    plain = [n for n in used if n.endswith("mlp.W_in") and n.split(".")[1] not in gated]
-    if c.norm == "rms" and norm_biases:
-        return f"{norm_biases[0]}: RMS norms have no bias. Fold it into the biases after the norm"
-    reasons = [
-        (not c.norm_first and c.norm != "none", "norm_first: expected true, got false"),
-        (c.positions == "alibi", "positions: TransformerLens has no alibi positions"),
-        (c.positions == "rotary" and c.d_head < 2,
-         f"d_head: rotary positions need at least 2, got {c.d_head}"),
-        (c.qk_norm, "qk_norm: TransformerLens has no norm of queries and keys"),
-        (mlp_biases, f"{''.join(mlp_biases[:1])}: gated MLPs have no biases"),
-        (gated and plain, "W_gate: expected in all MLPs or in none"),
-    ]  # fmt: skip
-    return next((f"{reason}. {OTHER_FORMATS_HINT}" for holds, reason in reasons if holds), "")
-
-
 def config_fields(model: Model) -> dict[str, Any]:
     """Return fields for TransformerBridgeConfig (4.x) and HookedTransformerConfig (3.9)."""
     c, names = model.config, model.weights

@@ -30,7 +30,7 @@ def inputs_by_model(models: Sequence[Model], inputs: Sequence[str] = ()) -> list
     result: list[list[str]] = []
     for model in models:
         readable = (texts for texts in result if not any(read_error(model, t) for t in texts))
-        result.append(next(readable, None) or initial_inputs(model))
+        result.append(next(readable, []) or initial_inputs(model))
     return result
 
 

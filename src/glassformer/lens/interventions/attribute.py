@@ -11,7 +11,7 @@ and 0 where a softmax is saturated or a ReLU is off. The second takes `steps` pa
 the values of an activation sum to the recovered share of patching all of it. Needs PyTorch.
 """
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ...core.backend import Array
 from ...core.hooks import record
 from ...core.model import Model
 from ...utils.errors import value_error
-from .patch import Indices, PatchGrid, PatchingRun, head_grid, patch_hook, position_grid
+from .patch import Indices, PatchGrid, PatchingRun, grid_setup, patch_hook
 
 MAX_STEPS = 1_000
 
@@ -51,24 +51,19 @@ def attribute_positions(
     steps: int = 0,
 ) -> PatchGrid:  # fmt: skip
     """Estimate `patch_positions` by gradients: [L,T]; `steps` as in `attribute`."""
-    run, hooks, rows, columns = position_grid(model, clean, corrupted, activation, at)
-    return PatchGrid(activation, rows, columns, _attribution_grid(run, hooks, steps, kept_axis=1))
+    run, hooks, grid = grid_setup(model, clean, corrupted, activation, at)
+    start = record(run.model, run.corrupted)[1]
+    changes = {hook: _subtract(run.cache[hook], start[hook]) for hook in hooks}
+    shares = _recovered_shares(run, start, changes, steps).values()
+    summed_axes = (0, 1, 3) if activation == "heads" else (0, 2)  # of B T H K or B T D
+    return replace(grid, values=np.array([x.sum(summed_axes) for x in shares]))
 
 
 def attribute_heads(
     model: Model, clean: Array, corrupted: Array, at: int = -1, steps: int = 0
 ) -> PatchGrid:
     """Estimate `patch_heads` by gradients: [L,H]; `steps` as in `attribute`."""
-    run, hooks, rows, columns = head_grid(model, clean, corrupted, at)
-    return PatchGrid("heads", rows, columns, _attribution_grid(run, hooks, steps, kept_axis=2))
-
-
-def _attribution_grid(run: PatchingRun, hooks: Sequence[str], steps: int, kept_axis: int) -> Any:
-    """Sum each activation's shares over all axes except one: [hooks, kept axis]."""
-    start = record(run.model, run.corrupted)[1]
-    changes = {hook: _subtract(run.cache[hook], start[hook]) for hook in hooks}
-    shares = _recovered_shares(run, start, changes, steps).values()
-    return np.array([x.sum(tuple(i for i in range(x.ndim) if i != kept_axis)) for x in shares])
+    return attribute_positions(model, clean, corrupted, "heads", at, steps)
 
 
 def _subtract(a: Array, b: Array) -> Any:

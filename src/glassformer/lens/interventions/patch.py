@@ -11,7 +11,7 @@ sums.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -29,7 +29,9 @@ from ...utils.results import Displayable, Result
 from ...verification.evaluation import correct_logits
 from .ablate import replace_at
 
-STREAM_ACTIVATIONS = ("resid_pre", "attn_out", "mlp_out")
+# Name of a grid -> the activation that it patches in each layer.
+GRID_HOOKS = {name: f"hook_{name}" for name in ("resid_pre", "attn_out", "mlp_out")}
+GRID_HOOKS["heads"] = "attn.hook_z"
 PER_HEAD_HOOKS = ("hook_q", "hook_k", "hook_v", "hook_z", "hook_rot_q", "hook_rot_k")  # [B,T,H,K]
 PATTERN_HOOKS = ("hook_attn_scores", "hook_pattern")  # [B,H,T,S]
 INTERCHANGEABLE_KINDS = ("head", "attention", "mlp", "neuron")
@@ -85,16 +87,16 @@ def patch_positions(
     model: Model, clean: Array, corrupted: Array, activation: str = "resid_pre", at: int = -1
 ) -> PatchGrid:
     """Patch resid_pre, attn_out or mlp_out of each layer at each position in turn: [L,T]."""
-    run, hooks, rows, columns = position_grid(model, clean, corrupted, activation, at)
-    places = [(t, None) for t in range(len(columns))]
-    return PatchGrid(activation, rows, columns, run.grid(hooks, places))
+    run, hooks, grid = grid_setup(model, clean, corrupted, activation, at)
+    columns, heads = range(len(grid.columns)), activation == "heads"
+    places = [(None, i) if heads else (i, None) for i in columns]  # None: all positions or heads
+    values = [[run.patch([name], *place).recovered for place in places] for name in hooks]
+    return replace(grid, values=np.array(values))
 
 
 def patch_heads(model: Model, clean: Array, corrupted: Array, at: int = -1) -> PatchGrid:
     """Patch the z of each head in turn, at all positions: [L,H]."""
-    run, hooks, rows, columns = head_grid(model, clean, corrupted, at)
-    places = [(None, h) for h in range(len(columns))]
-    return PatchGrid("heads", rows, columns, run.grid(hooks, places))
+    return patch_positions(model, clean, corrupted, "heads", at)
 
 
 class PatchingRun:
@@ -121,46 +123,27 @@ class PatchingRun:
         patched = self.model(self.corrupted, hook=hook)[:, self.at]
         return Patch(*self.logits, patched, self.top_tokens)
 
-    def grid(self, hooks: Sequence[str], places: Sequence[Any]) -> Any:
-        """Patch each activation at each (position, head); None means all positions or heads."""
-        return np.array([
-            [self.patch([name], position, head).recovered for position, head in places]
-            for name in hooks
-        ])  # fmt: skip
 
-
-# Both runs, the activation to patch for each row, and the names of rows and columns.
-GridSetup = tuple[PatchingRun, list[str], list[str], list[str]]
-
-
-def position_grid(
+def grid_setup(
     model: Model, clean: Array, corrupted: Array, activation: str, at: int
-) -> GridSetup:
-    """Set up a grid of layers by positions."""
-    if activation not in STREAM_ACTIVATIONS:
-        raise value_error("activation:", f"one of {', '.join(STREAM_ACTIVATIONS)}", activation)
+) -> tuple[PatchingRun, list[str], PatchGrid]:
+    """Return both runs, the activation to patch for each row of a grid, and the empty grid."""
+    if activation not in GRID_HOOKS:
+        raise value_error("activation:", f"one of {', '.join(GRID_HOOKS)}", activation)
     layers = model.mlp_layers if activation == "mlp_out" else list(range(model.config.n_layers))
     if not layers:
-        missing = "no MLP" if model.config.n_layers else "no layers"
+        missing = "no MLP" if model.config.n_layers else "n_layers=0"
         raise GlassformerError(f"patching: expected a model with {activation}, got {missing}")
     run = PatchingRun(model, clean, corrupted, at)
     columns = [str(t) for t in range(run.corrupted.shape[1])]
-    if len(run.clean) == 1:
+    if activation == "heads":
+        columns = [f"head {h}" for h in range(model.config.n_heads)]
+    elif len(run.clean) == 1:
         pairs = zip(run.clean[0], run.corrupted[0], strict=True)
         names = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
         columns = [a if a == b else f"{a}/{b}" for a, b in names]
-    hooks, rows = [f"blocks.{i}.hook_{activation}" for i in layers], [f"layer {i}" for i in layers]
-    return run, hooks, rows, columns
-
-
-def head_grid(model: Model, clean: Array, corrupted: Array, at: int) -> GridSetup:
-    """Set up a grid of layers by heads."""
-    if not model.config.n_layers:
-        raise GlassformerError("patching: expected a model with at least one layer, got n_layers=0")
-    run, layers = PatchingRun(model, clean, corrupted, at), range(model.config.n_layers)
-    columns = [f"head {h}" for h in range(model.config.n_heads)]
-    hooks, rows = [f"blocks.{i}.attn.hook_z" for i in layers], [f"layer {i}" for i in layers]
-    return run, hooks, rows, columns
+    hooks = [f"blocks.{i}.{GRID_HOOKS[activation]}" for i in layers]
+    return run, hooks, PatchGrid(activation, [f"layer {i}" for i in layers], columns, None)
 
 
 def patch_hook(
