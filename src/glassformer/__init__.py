@@ -11,9 +11,10 @@ from __future__ import annotations
 from importlib import import_module
 
 # Nothing else is imported here, not even `typing`, because a signal that arrives before the command
-# line has installed its handlers shows a traceback. Type checkers read the plain imports; at run
-# time a name is imported when it is first used.
-TYPE_CHECKING = False
+# line has installed its handlers shows a traceback. Type checkers and editors read the plain
+# imports, but Jedi skips a block under the constant False; at run time a name is imported when it
+# is first used.
+TYPE_CHECKING = bool(0)
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
