@@ -259,12 +259,11 @@ def list_(kind: str = "programs", ref: str = "") -> Any:
     if kind not in kinds:
         hint = did_you_mean(kind, kinds, 1, 0.6, "expected one of")
         raise GlassformerError(f"list {short_repr(kind)} — no such list; {hint}")
+    prefix = registry.LIBRARY_PREFIX
     one: dict[str, Callable[[], Any]] = {
         "recipes": lambda: find_recipe(ref),
         "levels": lambda: level(ref),
-        "lang": lambda: (
-            named.resolve_source(named.LIBRARY_PREFIX + ref.removeprefix(named.LIBRARY_PREFIX)).text
-        ),
+        "lang": lambda: named.resolve_source(prefix + ref.removeprefix(prefix)).text,
     }
     if ref != "" and kind in one:
         return one[kind]()

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, get_args
 import numpy as np
 
 from . import registry, resolve
-from .compiler import source_refs
 from .core.model import Model
 from .generate import prompt_tokens
+from .registry import is_source_ref as is_source_ref
 from .tasks import validation
 from .tasks.base import Task
 from .utils.argcheck import as_text, bind_arguments, check_types, matches_annotation
@@ -46,7 +46,6 @@ FILE_SUFFIXES = (
     ".safetensors", ".pt", ".pth", ".json", ".jsonl", ".csv", ".toml", ".txt", ".html", ".png",
     ".svg", ".pdf", ".py",
 )  # fmt: skip
-is_source_ref = source_refs.is_source_ref
 PARAMETER_RANGES = {
     "seed": (0, MAX_SEED),
     "n": (1, MAX_ROWS),
@@ -102,8 +101,7 @@ def as_task(value: Any, *models: Model) -> Task:
 
 def as_source_task(value: str) -> Task:
     """Return the task of a source without compiling it, or the task of the model at a ref."""
-    is_source = is_source_ref(value)
-    return resolve.load_task(value if is_source else as_model(value))
+    return resolve.load_task(value if is_source_ref(value) else as_model(value))
 
 
 def as_task_if_known(value: Any, model: Model) -> Task | None:

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .compiler.embedded_source import PROVENANCE_KEY
-from .compiler.task import SequenceTask
 from .core.decoding import decode
-from .core.model import Model
+from .core.model import PROVENANCE_KEY, Model
 from .resolve import task_if_known
 from .tasks.base import Task
 from .utils.errors import GlassformerError, ascii_name, short_repr
@@ -130,6 +128,8 @@ def interpret_source(task: Task | None, text: str, label: str) -> tuple[dict[str
 
     Returns value name -> the value at each position, and the output.
     """
+    from .compiler.task import SequenceTask
+
     if not isinstance(task, SequenceTask):
         expected = "expected a compiled model, a .glass file or lang/NAME, which have a source"
         raise GlassformerError(f"{label} — {expected}")

@@ -9,10 +9,7 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from . import registry
-from .compiler import source_refs
-from .compiler.embedded_source import PROVENANCE_KEY
-from .compiler.task import embedded_task, same_program, task_name
-from .core.model import Model
+from .core.model import PROVENANCE_KEY, Model
 from .tasks import validation
 from .tasks.base import Task
 from .utils.argcheck import as_text
@@ -58,7 +55,9 @@ def load(ref: str | os.PathLike[str]) -> Model:
         from .taotp import read
 
         return check_task_vocabulary(ref, read(ref))
-    if source_refs.is_source_ref(ref):
+    if registry.is_source_ref(ref):
+        from .compiler import source_refs
+
         return source_refs.compile_ref(source_refs.resolve_source(ref)).model
     if os.path.isfile(os.path.join(ref, "config.json")):  # written by `export --to gpt2`
         from .interop.folder import read_folder as read_folder
@@ -104,6 +103,8 @@ def _task_origin(model: Model) -> registry.Entry | str | None:
     For a compiled model, this is the current name of its source, whose file may have changed.
     """
     if PROVENANCE_KEY in model.provenance:
+        from .compiler.task import task_name
+
         return task_name(model)
     return registry.REGISTRY["task"].get(registry.ref_head(model.task))
 
@@ -116,10 +117,14 @@ def model_task(model: Model) -> Task:
     """
     if (cached := _TASK_CACHE.get(model)) and cached[0] == _task_origin(model):
         return cached[1]
-    task: Task | None = embedded_task(model)
-    if task is None and not model.task:
+    if PROVENANCE_KEY in model.provenance:
+        from .compiler.task import embedded_task
+
+        task: Task | None = embedded_task(model)
+        assert task is not None
+    elif not model.task:
         raise GlassformerError(f"{model.name} — has no task; pass task=… (--task …)")
-    if task is None:
+    else:
         task = load_task(model.task)
         if not registry.FILE_REF.match(model.task):  # the lookup requires the exact FILE.py:NAME
             task.ref = ascii_name(task.ref)
@@ -132,7 +137,9 @@ def load_task(ref: str | Model) -> Task:
     if isinstance(ref, Model):
         return model_task(ref)
     ref = as_text(ref, "task")
-    if source_refs.is_source_ref(ref):
+    if registry.is_source_ref(ref):
+        from .compiler import source_refs
+
         return source_refs.load_task(ref)
     task: Task = registry.build("task", ref)
     validation.check_attributes(task)
@@ -151,6 +158,8 @@ def task_if_known(model: Model) -> Task | None:
 
 def common_task(a: Model, b: Model) -> Task:
     """Return the common task of two models, or raise an error."""
+    from .compiler.task import embedded_task, same_program, task_name
+
     source_a, source_b = embedded_task(a), embedded_task(b)
     if source_a and source_b:
         same = same_program(source_a, source_b)
@@ -181,6 +190,8 @@ def with_task(model: Model, ref: str) -> Model:
     An embedded source is dropped unless it is the program of that task, because the model would
     otherwise be checked against that source.
     """
+    from .compiler.task import embedded_task, same_program
+
     task, source_task = load_task(ref), embedded_task(model)
     task.require(model.vocabulary)
     provenance = dict(model.provenance)

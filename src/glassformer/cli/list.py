@@ -40,7 +40,7 @@ def list_(
 
     The name of a source (lang/sort, x.glass) shows its text and options; levels NAME shows a level.
     """
-    prefix = source_refs.LIBRARY_PREFIX
+    prefix = registry.LIBRARY_PREFIX
     if kind in REGISTERED_KINDS:
         entries = [entry for _, entry in sorted(registry.entries(kind[:-1]).items())]
         print_json({kind: [e.to_json() for e in entries]}) if as_json else _show_options(entries)
@@ -57,7 +57,7 @@ def list_(
             return print_json({kind: [c.to_json() for c in ledger]})
         rows = [(c.name, c.where, c.says, c.verdict) for c in ledger]
         out.print(make_table(("claim", "source", "published", "verdict"), rows))
-    elif source_refs.is_source_ref(kind) or (kind == "lang" and ref):
+    elif registry.is_source_ref(kind) or (kind == "lang" and ref):
         name = prefix + ref.removeprefix(prefix) if kind == "lang" else kind
         _show_source(source_refs.resolve_source(name), as_json)
     elif kind == "lang":

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Exit, Option
 
 from .. import api, coerce
-from ..plotting.figures.curves import training_curves
 from ..tasks.token_layout import answer_names
 from ..training.events import Event, describe_event, percent
 from ..training.full_domain_phase import ALL_ROWS, DOMAIN_CHECKED, EXACT, SAMPLED_ROWS
@@ -103,6 +102,8 @@ def train_(
     if figure and any(t.history for t in trainings):
         seed_text = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
         title = f"{goal.ref}, recipe {trainer.recipe.name}, {seed_text}"
+        from ..plotting.figures.curves import training_curves
+
         save_figure(training_curves(trainings, stairs, names, title), figure)
     overlap, pairs = trainer.data.overlap(), zip(trainings, files, strict=True)
     rows = [_run_to_json(t, goal.ref, path, seeds == 1, overlap) for t, path in pairs]

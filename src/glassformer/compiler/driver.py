@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.model import Model
+from ..core.model import PROVENANCE_KEY, Model
 from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
 from ..utils.limits import check_int_range
 from ..utils.progress import ProgressCallback
@@ -16,7 +16,6 @@ from ..utils.typed_json import convert
 from .certify import Certificate, Declaration, certify, check_equivalent
 from .embedded_record import EmbeddedSource, EmbeddedValues
 from .embedded_source import DECLARATION_FORMAT
-from .embedded_source import PROVENANCE_KEY as PROVENANCE_KEY
 from .frontend.parser import read
 from .ir import Program, ThresholdCount, Value, make_names_unique
 from .passes.allocate import ValueCopies

@@ -1,6 +1,5 @@
 """Constants of the source embedded in a compiled model, for modules that every command imports."""
 
-PROVENANCE_KEY = "compiled"  # entry of a model's provenance, an embedded_record.EmbeddedSource
 BOS = "<bos>"  # first token of every input sequence
 # Format of the embedded declaration. Increase it when the compiler changes the values of a source
 # or their order: values are identified by number.

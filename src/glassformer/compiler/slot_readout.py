@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.model import Model
+from ..core.model import PROVENANCE_KEY, Model
 from ..utils.errors import GlassformerError
-from .driver import PROVENANCE_KEY, load_declaration
-from .interpreter import evaluate_value, trace
 from .literals import format_element
 from .task import embedded_entry
 
@@ -53,6 +51,9 @@ def read_slots(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[
     entry = embedded_entry(model)
     if entry is None or len(text) < 2 or text[0] != 0 or (text[1:] == 0).any():
         return []
+    from .driver import load_declaration  # imported here since most models are not compiled
+    from .interpreter import evaluate_value, trace
+
     program, declaration = load_declaration(entry)
     if len(text) - 1 > program.length or len(program.tokens) + 1 != model.config.d_vocab:
         return []

@@ -12,8 +12,6 @@ from .. import registry
 from ..utils.argcheck import as_text
 from ..utils.errors import GlassformerError
 from . import library
-from .library import LIBRARY_PREFIX as LIBRARY_PREFIX
-from .library import SOURCE_SUFFIX
 from .task import SequenceTask, cached_task
 
 if TYPE_CHECKING:  # finding a source needs no compiler
@@ -46,13 +44,7 @@ class SourceRef:
 
 def library_refs() -> list[str]:
     """Return the refs of the sources in the package."""
-    return [LIBRARY_PREFIX + name for name in library.source_paths()]
-
-
-def is_source_ref(ref: str) -> bool:
-    """Return whether a ref names a source."""
-    name = ref.partition(":")[0]
-    return "\n" not in ref and (name.startswith(LIBRARY_PREFIX) or name.endswith(SOURCE_SUFFIX))
+    return [registry.LIBRARY_PREFIX + name for name in library.source_paths()]
 
 
 def resolve_source(ref: str) -> SourceRef:
@@ -67,7 +59,7 @@ def compile_source(
 ) -> "Compiled":
     """Compile the text of a source, the path of a .glass file, or a ref."""
     text = as_text(source, "source")
-    is_ref = isinstance(source, os.PathLike) or is_source_ref(text)
+    is_ref = isinstance(source, os.PathLike) or registry.is_source_ref(text)
     ref = resolve_source(text) if is_ref else SourceRef("source", text, {})
     settings = {key: value for key, value in (("dtype", dtype), ("target", target)) if value}
     return compile_ref(replace(ref, options={**ref.options, **(options or {})}, **settings))

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import registry
-from ..core.model import Model
+from ..core.model import PROVENANCE_KEY, Model
 from ..core.vocabulary import Vocabulary
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError, ascii_name
 from . import library
-from .embedded_source import BOS, PROVENANCE_KEY
-from .library import LIBRARY_PREFIX, SOURCE_SUFFIX
+from .embedded_source import BOS
 from .literals import is_number
 
 if TYPE_CHECKING:  # the interpreter is imported on first use
@@ -237,8 +236,7 @@ def source_name(claimed: str, entry: Mapping[str, Any]) -> str:
     with suppress(GlassformerError):
         name, options = registry.split_ref(claimed)
         same_options = options == registry.split_ref(registry.format_ref(name, entry["options"]))[1]
-        is_source = name.startswith(LIBRARY_PREFIX) or name.endswith(SOURCE_SUFFIX)
-        is_safe = is_source and same_options and ascii_name(claimed) == claimed
+        is_safe = registry.is_source_name(name) and same_options and ascii_name(claimed) == claimed
         is_remote = name.startswith(("//", "\\\\"))  # a network path on Windows
         if is_safe and not is_remote and library.source_text(name) == entry["source"]:
             return claimed

@@ -30,6 +30,7 @@ MAX_FINITE = {  # largest finite number of each float type
     "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
     "float16": float(np.finfo(np.float16).max), "bfloat16": 2.0**127 * (2 - 2**-7),
 }  # fmt: skip
+PROVENANCE_KEY = "compiled"  # entry of a compiled model's provenance, an EmbeddedSource
 _INT32 = 2**31 - 1
 MAX_CONFIG_VALUES = {"n_layers": 10_000, "n_ctx": 2**24}  # other sizes are limited by _INT32
 

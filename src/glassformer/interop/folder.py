@@ -13,9 +13,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import UNSET, Meta
 
-from ..compiler.embedded_source import PROVENANCE_KEY as COMPILED
 from ..core.checkpoint_format import MAX_PROVENANCE_CHARS, check_finite, parse_labels
-from ..core.model import ACTIVATIONS, Config, Labels, Model
+from ..core.model import ACTIVATIONS, PROVENANCE_KEY, Config, Labels, Model
 from ..core.vocabulary import Vocabulary
 from ..utils.errors import DAMAGED_FILE, GlassformerError, short_repr
 from ..utils.fileio import read_bytes
@@ -328,5 +327,5 @@ def _build_model(fields: Fields, c: Config, arrays: dict[str, Any]) -> Model:
         labels = Labels() if own.labels is UNSET else parse_labels(own.labels, c)
         if own.compiled is not UNSET:
             check_small(own.compiled, f"{CONFIG_KEY}.compiled", MAX_PROVENANCE_CHARS)
-            provenance[COMPILED] = own.compiled
+            provenance[PROVENANCE_KEY] = own.compiled
     return Model(c, weights, vocabulary, task, labels, provenance)

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler.embedded_source import PROVENANCE_KEY as COMPILED
-from ..core.model import POSITIONS, Config, Model, Scope
+from ..core.model import POSITIONS, PROVENANCE_KEY, Config, Model, Scope
 from ..core.weight_shapes import array_axes, array_shapes
 from ..registry import bridge
 from .common import check_supported, import_library, torch_logits
@@ -116,7 +115,7 @@ def to_gpt2(model: Model, dtype: str = "float32") -> tuple[NamedValues, NamedVal
         "layer_norm_epsilon": float(c.eps), "tie_word_embeddings": tied,
         "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
     }  # fmt: skip
-    notes = _notes(c, r, H, bias is not None, COMPILED in model.provenance)
+    notes = _notes(c, r, H, bias is not None, PROVENANCE_KEY in model.provenance)
     return settings, {n: np.ascontiguousarray(a, dtype=dtype) for n, a in arrays.items()}, notes
 
 
@@ -195,7 +194,7 @@ def _generation_length(model: Model) -> dict[str, int]:
 
 def _own_fields(model: Model) -> dict[str, Any]:
     fields = {"vocabulary": model.vocabulary.to_json(), "labels": asdict(model.labels)}
-    compiled = {n: source for n, source in model.provenance.items() if n == COMPILED}
+    compiled = {n: source for n, source in model.provenance.items() if n == PROVENANCE_KEY}
     return fields | {"task": model.task} | compiled
 
 

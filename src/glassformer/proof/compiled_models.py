@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..compiler.certify import Unproved
-from ..compiler.driver import recheck
 from ..compiler.task import SequenceTask, embedded_task, same_program
 from ..core.model import Model
 from ..tasks.base import Task
@@ -36,6 +34,9 @@ def prove_compiled(
     The result is "unknown" if the certificate fails and no counterexample is found; its reason
     names the part of the model that is not proved.
     """
+    from ..compiler.certify import Unproved  # imported here since most models are not compiled
+    from ..compiler.driver import recheck
+
     rows = [task.edges(), task.sample(SAMPLE_TEXTS, np.random.default_rng(seed))]
     example = first_counterexample(model, task, np.concatenate(rows))
 

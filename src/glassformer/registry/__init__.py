@@ -32,6 +32,10 @@ from .options import Between as Between
 from .options import Option as Option
 from .ref_syntax import FILE_REF as FILE_REF
 from .ref_syntax import FILE_WITHOUT_NAME as FILE_WITHOUT_NAME
+from .ref_syntax import LIBRARY_PREFIX as LIBRARY_PREFIX
+from .ref_syntax import SOURCE_SUFFIX as SOURCE_SUFFIX
 from .ref_syntax import format_ref as format_ref
+from .ref_syntax import is_source_name as is_source_name
+from .ref_syntax import is_source_ref as is_source_ref
 from .ref_syntax import ref_head as ref_head
 from .ref_syntax import split_ref as split_ref

@@ -1,4 +1,7 @@
-"""Syntax of refs: NAME:option=value,option=value, or FILE.py:NAME with optional options."""
+"""Syntax of refs: NAME:option=value,option=value, or FILE.py:NAME with optional options.
+
+A name that starts with lang/ or ends in .glass is a source, which the compiler translates.
+"""
 
 import re
 from collections.abc import Mapping
@@ -10,12 +13,23 @@ from ..utils.limits import MAX_REF_CHARACTERS
 # Matches FILE.py:NAME; user_modules.py executes the file.
 FILE_REF = re.compile(r"(?P<file>.+?\.py):(?P<name>\w+)(?=:|$)")
 FILE_WITHOUT_NAME = re.compile(r"(?P<file>.+\.py):?$")
+LIBRARY_PREFIX, SOURCE_SUFFIX = "lang/", ".glass"
 
 
 def ref_head(ref: str) -> str:
     """Return a ref without its options, as in addition or mine.py:Vote."""
     match = FILE_REF.match(ref)
     return match[0] if match else ref.partition(":")[0]
+
+
+def is_source_name(name: str) -> bool:
+    """Return whether a name without options is that of a source."""
+    return name.startswith(LIBRARY_PREFIX) or name.endswith(SOURCE_SUFFIX)
+
+
+def is_source_ref(ref: str) -> bool:
+    """Return whether a ref names a source."""
+    return "\n" not in ref and is_source_name(ref.partition(":")[0])
 
 
 def split_ref(ref: str, option_names: Any = None) -> tuple[str, dict[str, str]]:

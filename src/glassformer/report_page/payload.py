@@ -16,14 +16,13 @@ from ..compiler.task import task_name
 from ..core import backend
 from ..core.checkpoint import digest
 from ..core.checkpoint_format import CONFIG_DEFAULTS, FORMAT_VERSION
-from ..core.model import Config, Model
+from ..core.model import PROVENANCE_KEY, Config, Model
 from ..core.param_count import count
 from ..resolve import task_if_known
 from ..tasks.base import Task
 from ..tasks.token_layout import answer_names
 from ..utils.errors import GlassformerError, ascii_name
 from .examples import MAX_EXAMPLES, input_parser, page_examples
-from .sources import source_payload
 
 MAX_NONZERO_WEIGHTS = 2_000_000  # largest number for one model, about 20 MB
 SPARSE_RATIO = 3  # arrays with less than 1/SPARSE_RATIO nonzeros are stored by index
@@ -68,9 +67,18 @@ def model_payload(
         "inputs": list(inputs),
         "verdict": None if verdict is None else dict(verdict),
         "facts": model_facts(model),
-        "source": source_payload(model),
+        "source": _source_payload(model),
         "snapshots": None if snapshots is None else list(snapshots),
     }
+
+
+def _source_payload(model: Model) -> dict[str, Any] | None:
+    """Return the source of a compiled model as data, or None for other models."""
+    if PROVENANCE_KEY not in model.provenance:
+        return None
+    from .sources import source_payload
+
+    return source_payload(model)
 
 
 def _task_payload(model: Model, task: Task, rows: int, trained: bool) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Catalogue:
         if name.endswith(MODEL_SUFFIXES):
             file, rest = self._file(name), ref[len(name) :]
             return self.without_unknown_task(resolve.load(f"{file}{rest}"))
-        if source_refs.is_source_ref(ref):
+        if registry.is_source_ref(ref):
             return resolve.load(ref)
         self._check_options(ref, options)
         if "/" in name or os.sep in name or "." in name:
@@ -68,7 +68,7 @@ class Catalogue:
                 return resolve.load_task(ref)
         self._check_ref(ref)
         name, options = registry.split_ref(ref)
-        if source_refs.is_source_ref(ref):
+        if registry.is_source_ref(ref):
             if name.endswith(".glass"):
                 return source_refs.load_task(f"{self._file(name)}{ref[len(name) :]}")
             return source_refs.load_task(ref)

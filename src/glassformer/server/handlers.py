@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from .. import api, resolve, taotp
+from .. import api, registry, resolve, taotp
 from ..compiler import source_refs
 from ..core import checkpoint
 from ..core.model import Model
@@ -82,7 +82,7 @@ class Handlers:
     def load(self, request: RequestFields) -> tuple[Model, str]:
         """Load the requested model and apply its edits. Return the model and its ref."""
         if (ref := request.get("ref")) is not None:
-            in_library = ref.startswith(source_refs.LIBRARY_PREFIX)
+            in_library = ref.startswith(registry.LIBRARY_PREFIX)
             model = self.compiled(ref, "") if in_library else self.catalogue.model(ref)
         elif (text := request.get("source")) is not None:
             ref = f"{SOURCE_NAME}.{request['kind']}"
@@ -219,7 +219,7 @@ def _initial_inputs(model: Model) -> list[str]:
 
 def _is_source(request: RequestFields) -> bool:
     typed = request.get("source") is not None and request["kind"] == "glass"
-    return typed or source_refs.is_source_ref(request.get("ref") or "")
+    return typed or registry.is_source_ref(request.get("ref") or "")
 
 
 def _progress_fields(p: Progress) -> dict[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...registry import LIBRARY_PREFIX, SOURCE_SUFFIX
 from ...utils.errors import GlassformerError, unknown_name_error
 from ...utils.fileio import read_text
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ..ir import Program
 
 LIBRARY_DIR = Path(__file__).parent
-LIBRARY_PREFIX, SOURCE_SUFFIX = "lang/", ".glass"
 MAX_SOURCE_BYTES = 400_000  # UTF-8 takes at most 4 bytes for each of 100,000 characters
 
 
