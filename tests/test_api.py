@@ -316,7 +316,7 @@ def test_a_public_function_has_a_signature_a_docstring_and_a_place(name):
     assert function.__name__ == name and pickle.loads(pickle.dumps(function)) is function
     parameters = inspect.signature(function).parameters.values()
     assert parameters and all(p.annotation is not p.empty for p in parameters)
-    assert inspect.getsourcefile(inspect.unwrap(function)) == api.__file__
+    assert inspect.getsourcefile(function) == api.__file__
     text = inspect.getdoc(function)
     for p in parameters:  # functions of a single argument are described in a sentence
         assert len(parameters) <= 2 or f"    {p.name}: " in text or f"**{p.name}: " in text or (

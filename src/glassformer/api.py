@@ -11,9 +11,10 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -36,9 +37,9 @@ from .coerce import (
     as_task_if_known,
     as_tokens,
     as_verdict,
+    checked_call,
     input_paths,
     load_user_ref,
-    public_api,
     verdict_task,
 )
 from .core.model import Config, Model, shape_checked_hook
@@ -87,8 +88,25 @@ if TYPE_CHECKING:
     from .verification.verdict import RecheckResult
 
 C = TypeVar("C")
+P = ParamSpec("P")
+R = TypeVar("R")
 View = TypeVar("View", bound="Callable[[Subject], Any]")
 Program = TypeVar("Program", bound="Callable[..., Any]")
+
+
+def public_api(f: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public function so that its arguments are checked (`coerce.checked_call`).
+
+    It is defined here because `inspect.getsourcefile` returns the file of the decorator.
+    """
+
+    @wraps(f)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return checked_call(f, args, kwargs)
+
+    call.__module__ = __package__  # needed by pickle
+    call.__name__ = call.__qualname__ = f.__name__.rstrip("_")
+    return call
 
 
 # ── models and tasks ───────────────────────────────────────────────────────────────────────────

@@ -5,14 +5,14 @@ verdicts or sweep specs never execute code.
 """
 
 import builtins
-import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .training import Recipe, Training
     from .verification import Verdict
 
-P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 # A ref, a path, a Model, or a result with a model: a Compiled, a Training, an ObfuscatedModel.
@@ -215,49 +214,40 @@ def as_folder(value: Any) -> Path:
 
 
 # ── calls ───────────────────────────────────────────────────────────────────────────────
-def public_api(f: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a public function: bind its arguments and check them against its annotations.
+def checked_call(f: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    """Bind arguments, check them against the annotations of a public function, and call it.
 
     An invalid call raises a GlassformerError of one line, with a suggestion for misspelled
     keywords.
     """
     name = f.__name__.rstrip("_")
-
-    @functools.wraps(f)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        signature, hints = _checked_signature(f)
-        arguments = bind_arguments(name, signature, args, kwargs)
-        if unknown := arguments.keys() - signature.parameters.keys():
-            named = [n for n, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD]
-            _check_fields(name, unknown, named)
-        for key, value in arguments.items():
-            if isinstance(value, np.generic):
-                arguments[key] = value.item()  # NumPy integers may overflow, Python integers do not
-        check_types(name, hints, arguments)
-        for key, value in arguments.items():
-            if isinstance(value, np.ndarray) and not matches_annotation(
-                object(), hints.get(key, Any)
-            ):
-                arguments[key] = value.tolist()  # the parameter expects a list
-        for key, (low, high) in PARAMETER_RANGES.items():
-            if key in arguments:
-                check_int_range(f"{name} — {key}", arguments[key], low, high)
-        try:
-            with np.errstate(all="ignore"):  # results report non-finite values
-                return f(**arguments)  # type: ignore[call-arg]
-        except np.linalg.LinAlgError as e:
-            raise GlassformerError(f"{name} — numbers not finite, or too large ({e})") from None
-        except ModuleNotFoundError as e:
-            if error := missing_extra(name, e):
-                raise error from None
-            raise
-
-    call.__module__ = __package__  # needed by pickle
-    call.__name__ = call.__qualname__ = name
-    return call
+    signature, hints = _checked_signature(f)
+    arguments = bind_arguments(name, signature, args, kwargs)
+    if unknown := arguments.keys() - signature.parameters.keys():
+        named = [n for n, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD]
+        _check_fields(name, unknown, named)
+    for key, value in arguments.items():
+        if isinstance(value, np.generic):
+            arguments[key] = value.item()  # NumPy integers may overflow, Python integers do not
+    check_types(name, hints, arguments)
+    for key, value in arguments.items():
+        if isinstance(value, np.ndarray) and not matches_annotation(object(), hints.get(key, Any)):
+            arguments[key] = value.tolist()  # the parameter expects a list
+    for key, (low, high) in PARAMETER_RANGES.items():
+        if key in arguments:
+            check_int_range(f"{name} — {key}", arguments[key], low, high)
+    try:
+        with np.errstate(all="ignore"):  # results report non-finite values
+            return f(**arguments)
+    except np.linalg.LinAlgError as e:
+        raise GlassformerError(f"{name} — numbers not finite, or too large ({e})") from None
+    except ModuleNotFoundError as e:
+        if error := missing_extra(name, e):
+            raise error from None
+        raise
 
 
-@functools.cache
+@cache
 def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
     """Return the signature of a function and the annotations to check.
 
