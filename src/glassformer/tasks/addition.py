@@ -90,12 +90,7 @@ class Addition(TwoNumbers):
         return float(2 * n * math.log(10) / (2 * operand + total + 3))
 
     def layout(self) -> TokenLayout:
-        n, turn = self.digits, -1 if self.order == "ones" else 1
-        a, b, total = digit_slots("a", n), digit_slots("b", n), digit_slots("s", n + 1)[::turn]
-        before = [(TOKEN, BOS)] if self.padding == "none" else []
-        after = [] if self.stop is None else [(TOKEN, self.stop)]
-        spots = (*before, *a, (TOKEN, PLUS), *b, (TOKEN, EQUALS), *total, *after)
-        return TokenLayout(spots, len(before) + 2 * n + 2, padded=self.padding == "zero")
+        return _layout(self.digits, self.order, self.padding)
 
     def roles(self) -> dict[str, Any]:
         """Return the positions of the inputs of each answer digit.
@@ -153,11 +148,27 @@ class Addition(TwoNumbers):
     def prompt(self, text: str) -> list[int]:
         """Encode a sum such as `45+78`, padded with zeros as the format requires."""
         a, b = self.typed_numbers(text.strip().removeprefix("<bos>"), "+", self.digits)
-        tokens, answer = self.batch(np.array([[int(a), int(b)]], self.row_type))
-        return [int(t) for t in tokens[0, : int(answer[0].argmax())]]
+        form = self.layout()
+        width = self.digits if form.padded else 1
+        digits = {"a": a.lstrip("0").zfill(width)[::-1], "b": b.lstrip("0").zfill(width)[::-1]}
+        return [
+            place if name == TOKEN else int(digits[name][place])
+            for name, place in form.spots[: form.first]
+            if name == TOKEN or place < len(digits[name])
+        ]
 
     def steps(self, prompt: Sequence[int]) -> int:
         return self.digits + 1 + (self.stop is not None)
+
+
+@lru_cache(maxsize=16)  # every input string is read by the layout
+def _layout(n: int, order: str, padding: str) -> TokenLayout:
+    turn = -1 if order == "ones" else 1
+    a, b, total = digit_slots("a", n), digit_slots("b", n), digit_slots("s", n + 1)[::turn]
+    before = [(TOKEN, BOS)] if padding == "none" else []
+    after = [(TOKEN, EOS)] if EXTRA_TOKENS[order, padding] else []
+    spots = (*before, *a, (TOKEN, PLUS), *b, (TOKEN, EQUALS), *total, *after)
+    return TokenLayout(spots, len(before) + 2 * n + 2, padded=padding == "zero")
 
 
 @lru_cache(maxsize=16)  # verify, prove and compare use it.

@@ -255,7 +255,7 @@ class TwoNumbers(Task):
 
     def result(self, rows: Rows) -> Any:
         """Return the number s of each row, [B]. Defaults to a + b."""
-        return rows.sum(1)
+        return rows[:, 0] + rows[:, 1]  # faster than a sum over the axis
 
     def values(self, rows: Rows) -> dict[str, Any]:
         return {"a": rows[:, 0], "b": rows[:, 1], "s": self.result(rows)}

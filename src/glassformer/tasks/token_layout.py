@@ -6,6 +6,7 @@ compares the layout with examples of the task.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,11 @@ class TokenLayout:
         name, digit = self.spots[self.first]
         return name != TOKEN and digit == 0 and (name, 1) in self.spots[self.first :]
 
+    @cached_property
+    def _n_digits(self) -> dict[str, int]:
+        """The number of digits of each number, by name."""
+        return {name: 1 + digit for name, digit in sorted(self.spots)}
+
     def digit_positions(self, name: str) -> list[int]:
         """Return the positions of a number's digits, ones first."""
         position = {digit: t for t, (owner, digit) in enumerate(self.spots) if owner == name}
@@ -68,9 +74,8 @@ class TokenLayout:
         """Return the zero-padded content of each position: a token, or an array of tokens [B]."""
         digits = {}
         if self.base == 10:  # Convert all digits at once, because numbers may be long.
-            longest = {name: 1 + digit for name, digit in sorted(self.spots)}
-            digits = {name: digits_of(np.asarray(x), longest[name]).T[::-1]
-                      for name, x in numbers.items() if name in longest}  # fmt: skip
+            digits = {name: digits_of(np.asarray(x), self._n_digits[name]).T[::-1]
+                      for name, x in numbers.items() if name in self._n_digits}  # fmt: skip
         return [
             number if name == TOKEN else digits[name][number] if digits
             else numbers[name] // self.base**number % self.base
