@@ -11,7 +11,7 @@ from glassformer.utils.errors import CODES
 from server.conftest import serving
 
 ADDER, TINY = "addition:digits=2", "addition:digits=1,order=ones"
-BAD, NONE, DAMAGED = "bad_argument", "not_found", "damaged_file"
+BAD, NONE, DAMAGED, SOURCE = "bad_argument", "not_found", "damaged_file", "bad_source"
 FAST = ["--recipe", "fast"]
 
 
@@ -44,7 +44,20 @@ TABLE = {
     "an option twice": (
         BAD, lambda: gf.count("addition:digits=2,digits=3"), "count addition:digits=2,digits=3",
         ("model", {"ref": "addition:digits=2,digits=3"})),
-    "no model": (BAD, lambda: gf.count(""), ["count", ""], None),
+    "no model": (BAD, lambda: gf.count(""), ["count", ""], ("model", {"ref": ""})),
+    "no such value of an option": (
+        BAD, lambda: gf.count("addition:variant=bok"), "count addition:variant=bok",
+        ("model", {"ref": "addition:variant=bok"})),
+    "options that exclude each other": (
+        BAD, lambda: gf.count("addition:order=ones,variant=book"),
+        "count addition:order=ones,variant=book",
+        ("model", {"ref": "addition:order=ones,variant=book"})),
+    "no such source of the library": (
+        NONE, lambda: gf.count("lang/frist"), "count lang/frist",
+        ("model", {"ref": "lang/frist"})),
+    "no such option of a source": (
+        SOURCE, lambda: gf.count("lang/first:vocb=3"), "count lang/first:vocb=3",
+        ("model", {"ref": "lang/first:vocb=3"})),
     "no model of the board": (BAD, lambda: gf.adderboard(""), ["adderboard", ""], None),
     "no such file": (
         NONE, lambda: gf.count("none.safetensors"), "count none.safetensors", None),
@@ -74,6 +87,20 @@ TABLE = {
     "a task of other tokens": (
         BAD, lambda: gf.verify(ADDER, "min"), f"verify {ADDER} --task min",
         ("verify", {"ref": ADDER, "task": "min"})),
+    "no such model to verify": (
+        NONE, lambda: gf.verify("additoin"), "verify additoin", ("verify", {"ref": "additoin"})),
+    "no such option of the task": (
+        BAD, lambda: gf.verify(ADDER, "addition:digitz=2"),
+        f"verify {ADDER} --task addition:digitz=2",
+        ("verify", {"ref": ADDER, "task": "addition:digitz=2"})),
+    "a task of longer inputs": (
+        BAD, lambda: gf.verify(ADDER, "addition:digits=3"),
+        f"verify {ADDER} --task addition:digits=3",
+        ("verify", {"ref": ADDER, "task": "addition:digits=3"})),
+    "a domain that is too large": (
+        BAD, lambda: gf.verify("addition:digits=10", exhaustive=True),
+        "verify addition:digits=10 --all",
+        ("verify", {"ref": "addition:digits=10", "exhaustive": True})),
     "no such float type": (
         BAD, lambda: gf.verify(ADDER, dtype="float99"), f"verify {ADDER} --dtype float99", None),
     "no process": (BAD, lambda: gf.verify(ADDER, workers=0), f"verify {ADDER} --workers 0", None),
@@ -91,6 +118,16 @@ TABLE = {
     "a seed of a proof": (
         BAD, lambda: gf.prove(ADDER, seed=2**64), f"prove {ADDER} --seed {2**64}",
         ("prove", {"ref": ADDER, "seed": 2**64})),
+    "a seed of a proof below 0": (
+        BAD, lambda: gf.prove(ADDER, seed=-1), f"prove {ADDER} --seed -1",
+        ("prove", {"ref": ADDER, "seed": -1})),
+    "no such task to prove": (
+        NONE, lambda: gf.prove(ADDER, "additoin"), f"prove {ADDER} --task additoin",
+        ("prove", {"ref": ADDER, "task": "additoin"})),
+    "too many rows to enumerate": (
+        BAD, lambda: gf.prove("addition:digits=10", method="enumeration"),
+        "prove addition:digits=10 --method enumeration",
+        ("prove", {"ref": "addition:digits=10", "method": "enumeration"})),
     "a certificate of no proof": (
         BAD, lambda: gf.prove(ADDER, accuracy=True, out="c.json"),
         f"prove {ADDER} --accuracy --out c.json", None),
@@ -115,6 +152,14 @@ TABLE = {
     "a field out of range": (
         BAD, lambda: fit(lr=-1.0), train("--set", "lr=-1.0"),
         ("train", {"task": TINY, "recipe": "fast", "settings": {"lr": -1.0}})),
+    "no such optimizer": (
+        BAD, lambda: fit(optimizer="addam"), train("--set", "optimizer=addam"),
+        ("train", {"task": TINY, "recipe": "fast", "settings": {"optimizer": "addam"}})),
+    "fields that need each other": (
+        BAD, lambda: fit(restart_after_steps=5, stop_after_successes=0),
+        train("--set", "restart_after_steps=5", "--set", "stop_after_successes=0"),
+        ("train", {"task": TINY, "recipe": "fast",
+                   "settings": {"restart_after_steps": 5, "stop_after_successes": 0}})),
     "a training seed": (
         BAD, lambda: fit(seeds=[-1], out=None), [*train("--seed", "-1")],
         ("train", {"task": TINY, "recipe": "fast", "seed": -1})),
@@ -219,7 +264,8 @@ def test_a_setting_of_a_page_is_a_field_of_the_recipe(served, tmp_path):
 
 
 def test_the_table_has_every_kind():
-    assert len(TABLE) >= 30 and {row[0] for row in TABLE.values()} < {*CODES}
+    assert sum(request is not None for *_, request in TABLE.values()) >= 30
+    assert {row[0] for row in TABLE.values()} < {*CODES}
 
 
 def test_every_code_is_documented():

@@ -43,8 +43,6 @@ def load(ref: str | os.PathLike[str]) -> Model:
     if registry.FILE_REF.match(ref):
         user_model: Model = registry.build("program", ref)
         return user_model
-    if not ref:
-        raise GlassformerError("model — expected a program or a file, got ''", code="not_found")
     name = registry.ref_head(ref)  # a file name may occur in the options of a program
     if ref.endswith(".safetensors") and (name == ref or name not in registry.entries("program")):
         from .core.checkpoint import load as load_checkpoint

@@ -16,6 +16,7 @@ from ..compiler.task import embedded_task
 from ..core.model import Model
 from ..tasks.base import Task
 from ..training.recipes import RECIPES
+from ..utils.argcheck import as_text
 from ..utils.errors import GlassformerError
 from ..utils.limits import MAX_REF_CHARACTERS
 from .fs_sandbox import FileSandbox
@@ -39,7 +40,7 @@ class Catalogue:
         if ref in self.command_line_refs:
             with self.sandbox.suspended():
                 return resolve.load(ref)
-        self._check_ref(ref)
+        self._check_ref(as_text(ref, "model"))
         name, options = registry.split_ref(ref)
         if name.endswith(MODEL_SUFFIXES):
             file, rest = self._file(name), ref[len(name) :]

@@ -28,6 +28,7 @@ from ..tasks.base import Task
 from ..tasks.token_layout import answer_names
 from ..training.recipe import recipe_option
 from ..utils.errors import GlassformerError, unknown_name_error
+from ..utils.limits import MAX_SEED, check_int_range
 from ..utils.progress import Progress
 from ..utils.sandbox.child import limited_memory
 from ..utils.worker_main import ProgressChannel
@@ -128,7 +129,7 @@ class Handlers:
         line.send({"stage": "compiling" if _is_source(request) else "reading the model"})
         model, task = self.model_and_task(request)
         line.send({"stage": "trying edge cases"})
-        seed = request.get("seed", 0)
+        seed = check_int_range("prove — seed", request.get("seed", 0), 0, MAX_SEED)
         sampled = task.sample(QUICK_CHECK_ROWS, np.random.default_rng(seed))
         rows = np.concatenate([task.edges(), sampled])
         if wrong := first_counterexample(model, task, rows[task.defined(rows)]):
