@@ -39,6 +39,20 @@ def test_three_digits(variant: str, place: str) -> None:
         assert verdict.wrong == 0, f"{m.dtype}: {verdict}"
 
 
+@pytest.mark.parametrize(("digits", "zeros"), [(1, 10), (2, 1_000)])
+def test_figure_6_3_as_printed_ties_where_the_answer_is_0(digits: int, zeros: int) -> None:
+    """Of 0, + and = the lowest token is the answer; `verify` wants the answer above the others."""
+    model = load(f"add-mod:digits={digits},variant=printed")
+    task = load_task(model)
+    rows = task.rows(0, task.size)
+    assert sum((a + b) % 10 == 0 for a, b in rows.tolist()) == zeros
+    tokens = task.batch(rows)[0]
+    logits = model(tokens[:, :-1], last=1)[:, 0]
+    assert (logits.argmax(-1) == tokens[:, -1]).all()
+    assert (logits[:, [10, 11]] == logits[:, :1]).all()
+    assert verify(model, task).wrong == zeros
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ref", [
     "hinge", "hinge,dtype=float32", "hinge,place=thousands", "hinge,place=thousands,dtype=float32",

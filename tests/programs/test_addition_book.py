@@ -21,6 +21,17 @@ def test_every_pair(digits: int, dtype: str) -> None:
     assert (verdict.wrong, verdict.checked, verdict.exhaustive) == (0, 100**digits, True)
 
 
+@pytest.mark.parametrize("digits", [1, 2])
+def test_figure_6_4_as_printed_ties_where_the_answer_has_a_0(digits: int) -> None:
+    model = book_addition(digits, printed=True)
+    ties = sum(
+        "0" in f"{a + b:0{digits + 1}}" for a in range(10**digits) for b in range(10**digits)
+    )
+    assert ties == {1: 64, 2: 6_436}[digits]
+    assert verify(model, load_task(model)).wrong == ties
+    assert wrong_streams(model) == 0  # of equal logits that of the lowest token counts
+
+
 def test_three_digits_in_float64_only() -> None:
     model = book_addition(3)
     task = load_task(model)

@@ -109,6 +109,25 @@ def test_points(variant, vocab):
     assert check(f"sort:variant={variant},vocab=7").wrong == 0
 
 
+@pytest.mark.parametrize(("variant", "arc"), [("printed", np.pi), ("book", 1.9 * np.pi)])
+def test_the_arc_of_the_points(variant, arc):
+    """The booklet's points end at π: p by halving steps, q a quarter of the way to the one after
+    next.
+    """
+    rows = load(f"sort:variant={variant},vocab=6").weights["embed.W_E"]
+    points = np.concatenate([rows[:, :3], rows[:, 3:]])
+    p = arc * np.array([0, 16, 24, 28, 30, 31]) / 31
+    angles = np.concatenate([p, (3 * p[1:5] + p[2:]) / 4, [arc, 0]])
+    cosines = np.cos(angles[:, None] - angles)
+    np.testing.assert_allclose(points @ points.T, 3 * cosines, atol=1e-12)
+    np.testing.assert_allclose(points.sum(1), 0, atol=1e-12)
+
+
+def test_the_printed_points():
+    assert len(load("sort:variant=printed").vocabulary) == 28
+    assert check("sort:variant=printed,vocab=20", sample=300).wrong == 0
+
+
 def test_the_booklets_counts():
     c = count(load("sort:variant=book"))
     assert (c.nonzero_embedding, c.nonzero - c.nonzero_embedding, c.total) == (

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.model import Config, Labels, Model, zeros
-from ..craft import Head, Layout, Neurons, layer_norm, polyline, ring, spikes
+from ..craft import Floats, Head, Layout, Neurons, layer_norm, polyline, ring, spikes
 from ..registry import program
 from ..tasks.add_mod import PLACES, AddMod, Digits, Place
 from ..utils.errors import GlassformerError
@@ -20,7 +20,7 @@ from .add_digit import bend_names, embed_in_plane, spike_names, step_down, with_
 
 
 def _float32(options: dict[str, Any]) -> str:
-    if options["variant"] == "book" and options["digits"] > 1:
+    if options["variant"] in ("book", "printed") and options["digits"] > 1:
         right = "variant=table and variant=hinge are right"
         return f"layer norm leaves the sums too close together; {right}"
     if options["variant"] == "hinge" and options["place"] == "thousands" and options["digits"] > 3:
@@ -30,23 +30,25 @@ def _float32(options: dict[str, Any]) -> str:
 
 @program("add-mod", float32=_float32)
 def add_mod(
-    digits: Digits = 2, place: Place = "ones", variant: Literal["hinge", "table", "book"] = "hinge"
-) -> Model:
+    digits: Digits = 2, place: Place = "ones",
+    variant: Literal["hinge", "table", "book", "printed"] = "hinge",
+) -> Model:  # fmt: skip
     """One digit of the sum of two numbers: `12+33=` gives `5`, with place=tens `4`.
 
     `hinge`: the heights of positions weigh the digits, two neurons take 10 off. 68 + 6·digits
     parameters. `table`: Figure 6.3 after exercises 6.4 (a table of n−1 neurons), 6.11 (one head a
     place), 6.14 (none to clean up) and 6.16 (the sum divided by 10ⁿ). 473 / 3,271 / 30,369
-    parameters for 1 / 2 / 3 digits. `book`: the booklet's Figure 6.3. 1,226 / 9,508 / 90,690
-    parameters for 1 / 2 / 3 digits.
+    parameters for 1 / 2 / 3 digits. `book`: the booklet's Figure 6.3, with rows of `+` and `=` that differ
+    from the row of 0. 1,226 / 9,508 / 90,690 parameters for 1 / 2 / 3 digits. `printed`: the figure
+    as printed, where they are equal. Its 0 ties with `+` and `=`, which `verify` counts as wrong.
     """
     if variant == "hinge":
         return _hinge(digits, place)
     if digits > 3:
         most = f"digits must be at most 3, got {digits}"
         raise GlassformerError(f"variant={variant} has neurons for every sum: {most}")
-    if variant == "book":
-        return figure_6_3(digits, place)
+    if variant != "table":
+        return figure_6_3(digits, place, printed=variant == "printed")
     return figure_6_3(digits, place, unit=10.0**digits, neurons=polyline, shared=True, tidy=False)
 
 
@@ -94,7 +96,7 @@ def _hinge(digits: int, place: Place) -> Model:
 
 def figure_6_3(
     digits: int, place: Place = "ones", *, unit: float = 1.0, shared: bool = False,
-    neurons: Callable[..., Neurons] = spikes, tidy: bool = True,
+    neurons: Callable[..., Neurons] = spikes, tidy: bool = True, printed: bool = False,
 ) -> Model:  # fmt: skip
     """Return the model of the booklet's Figure 6.3, with the changes of its exercises.
 
@@ -108,7 +110,7 @@ def figure_6_3(
     layer norm makes sums alike. `neurons`: craft.table (6.4). `shared`: both digits of a place
     stand at the same point of the ring, so that one head reads their mean (6.11). `tidy=False`: no
     clearing (6.14): `=` is always the same token, so what it leaves in `rest` is a constant, and
-    the MLP may as well know it.
+    the MLP may as well know it. `printed`: the rows of `+` and `=` are that of 0, see `token_rows`.
     """
     layout = Layout(value=1, one=1, rest=2, position=3)
     task, column = AddMod(digits, place), PLACES.index(place)
@@ -119,11 +121,8 @@ def figure_6_3(
         d_mlp=3 * len(sums) if neurons is spikes else len(sums) - 1,
     )  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
-    tokens = with_constant_norm(np.arange(10) / 100)
-    signs = tokens[[0, 0]][
-        :, [0, 1, 3, 2]
-    ]  # + and = have value 0, and rows that differ from every digit's.
-    weights["embed.W_E"][:, :4] = np.concatenate([tokens, signs])
+    tokens = token_rows(printed)
+    weights["embed.W_E"][:, :4] = tokens
     around = digits + 1 if shared else n_ctx  # The sign follows the digits.
     points = np.arange(n_ctx) % around
     weights["pos_embed.W_pos"][:, layout["position"]] = ring(around)[points]
@@ -133,7 +132,7 @@ def figure_6_3(
         head.attend_back(back + k, layout["position"], around, hardness=1e6)
         head.copy(layout["value"], layout["value"], 100 * 10**k / unit * (2 if shared else 1))
         heads[head.name] = f"{10**k}s of " + ("both" if shared else "b" if back == 1 else "a")
-    rest = signs[0, 2:]
+    rest = tokens[-1, 2:]
     if tidy:
         head = Head(weights, 0, reads)
         head.attend_to_self(layout["position"], hardness=1e6)
@@ -148,6 +147,19 @@ def figure_6_3(
     )
     names = spike_names(map("sum {}".format, sums)) if neurons is spikes else bend_names(sums)
     return Model(config, weights, task.vocabulary, task.ref, Labels(layout.slots, heads, names))
+
+
+def token_rows(printed: bool = False) -> Floats:
+    """Return the rows of the ten digits, + and = in Figures 6.3 and 6.4, [12, 4].
+
+    The booklet gives + and = the row of 0. As the unembedding has the same rows, the logits of 0, +
+    and = are equal whenever 0 is the answer, and it is right only because np.argmax returns the
+    lowest index. By default + and = get two coordinates of that row exchanged: their value is still
+    0 and their norm the same, and no logits are equal.
+    """
+    digits = with_constant_norm(np.arange(10) / 100)
+    signs = digits[[0, 0]]
+    return np.concatenate([digits, signs if printed else signs[:, [0, 1, 3, 2]]])
 
 
 def min_separation(model: Model) -> float:

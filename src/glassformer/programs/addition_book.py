@@ -9,24 +9,29 @@ from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, Head, Layout, layer_norm, ring, spikes
 from ..tasks.addition import Addition
 from ..utils.errors import GlassformerError
-from .add_digit import spike_names, with_constant_norm
+from .add_digit import spike_names
+from .add_mod import token_rows
 
 LAYOUT = Layout(value=1, one=1, rest=2, position=3)
 
 
-def book_addition(digits: int) -> Model:
-    """Return the model of the booklet's Figure 6.4.
+def book_addition(digits: int, printed: bool = False) -> Model:
+    """Return the model of the booklet's Figure 6.4, with its tokens as printed or told apart.
 
     It is right on every pair in float64, and in float32 for 1 and 2 digits: with 3 digits the codes
-    of the sums are 3.5·10⁻⁷ apart, below float32 resolution.
+    of the sums are 3.5·10⁻⁷ apart, below float32 resolution. As printed it is right if of equal
+    logits the one of the lowest token counts, see `token_rows`.
     """
     if digits > 3:
         most = f"digits must be at most 3, got {digits}"
-        raise GlassformerError(f"variant=book has neurons for every sum: {most}")
-    return figure_6_4(digits)
+        variant = "printed" if printed else "book"
+        raise GlassformerError(f"variant={variant} has neurons for every sum: {most}")
+    return figure_6_4(digits, printed=printed)
 
 
-def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Model:
+def figure_6_4(
+    digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0), printed: bool = False
+) -> Model:
     """Return Figure 6.4. A 1 in the sum counts `unit`; `mix` weighs the position (6.18, 6.19).
 
     Stream: value (d/100 of the token, then the code), one (always 1), rest (makes token rows fixed
@@ -45,11 +50,8 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
         d_mlp=3 * (digits + 1) * len(sums),
     )  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
-    tokens = with_constant_norm(np.arange(10) / 100)
-    signs = tokens[[0, 0]][
-        :, [0, 1, 3, 2]
-    ]  # + and = have value 0, and rows that differ from every digit's.
-    weights["embed.W_E"][:, :4] = np.concatenate([tokens, signs])
+    tokens = token_rows(printed)
+    weights["embed.W_E"][:, :4] = tokens
     weights["pos_embed.W_pos"][:, LAYOUT["position"]] = ring(n_ctx)
     heads = {}
     for i, (start, k) in enumerate(product([0, digits + 1], range(digits))):
