@@ -38,6 +38,20 @@ def test_a_tied_head_counts_once():
     assert untied.total - tied.total == 7 * 4 == untied.embedding - tied.embedding
 
 
+def test_an_unembedding_equal_to_the_embedding_counts_once_as_the_booklet_counts():
+    """Figure 1.4 compares by value: of 60 + 60 + 63 entries it counts 123."""
+    config = Config(20, 1, 3, d_head=3, d_mlp=3)
+    w = {name: a for name, a in zeros(config).items() if "b_" not in name}
+    w["embed.W_E"] = np.arange(60.0).reshape(20, 3)
+    rest = sum(a.size for name, a in w.items() if name not in ("embed.W_E", "unembed.W_U"))
+    w["unembed.W_U"] = w["embed.W_E"].T.copy()
+    model = Model(config, w, Vocabulary.numbers(20))
+    assert (count(model).total, count(model).booklet) == (120 + rest, 60 + rest)
+    w["unembed.W_U"][0, 0] += 1
+    model = Model(config, w, model.vocabulary)
+    assert count(model).total == count(model).booklet == 120 + rest
+
+
 def test_the_base_counts_where_it_is_used():
     fixed = {"extras": False, "n_layers": 0, "norm": "none", "tied": True, "d_model": 2}
     without = count(random_model(positions="none", **fixed))

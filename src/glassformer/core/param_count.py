@@ -40,7 +40,9 @@ class ParameterCount(Result):
     bits: int  # length of the numbers that the model is made from
     embedding: int  # entries of the token, position and output embeddings
     nonzero_embedding: int
-    booklet: int  # entries except gains and biases of norms, as the booklet counts
+    # entries as the booklet counts: without gains and biases of norms, and without an unembedding
+    # whose entries are those of the token embedding
+    booklet: int
     arrays: dict[str, int]  # entries by array
     nonzero_arrays: dict[str, int]
 
@@ -74,10 +76,21 @@ def count(model: Model) -> ParameterCount:
         bits=_total_bits(made_from) + sum(map(bits_of, constants)),
         embedding=sum(sizes.get(name, 0) for name in EMBEDDING_ARRAYS),
         nonzero_embedding=sum(nonzero.get(name, 0) for name in EMBEDDING_ARRAYS),
-        booklet=sum(n for name, n in sizes.items() if name.rsplit(".", 2)[-2] not in NORM_NAMES),
+        booklet=sum(n for name, n in sizes.items() if _counts_in_booklet(model, name)),
         arrays=sizes,
         nonzero_arrays=nonzero,
     )
+
+
+def _counts_in_booklet(model: Model, name: str) -> bool:
+    """Return whether the booklet's Figure 1.4 counts an array.
+
+    It compares the embeddings by value, so equal ones count once even if they are two arrays.
+    """
+    if name == "unembed.W_U":
+        W_E, W_U = (arrays.to_numpy(model.weights[n]) for n in ("embed.W_E", name))
+        return not np.array_equal(W_E, W_U.T)
+    return name.rsplit(".", 2)[-2] not in NORM_NAMES
 
 
 def _concatenate(weights: Weights) -> Any:
