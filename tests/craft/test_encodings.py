@@ -139,6 +139,19 @@ def test_hamming_words_differ_in_three_places(r: int) -> None:
     np.testing.assert_array_equal(f.mean(axis=0), 0)
 
 
+@pytest.mark.parametrize(("r", "checks"), [
+    (3, "110 101 011 111"),
+    (4, "1100 1010 1001 0110 0101 0011 1110 1101 1011 0111 1111"),
+])  # fmt: skip
+def test_hamming_check_bits_are_in_the_order_of_figure_7_14(r: int, checks: str) -> None:
+    """The words with one message bit, by hand: pairs of check bits first, then triples, then all."""
+    k = 2**r - 1 - r
+    ones = [2 ** (k - 1 - i) for i in range(k)]  # messages count up, the first bit is the highest
+    found = ["".join(str(int(x > 0)) for x in hamming(r)[i, k:]) for i in ones]
+    assert found == checks.split()
+    assert (hamming(r)[ones, :k] == 2 * np.eye(k) - 1).all()
+
+
 def test_balanced_hamming_is_the_balanced_part() -> None:
     f = balanced_hamming(4)
     assert f.shape == (870, 15)  # 435 words of weight 7 and 435 of weight 8

@@ -178,14 +178,16 @@ def hamming(r: int) -> Floats:
     """Return all words of the Hamming code with r check bits, as ±1 [2^k, 2^r−1], k = 2^r−1−r.
 
     Guarantees: two rows differ in at least 3 places, so their dot product is at most d − 6. The
-    message bits come first, counting up, followed by the check bits. Over all rows every column has
-    mean 0. The first few rows do not, because their leading message bits are all −1.
+    message bits come first, counting up, followed by the check bits, in the booklet's order (Figure
+    7.14): message bits with fewer check bits come first. Over all rows every column has mean 0. The
+    first few rows do not, because their leading message bits are all −1.
     """
     if not 2 <= r <= 4:
         raise GlassformerError(f"hamming: expected r from 2 to 4 (5 gives 2^26 words), got {r}")
     k = 2**r - 1 - r
     # covers[i] marks the check bits that include message bit i. It has at least two ones.
-    covers = [bits for bits in itertools.product((0, 1), repeat=r) if sum(bits) > 1]
+    masks = [bits for bits in itertools.product((1, 0), repeat=r) if sum(bits) > 1]
+    covers = sorted(masks, key=sum)  # stable: equal sums keep counting down
     messages = np.array(list(itertools.product((0, 1), repeat=k)))
     words = np.concatenate([messages, messages @ np.array(covers) % 2], axis=-1)
     return 2.0 * words - 1
