@@ -105,6 +105,14 @@ def test_every_case(engine, ref, text, output):
     assert wanted.output.lstrip("0") == output.lstrip("0")
 
 
+@pytest.mark.parametrize("ref", ["min:vocab=10,variant=book", "sort:variant=book,vocab=8"])
+def test_an_mlp_without_neurons(engine, ref):
+    """The booklet's attention-only programs have an MLP of 0 neurons with a bias."""
+    model = load(ref)
+    assert model.has_mlp(0) and model.config.d_mlp == 0
+    compare(engine, model, prompt_tokens(model, "6 2 7"))
+
+
 def architectures():
     """Choices of everything such that every pair of choices is among them."""
     rng = np.random.default_rng(0)

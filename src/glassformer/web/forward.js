@@ -130,7 +130,7 @@ function gatherRows(W, tokens) {
 
 /** x [T,*in] times W [*in,m] plus b [m] -> [T,m]. */
 function affine(x, W, b) {
-  const T = x.shape[0], n = x.data.length / T, m = W.data.length / n;
+  const T = x.shape[0], n = x.data.length / T, m = W.shape.at(-1); // n may be 0
   const out = zeros([T, m], x), [y, a, w] = [out.data, x.data, W.data];
   for (let t = 0; t < T; t++) {
     for (let i = 0; i < n; i++) {
