@@ -127,8 +127,11 @@ SLOTS = "slotContents(m, record(m, x[0]), x[0])"
 
 @pytest.mark.parametrize(
     ("ref", "text"),
-    [(ADDER, "127+458"), ("reverse", "12345"), ("addition:digits=2", "45+78"), ("sort", "3 1 2")],
-)
+    [(ADDER, "127+458"), ("reverse", "12345"), ("addition:digits=2", "45+78"), ("sort", "3 1 2"),
+     ("search:prefix=3,vocab=10,block=20,variant=book", "1 2 3 4 5 6 1 2 3"),
+     ("search:prefix=3,vocab=10,block=20", "1 2 3 4 5 6 1 2 3"),
+     ("search:prefix=3,vocab=10,block=20,variant=hash", "1 2 3 4 5 6 1 2 3")],
+)  # fmt: skip
 def test_slot_contents_agree_with_explain(engine, ref, text):
     model = load(ref)
     tokens = prompt_tokens(model, text)
@@ -146,6 +149,7 @@ def test_slot_contents_agree_with_explain(engine, ref, text):
                 "position": f"position {got['value']}",
             }
             assert slot.means == kinds.get(got["kind"], ""), (sublayer, slot.name)
+            assert not slot.erased or got["kind"] == "nothing", (sublayer, slot.name)
     assert {s["position"] for s in found} == set(range(len(tokens)))
     assert all(0 <= s["share"] <= 1 for s in found)
 

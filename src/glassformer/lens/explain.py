@@ -23,6 +23,7 @@ from ..utils.numfmt import (
 )
 from ..utils.results import Displayable, Result
 from .logits import head_outputs, logit_difference_shares
+from .slot_origins import erased_slots, slot_origins
 from .stream import embedded_stream
 
 MIN_LISTED_ATTENTION = 0.01
@@ -54,10 +55,11 @@ class SlotContent(Displayable):
     name: str
     values: list[float]
     means: str = ""  # the token or position with this code
+    erased: bool = False  # whether the values are only what is left of larger ones
 
     def __str__(self) -> str:
         values = [format_number(v) for v in self.values[:8]] + ["…"] * (len(self.values) > 8)
-        means = f"  = {self.means}" if self.means else ""
+        means = "  (erased)" if self.erased else f"  = {self.means}" if self.means else ""
         return f"    {self.name}: {' '.join(values)}{means}"
 
 
@@ -138,14 +140,18 @@ def explain(model: Model, tokens: Array) -> Explanation:
     order = [first, *(int(i) for i in stable_argsort(last)[:6] if i != first)][:5]
     second = order[min(1, len(order) - 1)]
     names, zero = [model.vocabulary[int(t)] for t in tokens], text_start(model, tokens)
+    slots = _SlotReader(model, cache, zero)
     best = [model.vocabulary[i] for i in order]
     return Explanation(
         tokens=names, winner=model.vocabulary[first], runner_up=model.vocabulary[second],
         margin=float(last[first] - last[second]),
         top=list(zip(best, zero_negligible(last[order]).astype(float).tolist(), strict=True)),
-        layers=[_explain_layer(model, cache, i, names, zero) for i in range(model.config.n_layers)],
+        layers=[
+            _explain_layer(model, cache, i, names, zero, slots)
+            for i in range(model.config.n_layers)
+        ],
         shares=_margin_shares(model, cache, first, second),
-        slots=_slot_contents(model, embedded_stream(cache)[0, -1], zero),
+        slots=slots.contents("embed", embedded_stream(cache)[0, -1]),
         values=read_slots(model, tokens, lambda time: _stream_after(cache, time)),
     )  # fmt: skip
 
@@ -161,8 +167,9 @@ def _stream_after(cache: ActivationCache, time: int) -> Array:
 
 
 def _explain_layer(
-    model: Model, cache: ActivationCache, i: int, tokens: list[str], first_position: int
-) -> LayerExplanation:
+    model: Model, cache: ActivationCache, i: int, tokens: list[str], first_position: int,
+    slots: "_SlotReader",
+) -> LayerExplanation:  # fmt: skip
     c, at = model.config, f"blocks.{i}."
     heads = []
     wrote = head_outputs(model, cache, i, LAST_POSITION)[0, 0]  # H D
@@ -185,9 +192,10 @@ def _explain_layer(
             if abs(active[j]) > 1e-12:
                 name = components.display_name(model, components.neuron_name(i, j))
                 neurons.append((name, float(active[j])))
-    slots = _slot_contents(model, cache[at + "hook_resid_post"][0, -1], first_position)
+    sublayer = components.mlp_name(i) if model.has_mlp(i) else components.attention_name(i)
+    contents = slots.contents(sublayer, cache[at + "hook_resid_post"][0, -1])
     n_active = int((np.abs(active) > 1e-12).sum())
-    return LayerExplanation(heads, slots, neurons, len(active), n_active)
+    return LayerExplanation(heads, contents, neurons, len(active), n_active)
 
 
 def _written_slots(model: Model, x: Array) -> dict[str, float]:
@@ -198,19 +206,34 @@ def _written_slots(model: Model, x: Array) -> dict[str, float]:
     return {name: s for name, s in sizes.items() if s > negligible}
 
 
-def _slot_contents(model: Model, x: Array, first_position: int) -> list[SlotContent]:
-    # tolerance for rounding errors of the whole stream
-    x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)
-    contents = []
-    for name, (a, b) in components.slots_or_stream(model).items():
-        means = _matching_code(model, x, a, b, first_position)
-        contents.append(SlotContent(name, zero_negligible(x[a:b]).tolist(), means))
-    return contents
+class _SlotReader:
+    """Reads the slots of the last position, by the codes of the slots that they come from."""
+
+    def __init__(self, model: Model, cache: ActivationCache, first_position: int) -> None:
+        self.model, self.first_position = model, first_position
+        self.slots = components.slots_or_stream(model)
+        spans = list(self.slots.values())
+        self.origins = slot_origins(model, cache, spans)
+        self.erased = dict(erased_slots(model, cache, spans))
+
+    def contents(self, sublayer: str, x: Array) -> list[SlotContent]:
+        # tolerance for rounding errors of the whole stream
+        x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)
+        spans, contents = list(self.slots.values()), []
+        for i, (name, (a, b)) in enumerate(self.slots.items()):
+            start, stop = spans[self.origins[sublayer][-1, i]]
+            if stop - start != b - a:
+                start, stop = a, b
+            erased = bool(self.erased[sublayer][-1, i])
+            means = ""
+            if not erased:
+                means = _matching_code(self.model, x[a:b], start, stop, self.first_position)
+            contents.append(SlotContent(name, zero_negligible(x[a:b]).tolist(), means, erased))
+        return contents
 
 
-def _matching_code(model: Model, x: Array, a: int, b: int, first_position: int) -> str:
-    """Return the token, or otherwise the position, whose embedding uniquely matches this slot."""
-    part = x[a:b]
+def _matching_code(model: Model, part: Array, a: int, b: int, first_position: int) -> str:
+    """Return the token, or else the position, whose embedding in a:b uniquely matches `part`."""
     size = np.linalg.norm(part)
     if b - a < 2 or size == 0:
         return ""

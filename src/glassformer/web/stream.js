@@ -1,6 +1,7 @@
 // The contents of the stream's slots after each sublayer, as in lens/explain.py, and the
 // contributions of components to a logit.
 
+import { slotOrigins } from "./slot_origins.js";
 import { trace } from "./interpret.js";
 import { displayName, hasMlp, headPart, slotsOf } from "./components.js";
 
@@ -42,23 +43,28 @@ const textStart = (model, tokens) => Number(Boolean(model.source) && tokens[0] =
 /** [{sublayer, position, slot, start, stop, kind, value, share, numbers, means}].
  *
  * kind: "value" of a source, "token" or "position" (the slot holds its code), "number", "nothing"
- * written yet, or "vector" (no code, or overwritten by a counting head). share: confidence from 0
- * to
- * 1. means: the value by the source's interpreter, or "". */
+ * written yet or erased, or "vector" (no code, or overwritten by a counting head). share:
+ * confidence from 0 to 1. means: the value by the source's interpreter, or "". */
 export function slotContents(model, cache, tokens) {
   const contents = [], names = Object.entries(slotsOf(model)),
     expected = interpreterValues(model, tokens);
   const codes = names.map(([name, span]) => slotCode(model, name, span)),
     zero = textStart(model, tokens);
-  for (const sublayer of sublayersOf(model)) {
-    const x = zeroNegligible(streamAfter(model, cache, sublayer)), [T, D] = x.shape,
-      time = timeOf(sublayer);
+  const sublayers = sublayersOf(model), spans = names.map(([, span]) => span);
+  const streams = sublayers.map((sublayer) => streamAfter(model, cache, sublayer));
+  const sources = slotOrigins(model, cache, sublayers, streams, spans);
+  for (const [at, sublayer] of sublayers.entries()) {
+    const x = zeroNegligible(streams[at]), [T, D] = x.shape, time = timeOf(sublayer);
     for (let position = 0; position < T; position++) {
       names.forEach(([slot, [start, stop]], i) => {
         const numbers = Array.from(x.data.subarray(position * D + start, position * D + stop));
         const { code, domain, value, time: since, until } = codes[i];
         const isCoded = code !== null && time >= since && time < until;
-        const content = code === null ? matchEmbedding(model, numbers, start, zero)
+        const [from, to] = spans[sources[at].origins[position][i]];
+        const origin = to - from === stop - start ? from : start;
+        const content = code === null && sources[at].erased[position][i]
+          ? { kind: "nothing", value: "", share: 1 }
+          : code === null ? matchEmbedding(model, numbers, origin, zero)
           : isCoded ? nearestCode(numbers, code, domain)
           : { kind: time < since ? "nothing" : "vector", value: "", share: 0 };
         const means = isCoded && expected && position >= zero
