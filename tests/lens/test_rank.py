@@ -33,6 +33,30 @@ def test_small_values_count_little():
     assert rank.energy_rank([10.0, 1, 1], share=0.985) == 2  # 101 of 102 is 99.02 %
 
 
+def test_the_measures_of_two_singular_values_by_hand():
+    m = rank.MatrixRank("x", (2, 2), np.array([2.0, 1.0]))
+    assert m.effective == pytest.approx(3 / 2 ** (2 / 3))  # of shares 2/3 and 1/3
+    assert m.effective_energy == pytest.approx(0.8**-0.8 * 0.2**-0.2)
+    assert (m.stable, m.holding_90, m.holding) == (1.25, 2, 2)
+    assert rank.MatrixRank("x", (2, 2), np.array([3.0, 1.0])).holding_90 == 1  # 0.9 exactly
+    zero = rank.MatrixRank("x", (2, 2), np.zeros(2))
+    assert [getattr(zero, name) for name in rank.RANK_MEASURES.values()] == [0, 0, 0, 0]
+    text = str(m)
+    assert "1.9 by s, 1.6 by s²; stable rank 1.2; 90 % of the energy in 2" in text
+    assert m.to_json()["stable"] == 1.25
+
+
+def test_ranges_over_hidden_matrices():
+    model = random_model()
+    hidden = [m for m in rank.matrix_ranks(model) if m.name.startswith("blocks.")]
+    ranges = rank.hidden_rank_ranges(model)
+    assert ranges["stable rank"] == (min(m.stable for m in hidden), max(m.stable for m in hidden))
+    for low, high in zip(*([ends[i] for ends in ranges.values()] for i in (0, 1)), strict=True):
+        assert 1 <= low <= high
+    order = [ranges[name][0] for name in ("stable rank", "entropy of s²", "entropy of s")]
+    assert order == sorted(order)
+
+
 def test_every_matrix_has_its_rank_and_no_bias_has():
     model = random_model()
     found = {r.name: r for r in rank.matrix_ranks(model)}

@@ -49,7 +49,8 @@ def test_singular_values():
     r = next(r for r in found if r.name == "blocks.1.attn.W_Q")
     line = panels["W_Q"].lines[2]  # after layer 0's line and dot
     assert np.allclose(line.get_ydata(), r.values / r.values[0])
-    assert line.get_label() == f"{r.effective:.1f} layer 1"
+    ranks = r.effective, r.effective_energy, r.stable, r.holding_90
+    assert line.get_label() == ", ".join(f"{x:.0f}" for x in ranks) + " layer 1"
     dot = panels["W_Q"].lines[3]
     assert dot.get_xdata()[0] == r.holding
 
@@ -57,10 +58,10 @@ def test_singular_values():
 def test_many_heads_share_a_label():
     found = [f.rank(n) for n, f in rank.circuits(random_model(n_heads=3)).items()]
     qk, _ = visible(drawn(show_rank.singular_values(found)))
-    each = [r.effective for r in found if r.name.startswith("QK")]
-    assert (
-        qk.get_legend() is None and f"{min(each):.1f} to {max(each):.1f}" in qk.texts[0].get_text()
-    )
+    each = [r.stable for r in found if r.name.startswith("QK")]
+    ends = dict.fromkeys(f"{x:.0f}" for x in (min(each), max(each)))
+    assert qk.get_legend() is None
+    assert qk.texts[0].get_text().splitlines()[-1].split(", ")[2] == "–".join(ends)
 
 
 def test_the_first_sufficient_rank_is_annotated():

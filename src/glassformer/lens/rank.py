@@ -1,9 +1,14 @@
 """Weights as matrices: singular values, effective rank, circuits of heads, truncation.
 
-Two measures of a matrix's rank, from its singular values s_1 ≥ s_2 ≥ …; both are 0 for a zero
-matrix:
+Several measures of a matrix are called its effective rank. From its singular values s_1 ≥ s_2 ≥ …
+(all measures are 0 for a zero matrix):
 - `effective`: exp(−Σ p_i ln p_i) with p_i = s_i / Σ s, the exponential of their entropy;
-- `holding`: the smallest r with s_1² + … + s_r² ≥ 0.99 · Σ s_i².
+- `effective_energy`: the same with p_i = s_i² / Σ s²;
+- `stable`: Σ s_i² / s_1²;
+- `holding`: the smallest r with s_1² + … + s_r² ≥ 0.99 · Σ s_i²; `holding_90`: the same with 0.9.
+
+stable ≤ effective_energy ≤ effective. None is the right one, so views and claims report them
+together (`RANK_MEASURES`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,9 +39,9 @@ def finite_svd(x: Any, **options: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class MatrixRank(Result):
-    """The singular values of a matrix, largest first, and its effective rank and energy rank."""
+    """The singular values of a matrix, largest first, and the measures of its rank."""
 
-    extra_json_fields = ("effective", "holding")
+    extra_json_fields = ("effective", "effective_energy", "stable", "holding", "holding_90")
     name: str
     shape: tuple[int, int]
     values: Array
@@ -46,21 +51,50 @@ class MatrixRank(Result):
         return effective_rank(self.values)
 
     @property
+    def effective_energy(self) -> float:
+        return effective_rank(np.square(np.asarray(self.values, dtype=np.float64)))
+
+    @property
+    def stable(self) -> float:
+        return stable_rank(self.values)
+
+    @property
     def holding(self) -> int:
         return energy_rank(self.values)
 
+    @property
+    def holding_90(self) -> int:
+        return energy_rank(self.values, 0.9)
+
     def __str__(self) -> str:
         m, n = self.shape
-        rank = f"effective rank {self.effective:.1f}, 99 % of the energy in {self.holding}"
+        entropy = f"{self.effective:.1f} by s, {self.effective_energy:.1f} by s²"
+        energy = f"90 % of the energy in {self.holding_90}, 99 % in {self.holding}"
+        rank = f"effective rank {entropy}; stable rank {self.stable:.1f}; {energy}"
         return f"{self.name} {m}×{n}: {rank}"
 
 
+# Every measure that is called an effective rank: its name in texts -> the field of MatrixRank.
+RANK_MEASURES = {
+    "entropy of s": "effective",
+    "entropy of s²": "effective_energy",
+    "stable rank": "stable",
+    "90 % of the energy": "holding_90",
+}
+
+
 def effective_rank(values: Array) -> float:
-    """Return the exponential of the entropy of singular values divided by their sum."""
+    """Return the exponential of the entropy of values divided by their sum."""
     s = np.asarray(values, dtype=np.float64)
     s = s[s > 0]
     p = s / s.sum() if len(s) else s
     return float(np.exp(-(p * np.log(p)).sum())) if len(s) else 0.0
+
+
+def stable_rank(values: Array) -> float:
+    """Return the sum of the squared singular values over the largest square."""
+    squares = np.square(np.asarray(values, dtype=np.float64))
+    return float(squares.sum() / squares.max()) if squares.any() else 0.0
 
 
 def energy_rank(values: Array, share: float = ENERGY_SHARE) -> int:
@@ -90,6 +124,15 @@ def matrix_ranks(model: Model) -> list[MatrixRank]:
 def _ranks(matrices: Mapping[str, Array]) -> list[MatrixRank]:
     values = {n: finite_svd(w.astype(np.float64), compute_uv=False) for n, w in matrices.items()}
     return [MatrixRank(n, w.shape, values[n]) for n, w in matrices.items()]
+
+
+def hidden_rank_ranges(model: Model) -> dict[str, tuple[float, float]]:
+    """Return the least and the largest rank of the matrices inside the blocks, by measure."""
+    matrices = _ranks(dict(_hidden_matrices(model)))
+    if not matrices:
+        raise GlassformerError("rank: expected a model with layers, got none")
+    ranks = {name: [getattr(m, f) for m in matrices] for name, f in RANK_MEASURES.items()}
+    return {name: (min(values), max(values)) for name, values in ranks.items()}
 
 
 # ── circuits ───────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...lens.rank import FactoredMatrix, MatrixRank, Truncation, UpdateRank
+from ...lens.rank import RANK_MEASURES, FactoredMatrix, MatrixRank, Truncation, UpdateRank
 from .. import style
 from ..helpers import (
     add_grid,
@@ -29,7 +29,8 @@ MAX_NAMED_TOKENS = 16  # token labels per axis
 def singular_values(ranks: Sequence[MatrixRank], title: str = "") -> Figure:
     """Draw singular values divided by the largest, with a panel for each kind of matrix.
 
-    Each line is a layer. A dot marks the number of values with 99 % of the energy.
+    Each line is a layer. A dot marks the number of values with 99 % of the energy. Legends have the
+    ranks of `RANK_MEASURES`.
     """
     require_data(ranks, "singular values", "matrix")
     kinds: dict[str, list[MatrixRank]] = {}
@@ -37,13 +38,13 @@ def singular_values(ranks: Sequence[MatrixRank], title: str = "") -> Figure:
         kinds.setdefault(_matrix_kind(r.name), []).append(r)
     columns = min(4, len(kinds))
     rows = math.ceil(len(kinds) / columns)
-    size = FIGURE_WIDTH, 0.5 + 1.75 * rows
+    size = FIGURE_WIDTH, 0.5 + 2 * rows
     with drawing(rows, columns, size, title, n=len(kinds), sharey=True) as (fig, axes):
         for ax, (kind, matrices) in zip(axes, kinds.items(), strict=True):
             for i, r in enumerate(matrices):
                 line = style.LINE_STYLES[i % len(style.LINE_STYLES)]
                 _draw_singular_values(ax, r, style.COLORS[i % len(style.COLORS)], line)
-            ax.set(title=kind, ylim=(0, 1.4), yticks=[0, 0.5, 1])
+            ax.set(title=kind, ylim=(0, 1.75), yticks=[0, 0.5, 1])
             ax.set_xlim(left=0.5)
             ax.locator_params(axis="x", integer=True)
             add_grid(ax)
@@ -64,7 +65,7 @@ def _draw_singular_values(ax: Axes, r: MatrixRank, color: str, line: Any) -> Non
     share = r.values / r.values[0] if len(r.values) and r.values[0] > 0 else r.values
     kind, _, head = r.name.partition(" ")
     layer = f" layer {kind.split('.')[1]}" if kind.startswith("blocks.") else ""
-    label = f"{r.effective:.1f}" + (f" head {head}" if head else layer)
+    label = _rank_label([r]) + (f" head {head}" if head else layer)
     x = np.arange(1, len(share) + 1)
     ax.plot(x, share, color=color, linestyle=line, linewidth=1.3, label=label)
     if r.holding:
@@ -73,15 +74,23 @@ def _draw_singular_values(ax: Axes, r: MatrixRank, color: str, line: Any) -> Non
 
 
 def _draw_effective_ranks(ax: Axes, ranks: Sequence[MatrixRank]) -> None:
-    """List the effective ranks in the legend, or their range if there are too many lines."""
-    title = f"effective rank (of {len(ranks[0].values)})"
+    """List the ranks in the legend, or their ranges if there are too many lines."""
+    title = f"rank of {len(ranks[0].values)} by s, s²,\nstable, 90 % energy"
     if len(ranks) <= MAX_LEGEND_LINES:
-        ax.legend(loc="upper right", title=title, title_fontsize=7, fontsize=7, handlelength=1.4,
+        ax.legend(loc="upper right", title=title, title_fontsize=7, fontsize=7, handlelength=1.2,
                   borderaxespad=0)  # fmt: skip
         return
-    effective = [r.effective for r in ranks]
-    text = f"{title}:\n{min(effective):.1f} to {max(effective):.1f}"
+    text = f"{title}:\n{_rank_label(ranks)}"
     ax.text(1, 1, text, transform=ax.transAxes, ha="right", va="top", fontsize=7)
+
+
+def _rank_label(ranks: Sequence[MatrixRank]) -> str:
+    """Return every measure of the rank, rounded, or its range over several matrices."""
+    texts = []
+    for name in RANK_MEASURES.values():
+        ends = [f([getattr(r, name) for r in ranks]) for f in (min, max)]
+        texts.append("–".join(dict.fromkeys(f"{x:.0f}" for x in ends)))
+    return ", ".join(texts)
 
 
 def truncation_curve(cuts: Sequence[Truncation]) -> Figure:
@@ -114,7 +123,7 @@ def update_rank_figure(updates: UpdateRank) -> Figure:
         full = [min(r.shape) for r in updates.matrices]
         effective = [r.effective for r in updates.matrices]
         bars.barh(range(rows), full, 0.7, color=style.PALE, label="full rank")
-        bars.barh(range(rows), effective, 0.7, color=style.BLUE, label="effective rank")
+        bars.barh(range(rows), effective, 0.7, color=style.BLUE, label="effective rank by s")
         label_rows(bars, [r.name.removeprefix("blocks.") for r in updates.matrices])
         bars.set_xlabel("rank of the update by matrix")
         bars.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
