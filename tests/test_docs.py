@@ -45,6 +45,7 @@ RUN = [
             "how-it-works",
             "reference",
             "taotp",
+            "booklet-names",
             "ground-truth",
             "proof",
             "beyond",

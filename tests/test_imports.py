@@ -29,6 +29,7 @@ PAIRS = {
     ("core", "registry"): "a checkpoint names its parametrization, a count its options",
     ("training", "verification"): "accuracy and margins while training",
     ("proof", "verification"): "a proof is held against runs of the model",
+    ("taotp", "programs"): "the names of the booklet",
     ("lens", "verification"): "views show margins and accuracies",
     ("resolve", "interop"): "a ref may be a folder in GPT-2 or Llama format",
     ("generate", "resolve"): "the task of a model reads the input text",

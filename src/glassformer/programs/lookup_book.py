@@ -1,10 +1,12 @@
 """LOOKUP TABLE with a tied head, as in the booklet (section 3.6), with optimized vectors."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..core.model import Config, Labels, Model, zeros
+from ..core.vocabulary import Vocabulary
 from ..craft import Floats, Head, Layout, layer_norm, ring
 from ..tasks.lookup import Lookup
 from ..utils.errors import GlassformerError
@@ -19,10 +21,13 @@ def tied_lookup(task: Lookup, block: int, dims: int, seed: int) -> Model:
     """Return a one-layer model with d_model = dims + 3 and a head for each token of a key."""
     if (n := task.entries * len(task.vocabulary)) > MAX_LOGITS:
         raise GlassformerError(f"entries × vocabulary must be at most {MAX_LOGITS:,}, got {n:,}")
-    return hashing_layer(task, block, *optimize(task, dims, seed), tied=True)
+    model = hashing_layer(task.vocabulary, block, *optimize(task, dims, seed), tied=True)
+    return replace(model, task=task.ref)
 
 
-def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: bool) -> Model:
+def hashing_layer(
+    vocabulary: Vocabulary, block: int, points: Floats, mix: Floats, tied: bool
+) -> Model:
     """Return a model whose head j adds (the token j positions back) @ mix[j], [d,n].
 
     Tokens are embedded as points [V,d] and positions on a ring. Head 0 attends to the query's
@@ -46,7 +51,7 @@ def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: b
         head.output[:dims, :width] = mix[j]
     Head(w, 0, 0).output[:] -= np.eye(D)
     heads = {f"0.{j}": f"hashes the token {j} back" for j in range(length)}
-    return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))
+    return Model(config, w, vocabulary, labels=Labels(layout.slots, heads))
 
 
 def optimize(task: Lookup, dims: int, seed: int) -> tuple[Floats, Floats]:

@@ -13,18 +13,25 @@ def powerpoints(vocab: int, ratio: float, arc: float) -> Floats:
     return np.asarray(points * (arc / points[-1]))
 
 
+def next_points(angles: Floats, aim: float, arc: float) -> Floats:
+    """Return for each angle one that is nearest to the next larger, then to the one after it.
+
+    It lies the share `aim` beyond the next. The last two angles have one larger angle and none.
+    """
+    return np.append(angles[1:-1] * (1 - aim) + angles[2:] * aim, [arc, 0.0])
+
+
 def powerpoint_sort(
     vocab: int, length: int, low: int = 1, *, ratio: float = 0.5, aim: float = 0.25,
-    arc: float = np.pi,
+    arc: float = np.pi, block: int = 100,
 ) -> Model:  # fmt: skip
     """Return the construction with any constants, even if the model is then wrong.
 
     The defaults are the constants of Figures 5.4 and 5.5.
     """
     angles = powerpoints(vocab, ratio, arc)
-    # The last two numbers have one larger number and none.
-    wanted = np.append(angles[1:-1] * (1 - aim) + angles[2:] * aim, [arc, 0.0])
-    config = Config(vocab, 100, 6, d_head=6, tied=True, eps=0.0, activation="relu")
+    wanted = next_points(angles, aim, arc)
+    config = Config(vocab, block, 6, d_head=6, tied=True, eps=0.0, activation="relu")
     w = zeros(config, "mlp", "mlp.b_out")
     w["embed.W_E"] = np.concatenate([circle(angles), circle(wanted)], axis=1)  # V D
     w["blocks.0.attn.W_Q"][0, 3:, :3] = np.eye(3) * 1e20

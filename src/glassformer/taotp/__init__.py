@@ -9,20 +9,37 @@ A program lists the numbers of a transformer. The booklet's dicts are programs. 
 without quotes, comments, optional commas, defaults for missing entries, `eye(3) * 1e6`,
 `sparse(…)`, `ring(8)`, `shift(-1 8)`, variables, blocks, and names for tokens, slots, heads and
 neurons. `write` converts any Model to this language; docs/taotp.md is the reference.
+
+The booklet's names are here, too (`taotp.pos_enc_3d`): see booklet.py and docs/booklet-names.md.
 """
 
 import codecs
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..core.model import Model
 from ..utils.errors import GlassformerError
 from ..utils.fileio import os_error_text, read_bytes
+from .booklet_names import NAMES
 from .build import ModelBuilder
+from .params import from_params, to_params
 from .syntax import TextParser
 from .values import BAD_SOURCE, MAX_TEXT
 from .write import write
 
-__all__ = ["examples", "parse", "read", "write"]
+if TYPE_CHECKING:
+    from .booklet import *  # noqa: F403
+else:
+
+    def __getattr__(name):
+        """Return a name of the booklet. The module is imported at the first use of one."""
+        if name not in NAMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(".booklet", __name__), name)
+
+
+__all__ = ["examples", "from_params", "parse", "read", "to_params", "write"]
 
 EXAMPLES = Path(__file__).parents[1] / "programs" / "text"
 
