@@ -111,24 +111,31 @@ def public_api(f: Callable[P, R]) -> Callable[P, R]:
 
 # ── models and tasks ───────────────────────────────────────────────────────────────────────────
 @public_api
-def load(ref: str | PathLike[str]) -> Model:
-    """Load a model from a ref or a path.
+def load(ref: str | PathLike[str] | Mapping[str, Any]) -> Model:
+    """Load a model from a ref or a path, or from a dict of its arrays.
 
     Args:
         ref: A program with options (`addition:digits=3`), a checkpoint, a `.taotp` or `.glass`
-            file, a folder in GPT-2 format, or `mine.py:NAME`, which executes that file.
+            file, a folder in GPT-2 format, or `mine.py:NAME`, which executes that file. A dict has
+            the keys of the text language, such as the booklet's `params`: `tok_emb`, `pos_emb`,
+            `out_emb`, `layers` and `lnf`, as lists or arrays.
 
     Returns:
         The model.
 
     Raises:
-        GlassformerError: No model has this name, or its file is damaged.
+        GlassformerError: No model has this name, its file is damaged, or the arrays of the dict do
+            not fit.
 
     Example:
         >>> import glassformer as gf
         >>> gf.load("min:vocab=20").config.d_vocab
         20
     """
+    if isinstance(ref, Mapping):
+        from .taotp import from_params
+
+        return from_params(ref)
     return resolve.load(load_user_ref(ref))
 
 

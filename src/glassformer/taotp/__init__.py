@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.model import Model
-from ..utils.errors import GlassformerError
+from ..utils.errors import GlassformerError, value_error
 from ..utils.fileio import os_error_text, read_bytes
 from .booklet_names import NAMES
 from .build import ModelBuilder
@@ -54,6 +54,8 @@ def parse(text: str, name: str = "program.taotp") -> Model:
     Raises:
         GlassformerError: With code `bad_source` and one line for each error.
     """
+    if not isinstance(text, str):
+        raise value_error(name, "a text; from_params(…) reads a dict", text, code=BAD_SOURCE)
     parser = TextParser(text, name)
     return ModelBuilder(parser.source, parser.program()).model()
 

@@ -72,7 +72,8 @@ def from_params(params: Mapping[str, Any], name: str = "params") -> Model:
         name: Name of the dict in error messages.
 
     Raises:
-        GlassformerError: For unknown keys, numbers that are not finite and sizes that do not fit.
+        GlassformerError: With a line for each unknown key, value that is not a finite number, and
+            size that does not fit.
     """
     source = DictSource(name)
     try:
