@@ -121,7 +121,7 @@ if TYPE_CHECKING:
         "train",
         "verify",
         "view",
-    ]  # fmt: skip
+    ]
 
 __version__ = "0.1.0"
 

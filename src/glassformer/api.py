@@ -209,9 +209,13 @@ def export(
 
 @public_api
 def compile_(
-    source: str | PathLike[str], *, options: Mapping[str, Any] | None = None, dtype: str = "",
-    target: str = "", out: str | PathLike[str] | None = None,
-) -> Compiled:  # fmt: skip
+    source: str | PathLike[str],
+    *,
+    options: Mapping[str, Any] | None = None,
+    dtype: str = "",
+    target: str = "",
+    out: str | PathLike[str] | None = None,
+) -> Compiled:
     """Compile a source to a model, and prove that both give the same output for every input.
 
     Args:
@@ -303,10 +307,16 @@ def list_(kind: str = "programs", ref: str = "") -> Any:
 # ── running ────────────────────────────────────────────────────────────────────────────────────
 @public_api
 def run(
-    model: ModelLike, text: str = "", *, steps: int | None = None, temperature: float = 0.0,
-    top_k: int | None = None, rng: np.random.Generator | None = None, trace: bool = False,
+    model: ModelLike,
+    text: str = "",
+    *,
+    steps: int | None = None,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    rng: np.random.Generator | None = None,
+    trace: bool = False,
     interpret: bool = False,
-) -> Generation:  # fmt: skip
+) -> Generation:
     """Generate the output of a model for an input string.
 
     Args:
@@ -340,10 +350,16 @@ def run(
 
 @public_api
 def decode(
-    model: ModelLike, tokens: Tokens, steps: int, *, stop: int | None = None,
-    temperature: float = 0.0, top_k: int | None = None, rng: np.random.Generator | None = None,
+    model: ModelLike,
+    tokens: Tokens,
+    steps: int,
+    *,
+    stop: int | None = None,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    rng: np.random.Generator | None = None,
     cached: bool = True,
-) -> Array:  # fmt: skip
+) -> Array:
     """Generate up to `steps` tokens after a prompt.
 
     Args:
@@ -378,10 +394,13 @@ def decode(
 
 @public_api
 def forward(
-    config: Config, weights: Mapping[str, Any], tokens: Any, hook: Hook | None = None,
+    config: Config,
+    weights: Mapping[str, Any],
+    tokens: Any,
+    hook: Hook | None = None,
     start: int = 0,
     last: int | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Compute the logits of a batch of tokens from a config and weights.
 
     Args:
@@ -572,10 +591,15 @@ def _resumable(
 
 @public_api
 def recheck(
-    model: ModelLike, verdict: Verdict | str | PathLike[str], task: TaskLike | None = None, *,
-    workers: int = 1, out: str | PathLike[str] | None = None,
-    journal: str | PathLike[str] | None = None, progress: ProgressCallback | None = None,
-) -> RecheckResult:  # fmt: skip
+    model: ModelLike,
+    verdict: Verdict | str | PathLike[str],
+    task: TaskLike | None = None,
+    *,
+    workers: int = 1,
+    out: str | PathLike[str] | None = None,
+    journal: str | PathLike[str] | None = None,
+    progress: ProgressCallback | None = None,
+) -> RecheckResult:
     """Run the rows of a saved verdict again and compare.
 
     Args:
@@ -607,36 +631,57 @@ def recheck(
 
 @overload
 def prove(
-    model: ModelLike, task: TaskLike | None = None, *,
+    model: ModelLike,
+    task: TaskLike | None = None,
+    *,
     method: Literal["auto", "certificate", "enumeration"] = "auto",
-    independent_check: bool | None = None, seed: int = 0, out: str | PathLike[str] | None = None,
+    independent_check: bool | None = None,
+    seed: int = 0,
+    out: str | PathLike[str] | None = None,
     progress: ProgressCallback | None = None,
-) -> Proof: ...  # fmt: skip
+) -> Proof: ...
 @overload
 def prove(
-    model: ModelLike, task: TaskLike | None = None, *,
-    check: str | PathLike[str] | Mapping[str, Any], independent_check: bool | None = None,
-    seed: int = 0, progress: ProgressCallback | None = None,
-) -> CertificateCheck: ...  # fmt: skip
+    model: ModelLike,
+    task: TaskLike | None = None,
+    *,
+    check: str | PathLike[str] | Mapping[str, Any],
+    independent_check: bool | None = None,
+    seed: int = 0,
+    progress: ProgressCallback | None = None,
+) -> CertificateCheck: ...
 @overload
 def prove(
-    model: ModelLike, task: TaskLike | None = None, *, accuracy: Literal[True], seed: int = 0,
+    model: ModelLike,
+    task: TaskLike | None = None,
+    *,
+    accuracy: Literal[True],
+    seed: int = 0,
     progress: ProgressCallback | None = None,
-) -> Accuracy: ...  # fmt: skip
+) -> Accuracy: ...
 @overload
 def prove(
-    model: ModelLike, task: TaskLike | None = None, *, equal_to: ModelLike, seed: int = 0,
+    model: ModelLike,
+    task: TaskLike | None = None,
+    *,
+    equal_to: ModelLike,
+    seed: int = 0,
     progress: ProgressCallback | None = None,
-) -> Equality: ...  # fmt: skip
+) -> Equality: ...
 @public_api
 def prove(
-    model: ModelLike, task: TaskLike | None = None, *,
+    model: ModelLike,
+    task: TaskLike | None = None,
+    *,
     method: Literal["auto", "certificate", "enumeration"] = "auto",
     check: str | PathLike[str] | Mapping[str, Any] | None = None,
     independent_check: bool | None = None,
-    accuracy: bool = False, equal_to: ModelLike | None = None, seed: int = 0,
-    out: str | PathLike[str] | None = None, progress: ProgressCallback | None = None,
-) -> Proof | CertificateCheck | Accuracy | Equality:  # fmt: skip
+    accuracy: bool = False,
+    equal_to: ModelLike | None = None,
+    seed: int = 0,
+    out: str | PathLike[str] | None = None,
+    progress: ProgressCallback | None = None,
+) -> Proof | CertificateCheck | Accuracy | Equality:
     """Decide whether a model is right on all inputs: proved, refuted or unknown.
 
     Args:
@@ -713,9 +758,11 @@ def check_puzzle(level: str, solution: str | PathLike[str], seconds: int = 120) 
 
 @public_api
 def claims(
-    names: str | Sequence[str] = (), *, slow: bool = False,
+    names: str | Sequence[str] = (),
+    *,
+    slow: bool = False,
     progress: ProgressCallback | None = None,
-) -> ClaimsResult:  # fmt: skip
+) -> ClaimsResult:
     """Measure published figures and compare them with the recorded values.
 
     Args:
@@ -730,10 +777,16 @@ def claims(
 
 @public_api
 def adderboard(
-    model: ModelLike | None = None, *, table: bool = False, task: TaskLike | None = None,
-    dtype: str = "", max_counterexamples: int = 10, trust: bool = False, sandbox: bool = True,
+    model: ModelLike | None = None,
+    *,
+    table: bool = False,
+    task: TaskLike | None = None,
+    dtype: str = "",
+    max_counterexamples: int = 10,
+    trust: bool = False,
+    sandbox: bool = True,
     progress: ProgressCallback | None = None,
-) -> AdderTable | BoardVerdict:  # fmt: skip
+) -> AdderTable | BoardVerdict:
     """Run AdderBoard's test on a model: ten edge cases and 10,000 pairs of ten digits.
 
     Args:
@@ -800,10 +853,16 @@ def explain(model: ModelLike, tokens: Tokens) -> Explanation:
 
 @public_api
 def inspect(
-    model: ModelLike, task: TaskLike | None = None, rows: Rows | None = None,
-    prompt: Tokens | None = None, only: str | Sequence[str] = (),
-    progress: ProgressCallback | None = None, *, sample: int | None = None, seed: int = 0,
-) -> Inspection:  # fmt: skip
+    model: ModelLike,
+    task: TaskLike | None = None,
+    rows: Rows | None = None,
+    prompt: Tokens | None = None,
+    only: str | Sequence[str] = (),
+    progress: ProgressCallback | None = None,
+    *,
+    sample: int | None = None,
+    seed: int = 0,
+) -> Inspection:
     """Compute all applicable views of a model's weights and activations.
 
     Args:
@@ -836,10 +895,16 @@ def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[View]
 
 @public_api
 def compare(
-    a: ModelLike, b: ModelLike, task: TaskLike | None = None, rows: Rows | None = None, *,
-    sample: int | None = None, names: Sequence[str] = (), seed: int = 0,
+    a: ModelLike,
+    b: ModelLike,
+    task: TaskLike | None = None,
+    rows: Rows | None = None,
+    *,
+    sample: int | None = None,
+    names: Sequence[str] = (),
+    seed: int = 0,
     progress: ProgressCallback | None = None,
-) -> Comparison:  # fmt: skip
+) -> Comparison:
     """Compare two models on one task: answers, attention, and the role of each component.
 
     Args:
@@ -862,9 +927,14 @@ def compare(
 
 @public_api
 def ablate(
-    model: ModelLike, component: str, method: str = "zero", *, task: TaskLike | None = None,
-    rows: Rows | None = None, seed: int = 0,
-) -> Score:  # fmt: skip
+    model: ModelLike,
+    component: str,
+    method: str = "zero",
+    *,
+    task: TaskLike | None = None,
+    rows: Rows | None = None,
+    seed: int = 0,
+) -> Score:
     """Score a model with one component ablated.
 
     To train models without a component, see `ablation_study`.
@@ -891,10 +961,14 @@ def ablate(
 
 @public_api
 def patch(
-    model: ModelLike, clean: Tokens, corrupted: Tokens, names: str | Sequence[str],
-    positions: int | Sequence[int] | None = None, heads: int | Sequence[int] | None = None,
+    model: ModelLike,
+    clean: Tokens,
+    corrupted: Tokens,
+    names: str | Sequence[str],
+    positions: int | Sequence[int] | None = None,
+    heads: int | Sequence[int] | None = None,
     at: int = -1,
-) -> Patch:  # fmt: skip
+) -> Patch:
     """Run a corrupted input with activations patched in from a clean input.
 
     Args:
@@ -915,10 +989,15 @@ def patch(
 
 @public_api
 def attribute(
-    model: ModelLike, clean: Tokens, corrupted: Tokens, name: str,
-    positions: int | Sequence[int] | None = None, heads: int | Sequence[int] | None = None,
-    at: int = -1, steps: int = 0,
-) -> float:  # fmt: skip
+    model: ModelLike,
+    clean: Tokens,
+    corrupted: Tokens,
+    name: str,
+    positions: int | Sequence[int] | None = None,
+    heads: int | Sequence[int] | None = None,
+    at: int = -1,
+    steps: int = 0,
+) -> float:
     """Estimate the effect of `patch` by gradients: attribution patching.
 
     Args:
@@ -959,9 +1038,12 @@ def interchange(
 
 @public_api
 def ground_truth(
-    model: ModelLike, task: TaskLike | None = None, *, seed: int = 0,
+    model: ModelLike,
+    task: TaskLike | None = None,
+    *,
+    seed: int = 0,
     out: str | PathLike[str] | None = None,
-) -> GroundTruth:  # fmt: skip
+) -> GroundTruth:
     """Return the known circuit of a program: its components, their roles and their edges.
 
     Args:
@@ -982,10 +1064,16 @@ def ground_truth(
 
 @public_api
 def obfuscate(
-    model: ModelLike, seed: int = 0, *, rotate: bool = True, shuffle: bool = True,
-    noise: float = 0.0, task: TaskLike | None = None, out: str | PathLike[str] | None = None,
+    model: ModelLike,
+    seed: int = 0,
+    *,
+    rotate: bool = True,
+    shuffle: bool = True,
+    noise: float = 0.0,
+    task: TaskLike | None = None,
+    out: str | PathLike[str] | None = None,
     key: str | PathLike[str] | None = None,
-) -> ObfuscatedModel:  # fmt: skip
+) -> ObfuscatedModel:
     """Return an unnamed copy of a model with the same function in another basis, and its key.
 
     Args:
@@ -1014,12 +1102,17 @@ def obfuscate(
 # ── pages ──────────────────────────────────────────────────────────────────────────────────────
 @public_api
 def report(
-    models: ModelLike | Sequence[ModelLike], out: str | PathLike[str] | None = None,
-    inputs: str | Sequence[str] = (), rows: int = 2_000, *, task: TaskLike | None = None,
-    full: bool = False, history: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    models: ModelLike | Sequence[ModelLike],
+    out: str | PathLike[str] | None = None,
+    inputs: str | Sequence[str] = (),
+    rows: int = 2_000,
+    *,
+    task: TaskLike | None = None,
+    full: bool = False,
+    history: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     progress: ProgressCallback | None = None,
-) -> Report:  # fmt: skip
+) -> Report:
     """Make one HTML page that runs models, without a server or a network.
 
     Args:
@@ -1038,8 +1131,10 @@ def report(
     path = pages.check_output_path(out)
     several = [*models] if isinstance(models, (list, tuple)) else [models]
     resolved = [as_model(m) for m in several]
-    titles = [str(m) if isinstance(m, (str, PathLike)) else model.name
-              for m, model in zip(several, resolved, strict=True)]  # fmt: skip
+    titles = [
+        str(m) if isinstance(m, (str, PathLike)) else model.name
+        for m, model in zip(several, resolved, strict=True)
+    ]
     return pages.report(
         [*zip(titles, resolved, strict=True)], inputs, out=path, rows=rows,
         task=None if task is None else as_task(task, *resolved[:1]), full=full, history=history,
@@ -1049,11 +1144,15 @@ def report(
 
 @public_api
 def studio(
-    models: ModelLike | Sequence[ModelLike], *,
+    models: ModelLike | Sequence[ModelLike],
+    *,
     folders: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
-    inputs: str | Sequence[str] = (), port: int | None = None, minutes: float = 30.0,
-    memory: float = 4.0, browser: bool = False,
-) -> ServerHandle:  # fmt: skip
+    inputs: str | Sequence[str] = (),
+    port: int | None = None,
+    minutes: float = 30.0,
+    memory: float = 4.0,
+    browser: bool = False,
+) -> ServerHandle:
     """Open the live page with a server behind it: write sources, verify, prove and train there.
 
     The server listens on 127.0.0.1 only and answers only requests with its token. Nothing sent to
@@ -1185,10 +1284,16 @@ def train(
 
 @public_api
 def ablation_study(
-    task: TaskLike, recipe: RecipeLike = "", *, seeds: Sequence[int] = (0, 1, 2),
-    only: str | Sequence[str] = (), out: str | PathLike[str] | None = None, threads: int = 1,
-    progress: ProgressCallback | None = None, **fields: Unpack[RecipeFields],
-) -> AblationStudy:  # fmt: skip
+    task: TaskLike,
+    recipe: RecipeLike = "",
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    only: str | Sequence[str] = (),
+    out: str | PathLike[str] | None = None,
+    threads: int = 1,
+    progress: ProgressCallback | None = None,
+    **fields: Unpack[RecipeFields],
+) -> AblationStudy:
     """Train a recipe with one part removed at a time. Needs PyTorch.
 
     To ablate a component of a trained model, see `ablate`.
@@ -1248,10 +1353,15 @@ def _training_options(
 
 @public_api
 def sweep(
-    spec: str | PathLike[str], out: str | PathLike[str] | None = None, *, cluster: str = "",
-    workers: int | None = None, limit: int = 1_000, task: str = "",
+    spec: str | PathLike[str],
+    out: str | PathLike[str] | None = None,
+    *,
+    cluster: str = "",
+    workers: int | None = None,
+    limit: int = 1_000,
+    task: str = "",
     progress: ProgressCallback | None = None,
-) -> SweepResult:  # fmt: skip
+) -> SweepResult:
     """Train a grid of settings from a TOML file. A repeated call skips finished runs.
 
     Args:
@@ -1270,9 +1380,14 @@ def sweep(
 
     load = partial(user_modules.load_task_with_file, task) if task else resolve.load_task
     return sweep_(
-        as_path(spec, "sweep"), None if out is None else as_folder(out), load,
-        cluster=cluster, workers=workers, limit=limit, progress=progress,
-    )  # fmt: skip
+        as_path(spec, "sweep"),
+        None if out is None else as_folder(out),
+        load,
+        cluster=cluster,
+        workers=workers,
+        limit=limit,
+        progress=progress,
+    )
 
 
 # ── registration, and the tour ────────────────────────────────────────────────────────────

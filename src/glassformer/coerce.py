@@ -201,8 +201,9 @@ def as_output(value: Any, suffix: str, *inputs: Any) -> Path | None:
 
 def input_paths(values: Iterable[Any]) -> list[str]:
     """Return the values that may be file paths: strings and path objects."""
-    return [as_text(value, "path", "a path") for value in values
-            if isinstance(value, (str, PathLike))]  # fmt: skip
+    return [
+        as_text(value, "path", "a path") for value in values if isinstance(value, (str, PathLike))
+    ]
 
 
 def as_folder(value: Any) -> Path:

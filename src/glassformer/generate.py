@@ -69,10 +69,16 @@ def is_single_token_list(model: Model, words: Sequence[str]) -> bool:
 
 
 def run(
-    model: Model, text: str = "", *, steps: int | None = None, temperature: float = 0.0,
-    top_k: int | None = None, rng: np.random.Generator | None = None, trace: bool = False,
+    model: Model,
+    text: str = "",
+    *,
+    steps: int | None = None,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    rng: np.random.Generator | None = None,
+    trace: bool = False,
     interpret: bool = False,
-) -> Generation:  # fmt: skip
+) -> Generation:
     """Implement `api.run`.
 
     >>> run(load("addition:digits=3"), "123+456").output

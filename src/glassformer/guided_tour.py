@@ -46,8 +46,10 @@ PROGRAM_EXAMPLES = [  # ref, input
     ("modular-addition:p=113", "100+50"),
 ]
 SAMPLE_SIZES = {  # number of rows to check in domains that are too large
-    "search:prefix=3,vocab=10,block=100": 2_000, "sort": 500, "addition:digits=10": 20_000,
-}  # fmt: skip
+    "search:prefix=3,vocab=10,block=100": 2_000,
+    "sort": 500,
+    "addition:digits=10": 20_000,
+}
 TRAINED_SAMPLE_ROWS = 100_000  # number of sums out of a million to check with the trained adder
 BOOKLET, BOOK, NANDA = "The booklet", "How a Transformer Learns Addition", "Nanda et al."
 CLAIM_SENTENCES: list[tuple[str, str, Callable[[Any], str]]] = [  # source, claim, sentence

@@ -311,10 +311,13 @@ def _neurons(model: Model, slots: Slots, cache: ActivationCache, valid: Array) -
             writes[slot] = np.linalg.norm(out[:, a:b], axis=1)
         for f in range(model.config.d_mlp):
             name = parts.neuron_name(i, f)
-            records.append({
-                "part": name, "name": parts.label_of(model, name),
-                "reads": {n: float(x[f]) for n, x in reads.items() if x[f]},
-                "writes": {n: float(x[f]) for n, x in writes.items() if x[f]},
-                "fires": float(fires[f]),
-            })  # fmt: skip
+            records.append(
+                {
+                    "part": name,
+                    "name": parts.label_of(model, name),
+                    "reads": {n: float(x[f]) for n, x in reads.items() if x[f]},
+                    "writes": {n: float(x[f]) for n, x in writes.items() if x[f]},
+                    "fires": float(fires[f]),
+                }
+            )
     return records

@@ -45,18 +45,23 @@ def score_edges(
     if not sizes <= {2} and not sizes <= {3}:
         raise GlassformerError(
             "edges: expected only (writer, reader), or only (writer, reader, port), got both"
-            if sizes <= {2, 3} else f"edges: expected 2 or 3 names in an edge, got {sorted(sizes)}"
-        )  # fmt: skip
+            if sizes <= {2, 3}
+            else f"edges: expected 2 or 3 names in an edge, got {sorted(sizes)}"
+        )
     width = max(sizes, default=3)
     for part in sorted({p for e in claims for p in e[:2]} - set(truth.parts)):
         raise GlassformerError(f"edge: no part {part!r}; {did_you_mean(part, truth.parts)}")
     present = {(e.writer, e.reader, e.port)[:width] for e in truth.edges if all_edges or e.matters}
     right = claims & present
     return EdgeScores(
-        len(claims), len(present), len(right), len(right) / len(claims) if claims else 1.0,
-        len(right) / len(present) if present else 1.0, sorted(present - claims),
+        len(claims),
+        len(present),
+        len(right),
+        len(right) / len(claims) if claims else 1.0,
+        len(right) / len(present) if present else 1.0,
+        sorted(present - claims),
         sorted(claims - present),
-    )  # fmt: skip
+    )
 
 
 def subspace_overlap(claimed: Array, actual: Array) -> tuple[float, float]:

@@ -150,9 +150,14 @@ def read_key(path: str | Path) -> ObfuscationKey:
 
 
 def obfuscate(
-    model: Model, seed: int = 0, *, rotate: bool = True, shuffle: bool = True, noise: float = 0.0,
+    model: Model,
+    seed: int = 0,
+    *,
+    rotate: bool = True,
+    shuffle: bool = True,
+    noise: float = 0.0,
     task: Task | None = None,
-) -> ObfuscatedModel:  # fmt: skip
+) -> ObfuscatedModel:
     """Return a copy of a model that computes the same function, and its key.
 
     `gf.obfuscate` documents the arguments. With LayerNorm, the basis keeps the ones vector. Heads
@@ -184,8 +189,11 @@ def obfuscate(
         copy = rotate_stream(copy, M)
     copy, heads, neurons = _shuffle_heads_and_neurons(copy, rng, shuffle, changes)
     if noise:
-        noisy = {n: w + noise * np.sqrt(np.mean(w * w)) * rng.normal(size=w.shape)
-                 for n, w in copy.weights.items() if w.size}  # fmt: skip
+        noisy = {
+            n: w + noise * np.sqrt(np.mean(w * w)) * rng.normal(size=w.shape)
+            for n, w in copy.weights.items()
+            if w.size
+        }
         copy = replace(copy, weights={**copy.weights, **noisy})
     copy = copy.astype(dtype)
     checked, changed, difference = compare_logits(original, copy, task)

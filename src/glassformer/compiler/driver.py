@@ -55,9 +55,14 @@ class Compiled(Displayable):
 
 
 def compile(
-    source: str, name: str = "source", *, options: Mapping[str, Any] | None = None,
-    dtype: str = "float64", target: str = "", ref: str = "",
-) -> Compiled:  # fmt: skip
+    source: str,
+    name: str = "source",
+    *,
+    options: Mapping[str, Any] | None = None,
+    dtype: str = "float64",
+    target: str = "",
+    ref: str = "",
+) -> Compiled:
     """Compile a source to a model and prove that they agree.
 
     Args:

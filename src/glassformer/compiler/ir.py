@@ -105,8 +105,9 @@ class Map(Value):
     second, and so on. It is -1 for combinations that cannot occur.
     """
 
-    def __init__(self, name: str, args: Sequence[Value],
-                 elements: Mapping[tuple[int, ...], Element]) -> None:  # fmt: skip
+    def __init__(
+        self, name: str, args: Sequence[Value], elements: Mapping[tuple[int, ...], Element]
+    ) -> None:
         self.args, shape = tuple(args), [len(a) for a in args]
         self._set_domain(name, elements.values())
         if math.prod(shape) > MAX_TABLE_CELLS:
@@ -124,9 +125,13 @@ class Sum(Value):
     """
 
     def __init__(
-        self, name: str, terms: Mapping[Value, int], constant: int, elements: Mapping[int, Element],
+        self,
+        name: str,
+        terms: Mapping[Value, int],
+        constant: int,
+        elements: Mapping[int, Element],
         fallback: Element = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.args, self.coefficients, self.constant = tuple(terms), tuple(terms.values()), constant
         self.low, self.high = min(elements), max(elements)
         if (largest := Sum.max_magnitude(terms, constant)) >= EXACT_INT_LIMIT:
@@ -205,9 +210,13 @@ class Select(Value):
     """
 
     def __init__(
-        self, name: str, predicates: Sequence[Predicate], value: Value, default: Element,
+        self,
+        name: str,
+        predicates: Sequence[Predicate],
+        value: Value,
+        default: Element,
         sort_keys: Sequence[tuple[int, Value]] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.predicates, self.sort_keys, self.value = tuple(predicates), tuple(sort_keys), value
         self.default = default
         for _, v in sort_keys:
@@ -244,9 +253,14 @@ class ThresholdCount(Value):
     is_average = False  # whether the sum is divided by the number of positions
 
     def __init__(
-        self, name: str, predicates: Sequence[Predicate], terms: Sequence[tuple[Value, Ints]],
-        position_weights: Ints, thresholds: Sequence[float] | Ints, outputs: Sequence[Element],
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        predicates: Sequence[Predicate],
+        terms: Sequence[tuple[Value, Ints]],
+        position_weights: Ints,
+        thresholds: Sequence[float] | Ints,
+        outputs: Sequence[Element],
+    ) -> None:
         self.predicates, self.terms, self.outputs = tuple(predicates), tuple(terms), tuple(outputs)
         self.position_weights = np.asarray(position_weights)
         self.thresholds = np.asarray(thresholds, float)
@@ -349,9 +363,12 @@ def _map_value(value: Value, elements: Sequence[Element], name: str) -> Value:
     keys = [type_exact_key(d) for d in outputs]
     keep = [j for j in range(len(keys) - 1) if keys[j] != keys[j + 1]]
     count = ThresholdCount(
-        name, value.predicates, [(v, weights[keep]) for v, weights in value.terms],
-        value.position_weights[keep], value.thresholds[keep],
+        name,
+        value.predicates,
+        [(v, weights[keep]) for v, weights in value.terms],
+        value.position_weights[keep],
+        value.thresholds[keep],
         [*(outputs[j] for j in keep), outputs[-1]],
-    )  # fmt: skip
+    )
     count.is_average = value.is_average
     return count

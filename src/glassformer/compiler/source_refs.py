@@ -78,9 +78,13 @@ def compile_ref(source: SourceRef) -> "Compiled":
 
     try:
         compiled = compile(
-            source.text, source.name, options=source.options, dtype=source.dtype,
-            target=source.target, ref=source.ref,
-        )  # fmt: skip
+            source.text,
+            source.name,
+            options=source.options,
+            dtype=source.dtype,
+            target=source.target,
+            ref=source.ref,
+        )
     except GlassformerError as e:
         if str(e).startswith(source.name):
             raise

@@ -109,9 +109,10 @@ class SequenceTask(Task):
         number = {str(t): i for i, t in enumerate(self.program.tokens)}
         texts = (text.split() for text in self.program.examples)
         return [
-            [number[w] for w in words] for words in texts
+            [number[w] for w in words]
+            for words in texts
             if 1 <= len(words) <= self.program.length and all(w in number for w in words)
-        ]  # fmt: skip
+        ]
 
     def _example_token_pools(self) -> tuple["Ints", "Ints"]:
         """Return the tokens before the last position of the examples, and the last tokens."""

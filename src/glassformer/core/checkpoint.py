@@ -52,12 +52,17 @@ def to_bytes(model: Model) -> bytes:
 
     check_theta("model", model)
     try:
-        header = vars_of(Header(
-            format=FORMAT_VERSION, config=asdict(model.config), task=model.task,
-            vocabulary=model.vocabulary.to_json(), provenance=dict(model.provenance),
-            labels={n: dict(names) for n, names in vars(model.labels).items()},
-            parametrization=model.parametrization,
-        ))  # fmt: skip
+        header = vars_of(
+            Header(
+                format=FORMAT_VERSION,
+                config=asdict(model.config),
+                task=model.task,
+                vocabulary=model.vocabulary.to_json(),
+                provenance=dict(model.provenance),
+                labels={n: dict(names) for n, names in vars(model.labels).items()},
+                parametrization=model.parametrization,
+            )
+        )
         json.dumps(header)
     except (TypeError, ValueError, RecursionError) as e:
         raise GlassformerError(f"model — provenance cannot be saved as JSON: {e}") from None

@@ -34,9 +34,16 @@ class DecodingStep:
 
 
 def decode_steps(
-    model: Model, tokens: Any, steps: int, *, temperature: float = 0.0, top_k: int | None = None,
-    rng: np.random.Generator | None = None, cached: bool = True, hook: Hook | None = None,
-) -> Iterator[DecodingStep]:  # fmt: skip
+    model: Model,
+    tokens: Any,
+    steps: int,
+    *,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    rng: np.random.Generator | None = None,
+    cached: bool = True,
+    hook: Hook | None = None,
+) -> Iterator[DecodingStep]:
     """Decode tokens [B,T] or [T] and yield every step.
 
     Beyond n_ctx the context window slides and positions restart at 0. With a `hook`, keys and
@@ -64,9 +71,16 @@ def decode_steps(
 
 
 def decode(
-    model: Model, tokens: Any, steps: int, *, stop: int | None = None, temperature: float = 0.0,
-    top_k: int | None = None, rng: np.random.Generator | None = None, cached: bool = True,
-) -> Any:  # fmt: skip
+    model: Model,
+    tokens: Any,
+    steps: int,
+    *,
+    stop: int | None = None,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    rng: np.random.Generator | None = None,
+    cached: bool = True,
+) -> Any:
     """Return tokens [B,T] or [T] followed by up to `steps` decoded tokens.
 
     Args:

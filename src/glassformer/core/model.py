@@ -428,8 +428,9 @@ class Model(Displayable):
     def map(self, f: Callable[[Array], Array]) -> "Model":
         """Return the model with `f` applied to every array, as in `model.map(torch.from_numpy)`."""
         check_function("map", f, "(array) -> array")
-        weights, theta = ({n: f(w) for n, w in arrays.items()}
-                          for arrays in (self.weights, self.theta))  # fmt: skip
+        weights, theta = (
+            {n: f(w) for n, w in arrays.items()} for arrays in (self.weights, self.theta)
+        )
         return replace(self, weights=weights, theta=theta)
 
     def astype(self, dtype: str) -> "Model":

@@ -87,8 +87,9 @@ class TokenPairScores:
     def expand(self) -> Array:
         """Return the scores [B,H,T,S] of the batch as an array."""
         xp, (T, S), tokens = backend.backend_for(self.table), self.table.shape[-2:], self.tokens
-        picked = self.table[tokens[:, -T:, None], tokens[:, None], :, xp.arange(T)[:, None],
-                            xp.arange(S)]  # fmt: skip
+        picked = self.table[
+            tokens[:, -T:, None], tokens[:, None], :, xp.arange(T)[:, None], xp.arange(S)
+        ]
         return picked.permute(0, 3, 1, 2)
 
     def attend(self, v: TokenTable) -> Array | None:

@@ -62,9 +62,13 @@ class Head:
         self.query[position, dims] = shift_matrix(-delta, n) @ plane * hardness
 
     def attend_to_position(
-        self, place: float, position: slice, n: float, hardness: float | None = None,
+        self,
+        place: float,
+        position: slice,
+        n: float,
+        hardness: float | None = None,
         constant_dim: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Attend to position `place` from every position; see attend_back for the other arguments.
 
         The query is constant. It is written to b_Q, or to the weights of `constant_dim`, a

@@ -89,9 +89,15 @@ class FixedNormLayout(Layout):
         return self.row(**scales, zero=-sum(scales.values()))
 
     def write_head(
-        self, weights: dict[str, Floats], layer: int, index: int, query: Sequence[Floats],
-        key: Sequence[Floats], value: Sequence[Floats], **output: Sequence[float],
-    ) -> None:  # fmt: skip
+        self,
+        weights: dict[str, Floats],
+        layer: int,
+        index: int,
+        query: Sequence[Floats],
+        key: Sequence[Floats],
+        value: Sequence[Floats],
+        **output: Sequence[float],
+    ) -> None:
         """Write the weights of a head.
 
         Keys and outputs are multiplied by `norm`.

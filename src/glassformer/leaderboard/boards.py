@@ -44,9 +44,12 @@ def run_adderboard(
             _refuse_options(f"{file}: a submission is executed as it is", task=task, dtype=dtype)
             announce = partial(report_stage, progress)
             events = run_submission(
-                file, trust=trust, sandbox=sandbox, max_counterexamples=max_counterexamples,
+                file,
+                trust=trust,
+                sandbox=sandbox,
+                max_counterexamples=max_counterexamples,
                 announce=announce,
-            )  # fmt: skip
+            )
         else:
             _refuse_options("a model is no submission file", trust=trust, no_sandbox=not sandbox)
             assert model and task

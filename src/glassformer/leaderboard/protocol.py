@@ -112,9 +112,13 @@ Events = Iterator[Progress | BoardVerdict]  # the last event is the verdict
 
 
 def run_protocol(
-    model: Model, task: Task, *, num_pairs: int = NUM_PAIRS, max_counterexamples: int = 10,
+    model: Model,
+    task: Task,
+    *,
+    num_pairs: int = NUM_PAIRS,
+    max_counterexamples: int = 10,
     dtype: str = "",
-) -> Events:  # fmt: skip
+) -> Events:
     """Test a model on the edge cases and on the first `num_pairs` pairs."""
     layout = check_adder(model, task)
     judged = in_dtype(model, dtype)
@@ -125,9 +129,14 @@ def run_protocol(
         answers += adder_answers(judged, task, layout, sums[first : first + size])
         yield Progress(len(answers), len(sums), count_wrong(sums, answers))
     yield make_verdict(
-        sums, answers, max_counterexamples, model=digest(model),
-        counts=counts_by_rule(count(model)), task=task.ref, dtype=judged.dtype,
-    )  # fmt: skip
+        sums,
+        answers,
+        max_counterexamples,
+        model=digest(model),
+        counts=counts_by_rule(count(model)),
+        task=task.ref,
+        dtype=judged.dtype,
+    )
 
 
 def check_adder(model: Model, task: Task) -> TokenLayout:
@@ -175,12 +184,15 @@ def make_verdict(
     """Return the verdict on answers to the edge cases followed by the pairs."""
     answered = [(a, b, got) for (a, b), got in zip(pairs, answers, strict=True)]
     right, n = [got == a + b for a, b, got in answered], len(EDGE_CASES)
-    wrong = [{"a": a, "b": b, "expected": a + b, "got": got} for a, b, got in answered
-             if got != a + b]  # fmt: skip
+    wrong = [
+        {"a": a, "b": b, "expected": a + b, "got": got} for a, b, got in answered if got != a + b
+    ]
     return BoardVerdict(
-        edges=GroupScore(sum(right[:n]), n), pairs=GroupScore(sum(right[n:]), len(pairs) - n),
-        counterexamples=wrong[:max_counterexamples], **about,
-    )  # fmt: skip
+        edges=GroupScore(sum(right[:n]), n),
+        pairs=GroupScore(sum(right[n:]), len(pairs) - n),
+        counterexamples=wrong[:max_counterexamples],
+        **about,
+    )
 
 
 def count_wrong(pairs: list[tuple[int, int]], answers: list[AdderAnswer]) -> int:
@@ -190,5 +202,8 @@ def count_wrong(pairs: list[tuple[int, int]], answers: list[AdderAnswer]) -> int
 
 def describe_counts(counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
     """Return (rule, formatted count, meaning) for each count."""
-    return [(rule, f"{counts[rule]:,}", meaning) for rule, meaning in COUNT_MEANINGS.items()
-            if rule in counts]  # fmt: skip
+    return [
+        (rule, f"{counts[rule]:,}", meaning)
+        for rule, meaning in COUNT_MEANINGS.items()
+        if rule in counts
+    ]

@@ -119,9 +119,10 @@ def file_entry(path: str | Path) -> AdderEntry:
 
 
 def table_entries(
-    other_entries: list[AdderEntry], load: Callable[[str], tuple[Model, Task]],
+    other_entries: list[AdderEntry],
+    load: Callable[[str], tuple[Model, Task]],
     progress: ProgressCallback,
-) -> Iterator[AdderEntry]:  # fmt: skip
+) -> Iterator[AdderEntry]:
     """Yield the rows of Glassformer's adders, followed by `other_entries`."""
     for i, ref in enumerate(OUR_ADDERS):
         progress(Progress(i, len(OUR_ADDERS)))

@@ -31,19 +31,26 @@ from .protocol import (
 
 MAX_SUBMISSION_BYTES = 2**28
 LINE_FIELDS: dict[str, dict[str, type]] = {  # fields of all lines except answers
-    "ready": {"cgroup": bool}, "refused": {"why": str}, "built": {"metadata": dict},
+    "ready": {"cgroup": bool},
+    "refused": {"why": str},
+    "built": {"metadata": dict},
     "failed": {"why": str},
-}  # fmt: skip
+}
 CLAIMED_FIELDS = ("metadata", "parameters", "buffers")  # values computed by the submission's code
 PROGRESS_EVERY = 100  # number of answers between progress reports
 Pairs = list[tuple[int, int]]
 
 
 def run_submission(
-    path: str | Path, *, trust: bool = False, sandbox: bool = True, num_pairs: int = NUM_PAIRS,
-    max_counterexamples: int = 10, limits: Limits | None = None,
+    path: str | Path,
+    *,
+    trust: bool = False,
+    sandbox: bool = True,
+    num_pairs: int = NUM_PAIRS,
+    max_counterexamples: int = 10,
+    limits: Limits | None = None,
     announce: Callable[[str], object] | None = None,
-) -> Events:  # fmt: skip
+) -> Events:
     """Test a file that defines build_model() and add(model, a, b). Return the events of the test.
 
     `announce` gets one line that describes how the file will be executed, after the sandbox is
@@ -65,9 +72,14 @@ def run_submission(
 
 
 def _submission_events(
-    path: Path, code: bytes, num_pairs: int, max_counterexamples: int, limits: Limits,
-    sandbox: bool, announce: Callable[[str], object] | None,
-) -> Events:  # fmt: skip
+    path: Path,
+    code: bytes,
+    num_pairs: int,
+    max_counterexamples: int,
+    limits: Limits,
+    sandbox: bool,
+    announce: Callable[[str], object] | None,
+) -> Events:
     sums, answers = [*EDGE_CASES, *random_pairs(num_pairs)], list[AdderAnswer]()
     about: dict[str, Any] = {"file": str(path), "limits": asdict(limits), "sandbox": sandbox}
     for line in sandbox_lines(path, code, sums, limits, sandbox):

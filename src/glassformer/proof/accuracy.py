@@ -104,9 +104,13 @@ def floor_share(right: int, inputs: int) -> float:
 
 
 def bound_accuracy(
-    model: Model, task: Task, *, seed: int = 0, progress: ProgressCallback | None = None,
+    model: Model,
+    task: Task,
+    *,
+    seed: int = 0,
+    progress: ProgressCallback | None = None,
     independent: bool = True,
-) -> Accuracy:  # fmt: skip
+) -> Accuracy:
     """Return a lower bound on the accuracy of a model over all inputs of a task.
 
     Args:

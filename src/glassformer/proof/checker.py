@@ -113,10 +113,12 @@ def read_certificate_rows(certificate: Mapping[str, Any]) -> list[CertificateRow
         raise _malformed("a finite margin of at least 0", certificate["margin"])
     for r in certificate["rows"]:
         if not (
-            isinstance(r, Mapping) and type(r.get("row")) is int and type(r.get("split")) is list
+            isinstance(r, Mapping)
+            and type(r.get("row")) is int
+            and type(r.get("split")) is list
             and all(type(s) is str for s in r["split"])
             and all(type(r.get(name, 0)) is int for name in OPTIONAL_ROW_FIELDS)
-        ):  # fmt: skip
+        ):
             raise _malformed("rows with row, split and optionally cuts, through and near", r)
     return [
         CertificateRow(

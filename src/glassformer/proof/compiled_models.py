@@ -26,9 +26,12 @@ def is_compiled(model: Model, task: Task) -> bool:
 
 
 def prove_compiled(
-    model: Model, task: SequenceTask, seed: int, make_proof: "Callable[..., Proof]",
+    model: Model,
+    task: SequenceTask,
+    seed: int,
+    make_proof: "Callable[..., Proof]",
     progress: ProgressCallback | None = None,
-) -> "Proof":  # fmt: skip
+) -> "Proof":
     """Prove or refute a compiled model for every input up to its length limit.
 
     The result is "unknown" if the certificate fails and no counterexample is found; its reason

@@ -81,9 +81,15 @@ def _fixed_items(layout: CopyLayout, row: int, token: int, right: int) -> dict[i
 
 
 def _case(
-    layout: CopyLayout, row: int, t: Reals, scale: Reals, right: int, fixed: dict[int, int],
-    size: int, count_errors: bool,
-) -> InputCase:  # fmt: skip
+    layout: CopyLayout,
+    row: int,
+    t: Reals,
+    scale: Reals,
+    right: int,
+    fixed: dict[int, int],
+    size: int,
+    count_errors: bool,
+) -> InputCase:
     free = [i for i in range(layout.n_items) if i not in fixed]
     # sum of the terms of all copies of an item, by item
     table = np.zeros((layout.n_items, layout.n_item_tokens, t.shape[2]), t.dtype)

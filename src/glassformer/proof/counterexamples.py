@@ -155,9 +155,14 @@ def adjacent_digits(right: int) -> list[int]:
 
 
 def rival_margin_terms(
-    model: Model, bounder: Bounder, bounds: Bounds, value: Reals, pair: tuple[int, int], right: int,
+    model: Model,
+    bounder: Bounder,
+    bounds: Bounds,
+    value: Reals,
+    pair: tuple[int, int],
+    right: int,
     rival: int,
-) -> Reals:  # fmt: skip
+) -> Reals:
     """Return the first-order effect of each token on the rival's lead near a pair, [S,V]."""
     row = bounds.row
     weight = bounder.weights(row, bounds.token).mid

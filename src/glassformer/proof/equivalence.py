@@ -52,9 +52,14 @@ class Equality(Displayable):
 
 
 def prove_equal(
-    one: Model, other: Model, task: Task, *, seed: int = 0,
-    progress: ProgressCallback | None = None, independent: bool = True,
-) -> Equality:  # fmt: skip
+    one: Model,
+    other: Model,
+    task: Task,
+    *,
+    seed: int = 0,
+    progress: ProgressCallback | None = None,
+    independent: bool = True,
+) -> Equality:
     """Decide whether two models give the same tokens on all inputs of a task.
 
     Args:
@@ -76,8 +81,10 @@ def prove_equal(
     for model in models:
         task.require(model.vocabulary)
     subject: dict[str, Any] = {
-        "inputs": task.inputs, "task": task.ref, "models": (digest(one), digest(other)),
-    }  # fmt: skip
+        "inputs": task.inputs,
+        "task": task.ref,
+        "models": (digest(one), digest(other)),
+    }
     if _same_numbers(one, other):
         reason = "the same numbers in the same places"
         return Equality("equal", reason, equal=task.inputs, method="numbers", **subject)
@@ -113,9 +120,14 @@ def prove_equal(
 
 
 def _compare_by_accuracy(
-    one: Model, other: Model, task: Task, seed: int, proofs: list[Proof], subject: dict[str, Any],
+    one: Model,
+    other: Model,
+    task: Task,
+    seed: int,
+    proofs: list[Proof],
+    subject: dict[str, Any],
     independent: bool,
-) -> Equality:  # fmt: skip
+) -> Equality:
     """Bound the number of inputs where both are proved right."""
     reason = " and ".join(f"the {n} is {p.result}" for n, p in zip(ORDINALS, proofs, strict=True))
     open_inputs = 0
@@ -138,9 +150,12 @@ def _compare_by_accuracy(
 
 
 def _compare_by_enumeration(
-    one: Model, other: Model, task: Task, subject: dict[str, Any],
+    one: Model,
+    other: Model,
+    task: Task,
+    subject: dict[str, Any],
     progress: ProgressCallback | None,
-) -> Equality:  # fmt: skip
+) -> Equality:
     checked, pair, method = 0, ModelPair(one, other, task), "enumeration"
     for rows in domain_chunks(task, pair.chunk_size):
         if progress:
@@ -234,9 +249,11 @@ class ModelPair:
             if ((one != other) & _answer_until_stop(one[None], answer, self.task)[0]).any():
                 decode = self.task.vocabulary.decode
                 return {
-                    "row": [int(x) for x in row], "input": decode(one[: int(answer[0].argmax())]),
-                    "first": decode(one[answer[0]]), "second": decode(other[answer[0]]),
-                }  # fmt: skip
+                    "row": [int(x) for x in row],
+                    "input": decode(one[: int(answer[0].argmax())]),
+                    "first": decode(one[answer[0]]),
+                    "second": decode(other[answer[0]]),
+                }
         return None
 
 

@@ -110,9 +110,13 @@ def position_free(model: Model) -> bool:
 
 
 def suffix_boxes(
-    bounder: HardAttentionBounder, score: HardScoreBounds, order: Reals, start: int, certain: Reals,
+    bounder: HardAttentionBounder,
+    score: HardScoreBounds,
+    order: Reals,
+    start: int,
+    certain: Reals,
     possible: Reals,
-) -> tuple[Reals, Reals]:  # fmt: skip
+) -> tuple[Reals, Reals]:
     """Lemma 44: boxes [cases,H,K] around the heads' outputs, a case for each i from `start` on: the
     key order[i] is certainly present, those after it in the order may be, and so may the keys
     `possible`; the keys `certain` are present in every case. All others are absent.

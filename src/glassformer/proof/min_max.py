@@ -55,9 +55,15 @@ def list_cases(model: Model, task: Min, count_errors: bool = True) -> Iterator[I
 
 
 def _case(
-    t: Reals, scale: Reals, right: int, query: int, required_key: int | None, order: Reals,
-    max_uncounted: float, count_errors: bool,
-) -> InputCase:  # fmt: skip
+    t: Reals,
+    scale: Reals,
+    right: int,
+    query: int,
+    required_key: int | None,
+    order: Reals,
+    max_uncounted: float,
+    count_errors: bool,
+) -> InputCase:
     free, last = t[:-1], t[-1, query]
     total = least_sum(free, required_key) + last
     total[right] = np.inf

@@ -22,9 +22,13 @@ OWN_VALUE_ERROR, OWN_SLOPE_ERROR = 2.0**-48, 1e-12
 
 # ── norms ──────────────────────────────────────────────────────────────────────────────────────
 def norm(
-    a: Arithmetic, kind: str, x: AffineForm, eps: float, w: ArrayLike | None = None,
+    a: Arithmetic,
+    kind: str,
+    x: AffineForm,
+    eps: float,
+    w: ArrayLike | None = None,
     b: ArrayLike | None = None,
-) -> AffineForm:  # fmt: skip
+) -> AffineForm:
     """Enclose the result of a norm of model.py over the last axis, with its gain and bias."""
     if kind == "none":
         return x
@@ -80,9 +84,14 @@ def root_mean_square(
 
 
 def divide_by_root(
-    a: Arithmetic, x: AffineForm, error: Reals, max_abs: Reals, low: Reals, high: Reals,
+    a: Arithmetic,
+    x: AffineForm,
+    error: Reals,
+    max_abs: Reals,
+    low: Reals,
+    high: Reals,
     first_equal: Reals | None,
-) -> AffineForm:  # fmt: skip
+) -> AffineForm:
     """Lemma 11: x/s with low ≤ s ≤ high and |x| ≤ M is off by u·|x|/s + tiny; times s, by u·M +
     tiny·high. The error that x already has is added. Equal numbers stay equal: their rounding
     errors are one symbol.

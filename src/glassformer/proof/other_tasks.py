@@ -50,9 +50,12 @@ def has_lemma_for(task: Task) -> bool:
 
 
 def prove_by_cases(
-    model: Model, task: Task, seed: int, make_proof: "Callable[..., Proof]",
+    model: Model,
+    task: Task,
+    seed: int,
+    make_proof: "Callable[..., Proof]",
     independent: bool = False,
-) -> "Proof":  # fmt: skip
+) -> "Proof":
     """Prove or refute a model by the lemmas of the task.
 
     If cases stay open and `independent` is true, the independent checker tries to prove the model

@@ -91,9 +91,14 @@ class Proof(Displayable):
 
 
 def prove(
-    model: Model, task: Task, *, method: ProofMethod = "auto", seed: int = 0,
-    progress: ProgressCallback | None = None, independent: bool | None = False,
-) -> Proof:  # fmt: skip
+    model: Model,
+    task: Task,
+    *,
+    method: ProofMethod = "auto",
+    seed: int = 0,
+    progress: ProgressCallback | None = None,
+    independent: bool | None = False,
+) -> Proof:
     """Decide whether a model is right on the whole domain of a task.
 
     Args:
@@ -144,9 +149,14 @@ def prove(
 
 
 def _prove(
-    model: Model, task: Task, method: ProofMethod, seed: int, progress: ProgressCallback | None,
-    make_proof: Callable[..., Proof], independent: bool | None,
-) -> Proof:  # fmt: skip
+    model: Model,
+    task: Task,
+    method: ProofMethod,
+    seed: int,
+    progress: ProgressCallback | None,
+    make_proof: Callable[..., Proof],
+    independent: bool | None,
+) -> Proof:
     if method != "enumeration" and isinstance(task, SequenceTask) and is_compiled(model, task):
         make_compiled = partial(make_proof, method="compiled")
         return prove_compiled(model, task, seed, make_compiled, progress)
@@ -228,9 +238,12 @@ def _error_count(result: Verdict | ExhaustiveResult) -> str:
 
 
 def _prove_by_certificate(
-    model: Model, task: Task, seed: int, make_proof: Callable[..., Proof],
+    model: Model,
+    task: Task,
+    seed: int,
+    make_proof: Callable[..., Proof],
     progress: ProgressCallback | None = None,
-) -> Proof:  # fmt: skip
+) -> Proof:
     layout = check_model_and_task(model, task)
     bounder = Bounder(model, layout)
     coarse = [try_coarsest_split(bounder, group) for group in initial_row_groups(bounder)]
@@ -255,9 +268,12 @@ def _prove_by_certificate(
             return make_proof("unknown", check.cases, reason=check.reason)
         sanity_check_by_running(model, task, seed)
         return make_proof(
-            "proved", check.cases, margin=check.margin, certificate=certificate,
+            "proved",
+            check.cases,
+            margin=check.margin,
+            certificate=certificate,
             reason=describe_scope(model, task),
-        )  # fmt: skip
+        )
     open_.sort(key=lambda b: float(np.nan_to_num(b.margin, nan=-np.inf).min()))
     if example := example or refute(model, task, bounder, open_, seed):
         reason = describe_counterexample(example)

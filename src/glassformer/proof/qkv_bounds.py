@@ -22,9 +22,11 @@ SUPPORTED_FIELDS = {
     "eps", "activation", "positions", "base", "slope", "mask", "scale", "qk_norm", "tied",
 }  # fmt: skip
 SUPPORTED_CHOICES = {
-    "norm": ("layer", "rms", "none"), "activation": ("relu", *MAX_CURVATURE), "mask": ("causal",),
+    "norm": ("layer", "rms", "none"),
+    "activation": ("relu", *MAX_CURVATURE),
+    "mask": ("causal",),
     "positions": ("learned", "none", "sinusoidal", "rotary", "alibi"),
-}  # fmt: skip
+}
 SUPPORTED_ARRAYS = {
     "embed.W_E", "pos_embed.W_pos", "unembed.W_U", "unembed.b_U", "ln_final.w", "ln_final.b",
     *(f"blocks.{i}.attn.{w}_{x}" for i in "01" for w in "Wb" for x in "QKVO"),

@@ -56,16 +56,25 @@ def describe_check(label: str, check: CertificateResult) -> str:
 
 
 def prove(
-    model: Model, task: Task, *, method: ProofMethod = "auto",
-    check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
-    accuracy: bool = False, equal_to: Model | None = None, seed: int = 0,
-    for_file: bool = False, progress: ProgressCallback | None = None,
-) -> Proof | CertificateCheck | Accuracy | Equality:  # fmt: skip
+    model: Model,
+    task: Task,
+    *,
+    method: ProofMethod = "auto",
+    check: str | PathLike[str] | Mapping[str, Any] | None = None,
+    independent: bool | None = None,
+    accuracy: bool = False,
+    equal_to: Model | None = None,
+    seed: int = 0,
+    for_file: bool = False,
+    progress: ProgressCallback | None = None,
+) -> Proof | CertificateCheck | Accuracy | Equality:
     """Implement `api.prove`. `for_file` requires a proof with a certificate."""
     options = {
-        "method": method != "auto", "check": check is not None,
-        "independent_check": bool(independent), "equal_to": accuracy and equal_to is not None,
-    }  # fmt: skip
+        "method": method != "auto",
+        "check": check is not None,
+        "independent_check": bool(independent),
+        "equal_to": accuracy and equal_to is not None,
+    }
     if (accuracy or equal_to is not None) and any(options.values()):
         passed = ", ".join(name for name, is_passed in options.items() if is_passed)
         alone = "accuracy" if accuracy else "equal_to"
@@ -106,9 +115,13 @@ def prove(
 
 
 def _check_certificate(
-    model: Model, task: Task, source: Any, independent: bool | None, seed: int,
+    model: Model,
+    task: Task,
+    source: Any,
+    independent: bool | None,
+    seed: int,
     progress: ProgressCallback | None,
-) -> CertificateCheck:  # fmt: skip
+) -> CertificateCheck:
     """Check a certificate, or a certificate file, with the first and the independent checker."""
     if is_compiled(model, task):
         raise GlassformerError(
@@ -134,9 +147,12 @@ def _check_certificate(
 
 
 def _check_second(
-    model: Model, task: Task, certificate: Any, independent: bool | None,
+    model: Model,
+    task: Task,
+    certificate: Any,
+    independent: bool | None,
     progress: ProgressCallback | None,
-) -> CertificateResult | None:  # fmt: skip
+) -> CertificateResult | None:
     """Run the independent checker on a certificate.
 
     Returns:

@@ -208,9 +208,16 @@ def max_weighted_mean(
 
 # ── the product with W_O ───────────────────────────────────────────────────────────────────────
 def off_direction_bound(
-    a: Arithmetic, weight: Ball, v: Ball, min_weight_sum: Reals, max_sum_ratio: Reals, W_O: Reals,
-    onto: Reals, F: Reals, possible: Reals,
-) -> Reals:  # fmt: skip
+    a: Arithmetic,
+    weight: Ball,
+    v: Ball,
+    min_weight_sum: Reals,
+    max_sum_ratio: Reals,
+    W_O: Reals,
+    onto: Reals,
+    F: Reals,
+    possible: Reals,
+) -> Reals:
     """Lemma 26: the part of the heads' output that is not along the directions F [D,R]. With M =
     W_O − onto·Fᵀ [H,K,D] it is Σ weight·(v·M) / Σ weight, at most mean(|v·M|) + mean(term
     error/weight)·|M|, each times max Σw/Σŵ; and Σ term error is at most the sum of the largest at

@@ -162,9 +162,10 @@ def _judge_source(level: Level, text: str) -> dict[str, Any]:
     made = compiler.compile(text, level.file)
     proved = f"compiled, and proved for every text ({made.certificate.cases:,} cases)"
     return found | {
-        "asked": f"{found['asked']}; {proved}", "margin": made.certificate.margin,
+        "asked": f"{found['asked']}; {proved}",
+        "margin": made.certificate.margin,
         "score": score(made.model, text, level.kind),
-    }  # fmt: skip
+    }
 
 
 def _check_declarations(level: Level, program: Program) -> None:
@@ -216,9 +217,11 @@ def _wrong_of_one_length(
 
 # ── every question, and the score ──────────────────────────────────────────────────────────────
 def _check_all_questions(
-    task: Task, chunk: int, wrong: Callable[[Rows], tuple[Any, float]],
+    task: Task,
+    chunk: int,
+    wrong: Callable[[Rows], tuple[Any, float]],
     answer_of: Callable[[list[int], int], str],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Check all questions of a level.
 
     The counterexample is the shortest wrong question; among equally short questions, it is the

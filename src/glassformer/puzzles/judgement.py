@@ -43,8 +43,9 @@ class Judgment(Result):
         if self.problem:
             return f"not judged: {self.problem}"
         if self.right:
-            large = [f"{self.score[a]:,} {AXES[a]}, the most is {self.limits[a]:,}"
-                     for a in self.over]  # fmt: skip
+            large = [
+                f"{self.score[a]:,} {AXES[a]}, the most is {self.limits[a]:,}" for a in self.over
+            ]
             lead = "" if self.margin is None else f"; the right token leads by {self.margin:.3g}"
             begin = f"right, but too large ({'; '.join(large)})" if large else "right"
             return f"{begin}: {self.asked}{lead}"

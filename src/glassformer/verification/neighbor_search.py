@@ -63,8 +63,10 @@ def search_neighbors(
         for first in range(0, len(rows), work.chunk):
             new = work.count_rows(rows[first : first + work.chunk], start + first)
             failures = [f[2] for f in new.failures] + failures
-            by_row = ({f[2]: f for f in a + b}.values()
-                      for a, b in zip_longest(beam, new.lowest, fillvalue=()))  # fmt: skip
+            by_row = (
+                {f[2]: f for f in a + b}.values()
+                for a, b in zip_longest(beam, new.lowest, fillvalue=())
+            )
             beam = tuple(tuple(heapq.nsmallest(BEAM_WIDTH, margins)) for margins in by_row)
             yield new
         start += len(rows)

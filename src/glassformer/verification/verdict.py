@@ -235,10 +235,12 @@ def versions(dtype: str) -> dict[str, str]:
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     names = {
-        "glassformer": __version__, "python": platform.python_version(), "numpy": np.__version__,
+        "glassformer": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
         "blas": f"{blas.get('name', '?')} {blas.get('version', '')}".strip(),
         "machine": platform.machine(),
-    }  # fmt: skip
+    }
     if dtype == "bfloat16":
         import torch
 

@@ -256,9 +256,10 @@ class CertificateChecker:
             raise Unproved(f"{name}: expected gains of 0 or from {1 / most:.3g} to {most:.3g}")
         block, _, norm = name[: -len(".w")].rpartition(".")
         readers = {
-            "ln1": [f"{block}.attn.W_{x}" for x in "QKV"], "ln2": [f"{block}.mlp.W_in"],
+            "ln1": [f"{block}.attn.W_{x}" for x in "QKV"],
+            "ln2": [f"{block}.mlp.W_in"],
             "ln_final": ["unembed.W_U"],
-        }[norm]  # fmt: skip
+        }[norm]
         for reader in readers:
             if reader in self.weights:
                 self.weights[reader] = self.weights[reader] * gain[:, None]
@@ -386,8 +387,12 @@ class CertificateChecker:
         self.certificate.cases += len(E) * len(P)
         self.base, self.err = np.zeros(c.d_model), np.zeros(c.d_model)
         want = {v: self.code(v)[v.table] for v in self.in_stream}  # type: ignore[attr-defined]
-        owner = {k: (v, k - s.start) for v, s in d.slots.items() if v in want
-                 for k in range(s.start, s.stop)}  # fmt: skip
+        owner = {
+            k: (v, k - s.start)
+            for v, s in d.slots.items()
+            if v in want
+            for k in range(s.start, s.stop)
+        }
         both: Any = E.any(0) & P.any(0)  # dimensions with token and position contributions
         for k in range(c.d_model):
             x = E[:, k, None] + P[:, k] if both[k] else E[:, k, None] if E[:, k].any() else P[:, k]

@@ -108,9 +108,12 @@ def sum_ranges(name: str, u: Any, threshold: float, N: int) -> tuple[Any, Any, A
 
 
 def count_error(
-    c: "CertificateChecker", v: ThresholdCount, p: NeuronGroup, row: NormedRow,
+    c: "CertificateChecker",
+    v: ThresholdCount,
+    p: NeuronGroup,
+    row: NormedRow,
     average: HeadAverage | None,
-) -> float:  # fmt: skip
+) -> float:
     """Return the largest error of the slot that the neurons of a count write."""
     start_error = float(np.abs(p.b_out - c.code(v)[v.results[0]]).max(initial=0))
     if len(v.thresholds) == 0 or len(v) == 1:

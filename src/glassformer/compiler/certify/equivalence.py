@@ -69,8 +69,11 @@ def _is_equivalent(v: Value, w: Value, proved: Mapping[Value, Value], simplified
     if isinstance(v, Select) and isinstance(w, Select):
         sort_keys = [(sign, proved.get(o, UNKNOWN)) for sign, o in v.sort_keys if len(o) > 1]
         parts = (sort_keys, proved.get(v.value, UNKNOWN), type_exact_key(v.default))
-        same = parts == ([(s, o) for s, o in w.sort_keys if len(o) > 1], w.value,
-                         type_exact_key(w.default))  # fmt: skip
+        same = parts == (
+            [(s, o) for s, o in w.sort_keys if len(o) > 1],
+            w.value,
+            type_exact_key(w.default),
+        )
     elif isinstance(v, ThresholdCount) and isinstance(w, ThresholdCount):
         terms = [proved.get(x, UNKNOWN) for x, _ in v.terms]
         arrays = [
@@ -118,8 +121,9 @@ def _normalize_tests(
     """Return the key tokens that pass all token-only tests, and the set of other tests."""
     passes, others = np.ones(n_tokens, bool), set()
     for t in tests:
-        query, key = (v if v is None or proved is None else proved.get(v, UNKNOWN) for v in
-                      (t.query, t.key))  # fmt: skip
+        query, key = (
+            v if v is None or proved is None else proved.get(v, UNKNOWN) for v in (t.query, t.key)
+        )
         if t.table.all():
             continue
         if query is None and isinstance(key, Token):

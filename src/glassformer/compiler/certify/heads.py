@@ -121,9 +121,13 @@ def attend_at_bos(c: "CertificateChecker", W: dict[str, Any], begin: Any, row: N
 
 
 def average_of_head(
-    c: "CertificateChecker", v: Select | ThresholdCount, Wv: Any, Wo: Any, rows: LayerRows,
+    c: "CertificateChecker",
+    v: Select | ThresholdCount,
+    Wv: Any,
+    Wo: Any,
+    rows: LayerRows,
     scores: ScoreBounds,
-) -> HeadAverage:  # fmt: skip
+) -> HeadAverage:
     """Return the contributions of a head's keys after W_O, with error bounds."""
     f, T = c.floats, c.program.length + 1
     # exp may also round negligible weights up; scores and powers have relative errors
@@ -161,9 +165,13 @@ class TiePossible(Exception):
 
 
 def bound_scores(
-    c: "CertificateChecker", v: Select | ThresholdCount, Wq: Any, Wk: Any, rows: LayerRows,
+    c: "CertificateChecker",
+    v: Select | ThresholdCount,
+    Wq: Any,
+    Wk: Any,
+    rows: LayerRows,
     label: str,
-) -> ScoreBounds:  # fmt: skip
+) -> ScoreBounds:
     """Bound the scores of a head over all pairs of a query and a key."""
     try:
         return _bound_scores(c, v, Wq, Wk, rows, label, with_values=False)
@@ -172,9 +180,14 @@ def bound_scores(
 
 
 def _bound_scores(
-    c: "CertificateChecker", v: Select | ThresholdCount, Wq: Any, Wk: Any, rows: LayerRows,
-    label: str, with_values: bool,
-) -> ScoreBounds:  # fmt: skip
+    c: "CertificateChecker",
+    v: Select | ThresholdCount,
+    Wq: Any,
+    Wk: Any,
+    rows: LayerRows,
+    label: str,
+    with_values: bool,
+) -> ScoreBounds:
     f, row = c.floats, rows.row
     read_q, read_k = c.values_read(Wq, label), c.values_read(Wk, label)
     query_values = [t.query for t in v.predicates if t.query is not None]

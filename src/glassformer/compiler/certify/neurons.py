@@ -62,8 +62,10 @@ def average_lengths(
     c: "CertificateChecker", v: ThresholdCount, average: HeadAverage
 ) -> tuple[float, float]:
     """Return the largest squared length of averages plus overwritten values, and of the values."""
-    longest = max(float(np.linalg.norm(average.keys, axis=1).max(initial=0)),
-                  float(np.linalg.norm(average.bos)))  # fmt: skip
+    longest = max(
+        float(np.linalg.norm(average.keys, axis=1).max(initial=0)),
+        float(np.linalg.norm(average.bos)),
+    )
     longest = longest * (1 + average.weight_error) + float(np.linalg.norm(average.error))
     own = sum(float((c.code(x) ** 2).sum(1).max()) for x in overlaid_values(c, v)) ** 0.5
     whole = longest * WIDEN + own

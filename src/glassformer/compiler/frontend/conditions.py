@@ -46,8 +46,9 @@ class PredicateLowering(ExpressionLowering):
         table = np.array(value.domain)
         if table.all():
             return []
-        return [Predicate(value, None, table[:, None]) if count
-                else Predicate(None, value, table[None])]  # fmt: skip
+        return [
+            Predicate(value, None, table[:, None]) if count else Predicate(None, value, table[None])
+        ]
 
     def boolean_value(self, where: ast.expr, scope: MutableScope) -> Value:
         """Return a condition as a boolean value. `nothing`, 0 and empty strings are False."""

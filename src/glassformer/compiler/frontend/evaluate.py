@@ -42,7 +42,7 @@ from .functions import (
     OperationError,
     bit_length,
     simplify_fraction,
-)  # fmt: skip
+)
 
 SMALL_INT = 2**31  # smaller numbers skip the size check
 NO_RETURN = object()  # result of a body that ends without `return`
@@ -315,9 +315,12 @@ def _call(node: ast.Call, scope: Scope, budget: Budget) -> Any:
 
 
 def call_function(
-    node: ast.AST, f: SourceFunction, args: list[Any], budget: Budget,
+    node: ast.AST,
+    f: SourceFunction,
+    args: list[Any],
+    budget: Budget,
     evaluate_expression: ExpressionEvaluator | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Call a function of the source; `evaluate_expression` replaces `evaluate` in its body."""
     if len(args) != len(f.parameters):
         expected = f"{len(f.parameters)} argument{'s' * (len(f.parameters) != 1)}"

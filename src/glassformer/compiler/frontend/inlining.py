@@ -36,9 +36,11 @@ class SourceInliner(ast.NodeTransformer):
     """
 
     def __init__(
-        self, lowering: "ExpressionLowering", scope: dict[str, Any],
+        self,
+        lowering: "ExpressionLowering",
+        scope: dict[str, Any],
         query_names: dict[str, Value] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.lowering, self.scope, self.query_names = lowering, scope, query_names
         self.written_lists: list[ast.List] = []
         self.root: ast.AST | None = None  # the whole expression, if it may become a list of values
@@ -159,9 +161,10 @@ class SourceInliner(ast.NodeTransformer):
         if len(f.body) > 1 or len(node.args) != len(f.parameters):
             n = len(f.parameters)
             raise SourceError(
-                node, f"`{f.name[:60]}` uses `here`, so it is a condition: expected {n} "
+                node,
+                f"`{f.name[:60]}` uses `here`, so it is a condition: expected {n} "
                 f"argument{'s' * (n != 1)} and a single return",
-            )  # fmt: skip
+            )
         self.check_same_bindings(node, body, f.name, {*f.parameters, *assigned_names(body)})
         names = dict(zip(f.parameters, map(self.visit, node.args), strict=True))
         return self.visit(substitute_names(body, names))  # type: ignore[no-any-return]

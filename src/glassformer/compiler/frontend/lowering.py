@@ -198,9 +198,12 @@ class _SelectorExtractor(SourceInliner):
     """Transformer that replaces selectors and `here.name` by names, and rejects undefined names."""
 
     def __init__(
-        self, lowering: ExpressionLowering, node: ast.expr, scope: MutableScope,
+        self,
+        lowering: ExpressionLowering,
+        node: ast.expr,
+        scope: MutableScope,
         query_names: dict[str, Value] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(lowering, scope, query_names)
         self.bound_names = assigned_names(node)
 

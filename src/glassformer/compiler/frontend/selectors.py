@@ -120,8 +120,10 @@ class SelectorLowering(PredicateLowering):
         self, selector: SelectorCall, value: Value, nothing_as_zero: bool = False
     ) -> Any:
         """Return the elements of a domain as integers, with 1 for True."""
-        numbers = [0 if nothing_as_zero and d is None else int(d) if type(d) is bool else d
-                   for d in value.domain]  # fmt: skip
+        numbers = [
+            0 if nothing_as_zero and d is None else int(d) if type(d) is bool else d
+            for d in value.domain
+        ]
         if others := [d for d in numbers if not is_small_integer(d)]:
             got = f"expected whole numbers, got {format_element(others[0])}"
             raise SourceError(selector.call, f"`{selector.name}`: {got}")

@@ -28,10 +28,11 @@ UNIT: Ball = arb and arb(0, 1)  # [−1, 1]
 ZERO: Ball = arb and arb(0)
 CURVE_PIECES = 16  # number of pieces of a wide activation range
 COVERED_CONFIG = {
-    "mask": ("causal",), "norm": ("layer", "rms", "none"),
+    "mask": ("causal",),
+    "norm": ("layer", "rms", "none"),
     "activation": ("relu", "gelu", "gelu_new", "silu"),
     "positions": ("learned", "none", "sinusoidal", "rotary", "alibi"),
-}  # fmt: skip
+}
 # config fields that the checker uses; all others must have a covered value or their default
 COMPUTED_FIELDS = {
     "d_vocab", "n_ctx", "d_model", "n_layers", "n_heads", "d_head", "d_mlp", "norm_first", "eps",

@@ -213,9 +213,12 @@ class AttentionBounds:
         return self.net.norm(x, "blocks.0.ln1") if self.net.c.norm_first else x
 
     def case_margin(
-        self, view: RowView, case: ColumnCase, claimed_margin: float,
+        self,
+        view: RowView,
+        case: ColumnCase,
+        claimed_margin: float,
         bisections: int = DEFAULT_BISECTIONS,
-    ) -> Ball:  # fmt: skip
+    ) -> Ball:
         """Return a lower bound on the margin of the right token in a case."""
         columns, values, carry = case
         digits = {}
@@ -228,9 +231,14 @@ class AttentionBounds:
         return self.margin_by_bisection(x, *outputs, correct, claimed_margin, bisections)
 
     def margin_by_bisection(
-        self, x: BallRow, fixed: Balls, wide: list[tuple[Ball, Ball]], correct: int,
-        claimed_margin: float, bisections: int,
-    ) -> Ball:  # fmt: skip
+        self,
+        x: BallRow,
+        fixed: Balls,
+        wide: list[tuple[Ball, Ball]],
+        correct: int,
+        claimed_margin: float,
+        bisections: int,
+    ) -> Ball:
         """Bound the margin over ranges of the attention output.
 
         If the bound is below the claimed margin, the widest range is bisected.
@@ -345,9 +353,13 @@ class AttentionBounds:
         return out
 
     def sum_terms(
-        self, weights: list[TermTables], typical: Balls, centers: list[dict[int, Ball]],
-        used: list[tuple[int, int]], n: int,
-    ) -> Iterator[tuple[Any, Callable[[int, int], Ball], Callable[[int], Ball]]]:  # fmt: skip
+        self,
+        weights: list[TermTables],
+        typical: Balls,
+        centers: list[dict[int, Ball]],
+        used: list[tuple[int, int]],
+        n: int,
+    ) -> Iterator[tuple[Any, Callable[[int, int], Ball], Callable[[int], Ball]]]:
         """Yield the sums over n positions that must be bounded.
 
         Each sum is given by a name, a function term(position, token) and a function

@@ -111,9 +111,16 @@ def fixed_numbers(
 
 
 def bound_head_outputs(
-    net: IntervalModel, form: TokenLayout, task: Task, row: int, asks: int, correct: Reals,
-    score: Interval, v: Interval, top: Reals,
-) -> Interval:  # fmt: skip
+    net: IntervalModel,
+    form: TokenLayout,
+    task: Task,
+    row: int,
+    asks: int,
+    correct: Reals,
+    score: Interval,
+    v: Interval,
+    top: Reals,
+) -> Interval:
     """Bound the heads' outputs [C,H,K] in C cases, one for each correct token."""
     S, V, H = score.mid.shape
     low, high = score_bounds(net, score, top)

@@ -26,8 +26,11 @@ def margins_of_rows(
         raise NotCovered(f"{format_count(task.inputs)} inputs are too many to enclose one by one")
     c = net.c
     T = task.batch(task.rows(0, 1))[0].shape[1]
-    step = max(1, MAX_ARRAY_ENTRIES // max(c.d_vocab, T * (c.d_model + c.d_mlp),
-                                 T * T * c.n_heads * c.d_head))  # fmt: skip
+    step = max(
+        1,
+        MAX_ARRAY_ENTRIES
+        // max(c.d_vocab, T * (c.d_model + c.d_mlp), T * T * c.n_heads * c.d_head),
+    )
     for start in range(0, task.size, step):
         rows = task.rows(start, min(task.size, start + step))
         rows = rows[task.defined(rows)]

@@ -37,9 +37,14 @@ def max_shares(net: IntervalModel, high: Reals, star: Reals) -> Reals:
 
 
 def bound_output(
-    net: IntervalModel, star: Interval, share: Reals, v: Interval, possible: Reals, S: int,
+    net: IntervalModel,
+    star: Interval,
+    share: Reals,
+    v: Interval,
+    possible: Reals,
+    S: int,
     copies: float | None,
-) -> Interval:  # fmt: skip
+) -> Interval:
     """Bound the heads' outputs [C,H,K], with 2·S roundings and underflow.
 
     Args:
@@ -63,8 +68,10 @@ def bound_output(
         n = rest.shape[-2]
         small = rest.max(-2) * S if copies is None else rest.sum(-2) * copies
         bounds.append(round_up(near + round_up(small, n + 4), 4))
-    z = between(star.low - bounds[1] * (1 + 4 * U) - 4 * U * star.size,
-                star.high + bounds[0] * (1 + 4 * U) + 4 * U * star.size)  # fmt: skip
+    z = between(
+        star.low - bounds[1] * (1 + 4 * U) - 4 * U * star.size,
+        star.high + bounds[0] * (1 + 4 * U) + 4 * U * star.size,
+    )
     max_value = np.maximum(np.where(possible[..., None], v.size, 0).max(-2), star.size)
     f.check_overflow(max_value, "a head's output")
     return z.widen(

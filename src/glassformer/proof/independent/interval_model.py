@@ -26,7 +26,7 @@ from .intervals import (
     round_down,
     round_up,
     square_root,
-)  # fmt: skip
+)
 
 NEAREST_RIVALS = 8  # number of refined rivals in vocabularies above FEW_TOKENS
 FEW_TOKENS = 256  # largest vocabulary in which all rivals are refined
@@ -407,9 +407,15 @@ class IntervalModel:
         return np.where(margin > 0, margin / y.divisor_high * (1 - 8 * U), margin)
 
     def _refined_margin(
-        self, y: UndividedNorm, rows: Any, correct: Any, upper: Reals, lower: Reals,
-        underflow: Reals, logit: Reals,
-    ) -> Reals:  # fmt: skip
+        self,
+        y: UndividedNorm,
+        rows: Any,
+        correct: Any,
+        upper: Reals,
+        lower: Reals,
+        underflow: Reals,
+        logit: Reals,
+    ) -> Reals:
         """Return lower bounds on the margins of some rows by differences of unembedding columns.
 
         The error of the stream then counts once for both logits. Only the closest rivals are

@@ -105,9 +105,16 @@ def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
 
 
 def bound_by_answer_key(
-    net: IntervalModel, low: Reals, high: Reals, value: Interval, order: Reals, ranks: Reals,
-    query_rank: int, T: int, is_sort: bool,
-) -> tuple[Reals, Interval]:  # fmt: skip
+    net: IntervalModel,
+    low: Reals,
+    high: Reals,
+    value: Interval,
+    order: Reals,
+    ranks: Reals,
+    query_rank: int,
+    T: int,
+    is_sort: bool,
+) -> tuple[Reals, Interval]:
     """Return a mask of cases where all heads attend only to the answer, and outputs [C,H,K]."""
     ordered = high[:, order]
     best_later = np.maximum.accumulate(ordered[:, ::-1], 1)[:, ::-1]  # largest from a rank on
@@ -130,9 +137,16 @@ def bound_by_answer_key(
 
 
 def bound_by_best_key(
-    net: IntervalModel, low: Reals, high: Reals, value: Interval, order: Reals, ranks: Reals,
-    query_rank: int, T: int, is_sort: bool,
-) -> Interval:  # fmt: skip
+    net: IntervalModel,
+    low: Reals,
+    high: Reals,
+    value: Interval,
+    order: Reals,
+    ranks: Reals,
+    query_rank: int,
+    T: int,
+    is_sort: bool,
+) -> Interval:
     """Bound the heads' outputs [C,H,K] by the best key that is certainly present in each case."""
     V = len(order)
     rank = np.empty(V, int)
