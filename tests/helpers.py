@@ -52,17 +52,18 @@ def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:
 
 
 @contextmanager
-def raises(code: str, *mentions: object) -> Iterator[pytest.ExceptionInfo[GlassformerError]]:
-    """Expect a GlassformerError with this code whose message names `mentions`.
+def raises(code: str | type[Exception], *mentions: object) -> Iterator[pytest.ExceptionInfo[Any]]:
+    """Expect a GlassformerError with this code, or an exception of this type.
 
-    Mentions are what the caller typed or what the error is about: an argument, a value, a file, a
-    name. They are never a phrase of the message, whose wording is free.
+    Its message must name `mentions`: what the caller typed or what the error is about, such as an
+    argument, a value, a file or a name. They are never a phrase of the message, whose wording is
+    free.
     """
-    assert code in CODES, f"no such code: {code}"
-    with pytest.raises(GlassformerError) as caught:
+    assert isinstance(code, type) or code in CODES, f"no such code: {code}"
+    with pytest.raises(GlassformerError if isinstance(code, str) else code) as caught:
         yield caught
-    message = str(caught.value)
-    assert caught.value.code == code, f"code {caught.value.code!r}, not {code!r}: {message}"
+    message, actual = str(caught.value), getattr(caught.value, "code", code)
+    assert isinstance(code, type) or actual == code, f"code {actual!r}, not {code!r}: {message}"
     missing = [str(mention) for mention in mentions if str(mention) not in message]
     assert not missing, f"no {missing} in: {message}"
 

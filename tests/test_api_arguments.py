@@ -475,7 +475,7 @@ def test_what_fresh_eyes_tried(model):
         gf.explain(tokens="1+2")
     with raises("bad_argument", "Model"):
         gf.Model(model.config, model.weights, "0123456789+=")
-    with pytest.raises(AttributeError, match="not every layer has W_in"):
+    with raises(AttributeError, "W_in"):
         print(gf.load("addition:digits=2,padding=none").W_in)
     assert "list" not in gf.__all__ and "list" in dir(gf)
 

@@ -21,7 +21,7 @@ def said(part):
 
 def test_quick_parts():
     assert "takes away the digits written" in said(guided_tour.explain_token)[1]
-    assert "after 0 2 1 it says 2" in said(guided_tour.print_text_program)[1]
+    assert "after 0 2 1 it writes 2" in said(guided_tour.print_text_program)[1]
 
 
 def test_six_claims_each_with_its_source_and_a_sentence():

@@ -1,4 +1,5 @@
-// A page that is opened from a disk may start no Worker, and search is one. There it runs in a hidden frame instead.
+// A page opened from a file cannot start a Worker, which the search needs, so the search runs in a
+// hidden frame instead.
 if (location.protocol === "file:")
   window.Worker = class extends EventTarget {
     #frame = document.createElement("iframe")
@@ -16,7 +17,7 @@ if (location.protocol === "file:")
     #start() {
       const inside = this.#frame.contentWindow
       inside.postMessage = data => this.dispatchEvent(new MessageEvent("message", { data }))
-      inside.importScripts = () => {} // stemmers of other languages, which are not asked for
+      inside.importScripts = () => {} // stemmers of other languages are not needed
       const script = inside.document.createElement("script")
       script.src = this.#url
       inside.document.body.append(script)

@@ -89,8 +89,8 @@ def run(
     max_steps = task.max_new_tokens(tokens) if task else None
     unknown_end = steps is None and task is None and bool(model.task)
     if steps is None:
-        room = min(max(1, model.config.n_ctx - len(tokens) + 1), DEFAULT_NEW_TOKENS)
-        steps = task.steps(question) - len(start) if task else room
+        max_tokens = min(max(1, model.config.n_ctx - len(tokens) + 1), DEFAULT_NEW_TOKENS)
+        steps = task.steps(question) - len(start) if task else max_tokens
     too_many = max_steps is not None and steps > max_steps
     steps = steps if max_steps is None else min(steps, max_steps)
     stop = task.stop if task else None

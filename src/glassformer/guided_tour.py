@@ -54,7 +54,7 @@ TRAINED_SAMPLE_ROWS = 100_000  # number of sums out of a million to check with t
 BOOKLET, BOOK, NANDA = "The booklet", "How a Transformer Learns Addition", "Nanda et al."
 CLAIM_SENTENCES: list[tuple[str, str, Callable[[Any], str]]] = [  # source, claim, sentence
     (BOOKLET, "booklet-2.4-parameters", lambda n: f"its Hello World has {n} parameters"),
-    (BOOKLET, "booklet-6.1-attention", lambda said: f"our add-digit:variant=attention has {said}"),
+    (BOOKLET, "booklet-6.1-attention", lambda n: f"our add-digit:variant=attention has {n}"),
     (BOOKLET, "booklet-4-right",
      lambda x: f"its model is wrong on {x:.1%} of all short texts; it needs a first token"),
     (BOOK, "book-3.3-memorises",
@@ -115,8 +115,8 @@ def tour(
     write_walkthroughs(out, Path(page))
     print_heading(out, "What comes next")
     width = max(len(command) for command, _ in NEXT_COMMANDS)
-    for command, what in NEXT_COMMANDS:
-        out.print(f"  {command:<{width}}  {what}")
+    for command, purpose in NEXT_COMMANDS:
+        out.print(f"  {command:<{width}}  {purpose}")
     seconds = time.perf_counter() - start
     out.print(f"\nDone in {seconds:.0f} s.", style="dim")
     return TourResult(wrong, Path(page), seconds, missed)
@@ -130,7 +130,7 @@ def verify_programs(out: Console) -> int:
     """Build, run, count and verify one program of every kind. Return the number of failures."""
     print_heading(out, "One transformer, weights set by hand")
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("model", "reads", "says"):
+    for name in ("model", "input", "output"):
         table.add_column(name)
     for name in ("parameters", "checked", "wrong", "worst margin"):
         table.add_column(name, justify="right")
@@ -139,9 +139,9 @@ def verify_programs(out: Console) -> int:
         model, verdict = _load_and_verify(ref)
         wrong += not verdict.holds
         checked = f"{'all' if verdict.exhaustive else 'sampled'} {verdict.checked:,}"
-        said, size = run(model, text).output, f"{count(model).total:,}"
+        output, size = run(model, text).output, f"{count(model).total:,}"
         wrongs, margin = str(verdict.wrong), f"{verdict.worst_margin:.2g}"
-        table.add_row(ref, text, said, size, checked, wrongs, margin)
+        table.add_row(ref, text, output, size, checked, wrongs, margin)
     out.print(table)
     return wrong
 
@@ -179,8 +179,8 @@ def print_text_program(out: Console) -> None:
     print_heading(out, "A transformer as text: the largest of 0, 1 and 2, in whole numbers")
     text = taotp.write(load("max.taotp"))
     out.print(text.rstrip())
-    again = taotp.parse(text)
-    out.print(f"\n  read back, after 0 2 1 it says {run(again, '0 2 1').output}")
+    parsed = taotp.parse(text)
+    out.print(f"\n  read back, after 0 2 1 it writes {run(parsed, '0 2 1').output}")
 
 
 def train_adder(out: Console) -> tuple[int, int, Model]:
@@ -207,13 +207,14 @@ def train_adder(out: Console) -> tuple[int, int, Model]:
     took = f"{training.steps} steps, {training.seconds:.1f} s"
     out.print(f"  {took}, {training.accuracy:.2%} of 10,000 test sums right")
     # all rows would take a quarter of the tour; PyTorch is twice as fast as NumPy
-    found = verify(training.model.torch(), task, sample=TRAINED_SAMPLE_ROWS)
-    made, known = _load_and_verify("addition:digits=3,order=ones")
-    for name, model, verdict in (("trained", training.model, found), ("hand-made", made, known)):
+    trained = verify(training.model.torch(), task, sample=TRAINED_SAMPLE_ROWS)
+    hand_made, program = _load_and_verify("addition:digits=3,order=ones")
+    adders = ("trained", training.model, trained), ("hand-made", hand_made, program)
+    for name, model, verdict in adders:
         wrong = f"{verdict.wrong:,} wrong of {verdict.checked:,} sums{_sample_parts(verdict)}"
         margin = f"worst margin {verdict.worst_margin:.2g}"
         out.print(f"  {name}: {count(model).total:,} parameters, {wrong}, {margin}")
-    return int(training.accuracy < 1.0), found.wrong, training.model
+    return int(training.accuracy < 1.0), trained.wrong, training.model
 
 
 def prove_adders(out: Console) -> int:
@@ -225,9 +226,9 @@ def prove_adders(out: Console) -> int:
         proof = prove(model, load_task(model))
         failed += not proof.holds
         n = count(model)
-        found = f"{proof.result}, {proof.cases:,} cases, margin {proof.margin or 0:.2g}"
-        made = f"{n.unique:,} numbers ({n.strict:,} strictly, {n.distinct:,} distinct)"
-        out.print(f"  {ref}: {found}; made from {made}")
+        outcome = f"{proof.result}, {proof.cases:,} cases, margin {proof.margin or 0:.2g}"
+        size = f"{n.unique:,} numbers ({n.strict:,} strictly, {n.distinct:,} distinct)"
+        out.print(f"  {ref}: {outcome}; made from {size}")
     return failed
 
 
@@ -274,9 +275,9 @@ def compile_sort(out: Console) -> int:
     out.print(indent(text.split('"""')[-1].strip(), "  "), highlight=False, markup=False)
     model = load("lang/sort:vocab=20,length=20,dtype=float32")
     proof = prove(model, load_task(model))
-    said = run(model, "17 3 11 3 |").output
+    output = run(model, "17 3 11 3 |").output
     size = f"{count(model).total:,} parameters, {model.config.n_layers} layers"
-    out.print(f"\n  {size}; after 17 3 11 3 | it says {said}")
+    out.print(f"\n  {size}; after 17 3 11 3 | it writes {output}")
     out.print(f"  {proof.result} in {proof.dtype}: {proof.reason}")
     return int(not proof.holds)
 
@@ -288,8 +289,8 @@ def write_report(out: Console, adder: Model, page: Path) -> None:
     for head in head_names(adder):
         out.print(indent(str(interchange(adder, task, head, n=200)), "  "))
     models = [("hand-made", load("addition:digits=3,order=ones")), ("trained", adder)]
-    made = report(models, ["123+456", "999+1", "500+500"]).save(page)
-    out.print(f"  wrote {made}: open it in a browser and type a sum; it needs no network")
+    path = report(models, ["123+456", "999+1", "500+500"]).save(page)
+    out.print(f"  wrote {path}: open it in a browser and type a sum; it needs no network")
 
 
 def write_walkthroughs(out: Console, page: Path) -> None:

@@ -647,7 +647,7 @@ def test_numbers_that_python_does_not_write_are_not_covered():
     model = load("addition:digits=1")
     with raises("bad_argument", "adds"):
         prove(model, Long())
-    with pytest.raises(NotCovered, match="of at most 4,000 digits"):
+    with raises(NotCovered, "4,000"):
         independent_checker.find_digit_layout(Long())
 
 

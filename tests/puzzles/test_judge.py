@@ -118,7 +118,7 @@ def test_right_and_too_large_is_not_passed():
 
 def test_a_source_is_compiled_and_proved():
     found = judge(level("again"), solution("again"))
-    assert found.passed and "compiled, and proved for every text" in found.asked
+    assert found.passed and "compiled, and proved for every text" in found.coverage
     made = compiler.compile(solution("again"))
     assert found.score["parameters"] == sum(w.size for w in made.model.weights.values())
 

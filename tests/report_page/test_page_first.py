@@ -61,7 +61,7 @@ def test_an_invalid_input_shows_a_problem(visit):
     with raises("bad_argument"):
         run(load(ADDER), "12x")
     assert "3 digits" in tab.inner_text("#problem")
-    assert "stale" in tab.get_attribute("#said", "class") and tab.inner_text("#answer") == "0585"
+    assert "stale" in tab.get_attribute("#result", "class") and tab.inner_text("#answer") == "0585"
     pale = "e => getComputedStyle(e).opacity"  # everything of the previous input
     for place in (".answer-line", "#sentence", "#stage", "#heads .body", "#stream .body"):
         assert float(tab.locator(place).first.evaluate(pale)) < 0.5, place

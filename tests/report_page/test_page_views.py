@@ -74,7 +74,7 @@ def test_attention_as_python_has_it(visit):
     box = tab.locator("#attention canvas").bounding_box()
     cell = box["width"] / len(tokens)
     tab.mouse.move(box["x"] + 2.5 * cell, box["y"] + (len(tokens) - 0.5) * cell)
-    assert tab.inner_text("#attention .says") == "= at 7 looks at 7 at 2: 50 %"
+    assert tab.inner_text("#attention .status") == "= at 7 looks at 7 at 2: 50 %"
     expect(tab.locator("#sentence")).to_contain_text("reads 7 and 8")
 
 

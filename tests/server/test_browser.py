@@ -73,7 +73,7 @@ def test_source_errors_are_shown_in_place_until_fixed(page):
     assert page.input_value("#source-text") == WRONG.replace("firs", "first")
     assert page.evaluate("() => document.activeElement.id") == "source-text"  # typing goes on
     expect(page.locator("#source-errors li")).to_have_count(0)
-    expect(page.locator("#source-said")).to_contain_text("proved for all texts of up to 6 tokens")
+    expect(page.locator("#source-status")).to_contain_text("proved for all texts of up to 6 tokens")
     page.fill("#input", "c a b")
     expect(page.locator("#answer")).to_have_text("c")
     page.click("#prove")
@@ -83,12 +83,12 @@ def test_source_errors_are_shown_in_place_until_fixed(page):
 
 def test_the_status_is_cleared_by_typing(page):
     page.fill("#source-text", WRONG.replace("firs(", "first("))
-    expect(page.locator("#source-said")).to_contain_text("compiled and proved", timeout=PATIENCE)
+    expect(page.locator("#source-status")).to_contain_text("compiled and proved", timeout=PATIENCE)
     said = """() => {
         const box = document.getElementById("source-text");
         box.value += " ";
         box.dispatchEvent(new Event("input"));
-        return document.getElementById("source-said").textContent;
+        return document.getElementById("source-status").textContent;
     }"""
     assert page.evaluate(said) == ""
 
@@ -236,10 +236,10 @@ def test_a_training_is_shown_and_stopped(page):
     page.fill("#train-steps", "1000000")
     page.click("#train")
     expect(page.locator("#train-charts svg.lines")).not_to_have_count(0, timeout=2 * PATIENCE)
-    assert "step" in page.text_content("#train-said")
+    assert "step" in page.text_content("#train-status")
     page.click("#train-stop")
     expect(page.locator("#title")).to_contain_text("trained (fast, seed 0", timeout=PATIENCE)
-    expect(page.locator("#train-said")).to_contain_text("interrupted after")
+    expect(page.locator("#train-status")).to_contain_text("interrupted after")
     expect(page.locator("#snapshots")).to_be_visible()
     page.click("#verify")  # it goes to the server whole, as a checkpoint
     said = re.compile("wrong of 10,000|right on 10,000")
@@ -269,13 +269,13 @@ def test_the_full_domain_phase_is_shown(page):
     page.route("**/api/jobs/mine**", answer)
     page.evaluate("""() => {
         globalThis.said = [];
-        const place = document.getElementById("train-said");
+        const place = document.getElementById("train-status");
         new MutationObserver(() => said.push(place.textContent)).observe(place, {childList: true});
     }""")
     page.click("#train")
     last = "step 4,300, in the full-domain phase, loss 0.25, "
     last += "7 wrong of 1,000,000 (all rows) at step 4,100"
-    expect(page.locator("#train-said")).to_have_text(last)
+    expect(page.locator("#train-status")).to_have_text(last)
     begun = "step 4,000 of 4,000, loss 0.25, 75 % of held-out rows right, stable at step 4,000"
     assert page.evaluate("() => said")[:2] == ["starting …", "starting …"]
     assert begun in page.evaluate("() => said")
@@ -286,7 +286,7 @@ def test_the_full_domain_phase_is_shown(page):
     page.unroute("**/api/jobs/mine**")
     over = {"state": "stopped", "progress": {}, "events": [], "errors": [], "result": None}
     page.route("**/api/jobs/mine**", lambda route: route.fulfill(json=over))
-    expect(page.locator("#train-said")).to_have_text("stopped")
+    expect(page.locator("#train-status")).to_have_text("stopped")
 
 
 def test_a_closed_server_is_reported(chromium):

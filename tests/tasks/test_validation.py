@@ -1,10 +1,10 @@
-"""A task of one's own with a mistake in it: a line says which, whoever asks the task."""
+"""A mistake in a user's task is reported in one line that names it, by every caller."""
 
 import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer import GlassformerError, load_task
+from glassformer import load_task
 from glassformer.core.model import zeros
 from glassformer.tasks.base import Task
 from glassformer.tasks.token_layout import TokenLayout, checked_layout, mark_answer
@@ -26,51 +26,43 @@ def without_an_answer(self, rows):
     return tokens, answer & (rows != 3)
 
 
-MISTAKES = {
-    r"its batch has no answer, for row \[3\]": {"batch": without_an_answer},
-    r"its batch has an answer at the first position, for row \[": {
+MISTAKES = {  # what the message must mention, and the task's methods or fields
+    ("batch", "[3]"): {"batch": without_an_answer},
+    ("batch", "first position"): {
         "batch": lambda s, rows: (rows.repeat(2, 1), np.ones((len(rows), 2), bool))
     },
-    r"the tokens of its batch must be whole numbers \[B,T\], T from 2, got float64 \[": {
+    ("batch", "float64"): {
         "batch": lambda s, rows: (rows.repeat(2, 1) / 1, Twice.batch(s, rows)[1])
     },
-    r"the tokens of its batch must be whole numbers .*, got int64 \[., 0\]": {
-        "batch": lambda s, rows: (rows[:, :0], rows[:, :0] > 0)
-    },
-    r"the tokens of its batch must be whole numbers .*, got \[\[": {
+    ("batch", "int64", ", 0]"): {"batch": lambda s, rows: (rows[:, :0], rows[:, :0] > 0)},
+    ("batch", "[["): {
         "batch": lambda s, rows: (rows.repeat(2, 1).tolist(), Twice.batch(s, rows)[1])
     },
-    r"its batch has a token beyond the last one, 3, for row \[3\]": {
+    ("batch", "3, ", "[3]"): {
         "batch": lambda s, rows: (rows.repeat(2, 1) + 1, Twice.batch(s, rows)[1])
     },
-    r"the answers of its batch must be True or False \[., 2\], got int64": {
-        "batch": lambda s, rows: (rows.repeat(2, 1), rows.repeat(2, 1))
-    },
-    "its batch must be tokens and a mask of the answer, got None": {"batch": lambda s, rows: None},
-    "batch is not defined": {"batch": Task.batch},
-    "radix must be whole numbers from 1, got 4": {"radix": 4},
-    r"radix must be whole numbers from 1, got \(0,\)": {"radix": (0,)},
-    r"radix must be whole numbers from 1, got \(2.5,\)": {"radix": (2.5,)},
-    "vocabulary: expected a Vocabulary, got 'abcd'": {"vocabulary": "abcd"},
-    r"its defined must be True or False \[.+\], got int64": {"defined": lambda s, rows: rows[:, 0]},
-    r"its defined must be True or False \[.+\], got bool \[1\]": {
-        "defined": lambda s, rows: np.ones(1, bool)
-    },
-    "its defined must be True or False .*, got True": {"defined": lambda s, rows: True},
-    r"its rows must be whole numbers \[., 1\], got int64 \[.\]": {
-        "rows": lambda s, start, stop: np.arange(start, stop)
-    },
+    ("batch", ", 2]", "int64"): {"batch": lambda s, rows: (rows.repeat(2, 1), rows.repeat(2, 1))},
+    ("batch", "None"): {"batch": lambda s, rows: None},
+    ("batch",): {"batch": Task.batch},
+    ("radix", "4"): {"radix": 4},
+    ("radix", "(0,)"): {"radix": (0,)},
+    ("radix", "(2.5,)"): {"radix": (2.5,)},
+    ("vocabulary", "'abcd'"): {"vocabulary": "abcd"},
+    ("defined", "int64"): {"defined": lambda s, rows: rows[:, 0]},
+    ("defined", "bool [1]"): {"defined": lambda s, rows: np.ones(1, bool)},
+    ("defined", "got True"): {"defined": lambda s, rows: True},
+    ("rows", ", 1]", "int64"): {"rows": lambda s, start, stop: np.arange(start, stop)},
 }
 
 
-@pytest.fixture(params=MISTAKES, ids=MISTAKES)
+@pytest.fixture(params=MISTAKES, ids=" ".join)
 def mistake(request):
-    """A task with one mistake, and what is said of it."""
+    """A task with one mistake, and what the message must mention."""
     wrong = dict(MISTAKES[request.param])
     values = {name: wrong.pop(name) for name in ("radix", "vocabulary") if name in wrong}
     task = type("Mine", (Twice,), wrong)()
     vars(task).update(values)
-    return task, "^Mine — " + request.param
+    return task, request.param
 
 
 def model():
@@ -86,9 +78,9 @@ def model():
 ], ids=["verify", "prove", "fit", "train"])  # fmt: skip
 @pytest.mark.some(4)
 def test_a_mistake_is_named(ask, mistake):
-    with pytest.raises(GlassformerError, match=mistake[1]) as e:
+    with raises("bad_argument", "Mine", *mistake[1]) as caught:
         ask(mistake[0])
-    assert "\n" not in str(e.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name,method", [

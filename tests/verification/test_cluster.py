@@ -55,8 +55,9 @@ def test_what_is_counted_cannot_be_counted_again():
     work = ChunkedEvaluation(load(REF), task, {"domain": task.size}, chunk=100, keep=10)
     state = JournalState().with_chunks(range(4, 8), {"domain": RowCounts()}, work)
     for again in (range(4, 8), range(7, 9), range(0, 5)):
-        with pytest.raises(AssertionError, match="chunks"):
+        with pytest.raises(AssertionError) as caught:
             state.with_chunks(again, {"domain": RowCounts()}, work)
+        assert str(max(again.start, 4)) in str(caught.value)
 
 
 class Client:

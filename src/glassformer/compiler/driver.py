@@ -115,8 +115,8 @@ def declaration_to_json(
         [number[v], declaration.sublayers[v], s.start, np.asarray(declaration.codes[v]).tolist()]
         for v, s in declaration.slots.items()
     ]
-    room = [[number[v], s.start, s.stop] for v, s in declaration.average_slots.items()]
-    return {"values": values, "room": room}
+    average_slots = [[number[v], s.start, s.stop] for v, s in declaration.average_slots.items()]
+    return {"values": values, "room": average_slots}
 
 
 def load_declaration(entry: Mapping[str, Any]) -> tuple[Program, Declaration]:
@@ -136,7 +136,7 @@ def load_declaration(entry: Mapping[str, Any]) -> tuple[Program, Declaration]:
     simple, became = simplified_program(program)
     values = simple.values
     codes, times, slots = {}, {}, {}
-    room: dict[ThresholdCount, slice] = {}
+    average_slots: dict[ThresholdCount, slice] = {}
     for i, time, start, code in convert(record.values, EmbeddedValues, f"{PROVENANCE_KEY}.values"):
         v = _value_by_number(values, i)
         widths = {len(row) for row in code}
@@ -148,9 +148,9 @@ def load_declaration(entry: Mapping[str, Any]) -> tuple[Program, Declaration]:
     for i, start, stop in record.room:
         v = _value_by_number(values, i)
         if not isinstance(v, ThresholdCount):
-            raise GlassformerError(f"{v.name} — expected a threshold count, as it has room")
-        room[v] = slice(start, stop)
-    return program, Declaration(simple, became, codes, times, slots, room)
+            raise GlassformerError(f"{v.name} — expected a threshold count for an average slot")
+        average_slots[v] = slice(start, stop)
+    return program, Declaration(simple, became, codes, times, slots, average_slots)
 
 
 def _value_by_number(values: list[Value], i: int) -> Value:

@@ -174,16 +174,16 @@ def attention(c: Config, at: Scope, x: Array, last: int | None) -> Array:
     if c.qk_norm:
         q, k = norm(c, at / "q_norm", q), norm(c, at / "k_norm", k)
     T, S = q.shape[1], k.shape[1]  # S > T if `last` or a key-value cache is used
-    here, there = np.arange(S - T, S), np.arange(S)
+    at_q, at_k = np.arange(S - T, S), np.arange(S)  # positions of queries and keys
     if rotate := positions.rotate:
-        q, k = at("hook_rot_q", rotate(c, q, here)), at("hook_rot_k", rotate(c, k, there))
+        q, k = at("hook_rot_q", rotate(c, q, at_q)), at("hook_rot_k", rotate(c, k, at_k))
     scores = xp.scores(q, k) * (c.scale or c.d_head**-0.5)                     # B H T S
-    distance = here[:, None] - there                                           # T S
+    distance = at_q[:, None] - at_k                                            # T S
     if bias := positions.bias:
         scores = scores + xp.as_dtype_of(scores, bias(c, distance))
     scores = at("hook_attn_scores", scores + xp.as_dtype_of(scores, MASKS[c.mask](distance)))
     pattern = at("hook_pattern", xp.softmax(scores))                           # B H T S
-    z = at("hook_z", xp.attend(pattern, v))                                       # B T H K
+    z = at("hook_z", xp.attend(pattern, v))                                    # B T H K
     return affine(z, at["W_O"], at.get("b_O"))                                 # B T D
 
 

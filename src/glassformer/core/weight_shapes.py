@@ -76,8 +76,10 @@ def zeros(c: "Config", *optional: str) -> dict[str, np.ndarray[Any, Any]]:
     names = {n for n in optional if n != "mlp"} | ({"mlp.b_in", "mlp.b_out"} if mlp else set())
     unknown = sorted(n for n in names if not {n, name_in_block(n)} & OPTIONAL_ARRAYS)
     if unknown:
-        known = ", ".join(sorted(OPTIONAL_ARRAYS))
-        raise GlassformerError(f"optional arrays — {', '.join(unknown)}: not among {known}")
+        expected = ", ".join(sorted(OPTIONAL_ARRAYS))
+        raise GlassformerError(
+            f"optional arrays — expected some of {expected}, got {', '.join(unknown)}"
+        )
     names |= set(required_shapes(c, mlp or None))
     shapes = {n: s for n, s in array_shapes(c).items() if {n, name_in_block(n)} & names}
     check_memory("weights", 8 * sum(map(math.prod, shapes.values())))

@@ -92,14 +92,14 @@ def model_entry(name: str, model: Model, task: Task) -> AdderEntry:
     maker = {"program": "by hand", "trainer": "trained"}.get(model.provenance.get("maker", ""), "?")
     try:
         proof = prove(model, task)
-        known, reason = f"{proof.result} in {proof.dtype}", proof.reason
+        verdict, reason = f"{proof.result} in {proof.dtype}", proof.reason
     except GlassformerError as e:
-        known, reason = f"unknown in {model.dtype}", str(e)
+        verdict, reason = f"unknown in {model.dtype}", str(e)
     trained = maker == "trained"
     seeds = SEEDS_TRIED.get(Path(name).name, "not reported") if trained else "none: by hand"
     order = "ones first" if layout.spots[layout.first][1] == 0 else "most first"
     return AdderEntry(
-        name, maker, order, counted.unique, counted.strict, counted.bits, form_bits(model), known,
+        name, maker, order, counted.unique, counted.strict, counted.bits, form_bits(model), verdict,
         reason, seeds, digest(model),
     )  # fmt: skip
 

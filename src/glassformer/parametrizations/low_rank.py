@@ -80,13 +80,13 @@ class Lora(Parametrization):
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Return random A and B = 0, which expand to the base model itself."""
         assert self.base
-        given = {name: tuple(w.shape) for name, w in weights.items()}
-        own = {name: tuple(w.shape) for name, w in self.base.weights.items()}
-        if wrong := sorted(n for n in {*given, *own} if given.get(n) != own.get(n)):
+        model_shapes = {name: tuple(w.shape) for name, w in weights.items()}
+        base_shapes = {name: tuple(w.shape) for name, w in self.base.weights.items()}
+        if wrong := sorted({n for n, _ in model_shapes.items() ^ base_shapes.items()}):
             names = ", ".join(wrong[:3])
             raise GlassformerError(f"lora — the base has other arrays than the model: {names}")
         theta: dict[str, Any] = {}
-        for name, shape in self.theta_shapes(given).items():
+        for name, shape in self.theta_shapes(model_shapes).items():
             is_A = name.endswith(".A")
             theta[name] = rng.normal(size=shape) / shape[0] ** 0.5 if is_A else np.zeros(shape)
         return theta

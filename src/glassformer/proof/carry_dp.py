@@ -40,9 +40,9 @@ class ColumnTransitions:
     order: Ints  # indices of all (carry, pair), sorted by transition
     order_starts: Ints  # index in `order` of the first entry of each transition
 
-    def members(self, way: int) -> Ints:
+    def members(self, transition: int) -> Ints:
         """Return the (carry, pair) of a transition, coded as 100·carry + 10·a + b."""
-        return np.split(self.order, self.order_starts[1:])[way]
+        return np.split(self.order, self.order_starts[1:])[transition]
 
     def largest_terms(self, table: Reals) -> Reals:
         """Return the largest entry of table [Q,columns,200] for every transition: [Q,E]."""
@@ -149,8 +149,8 @@ def largest_sums(layout: SumLayout, row: int, terms: Reals, cases: WindowCases) 
     window = cases.window
     below, above = best_sums_outside_window(layout, table, window[0].column, window[-1].column)
     out: Reals = fixed[:, None] + below[:, cases.carry_in] + above[:, cases.carry_out]
-    for step, way in zip(window, cases.ways, strict=True):
-        out += step.largest_terms(table)[:, way]
+    for step, transition in zip(window, cases.ways, strict=True):
+        out += step.largest_terms(table)[:, transition]
     lost = SLACK * (np.abs(fixed) + np.abs(table).max(2).sum(1)) * len(layout.spots)
     out += lost[:, None]
     return out
@@ -198,7 +198,7 @@ def maximizing_pair(
     """Return the pair of numbers of one case that maximizes the sum of terms [S,V]."""
     table = terms_by_column(layout, row, terms[None])[1][0]  # columns 200
     ways = zip(cases.window, cases.ways[:, case], strict=True)
-    chosen = {step.column: step.members(way) for step, way in ways}
+    chosen = {step.column: step.members(transition) for step, transition in ways}
     reached = {0: (Real(0), 0, 0)}  # carry -> (largest sum so far, a, b)
     for c in range(layout.digits + 1):
         members = chosen.get(c, column_transitions(layout, c, "digit").order)
@@ -210,8 +210,8 @@ def maximizing_pair(
                 some = entering[leaves == bool(leave)]
                 if not len(some):
                     continue
-                way = int(some[table[c, some].argmax()])
-                value, pair = total + table[c, way], way % 100
+                member = int(some[table[c, some].argmax()])
+                value, pair = total + table[c, member], member % 100
                 if leave not in following or value > following[leave][0]:
                     more = a + int(FIRST_DIGITS[pair]) * 10**c, b + int(SECOND_DIGITS[pair]) * 10**c
                     following[leave] = (value, *more)

@@ -152,10 +152,10 @@ def describe_worst_case(bounds: Bounds) -> str:
     """Describe the case with the smallest margin: position, columns and margin."""
     worst = int(np.nan_to_num(bounds.margin, nan=-np.inf).argmin())
     columns = []
-    for step, way in zip(bounds.cases.window, bounds.cases.ways[:, worst], strict=True):
-        members = step.members(way)
+    for step, transition in zip(bounds.cases.window, bounds.cases.ways[:, worst], strict=True):
+        members = step.members(transition)
         digits = f"{members[0] % 100 // 10}+{members[0] % 10} and " if len(members) == 1 else ""
-        output = f"carry {step.carry_in[way]} writes {step.digit[way]}"
+        output = f"carry {step.carry_in[transition]} writes {step.digit[transition]}"
         columns.append(f"column {step.column + bounds.group.lowest_column} with {digits}{output}")
     margin = f"the margin is only known to be above {float(bounds.margin[worst]):.3g}"
     rows = bounds.group.rows

@@ -147,7 +147,7 @@ def windowed_row_group(
                 f"of {kind} in some column"
             )
     names: list[Spot] = [(TOKEN, 0), *([("a", 0), ("b", 0)] if padding else [])]
-    positions = np.array([[-1] * len(names) + found for _, found in visible])
+    positions = np.array([[-1] * len(names) + offsets for _, offsets in visible])
     names += [(k, c if k == TOKEN else c + column - low + padding) for k, c in spots]
     row = len(names) - 1  # the query itself is the last visible position
     names.append(("s", column - low + padding))

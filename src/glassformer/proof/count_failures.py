@@ -47,9 +47,9 @@ def _count_one_by_one(terms: Reals, rest: Reals, required_key: int | None) -> in
     bad = np.zeros((keys,) * S, bool)
     slack = SLACK * (S + 1)
     for j in range(R):
-        t, least = terms[..., j], terms[..., j].min(1, initial=np.inf)  # S keys, S
+        t, lowest = terms[..., j], terms[..., j].min(1, initial=np.inf)  # S keys, S
         max_error = 4 * slack * (np.abs(rest[j]) + np.abs(t).max(1, initial=0).sum())
-        low = rest[j] + least.sum() + (t - least[:, None])  # this key, other positions at least
+        low = rest[j] + lowest.sum() + (t - lowest[:, None])  # this key, other positions at least
         candidates = [np.flatnonzero(~(row > max_error)) for row in low]
         total, size = np.full((1,) * S, rest[j]), np.full((1,) * S, np.abs(rest[j]))
         for p in range(S):
@@ -78,10 +78,12 @@ def count_not_positive(
     S, keys = (int(n) for n in terms.shape)
     if not np.isfinite(terms).all() or not np.isfinite(rest):
         return _count_choices(terms, required_key)
-    least = Real(rest) + terms.min(1).sum()
-    if not least <= 0:  # `terms` include the prover's rounding; sums this near 0 are counted below
-        least = Real(0)
-    size = max(float(-least), float(np.abs(terms).max(initial=0) + abs(rest)) * 1e-9, 1e-300)
+    lowest_sum = Real(rest) + terms.min(1).sum()
+    if (
+        not lowest_sum <= 0
+    ):  # `terms` include the prover's rounding; sums this near 0 are counted below
+        lowest_sum = Real(0)
+    size = max(float(-lowest_sum), float(np.abs(terms).max(initial=0) + abs(rest)) * 1e-9, 1e-300)
     h = Real(2.0) ** math.ceil(math.log2(size / steps))
     cells = np.floor(terms / h)
     lowest = [int(c) for c in cells.min(1)]

@@ -63,8 +63,8 @@ class LogitDifferenceTerms:
         subtracted.
         """
         mid, rad = self.value
-        least: Reals = mid + self.query_logits - (rad + self.logit_error) - self._own_rounding()
-        return least
+        logits: Reals = mid + self.query_logits - (rad + self.logit_error) - self._own_rounding()
+        return logits
 
     @cached_property
     def largest_logits(self) -> Reals:
@@ -206,11 +206,11 @@ def least_sum(terms: Reals, required_key: int | None = None) -> Reals:
     Choices are independent, so the least of a sum is the sum of the least. With a condition on one
     position, some position has that key; given which, all other positions are independent.
     """
-    least = terms.min(1)  # S V
-    total = least.sum(0) - SLACK * len(terms) * np.abs(least).sum(0)
+    lowest = terms.min(1)  # S V
+    total = lowest.sum(0) - SLACK * len(terms) * np.abs(lowest).sum(0)
     if required_key is not None and len(terms):
         required = terms[:, required_key]
-        total = total + (required - least - SLACK * (np.abs(required) + np.abs(least))).min(0)
+        total = total + (required - lowest - SLACK * (np.abs(required) + np.abs(lowest))).min(0)
         total = total - SLACK * np.abs(total)
     bound: Reals = np.where(np.isnan(total), -np.inf, total)
     return bound

@@ -39,17 +39,17 @@ def attention_weights(t: QKVTables, row: int, token: int, possible: Reals) -> Ba
     bias = np.zeros((len(possible), c.n_heads), Real)  # T H
     if c.positions == "alibi":
         bias = POSITIONS["alibi"].bias(c, row - np.arange(len(possible))[None])[:, 0].T.astype(Real)  # type: ignore[misc]
-    seen: Any = possible[:S]
+    visible: Any = possible[:S]
     q, k = Ball(*(x[token, row] for x in t.q)), Ball(*(x[:, :S] for x in t.k))  # H K, V S H K
     if t.keys_ignore_tokens:  # the token axis has size 1 until the weights are computed
-        k, seen = Ball(*(x[:1] for x in k)), seen.any(1, keepdims=True)
+        k, visible = Ball(*(x[:1] for x in k)), visible.any(1, keepdims=True)
     keys = np.where(possible.T[..., None, None], t.k.max_abs, 0).max((0, 1))  # H K
-    score = score_bounds(a, q, k, factor, seen)  # V S H
+    score = score_bounds(a, q, k, factor, visible)  # V S H
     overflow = scores_overflow(a, q.max_abs, keys, factor, np.abs(bias).max(0))
     score = Ball(score.mid, score.rad + overflow)
     if c.positions == "alibi":
         score = add_position_bias(a, score, bias[:S], (q.max_abs * k.max_abs).sum(-1) * factor)
-    weight = exponential_weights(a, Ball(*(x.transpose(2, 1, 0) for x in score)), seen)
+    weight = exponential_weights(a, Ball(*(x.transpose(2, 1, 0) for x in score)), visible)
     return Ball(*(np.where(possible[:S], x, 0) for x in weight)) if t.keys_ignore_tokens else weight
 
 

@@ -76,16 +76,16 @@ def _run_all_questions(model: Model, task: Task) -> dict[str, Any]:
         doubts.append(result.doubt)
         return ~(result.margin > 0), float(min(result.margin.min(), result.second_margin.min()))
 
-    found = _check_all_questions(
+    fields = _check_all_questions(
         task, chunk_size(model, task), wrong, partial(_decode_answer, model, task)
     )
-    if found["right"]:
+    if fields["right"]:
         doubts.append(
             evaluator.evaluate_one_by_one(*task.batch(closest.select(evaluator.rng))).doubt
         )
         if doubt := next(filter(None, doubts), ""):
             raise GlassformerError(doubt)
-    return found
+    return fields
 
 
 def _decode_answer(model: Model, task: Task, question: list[int], n: int) -> str:
@@ -102,14 +102,20 @@ def _prove_all_questions(model: Model, task: Task) -> dict[str, Any]:
     if proof.result == "unknown":
         raise GlassformerError(f"{task.ref} — neither proved nor refuted: {proof.reason}")
     if proof.holds:
-        asked = f"proved for all {every} questions, {proof.cases:,} cases"
-        return {"right": True, "checked": proof.cases, "margin": proof.margin, "asked": asked}
+        coverage = f"proved for all {every} questions, {proof.cases:,} cases"
+        return {"right": True, "checked": proof.cases, "margin": proof.margin, "coverage": coverage}
     assert proof.counterexample  # The proof was refuted.
     row = _shrink_counterexample(model, task, proof.counterexample["row"])
     example = _describe_counterexample(task, row, partial(_decode_answer, model, task))
-    asked = f"refuted, of {every} questions"
-    found = {"right": False, "checked": 1, "wrong": 1, "asked": asked, "counterexample": example}
-    return found | {"which": "a small one"}
+    coverage = f"refuted, of {every} questions"
+    return {
+        "right": False,
+        "checked": 1,
+        "wrong": 1,
+        "coverage": coverage,
+        "counterexample": example,
+        "which": "a small one",
+    }
 
 
 def _shrink_counterexample(model: Model, task: Task, row: list[int]) -> list[int]:
@@ -146,25 +152,25 @@ def _judge_source(level: Level, text: str) -> dict[str, Any]:
     def wrong(rows: Rows) -> tuple[Any, float]:
         return _wrong_questions(program, [task.questions[i] for i in rows[:, 0].tolist()]), np.inf
 
-    def said(asked: list[int], n: int) -> str:
+    def answer_of(question: list[int], n: int) -> str:
         out: list[int] = []
         try:
             while len(out) < n:
-                out.append(int(compiler.emitted(program, np.array([asked + out]))[0, -1]))
+                out.append(int(compiler.emitted(program, np.array([question + out]))[0, -1]))
         except GlassformerError as e:  # The source excludes this output.
             return str(e)
         return task.vocabulary.decode(out)
 
-    found = _check_all_questions(task, INTERPRETER_CHUNK_ROWS, wrong, said)
-    del found["margin"]
-    if not found["right"]:
-        return found
-    made = compiler.compile(text, level.file)
-    proved = f"compiled, and proved for every text ({made.certificate.cases:,} cases)"
-    return found | {
-        "asked": f"{found['asked']}; {proved}",
-        "margin": made.certificate.margin,
-        "score": score(made.model, text, level.kind),
+    fields = _check_all_questions(task, INTERPRETER_CHUNK_ROWS, wrong, answer_of)
+    del fields["margin"]
+    if not fields["right"]:
+        return fields
+    compiled = compiler.compile(text, level.file)
+    proved = f"compiled, and proved for every text ({compiled.certificate.cases:,} cases)"
+    return fields | {
+        "coverage": f"{fields['coverage']}; {proved}",
+        "margin": compiled.certificate.margin,
+        "score": score(compiled.model, text, level.kind),
     }
 
 
@@ -173,13 +179,13 @@ def _check_declarations(level: Level, program: Program) -> None:
 
     The scores of such sources could not be compared.
     """
-    for what, wanted, got in (
+    for label, wanted, got in (
         ("tokens", list(level.tokens), [str(t) for t in program.tokens]),
         ("length", level.length, program.length),
         ("end", level.end or None, None if program.end is None else str(program.end)),
     ):
         if wanted != got:
-            must = f"expected {what} as in the stub, {short_repr(wanted)}"
+            must = f"expected {label} as in the stub, {short_repr(wanted)}"
             raise GlassformerError(f"{level.file} — {must}, got {short_repr(got)}")
 
 
@@ -245,7 +251,7 @@ def _check_all_questions(
     every = "the one question" if checked == 1 else f"all {checked:,} questions"
     out: dict[str, Any] = {
         "right": not bad, "checked": checked, "wrong": bad, "margin": margin,
-        "asked": every if not bad or checked == 1 else f"{bad:,} of {every}",
+        "coverage": every if not bad or checked == 1 else f"{bad:,} of {every}",
     }  # fmt: skip
     if smallest:
         out["counterexample"] = _describe_counterexample(task, smallest[2], answer_of)
@@ -256,9 +262,9 @@ def _smallest_question(task: Task, rows: Rows) -> tuple[int, list[int], list[int
     """Return the length, the tokens and the row of the shortest question."""
     tokens, answer = task.batch(rows)
     first = answer.argmax(1)
-    asked = np.where(np.arange(tokens.shape[1]) < first[:, None], tokens, -1)
-    i = int(np.lexsort((*asked.T[::-1], first))[0])
-    return int(first[i]), asked[i, : first[i]].tolist(), rows[i].tolist()
+    questions = np.where(np.arange(tokens.shape[1]) < first[:, None], tokens, -1)
+    i = int(np.lexsort((*questions.T[::-1], first))[0])
+    return int(first[i]), questions[i, : first[i]].tolist(), rows[i].tolist()
 
 
 def _describe_counterexample(
@@ -266,10 +272,10 @@ def _describe_counterexample(
 ) -> dict[str, str]:
     """Return the input, the expected answer and the actual answer as strings."""
     tokens, answer = (x[0] for x in task.batch(np.array([row], task.row_type)))
-    asked, right = tokens[: int(answer.argmax())], task.vocabulary.decode(tokens[answer])
-    got = answer_of(asked.tolist(), int(answer.sum()))
+    question, right = tokens[: int(answer.argmax())], task.vocabulary.decode(tokens[answer])
+    got = answer_of(question.tolist(), int(answer.sum()))
     tie = " by a tie" if got == right else ""
-    return {"input": task.vocabulary.decode(asked), "expected": right, "got": got + tie}
+    return {"input": task.vocabulary.decode(question), "expected": right, "got": got + tie}
 
 
 def score(model: Model, text: str, kind: str) -> dict[str, int]:

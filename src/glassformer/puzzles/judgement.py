@@ -14,7 +14,7 @@ class Judgment(Result):
     level: str
     right: bool = False
     problem: str = ""  # the reason if the solution could not be judged
-    asked: str = ""  # description of the checked questions and the method
+    coverage: str = ""  # description of the checked questions and the method
     checked: int = 0
     wrong: int = 0
     margin: float | None = None  # the smallest margin of a right token
@@ -27,7 +27,7 @@ class Judgment(Result):
     @property
     def over(self) -> list[str]:
         """Names of the axes on which the solution exceeds the level's limits."""
-        return [axis for axis, most in self.limits.items() if self.score.get(axis, 0) > most]
+        return [axis for axis, limit in self.limits.items() if self.score.get(axis, 0) > limit]
 
     @property
     def passed(self) -> bool:
@@ -48,21 +48,19 @@ class Judgment(Result):
             ]
             lead = "" if self.margin is None else f"; the right token leads by {self.margin:.3g}"
             begin = f"right, but too large ({'; '.join(large)})" if large else "right"
-            return f"{begin}: {self.asked}{lead}"
-        found = self.counterexample
-        smallest = ""
-        if found:
-            example = f"{found['input']} → {found['got']}, expected {found['expected']}"
-            smallest = f"; {self.which}: {example}"
-        return f"wrong: {self.asked}{smallest}"
+            return f"{begin}: {self.coverage}{lead}"
+        example = ""
+        if c := self.counterexample:
+            example = f"; {self.which}: {c['input']} → {c['got']}, expected {c['expected']}"
+        return f"wrong: {self.coverage}{example}"
 
     def _describe_axis(self, axis: str) -> str:
         yours, best = self.score[axis], self.best.get(axis)
-        said = f"{AXES[axis]}: {yours:,}"
+        text = f"{AXES[axis]}: {yours:,}"
         if best is not None:
             beats = " — beaten" if self.passed and yours < best else ""
-            said += f" (best known {best:,}{beats})"
-        return said
+            text += f" (best known {best:,}{beats})"
+        return text
 
     def __str__(self) -> str:
         return "\n".join(self.lines)

@@ -104,18 +104,18 @@ def levels() -> dict[str, Level]:
 
 def level(name: str) -> Level:
     """Return the level with an id or title, ignoring case and punctuation."""
-    known = levels()
-    titles = {_normalize(each.title): each.id for each in known.values()}
-    if name in known:
-        return known[name]
+    by_id = levels()
+    titles = {_normalize(one.title): one.id for one in by_id.values()}
+    if name in by_id:
+        return by_id[name]
     if (bare := _normalize(name)) in titles:
-        return known[titles[bare]]
-    spelled = {_normalize(each.id): each.id for each in known.values()} | titles
+        return by_id[titles[bare]]
+    spelled = {_normalize(one.id): one.id for one in by_id.values()} | titles
     near = {spelled[n] for n in difflib.get_close_matches(bare[:100], spelled, 3, 0.5)}
     raise (
         unknown_name_error("level", name, sorted(near), 3, 0.0)
         if near
-        else unknown_name_error("level", name, known)
+        else unknown_name_error("level", name, by_id)
     )
 
 

@@ -33,15 +33,15 @@ class PuzzleTask(Task):
             got = f"{len(self.questions):,} questions"
             raise GlassformerError(f"{name} — expected 1 to {MAX_QUESTIONS:,} questions, got {got}")
         self.radix = (len(self.questions),)
-        self.width = max(len(asked) + len(answer) for asked, answer in self.questions)
+        self.width = max(len(question) + len(answer) for question, answer in self.questions)
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         tokens = np.zeros((len(rows), self.width), np.int64)
         answer = np.zeros(tokens.shape, bool)
         for i, row in enumerate(np.asarray(rows)[:, 0].tolist()):
-            asked, said = self.questions[row]
-            tokens[i, : len(asked) + len(said)] = [*asked, *said]
-            answer[i, len(asked) : len(asked) + len(said)] = True
+            question, right = self.questions[row]
+            tokens[i, : len(question) + len(right)] = [*question, *right]
+            answer[i, len(question) : len(question) + len(right)] = True
         return tokens, answer
 
 

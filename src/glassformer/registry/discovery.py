@@ -49,17 +49,17 @@ def built_in_names(kind: str) -> set[str]:
 
 def find(kind: str, name: str) -> Entry:
     """Return the entry of a name; raise an error with similar names if there is none."""
-    known, likely = REGISTRY[kind], "." + name.replace("-", "_")
-    if name not in known:  # the module with a similar name usually defines the entry
+    entries, likely = REGISTRY[kind], "." + name.replace("-", "_")
+    if name not in entries:  # the module with a similar name usually defines the entry
         for file in sorted(_module_names(kind), key=lambda file: not file.endswith(likely)):
             importlib.import_module(file)
-            if name in known:
+            if name in entries:
                 break
         else:
             load_entry_point(kind, name)
-    if name not in known:
+    if name not in entries:
         raise _unknown_entry_error(kind, name)
-    return known[name]
+    return entries[name]
 
 
 @functools.cache
@@ -89,7 +89,7 @@ def load_entry_point(kind: str, name: str) -> Any:
 
 
 def _unknown_entry_error(kind: str, name: str) -> GlassformerError:
-    if other := next((k for k, known in REGISTRY.items() if k != kind and name in known), ""):
+    if other := next((k for k, entries in REGISTRY.items() if k != kind and name in entries), ""):
         return GlassformerError(f"{name} — is a {other}; expected a {kind}")
     if (file := FILE_REF.match(name)) and file["file"] in FILE_DIGESTS:  # already executed
         raise GlassformerError(f"{name} — expected a {kind}, got another object of the file")

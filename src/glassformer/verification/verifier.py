@@ -184,8 +184,8 @@ def _evaluate_one_by_one(
         drawn = task.sample(n, np.random.default_rng(seed))
     rows = np.concatenate([worst_rows, spread, drawn])
     rows = unique_rows(rows[task.defined(rows)])
-    known = {row for c in counts.values() for _, _, row in c.failures}
-    rows = rows[[tuple(row) not in known for row in rows.tolist()]]
+    known_failures = {row for c in counts.values() for _, _, row in c.failures}
+    rows = rows[[tuple(row) not in known_failures for row in rows.tolist()]]
     chunks = [rows[i : i + work.chunk] for i in range(0, len(rows), work.chunk)]
     right = [row_margins(work.model, *task.batch(chunk)) > 0 for chunk in chunks]
     rows = rows[np.concatenate(right)] if right else rows

@@ -67,7 +67,7 @@ function redrawAll() {
   button.setAttribute("aria-label", `${otherTheme} colors`);
   resetColors();
   document.getElementById("columns").dataset.width = innerWidth;
-  update(() => { state.look = `${isDark()} ${matchMedia("print").matches} ${innerWidth}`; });
+  update(() => { state.layout = `${isDark()} ${matchMedia("print").matches} ${innerWidth}`; });
 }
 
 function switchTheme() {
@@ -205,7 +205,7 @@ function start() {
 function openModels(models) {
   closeColumns();
   for (const id of ["columns", "answers", "walk"]) document.getElementById(id).replaceChildren();
-  for (const box of document.querySelectorAll("#ask > .box")) box.remove();
+  for (const box of document.querySelectorAll("#input-form > .box")) box.remove();
   openColumns(models);
   document.documentElement.style.setProperty("--models", columns.length);
   document.body.classList.toggle("several", columns.length > 1);

@@ -69,7 +69,8 @@ function headerOf(model, sealed) {
   const provenance = provenance_.map(([key, text]) => `${JSON.stringify(key)}:${text}`).join(",");
   const labels = sealed ? sortedJson(header.labels) : JSON.stringify(header.labels);
   return `{"config":${header.config},"format":${header.format},"labels":${labels},`
-    + `"parametrization":"","provenance":{${provenance}},"task":${header.task},"vocabulary":${header.vocabulary}}`;
+    + `"parametrization":"","provenance":{${provenance}},"task":${header.task},`
+    + `"vocabulary":${header.vocabulary}}`;
 }
 
 /** A description of the changes made in the page, for the provenance; "" if there are none. */

@@ -8,7 +8,7 @@ import { readModel } from "./model.js";
 import { interventionHook } from "./components.js";
 import { forgetModels, score } from "./score.js";
 
-export const state = { step: 0, model: 0, playing: false, look: "" }; // look: theme and width
+export const state = { step: 0, model: 0, playing: false, layout: "" }; // layout: theme and width
 export const columns = []; // one per model
 const subscriptions = [], afterDraw = [];
 

@@ -22,38 +22,38 @@ const MAX_CELLS = 4e6, MAX_STRING = 10000, MAX_NAMES = 1000, MAX_TEXT = 8e6, MAX
 export function taotpText(model) {
   const { config: c, weights: w, labels } = model,
     lines = [`# ${model.title.replaceAll(/[\r\n]+/g, " ")}`];
-  const say = (line) => lines.push(line), v = model.vocabulary;
+  const add = (line) => lines.push(line), v = model.vocabulary;
   const cells = Object.values(w).reduce((sum, { data }) => sum + data.length, 0);
   if (cells > MAX_CELLS) refuse(`at most ${MAX_CELLS.toLocaleString("en")} numbers`);
   const task = JSON.parse(model.header.task);
-  if (task) say(`task: ${quote(task)}`);
+  if (task) add(`task: ${quote(task)}`);
   if (!v.numbers) {
     const single = v.size <= MAX_STRING / 2 && v.tokens.every((t) => Array.from(t).length === 1);
-    say(`tokens: ${single ? quote(v.tokens.join("")) : `[${v.tokens.map(quote).join(" ")}]`}`);
-    if (v.sep) say(`sep: ${quote(v.sep)}`);
-  } else if (v.first) say(`first: ${v.first}`);
-  if (model.dtype === "float32") say("dtype: float32");
+    add(`tokens: ${single ? quote(v.tokens.join("")) : `[${v.tokens.map(quote).join(" ")}]`}`);
+    if (v.sep) add(`sep: ${quote(v.sep)}`);
+  } else if (v.first) add(`first: ${v.first}`);
+  if (model.dtype === "float32") add("dtype: float32");
   for (const [key, usual] of Object.entries(CONFIG_DEFAULTS))
-    if (c[key] !== usual) say(`${key}: ${optionText(model, key)}`);
-  if (!w["pos_embed.W_pos"]) say(`block_size: ${c.n_ctx}`);
+    if (c[key] !== usual) add(`${key}: ${optionText(model, key)}`);
+  if (!w["pos_embed.W_pos"]) add(`block_size: ${c.n_ctx}`);
   if (!c.n_layers) {
     const silent = { n_heads: 1, d_head: Math.floor(c.d_model / c.n_heads), d_mlp: 0 };
-    for (const [key, size] of Object.entries(silent)) if (c[key] !== size) say(`${key}: ${c[key]}`);
+    for (const [key, size] of Object.entries(silent)) if (c[key] !== size) add(`${key}: ${c[key]}`);
   }
-  const roomy = 4 * cells <= MAX_CELLS, slots = roomy ? contiguousSlots(model) : {},
-    named = roomy ? headNames(model) : {};
+  const small = 4 * cells <= MAX_CELLS, slots = small ? contiguousSlots(model) : {},
+    named = small ? headNames(model) : {};
   if (Object.keys(slots).length) {
     const widths = Object.entries(slots).map(([name, [a, b]]) => `${quote(name)}: ${b - a}`);
-    say(`slots: {${widths.join("  ")}}`);
+    add(`slots: {${widths.join("  ")}}`);
   }
   for (const [key, name, axes] of TOP_ARRAYS) {
-    if (w[name]) say(`${key}: ${arrayBySlot(toBookletLayout(name, w[name]), axes, slots, "  ")}`);
+    if (w[name]) add(`${key}: ${arrayBySlot(toBookletLayout(name, w[name]), axes, slots, "  ")}`);
   }
   lines.push(...normLines(w, [["lnf", "ln_final"]], "", ""));
   if (c.n_layers) {
-    say("layers: [");
+    add("layers: [");
     for (let i = 0; i < c.n_layers; i++) {
-      say("  {");
+      add("  {");
       if (named[i]) lines.push(...headLines(named[i], w, slots, i));
       for (const [key, name, axes] of LAYER_ARRAYS) {
         const path = `blocks.${i}.${name}`;
@@ -61,12 +61,12 @@ export function taotpText(model) {
         let [x, rest] = [toBookletLayout(name, w[path]), axes];
         if (axes[0] === "H" && x.shape[0] === 1)
           [x, rest] = [{ shape: x.shape.slice(1), data: x.data }, axes.slice(1)];
-        say(`    ${key}: ${arrayBySlot(x, rest, slots, "      ")}`);
+        add(`    ${key}: ${arrayBySlot(x, rest, slots, "      ")}`);
       }
       lines.push(...normLines(w, NORM_KEYS, `blocks.${i}.`, "    "));
-      say("  }");
+      add("  }");
     }
-    say("]");
+    add("]");
   }
   const groups = { slots: Object.keys(slots).length ? {} : labels.slots, neurons: labels.neurons,
     heads: Object.fromEntries(Object.entries(labels.heads)

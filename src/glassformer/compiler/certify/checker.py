@@ -251,9 +251,11 @@ class CertificateChecker:
 
     def fold_gain(self, name: str, gain: Any) -> None:
         """Multiply a norm's gain into the weights that read it, which costs one more rounding."""
-        size, most = np.abs(gain[gain != 0]), MAX_NORM_GAIN
-        if (size > most).any() or (size < 1 / most).any():
-            raise Unproved(f"{name}: expected gains of 0 or from {1 / most:.3g} to {most:.3g}")
+        size, max_gain = np.abs(gain[gain != 0]), MAX_NORM_GAIN
+        if (size > max_gain).any() or (size < 1 / max_gain).any():
+            raise Unproved(
+                f"{name}: expected gains of 0 or from {1 / max_gain:.3g} to {max_gain:.3g}"
+            )
         block, _, norm = name[: -len(".w")].rpartition(".")
         readers = {
             "ln1": [f"{block}.attn.W_{x}" for x in "QKV"],

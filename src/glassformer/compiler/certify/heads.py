@@ -283,9 +283,9 @@ def match_matrix(tests: Sequence[Predicate], Q: JointCases, K: JointCases, nq: i
 def count_lead(match: Any, low: Any, high: Any) -> tuple[float, float]:
     """Return the lead of matching keys and <bos> over other keys, and their spread."""
     rest = np.where(match, -np.inf, high[:, 1:]).max(1, initial=-np.inf)
-    least = np.minimum(np.where(match, low[:, 1:], np.inf).min(1, initial=np.inf), low[:, 0])
+    lowest = np.minimum(np.where(match, low[:, 1:], np.inf).min(1, initial=np.inf), low[:, 0])
     largest = np.maximum(np.where(match, high[:, 1:], -np.inf).max(1, initial=-np.inf), high[:, 0])
-    return float((least - rest).min()), float((largest - least).max())
+    return float((lowest - rest).min()), float((largest - lowest).max())
 
 
 def select_lead(
@@ -302,8 +302,8 @@ def select_lead(
 
     def differ(x: Any) -> Any:
         """Return where matching keys of one priority have different x."""
-        least = np.minimum.reduceat(np.where(m, x[order], 10**9), starts, axis=1)
-        return np.maximum.reduceat(np.where(m, x[order], -1), starts, axis=1) > least
+        lowest = np.minimum.reduceat(np.where(m, x[order], 10**9), starts, axis=1)
+        return np.maximum.reduceat(np.where(m, x[order], -1), starts, axis=1) > lowest
 
     ties = differ(K["position"]) if placed else np.ones(1, bool)
     if v.value not in K and ties.any():

@@ -395,8 +395,8 @@ class SourceReader(SelectorLowering):
                 if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
                     raise method_call_error(part)
                 is_code = isinstance(part, (ast.expr, ast.stmt))
-                known = (*EVALUATORS, *BODY_NODES) if is_code else (ast.AST,)
-                if not isinstance(part, known) and not is_here_attribute(part):
+                allowed = (*EVALUATORS, *BODY_NODES) if is_code else (ast.AST,)
+                if not isinstance(part, allowed) and not is_here_attribute(part):
                     raise unsupported_syntax_error(part)
         except SourceError:
             self.scope[node.name] = INVALID

@@ -46,16 +46,16 @@ def find_digit_layout(task: Task) -> DigitLayout:
 
     The result is checked on edge cases, on random rows, and on such rows with one digit replaced.
     """
-    expected = f"{task.ref} — not covered: the sum of two numbers at fixed places is"
+    expected = f"{task.ref} — expected sums of two numbers with digits at fixed positions"
     if max(task.radix, default=1) > MAX_RADIX:
-        raise NotCovered(f"{expected}, of at most 4,000 digits")
+        raise NotCovered(f"{expected}, at most 4,000 digits")
     n = len(str(task.radix[0])) - 1 if task.radix else 0
     if n < 1 or tuple(task.radix) != (10**n, 10**n):
         raise NotCovered(f"{expected}, got numbers below {', '.join(map(str, task.radix))}")
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
-        raise NotCovered(f"{expected}, with the digits as the first ten tokens")
+        raise NotCovered(f"{expected}, and the digits as the first ten tokens")
     if not task.declares("layout"):  # examples of other tasks may look like sums
-        raise NotCovered(f"{expected}, said of the texts that it writes")
+        raise NotCovered(f"{expected}, got a task without a layout")
     rng, top, kind = np.random.default_rng(9), 10**n - 1, task.row_type
     corners = np.array([[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]], kind)
     first_layout: tuple[int, list[str]] | None = None
@@ -67,7 +67,7 @@ def find_digit_layout(task: Task) -> DigitLayout:
         first = int(answer[0].argmax())
         at_the_end = answer == (np.arange(answer.shape[1]) >= first)
         if not task.defined(probes).all() or not at_the_end.all() or first < 1:
-            raise NotProvable(f"{expected}, with an answer to every pair at the end")
+            raise NotProvable(f"{expected}, and an answer to every pair at the end")
         numbers = {"a": probes[:, 0], "b": probes[:, 1], "s": probes.sum(1)}
         digits = {k: decimal_digits(x, n + (k == "s")) for k, x in numbers.items()}
         first_layout = first_layout or (first, name_positions(tokens, digits))
@@ -76,9 +76,9 @@ def find_digit_layout(task: Task) -> DigitLayout:
             holds = digits[name[0]][:, index] if name[0] in digits else index
             same_shape = tokens.shape[1] == len(first_layout[1]) and first == first_layout[0]
             if name == "?0" or not same_shape or not (tokens[:, p] == holds).all():
-                raise NotProvable(f"{expected}; position {p} holds something else")
+                raise NotProvable(f"{expected}, got something else at position {p}")
             if p >= first - 1 and name[0] in "ab":
-                raise NotProvable(f"{expected}; position {p} holds something else")
+                raise NotProvable(f"{expected}, got something else at position {p}")
     assert first_layout
     first, names = first_layout
     return DigitLayout(n, tuple(names), range(first - 1, len(names) - 1))

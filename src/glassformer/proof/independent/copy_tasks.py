@@ -26,10 +26,10 @@ def covers(task: Task) -> bool:
 def checked_format(task: Task) -> TokenLayout:
     """Return the task's copy layout, checked on edge cases, a sample and changed rows."""
     form, kinds = task.copy_layout(), task.radix
-    known = {ROW: len(kinds), TOKEN: len(task.vocabulary)}
+    counts = {ROW: len(kinds), TOKEN: len(task.vocabulary)}
     if not isinstance(form, TokenLayout) or not 0 < form.first < len(form.spots):
         raise NotProvable("copies() is not a Format with an answer")
-    if any(not 0 <= number < known.get(name, 0) for name, number in form.spots):
+    if any(not 0 <= number < counts.get(name, 0) for name, number in form.spots):
         raise NotProvable("copies() has a spot that is no number of the row and no token")
     if task.size != np.prod([int(k) for k in kinds], dtype=object) or not kinds:
         raise NotProvable("expected size = product of radix: every combination of numbers is a row")
@@ -87,8 +87,8 @@ def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
 
             def inputs(i: int, row: int = row, query: int = query, answers: Any = answers) -> int:
                 """Return the number of rows in case i."""
-                known = fixed_numbers(form, row, query, answers[i]) or {}
-                return math.prod(int(k) for n, k in enumerate(task.radix) if n not in known)
+                fixed = fixed_numbers(form, row, query, answers[i]) or {}
+                return math.prod(int(k) for n, k in enumerate(task.radix) if n not in fixed)
 
             yield CaseMargins(net.token_margins(streams, correct), inputs)
 
@@ -126,12 +126,12 @@ def bound_head_outputs(
     low, high = score_bounds(net, score, top)
     possible = np.zeros((len(correct), S, V), bool)
     for i, token in enumerate(correct.tolist()):
-        known = fixed_numbers(form, row, asks, token)
-        assert known is not None
+        fixed = fixed_numbers(form, row, asks, token)
+        assert fixed is not None
         for p in range(S):
             name, number = form.spots[p]
-            if name == ROW and number in known:
-                possible[i, p, known[number]] = True
+            if name == ROW and number in fixed:
+                possible[i, p, fixed[number]] = True
             else:
                 possible[i, p, list(tokens_at(form, task, p))] = True
     certain = possible & (possible.sum(2, keepdims=True) == 1)

@@ -266,15 +266,15 @@ class IntervalModel:
         if self.max_key_sizes is None:
             V, T = self.c.d_vocab, self.c.n_ctx
             T = T if self.c.positions in ("learned", "sinusoidal", "rotary") else 1
-            most = np.zeros((self.c.n_heads, self.c.d_head))
+            max_sizes = np.zeros((self.c.n_heads, self.c.d_head))
             step = max(1, 2**18 // (V * self.c.d_model))
             for start in range(0, T, step):
                 at = np.arange(start, min(T, start + step))
                 places = np.broadcast_to(at, (V, len(at)))
                 x = self.embed(np.broadcast_to(np.arange(V)[:, None], places.shape), places)
                 k = self.project(self.attention_input(x, 0), 0, "K", places)
-                most = np.maximum(most, k.size.max((0, 1)))
-            self.max_key_sizes = most
+                max_sizes = np.maximum(max_sizes, k.size.max((0, 1)))
+            self.max_key_sizes = max_sizes
         size = round_up((q.size * self.max_key_sizes).sum(-1), self.c.d_head + 2)
         return round_up(size * self.scale.high * (1 + 4 * self.f.u), 4)
 

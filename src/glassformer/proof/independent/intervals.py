@@ -64,9 +64,9 @@ class Interval(NamedTuple):
 
         The radius follows from a/s − a'/s' = (a − a')/s + (a'/s')·(s' − s)/s.
         """
-        least = np.where(other.low > 0, other.low, np.nan)
+        divisor = np.where(other.low > 0, other.low, np.nan)
         mid = self.mid / other.mid
-        rad = (self.rad + round_up(np.abs(mid), 2) * other.rad) / least
+        rad = (self.rad + round_up(np.abs(mid), 2) * other.rad) / divisor
         return Interval(mid, round_up(rad + U * np.abs(mid), 8))
 
     def __matmul__(self, other: Any) -> "Interval":

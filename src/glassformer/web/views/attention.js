@@ -21,11 +21,11 @@ export function patternOf(column, layer, head) {
 }
 
 export function openAttention() {
-  subscribe((c) => [c.ran, c.cache, c.head[0], c.head[1], c.actions, state.look], drawStage);
+  subscribe((c) => [c.ran, c.cache, c.head[0], c.head[1], c.actions, state.layout], drawStage);
   subscribe((c) => [c.cache, c.head[0], c.head[1]], drawSummary);
-  subscribe((c) => [c.cache, c.head[0], c.head[1], c.actions, state.look], drawHeads,
+  subscribe((c) => [c.cache, c.head[0], c.head[1], c.actions, state.layout], drawHeads,
     { soon: true });
-  subscribe((c) => [c.cache, c.head[0], c.head[1], state.look], drawMap, { soon: true });
+  subscribe((c) => [c.cache, c.head[0], c.head[1], state.layout], drawMap, { soon: true });
 }
 
 // ── tokens and the attention of the selected head ──────────────────────────────────────────────
@@ -33,10 +33,10 @@ function drawStage(column) {
   const place = elementOf("tokens", column), { ran, cache } = column;
   if (!ran) return place.parentElement.replaceChildren(create("div", { class: "arcs" }), place);
   const words = ran.tokens.map((token) => tokenText(column, token));
-  const room = widthOf("stage", column), scale = fontScale();
+  const available = widthOf("stage", column), scale = fontScale();
   const needs = words.map((word) => (14 + 12 * Math.min(word.length, 12)) * scale);
   const wideTokens = needs.filter((w) => w > 40 * scale),
-    freeWidth = room - 4 - wideTokens.reduce((a, b) => a + b, 0);
+    freeWidth = available - 4 - wideTokens.reduce((a, b) => a + b, 0);
   const size = Math.min(68 * scale,
     Math.floor(freeWidth / Math.max(1, words.length - wideTokens.length)));
   const widths = needs.map((w) => Math.max(w, size));
@@ -65,8 +65,9 @@ function drawStage(column) {
   showRow(column, current);
   const stage = place.parentElement, sum = (numbers) => numbers.reduce((a, b) => a + b, 0),
     x = sum(widths.slice(0, current));
-  if (sum(widths) > room && (x < stage.scrollLeft || x > stage.scrollLeft + room - 2 * size))
-    stage.scrollLeft = x - room / 2;
+  const hidden = x < stage.scrollLeft || x > stage.scrollLeft + available - 2 * size;
+  if (sum(widths) > available && hidden)
+    stage.scrollLeft = x - available / 2;
 }
 
 function moveFocus(e, column, t) {
@@ -157,9 +158,9 @@ function drawMap(column) {
   const values = Float64Array.from(pattern.all,
     (x, i) => (i % n > Math.floor(i / n) && x === 0 ? NaN : x));
   const widest = Math.max(...words.map((word) => word.length));
-  const room = widthOf("attention", column) - 30 - 8 * Math.min(widest, 8);
-  const size = Math.max(3, Math.min(30 * fontScale(), Math.floor(room / n)));
-  const status = create("p", { class: "says", "aria-live": "polite" });
+  const available = widthOf("attention", column) - 30 - 8 * Math.min(widest, 8);
+  const size = Math.max(3, Math.min(30 * fontScale(), Math.floor(available / n)));
+  const status = create("p", { class: "status", "aria-live": "polite" });
   const point = (t, s) => {
     showRow(column, first + t);
     const share = pattern.at(t, s);

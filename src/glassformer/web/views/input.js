@@ -6,11 +6,11 @@ import { update, columns, subscribe, inputsOf, isScored, maxSteps, state,
 /** The id of a column's element: plain for the first column, numbered for the others. */
 export const elementId = (name, column) => (column.m ? `${name}-${column.m}` : name);
 export const elementOf = (name, column) => document.getElementById(elementId(name, column));
-/** The width of a section, measured once per look of the page, as measuring forces a layout. */
+/** The width of a section, measured once per layout of the page, as measuring forces a layout. */
 export function widthOf(name, column) {
-  const widths = (column.rooms ??= {});
-  if (widths[name]?.look !== state.look)
-    widths[name] = { look: state.look, width: elementOf(name, column).clientWidth };
+  const widths = (column.sectionWidths ??= {});
+  if (widths[name]?.layout !== state.layout)
+    widths[name] = { layout: state.layout, width: elementOf(name, column).clientWidth };
   return widths[name].width || 500;
 }
 
@@ -19,7 +19,7 @@ export const tokenText = (column, token) => visibleToken(column.live.vocabulary.
 export function openInput() {
   const walk = document.getElementById("walk");
   for (const column of columns) {
-    const cell = create("div", { class: "said", id: elementId("said", column) },
+    const cell = create("div", { class: "result", id: elementId("result", column) },
       columns.length > 1
         ? create("p", { class: "title" },
           create("a", { href: `#${elementId("model", column)}`, onclick: (e) => {
@@ -43,8 +43,8 @@ export function openInput() {
       create("p", { id: elementId("problem", column), class: "problem", role: "alert" }));
     document.getElementById("answers").append(cell);
   }
-  document.getElementById("ask").prepend(inputBox(columns[0]));
-  document.getElementById("ask").onsubmit = (e) => { e.preventDefault(); play(true); };
+  document.getElementById("input-form").prepend(inputBox(columns[0]));
+  document.getElementById("input-form").onsubmit = (e) => { e.preventDefault(); play(true); };
   const button = (id, sign, name, act) => create("button",
     { id, type: "button", "aria-label": name, title: name, onclick: act }, sign);
   walk.append(button("step-back", "‹", "Previous token", () => stepBy(-1)),
@@ -116,7 +116,7 @@ function drawSteps() {
 // ── the answer ─────────────────────────────────────────────────────────────────────────────────
 function drawAnswer(column) {
   const { ran, step, plain, problem } = column, place = elementOf("answer", column);
-  for (const name of ["said", "model"])
+  for (const name of ["result", "model"])
     elementOf(name, column).classList.toggle("stale", Boolean(problem));
   const first = columns[column.group]; // show a shared problem once
   elementOf("problem", column).textContent = first !== column && first.problem === problem ? ""

@@ -44,13 +44,13 @@ function addCheckControls() {
     const button = (id, name, act) => create("button",
       { id: elementId(id, column), type: "button", onclick: act }, name);
     const note = column.base.task ? "" : "This model has no task to prove.";
-    elementOf("said", column).append(create("div",
+    elementOf("result", column).append(create("div",
       { class: "judged", id: elementId("judged", column) },
       create("span", { class: "tools" }, column.base.task ? [
         button("prove", "Prove", () => startCheck(column, "prove", drawVerdict)),
         button("verify", "Verify", () => startCheck(column, "verify", drawVerdict)),
         button("stop", "Stop", () => stopCheck(column))] : ""),
-      create("span", { id: elementId("verdict", column), class: "says", role: "status" }, note)));
+      create("span", { id: elementId("verdict", column), class: "status", role: "status" }, note)));
     if (column.base.task) elementOf("stop", column).hidden = true;
   }
   proveAfterEdits(drawVerdict);
@@ -176,7 +176,7 @@ function sourceEditor() {
   const kind = create("select", { id: "source-kind", "aria-label": "Language" },
     create("option", { value: "glass" }, "source (.glass)"),
     create("option", { value: "taotp" }, "weights as text (.taotp)"));
-  const status = create("span", { id: "source-said", class: "says", role: "status" });
+  const status = create("span", { id: "source-status", class: "status", role: "status" });
   let typed = false, clock = 0, asking = false, ownPayload = null;
   box.value = source ?? STARTER_SOURCES.glass;
 
@@ -254,7 +254,7 @@ function sourceEditor() {
 function trainForm() {
   const field = (id, label, attributes, tag = "input") => create("span", { class: "field" },
     create("label", { for: id }, label), create(tag, { id, ...attributes }));
-  const status = create("p", { id: "train-said", class: "says", role: "status" }),
+  const status = create("p", { id: "train-status", class: "status", role: "status" }),
     charts = create("div", { id: "train-charts", class: "charts" });
   const start = create("button", { id: "train" }, "Train"),
     stop = create("button", { id: "train-stop", type: "button", hidden: true }, "Stop");
@@ -311,11 +311,11 @@ function trainingStatus({ progress, events, state }, stopping) {
   const step = formatInteger(Math.max(progress.step ?? 0, last?.step ?? 0)),
     loss = progress.loss === undefined ? "" : `loss ${formatNumber(progress.loss, 3)}`;
   // The full-domain phase has no step limit and trains on held-out rows: show its domain checks.
-  const look = events.findLast((e) => e.kind === "domain checked");
-  const words = look
+  const check = events.findLast((e) => e.kind === "domain checked");
+  const words = check
     ? [`step ${step}, in the full-domain phase`, loss,
-      `${formatInteger(look.wrong)} wrong of ${formatInteger(look.checked)} (${look.coverage}) `
-        + `at step ${formatInteger(look.step)}`]
+      `${formatInteger(check.wrong)} wrong of ${formatInteger(check.checked)} (${check.coverage}) `
+        + `at step ${formatInteger(check.step)}`]
     : [`step ${step} of ${formatInteger(progress.steps)}`, loss,
       last ? `${formatPercent(last.accuracy)} of held-out rows right` : "",
       turn ? `${turn.kind} at step ${formatInteger(turn.step)}` : ""];

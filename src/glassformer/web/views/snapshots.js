@@ -20,7 +20,7 @@ export function openSnapshots(column) {
     : "";
   place.querySelector(".body").append(slider,
     create("div", { class: "charts", id: elementId("snapshot-charts", column) }));
-  subscribe((c) => (c === column ? [c.snapshot, c.live, state.look] : []),
+  subscribe((c) => (c === column ? [c.snapshot, c.live, state.layout] : []),
     (c) => { if (c === column) drawSnapshots(c, history); }, { soon: true });
 }
 
@@ -68,9 +68,9 @@ function drawSnapshots(column, history) {
   }
   const power = spectrumOf(column.live),
     n = (loss.length > 0) + (right.length > 0) + (places.length > 1) + (power !== null);
-  const room = place.clientWidth || 600,
-    across = Math.max(1, Math.min(n, Math.floor((room + 32) / 300)));
-  const width = Math.floor((room - 32 * (across - 1)) / across),
+  const available = place.clientWidth || 600,
+    across = Math.max(1, Math.min(n, Math.floor((available + 32) / 300)));
+  const width = Math.floor((available - 32 * (across - 1)) / across),
     shape = { width, height: 160, at, pick };
   const positive = loss.flatMap((s) => s.y).filter((y) => y > 0),
     log = Math.max(...positive) > 100 * Math.min(...positive);

@@ -7,7 +7,7 @@ import { elementId, elementOf, widthOf, tokenText } from "./input.js";
 import { slotContents, streamAfter, sublayersOf, timeOf } from "../stream.js";
 
 export function openStream() {
-  subscribe((c) => [c.cache, c.after, c.actions, state.look], drawStream, { soon: true });
+  subscribe((c) => [c.cache, c.after, c.actions, state.layout], drawStream, { soon: true });
   subscribe((c) => [c.cache, c.actions, c.wideNeurons], drawNeurons, { soon: true });
 }
 
@@ -99,9 +99,9 @@ function rawStream(column, sublayer) {
     largest = Math.max(largest, Math.abs(x.data[t * D + d]));
   }
   const words = cache.tokens.map((token) => tokenText(column, token)),
-    status = create("p", { class: "says", "aria-live": "polite" });
-  const room = widthOf("stream", column),
-    cellWidth = Math.max(4, Math.min(40 * fontScale(), Math.floor((room - 60) / T)));
+    status = create("p", { class: "status", "aria-live": "polite" });
+  const available = widthOf("stream", column),
+    cellWidth = Math.max(4, Math.min(40 * fontScale(), Math.floor((available - 60) / T)));
   const height = Math.max(90, Math.min(320, D * cellWidth)),
     every = Math.ceil(14 * fontScale() * D / height);
   const map = heatmap({ values: transposed,

@@ -46,7 +46,7 @@ export function openWeights(column) {
         { class: "text", id: elementId("text", column), ontoggle: () => drawText(column) },
         create("summary", {}, "As text"), create("pre", { tabindex: 0 }))));
   if (column.m === 0) {
-    subscribe((c) => [c.grid.name, c.grid.head, state.look], drawGrid, { soon: true });
+    subscribe((c) => [c.grid.name, c.grid.head, state.layout], drawGrid, { soon: true });
     subscribe((c) => [c.live.weights[c.grid.name], c.grid, c.edits], paintGrid, { soon: true });
     subscribe((c) => [c.live], drawText, { soon: true });
   }
