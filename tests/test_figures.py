@@ -73,7 +73,7 @@ def test_differences_are_detected():
 
 
 def test_the_gallery_shows_each_picture_with_a_sentence_and_a_command():
-    entries = re.findall(r"!\[.+\]\((\S+)\)\n\*(.+\.)\*\n`(.+)`\n", GALLERY)
+    entries = re.findall(r"!\[[^\]]+\]\((\S+)\)\n\*([^*]+\.)\*\n`(.+)`\n", GALLERY)
     assert len(entries) == GALLERY.count("![") > 20
     commands = {c.name for c in every_command()}
     for picture, _, command in entries:
