@@ -56,7 +56,7 @@ def test_guide_notebooks_are_current():
     found = importlib.util.spec_from_file_location("make", HERE / "make.py")
     make = importlib.util.module_from_spec(found)
     found.loader.exec_module(make)
-    for name, text in make.made().items():
+    for name, text in make.notebooks().items():
         written = (HERE / name).read_text("utf-8")
         assert written == text, f"{name} is old: run python docs/notebooks/make.py"
 

@@ -16,8 +16,8 @@ past = read_history("book")
 watcher = MilestoneTracker(book, 0, task.entropy_floor())
 events = [event for report in past for event in watcher.update(report["step"], report)]
 last = past[-1]
-made = gf.load("book-3.safetensors")
-run = Training(made, book, 0, last["step"], 0.0, last["accuracy"], "done", past, events)
+model = gf.load("book-3.safetensors")
+run = Training(model, book, 0, last["step"], 0.0, last["accuracy"], "done", past, events)
 title = "addition:order=ones, recipe book, seed 0"
 figure = plotting.training_curves([run], loss_plateaus(task, book), answer_names(task), title)
 put(figure, "book-run.png")

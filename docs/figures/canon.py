@@ -1,4 +1,4 @@
-"""The tables of docs/canon.md: every source of the library, compiled and proved in both types.
+"""Make the tables of docs/canon.md: every library source, compiled and proved in both types.
 
     python docs/figures/canon.py            the tables, printed
     python docs/figures/canon.py --write    put into docs/canon.md
@@ -17,7 +17,7 @@ from glassformer import GlassformerError, compiler
 from glassformer.compiler import library
 
 PAGE = Path(__file__).parents[1] / "canon.md"
-# What Tracr makes of these, vocabulary = length = n, all entries: at n = 10 and 20.
+# Entries of Tracr's models of these at vocabulary = length = n, for n = 10 and 20.
 TRACR = {
     "reverse": (108_059, 675_879), "sort": (269_903, 3_532_223), "sort-unique": (9_611, 33_451),
     "histogram": (4_153, 14_213), "length": (4_153, 14_213),
@@ -27,36 +27,36 @@ DTYPES = ("float64", "float32")
 
 
 class Measured:
-    """What came of compiling, each measured once."""
+    """Cache of compilations: each source is compiled once."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Any] = {}
+        self.results: dict[str, Any] = {}
 
     def __call__(self, name: str, dtype: str, target: str = "", **options: int) -> dict[str, Any]:
         ref = f"{name} {dtype} {target} {sorted(options.items())}"
-        if ref not in self.found:
-            self.found[ref] = measured(name, dtype, target, options)
-            print(ref, self.found[ref], file=sys.stderr)
-        return self.found[ref]
+        if ref not in self.results:
+            self.results[ref] = measured(name, dtype, target, options)
+            print(ref, self.results[ref], file=sys.stderr)
+        return self.results[ref]
 
 
 def measured(name: str, dtype: str, target: str, options: dict[str, int]) -> dict[str, Any]:
-    """Sizes, processor time to compile and prove, and why not if not."""
+    """Return sizes and seconds of compiling and proving, or `why` it failed."""
     start = time.process_time()
     text = library.source_paths()[name].read_text("utf-8")
     try:
-        made = compiler.compile(text, name, options=options, dtype=dtype, target=target)
+        compiled = compiler.compile(text, name, options=options, dtype=dtype, target=target)
     except GlassformerError as e:
         return {"why": str(e), "seconds": time.process_time() - start}
-    c = made.model.config
+    c = compiled.model.config
     return {
         "layers": c.n_layers, "width": c.d_model, "seconds": time.process_time() - start,
-        "parameters": sum(w.size for w in made.model.weights.values()),
+        "parameters": sum(w.size for w in compiled.model.weights.values()),
     }  # fmt: skip
 
 
 def lines(name: str) -> int:
-    """Lines that say something: not the sentence on top, not options' examples, not blank ones."""
+    """Count the lines without the docstring, the options' examples and blank lines."""
     text = library.source_paths()[name].read_text("utf-8")
     text = re.sub(r'^""".*?"""\n', "", text, flags=re.DOTALL)
     return sum(
@@ -65,7 +65,7 @@ def lines(name: str) -> int:
 
 
 def does(name: str) -> str:
-    """The sentence of a source, without its example."""
+    """Return the sentence that describes a source, without its example."""
     return library.describe(name).split(": ")[0].rstrip(".").replace("|", "\\|")
 
 
@@ -78,10 +78,17 @@ def canon(measure: Measured, names: list[str]) -> str:
         wide, narrow = (measure(name, dtype) for dtype in DTYPES)
         shown = wide if "why" not in wide else narrow
         sizes = [f"{shown[k]:,}" if k in shown else "–" for k in ("layers", "width", "parameters")]
-        said = ["–" if "why" in found else "proved" for found in (wide, narrow)]
+        verdicts = ["–" if "why" in found else "proved" for found in (wide, narrow)]
         if all("why" not in x for x in (wide, narrow)) and wide["width"] != narrow["width"]:
-            said[1] = f"proved, {narrow['parameters']:,}"
-        cells = [f"`{name}`", does(name), str(lines(name)), *sizes, *said, f"{wide['seconds']:.2f}"]
+            verdicts[1] = f"proved, {narrow['parameters']:,}"
+        cells = [
+            f"`{name}`",
+            does(name),
+            str(lines(name)),
+            *sizes,
+            *verdicts,
+            f"{wide['seconds']:.2f}",
+        ]
         out.append(f"| {' | '.join(cells)} |")
     return "\n".join(out)
 
@@ -98,9 +105,9 @@ def unproved(measure: Measured, names: list[str]) -> str:
     for name in names:
         for dtype in DTYPES:
             if why := measure(name, dtype).get("why"):
-                said = why.removeprefix(f"{name} — ").removeprefix(f"not proved in {dtype}: ")
-                said = said.replace("|", "\\|").splitlines()[0]
-                out.append(f"| `{name}` | {dtype} | {said} |")
+                reason = why.removeprefix(f"{name} — ").removeprefix(f"not proved in {dtype}: ")
+                reason = reason.replace("|", "\\|").splitlines()[0]
+                out.append(f"| `{name}` | {dtype} | {reason} |")
     return "\n".join(out)
 
 
@@ -114,8 +121,10 @@ def study(measure: Measured) -> str:
         for target in ("", "gpt2"):
             for n in (10, 20):
                 options = {"length": n} | ({} if name.startswith("dyck") else {"vocab": n})
-                found = [measure(name, dtype, target, **options) for dtype in DTYPES]
-                sizes = dict.fromkeys("–" if "why" in x else f"{x['parameters']:,}" for x in found)
+                results = [measure(name, dtype, target, **options) for dtype in DTYPES]
+                sizes = dict.fromkeys(
+                    "–" if "why" in x else f"{x['parameters']:,}" for x in results
+                )
                 cells.append(" / ".join(sizes))
         tracr = [f"{x:,}" for x in TRACR[name]] if name in TRACR else ["", ""]
         out.append(f"| `{name}` | {' | '.join([*cells, *tracr])} |")

@@ -32,12 +32,12 @@ def save(fig, name):
 
 def attention():
     """Draw the values of a text, and the attention of the two heads."""
-    made = compiler.compile(FOLLOWS, "follows")
+    compiled = compiler.compile(FOLLOWS, "follows")
     words = TEXT.split()
-    numbers = np.array([[made.program.tokens.index(w) for w in words]])
+    numbers = np.array([[compiled.program.tokens.index(w) for w in words]])
     rows = [
         (v.name, ["–" if v.domain[i] is None else str(v.domain[i]) for i in members[0]])
-        for v, members in compiler.trace(made.program, numbers).items()
+        for v, members in compiler.trace(compiled.program, numbers).items()
         if v.name in ("position", "token", "before", "emit")
     ]
     with style.style_context():
@@ -51,7 +51,7 @@ def attention():
             for x, cell in enumerate(cells):
                 bold = "bold" if name == "emit" else "normal"
                 left.text(x, y, cell, ha="center", va="center", weight=bold)
-        _, cache = gf.record(made.model, "<bos> " + TEXT)
+        _, cache = gf.record(compiled.model, "<bos> " + TEXT)
         for layer, ax in enumerate(heads):
             pattern = np.asarray(cache[f"blocks.{layer}.attn.hook_pattern"])[0, 0]
             ax.imshow(pattern, cmap=style.SHARE_COLORMAP, vmin=0, vmax=1)
@@ -59,7 +59,7 @@ def attention():
             ax.set_xticks(range(len(ticks)), ticks)
             ax.set_yticks(range(len(ticks)), ticks)
             ax.set_xlabel("key position")
-            ax.set_title(f"head {layer}.0: {made.model.labels.heads[f'{layer}.0']}")
+            ax.set_title(f"head {layer}.0: {compiled.model.labels.heads[f'{layer}.0']}")
     save(fig, "follows")
 
 
@@ -110,10 +110,10 @@ def draw_errors():
     with style.style_context():
         fig, (ax,) = style.figure(1, 1, (7.0, 3.2))
         for dtype, color, mark in (("float64", style.BLUE, "o"), ("float32", style.ORANGE, "s")):
-            made = compiler.compile(text, name, dtype=dtype)
-            timed = made.model.provenance["compiled"]["values"]
-            times = {made.program.values[max(i, -1 - i)].name: time for i, time, *_ in timed}
-            errors = made.certificate.slot_error
+            compiled = compiler.compile(text, name, dtype=dtype)
+            timed = compiled.model.provenance["compiled"]["values"]
+            times = {compiled.program.values[max(i, -1 - i)].name: time for i, time, *_ in timed}
+            errors = compiled.certificate.slot_error
             order = sorted(errors, key=lambda v: times[v])
             ax.plot(range(len(order)), [errors[v] for v in order], mark, color=color, label=dtype)
         ax.set_xticks(range(len(order)), [f"{v}\n{when(times[v])}" for v in order])

@@ -1,8 +1,8 @@
-"""Every chapter of the guide as a notebook: `python docs/notebooks/make.py` writes them anew.
+"""Make a notebook of every chapter of the guide: `python docs/notebooks/make.py`.
 
 Python is a code cell, with what it prints below it; a command after `$` is a cell of its own, run
-by `!`; a block that names its file is written to it by `%%writefile`; all else is read. A cell
-that takes long has the tag `slow`. The tests make the notebooks again and compare, and run them.
+by `!`; a block that names its file is written to it by `%%writefile`; everything else is text. A
+slow cell has the tag `slow`. The tests make the notebooks again, compare them, and run them.
 """
 
 import json
@@ -13,14 +13,14 @@ from typing import Any
 
 HERE = Path(__file__).parent
 GUIDE = HERE.parent / "guide"
-# What a chapter needs besides NumPy.
+# Extras that a chapter needs.
 EXTRAS = {
     "01-start": "figures", "02-train": "torch,figures", "03-looking-inside": "torch,figures",
     "04-modular-addition": "torch,figures", "05-transformer-lens": "transformer-lens,gpt2,onnx",
     "06-proof": "proof,torch", "07-compile": "gpt2", "08-yours": "torch",
 }  # fmt: skip
 FENCE = re.compile(r"^(<!-- slow -->\n)?```(\w*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
-NAMED = re.compile(r"# ([\w-]+\.(?:taotp|glass|py))")  # the file that a block says it is
+NAMED = re.compile(r"# ([\w-]+\.(?:taotp|glass|py))")  # the file name at the top of a block
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 Cell = dict[str, Any]
 
@@ -30,20 +30,20 @@ def markdown(text: str) -> Cell:
 
 
 def code(text: str, output: str = "", slow: bool = False) -> Cell:
-    said = [{"name": "stdout", "output_type": "stream", "text": output}] if output else []
+    outputs = [{"name": "stdout", "output_type": "stream", "text": output}] if output else []
     tags = {"tags": ["slow"]} if slow else {}
-    return {"cell_type": "code", "execution_count": None, "metadata": tags, "outputs": said,
+    return {"cell_type": "code", "execution_count": None, "metadata": tags, "outputs": outputs,
             "source": text.strip("\n")}  # fmt: skip
 
 
 def install(extras: str) -> Cell:
-    """The one cell that every notebook opens with."""
+    """Return the first cell of every notebook."""
     return code(f'# from a clone; most of it needs NumPy alone\n%pip install -q "../..[{extras}]"')
 
 
 def from_chapter(text: str) -> Iterator[Cell]:
-    """The cells of a chapter, in its order."""
-    end, before = 0, None  # where we are, and the Python cell just before, if nothing is between
+    """Yield the cells of a chapter in order."""
+    end, before = 0, None  # `before`: the Python cell directly before a block
     for block in FENCE.finditer(text):
         between = _links(text[end : block.start()])
         if between.strip():
@@ -74,12 +74,12 @@ def from_chapter(text: str) -> Iterator[Cell]:
 
 
 def _links(text: str) -> str:
-    """A chapter's links to other chapters, as they are from here."""
+    """Adapt links between chapters to the folder of the notebooks."""
     return re.sub(r"\]\((\d\d-[\w-]+\.md)", r"](../guide/\1", text)
 
 
 def notebook(cells: list[Cell]) -> str:
-    """Cells as the text of an .ipynb file."""
+    """Return the text of an .ipynb file."""
     for i, cell in enumerate(cells):
         cell["id"] = f"cell-{i:02d}"
         cell["source"] = cell["source"].splitlines(keepends=True)
@@ -90,8 +90,8 @@ def notebook(cells: list[Cell]) -> str:
     return json.dumps(top, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def made() -> dict[str, str]:
-    """Name of the file -> what it is to hold, chapter by chapter."""
+def notebooks() -> dict[str, str]:
+    """Return the text of each notebook by file name."""
     out = {}
     for path in sorted(GUIDE.glob("[0-9]*.md")):
         title, _, rest = path.read_text("utf-8").partition("\n")
@@ -103,6 +103,6 @@ def made() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    for name, text in made().items():
+    for name, text in notebooks().items():
         (HERE / name).write_text(text, "utf-8")
         print(f"docs/notebooks/{name}")

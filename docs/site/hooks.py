@@ -1,11 +1,11 @@
-"""What the site has besides the documents, so that one text holds in the repository and here.
+"""Adapt the documents to the site, so that one text serves the repository and the site.
 
-- A document may link to any file or folder of the repository. Here each of these is a page below
-  source/, and the link goes there: nothing leaves the site.
-- Where a document says <!-- live: REF... #ADDRESS --> above a picture, the live page of these
-  models stands here instead of it; `snapshots=FOLDER` and `history=FILE` are a training to scrub.
-- A page api/ROOM.md of the nav is made from the docstrings of that room, and api/api.md from what
-  stands at the front door.
+- A document may link to any file or folder of the repository. On the site each of these is a page
+  below source/, and the link goes there, so no link leaves the site.
+- A comment <!-- live: REF... #ADDRESS --> above a picture replaces it on the site by the live page
+  of these models; `snapshots=FOLDER` and `history=FILE` add a training with a slider.
+- A page api/PACKAGE.md of the nav is made from the docstrings of that package, and api/api.md from
+  the public functions.
 """
 
 import html
@@ -31,7 +31,7 @@ TEXTS = {".md", ".taotp", ".glass", *LANGUAGES}
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the pages that nobody wrote."""
+    """Add the generated pages: sources, live pages and the API reference."""
     todo: list[str] = []
     for page in _pages(config.nav):
         if page.startswith("api/"):
@@ -50,7 +50,7 @@ def on_files(files: Files, config: Any) -> Files:
             todo += _within(path)
         elif path.endswith(".md"):
             text = FENCE.sub("", (ROOT / path).read_text("utf-8"))
-            for refs in {found["refs"] for found in LIVE_COMMENT.finditer(text)}:
+            for refs in {match["refs"] for match in LIVE_COMMENT.finditer(text)}:
                 files.append(
                     File.generated(config, _live(refs), content=live_report(refs, ROOT).html())
                 )
@@ -59,35 +59,39 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Has each link go to the page that shows the file, and no list beside a page be empty."""
-    here = page.file.src_uri
+    """Point each link at the page that shows the file, and hide empty lists beside a page."""
+    page_path = page.file.src_uri
     empty = [("navigation", page.parent is None), ("toc", "\n## " not in markdown)]
-    if not here.startswith("api/"):
+    if not page_path.startswith("api/"):
         page.meta.setdefault("hide", [name for name, nothing in empty if nothing])
 
     def moved(link: re.Match[str]) -> str:
         if "://" in link[0]:
             return link[0]
-        return posixpath.relpath(_page(_target(_file(here), link[0])), posixpath.dirname(here))
+        return posixpath.relpath(
+            _page(_target(_file(page_path), link[0])), posixpath.dirname(page_path)
+        )
 
-    if here.startswith("api/"):
+    if page_path.startswith("api/"):
         return markdown
-    markdown = LIVE_COMMENT.sub(lambda found: _frame(found, here), markdown)
-    markdown = markdown.replace("\n```glass\n", "\n```python\n")  # whose syntax it has
+    markdown = LIVE_COMMENT.sub(lambda match: _frame(match, page_path), markdown)
+    markdown = markdown.replace("\n```glass\n", "\n```python\n")  # Its syntax is Python's.
     pieces = FENCE.split(markdown)
     return "".join(p if p.startswith("```") else LINK.sub(moved, p) for p in pieces)
 
 
 # ── models that run in a page ──────────────────────────────────────────────────────────────────
-def _live(what: str) -> str:
-    """Where the page of some models stands in the site."""
-    return f"live/{re.sub(r'[^a-z0-9]+', '-', what.lower()).strip('-')}.html"
+def _live(refs: str) -> str:
+    """Return the site path of the live page of some models."""
+    return f"live/{re.sub(r'[^a-z0-9]+', '-', refs.lower()).strip('-')}.html"
 
 
-def _frame(found: re.Match[str], here: str) -> str:
-    """The live page in a frame, and a link to have it alone."""
-    where = posixpath.relpath(_live(found["refs"]), posixpath.dirname(here)) + (found["at"] or "")
-    name = html.escape(found["alt"])
+def _frame(match: re.Match[str], page_path: str) -> str:
+    """Return a frame with the live page, and a link to the page itself."""
+    where = posixpath.relpath(_live(match["refs"]), posixpath.dirname(page_path)) + (
+        match["at"] or ""
+    )
+    name = html.escape(match["alt"])
     style = "width: 100%; height: 40rem; border: 1px solid #8884"
     alone = f'<p><a href="{where}">This page alone</a></p>'
     return f'<iframe src="{where}" title="{name}" style="{style}" loading="lazy"></iframe>\n{alone}'
@@ -95,7 +99,7 @@ def _frame(found: re.Match[str], here: str) -> str:
 
 # ── files of the repository ────────────────────────────────────────────────────────────────────
 def _pages(nav: Any) -> Iterator[str]:
-    """All pages that a nav names."""
+    """Yield all pages of a nav."""
     if isinstance(nav, str):
         yield nav
     else:
@@ -104,7 +108,7 @@ def _pages(nav: Any) -> Iterator[str]:
 
 
 def _page(path: str) -> str:
-    """The page, or the picture, that shows a file or folder of the repository."""
+    """Return the site page, or picture, that shows a file or folder of the repository."""
     if path == "README.md":
         return "index.md"
     if path.startswith("docs/") and not path.endswith(".py") and (ROOT / path).is_file():
@@ -113,7 +117,7 @@ def _page(path: str) -> str:
 
 
 def _file(page: str) -> str:
-    """The file or folder of the repository that a page shows: `_page`, the other way round."""
+    """Return the file or folder of the repository that a page shows, the inverse of `_page`."""
     if not page.startswith("source/"):
         return f"docs/{page}"
     path = page.removeprefix("source/")
@@ -125,49 +129,49 @@ def _target(path: str, link: str) -> str:
 
 
 def _within(folder: str) -> list[str]:
-    """The files in a folder that can be read."""
+    """Return the text files in a folder."""
     paths = sorted((ROOT / folder).iterdir())
     return [f"{folder}/{p.name}" for p in paths if p.suffix in {*TEXTS, ".ipynb"}]
 
 
 def _source(path: str) -> str:
-    """A file or folder of the repository as a page."""
-    there = ROOT / path
-    if there.suffix == ".md":
-        return there.read_text("utf-8")
+    """Return a file or folder of the repository as a page."""
+    source = ROOT / path
+    if source.suffix == ".md":
+        return source.read_text("utf-8")
     head = f"---\nsearch:\n  exclude: true\nhide: [navigation, toc]\n---\n# {path}\n\n"
-    if there.is_dir():
+    if source.is_dir():
         names = (posixpath.basename(p) for p in _within(path))
         base = posixpath.basename(path)  # as a link from beside the folder
         return head + "".join(f"- [`{name}`]({base}/{name})\n" for name in names)
-    language = LANGUAGES.get(there.suffix, "text")
-    return f"{head}````{language}\n{there.read_text('utf-8')}\n````\n"
+    language = LANGUAGES.get(source.suffix, "text")
+    return f"{head}````{language}\n{source.read_text('utf-8')}\n````\n"
 
 
 # ── pages from docstrings ──────────────────────────────────────────────────────────────────────
-def _api(room: str) -> str:
-    """What a room has, file by file, or what stands at the front door."""
-    if room == "api":
+def _api(package: str) -> str:
+    """Return the API page of a package, file by file, or of the public functions."""
+    if package == "api":
         return _public()
-    module = importlib.import_module(f"glassformer.{room}")
-    head = f"# glassformer.{room}\n\n"
+    module = importlib.import_module(f"glassformer.{package}")
+    head = f"# glassformer.{package}\n\n"
     if not hasattr(module, "__path__"):
         options = "{show_root_heading: false, show_root_toc_entry: false}"
-        return f"{head}::: glassformer.{room}\n    options: {options}\n"
+        return f"{head}::: glassformer.{package}\n    options: {options}\n"
     folder = Path(module.__path__[0])
     files = sorted(p.stem for p in folder.glob("*.py") if p.stem[0] != "_")
     head += f"{Writable.written(module.__doc__ or '')}\n\n"
-    return head + "".join(f"::: glassformer.{room}.{file}\n" for file in files)
+    return head + "".join(f"::: glassformer.{package}.{file}\n" for file in files)
 
 
 def _public() -> str:
-    """Each public name, with its docstring."""
+    """Return the page of all public names with their docstrings."""
     named = importlib.import_module("glassformer")
-    text = "# The public functions\n\nWhat `import glassformer as gf` gives. "
-    text += "Where a `model` stands, a ref, a path or a Model will do; for `task` a ref or a Task; "
-    text += "for `tokens` a text or tokens; for `recipe` a name, a file or a Recipe.\n\n"
+    text = "# The public functions\n\nThe names of `import glassformer as gf`. "
+    text += "A `model` is a ref, a path or a Model; a `task` is a ref or a Task; "
+    text += "`tokens` are a text or token numbers; a `recipe` is a name, a file or a Recipe.\n\n"
     for name in sorted([*named.__all__, "list", "compile"], key=lambda n: n[0].isupper()):
-        thing = inspect.unwrap(getattr(named, name))  # in the room that it comes from
+        thing = inspect.unwrap(getattr(named, name))  # in the module that defines it
         text += (
             f'::: {thing.__module__}.{thing.__qualname__}\n    options: {{heading: "gf.{name}", '
         )
@@ -176,7 +180,7 @@ def _public() -> str:
 
 
 class Writable(Extension):
-    """Docstrings as Markdown: `<` and `[` are signs there, and `>>>` starts an example."""
+    """Converts docstrings to Markdown: escapes `<` and `[`, and makes `>>>` an example."""
 
     @staticmethod
     def written(text: str) -> str:
