@@ -31,9 +31,9 @@ def launched():
     from playwright.sync_api import sync_playwright
 
     names = ("chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    assert found, "these tests need Chromium, which is not installed: apt-get install chromium"
+    result = next(filter(None, map(shutil.which, names)), None)
+    assert result, "these tests need Chromium, which is not installed: apt-get install chromium"
     with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=found, args=FLAGS)
+        browser = p.chromium.launch(executable_path=result, args=FLAGS)
         yield Chromium(browser)
         browser.close()

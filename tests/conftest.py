@@ -107,7 +107,7 @@ def dask_cluster(tmp_path, request):
     Its parameter: how many deaths of its worker the scheduler lets a piece of work survive.
     """
     pytest.importorskip("distributed")
-    found = tmp_path / "scheduler.json"
+    result = tmp_path / "scheduler.json"
     env = os.environ | {
         "OMP_NUM_THREADS": "1",
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(request.param),
@@ -121,9 +121,9 @@ def dask_cluster(tmp_path, request):
         return started[-1]
 
     try:
-        start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", found)
-        wait_for(lambda: found.exists() and found.stat().st_size)
-        address = json.loads(found.read_text())["address"]
+        start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", result)
+        wait_for(lambda: result.exists() and result.stat().st_size)
+        address = json.loads(result.read_text())["address"]
         one_thread = (address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", "--name")
         yield address, {name: start("worker", *one_thread, name) for name in ("a", "b")}
     finally:

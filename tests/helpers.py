@@ -109,13 +109,13 @@ def shared(name: str, work: Any) -> Any:
     path = shelf[0] / hashlib.sha256(name.encode()).hexdigest() if shelf else None
     if path and path.exists():
         return pickle.loads(path.read_bytes())  # made by a test, in a folder of this run
-    found = work()
-    found = list(found) if isinstance(found, Iterator) else found
+    result = work()
+    result = list(result) if isinstance(result, Iterator) else result
     if path:
         whole = path.with_suffix(f".{os.getpid()}")
-        whole.write_bytes(pickle.dumps(found))
+        whole.write_bytes(pickle.dumps(result))
         whole.replace(path)
-    return found
+    return result
 
 
 prove_once, check_once = once(prove), once(verify_events)

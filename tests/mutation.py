@@ -265,13 +265,13 @@ def run(src: Path, tests: list[str], folder: Path, limit: float, traced=()) -> t
     process.start()
     its.close()
     try:
-        found = mine.recv() if mine.poll(limit) else (-2, [], {})
+        result = mine.recv() if mine.poll(limit) else (-2, [], {})
     except EOFError:
-        found = (-1, [], {})
+        result = (-1, [], {})
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.join()
-    return found
+    return result
 
 
 class Bench:

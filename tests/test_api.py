@@ -51,9 +51,9 @@ SPEC = (
 
 def test_truth_and_disguise(here):
     model = gf.load("reverse")
-    found = shows_itself(gf.ground_truth(model))
-    assert found.to_json() == gf.ground_truth("reverse").to_json()
-    assert json.loads(found.save(here / "t.json").read_text())["format"] == "glassformer-truth"
+    result = shows_itself(gf.ground_truth(model))
+    assert result.to_json() == gf.ground_truth("reverse").to_json()
+    assert json.loads(result.save(here / "t.json").read_text())["format"] == "glassformer-truth"
     copy, key = made = shows_itself(gf.obfuscate("reverse", 3))
     made.save("c.safetensors", "k.json")
     assert gf.load("c.safetensors").config == copy.config and key.faithful
@@ -64,16 +64,16 @@ def test_recheck(here):
     verdict = gf.verify(REF)
     path = verdict.save("v.json")
     for given in (path, "v.json", verdict):
-        found = shows_itself(gf.recheck(REF, given))
-        assert found.holds and found.confirmed
+        result = shows_itself(gf.recheck(REF, given))
+        assert result.holds and result.confirmed
     text = path.read_text()
     path.write_text(text.replace('"worst_margin": ', '"worst_margin": 1', 1))
     with raises("damaged_file", "v.json", "worst_margin"):
         gf.recheck(REF, path)
     path.write_text(text.replace('"worst_margin": ', '"worst_margin": 1'))  # everywhere
-    found = gf.recheck(REF, path)
-    assert not found.confirmed and found.rerun.holds and "NOT confirmed" in str(found)
-    assert found.differences[0]["what"] == "worst_margin"
+    result = gf.recheck(REF, path)
+    assert not result.confirmed and result.rerun.holds and "NOT confirmed" in str(result)
+    assert result.differences[0]["what"] == "worst_margin"
     with raises("bad_argument", "verdict"):
         gf.recheck(gf.load(REF).map(lambda w: w * 2), verdict)
     with raises("bad_argument", "addition:digits=1"):
@@ -116,8 +116,8 @@ def test_dir_has_what_is_public_and_nothing_else():
 
 
 def test_claims():
-    found = shows_itself(gf.claims("booklet-2.4-parameters"))
-    assert found.holds and found.measurements[0].measured == 72 and "72 parameters" in str(found)
+    result = shows_itself(gf.claims("booklet-2.4-parameters"))
+    assert result.holds and result.measurements[0].measured == 72 and "72 parameters" in str(result)
     with raises("bad_argument", "x"):
         gf.claims(["booklet-2.4", "x"])
 
@@ -171,8 +171,8 @@ def test_the_board(monkeypatch):
     few = lambda *a, **k: protocol.run_protocol(*a, **k, num_pairs=5)  # noqa: E731
     monkeypatch.setattr(boards, "run_protocol", few)
     for given in ("adder-least", gf.load("adder-least")):
-        found = shows_itself(gf.adderboard(given))
-        assert found.holds and str(found.pairs) == "5 of 5"
+        result = shows_itself(gf.adderboard(given))
+        assert result.holds and str(result.pairs) == "5 of 5"
     with raises("bad_argument", __file__, "trust=True"):
         gf.adderboard(__file__)
     with raises("bad_argument", "trust"):
@@ -186,24 +186,24 @@ def test_the_honest_board(monkeypatch):
     monkeypatch.setattr(
         boards, "table_entries", lambda more, *_: more
     )  # ours take seconds to prove
-    found = shows_itself(gf.adderboard(gf.load("adder-least"), table=True))
-    assert found.entries[0].name == "adder-least" and found.entries[0].known.startswith("proved")
+    result = shows_itself(gf.adderboard(gf.load("adder-least"), table=True))
+    assert result.entries[0].name == "adder-least" and result.entries[0].known.startswith("proved")
     assert gf.adderboard(__file__, table=True).entries[0].made == "someone's file"
 
 
 @pytest.mark.slow  # it trains in another process
 def test_a_sweep(here):
     (here / "s.toml").write_text(SPEC)
-    found = shows_itself(gf.sweep("s.toml", workers=1))
-    assert (found.runs, found.lost, found.holds) == (1, 0, True) and len(found.rows) == 1
+    result = shows_itself(gf.sweep("s.toml", workers=1))
+    assert (result.runs, result.lost, result.holds) == (1, 0, True) and len(result.rows) == 1
     assert gf.sweep(here / "s.toml").skipped == 1 and (here / "s-sweep/results.csv").exists()
 
 
 def test_ablations():
     small = {"steps": 1, "evaluate_every": 1, "train_rows": 9, "test_rows": 9}
-    found = shows_itself(gf.ablation_study(REF, "fast", seeds=[0], only="no-mlp", **small))
-    assert [r.case.name for r in found.results] == ["baseline", "no-mlp"]
-    assert "no-mlp" in str(found)
+    result = shows_itself(gf.ablation_study(REF, "fast", seeds=[0], only="no-mlp", **small))
+    assert [r.case.name for r in result.results] == ["baseline", "no-mlp"]
+    assert "no-mlp" in str(result)
 
 
 VOTE = """
@@ -244,9 +244,9 @@ def test_one_of_a_list_is_named_by_a_text(kind, name):
 
 @pytest.mark.parametrize("stream", [None, "closed"])
 def test_long_calls_run_where_there_is_nobody_to_tell(stream, monkeypatch):
-    said = io.StringIO()
-    said.close()
-    monkeypatch.setattr(sys, "stderr", None if stream is None else said)
+    output = io.StringIO()
+    output.close()
+    monkeypatch.setattr(sys, "stderr", None if stream is None else output)
     with terminal_line() as tell:
         tell("3 of 4")
 
@@ -299,9 +299,9 @@ def test_a_report_with_and_without_a_file(here):
 
 def test_export_writes_what_is_ours_too(here):
     for to in ("safetensors", "taotp"):
-        found = shows_itself(gf.export(REF, to, f"a.{to}"))
-        assert found.bytes == os.path.getsize(found.path)
-        assert json.loads(json.dumps(found.to_json()))["path"] == f"a.{to}"
+        result = shows_itself(gf.export(REF, to, f"a.{to}"))
+        assert result.bytes == os.path.getsize(result.path)
+        assert json.loads(json.dumps(result.to_json()))["path"] == f"a.{to}"
         assert gf.run(f"a.{to}", "4+8").output == gf.run(REF, "4+8").output
     assert shows_itself(gf.export(REF, "torch", "m.py")).path.exists()
 
@@ -326,8 +326,8 @@ def test_a_public_function_has_a_signature_a_docstring_and_a_place(name):
 
 def test_docstrings_run():
     every = [inspect.unwrap(getattr(gf, name)) for name in functions()]
-    found = [t for f in every for t in doctest.DocTestFinder().find(f, f.__name__, globs={})]
-    tried = [doctest.DocTestRunner().run(test) for test in found]
+    results = [t for f in every for t in doctest.DocTestFinder().find(f, f.__name__, globs={})]
+    tried = [doctest.DocTestRunner().run(test) for test in results]
     assert sum(t.attempted for t in tried) > 20 and not sum(t.failed for t in tried)
 
 

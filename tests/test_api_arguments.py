@@ -51,8 +51,8 @@ def test_a_model_a_ref_and_a_path_are_the_same(model, path):
         lambda m: gf.verify(m, task=gf.load_task(REF), sample=5),
         lambda m: gf.patch(m, "4+8", "1+2", "blocks.0.attn.hook_z").recovered,
     ):
-        found = [call(given) for given in (model, REF, str(path), Path(path))]
-        assert all(repr(f) == repr(found[0]) for f in found[1:]), call
+        results = [call(given) for given in (model, REF, str(path), Path(path))]
+        assert all(repr(f) == repr(results[0]) for f in results[1:]), call
 
 
 def test_the_table_of_calls(model, tmp_path):
@@ -456,11 +456,11 @@ def test_a_type_checker_knows_the_public_functions(tmp_path):
         [sys.executable, "-m", "mypy", *options, folder / "right.py", folder / "wrong.py"],
         capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(SRC)},
     )  # fmt: skip
-    found = re.findall(r"(\w+)\.py:(\d+): error: ", done.stdout)
+    result = re.findall(r"(\w+)\.py:(\d+): error: ", done.stdout)
     lines = enumerate((folder / "wrong.py").read_text().splitlines(), 1)
     calls = {i for i, line in lines if "gf." in line and not line.startswith("model =")}
-    assert {int(n) for file, n in found if file == "wrong"} == calls, done.stdout
-    assert not [n for file, n in found if file != "wrong"] and len(calls) >= 25, done.stdout
+    assert {int(n) for file, n in result if file == "wrong"} == calls, done.stdout
+    assert not [n for file, n in result if file != "wrong"] and len(calls) >= 25, done.stdout
     assert (folder / "right.py").read_text().count("gf.") > 50
 
 

@@ -213,9 +213,9 @@ def test_what_is_no_start_of_an_answer_is_refused(call, ref, text, part):
 
 def test_what_is_said_backwards_is_told_so(call):
     assert call("run", "adder-least", "4+8") == (0, "21000000000\n", "")
-    told = {p["name"]: p["help"] for p in json.loads(call("list", "--json")[1])["programs"]}
-    assert "backwards: `4+8` gives `21000000000`" in told["adder-least"]
-    assert "backwards" in told["adder-hinge"]
+    by_name = {p["name"]: p["help"] for p in json.loads(call("list", "--json")[1])["programs"]}
+    assert "backwards: `4+8` gives `21000000000`" in by_name["adder-least"]
+    assert "backwards" in by_name["adder-hinge"]
 
 
 def test_list(call):
@@ -293,7 +293,7 @@ BAD = [
     (["run", "addition:digits=2", "1+x"], "x"),
     (["run", "addition:digits=2", "100+1"], "100"),
     (["run", "min:vocab=10", "3 12"], "12"),
-    (["run", "min:vocab=10", " ".join(["3"] * 500)], "longer than the block"),
+    (["run", "min:vocab=10", " ".join(["3"] * 500)], "n_ctx=10,"),
     (["run", "repeat-last:vocab=3", ""], "at least one token"),
     (["run", "no/such/file.safetensors"], "cannot be read"),
     (["run", "no/such/file.taotp"], "no/such/file.taotp"),

@@ -22,11 +22,11 @@ def test_inspect_json_is_one_object(call):
     status, out, err = call(
         "inspect", "reverse", "--sample", 50, "--only", "heads,alignment", "--json"
     )
-    found = json.loads(out)
+    data = json.loads(out)
     assert (status, err) == (0, "")
     assert (
-        list(found["views"]) == ["heads", "alignment"]
-        and found["views"]["heads"]["heads"][0]["kind"] == "source"
+        list(data["views"]) == ["heads", "alignment"]
+        and data["views"]["heads"]["heads"][0]["kind"] == "source"
     )
 
 
@@ -46,8 +46,8 @@ def test_compare_hand_made_and_trained(call, tmp_path):
 )
 def test_compare_works_out_of_the_box(call, a, b):
     status, out, _ = call("compare", a, b, "--sample", 100, "--json")
-    found = json.loads(out)
-    assert status == 0 and found["differ"] == 0 and found["attention"]["best"]
+    data = json.loads(out)
+    assert status == 0 and data["differ"] == 0 and data["attention"]["best"]
 
 
 def test_models_that_differ_end_in_status_1(call):

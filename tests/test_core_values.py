@@ -150,8 +150,8 @@ def test_the_whole_model_by_hand(choices):
 def test_activations_by_hand(kind):
     want = [activation(kind, x) for x in X]
     for x in (np.array(X), torch.tensor(X, dtype=torch.float64)):
-        found = ACTIVATIONS[kind](backend.backend_for(x), x)
-        np.testing.assert_allclose(np.asarray(found), want, rtol=1e-14, atol=3e-15)
+        result = ACTIVATIONS[kind](backend.backend_for(x), x)
+        np.testing.assert_allclose(np.asarray(result), want, rtol=1e-14, atol=3e-15)
 
 
 def test_erf_by_hand():
@@ -180,8 +180,8 @@ def test_norms_by_hand():
 def test_positions_and_masks_by_hand():
     c = Config(2, 8, 4, n_heads=2, slope=3.0, base=100.0, positions="sinusoidal")
     at, x = Scope({}, None), np.zeros((1, 2, 4))
-    found = POSITIONS["sinusoidal"].embed(c, at, x, 3)
-    same(found, [[math.sin(p), math.cos(p), math.sin(p / 10), math.cos(p / 10)] for p in (3, 4)])
+    result = POSITIONS["sinusoidal"].embed(c, at, x, 3)
+    same(result, [[math.sin(p), math.cos(p), math.sin(p / 10), math.cos(p / 10)] for p in (3, 4)])
     bias = POSITIONS["alibi"].bias(c, np.array([[0, -2], [5, 1]]))
     same(bias, [[[0, -6 / 16], [-15 / 16, -3 / 16]], [[0, -6 / 256], [-15 / 256, -3 / 256]]])
     distance = np.array([-1, 0, 1, 7])
@@ -275,9 +275,9 @@ def test_when_rows_are_shared(kind):
     for texts, alone, shared in ((4, True, True), (3, True, False), (4, False, False)):
         tokens = np.arange(texts * 5).reshape(texts, 5) % 3
         tokens = tokens if kind == "numpy" else torch.tensor(tokens)
-        found = token_tables.embed(W, tokens, alone)
-        assert isinstance(found, TokenTable) == shared
-        rows = found.expand() if shared else found
+        result = token_tables.embed(W, tokens, alone)
+        assert isinstance(result, TokenTable) == shared
+        rows = result.expand() if shared else result
         same(rows, np.asarray(W)[np.asarray(tokens)])
 
 
@@ -343,9 +343,9 @@ def test_a_table_of_pairs_is_used_where_it_is_smaller(monkeypatch):
         made.clear()
         tokens = torch.tensor(rng.integers(7, size=(texts, 8)))
         with torch.inference_mode():
-            found = forward(model.config, model.weights, tokens, last=last)
+            result = forward(model.config, model.weights, tokens, last=last)
         assert bool(made) == used, texts
-        same(found, model.numpy().logits(tokens.numpy())[:, -last:], 1e-9)
+        same(result, model.numpy().logits(tokens.numpy())[:, -last:], 1e-9)
 
 
 def test_a_text_for_a_compiled_model_begins_with_its_first_token():

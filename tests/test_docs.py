@@ -128,14 +128,14 @@ def same(written: str, got: str) -> bool:
 
 def transcript(block: str) -> list[tuple[str, str]]:
     """The commands after `$`, each with the lines below it."""
-    found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
-    return [(command, output) for command, output in found if command.startswith("glassformer ")]
+    result = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+    return [(command, output) for command, output in result if command.startswith("glassformer ")]
 
 
 @pytest.mark.parametrize("name", [name for name in RUN if name not in LONG])
 def test_document(name, folder, monkeypatch, capsys, slow=False):
     space: dict[str, object] = {"__name__": "document"}
-    said, end = None, 0  # what the Python block just before printed, and where it ended
+    output, end = None, 0  # what the Python block just before printed, and where it ended
     text = (ROOT / name).read_text()
     for block in FENCE.finditer(text):
         language, body = block.groups()
@@ -145,9 +145,9 @@ def test_document(name, folder, monkeypatch, capsys, slow=False):
         if language in ("taotp", "glass", "python") and named:
             (folder / named.group(1)).write_text(body)
         elif language == "python":
-            said, end = printed(body, space), block.end()
-        elif language == "text" and said is not None and not text[end : block.start()].strip():
-            assert same(body, said), f"{name} says\n{body}\nPython says\n{said}"
+            output, end = printed(body, space), block.end()
+        elif language == "text" and output is not None and not text[end : block.start()].strip():
+            assert same(body, output), f"{name} says\n{body}\nPython says\n{output}"
         else:
             for command, written in transcript(body):
                 got = glassformer(shlex.split(command)[1:], monkeypatch, capsys)
@@ -189,8 +189,8 @@ SMALL = [row for row in CANON if 1 < len(row[-1]) < 6]  # the others take their 
 @pytest.mark.parametrize("name,layers,width,parameters", SMALL[::12])
 def test_sizes_of_the_canon(name, layers, width, parameters):
     model = compiler.compile(library.source_paths()[name].read_text("utf-8"), name).model
-    said = tuple(int(x.replace(",", "")) for x in (layers, width, parameters))
-    assert (model.config.n_layers, model.config.d_model, count(model).total) == said
+    output = tuple(int(x.replace(",", "")) for x in (layers, width, parameters))
+    assert (model.config.n_layers, model.config.d_model, count(model).total) == output
 
 
 @pytest.mark.parametrize("which", ["tour", "test"])
@@ -240,8 +240,8 @@ def test_scripts_ask_for_what_is_there(path):
             for alias in node.names:
                 with contextlib.suppress(ImportError):  # a module, which may not be imported yet
                     importlib.import_module(f"{node.module}.{alias.name}")
-                found = getattr(importlib.import_module(node.module), alias.name)
-                modules[alias.asname or alias.name] = found
+                result = getattr(importlib.import_module(node.module), alias.name)
+                modules[alias.asname or alias.name] = result
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             owner = modules.get(node.value.id)
@@ -253,9 +253,9 @@ def test_scripts_ask_for_what_is_there(path):
 def test_what_is_said_of_trained_adders_is_one_thing():
     """In the list of trained models and in the table of adders: proved or not."""
     rows = re.findall(r"^\| `\S+\.safetensors` .*$", (ROOT / "docs/adders.md").read_text(), re.M)
-    said = {row.split("`")[1]: "| proved" in row for row in rows}
-    assert said and said == {
-        name: "; proved for all" in resolve.TRAINED_DESCRIPTIONS[name] for name in said
+    by_name = {row.split("`")[1]: "| proved" in row for row in rows}
+    assert by_name and by_name == {
+        name: "; proved for all" in resolve.TRAINED_DESCRIPTIONS[name] for name in by_name
     }
 
 

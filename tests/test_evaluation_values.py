@@ -56,16 +56,16 @@ def test_margins_are_those_of_each_row_alone():
     tokens, answer = TASK.batch(rows)
     n = evaluation.answer_span(answer)
     assert n == 2 and evaluation.answer_span(np.array([[0, 0, 0, 1], [0, 1, 0, 0]], bool)) == 3
-    found, ties = evaluation.margins_and_ties(model, tokens, answer)
-    assert (evaluation.token_margins(model, tokens, answer) == found).all()
+    result, ties = evaluation.margins_and_ties(model, tokens, answer)
+    assert (evaluation.token_margins(model, tokens, answer) == result).all()
     for i, (row, asked) in enumerate(zip(tokens, answer, strict=True)):
         logits = model.logits(row[None, :-1])[0]
         for t in np.flatnonzero(asked):
             mine, k = logits[t - 1], t - len(row) + n
             lead = mine[row[t]] - max(np.delete(mine, row[t]))
-            assert found[i, k] == pytest.approx(lead, rel=1e-9)
+            assert result[i, k] == pytest.approx(lead, rel=1e-9)
             assert 0 < ties[i, k] < 1e-9 * np.abs(mine).max()
-    assert evaluation.row_margins(model, tokens, answer) == pytest.approx(found.min(1))
+    assert evaluation.row_margins(model, tokens, answer) == pytest.approx(result.min(1))
 
 
 def test_a_text_that_is_too_long_is_refused():
@@ -106,8 +106,8 @@ def test_what_a_decoded_row_leads_by():
     right = first > 0
     assert by_decoding[right, 1] == pytest.approx(forced[right, 1], rel=1e-9)
     assert by_decoding[~right, 1] == pytest.approx(first[~right], rel=1e-9)
-    said = evaluation.greedy_outputs(model, tokens, answer)
-    for row, whole in zip(tokens[:20], said[:20], strict=True):
+    output = evaluation.greedy_outputs(model, tokens, answer)
+    for row, whole in zip(tokens[:20], output[:20], strict=True):
         assert decode(model, row[:-2], 2).tolist() == whole.tolist()
 
 
@@ -117,16 +117,16 @@ def test_a_score_counts_every_row(monkeypatch, pieces):
     model = damaged()
     if pieces:
         monkeypatch.setattr(evaluation, "chunk_size", lambda *_: 7)
-    found = evaluation.score(model, TASK)
+    result = evaluation.score(model, TASK)
     rows = TASK.rows(0, TASK.size)
     tokens, answer = TASK.batch(rows)
     right = evaluation.teacher_forced_margins(model, tokens, answer) > 0
     bad = ~right.all(1)
-    assert (found.checked, found.wrong) == (100, bad.sum()) and 5 < found.wrong < 95
-    assert found.accuracy == pytest.approx(1 - bad.mean())
-    assert found.positions == pytest.approx(right.mean(0).tolist())
+    assert (result.checked, result.wrong) == (100, bad.sum()) and 5 < result.wrong < 95
+    assert result.accuracy == pytest.approx(1 - bad.mean())
+    assert result.positions == pytest.approx(right.mean(0).tolist())
     names = TASK.classes(rows)
-    assert found.classes == {str(n): ((names == n).sum(), bad[names == n].sum())
+    assert result.classes == {str(n): ((names == n).sum(), bad[names == n].sum())
                              for n in np.unique(names)}  # fmt: skip
     some = evaluation.score(model, TASK, rows[40:60])
     assert (some.checked, some.wrong) == (20, bad[40:60].sum())
@@ -202,12 +202,13 @@ def test_another_order_is_the_same_model(positions):
 def test_room_is_a_lead_in_ties_and_doubt_is_of_a_right_row():
     model = load("addition:digits=1")
     trial, (tokens, answer) = robust_eval.RobustEvaluator(model), TASK.batch(TASK.rows(0, 12))
-    found = trial.evaluate(tokens, answer)
+    result = trial.evaluate(tokens, answer)
     one = evaluation.margins_and_ties(model, tokens, answer)
     assert (
-        found.margin_in_ties == pytest.approx((one.margin / one.tie).min(1)) and found.certain.all()
+        result.margin_in_ties == pytest.approx((one.margin / one.tie).min(1))
+        and result.certain.all()
     )
-    assert found.doubt == "" and not found.right_but_uncertain.any()
+    assert result.doubt == "" and not result.right_but_uncertain.any()
     moved = Margins(one.margin.copy(), one.tie)
     moved.margin[3, 1], moved.margin[7, 0] = -0.5, one.margin[7, 0] / 2
     worse = trial._compare(tokens, answer, moved, ("here", "there"))
@@ -216,20 +217,20 @@ def test_room_is_a_lead_in_ties_and_doubt_is_of_a_right_row():
         == [3, 7]
         == np.flatnonzero(worse.right_but_uncertain).tolist()
     )
-    assert worse.second_margin[3] == -0.5 and (worse.margin == found.margin).all()
+    assert worse.second_margin[3] == -0.5 and (worse.margin == result.margin).all()
     assert "wrong there" in worse.doubt and "here" in worse.doubt
 
 
 def test_every_row_is_run_and_wrong_ones_are_counted():
-    model, told = damaged(), []
-    ran = robust_eval.evaluate_domain(model, TASK, lambda *given: told.append(given))
+    model, reported = damaged(), []
+    ran = robust_eval.evaluate_domain(model, TASK, lambda *given: reported.append(given))
     tokens, answer = TASK.batch(TASK.rows(0, TASK.size))
     gap = evaluation.teacher_forced_margins(model, tokens, answer)
     bad = np.flatnonzero(~(gap.min(1) > 0))
     assert (ran.checked, ran.wrong) == (100, len(bad)) and ran.wrong <= ran.uncertain <= 100
     assert ran.margin == pytest.approx(gap.min(), rel=1e-6)
     assert ran.failures == [tuple(r) for r in TASK.rows(0, 100)[bad[:8]].tolist()]
-    assert sum(len(rows) for _, rows, _ in told) == 100 and told[-1][0] == 100
+    assert sum(len(rows) for _, rows, _ in reported) == 100 and reported[-1][0] == 100
     good = robust_eval.evaluate_domain(load("addition:digits=1"), TASK)
     assert (good.checked, good.wrong, good.uncertain, good.failures, good.doubt) == (
         100,
@@ -272,10 +273,10 @@ def test_answers_of_different_lengths_are_each_their_own(monkeypatch):
             assert gap[:n] == pytest.approx(one, rel=1e-9) and (gap[n:] == np.inf).all()
     monkeypatch.setattr(evaluation, "chunk_size", lambda *_: 3)
     for some in (rows, rows[::-1]):  # the longest first, or last
-        found = evaluation.score(model, task, some)
+        result = evaluation.score(model, task, some)
         right = [[gap[k] > 0 for gap in each if len(gap) > k] for k in range(lengths.max())]
-        assert found.positions == pytest.approx([np.mean(r) for r in right])
-        assert found.wrong == sum((gap <= 0).any() for gap in each) > 0
+        assert result.positions == pytest.approx([np.mean(r) for r in right])
+        assert result.wrong == sum((gap <= 0).any() for gap in each) > 0
 
 
 def test_a_tie_is_wrong():
@@ -320,11 +321,11 @@ def test_rows_of_some_chunks():
 def test_the_lowest_rows_of_each_answer_token():
     """Closest rows of each answer token, last token first, without rows that lack the token."""
     gap = np.array([[3.0, 9.0, 1.0], [np.inf, 2.0, 5.0], [4.0, 8.0, np.nan], [1.0, 7.0, 1.0]])
-    found = count_rows(np.arange(4)[:, None], gap, np.full(4, ""), np.arange(4), 4, 9, 2)
-    assert [[f[:2] for f in rows] for rows in found.lowest] == [
+    result = count_rows(np.arange(4)[:, None], gap, np.full(4, ""), np.arange(4), 4, 9, 2)
+    assert [[f[:2] for f in rows] for rows in result.lowest] == [
         [(-np.inf, 2), (1.0, 0)], [(2.0, 1), (7.0, 3)], [(1.0, 3), (3.0, 0)],
     ]  # fmt: skip
-    assert (found.checked, found.wrong, found.worst[:2]) == (4, 1, (-np.inf, 2))
+    assert (result.checked, result.wrong, result.worst[:2]) == (4, 1, (-np.inf, 2))
 
 
 def test_what_a_verdict_says_of_its_seed():

@@ -57,8 +57,8 @@ def looked_up(table, rng):
 @pytest.mark.slow
 @pytest.mark.parametrize("table", ["xor", "sum-mod-10", "parity-6"])
 def test_4_3_search_is_a_lookup_in_any_table_that_is_prepended(table):
-    said, values = looked_up(table, np.random.default_rng(0))
-    assert (said == values).all()
+    output, values = looked_up(table, np.random.default_rng(0))
+    assert (output == values).all()
 
 
 @pytest.mark.parametrize("prefix,vocab", [(10, 1000), (3, 10), (5, 50)])

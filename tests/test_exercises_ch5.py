@@ -74,8 +74,8 @@ def test_5_3_attention_to_one_over_the_product():
     tokens, answer = task.batch(rows)
     assert count(model).total == 3 * 10_000 + 36
     for row, asked in zip(tokens, answer, strict=True):
-        said = model(row[:-1], hook=tap).argmax(-1)
-        assert (said[asked[1:]] == row[asked]).all()
+        output = model(row[:-1], hook=tap).argmax(-1)
+        assert (output[asked[1:]] == row[asked]).all()
         assert (
             model(row[:-1]).argmax(-1)[asked[1:]] != row[asked]
         ).any()  # not so with plain softmax

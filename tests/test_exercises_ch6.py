@@ -98,9 +98,9 @@ def test_6_7_attention_writes_1_minus_k_and_k() -> None:
         slice(1, 2), slice(0, 4), 4
     ).write(weights, 0)
     model = Model(config, weights, load_task("add-digit").vocabulary, "add-digit")
-    _, found = record(model, np.array([[3, 9]]))
+    _, result = record(model, np.array([[3, 9]]))
     np.testing.assert_allclose(
-        found["blocks.0.hook_attn_out"][0, 1] / 1e4, [1 - 12, 12, 0, 0], atol=1e-9
+        result["blocks.0.hook_attn_out"][0, 1] / 1e4, [1 - 12, 12, 0, 0], atol=1e-9
     )
     assert right(model)
 
@@ -135,8 +135,8 @@ def test_6_9_proper_cleanup() -> None:
     model = Model(config, weights, load_task("add-digit").vocabulary, "add-digit")
     assert right(model)
     assert max(np.abs(w).max() for name, w in weights.items() if "W_Q" not in name) < 1e3
-    _, found = record(model, np.array([[7, 5]]))
-    np.testing.assert_allclose(found["blocks.0.hook_resid_post"][0, 1], rows[2], atol=1e-9)
+    _, result = record(model, np.array([[7, 5]]))
+    np.testing.assert_allclose(result["blocks.0.hook_resid_post"][0, 1], rows[2], atol=1e-9)
 
 
 def test_6_10_cosines_of_differences_have_rank_2() -> None:

@@ -98,10 +98,10 @@ def test_8_3_only_the_head_is_wrong() -> None:
     pattern = seen["blocks.0.attn.hook_pattern"][:, 0, -1]  # B S
     mass = np.where(rows == rows.min(1, keepdims=True), pattern, 0).sum(1)
     assert mass.min() > 0.999
-    said = set(model(np.arange(20)[:, None])[:, 0].argmax(-1).tolist())
-    assert set(range(20)) - said == {1, 4, 6, 8, 11, 13, 15, 18}
+    names = set(model(np.arange(20)[:, None])[:, 0].argmax(-1).tolist())
+    assert set(range(20)) - names == {1, 4, 6, 8, 11, 13, 15, 18}
     longer = np.linalg.norm(model.weights["embed.W_E"], axis=1)
-    assert all(longer[n] < max(longer[n - 1], longer[n + 1]) for n in set(range(20)) - said)
+    assert all(longer[n] < max(longer[n - 1], longer[n + 1]) for n in set(range(20)) - names)
 
 
 def test_8_4_compact_inputs() -> None:

@@ -177,8 +177,8 @@ def test_t2_has_twenty_numbers() -> None:
 def test_t3_from_any_token_with_small_numbers() -> None:
     model = parse(HELLO)
     assert max(abs(w).max() for w in model.weights.values()) <= 2
-    said = {run(model, token, steps=12).output for token in model.vocabulary.tokens}
-    assert said == {"Hello World!"}
+    names = {run(model, token, steps=12).output for token in model.vocabulary.tokens}
+    assert names == {"Hello World!"}
 
 
 def back(k: int) -> Any:

@@ -236,31 +236,33 @@ def attempt(tmp_path, monkeypatch, capsys):
 def check(
     command: Command, faults: Faults, usual: int, status: int, err: str, folder: Path
 ) -> None:
-    said = (
+    output = (
         f"{faults.names[faults.at]} number {faults.at} with {faults.error!r}: status {status}, "
         f"{err!r}"
     )
     there = {str(p.relative_to(folder)) for p in folder.rglob("*")}
-    assert "Traceback" not in err and "defect" not in err, said
+    assert "Traceback" not in err and "defect" not in err, output
     if status == usual:
-        assert "error: " not in err, said
-        assert all((folder / n).read_bytes() != OLD for n in command.files), f"not written: {said}"
+        assert "error: " not in err, output
+        assert all((folder / n).read_bytes() != OLD for n in command.files), (
+            f"not written: {output}"
+        )
     else:
         lines = err.splitlines()
-        assert status == 2 and lines[-1].startswith("error: ") and err.count("error: ") == 1, said
+        assert status == 2 and lines[-1].startswith("error: ") and err.count("error: ") == 1, output
     for name, is_whole in command.files.items():
         path = folder / name
         if path.read_bytes() != OLD:
             try:
                 is_whole(path)
             except (AssertionError, ValueError, SyntaxError, GlassformerError) as e:
-                raise AssertionError(f"{name} is not whole: {e}; {said}") from e
+                raise AssertionError(f"{name} is not whole: {e}; {output}") from e
     if faults.names[faults.at] not in ("unlink", "rmdir"):
         left = {n for n in there if ".glassformer." in n or n.endswith(".tmp")}
-        assert not left, f"{left} left: {said}"
+        assert not left, f"{left} left: {output}"
     extra = {n for n in there - {*command.files, *command.may_stay} if ".glassformer." not in n}
     assert status == usual or command.words[0] in ("sweep", "inspect") or not extra, (
-        f"{extra} left: {said}"
+        f"{extra} left: {output}"
     )
 
 

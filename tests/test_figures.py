@@ -30,9 +30,9 @@ def test_pictures_match_their_numbers():
     """Each picture was drawn together with its entry in numbers.json."""
     there = {str(p.relative_to(HERE)) for p in HERE.rglob("*.png")}
     assert there - ALONE == set(current.recorded())
-    for name, found in current.recorded().items():
+    for name, result in current.recorded().items():
         seal = hashlib.sha256((HERE / name).read_bytes()).hexdigest()
-        assert seal == found["sha256"], f"{name} was not drawn with its numbers"
+        assert seal == result["sha256"], f"{name} was not drawn with its numbers"
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def test_escapes_in_names_are_shown_and_not_sent(whole, tmp_path, call):
 @pytest.fixture(scope="module")
 def changes(whole, tmp_path_factory):
     """All changes of the checkpoint: (path, name of the value, sealed, accepted by `load`)."""
-    path, found = tmp_path_factory.mktemp("changed") / "c.safetensors", []
+    path, result = tmp_path_factory.mktemp("changed") / "c.safetensors", []
     for place in places(sealed_header(whole)):
         for what, value in VALUES.items():
             for seal in (True, False) if what == "null" else (True,):
@@ -246,8 +246,8 @@ def changes(whole, tmp_path_factory):
                     taken = bool(load(str(path)))
                 except GlassformerError:
                     taken = False
-                found.append((place, what, seal, taken))
-    return found
+                result.append((place, what, seal, taken))
+    return result
 
 
 @pytest.mark.slow

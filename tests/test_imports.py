@@ -65,18 +65,18 @@ def imported(path: Path, package: tuple[str, ...]) -> set[str]:
     """The rooms of this package that a file imports, wherever in the file: relatively, by full
     name, by a string.
     """
-    found = []
+    results = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             target = [*base, *(node.module.split(".") if node.module else [])]
-            found += [[*target, alias.name] for alias in node.names]
+            results += [[*target, alias.name] for alias in node.names]
         elif isinstance(node, ast.Import):
-            found += [alias.name.split(".") for alias in node.names]
+            results += [alias.name.split(".") for alias in node.names]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             named = re.fullmatch(r"(glassformer)?\.(\w+)[\w.]*(:\w+)?", node.value)
-            found += [["glassformer", named[2]]] if named and named[2] in PACKAGES else []
-    return {name[1] for name in found if name[0] == "glassformer" and len(name) > 1} - {
+            results += [["glassformer", named[2]]] if named and named[2] in PACKAGES else []
+    return {name[1] for name in results if name[0] == "glassformer" and len(name) > 1} - {
         "__version__"
     }
 
@@ -159,12 +159,12 @@ def runtime_imports(tree):
 
 def test_a_command_calls_the_public_functions_only():
     """Parsing and printing: what works and what checks is in api.py."""
-    found = {}
+    by_name = {}
     for path in sorted((ROOT / "cli").glob("*.py")):
         modules = {*runtime_imports(ast.parse(path.read_text()))} - {"api", "coerce"}
         if modules := {m for m in modules if m.partition(".")[0] != "utils"}:
-            found[path.stem] = modules
-    assert found == PRINTS
+            by_name[path.stem] = modules
+    assert by_name == PRINTS
 
 
 def test_tasks_know_no_transformer():
@@ -282,5 +282,5 @@ def test_what_a_type_checker_reads_is_what_is_there():
     read = {alias.asname: (node.module, alias.name) for node in lines for alias in node.names}
     assert {*read, "list", "compile", "open"} == {*glassformer.__all__, "list", "compile", "open"}
     for name, (module, there) in read.items():
-        found = import_module(f"glassformer.{module}")
-        assert getattr(glassformer, name) is getattr(found, there)
+        result = import_module(f"glassformer.{module}")
+        assert getattr(glassformer, name) is getattr(result, there)

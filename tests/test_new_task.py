@@ -59,8 +59,8 @@ def test_the_walk(receipt):
     assert proof.result == "proved" and proof.task == "receipt"
     moved = interchange(model, task, "head 0.0", n=50).moved
     assert len(moved) == 3 and all(set(m.shares) == {"stays", "source"} for m in moved)
-    found = inspect(model, task, task.sample_or_all(50), only=["attention", "heads", "ablations"])
-    assert {"attention", "ablations"} <= set(found.results) and inspection_figures(found)
+    views = inspect(model, task, task.sample_or_all(50), only=["attention", "heads", "ablations"])
+    assert {"attention", "ablations"} <= set(views.results) and inspection_figures(views)
 
 
 def test_a_format_that_its_examples_do_not_have(receipt):

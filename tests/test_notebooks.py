@@ -53,9 +53,9 @@ def test_every_chapter_has_a_notebook():
 
 
 def test_guide_notebooks_are_current():
-    found = importlib.util.spec_from_file_location("make", HERE / "make.py")
-    make = importlib.util.module_from_spec(found)
-    found.loader.exec_module(make)
+    result = importlib.util.spec_from_file_location("make", HERE / "make.py")
+    make = importlib.util.module_from_spec(result)
+    result.loader.exec_module(make)
     for name, text in make.notebooks().items():
         written = (HERE / name).read_text("utf-8")
         assert written == text, f"{name} is old: run python docs/notebooks/make.py"

@@ -101,8 +101,8 @@ def test_a_program_and_a_parametrization(mine, call):
     assert (status, out.strip()) == (0, "yes")
     seven = "mine.py:Vote:votes=7"
     status, out, _ = call("verify", "mine.py:majority:votes=7", "--task", seven, "--json")
-    told = json.loads(out)
-    assert (status, told["wrong"], told["task"]) == (0, 0, seven)
+    data = json.loads(out)
+    assert (status, data["wrong"], data["task"]) == (0, 0, seven)
     assert gf.load("mine.py:majority").provenance["ref"] == "mine.py:majority"
     status, out, err = call(
         "train",
@@ -232,9 +232,9 @@ def test_what_packages_announce(mine, monkeypatch):
 # ── tasks, tried out ───────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("name", sorted(registry.entries("task")))
 def test_tasks_are_in_order(name):
-    found = examine(registry.build("task", name))
-    assert found.holds, found.problems
-    assert found.examples and len(found.good) == 8
+    report = examine(registry.build("task", name))
+    assert report.holds, report.problems
+    assert report.examples and len(report.good) == 8
 
 
 def test_the_command_task(mine, call):

@@ -73,7 +73,9 @@ def printed(model, task):
         ],
         "heads": [str(h).partition("  ")[0] for h in classify_heads(model, task, rows).heads],
         "kinds": [
-            name for found in classify_heads(model, task, rows).by_kind().values() for name in found
+            name
+            for result in classify_heads(model, task, rows).by_kind().values()
+            for name in result
         ],
         "interchange": [interchange(model, task, part, n=5).what for part in there],
         "compare": compare(model, model, task, rows[:5]).attention.heads[0],
@@ -82,7 +84,9 @@ def printed(model, task):
         "edges": [part for e in known.edges for part in (e.writer, e.reader)],
         "keys": [key.original_part(part) for part in component_names(copy, embeddings=True)],
     }
-    return {view: [name for name in found if " bias" not in name] for view, found in views.items()}
+    return {
+        view: [name for name in result if " bias" not in name] for view, result in views.items()
+    }
 
 
 @pytest.mark.parametrize("ref", ["adder-3.safetensors", "addition:digits=3,order=ones", "reverse"])
@@ -91,9 +95,9 @@ def printed(model, task):
 def test_what_any_view_prints_is_found(ref, labelled):
     model = load(ref)
     model = model if labelled else replace(model, labels=Labels())
-    for view, found in printed(model, load_task(model)).items():
-        assert found or not model.mlp_layers, view
-        for name in found:
+    for view, result in printed(model, load_task(model)).items():
+        assert result or not model.mlp_layers, view
+        for name in result:
             part = find_component(model, name)
             assert part.name == name or name in (
                 *model.labels.heads.values(),

@@ -221,8 +221,8 @@ TABLE = {
 
 @pytest.fixture(scope="module")
 def served():
-    with serving([ADDER]) as found:
-        yield found
+    with serving([ADDER]) as result:
+        yield result
 
 
 @pytest.fixture(autouse=True)
@@ -250,16 +250,16 @@ def test_a_request_is_refused_alike(name, served):
     code, python, _, (route, body) = TABLE[name]
     with pytest.raises(gf.GlassformerError) as refused:
         python()
-    told = (served.post(route, **body).json() if route in ("model", "check")
+    reported = (served.post(route, **body).json() if route in ("model", "check")
             else served.job(route, **body))  # fmt: skip
-    assert "\n".join(each["message"] for each in told["errors"]) == str(refused.value)
-    assert told["code"] == code
+    assert "\n".join(each["message"] for each in reported["errors"]) == str(refused.value)
+    assert reported["code"] == code
 
 
 def test_a_setting_of_a_page_is_a_field_of_the_recipe(served, tmp_path):
     for name in ("out", "history", "snapshots", "start", "stop"):
-        told = served.job("train", task=TINY, recipe="fast", settings={name: "x.safetensors"})
-        assert told["code"] == NONE and "no such field" in told["errors"][0]["message"]
+        reported = served.job("train", task=TINY, recipe="fast", settings={name: "x.safetensors"})
+        assert reported["code"] == NONE and "no such field" in reported["errors"][0]["message"]
     assert not (tmp_path / "x.safetensors").exists()
 
 

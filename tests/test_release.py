@@ -49,9 +49,9 @@ def test_the_changelog_has_sections():
 
 def test_the_policy_knows_the_formats():
     text = (ROOT / "docs/policy.md").read_text()
-    said = [f"`format` {CHECKPOINT}", f"`{verdict.FORMAT}`", f"`{resume_log.FORMAT}`"]
-    said += [f"`{m.FORMAT}`, `version` {m.VERSION}" for m in (edges, obfuscation)]
-    assert not [s for s in said if f"| {s}" not in text]
+    results = [f"`format` {CHECKPOINT}", f"`{verdict.FORMAT}`", f"`{resume_log.FORMAT}`"]
+    results += [f"`{m.FORMAT}`, `version` {m.VERSION}" for m in (edges, obfuscation)]
+    assert not [s for s in results if f"| {s}" not in text]
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_build(tmp_path):
     target = tmp_path / "installed"
     with zipfile.ZipFile(wheel) as there:
         there.extractall(target)  # pure Python: what pip install --no-deps --target does
-    said = "import glassformer; print(glassformer.__file__)"
+    output = "import glassformer; print(glassformer.__file__)"
     for words, expected in [
-        (["-c", said], str(target / "glassformer/__init__.py")),
+        (["-c", output], str(target / "glassformer/__init__.py")),
         (["-m", "glassformer", "run", "hello-world"], "Hello World!"),
         (["-m", "glassformer", "run", "adder-3.safetensors", "123+456"], "9750"),
         (["-m", "glassformer", "run", "lang/sort", "3 1 2 1 |"], "1 1 2 3"),

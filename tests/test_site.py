@@ -68,8 +68,8 @@ def test_what_can_run_is_run(page):
 
 
 def test_what_is_runnable():
-    said = "```python\n1\n```\n```\n$ glassformer list\n```\n```\nglassformer list\n```\n"
-    assert runnable(said) == ["1\n", "$ glassformer list\n"]
+    output = "```python\n1\n```\n```\n$ glassformer list\n```\n```\nglassformer list\n```\n"
+    assert runnable(output) == ["1\n", "$ glassformer list\n"]
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.startswith("api/")])

@@ -128,10 +128,10 @@ SET = [
 
 @pytest.mark.parametrize("setting", SET, ids=lambda s: s[:30])
 def test_fields_of_a_recipe_have_an_end(call, tmp_path, setting):
-    said = refused(
+    output = refused(
         call("train", "addition:digits=2", "--out", tmp_path / "m.safetensors", "--set", setting)
     )
-    assert setting.partition("=")[0] in said and not list(tmp_path.iterdir())
+    assert setting.partition("=")[0] in output and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("settings, what", [
@@ -142,11 +142,13 @@ def test_fields_of_a_recipe_have_an_end(call, tmp_path, setting):
 def test_what_does_not_fit_into_memory_is_not_begun(call, tmp_path, monkeypatch, settings, what):
     monkeypatch.setattr(limits, "available_memory", lambda: 2**32)
     words = [w for s in ["data=fresh", *settings] for w in ("--set", s)]
-    said = refused(call("train", "addition:digits=6", "--out", tmp_path / "m.safetensors", *words))
+    output = refused(
+        call("train", "addition:digits=6", "--out", tmp_path / "m.safetensors", *words)
+    )
     assert (
-        what in said
-        and "takes at least" in said
-        and "4.0 GiB" in said
+        what in output
+        and "takes at least" in output
+        and "4.0 GiB" in output
         and not list(tmp_path.iterdir())
     )
 
@@ -243,8 +245,8 @@ def test_refs_and_texts_have_an_end(call):
 
 def test_a_domain_that_no_verdict_can_name(call):
     """Python does not print numbers of more than 4,300 digits."""
-    said = refused(call("verify", "min:vocab=3000000", "--task", "min:vocab=3000000,length=1000"))
-    assert "10^6477" in said and "10^4000" in said
+    output = refused(call("verify", "min:vocab=3000000", "--task", "min:vocab=3000000,length=1000"))
+    assert "10^6477" in output and "10^4000" in output
     assert "10^6477" in refused(
         call("verify", "min:vocab=3000000", "--task", "min:vocab=3000000,length=1000", "--all")
     )

@@ -125,16 +125,16 @@ OF = {  # where a function means something else by it, or would take long
 
 
 def doors() -> dict[str, object]:
-    found = {name: getattr(gf, name) for name in {*gf.__all__, "list", "compile"} - BASES}
-    return found | {
+    by_name = {name: getattr(gf, name) for name in {*gf.__all__, "list", "compile"} - BASES}
+    return by_name | {
         f"show.{name}": thing for name, thing in vars(gf.show).items()
         if inspect.isfunction(thing) and thing.__module__ == "glassformer.plotting.api"
     }  # fmt: skip
 
 
 def parameters(name: str) -> dict[str, inspect.Parameter]:
-    found = inspect.signature(doors()[name]).parameters
-    return {n: p for n, p in found.items() if p.kind is not p.VAR_KEYWORD}
+    result = inspect.signature(doors()[name]).parameters
+    return {n: p for n, p in result.items() if p.kind is not p.VAR_KEYWORD}
 
 
 @pytest.fixture(scope="module")
@@ -167,8 +167,8 @@ def _short(monkeypatch):
     monkeypatch.setattr(published_claims, "ledger", lambda: claims)
     monkeypatch.setattr(ablation_study, "train_ablations", lambda *_: iter(()))
     monkeypatch.setattr(sweeps, "train_jobs", lambda jobs, *_: (job.lost("a test") for job in jobs))
-    found = BoardVerdict("0" * 64, GroupScore(10, 10), GroupScore(5, 5))
-    monkeypatch.setattr(boards, "run_protocol", lambda *_, **__: iter([found]))
+    result = BoardVerdict("0" * 64, GroupScore(10, 10), GroupScore(5, 5))
+    monkeypatch.setattr(boards, "run_protocol", lambda *_, **__: iter([result]))
     monkeypatch.setattr(boards, "table_entries", lambda more, *_: more)
     for part in ("verify_programs", "measure_claims", "prove_adders", "compile_sort"):
         monkeypatch.setattr(guided_tour, part, lambda out: 0)
@@ -205,8 +205,8 @@ def result(name: str, given: dict[str, object]) -> str:
     needed = {n for n, p in parameters(name).items() if p.default is p.empty}
     needed |= OF.get(name, {}).keys()
     try:
-        found = doors()[name](**{n: usual[n] for n in needed if n in usual} | given)
-        list(found) if name == "train" else None
+        result = doors()[name](**{n: usual[n] for n in needed if n in usual} | given)
+        list(result) if name == "train" else None
         return "yes"
     except GlassformerError as e:
         assert str(e) and ("\n" not in str(e) or isinstance(e, ErrorList)), str(e)
@@ -223,9 +223,9 @@ def test_the_table_has_a_row_for_every_name():
 def test_first_arguments(name, six):
     first = next(iter(parameters(name)))
     assert result(name, {}) == "yes", "the other arguments are in order"
-    for column, said in zip(GIVEN, ROWS[name], strict=True):
-        found = {result(name, {first: given}) for given in six[column]}
-        assert found in ({said}, {said, "-"}), (name, column)
+    for column, output in zip(GIVEN, ROWS[name], strict=True):
+        names = {result(name, {first: given}) for given in six[column]}
+        assert names in ({output}, {output, "-"}), (name, column)
 
 
 @pytest.mark.usefixtures("apart")

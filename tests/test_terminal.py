@@ -51,20 +51,20 @@ def test_consoles_send_nothing_but_their_own_colours():
     console.print(BAD, style="bold")
     console.print(Text(f"{BAD}x"), end=BAD)
     console.print(make_table((BAD, "b"), [(BAD, "1")]))
-    said = console.file.getvalue()
-    assert said.startswith("\x1b[1m" + SHOWN + "\x1b[0m\n"), (
+    output = console.file.getvalue()
+    assert output.startswith("\x1b[1m" + SHOWN + "\x1b[0m\n"), (
         "what it says is bold, what is said is not red"
     )
     for own in ("\x1b[1m", "\x1b[0m"):
-        said = said.replace(own, "")
-    assert clean(said) and said.count(SHOWN) == 4 and said.count(r"\x1b[31m") == 5, said
+        output = output.replace(own, "")
+    assert clean(output) and output.count(SHOWN) == 4 and output.count(r"\x1b[31m") == 5, output
 
 
 def test_json_stays_json(capsys):
     for value in ({BAD: [BAD, 1.5, None]}, {"plain": "é ≠ 漢"}, ["\ud800"]):
         print_json(value)
-        said = capsys.readouterr().out
-        assert json.loads(said) == value and clean(said)
+        output = capsys.readouterr().out
+        assert json.loads(output) == value and clean(output)
     print_json("é")
     assert capsys.readouterr().out == '"é"\n', "what can be said is said"
 
@@ -122,14 +122,16 @@ def test_no_command_sends_them(call, hostile, tmp_path, words, status):
     words = [
         w.replace("BAD", BAD.replace("\ud800", "\udcff")) for w in words
     ]  # half a byte, as a shell gives it
-    said = call(
+    output = call(
         *(hostile / f"{w}.safetensors" if w in ("labels", "tokens", "task") else w for w in words)
     )
-    assert said[0] == status and clean(said[1]) and clean(said[2]) and "defect" not in said[2], said
+    assert (
+        output[0] == status and clean(output[1]) and clean(output[2]) and "defect" not in output[2]
+    ), output
     if "--json" in words:
-        json.loads(said[1])
+        json.loads(output[1])
     if status == 2:
-        assert said[1] == "" and said[2].startswith("error: ") and said[2].count("\n") == 1
+        assert output[1] == "" and output[2].startswith("error: ") and output[2].count("\n") == 1
     for file in tmp_path.rglob("*.json"):
         json.loads(file.read_text(encoding="utf-8"))
 
@@ -168,13 +170,13 @@ def test_nobody_prints_past_the_consoles():
                 ):
                     wrong.append(f"{path.name}:{node.lineno} {called}")
     # gf.tour() in Python has none of the command line's, and prints nothing that a file says.
-    told = [
+    results = [
         word
         for word in wrong
         if not (word.startswith("guided_tour.py") and word.endswith("Console"))
     ]
-    assert len(wrong) == 3 and len(told) == 2, wrong
-    assert all(w.startswith("common.py") and w.endswith(" print") for w in told), wrong
+    assert len(wrong) == 3 and len(results) == 2, wrong
+    assert all(w.startswith("common.py") and w.endswith(" print") for w in results), wrong
 
 
 def test_long_messages_are_cut(call):
@@ -241,8 +243,8 @@ def test_a_polite_kill(call, monkeypatch, number):
 
 
 def test_a_kill_that_is_ignored_stays_so(call, monkeypatch):
-    said = SimpleNamespace(output="went on", stopped="")
-    monkeypatch.setattr(api, "run", lambda *a, **o: os.kill(os.getpid(), signal.SIGHUP) or said)
+    output = SimpleNamespace(output="went on", stopped="")
+    monkeypatch.setattr(api, "run", lambda *a, **o: os.kill(os.getpid(), signal.SIGHUP) or output)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         assert call("run", "hello-world") == (0, "went on\n", "")
@@ -400,13 +402,13 @@ def test_columns_that_make_no_sense(monkeypatch, columns):
     "words", ["run hello-world:message=é漢", "run hello-world:message=é漢 --json", "list claims"]
 )
 def test_what_cannot_be_said_is_numbered(monkeypatch, encoding, words):
-    said = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(said, encoding=encoding))
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding=encoding))
     monkeypatch.setattr(sys, "argv", ["glassformer", *words.split()])
     with pytest.raises(SystemExit) as end:
         main()
     sys.stdout.flush()
-    text = said.getvalue().decode(encoding)
+    text = output.getvalue().decode(encoding)
     assert end.value.code == 0
     if "--json" in words:
         assert json.loads(text)["output"] == "é漢"

@@ -17,13 +17,13 @@ MANY = np.random.default_rng(3).integers(0, 7, (42, 6))
 @pytest.fixture
 def mixed(monkeypatch):
     """Whether each table of pairs could be used, from now on."""
-    found, mix = [], token_tables.TokenPairScores.attend
+    result, mix = [], token_tables.TokenPairScores.attend
     monkeypatch.setattr(
         token_tables.TokenPairScores,
         "attend",
-        lambda *given: (z := mix(*given), found.append(z is not None))[0],
+        lambda *given: (z := mix(*given), result.append(z is not None))[0],
     )
-    return found
+    return result
 
 
 @pytest.mark.parametrize("positions,mask", list(itertools.product(POSITIONS, MASKS)))
@@ -60,9 +60,9 @@ def test_what_somebody_looks_at_is_fit_for_gradients():
 def test_scores_far_apart_are_those_of_each_text(mixed, dtype, most):
     """A head that prefers one token by 1,000: without it, all exponentials would be 0."""
     model = random_model(n_layers=1, qk_norm=True, scale=1_000.0).astype(dtype)
-    found = model.torch().logits(MANY, last=2)
-    assert mixed == [False] and np.isfinite(found).all()
-    assert largest_difference(model.logits(MANY, last=2), found) < most
+    result = model.torch().logits(MANY, last=2)
+    assert mixed == [False] and np.isfinite(result).all()
+    assert largest_difference(model.logits(MANY, last=2), result) < most
 
 
 @pytest.mark.parametrize("dtype,apart,v", [

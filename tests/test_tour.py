@@ -77,8 +77,8 @@ def test_what_was_trained_is_told_as_it_is(monkeypatch):
         f"{missed:,} wrong of {edges + 300:,} sums, {edges:,} edge cases and 300 drawn at random"
     )
     assert (failed, missed > 0) == (0, True) and looked_at in text and "searched" not in text
-    told = str(guided_tour.TourResult(0, Path("x.html"), 1.0, missed))
-    assert f"wrong on {missed:,} of the sums checked" in told and "everything" not in told
+    reported = str(guided_tour.TourResult(0, Path("x.html"), 1.0, missed))
+    assert f"wrong on {missed:,} of the sums checked" in reported and "everything" not in reported
     assert "wrong" not in str(guided_tour.TourResult(0, Path("x.html"), 1.0))
     assert "1 of its programs" in str(guided_tour.TourResult(1, Path("x.html"), 1.0))
 
@@ -122,8 +122,8 @@ def test_it_leaves_four_walks_to_read(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_all_of_it(tmp_path):
-    found, text = said(lambda out: guided_tour.tour(tmp_path / "tour.html", console=out))
-    assert found.holds and (tmp_path / "tour.html").exists()
+    result, text = said(lambda out: guided_tour.tour(tmp_path / "tour.html", console=out))
+    assert result.holds and (tmp_path / "tour.html").exists()
     assert "all 1,000,000      0" in text and "10000000000" in text
     assert (
         "100.00% of 10,000 test sums right" in text

@@ -297,7 +297,7 @@ def list_(kind: str = "programs", ref: str = "") -> Any:
     if ref != "" and kind in one:
         return one[kind]()
     if kind != "hooks" and ref != "":
-        raise GlassformerError(f"list {kind} — takes nothing after it, got {short_repr(ref)}")
+        raise GlassformerError(f"list {kind} — expected no further argument, got {short_repr(ref)}")
     if kind == "hooks" and ref == "":
         raise GlassformerError("list hooks — expected a model after it: addition, …")
     ordered = kind in ("hooks", "levels", "fields")
@@ -421,7 +421,9 @@ def forward(
     from .core.weight_shapes import check_weights as check_shapes
 
     if not isinstance(weights, Mapping):
-        raise GlassformerError(f"forward — weights must be a table, got {short_repr(weights)}")
+        raise GlassformerError(
+            f"forward — expected weights as a dict of arrays, got {short_repr(weights)}"
+        )
     tokens = model_.check_tokens(config, tokens, start)
     if tokens.ndim != 2:
         raise GlassformerError(f"tokens — expected shape [B,T], got {[*tokens.shape]}")

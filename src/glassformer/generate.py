@@ -36,7 +36,7 @@ class Generation(Result):
 
 
 def prompt_tokens(model: Model, text: str) -> list[int]:
-    """Tokenize an input string by the model's task or else by its vocabulary."""
+    """Tokenize an input string by the model's task, or by its vocabulary without one."""
     question, start = read_prompt(model, text)
     return question + start
 

@@ -168,7 +168,7 @@ def common_task(a: Model, b: Model) -> Task:
     names = " and ".join(task_name(m) or "no task" for m in (a, b))
     raise GlassformerError(
         f"compare — expected two models of one task, got {names}; "
-        "pass task=… (--task …) for a third one"
+        "pass task=… (--task …) to compare them on one task"
     )
 
 

@@ -48,7 +48,8 @@ def rebuild_in_worker(kind: str, ref: str, source_digest: str = "") -> Any:
     if match and source_digest:
         file = match["file"]
         if _digest(read_text(Path(file), MAX_SOURCE_BYTES)) != source_digest:
-            raise GlassformerError(f"{file} — has another text in this process or folder")
+            expected = "the content of the process that sent the object"
+            raise GlassformerError(f"{file} — expected {expected}, got another file")
     return registry.build(kind, load_user_files(ref))
 
 

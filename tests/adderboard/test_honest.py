@@ -41,10 +41,10 @@ def test_a_formula_costs_and_a_table_pays_for_its_numbers():
 @pytest.mark.slow
 def test_an_entry_has_what_is_known():
     model = load("adder-least")
-    found = model_entry("adder-least", model, resolve.load_task(model))
-    assert (found.counts, found.strict, found.made) == (3, 5, "by hand")
-    assert found.known == "proved in float64" and found.bits == found.numbers + found.form
-    assert found.to_json()["bits"] == found.bits
+    result = model_entry("adder-least", model, resolve.load_task(model))
+    assert (result.counts, result.strict, result.made) == (3, 5, "by hand")
+    assert result.known == "proved in float64" and result.bits == result.numbers + result.form
+    assert result.to_json()["bits"] == result.bits
 
 
 def test_every_trained_one_of_ours_tells_its_seeds():
@@ -54,9 +54,9 @@ def test_every_trained_one_of_ours_tells_its_seeds():
 def test_someones_file_is_counted_and_not_run(tmp_path):
     file = tmp_path / "theirs.py"
     file.write_text("raise SystemExit('it ran')\n")
-    found = file_entry(file)
-    assert (found.counts, found.known, found.made) == (None, "unknown", "someone's file")
-    assert found.bits == text_bits(["raise", "SystemExit", "(", "'it ran'", ")", "\n"])
+    result = file_entry(file)
+    assert (result.counts, result.known, result.made) == (None, "unknown", "someone's file")
+    assert result.bits == text_bits(["raise", "SystemExit", "(", "'it ran'", ")", "\n"])
     file.write_text("this is no Python")
     with raises("bad_argument", "theirs.py"):
         file_entry(file)

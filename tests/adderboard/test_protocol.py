@@ -103,7 +103,7 @@ def test_formats_of_ten_digits(a, b):
 def test_what_is_no_number():
     form = sum_layout(resolve.load_task("addition:digits=10,order=ones"))
     assert form.answer([3, 2, 1, 13], 13) == 123 and form.answer([3, 2, 1, 13, 7, 7], 13) == 123
-    assert all(form.answer(said, 13) is None for said in ([3, 2, 1], [13], [3, 10, 13]))
+    assert all(form.answer(output, 13) is None for output in ([3, 2, 1], [13], [3, 10, 13]))
 
 
 @pytest.mark.parametrize("ref,why", [
@@ -142,13 +142,13 @@ def test_answers_are_what_the_model_says_one_at_a_time(ref):
     form = check_adder(model, task)
     asked = [*EDGE_CASES, *random_pairs(20), (3, 40), (0, 999)]
     got = adder_answers(model, task, form, asked)
-    for (a, b), found in zip(asked, got, strict=True):
+    for (a, b), result in zip(asked, got, strict=True):
         prompt = form.tokens({"a": a, "b": b}, form.first)
-        said = decode(model, np.array(prompt), task.steps(()), stop=task.stop, cached=False)[
+        output = decode(model, np.array(prompt), task.steps(()), stop=task.stop, cached=False)[
             len(prompt) :
         ]
-        number = form.answer(said, task.stop)
-        assert found == (number if number is not None else task.answer(said))
+        number = form.answer(output, task.stop)
+        assert result == (number if number is not None else task.answer(output))
 
 
 def test_a_damaged_adder_is_found_out():

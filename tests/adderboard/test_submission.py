@@ -140,8 +140,10 @@ def test_a_file_stands_alone(tmp_path):
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}; print('glassformer' in "
         f"sys.modules)"
     )
-    said = subprocess.run([sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True)
-    assert said.stdout == "10000000000 8\nFalse\n", said.stderr
+    generation = subprocess.run(
+        [sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True
+    )
+    assert generation.stdout == "10000000000 8\nFalse\n", generation.stderr
     assert "class Adder" in text and text.count("THETA") == 3
 
 
@@ -209,8 +211,8 @@ def test_a_lora_is_counted_with_its_base(tmp_path, monkeypatch):
     theta = {n: rng.normal(size=t.shape) for n, t in made.init_theta(base.weights, rng).items()}
     weights = made.expand(theta, {n: w.shape for n, w in base.weights.items()})
     model = replace(base, weights=weights, parametrization=made.ref, theta=theta)
-    monkeypatch.setattr(adderboard, "sandbox_lines", lambda *_, **__: said)
-    said = [
+    monkeypatch.setattr(adderboard, "sandbox_lines", lambda *_, **__: results)
+    results = [
         {"event": "answer", "got": x}
         for x in numbers_of(model, [*EDGE_CASES, *random_pairs(adderboard.CHECKED_PAIRS)])
     ]

@@ -221,13 +221,13 @@ def stubborn(folder, add="time.sleep(600)", name="x"):
 
 def running(mark):
     """The last letters of the names of living processes whose names begin with `mark`."""
-    found = []
+    results = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             head, _, rest = file.read_text(errors="replace").rpartition(")")
             if rest.split()[0] not in "ZX" and head.partition("(")[2].startswith(mark):
-                found.append(head[-1])
-    return found
+                results.append(head[-1])
+    return results
 
 
 def parent(pid):
@@ -377,10 +377,10 @@ def test_settings_sockets_and_files_are_out_of_reach(tmp_path):
         witness = str(tmp_path), tcp.getsockname()[1], abstract
         v = judge(write(tmp_path, ATTACKS.replace("WITNESS", repr(witness))), n=0)
         heard = select.select([by_path, by_name, tcp], [], [], 0)[0]
-    said = v.submission["metadata"]
-    assert said["done"] == [] and not heard and socket.gethostname() == host
-    assert said["status"] == ["0" * 16] * 3 + ["1", "2"] and said["seen"] == 2
-    assert said["user"] == (os.getuid() or guard_module.NOBODY)
+    output = v.submission["metadata"]
+    assert output["done"] == [] and not heard and socket.gethostname() == host
+    assert output["status"] == ["0" * 16] * 3 + ["1", "2"] and output["seen"] == 2
+    assert output["user"] == (os.getuid() or guard_module.NOBODY)
     assert not (tmp_path / "left").exists() and not Path("/usr/left").exists()
 
 
@@ -422,10 +422,10 @@ def cgroup(request):
 def test_a_fork_bomb_is_bounded(tmp_path, sandbox, cgroup):
     path, mark = stubborn(tmp_path, "[os.fork() for _ in range(8)]; time.sleep(600)")
     try:
-        found = str(judge(path, 0, Limits(processes=16, cgroup=cgroup), sandbox).counterexamples)
+        text = str(judge(path, 0, Limits(processes=16, cgroup=cgroup), sandbox).counterexamples)
     except GlassformerError as e:
-        found = str(e)
-    assert re.search("processes and threads, limit 16|BlockingIOError", found)
+        text = str(e)
+    assert re.search("processes and threads, limit 16|BlockingIOError", text)
     assert not running(mark)
 
 
@@ -607,13 +607,19 @@ def test_what_it_says_of_itself_is_shown_and_not_sent(tmp_path, call):
     )
     path = write(tmp_path, text)
     v = judge(path, n=5)
-    said = v.submission["metadata"]
-    assert said[SHOWN[:40]] == SHOWN and said["x"] == [SHOWN] * 20 and len(said["large"]) == 200
-    assert (said["nan"], said["params"], said["deep"]) == ("nan", "1" + "0" * 199, "{'a': [[inf]]}")
+    output = v.submission["metadata"]
+    assert (
+        output[SHOWN[:40]] == SHOWN and output["x"] == [SHOWN] * 20 and len(output["large"]) == 200
+    )
+    assert (output["nan"], output["params"], output["deep"]) == (
+        "nan",
+        "1" + "0" * 199,
+        "{'a': [[inf]]}",
+    )
     got = [c["got"] for c in v.counterexamples]
     assert got[0] == f"ValueError: {SHOWN}" and "a number of more than 30 digits" in got
     strict = json.loads(json.dumps(v.to_json(), allow_nan=False))
-    assert strict["submission"]["metadata"] == said
+    assert strict["submission"]["metadata"] == output
     status, out, err = call("adderboard", path, "--trust")
     assert status == 1 and "edge cases are wrong" in out.splitlines()[-1]
     assert all(line.isprintable() for line in (out + err).splitlines())
@@ -749,9 +755,11 @@ def test_it_has_no_environment_and_a_folder_of_its_own(tmp_path, monkeypatch, sa
     )
     text += "    return None, {'env': sorted(os.environ), **about}\n"
     path = write(tmp_path, text + "def add(model, a, b): return a + b\n")
-    said = judge(path, n=0, sandbox=sandbox).submission["metadata"]
-    assert set(said["env"]) <= {"HOME", "TMPDIR", "PATH", "OMP_NUM_THREADS", "LC_CTYPE"}
-    assert said["files"] == [] and said["cwd"] != os.getcwd() and not Path(said["cwd"]).exists()
+    output = judge(path, n=0, sandbox=sandbox).submission["metadata"]
+    assert set(output["env"]) <= {"HOME", "TMPDIR", "PATH", "OMP_NUM_THREADS", "LC_CTYPE"}
+    assert (
+        output["files"] == [] and output["cwd"] != os.getcwd() and not Path(output["cwd"]).exists()
+    )
 
 
 @needs_sandbox

@@ -148,13 +148,13 @@ def test_powers_of_more_than_the_largest_score(dtype):
     c, spread = bringing(tally, np.eye(2, 3), dtype, n), float(np.finfo(dtype).eps)
     rows = heads.LayerRows(row, np.zeros((1, 3)), row)
     scores = heads.ScoreBounds(60.0, spread, False)
-    found = heads.average_of_head(c, tally, np.eye(3), np.eye(3), rows, scores)
+    result = heads.average_of_head(c, tally, np.eye(3), np.eye(3), rows, scores)
     low = rng.uniform(1, 1.9, 5000).astype(dtype)
     above = low + rng.uniform(0, MAX_SCORE_FALL[dtype] - 1, low.shape).astype(dtype)
     e = np.exp(np.stack([low, np.nextafter(low, np.dtype(dtype).type(2))], 1) - above[:, None])
     w = (e / e.sum(1, keepdims=True)).astype(np.longdouble)
     worst = float(np.abs(w * (n + 1) - 1).max())
-    assert c.floats.gamma(2 * n + 17) + spread < worst <= found.weight_error
+    assert c.floats.gamma(2 * n + 17) + spread < worst <= result.weight_error
 
 
 # ── whole models ───────────────────────────────────────────────────────────────────────────────

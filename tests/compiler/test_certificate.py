@@ -31,53 +31,55 @@ def test_too_little_precision_is_refused():
 @pytest.mark.some(4)
 def test_every_bound_holds(name, make, dtype):
     c = make(name, dtype, "gpt2" if name == "table" else "")
-    program, said = load_declaration(c.model.provenance[PROVENANCE_KEY])
-    found, model = certify(c.model, program, said), c.model
+    program, output = load_declaration(c.model.provenance[PROVENANCE_KEY])
+    result, model = certify(c.model, program, output), c.model
     rng = np.random.default_rng(0)
     tokens = texts(program, max(24, min(240, 400_000 // program.length**3)), rng)
-    truth = trace(said.program, tokens)
+    truth = trace(output.program, tokens)
     logits, seen = record(model, np.insert(tokens + 1, 0, 0, axis=1))
     last = model.config.n_layers - 1
     stream = np.asarray(seen[f"blocks.{last}.hook_resid_post"], np.float64)[:, 1:]
     # the slots hold the codes
-    for v, slot in said.slots.items():
-        if v.name in found.slot_error:
-            off = np.abs(stream[..., slot] - said.codes[v][truth[v]]).max(initial=0)
-            assert off <= found.slot_error[v.name], f"{v.name}: {off} > {found.slot_error[v.name]}"
+    for v, slot in output.slots.items():
+        if v.name in result.slot_error:
+            off = np.abs(stream[..., slot] - output.codes[v][truth[v]]).max(initial=0)
+            assert off <= result.slot_error[v.name], (
+                f"{v.name}: {off} > {result.slot_error[v.name]}"
+            )
     # the right token leads
     number = np.array([program.tokens.index(d) + 1 for d in program.emit.domain])
-    want = number[truth[said.program.emit]][..., None]
+    want = number[truth[output.program.emit]][..., None]
     z = np.asarray(logits, np.float64)[:, 1:]
     lead = np.take_along_axis(z, want, -1) - np.where(
         np.arange(z.shape[-1]) == want, -np.inf, z
     ).max(-1, keepdims=True)
-    assert lead.min() >= found.margin > 0
+    assert lead.min() >= result.margin > 0
     # the right position leads
-    for v, time in said.sublayers.items():
+    for v, time in output.sublayers.items():
         if isinstance(v, Select) and len(v) > 1:
             layer = (time - 1) // 2
             (head,) = np.flatnonzero(
-                model.weights[f"blocks.{layer}.attn.W_O"][..., said.slots[v]].any((1, 2))
+                model.weights[f"blocks.{layer}.attn.W_O"][..., output.slots[v]].any((1, 2))
             )
             scores = np.asarray(seen[f"blocks.{layer}.attn.hook_attn_scores"], np.float64)[:, head]
             assert (
-                look_leads(v, scores[:, 1:], truth, tokens.shape) >= found.score_gap[v.name] > 1
+                look_leads(v, scores[:, 1:], truth, tokens.shape) >= result.score_gap[v.name] > 1
             ), v.name
         if (
             isinstance(v, ThresholdCount)
             and len(v.thresholds)
             and len(v) > 1
-            and v in said.average_slots
+            and v in output.average_slots
         ):
             layer = time // 2 - 1
-            room = said.average_slots[v]
+            room = output.average_slots[v]
             (head,) = np.flatnonzero(
                 model.weights[f"blocks.{layer}.attn.W_O"][..., room].any((1, 2))
             )
             scores = np.asarray(seen[f"blocks.{layer}.attn.hook_attn_scores"], np.float64)[:, head]
             wide, lead_ = tally_leads(v, scores[:, 1:], truth, tokens.shape)
-            assert wide <= found.score_spread[v.name], v.name
-            assert lead_ >= found.score_gap[v.name] > 1, v.name
+            assert wide <= result.score_spread[v.name], v.name
+            assert lead_ >= result.score_gap[v.name] > 1, v.name
 
 
 def allowed(v, truth, shape):
@@ -205,7 +207,7 @@ PHANTOMS = {  # values of one member: what they are is known, that a slot holds 
 def test_values_declared_but_never_written(name, kind, bias):
     """A head reads a slot that is never filled; the base favors another token."""
     c, v = small(name), PHANTOMS[kind]
-    program, said = load_declaration(c.model.provenance[PROVENANCE_KEY])
+    program, output = load_declaration(c.model.provenance[PROVENANCE_KEY])
     D, last = c.model.config.d_model, 2 * c.model.config.n_layers
     w = {n: np.array(a) for n, a in c.model.weights.items()}
     for n, a in w.items():
@@ -218,13 +220,13 @@ def test_values_declared_but_never_written(name, kind, bias):
         w["blocks.1.mlp.b_out"] = np.array([*np.zeros(D), 1.0, -1.0])
     model = changed(c.model, w, d_model=D + 2)
     lie = replace(
-        said,
-        codes={**said.codes, v: np.array([[1.0, -1.0]])},
-        sublayers={**said.sublayers, v: last},
-        slots={**said.slots, v: slice(D, D + 2)},
-        average_slots={**said.average_slots, v: slice(0, 0)}
+        output,
+        codes={**output.codes, v: np.array([[1.0, -1.0]])},
+        sublayers={**output.sublayers, v: last},
+        slots={**output.slots, v: slice(D, D + 2)},
+        average_slots={**output.average_slots, v: slice(0, 0)}
         if isinstance(v, ThresholdCount)
-        else said.average_slots,
+        else output.average_slots,
     )
     assert not right(model, program, every(3, 5))
     with raises("unsupported", "logits"):
@@ -233,14 +235,14 @@ def test_values_declared_but_never_written(name, kind, bias):
 
 def test_numbers_that_are_none():
     c = small("often")
-    program, said = load_declaration(c.model.provenance[PROVENANCE_KEY])
+    program, output = load_declaration(c.model.provenance[PROVENANCE_KEY])
     for bad in (np.nan, np.inf):
-        for v in said.codes:
-            codes = {x: np.array(a) for x, a in said.codes.items()}
+        for v in output.codes:
+            codes = {x: np.array(a) for x, a in output.codes.items()}
             if codes[v].size:
                 codes[v][0, 0] = bad
                 with pytest.raises(Unproved):
-                    certify(c.model, program, replace(said, codes=codes))
+                    certify(c.model, program, replace(output, codes=codes))
     for name, a in c.model.weights.items():
         worse = np.array(a)
         worse.reshape(-1)[0] = np.nan

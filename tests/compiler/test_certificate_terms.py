@@ -162,8 +162,8 @@ def test_a_product_times_a_factor_that_is_bounded(dtype):
 # ── the checker ────────────────────────────────────────────────────────────────────────────────
 def checker_of(made):
     """A checker before the induction."""
-    _, said = load_declaration(made.model.provenance[PROVENANCE_KEY])
-    return CertificateChecker(made.model, said, Certificate(made.model.dtype))
+    _, output = load_declaration(made.model.provenance[PROVENANCE_KEY])
+    return CertificateChecker(made.model, output, Certificate(made.model.dtype))
 
 
 def test_cases_are_counted():
@@ -196,8 +196,8 @@ def test_the_first_row_less_its_mean(dtype):
     c = SimpleNamespace(bos=begin, bos_err=err, config=f.config, floats=fake)
     (x,), _ = CertificateChecker.normed_bos(c)
     assert x == pytest.approx(begin - begin.mean(), abs=1e-15)
-    ((found, low2, high2, total, mean),) = seen
-    near(found, exact(err) + gamma(5, dtype) * np.abs(exact(begin)))
+    ((result, low2, high2, total, mean),) = seen
+    near(result, exact(err) + gamma(5, dtype) * np.abs(exact(begin)))
     squares = sum((exact(begin) - sum(exact(begin)) / D) ** 2)
     many = (2 * D + 2) * mpf(2) ** -53  # a number is squared, and added twice; and 8 to spare
     assert mpf(low2) <= squares <= mpf(high2) <= squares * (1 + many + 8 * mpf(2) ** -53)
@@ -315,7 +315,7 @@ def test_bounds_of_scores(dtype, low):
     (q, dq), (k, dk), (kb, dkb) = ((rng.normal(size=(n, K)), rng.random((n, K))) for n in (2, 4, 1))
     row, first = NormedRow(low, low + 0.5, 0.0, None), NormedRow(0.75, 1.5, 0.0, None)
     factor, products = 0.5, 3
-    found = heads.score_bounds(c, (q, dq), ((kb, dkb, first), (k, dk, row)), factor, products)
+    result = heads.score_bounds(c, (q, dq), ((kb, dkb, first), (k, dk, row)), factor, products)
     keys = [(kb[0], dkb[0], first)] + [(k[i], dk[i], row) for i in range(4)]
     middles = [exact(x) * (mpf(r.low) + mpf(r.high)) / 2 for x, _, r in keys]
     for i in range(2):
@@ -329,9 +329,9 @@ def test_bounds_of_scores(dtype, low):
             slack = (slack + gamma(products + 3, dtype) * size) * mpf(factor)
             slack += tiny(dtype) * (1 + mpf(factor)) / min(mpf(low), mpf(1))
             ends = sorted(mpf(s) * (Q @ x) * mpf(factor) for s in (r.low, r.high))
-            assert mpf(found[0][i, j]) <= ends[0] - slack
-            assert ends[1] + slack <= mpf(found[1][i, j])
-            assert found[1][i, j] - found[0][i, j] < float(ends[1] - ends[0] + 2 * slack) + 1e-6
+            assert mpf(result[0][i, j]) <= ends[0] - slack
+            assert ends[1] + slack <= mpf(result[1][i, j])
+            assert result[1][i, j] - result[0][i, j] < float(ends[1] - ends[0] + 2 * slack) + 1e-6
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -343,7 +343,7 @@ def test_head_average_term_by_term(dtype, one):
     c = bringing(look, code, dtype, T)
     row = NormedRow(0.9, 1.1, 0.01, np.full(3, 0.02))
     Wv, Wo, begin = rng.normal(size=(3, 2)), rng.normal(size=(2, 3)), rng.normal(size=(1, 3))
-    found = heads.average_of_head(
+    result = heads.average_of_head(
         c, look, Wv, Wo, heads.LayerRows(row, begin, row), heads.ScoreBounds(gap, spread, one)
     )
     f = c.floats
@@ -352,20 +352,20 @@ def test_head_average_term_by_term(dtype, one):
     all_ = gamma(2 * (T + 1) + 16 + 2 * (355 if dtype == "float64" else 44), dtype)
     leak = (T + 1) * mpmath.exp(-mpf(gap)) * (1 + weights) + tiny(dtype)
     weigh = weights + 2 * leak if one else all_
-    not_below(found.leak, leak)
+    not_below(result.leak, leak)
     top = np.max(np.vstack([np.abs(exact(z)) + exact(off), np.abs(exact(zb)) + exact(offb)]), 0)
     mix = np.max(np.vstack([exact(off), exact(offb)]), 0) + weigh * top
     mix = mix + mpf(2) ** (-511 if dtype == "float64" else -63)
     rounding = gamma(2 * c.config.n_heads + 4, dtype)
-    not_below(found.error, (mix + rounding * top) @ np.abs(exact(Wo)))
-    not_below(found.weight_error, mpmath.expm1(mpf(spread)) + leak + weigh)
-    near(found.error_before_output, mix)
-    assert found.max_size == pytest.approx([float(x) for x in top @ np.abs(exact(Wo))], rel=1e-12)
-    error = heads.select_error(c, look, found)
-    begin_off = np.abs(exact(found.bos) - exact(code[look.index[look.default]]))
-    key_off = np.abs(exact(found.keys) - exact(code)).max(0)
-    want = np.maximum(begin_off, key_off) + exact(found.error)
-    want = want + 2 * mpf(found.leak) * exact(found.max_size)
+    not_below(result.error, (mix + rounding * top) @ np.abs(exact(Wo)))
+    not_below(result.weight_error, mpmath.expm1(mpf(spread)) + leak + weigh)
+    near(result.error_before_output, mix)
+    assert result.max_size == pytest.approx([float(x) for x in top @ np.abs(exact(Wo))], rel=1e-12)
+    error = heads.select_error(c, look, result)
+    begin_off = np.abs(exact(result.bos) - exact(code[look.index[look.default]]))
+    key_off = np.abs(exact(result.keys) - exact(code)).max(0)
+    want = np.maximum(begin_off, key_off) + exact(result.error)
+    want = want + 2 * mpf(result.leak) * exact(result.max_size)
     not_below(error, want + 2 * unit(dtype) * (np.abs(exact(code)).max(0) + want), 1e-6)
 
 
@@ -387,7 +387,7 @@ def test_output_error_term_by_term(dtype, kind):
     z[:, 4:] = 0  # unsure
     want, common = rng.normal(size=(n, 2)), rng.random(D) * 0.01
     adds = None if kind == "plain" else np.full(n, 9)
-    found = mlp_output_bounds.output_error(c, p, row, z, off, size, want, common, adds, alone)
+    result = mlp_output_bounds.output_error(c, p, row, z, off, size, want, common, adds, alone)
     W, V, B, C = (exact(x) for x in (W_in, W_out, b_in, b_out))
     low_, high_, shift = mpf(row.low), mpf(row.high), mpf(row.shift)
     longest = [mpmath.sqrt(D) * mpmath.sqrt(sum(W[:, f] ** 2)) * (1 + gamma(D + 10, dtype))
@@ -416,7 +416,7 @@ def test_output_error_term_by_term(dtype, kind):
         many = (2 if kind == "plain" else 9) + 2 + 4
         error = error + gamma(many, dtype) * (top @ np.abs(V) + np.abs(C))
         worst.append(max(error))
-    not_below(found, worst)
+    not_below(result, worst)
 
 
 def test_neurons_are_bounded_where_they_are_longest():
@@ -427,10 +427,10 @@ def test_neurons_are_bounded_where_they_are_longest():
         np.full((4, 1), 3.0), np.array([0.0]), np.ones((1, 1)), np.zeros(1)
     )
     row, one = NormedRow(1.0, 1.0, 0.0, np.zeros(4)), np.ones((1, 1))
-    found = mlp_output_bounds.output_error(
+    result = mlp_output_bounds.output_error(
         c, p, row, 0 * one, 1e6 * one, 1e9 * one, 0 * one, np.zeros(4)
     )
-    assert 12 <= found.item() < 12.001  # √4 times the length 6 of the weights
+    assert 12 <= result.item() < 12.001  # √4 times the length 6 of the weights
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.25])
@@ -458,16 +458,16 @@ def test_inputs_of_a_table(monkeypatch, shift):
     monkeypatch.setattr(neurons, "output_error", kept)
     monkeypatch.setattr(neurons, "MAX_CASES_AT_ONCE", 1)  # a case at a time
     assert neurons.table_error(c, v, part, row) == 0.0
-    found, n = c.enumerate_cases([*c.values_read(part.W_in, "table"), *v.args])
-    keep = np.flatnonzero(v.table[tuple(found[a] for a in v.args)] >= 0)
+    result, n = c.enumerate_cases([*c.values_read(part.W_in, "table"), *v.args])
+    keep = np.flatnonzero(v.table[tuple(result[a] for a in v.args)] >= 0)
     assert len(calls) == len(keep) > 3
     for i, (z, off, size, want) in zip(keep, calls, strict=True):
-        x = c.expected_stream(found, n)[i]
+        x = c.expected_stream(result, n)[i]
         whole = np.abs(x) + row.err + shift
         assert z[0] == pytest.approx(x @ part.W_in, abs=1e-12)
         assert size[0] == pytest.approx(whole @ np.abs(part.W_in), rel=1e-12)
         assert off[0] == pytest.approx(row.err @ np.abs(part.W_in), rel=1e-12)
-        assert (want[0] == c.code(v)[v.table[tuple(found[a][i] for a in v.args)]]).all()
+        assert (want[0] == c.code(v)[v.table[tuple(result[a][i] for a in v.args)]]).all()
     monkeypatch.setattr(neurons, "MAX_CASES_AT_ONCE", 10**6)
     assert neurons.table_error(c, v, part, row) == (len(keep) - 1) / len(keep)  # the largest
 
@@ -498,26 +498,24 @@ def test_error_of_a_slot(monkeypatch, dtype):
 def test_rows_with_averages_in_them(name, monkeypatch):
     """How long averages are, what they add up to, and what of what they lie over is lost."""
     made = small("often") if name == "often" else compile_sort()
-    c, v, _, _, found = at_steps(made, weight_error=0.1)
-    found = replace(found, error=found.error + 0.01)
+    c, v, _, _, text = at_steps(made, weight_error=0.1)
+    text = replace(text, error=text.error + 0.01)
     over = heads.overlaid_values(c, v)
     assert bool(over) == (name == "sort")
-    keys = [mpmath.sqrt(sum(exact(k) ** 2)) for k in [*found.keys, found.bos]]
-    most = max(keys) * (1 + mpf(found.weight_error)) + mpmath.sqrt(sum(exact(found.error) ** 2))
+    keys = [mpmath.sqrt(sum(exact(k) ** 2)) for k in [*text.keys, text.bos]]
+    most = max(keys) * (1 + mpf(text.weight_error)) + mpmath.sqrt(sum(exact(text.error) ** 2))
     own2 = sum(max((exact(c.code(x)) ** 2).sum(1)) for x in over)
     own = mpmath.sqrt(own2) if over else mpf(0)
-    big, lost = neurons.average_lengths(c, v, found)
+    big, lost = neurons.average_lengths(c, v, text)
     not_below(big, (most + own) ** 2)
     assert lost == pytest.approx(float(own2), rel=1e-12, abs=0)
-    total = max(abs(sum(exact(k))) for k in [*found.keys, found.bos]) * (
-        1 + mpf(found.weight_error)
-    )
-    total = total + sum(exact(found.error))
-    near(neurons.average_sum(found), total)
+    total = max(abs(sum(exact(k))) for k in [*text.keys, text.bos]) * (1 + mpf(text.weight_error))
+    total = total + sum(exact(text.error))
+    near(neurons.average_sum(text), total)
     monkeypatch.setattr(c, "normed_row", lambda *given: given)
-    more, less, sums = neurons.normed_row_with_averages(c, {v: found})
+    more, less, sums = neurons.normed_row_with_averages(c, {v: text})
     assert (more, less) == (pytest.approx(big - lost, rel=1e-12), lost)
-    assert sums == neurons.average_sum(found) and neurons.normed_row_with_averages(c, {}) == (
+    assert sums == neurons.average_sum(text) and neurons.normed_row_with_averages(c, {}) == (
         0.0,
         0.0,
         0.0,
@@ -532,14 +530,14 @@ def compile_sort():
 def test_residue_of_averages(name):
     """They stay where they are; what they lie over is lost, with its error."""
     made = small("often") if name == "often" else compile_sort()
-    c, v, _, _, found = at_steps(made)
-    found = replace(found, error=found.error + 0.01)
+    c, v, _, _, text = at_steps(made)
+    text = replace(text, error=text.error + 0.01)
     over, room = heads.overlaid_values(c, v), c.declaration.average_slots[v]
     err, rest, sums, filled = c.err.copy(), c.residue.copy(), c.residue_sum, list(c.in_stream)
-    neurons.keep_averages(c, {v: found})
+    neurons.keep_averages(c, {v: text})
     want = rest.copy()
-    want[room] += found.max_size + found.error
-    sums += neurons.average_sum(found)
+    want[room] += text.max_size + text.error
+    sums += neurons.average_sum(text)
     for x in over:
         slot = c.declaration.slots[x]
         want[slot] += np.abs(c.code(x)).max(0) + err[slot]
@@ -548,7 +546,7 @@ def test_residue_of_averages(name):
     assert c.residue == pytest.approx(want, rel=1e-12) and c.residue_sum == pytest.approx(
         sums, rel=1e-12
     )
-    assert c.residue_squared == neurons.average_lengths(c, v, found)[0] or over
+    assert c.residue_squared == neurons.average_lengths(c, v, text)[0] or over
     assert c.in_stream == [x for x in filled if x not in over]
 
 

@@ -58,11 +58,11 @@ def never_wrong(found, program, many):
 @pytest.mark.some(5)
 def test_small_proved_and_never_wrong(name, k, dtype):
     n = 10 * (k + 1)
-    found = built(name, dtype, **sized(name, n))
-    assert found.certificate.dtype == found.model.dtype == dtype
-    assert found.certificate.margin > 0
-    assert size(found.model) <= TABLE[name][0][k]
-    never_wrong(found, library.load(name, sized(name, n)), 300)
+    result = built(name, dtype, **sized(name, n))
+    assert result.certificate.dtype == result.model.dtype == dtype
+    assert result.certificate.margin > 0
+    assert size(result.model) <= TABLE[name][0][k]
+    never_wrong(result, library.load(name, sized(name, n)), 300)
 
 
 @pytest.mark.slow
@@ -77,30 +77,30 @@ def test_thousands_of_texts(name, k, dtype):
 @pytest.mark.some(5)
 def test_gpt2_shapes(name, k):
     n = 10 * (k + 1)
-    found = built(name, target="gpt2", **sized(name, n))
-    c = found.model.config
+    result = built(name, target="gpt2", **sized(name, n))
+    c = result.model.config
     assert c.n_heads * c.d_head == c.d_model
     tracr = TABLE[name][1][k]
-    assert tracr <= 10_000 or size(found.model) < tracr
-    never_wrong(found, library.load(name, sized(name, n)), 100)
+    assert tracr <= 10_000 or size(result.model) < tracr
+    never_wrong(result, library.load(name, sized(name, n)), 100)
 
 
 @pytest.mark.slow
 def test_sort_of_50_from_100():
     options = {"vocab": 100, "length": 50}
-    found = built("sort", **options)
-    never_wrong(found, library.load("sort", options), 40)
+    result = built("sort", **options)
+    never_wrong(result, library.load("sort", options), 40)
 
 
 def test_recheck_after_saving(tmp_path):
-    found = built("reverse", "float32", **sized("reverse", 10))
+    result = built("reverse", "float32", **sized("reverse", 10))
     path = tmp_path / "reverse.safetensors"
-    checkpoint.save(found.model, path)
+    checkpoint.save(result.model, path)
     again = recheck(checkpoint.load(path))
-    assert again.certificate == found.certificate
+    assert again.certificate == result.certificate
     named, _, about = str(again).partition(": ")
     assert named == "the embedded source (named 'reverse')"
-    assert about == str(found).partition(": ")[2]
+    assert about == str(result).partition(": ")[2]
 
 
 def test_wrong_calls():
@@ -121,21 +121,21 @@ def test_a_table_of_many_arguments_does_not_take_all_their_orders():
     flags = [f"f{i}" for i in range(12)]
     lines = [f"{f} = any(token == {i})" for i, f in enumerate(flags)]
     head = ["tokens = [*range(12)]", "length = 13"]
-    found = compile("\n".join([*head, *lines, f"emit = 1 if {' and '.join(flags)} else 0"]))
-    assert found.model.config.d_mlp == 1
+    result = compile("\n".join([*head, *lines, f"emit = 1 if {' and '.join(flags)} else 0"]))
+    assert result.model.config.d_mlp == 1
     rng = np.random.default_rng(0)
     tokens = np.array([[*rng.permutation(12), 0] for _ in range(50)])
-    assert right(found.model, found.program, np.concatenate([tokens, tokens % 11]))
+    assert right(result.model, result.program, np.concatenate([tokens, tokens % 11]))
 
 
 def test_too_much_work_is_refused(monkeypatch):
-    found = built("sort", vocab=4, length=4)
+    result = built("sort", vocab=4, length=4)
     monkeypatch.setattr(checker, "MAX_WORK", 100)
     text = library.source_paths()["sort"].read_text("utf-8")
     with raises("unsupported", "sort", "float64", 100):
         compile(text, "sort")
     with pytest.raises(TooManyCases):
-        recheck(found.model)
+        recheck(result.model)
 
 
 @pytest.mark.parametrize("where", [
@@ -143,11 +143,11 @@ def test_too_much_work_is_refused(monkeypatch):
     'here.f and token == "b"',
 ])  # fmt: skip
 def test_a_condition_that_stands_here_and_there(where):
-    found = compile(
+    result = compile(
         'tokens = [*"abc"]\nlength = 4\nf = token == "b"\nx = latest('
         f'token, {where}, default="a")\nemit = x if token == "c" else token'
     )
-    assert right(found.model, found.program, every(3, 4))
+    assert right(result.model, result.program, every(3, 4))
 
 
 @pytest.mark.parametrize("default", ["", ", default=0"])
@@ -155,12 +155,12 @@ def test_a_difference_that_is_an_address_and_is_compared(default):
     """It is in the stream for one look, and another does without: what stands for nothing in it
     must be out of the way of both.
     """
-    found = compile(
+    result = compile(
         f"tokens = [0, 1, 2]\nlength = 5\nb = latest(position, token == 1{default})\n"
         "d = position - b\nx = only(token, position == here.d, default=0)\n"
         "y = latest(token, position < here.d, default=0)\nemit = 0 if x == y else x if x else 1"
     )
-    assert right(found.model, found.program, every(3, 5))
+    assert right(result.model, result.program, every(3, 5))
 
 
 # ── what a model carries ───────────────────────────────────────────────────────────────────────
@@ -169,13 +169,13 @@ def test_values_of_one_name_get_distinct_names():
     look = "latest(token, position < here.position and token != 'a' and token != '{}', default='b')"
     same = " and ".join(f"{look.format(x)} == 'b'" for x in "bcdef")
     c = compile(f"tokens = [*'abcdef']\nlength = 4\nemit = 'a' if {same} else 'b'")
-    said = load_declaration(c.model.provenance[PROVENANCE_KEY])[1]
+    output = load_declaration(c.model.provenance[PROVENANCE_KEY])[1]
     slots = c.model.labels.slots
     assert sum(b - a for a, b in slots.values()) == c.model.config.d_model
     looks = [n for n in slots if n.startswith("latest(") and "there" not in n]
     assert len(looks) == 5 and all(c.certificate.score_gap[n] > 1 for n in looks)
     assert sorted(n for n in slots if n != "base") == sorted(
-        v.name for v, s in said.slots.items() if s.stop > s.start
+        v.name for v, s in output.slots.items() if s.stop > s.start
     )
 
 

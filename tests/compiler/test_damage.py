@@ -66,9 +66,9 @@ def negate_head(m, w, a, rng):
 
 def permute_neurons(m, w, a, rng):
     """The biases of neurons go to others."""
-    found = [x for n, x in w.items() if n.endswith("b_in")]
-    if found:
-        b = found[rng.integers(len(found))]
+    results = [x for n, x in w.items() if n.endswith("b_in")]
+    if results:
+        b = results[rng.integers(len(results))]
         b[:] = rng.permutation(b)
 
 

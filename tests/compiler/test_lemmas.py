@@ -260,13 +260,13 @@ def simulated(scores, values, dtype):
 def bringing(v, code, dtype, T):
     """A checker that knows of one token and its code, [members, 3]."""
     (token,) = v.args
-    found = {token: np.arange(len(code))}
+    by_name = {token: np.arange(len(code))}
     return SimpleNamespace(
         floats=floats(3, dtype),
         program=SimpleNamespace(length=T),
         config=Config(4, 4, 3),
         values_read=lambda *a: [token],
-        enumerate_cases=lambda *a: (found, len(code)),
+        enumerate_cases=lambda *a: (by_name, len(code)),
         expected_stream=lambda *a: code,
         code=lambda v: code,
         require_finite=lambda *a: None,
@@ -309,9 +309,9 @@ def test_select_among_many_ties(dtype):
     look = Select("look", (), Token("token", [0, 1]), 0)
     c = bringing(look, code, dtype, T)
     row = NormedRow(1.0, 1.0, 0.0, np.zeros(3))
-    found = average_of_copy(c, look, row, code[:1], 60.0)
+    result = average_of_copy(c, look, row, code[:1], 60.0)
     got = simulated(np.zeros(T), code[[0] * T], dtype)
-    within(got, code[0], heads.select_error(c, look, found), 1e-4)
+    within(got, code[0], heads.select_error(c, look, result), 1e-4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -325,7 +325,7 @@ def test_weights_of_a_uniform_head(gap, spread, dtype):
     )
     c = bringing(tally, np.eye(2, 3), dtype, T)
     row = NormedRow(1.0, 1.0, 0.0, np.zeros(3))
-    found = average_of_copy(c, tally, row, np.zeros((1, 3)), gap, spread)
+    result = average_of_copy(c, tally, row, np.zeros((1, 3)), gap, spread)
     worst = 0.0
     for n in (1, 2, 40, T):
         scores = np.full(T + 1, -gap)
@@ -336,8 +336,8 @@ def test_weights_of_a_uniform_head(gap, spread, dtype):
             e = np.exp(s - s.max())
             w = (e / added(e)).astype(np.longdouble)
             off = np.abs(w[: n + 1] * (n + 1) - 1).max()
-            assert off <= found.weight_error and w[n + 1 :].max(initial=0) <= found.leak
-            worst, scores[up] = max(worst, float(off / found.weight_error)), 0.0
+            assert off <= result.weight_error and w[n + 1 :].max(initial=0) <= result.leak
+            worst, scores[up] = max(worst, float(off / result.weight_error)), 0.0
     assert worst > (0.3 if spread or gap < 10 else 1e-5), worst
 
 
@@ -470,16 +470,16 @@ COUNT = "tokens = [0, 1, 2, 3]\nlength = 3\nemit = count(token == 1)"
 
 def at_steps(made, **changes):
     """(checker, tally, its neurons, row, average) before the neurons of the last layer."""
-    _, said = load_declaration(made.model.provenance[PROVENANCE_KEY])
-    c = CertificateChecker(made.model, said, Certificate("float64"))
+    _, output = load_declaration(made.model.provenance[PROVENANCE_KEY])
+    c = CertificateChecker(made.model, output, Certificate("float64"))
     c.check_embedding()
     last = made.model.config.n_layers - 1
     for layer in range(last):
         neurons.check_neurons(c, layer, heads.check_heads(c, layer))
     averages = heads.check_heads(c, last)
-    ((v, found),) = averages.items()
+    ((v, result),) = averages.items()
     row = neurons.normed_row_with_averages(c, averages)
-    at, slot = f"blocks.{last}.mlp.", said.slots[v]
+    at, slot = f"blocks.{last}.mlp.", output.slots[v]
     J = c.weights[f"{at}W_out"][:, slot].any(1)
     part = mlp_output_bounds.NeuronGroup(
         c.weights[f"{at}W_in"][:, J],
@@ -487,7 +487,7 @@ def at_steps(made, **changes):
         c.weights[f"{at}W_out"][J][:, slot],
         c.weights[f"{at}b_out"][slot],
     )
-    return c, v, part, row, replace(found, **changes)
+    return c, v, part, row, replace(result, **changes)
 
 
 def steps(c, v, p, row, room, s):
@@ -514,34 +514,34 @@ def test_steps_of_a_count(kind):
     made = compile(COUNT) if kind == "what does not match" else small("often")
     mended = set()
     for by in (0.0, 1e-3, 0.03, 0.06, 0.1, 0.2, 0.4):
-        c, v, p, row, found = at_steps(made)
+        c, v, p, row, text = at_steps(made)
         rng = np.random.default_rng(6)
-        moves, leak = np.zeros((1, len(found.bos))), 0.0
+        moves, leak = np.zeros((1, len(text.bos))), 0.0
         if kind == "weights":
-            found = replace(found, weight_error=by)
+            text = replace(text, weight_error=by)
         if kind == "what keys bring":
-            mix = np.full(len(found.error_before_output), by * np.abs(found.bos).max())
-            found = replace(found, error_before_output=mix, error=mix @ np.abs(found.W_O))
-            moves = corners(rng, len(mix), 20) * mix @ found.W_O
+            mix = np.full(len(text.error_before_output), by * np.abs(text.bos).max())
+            text = replace(text, error_before_output=mix, error=mix @ np.abs(text.W_O))
+            moves = corners(rng, len(mix), 20) * mix @ text.W_O
         if kind == "what does not match":
-            leak, found = (
+            leak, text = (
                 by,
-                replace(found, leak=by, weight_error=by, max_size=np.abs(found.keys).max(0)),
+                replace(text, leak=by, weight_error=by, max_size=np.abs(text.keys).max(0)),
             )
-            moves = leak * found.keys
+            moves = leak * text.keys
         if kind == "neurons":  # each sees a little else
             p = replace(p, W_in=p.W_in.copy())
             seen = p.W_in[c.declaration.average_slots[v]]
             p.W_in[c.declaration.average_slots[v]] = seen * (
                 1 + 0.01 * by * rng.choice([-1, 1], seen.shape)
             )
-        bound = counting_heads.count_error(c, v, p, row, found)
-        u, cut = counting_heads.key_sums(v, found), v.thresholds
+        bound = counting_heads.count_error(c, v, p, row, text)
+        u, cut = counting_heads.key_sums(v, text), v.thresholds
         worst = 0.0
         for n, key in itertools.product(range(c.program.length + 1), range(len(u))):
             want = c.code(v)[v.results[int((n * u[key, 0] > cut).sum())]]
-            for w in shares(n, found.weight_error if kind == "weights" else 0.0):
-                room = (1 - leak) * (w[:n].sum() * found.keys[key] + w[n] * found.bos) + moves
+            for w in shares(n, text.weight_error if kind == "weights" else 0.0):
+                room = (1 - leak) * (w[:n].sum() * text.keys[key] + w[n] * text.bos) + moves
                 for s in (row.low, row.high):
                     worst = max(worst, np.abs(steps(c, v, p, row, room, s) - want).max())
         assert worst <= bound, (by, worst, bound)
@@ -550,46 +550,46 @@ def test_steps_of_a_count(kind):
 
 
 def test_neurons_of_a_count_read_averages_only():
-    c, v, p, row, found = at_steps(small("often"))
+    c, v, p, row, result = at_steps(small("often"))
     other = np.ones(len(p.W_in), bool)
     other[c.declaration.average_slots[v]], other[c.unused_dims] = False, False
     more = replace(p, W_in=p.W_in + 1e-9 * other[:, None])
     with raises("unsupported", v.name):
-        counting_heads.count_error(c, v, more, row, found)
-    a, begin = (x @ p.W_in[c.declaration.average_slots[v]] for x in (found.keys, found.bos))
+        counting_heads.count_error(c, v, more, row, result)
+    a, begin = (x @ p.W_in[c.declaration.average_slots[v]] for x in (result.keys, result.bos))
     constant = np.where(c.unused_dims, c.base, 0.0) @ p.W_in
-    u = counting_heads.key_sums(v, found)
+    u = counting_heads.key_sums(v, result)
     keep = counting_heads.match_neurons_to_tests(v, a + constant, begin + constant, u)[0] != 0
     less = mlp_output_bounds.NeuronGroup(p.W_in[:, keep], p.b_in[keep], p.W_out[keep], p.b_out)
     with raises("unsupported", v.name, "test 1"):
-        counting_heads.count_error(c, v, less, row, found)
+        counting_heads.count_error(c, v, less, row, result)
 
 
 def test_count_where_no_test_passes():
-    c, v, p, row, found = at_steps(small("often"))
-    assert counting_heads.count_error(c, v, p, row, found) < 1e-9
+    c, v, p, row, result = at_steps(small("often"))
+    assert counting_heads.count_error(c, v, p, row, result) < 1e-9
     moved = replace(p, b_out=p.b_out + 0.1)
-    assert counting_heads.count_error(c, v, moved, row, found) >= 0.1
+    assert counting_heads.count_error(c, v, moved, row, result) >= 0.1
 
 
 def test_averages_over_a_value():
     """Averages over a slot are read with what stands there: a number that a case shares."""
     made, mended = built("sort", vocab=3, length=2), set()
     for scale in (1.0, 10.0, 30.0, 100.0):  # of what stands there, beside the averages
-        c, v, p, row, found = at_steps(made)
+        c, v, p, row, result = at_steps(made)
         (over,) = heads.overlaid_values(c, v)
         c.declaration = replace(
             c.declaration, codes={**c.declaration.codes, over: scale * c.declaration.codes[over]}
         )
-        bound, worst = counting_heads.count_error(c, v, p, row, found), 0.0
-        u, cut = counting_heads.key_sums(v, found), v.thresholds
+        bound, worst = counting_heads.count_error(c, v, p, row, result), 0.0
+        u, cut = counting_heads.key_sums(v, result), v.thresholds
         slot, room = c.declaration.slots[over], c.declaration.average_slots[v]
         own = np.zeros((len(over), c.config.d_model))
         own[:, slot] = c.code(over)
         for n in range(3):
             for keys in itertools.combinations_with_replacement(range(len(u)), n):
                 passed = int((u[[*keys]].sum(0) > cut).sum())
-                held = (found.keys[[*keys]].sum(0) + found.bos) / (n + 1) + own[:, room]
+                held = (result.keys[[*keys]].sum(0) + result.bos) / (n + 1) + own[:, room]
                 for s in (row.low, row.high):
                     got = steps(c, v, p, row, held, s)
                     worst = max(worst, np.abs(got - c.code(v)[v.results[passed]]).max())
@@ -600,20 +600,20 @@ def test_averages_over_a_value():
 
 def test_a_table_reads_nothing_that_averages_lie_over():
     """A neuron that reads them and writes a function of the value beneath."""
-    c, v, _, _, found = at_steps(built("sort", vocab=3, length=2))
+    c, v, _, _, result = at_steps(built("sort", vocab=3, length=2))
     (over,) = heads.overlaid_values(c, v)
     table = Map("table", [over], {(i,): i for i in range(len(over))})
-    said, last = c.declaration, c.config.n_layers - 1
+    output, last = c.declaration, c.config.n_layers - 1
     c.declaration = replace(
-        said,
-        codes={**said.codes, table: np.arange(len(over))[:, None] * 1.0},
-        sublayers={**said.sublayers, table: said.sublayers[v]},
-        slots={**said.slots, table: slice(0, 1)},
+        output,
+        codes={**output.codes, table: np.arange(len(over))[:, None] * 1.0},
+        sublayers={**output.sublayers, table: output.sublayers[v]},
+        slots={**output.slots, table: slice(0, 1)},
     )
     W_out = np.array(c.weights[f"blocks.{last}.mlp.W_out"])
     W_out[0, 0], c.weights[f"blocks.{last}.mlp.W_out"] = 1.0, W_out
     with raises("unsupported", "table"):
-        neurons.check_neurons(c, last, {v: found})
+        neurons.check_neurons(c, last, {v: result})
 
 
 @pytest.mark.parametrize("cut", [-2.5, -0.5, 0.5, 3.5])
@@ -628,7 +628,7 @@ def test_every_count_and_sum_is_gone_through(cut):
 
 def test_ends_of_a_line_bound_its_inside():
     """Of two ends alike but for z, nothing between is farther off than is said, or inf is."""
-    rng, said = np.random.default_rng(8), []
+    rng, output = np.random.default_rng(8), []
     for _ in range(300):
         F, D = 3, 4
         p = mlp_output_bounds.NeuronGroup(rng.normal(size=(D, F)), rng.normal(size=F) * 3,
@@ -643,11 +643,11 @@ def test_ends_of_a_line_bound_its_inside():
             off, size, want = (np.full((len(z), k), x) for k, x in ((F, 0.05), (F, 3.0), (2, 0.5)))
             return mlp_output_bounds.output_error(c, p, row, z, off, size, want, row.err, line=line)
 
-        (found,) = bound(ends, True)
+        (result,) = bound(ends, True)
         worst = bound(between, False).max()
-        assert worst <= found * (1 + 1e-9)
-        said.append(found / worst)
-    sharp = [x for x in said if np.isfinite(x)]
+        assert worst <= result * (1 + 1e-9)
+        output.append(result / worst)
+    sharp = [x for x in output if np.isfinite(x)]
     assert 50 < len(sharp) < 290 and np.median(sharp) < 1.2, (len(sharp), np.median(sharp))
 
 
@@ -662,9 +662,9 @@ def test_implied_tests_are_implied():
             for some in itertools.combinations_with_replacement(u, k)
             for total in [np.sum(some, axis=0) if k else np.zeros(2)]
         )
-        said = bool(counting_heads.implies_previous(u, cut).all())
-        assert holds or not said, (u, cut)
-        seen.add((holds, said))
+        output = bool(counting_heads.implies_previous(u, cut).all())
+        assert holds or not output, (u, cut)
+        seen.add((holds, output))
     assert {(True, True), (False, False)} <= seen
 
 
@@ -721,7 +721,7 @@ def test_a_lookup_of_a_later_position_finds_bos():
 def test_factors_of_norms(name, monkeypatch):
     """Norms divide by the checker's numbers, on every text, also with averages in the stream."""
     c = small(name) if name in SMALL else built("sort", vocab=3, length=1)
-    program, said = load_declaration(c.model.provenance[PROVENANCE_KEY])
+    program, output = load_declaration(c.model.provenance[PROVENANCE_KEY])
     rows, row = [], CertificateChecker.normed_row
 
     def kept(self, *args):
@@ -729,14 +729,14 @@ def test_factors_of_norms(name, monkeypatch):
         return rows[-1]
 
     monkeypatch.setattr(CertificateChecker, "normed_row", kept)
-    CertificateChecker(c.model, said, Certificate("float64")).check()
+    CertificateChecker(c.model, output, Certificate("float64")).check()
     tokens = every(len(program.tokens), program.length)
     _, seen = record(c.model, np.insert(tokens + 1, 0, 0, axis=1))
     places = [f"blocks.{i}.{n}" for i in range(c.model.config.n_layers) for n in ("ln1", "ln2")]
-    for place, found in zip([*places, "ln_final"], rows, strict=True):
+    for place, result in zip([*places, "ln_final"], rows, strict=True):
         if f"{place}.hook_scale" in seen:
             factor = 1 / np.asarray(seen[f"{place}.hook_scale"])[:, 1:]
-            assert found.low <= factor.min() <= factor.max() <= found.high, place
+            assert result.low <= factor.min() <= factor.max() <= result.high, place
 
 
 @pytest.mark.parametrize(
@@ -759,10 +759,10 @@ def test_joint_cases_are_complete(seeds):
             some = [every_value[i] for i in rng.permutation(len(every_value))[:3]]
             also = ("position",) if k % 2 else ()
             try:
-                found = joint_cases(program, some, also)
+                result = joint_cases(program, some, also)
             except GlassformerError:
                 continue
-            have = set(zip(*(found[x].tolist() for x in [*some, *also]), strict=True))
+            have = set(zip(*(result[x].tolist() for x in [*some, *also]), strict=True))
             columns = [truth[v] for v in some] + [where] * len(also)
             real = set(zip(*(x.ravel().tolist() for x in columns), strict=True))
             assert real <= have, (seed, some, also)

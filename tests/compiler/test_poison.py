@@ -66,11 +66,11 @@ def test_a_carried_declaration(name):
 @pytest.mark.some(2)
 def test_a_declaration_of_objects(name):
     model = small(name).model
-    program, said = load_declaration(model.provenance[PROVENANCE_KEY])
+    program, output = load_declaration(model.provenance[PROVENANCE_KEY])
     bad = wrong(model)
-    assert holds(model, program, said) and not holds(bad, program, said)
+    assert holds(model, program, output) and not holds(bad, program, output)
     for part in ("codes", "sublayers", "slots", "average_slots"):
-        whole = getattr(said, part)
+        whole = getattr(output, part)
         others = [{}, *({k: x for k, x in whole.items() if k is not v} for v in whole)]
         for v, x in whole.items():
             for poison in NUMBERS + OTHERS:
@@ -85,7 +85,7 @@ def test_a_declaration_of_objects(name):
                     new += [slice(poison, x.stop), slice(x.start, poison), slice(0, 3, poison)]
                 others += [{**whole, v: y} for y in new]
         for other in others:
-            assert not holds(bad, program, replace(said, **{part: other}))
+            assert not holds(bad, program, replace(output, **{part: other}))
 
 
 def test_every_part_of_a_declaration_is_poisoned():

@@ -139,14 +139,14 @@ def outcome(seed):
         want = None  # ambiguous: then it must not be proved either
     dtype, target = [("float64", ""), ("float32", ""), ("float64", "gpt2")][seed % 3]
     try:
-        found = compile(source, dtype=dtype, target=target)
+        result = compile(source, dtype=dtype, target=target)
     except GlassformerError:
         return "ambiguous" if want is None else f"{dtype} refused"
     assert want is not None, f"{source}\n— is proved, and means nothing"
-    wrong = said(found.model, tokens) != want
+    wrong = said(result.model, tokens) != want
     assert not wrong.any(), f"{source}\n— {dtype}: {tokens[wrong.any(1)][0]}"
     if seed % 10 == 0:
-        assert proved(found.model), source
+        assert proved(result.model), source
     return f"{dtype} proved"
 
 

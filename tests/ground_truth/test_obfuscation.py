@@ -107,8 +107,8 @@ def test_the_key_leads_back():
     for h in range(5):
         old = int(key.original_part(f"head 0.{h}").removeprefix("head 0."))
         for name in ("W_Q", "W_V"):
-            found = M @ copy.weights[f"blocks.0.attn.{name}"][h]
-            assert np.allclose(found, model.weights[f"blocks.0.attn.{name}"][old], atol=1e-8)
+            result = M @ copy.weights[f"blocks.0.attn.{name}"][h]
+            assert np.allclose(result, model.weights[f"blocks.0.attn.{name}"][old], atol=1e-8)
     for f in (0, 1000):
         old = int(key.original_part(f"neuron 0.{f}").removeprefix("neuron 0."))
         back = key.original_directions(copy.weights["blocks.0.mlp.W_out"][f])
@@ -128,14 +128,14 @@ def test_a_round_of_the_game():
     known = measure_ground_truth(model, load_task(model))
     copy, key = obfuscate(model, 7, rotate=False, task=load_task(model))
     assert key.heads != [[0, 1], [0, 1]]
-    found = [
+    results = [
         (e.writer, e.reader, e.port)
         for e in measure_ground_truth(copy, load_task(model)).edges
         if e.matters
     ]
-    right = score_edges(known, key.original_edges(found))
+    right = score_edges(known, key.original_edges(results))
     assert (right.precision, right.recall) == (1, 1)
-    assert score_edges(known, found).precision < 1  # without the key, heads are the wrong ones
+    assert score_edges(known, results).precision < 1  # without the key, heads are the wrong ones
     model = load("reverse")
     copy, key = obfuscate(model, 7)
     slot = measure_ground_truth(model, load_task(model)).directions("position")

@@ -76,9 +76,9 @@ def test_absent_weights_carry_nothing(ref):
     """
     model = load(ref)
     tokens, asked = examples(model)
-    found = measure_ground_truth(model, load_task(model) if model.task else None)
+    result = measure_ground_truth(model, load_task(model) if model.task else None)
     weights = {n: w.copy() for n, w in model.weights.items()}
-    slots, heads = named_slots(model), {h["part"]: h for h in found.heads}
+    slots, heads = named_slots(model), {h["part"]: h for h in result.heads}
     dropped = 0
     for part, head in heads.items():
         i, h = map(int, part.removeprefix("head ").split("."))
@@ -89,7 +89,7 @@ def test_absent_weights_carry_nothing(ref):
                     weights[f"blocks.{i}.attn.{array}"][h, a:b] = 0
             if name not in head["output"]:
                 weights[f"blocks.{i}.attn.W_O"][h, :, a:b] = 0
-    for neuron in found.neurons:
+    for neuron in result.neurons:
         i, f = map(int, neuron["part"].removeprefix("neuron ").split("."))
         for name, (a, b) in slots.items():
             if name not in neuron["reads"]:
@@ -113,14 +113,14 @@ def test_absent_weights_carry_nothing(ref):
 @pytest.mark.some(4)
 def test_a_present_edge_carries_something(ref, edge):
     model = load(ref)
-    found = next(
+    result = next(
         e
         for e in measure_ground_truth(model, load_task(model)).edges
         if (e.writer, e.reader, e.port) == edge
     )
-    assert found.matters and found.changed > 0.05 and found.shift > 1e-3 and found.via
+    assert result.matters and result.changed > 0.05 and result.shift > 1e-3 and result.via
     assert (
-        abs(moved(model, [edge], *examples(model)) - found.shift) < 2
+        abs(moved(model, [edge], *examples(model)) - result.shift) < 2
     )  # they looked at other rows
 
 
@@ -151,12 +151,12 @@ def test_random_wiring(kind, seed):
     edges = wiring.find_edges(model, named_slots(model))
     present = {e[:3] for e in edges}
     assert moved(model, set(wiring.possible_edges(model)) - present, tokens, asked) < 1e-12
-    found = measure_ground_truth(model)
-    live = {e for e in present if e[1] in found.needed}
+    result = measure_ground_truth(model)
+    live = {e for e in present if e[1] in result.needed}
     still = {e for e in live if moved(model, [e], tokens, asked) < 1e-12}
     # With biases, a head may carry a constant: wherever it looks, it is the same.
     assert all(e[2] in "qk" for e in still) if "extras" in kind else not still
-    json.dumps(found.to_json(), allow_nan=False)
+    json.dumps(result.to_json(), allow_nan=False)
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if "extras" not in k], ids=str)
@@ -198,12 +198,12 @@ def test_dead_dimensions_are_no_edges():
     weights["blocks.0.mlp.W_out"][3] = 0
     weights["blocks.0.mlp.W_in"][:, 4] = 0
     slots = {f"x{i}": (i, i + 1) for i in range(4)}
-    found = measure_ground_truth(replace(model, weights=weights, labels=Labels(slots)))
-    head = found.heads[0]
+    result = measure_ground_truth(replace(model, weights=weights, labels=Labels(slots)))
+    head = result.heads[0]
     assert set(head["value"]) == {"x1", "x2", "x3"} and set(head["query"]) == {"x0", "x2", "x3"}
     assert set(head["key"]) == set(head["output"]) == set(slots)
-    assert [bool(n["reads"]) for n in found.neurons] == [True, True, True, False, False]
-    assert [bool(n["writes"]) for n in found.neurons] == [True, True, True, False, False]
+    assert [bool(n["reads"]) for n in result.neurons] == [True, True, True, False, False]
+    assert [bool(n["writes"]) for n in result.neurons] == [True, True, True, False, False]
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
@@ -231,23 +231,23 @@ def test_gains_close_slots(norm_first):
 def test_flow_between_parts_and_slots():
     """Flow has the edges of heads and slots, and known sizes where they can be computed by hand."""
     model = load("multiplication:digits=2")
-    found = measure_ground_truth(model, load_task(model))
-    flow = {(f["from"], f["to"], f["port"]): f for f in found.flow}
-    for head in found.heads:
+    result = measure_ground_truth(model, load_task(model))
+    flow = {(f["from"], f["to"], f["port"]): f for f in result.flow}
+    for head in result.heads:
         ports = (("q", "query"), ("k", "key"), ("v", "value"))
         reads = {(f"slot {s}", head["part"], port) for port, key in ports for s in head[key]}
         assert reads == {f for f in flow if f[1] == head["part"]}
         assert {f[1] for f in flow if f[0] == head["part"]} == {f"slot {s}" for s in head["output"]}
-    for slot in found.slots:
+    for slot in result.slots:
         name = f"slot {slot['name']}"
         assert set(slot["written_by"]) == {f[0] for f in flow if f[1] == name}
         assert set(slot["read_by"]) == {f[1] for f in flow if f[0] == name}
     # An edge from part to part goes through slots that the one writes and the other reads.
     assert all((e.writer, f"slot {s}", "out") in flow and (f"slot {s}", e.reader, e.port) in flow
-               for e in found.edges for s in e.via)  # fmt: skip
-    queries = [r["query"] for r in found.heads[0]["attention"]["rows"]]
+               for e in result.edges for s in e.via)  # fmt: skip
+    queries = [r["query"] for r in result.heads[0]["attention"]["rows"]]
     assert (
-        queries == list(range(9)) and len(found.heads[2]["attention"]["rows"]) == 4
+        queries == list(range(9)) and len(result.heads[2]["attention"]["rows"]) == 4
     )  # the last layer: answers alone
     model = load(
         "repeat-last:vocab=12"
@@ -263,13 +263,13 @@ def test_flow_between_parts_and_slots():
 def test_ground_truth_of_reversal():
     """A program whose circuit is known by hand."""
     model = load("reverse")
-    found = measure_ground_truth(model, load_task(model))
+    result = measure_ground_truth(model, load_task(model))
     assert (
-        found.named
-        and found.idle == []
-        and found.parts == ["embed", "pos_embed", "head 0.0", "unembed"]
+        result.named
+        and result.idle == []
+        and result.parts == ["embed", "pos_embed", "head 0.0", "unembed"]
     )
-    (head,) = found.heads
+    (head,) = result.heads
     assert head["name"] == "reads the mirrored position"
     assert set(head["query"]) == set(head["key"]) == {"position"}
     assert [(c["from"], c["to"]) for c in head["copies"]] == [("token", "token")]
@@ -279,13 +279,13 @@ def test_ground_truth_of_reversal():
         and len(rows[10]) > 1
         and head["attention"]["fixed"]
     )
-    token, position = found.slots
+    token, position = result.slots
     assert token["written_by"] == ["embed", "pos_embed", "head 0.0"] and token["read_by"] == [
         "head 0.0",
         "unembed",
     ]
     assert (position["start"], position["stop"], position["rank"]) == (3, 6, 2)  # a ring is flat
-    assert np.allclose(found.directions("position") @ [0, 0, 0, 1, 1, 1], 0)
+    assert np.allclose(result.directions("position") @ [0, 0, 0, 1, 1, 1], 0)
 
 
 @pytest.mark.parametrize("ref,kinds", [
@@ -300,18 +300,18 @@ def test_attention_by_content_and_by_place(ref, kinds):
 
 @pytest.mark.slow
 def test_a_model_without_names_has_a_truth_without_names():
-    found = measure_ground_truth(random_model(0, extras=False))
+    result = measure_ground_truth(random_model(0, extras=False))
     assert (
-        not found.named
-        and [s["name"] for s in found.slots] == ["stream"]
-        and not found.heads[0]["name"]
+        not result.named
+        and [s["name"] for s in result.slots] == ["stream"]
+        and not result.heads[0]["name"]
     )
     assert (
-        len(found.edges) == len(wiring.possible_edges(random_model(0, extras=False))) == 96
+        len(result.edges) == len(wiring.possible_edges(random_model(0, extras=False))) == 96
     )  # all to all
-    assert found.inputs.endswith("rows of random tokens, seed 0")
+    assert result.inputs.endswith("rows of random tokens, seed 0")
     torch_model = random_model(0, extras=False).torch()
-    assert measure_ground_truth(torch_model).model == found.model
+    assert measure_ground_truth(torch_model).model == result.model
 
 
 def test_slots_of_parts_of_the_stream():
@@ -331,25 +331,25 @@ def test_slots_of_parts_of_the_stream():
 # ── scoring ────────────────────────────────────────────────────────────────────────────────────
 def test_score_edges():
     model = load("reverse")
-    found = measure_ground_truth(model, load_task(model))
-    perfect = score_edges(found, [(e.writer, e.reader, e.port) for e in found.edges])
+    result = measure_ground_truth(model, load_task(model))
+    perfect = score_edges(result, [(e.writer, e.reader, e.port) for e in result.edges])
     assert (perfect.precision, perfect.recall, perfect.right) == (1, 1, 7)
     claims = [("pos_embed", "head 0.0", "q"), ("embed", "head 0.0", "q")]
-    half = score_edges(found, claims)
+    half = score_edges(result, claims)
     assert (half.precision, half.recall, half.wrong) == (0.5, 1 / 7, [("embed", "head 0.0", "q")])
     assert ("embed", "head 0.0", "v") in half.missed
-    pairs = score_edges(found, [c[:2] for c in claims])  # without ports, both are right
+    pairs = score_edges(result, [c[:2] for c in claims])  # without ports, both are right
     assert (pairs.precision, pairs.right, pairs.present) == (1, 2, 5)
-    nothing = score_edges(found, [])
+    nothing = score_edges(result, [])
     assert (nothing.precision, nothing.recall) == (1, 0)
 
 
 def test_score_edges_that_matter():
     model = load("modular-addition")  # what `=` says of itself never reaches a neuron's threshold
-    found = measure_ground_truth(model, load_task(model))
-    faint = [e for e in found.edges if not e.matters]
-    assert faint and score_edges(found, [], all_edges=True).present == score_edges(
-        found, []
+    result = measure_ground_truth(model, load_task(model))
+    faint = [e for e in result.edges if not e.matters]
+    assert faint and score_edges(result, [], all_edges=True).present == score_edges(
+        result, []
     ).present + len(faint)
 
 

@@ -118,13 +118,13 @@ def test_compare_logits():
     theirs[3, 0] += 1e9  # not an answer position
     assert compare_logits(batch, ours, theirs).parity == 0
     theirs[3, 1] = -ours[3, 1]
-    found = compare_logits(batch, ours, theirs)
-    assert found.parity_elsewhere > 1e5
+    result = compare_logits(batch, ours, theirs)
+    assert result.parity_elsewhere > 1e5
     assert (
-        found.lost_rows == [3]
-        and found.differing_tokens == 1
-        and found.tokens == 100
-        and found.parity > 0
+        result.lost_rows == [3]
+        and result.differing_tokens == 1
+        and result.tokens == 100
+        and result.parity > 0
     )
     theirs[3, 1] = np.nan
     assert compare_logits(batch, ours, theirs).parity == np.inf

@@ -106,7 +106,7 @@ def test_a_foreign_field_is_refused(field, value, tmp_path):
     file = tmp_path / "config.json"
     fields = json.loads(file.read_text())
     file.write_text(json.dumps(fields | {field: value}))
-    told = {
+    names = {
         "hidden_size", "num_hidden_layers", "attention_bias", "tie_word_embeddings",
         "rms_norm_eps",
     }  # fmt: skip
@@ -115,7 +115,7 @@ def test_a_foreign_field_is_refused(field, value, tmp_path):
         return
     with pytest.raises(GlassformerError) as e:
         load(tmp_path)
-    assert str(tmp_path) in str(e.value) and (field in str(e.value) or field in told)
+    assert str(tmp_path) in str(e.value) and (field in str(e.value) or field in names)
 
 
 def test_older_folders(tmp_path):

@@ -94,9 +94,9 @@ def test_the_contents_of_the_file(tmp_path):
     done = export_checked(model, "onnx", tmp_path / "reverse.onnx")
     assert [p.name for p in tmp_path.iterdir()] == ["reverse.onnx"]
     assert done.parity < 1e-5 and not done.differ and "pattern_0 [B,H,T,T]" in done.notes[0]
-    said = {p.key: json.loads(p.value) for p in onnx.load(done.path).metadata_props}
-    assert Vocabulary.from_json(said["vocabulary"]) == model.vocabulary
-    assert said["task"] == model.task and said["config"]["d_model"] == model.config.d_model
+    by_name = {p.key: json.loads(p.value) for p in onnx.load(done.path).metadata_props}
+    assert Vocabulary.from_json(by_name["vocabulary"]) == model.vocabulary
+    assert by_name["task"] == model.task and by_name["config"]["d_model"] == model.config.d_model
 
 
 @pytest.mark.parametrize("ref,text", few([case[:2] for case in CASES]))

@@ -139,9 +139,9 @@ def test_the_file_runs_alone(tmp_path):
     )
     assert set(imports) <= {"re", "sys", "math", "pathlib", "torch"}
     words = [sys.executable, "-I", "reverse.py", "12345=", "99120=", "12x45="]
-    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-    assert said.stdout == "54321<EOS>\n02199<EOS>\n"
-    assert said.returncode and "'12x45='" in said.stderr
+    generation = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert generation.stdout == "54321<EOS>\n02199<EOS>\n"
+    assert generation.returncode and "'12x45='" in generation.stderr
 
 
 def test_the_file_has_only_used_code():

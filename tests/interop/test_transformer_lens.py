@@ -216,8 +216,8 @@ def test_programs_decode_as_they_do_here(ref, text):
 # ── text ───────────────────────────────────────────────────────────────────────────────────────
 def texts(model, ref):
     """The examples of a program: its cases, and what its test batch reads."""
-    say, found = model.vocabulary, [run(model, text).tokens for r, text, _ in CASES if r == ref]
-    return [say.decode(ids) for ids in [*found, *parity_batch(model).tokens[:20]]]
+    say, result = model.vocabulary, [run(model, text).tokens for r, text, _ in CASES if r == ref]
+    return [say.decode(ids) for ids in [*result, *parity_batch(model).tokens[:20]]]
 
 
 @pytest.mark.parametrize("ref", REFS)
@@ -273,12 +273,12 @@ def test_generate_ends_at_the_stop_token():
 def test_the_loader_of_a_folder_needs_only_the_folder(tmp_path):
     model = load("addition:digits=3,order=ones")
     done = export_checked(model, "transformer-lens", tmp_path / "out")
-    found = runpy.run_path(str(done.path / "load.py"))
+    result = runpy.run_path(str(done.path / "load.py"))
     batch = parity_batch(model)
     with torch.no_grad():
-        said = found["model"](torch.tensor(batch.tokens)).numpy().argmax(-1)
-    assert (said == batch.targets)[batch.answer_mask].all()
-    assert found["vocabulary"]["tokens"] == list(model.vocabulary.tokens)
+        output = result["model"](torch.tensor(batch.tokens)).numpy().argmax(-1)
+    assert (output == batch.targets)[batch.answer_mask].all()
+    assert result["vocabulary"]["tokens"] == list(model.vocabulary.tokens)
     assert any("hook_q is ours times 1.41421" in note for note in done.notes)
 
 

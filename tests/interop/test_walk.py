@@ -86,15 +86,15 @@ def test_the_walk_of_a_researcher(tmp_path, call):
         [sys.executable, "theirs.py"], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    data = json.loads(done.stdout.splitlines()[-1])
 
     model = gf.load(REF)
-    assert told["tokens"] == [model.vocabulary.encode("127+458=")]
-    assert (told["text"], told["next"], told["generated"]) == ("127+458=", "5", "127+458=5850")
-    assert told["ones"] == ["5", "8"], "of 7 + 8, and of 7 + 1: head 0.0 brings the column"
+    assert data["tokens"] == [model.vocabulary.encode("127+458=")]
+    assert (data["text"], data["next"], data["generated"]) == ("127+458=", "5", "127+458=5850")
+    assert data["ones"] == ["5", "8"], "of 7 + 8, and of 7 + 1: head 0.0 brings the column"
 
     known = measure_ground_truth(model, gf.load_task(model))
-    match = score_edges(known, told["claimed"])
+    match = score_edges(known, data["claimed"])
     assert match.precision == 1.0 and match.right == 5
     looked_at = [e for e in match.missed if not e[0].endswith("embed")]
     assert not looked_at, "edges between parts that were patched"

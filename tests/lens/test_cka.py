@@ -63,19 +63,19 @@ def test_an_obfuscated_copy_has_equal_activations():
     model = load("addition:digits=2,order=ones")
     task = load_task(model)
     hidden = obfuscate(model, seed=1).model
-    found = compare(model, hidden, task, task.sample(200, np.random.default_rng(0))).similarity
-    assert found.names[0] == found.names[1] and all(
-        n.endswith(STREAM_HOOKS) for n in found.names[0]
+    result = compare(model, hidden, task, task.sample(200, np.random.default_rng(0))).similarity
+    assert result.names[0] == result.names[1] and all(
+        n.endswith(STREAM_HOOKS) for n in result.names[0]
     )
-    assert min(found.matching_names.values()) == pytest.approx(1, abs=1e-6)
-    assert [x for x, _, s in found.best if s > 1 - 1e-6] == found.names[0]
+    assert min(result.matching_names.values()) == pytest.approx(1, abs=1e-6)
+    assert [x for x, _, s in result.best if s > 1 - 1e-6] == result.names[0]
 
 
 def test_random_models_are_not_similar():
     a, b = random_model(0, d_vocab=20, d_model=16), random_model(1, d_vocab=20, d_model=16)
     tokens = np.random.default_rng(0).integers(0, 20, (100, 9))
-    found = similarity(a, b, tokens, names=["blocks.1.attn.hook_z", "blocks.0.hook_resid_pre"])
-    assert found.values.shape == (2, 2) and np.nanmax(found.values) < 0.9
+    result = similarity(a, b, tokens, names=["blocks.1.attn.hook_z", "blocks.0.hook_resid_pre"])
+    assert result.values.shape == (2, 2) and np.nanmax(result.values) < 0.9
     with raises("not_found", "blocks.9.hook_mlp_out"):
         similarity(a, b, tokens, names=["blocks.9.hook_mlp_out"])
 

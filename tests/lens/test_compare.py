@@ -32,8 +32,8 @@ def test_interchange_pairs_are_drawn_once_for_both_models(monkeypatch):
     monkeypatch.setattr(
         patch, "_draw_pairs", lambda *given: drawn.append(given[1]) or pairs(*given)
     )
-    found = compare(one, other, task).interchange
-    assert drawn == sorted(set(drawn)) and [side[:1] for side in found] == alone
+    result = compare(one, other, task).interchange
+    assert drawn == sorted(set(drawn)) and [side[:1] for side in result] == alone
 
 
 def test_a_model_is_like_itself():
@@ -70,8 +70,8 @@ def test_a_model_is_like_itself():
     for f in (c.swapped.question, c.swapped.written):
         assert f.agree == 1 and f.predicted == (1, 1) and f.unmoved[0] == f.unmoved[1] < 1
     assert [i.what for i in c.interchange[1]] == ["head 0.0", "head 0.1", "attention 0"]
-    said = json.dumps(c.to_json(), allow_nan=False)
-    assert '"differ": 0' in said
+    text = json.dumps(c.to_json(), allow_nan=False)
+    assert '"differ": 0' in text
     for words in (
         "Outputs differ on 0 rows",
         "head 0.0 of",
@@ -85,25 +85,25 @@ def test_swaps_change_the_predictions_that_the_roles_name():
     """Each digit depends on its column, the column below and the digit before."""
     model = load("addition:digits=3,order=ones")
     task = load_task(model)
-    found = perturb(model, load("addition:digits=3,order=ones,dtype=float32"), task, 300)
+    result = perturb(model, load("addition:digits=3,order=ones,dtype=float32"), task, 300)
     needs = np.any(list(task.roles().values()), axis=0)[7:]  # n T
     needs[0, 7] = False  # the = cannot be swapped
-    for moved in found.moved:
+    for moved in result.moved:
         assert ((np.nan_to_num(moved) > 0.05) == needs).all()
-    assert np.isnan(found.agree[:, [3, 7]]).all() and np.isnan(found.agree[0, 8:]).all()
-    assert found.agree[~np.isnan(found.agree)].min() == 1 and found.written.agree == 1
+    assert np.isnan(result.agree[:, [3, 7]]).all() and np.isnan(result.agree[0, 8:]).all()
+    assert result.agree[~np.isnan(result.agree)].min() == 1 and result.written.agree == 1
 
 
 def test_swaps_in_reverse():
     model = load("reverse:length=3")
-    found = perturb(model, model, load_task(model), 200)
+    result = perturb(model, model, load_task(model), 200)
     right = np.full((4, 7), 0.0)
     right[[0, 1, 2], [2, 1, 0]] = (
         1  # only its own symbol moves an answer, and nothing that was written does
     )
-    assert np.array_equal(np.nan_to_num(found.moved[0]), right)
-    assert np.isnan(found.written.predicted).all() and found.written.unmoved == (1, 1)
-    assert found.to_json()["written"]["predicted"] == [None, None]
+    assert np.array_equal(np.nan_to_num(result.moved[0]), right)
+    assert np.isnan(result.written.predicted).all() and result.written.unmoved == (1, 1)
+    assert result.to_json()["written"]["predicted"] == [None, None]
 
 
 def test_differing_rows_match_decoding():
@@ -111,19 +111,19 @@ def test_differing_rows_match_decoding():
     task, a, b = load_task(model), noisy(model, 0.5, 1), noisy(model, 0.5, 2)
     rows = task.rows(0, task.size)
     tokens = task.batch(rows)[0]
-    said = [[task.answer(decode(m, t[:3], 3)[3:].tolist()) for t in tokens] for m in (a, b)]
+    results = [[task.answer(decode(m, t[:3], 3)[3:].tolist()) for t in tokens] for m in (a, b)]
     right = [task.answer(t[3:].tolist()) for t in tokens]
     c = compare(a, b, task)
-    both_wrong = sum(x != r != y for x, y, r in zip(*said, right, strict=True))
-    assert c.differ == sum(x != y for x, y in zip(*said, strict=True)) > 0 < both_wrong
+    both_wrong = sum(x != r != y for x, y, r in zip(*results, right, strict=True))
+    assert c.differ == sum(x != y for x, y in zip(*results, strict=True)) > 0 < both_wrong
     assert [v.wrong for v in c.verdicts] == [verify(m, task).wrong for m in (a, b)]
-    for found, m in zip(c.verdicts, (a, b), strict=True):
-        for one, other in zip(found.counterexamples, verify(m, task).counterexamples, strict=True):
+    for result, m in zip(c.verdicts, (a, b), strict=True):
+        for one, other in zip(result.counterexamples, verify(m, task).counterexamples, strict=True):
             assert one == other | {"margin": pytest.approx(other["margin"])}
-    first = next(i for i in range(len(rows)) if said[0][i] != said[1][i])
+    first = next(i for i in range(len(rows)) if results[0][i] != results[1][i])
     shown = {"input": task.vocabulary.decode(tokens[first, :3]), "expected": right[first],
-        "a": said[0][first],
-             "b": said[1][first]}  # fmt: skip
+        "a": results[0][first],
+             "b": results[1][first]}  # fmt: skip
     assert c.examples[0] == shown and shown["input"] in str(c)
 
 

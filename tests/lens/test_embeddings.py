@@ -27,22 +27,22 @@ SIZES = st.tuples(st.integers(1, 9), st.integers(1, 6), st.integers(0, 100))
 def test_pca_is_a_rotation_ordered_by_variance(sizes):
     n, d, seed = sizes
     x = np.random.default_rng(seed).normal(size=(n, d))
-    found = pca(x)
-    assert largest_difference(found.points @ found.components, x - x.mean(0)) < 1e-12
-    assert np.allclose(found.components @ found.components.T, np.eye(len(found.components)))
-    assert (np.diff(found.explained) <= 1e-12).all()
+    result = pca(x)
+    assert largest_difference(result.points @ result.components, x - x.mean(0)) < 1e-12
+    assert np.allclose(result.components @ result.components.T, np.eye(len(result.components)))
+    assert (np.diff(result.explained) <= 1e-12).all()
     if n > 1:
         variance = ((x - x.mean(0)) ** 2).sum()
-        assert np.allclose(found.explained, (found.points**2).sum(0) / variance)
-        assert found.explained.sum() == pytest.approx(1)
+        assert np.allclose(result.explained, (result.points**2).sum(0) / variance)
+        assert result.explained.sum() == pytest.approx(1)
 
 
 def test_pca_agrees_with_the_eigenvalues_of_the_covariance():
     x = np.random.default_rng(1).normal(size=(30, 5)) * [5, 3, 2, 1, 0.1]
     values = np.sort(np.linalg.eigvalsh(np.cov(x.T)))[::-1]
-    found = pca(x)
-    assert np.allclose(found.explained, values / values.sum())
-    assert [found.components_for(s) for s in (0.01, 0.99, 1.0)] == [1, 4, 5]
+    result = pca(x)
+    assert np.allclose(result.explained, values / values.sum())
+    assert [result.components_for(s) for s in (0.01, 0.99, 1.0)] == [1, 4, 5]
 
 
 def test_equal_rows_have_no_components_that_explain_anything():

@@ -58,9 +58,9 @@ def test_heads_of_programs(ref, kinds):
     model = load(ref)
     task = load_task(model)
     rows = task.sample(300, np.random.default_rng(0))
-    found = classify_heads(model, task, rows)
-    assert found.by_kind() == kinds
-    for h in found.heads:
+    result = classify_heads(model, task, rows)
+    assert result.by_kind() == kinds
+    for h in result.heads:
         assert h.label == model.labels.heads[f"{h.layer}.{h.head}"] and h.label in str(h)
         assert all(-1e-9 <= s <= 1 + 1e-9 for s in h.scores.values())
         assert h.passed == [k for k in THRESHOLDS if h.scores.get(k, 0) >= THRESHOLDS[k]]

@@ -24,12 +24,12 @@ def look(ref, n=30, **options):
 @pytest.mark.parametrize("ref", REFS)
 @pytest.mark.some(5)
 def test_every_program_can_be_inspected(ref):
-    found = look(ref)
-    assert set(found.results) | set(found.skipped) == set(VIEWS)
-    assert {"trace", "tokens", "ranks", "logit-lens", "ablations"} <= set(found.results)
-    assert all(": expected" in reason for reason in found.skipped.values())
-    json.dumps(found.to_json(), allow_nan=False)
-    assert "ablations" in str(found)
+    result = look(ref)
+    assert set(result.results) | set(result.skipped) == set(VIEWS)
+    assert {"trace", "tokens", "ranks", "logit-lens", "ablations"} <= set(result.results)
+    assert all(": expected" in reason for reason in result.skipped.values())
+    json.dumps(result.to_json(), allow_nan=False)
+    assert "ablations" in str(result)
 
 
 DRAWN = [
@@ -77,23 +77,23 @@ def test_figures_of_modular_addition_can_be_written(tmp_path):
 
 
 def test_views_of_a_hand_made_adder():
-    found = look("addition:digits=3,order=ones", n=300)
-    kinds = found["heads"].by_kind()
+    result = look("addition:digits=3,order=ones", n=300)
+    kinds = result["heads"].by_kind()
     assert {"same-column", "carry"} <= set(kinds)
-    whole, *without = found["ablations"]
+    whole, *without = result["ablations"]
     assert whole.score.accuracy == 1.0 and max(a.score.accuracy for a in without) < 0.6
-    column = next(t for t in found["interchange"] if t.what == kinds["same-column"][0])
+    column = next(t for t in result["interchange"] if t.what == kinds["same-column"][0])
     assert min(column.explanation_shares("column")) > 0.95
 
 
 def test_example_input():
     model = load("addition:digits=3,order=ones")
     task = load_task(model)
-    found = inspect(
+    views = inspect(
         model, task, task.edges()[:5], prompt=task.prompt("999+1"), only=["trace", "logit-lens"]
     )
-    assert "".join(found.subject.str_tokens) == "999+001=0001"
-    assert found.subject.boundary == 8 and list(found.results) == ["trace", "logit-lens"]
+    assert "".join(views.subject.str_tokens) == "999+001=0001"
+    assert views.subject.boundary == 8 and list(views.results) == ["trace", "logit-lens"]
 
 
 def test_user_defined_view(monkeypatch):

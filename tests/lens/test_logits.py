@@ -30,17 +30,17 @@ MODELS = st.fixed_dictionaries({
 @settings(max_examples=60, deadline=None)
 def test_last_logits_are_the_models_own(choices):
     model = random_model(**choices)
-    found = lens.logit_lens(model, TOKENS)
-    assert largest_difference(model(TOKENS), found.logits[-1]) < 1e-12
+    result = lens.logit_lens(model, TOKENS)
+    assert largest_difference(model(TOKENS), result.logits[-1]) < 1e-12
     blocks = [["attention"], ["attention", "mlp"]][choices["d_mlp"] > 0]
     parts = [f"{part} {i}" for i in range(choices["n_layers"]) for part in blocks]
-    assert found.parts == ["embed", *parts] and found.logits.shape == (len(parts) + 1, 5, 9, 7)
+    assert result.parts == ["embed", *parts] and result.logits.shape == (len(parts) + 1, 5, 9, 7)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_lens_matches_shorter_models(norm_first):
     model = random_model(n_layers=3, norm_first=norm_first)
-    found = lens.logit_lens(model, TOKENS)
+    result = lens.logit_lens(model, TOKENS)
     for n in range(4):
         kept = {
             k: w
@@ -48,7 +48,7 @@ def test_lens_matches_shorter_models(norm_first):
             if not k.startswith(tuple(f"blocks.{i}" for i in range(n, 3)))
         }
         short = replace(model, config=replace(model.config, n_layers=n), weights=kept)
-        assert largest_difference(short(TOKENS), found.logits[2 * n]) < 1e-12
+        assert largest_difference(short(TOKENS), result.logits[2 * n]) < 1e-12
 
 
 @pytest.mark.parametrize("choices", [{}, {"norm_first": False}, {"d_mlp": 0}, {"mask": "none"}])
@@ -56,8 +56,8 @@ def test_lens_matches_shorter_models(norm_first):
 @pytest.mark.some(3)
 def test_stop_after_matches_the_lens(choices, last):
     model = random_model(**choices)
-    found = lens.logit_lens(model, TOKENS)
-    for part, expected in zip(found.parts, found.logits, strict=True):
+    result = lens.logit_lens(model, TOKENS)
+    for part, expected in zip(result.parts, result.logits, strict=True):
         tap = lens.stop_after(model, part)
         model(TOKENS[::-1], hook=tap)  # what it saw before does not matter
         got = model(TOKENS, hook=tap, last=last)
@@ -76,13 +76,13 @@ def test_accuracy_by_part():
 
 
 def test_tokens_and_top_tokens():
-    found = lens.logit_lens(load("min:vocab=10"), np.array([[6, 2, 7]]))
-    assert found.str_tokens == [["6", "2", "7"]]
-    assert found.to_json()["winners"] == [
+    result = lens.logit_lens(load("min:vocab=10"), np.array([[6, 2, 7]]))
+    assert result.str_tokens == [["6", "2", "7"]]
+    assert result.to_json()["winners"] == [
         [["6", "2", "7"]],
         [["6", "2", "2"]],
     ]  # first itself, then the least so far
-    assert np.allclose(found.probabilities.sum(-1), 1)
+    assert np.allclose(result.probabilities.sum(-1), 1)
 
 
 # ── shares of a margin ─────────────────────────────────────────────────────────────────────────
@@ -90,19 +90,19 @@ def test_tokens_and_top_tokens():
 @settings(max_examples=60, deadline=None)
 def test_shares_sum_up_to_the_margin(choices, right, other):
     model = random_model(**choices)
-    found = lens.direct_logit_attribution(model, TOKENS, right, other)
+    result = lens.direct_logit_attribution(model, TOKENS, right, other)
     logits = model(TOKENS)
-    assert largest_difference(logits[..., right] - logits[..., other], found.margin) < 1e-12
-    size = max(1.0, np.abs(found.shares).max())
-    assert np.abs(found.shares.sum(0) - found.margin).max() / size < 1e-11
+    assert largest_difference(logits[..., right] - logits[..., other], result.margin) < 1e-12
+    size = max(1.0, np.abs(result.shares).max())
+    assert np.abs(result.shares.sum(0) - result.margin).max() / size < 1e-11
 
 
 def test_default_tokens_of_attribution():
     model = random_model()
-    found, ordered = lens.direct_logit_attribution(model, TOKENS), np.sort(model(TOKENS), -1)
-    assert largest_difference(ordered[..., -1] - ordered[..., -2], found.margin) < 1e-12
-    wrong = lens.direct_logit_attribution(model, TOKENS, right=found.other)
-    assert np.array_equal(wrong.other, found.right) and (wrong.margin <= 0).all()
+    result, ordered = lens.direct_logit_attribution(model, TOKENS), np.sort(model(TOKENS), -1)
+    assert largest_difference(ordered[..., -1] - ordered[..., -2], result.margin) < 1e-12
+    wrong = lens.direct_logit_attribution(model, TOKENS, right=result.other)
+    assert np.array_equal(wrong.other, result.right) and (wrong.margin <= 0).all()
 
 
 @pytest.mark.parametrize("choices", [{}, {"extras": False}, {"activation": "relu", "gated": False}])
@@ -120,8 +120,8 @@ def test_neurons_sum_up_to_their_mlp(choices):
 def test_ablating_a_neuron_removes_its_share():
     """Without norms, logits are linear in the last layer's neurons."""
     model = random_model(norm="none")
-    found = lens.direct_logit_attribution(model, TOKENS, 1, 2, neuron_layer=1)
-    share = dict(zip(found.parts, found.shares, strict=True))
+    result = lens.direct_logit_attribution(model, TOKENS, 1, 2, neuron_layer=1)
+    share = dict(zip(result.parts, result.shares, strict=True))
 
     def silence(name, value):
         return value * (np.arange(5) != 3) if name == "blocks.1.mlp.hook_post" else value
@@ -132,39 +132,39 @@ def test_ablating_a_neuron_removes_its_share():
 
 def test_attribution_of_a_program():
     model = load("min:vocab=10")
-    found = lens.direct_logit_attribution(model, np.array([[6, 2, 7]]))
-    last = dict(zip(found.parts, found.shares[:, 0, -1], strict=True))
-    assert last["reads the smallest number"] == pytest.approx(found.margin[0, -1])
+    result = lens.direct_logit_attribution(model, np.array([[6, 2, 7]]))
+    last = dict(zip(result.parts, result.shares[:, 0, -1], strict=True))
+    assert last["reads the smallest number"] == pytest.approx(result.margin[0, -1])
 
 
 @pytest.mark.parametrize("ref, text", [("addition:digits=2", "45+78="), ("min:vocab=10", None)])
 def test_explain_shows_the_same_shares(ref, text):
     model = load(ref)
     tokens = model.vocabulary.encode(text) if text else [6, 2, 7]
-    found = lens.direct_logit_attribution(model, np.array([tokens]))
+    result = lens.direct_logit_attribution(model, np.array([tokens]))
     shown = explain(model, tokens)
-    assert [name for name, _ in shown.shares] == found.parts
-    assert largest_difference(found.shares[:, 0, -1], [share for _, share in shown.shares]) < 1e-9
-    assert shown.margin == pytest.approx(found.margin[0, -1])
+    assert [name for name, _ in shown.shares] == result.parts
+    assert largest_difference(result.shares[:, 0, -1], [share for _, share in shown.shares]) < 1e-9
+    assert shown.margin == pytest.approx(result.margin[0, -1])
 
 
 def test_means_over_answers():
     model, task = load("addition:digits=1"), load_task("addition:digits=1")
     rows = task.rows(0, 100)
-    found = lens.answer_attribution(model, task, rows)
+    result = lens.answer_attribution(model, task, rows)
     tokens, answer = task.batch(rows)
     each = lens.direct_logit_attribution(model, tokens[:, :-1], tokens[:, 1:])
-    assert found.positions == np.nonzero(answer[0])[0].tolist() and found.asked.tolist() == [
+    assert result.positions == np.nonzero(answer[0])[0].tolist() and result.asked.tolist() == [
         100,
         100,
     ]
-    for i, t in enumerate(found.positions):
-        assert largest_difference(each.shares[:, :, t - 1].mean(1), found.shares[:, i]) < 1e-12
-        assert found.margin[i] == pytest.approx(each.margin[:, t - 1].mean())
-    size = np.abs(found.shares).max()
-    assert np.abs(found.shares.sum(0) - found.margin).max() < 1e-9 * max(1, size)
-    assert dict(found.mean_shares()) == pytest.approx(
-        dict(zip(found.parts, found.shares.mean(1), strict=True))
+    for i, t in enumerate(result.positions):
+        assert largest_difference(each.shares[:, :, t - 1].mean(1), result.shares[:, i]) < 1e-12
+        assert result.margin[i] == pytest.approx(each.margin[:, t - 1].mean())
+    size = np.abs(result.shares).max()
+    assert np.abs(result.shares.sum(0) - result.margin).max() < 1e-9 * max(1, size)
+    assert dict(result.mean_shares()) == pytest.approx(
+        dict(zip(result.parts, result.shares.mean(1), strict=True))
     )
 
 
@@ -175,10 +175,10 @@ def test_models_without_a_causal_mask_read_the_prefix():
     )
     rows = task.rows(0, 20)
     tokens, answer = task.batch(rows)
-    found = lens.answer_attribution(model, task, rows)
+    result = lens.answer_attribution(model, task, rows)
     for i, t in enumerate(np.nonzero(answer[0])[0]):
         alone = lens.direct_logit_attribution(model, tokens[:, :t], tokens[:, 1 : t + 1])
-        assert found.margin[i] == pytest.approx(alone.margin[:, -1].mean())
+        assert result.margin[i] == pytest.approx(alone.margin[:, -1].mean())
 
 
 def test_pytorch_models_give_equal_results():

@@ -59,18 +59,21 @@ def test_ranges_over_hidden_matrices():
 
 def test_every_matrix_has_its_rank_and_no_bias_has():
     model = random_model()
-    found = {r.name: r for r in rank.matrix_ranks(model)}
-    assert set(found) == {n for n in model.weights if n.split(".")[-1].startswith("W_")}
-    assert found["blocks.0.attn.W_Q"].shape == (4, 9) and found["blocks.0.attn.W_O"].shape == (9, 4)
+    by_name = {r.name: r for r in rank.matrix_ranks(model)}
+    assert set(by_name) == {n for n in model.weights if n.split(".")[-1].startswith("W_")}
+    assert by_name["blocks.0.attn.W_Q"].shape == (4, 9) and by_name["blocks.0.attn.W_O"].shape == (
+        9,
+        4,
+    )
     W_Q = np.concatenate(list(model.weights["blocks.0.attn.W_Q"]), axis=1)  # heads side by side
-    assert np.allclose(found["blocks.0.attn.W_Q"].values, np.linalg.svd(W_Q, compute_uv=False))
-    assert found["embed.W_E"].to_json()["holding"] == found["embed.W_E"].holding
+    assert np.allclose(by_name["blocks.0.attn.W_Q"].values, np.linalg.svd(W_Q, compute_uv=False))
+    assert by_name["embed.W_E"].to_json()["holding"] == by_name["embed.W_E"].holding
 
 
 def test_the_book_adder_is_of_low_rank():
     """Its seven digit heads read one number each, and all neurons read the same number."""
-    found = {r.name: r for r in rank.matrix_ranks(load("addition:digits=1,variant=book"))}
-    assert found["blocks.0.mlp.W_in"].effective == pytest.approx(1)
+    by_name = {r.name: r for r in rank.matrix_ranks(load("addition:digits=1,variant=book"))}
+    assert by_name["blocks.0.mlp.W_in"].effective == pytest.approx(1)
 
 
 # ── circuits ───────────────────────────────────────────────────────────────────────────────────
@@ -87,11 +90,11 @@ def test_singular_values_without_the_product(m, r, n):
 
 def test_circuits_are_the_weights_multiplied():
     model = random_model(scale=0.3)
-    found = rank.circuits(model)
-    assert len(found) == 2 * 2 * 3
+    result = rank.circuits(model)
+    assert len(result) == 2 * 2 * 3
     W = {n: model.weights[f"blocks.1.attn.{n}"][2] for n in ("W_Q", "W_K", "W_V", "W_O")}
-    assert np.allclose(found["QK 1.2"].product, 0.3 * W["W_Q"] @ W["W_K"].T)
-    assert np.allclose(found["OV 1.2"].product, W["W_V"] @ W["W_O"])
+    assert np.allclose(result["QK 1.2"].product, 0.3 * W["W_Q"] @ W["W_K"].T)
+    assert np.allclose(result["OV 1.2"].product, W["W_V"] @ W["W_O"])
 
 
 CHOICES = [
@@ -218,19 +221,19 @@ def test_smallest_lora_rank(tmp_path):
     name = "blocks.0.attn.W_O"
     before = damaged(after, {name: 2}, np.random.default_rng(1))
     task = load_task(after)
-    found = rank.lora_update_rank(before, after, task)
-    assert found.accuracy == 1 and found.rank == 2
-    assert found.tried[0].accuracy < 1  # or there would be nothing to carry
-    by_name = {m.name: m for m in found.matrices}
+    result = rank.lora_update_rank(before, after, task)
+    assert result.accuracy == 1 and result.rank == 2
+    assert result.tried[0].accuracy < 1  # or there would be nothing to carry
+    by_name = {m.name: m for m in result.matrices}
     assert (by_name[name].values > 1e-6 * by_name[name].values[0]).sum() == 2
-    assert all(m.effective == 0 for m in found.matrices if m.name != name)
+    assert all(m.effective == 0 for m in result.matrices if m.name != name)
     file = checkpoint.save(before, tmp_path / "before.safetensors")
     shapes = {n: w.shape for n, w in after.weights.items()}
-    assert found.parameters == total(Lora(str(file), 2).theta_shapes(shapes))
-    assert found.dense == sum(
+    assert result.parameters == total(Lora(str(file), 2).theta_shapes(shapes))
+    assert result.dense == sum(
         w.size for n, w in after.weights.items() if "blocks" in n and ".W_" in n
     )
-    assert found.to_json()["rank"] == 2 and "rank 2" in str(found)
+    assert result.to_json()["rank"] == 2 and "rank 2" in str(result)
 
 
 def test_rank_0_without_an_update_or_for_lower_accuracy():

@@ -25,20 +25,20 @@ TOKENS = np.random.default_rng(0).integers(0, 7, (5, 9))
 @settings(max_examples=30, deadline=None)
 def test_stream_norms_match_the_cache(n_layers, d_mlp, norm_first, positions):
     model = random_model(n_layers=n_layers, d_mlp=d_mlp, norm_first=norm_first, positions=positions)
-    found, cache = stream.stream_norms(model, TOKENS), record(model, TOKENS)[1]
-    by_part = dict(zip(found.parts, found.after, strict=True))
+    result, cache = stream.stream_norms(model, TOKENS), record(model, TOKENS)[1]
+    by_part = dict(zip(result.parts, result.after, strict=True))
     for i in range(n_layers):
         last = f"mlp {i}" if d_mlp else f"attention {i}"
         assert np.allclose(
             by_part[last], np.linalg.norm(cache[f"blocks.{i}.hook_resid_post"], axis=-1).mean(0)
         )
         wrote = np.linalg.norm(cache[f"blocks.{i}.hook_attn_out"], axis=-1).mean(0)
-        assert np.allclose(found.wrote[found.parts.index(f"attention {i}")], wrote)
-    assert len(found.parts) == 1 + n_layers * (1 + bool(d_mlp)) and found.after.shape == (
-        len(found.parts),
+        assert np.allclose(result.wrote[result.parts.index(f"attention {i}")], wrote)
+    assert len(result.parts) == 1 + n_layers * (1 + bool(d_mlp)) and result.after.shape == (
+        len(result.parts),
         9,
     )
-    assert np.array_equal(found.before[1:], found.after[:-1]) and not found.before[0].any()
+    assert np.array_equal(result.before[1:], result.after[:-1]) and not result.before[0].any()
 
 
 @pytest.mark.parametrize("choices", [{}, {"norm_first": False}, {"norm": "rms"}, {"d_mlp": 0}])
@@ -51,8 +51,8 @@ def test_without_residuals_an_output_replaces_the_stream(choices):
     if c.norm_first:
         after = "hook_resid_mid" if c.d_mlp else "hook_resid_post"
         assert largest_difference(seen["blocks.0.hook_attn_out"], seen["blocks.0." + after]) < 1e-12
-        found = stream.stream_norms(model, TOKENS, residual=False)
-        assert np.allclose(found.wrote[1:], found.after[1:]) and not found.residual
+        result = stream.stream_norms(model, TOKENS, residual=False)
+        assert np.allclose(result.wrote[1:], result.after[1:]) and not result.residual
     else:
         x = seen["blocks.0.hook_attn_out"] - seen["blocks.0.hook_attn_out"].mean(-1, keepdims=True)
         normed = x / np.sqrt((x**2).mean(-1, keepdims=True) + c.eps)
@@ -74,15 +74,15 @@ def test_stream_without_outputs():
 # ── norms ──────────────────────────────────────────────────────────────────────────────────────
 def test_layer_norm_standardizes_vectors():
     model = random_model(extras=False, eps=0.0)
-    found = {s.name: s for s in stream.norm_statistics(model, TOKENS)}
-    assert list(found) == [
+    by_name = {s.name: s for s in stream.norm_statistics(model, TOKENS)}
+    assert list(by_name) == [
         "blocks.0.ln1",
         "blocks.0.ln2",
         "blocks.1.ln1",
         "blocks.1.ln2",
         "ln_final",
     ]
-    for s in found.values():
+    for s in by_name.values():
         assert s.after.mean == pytest.approx(0, abs=1e-12) and s.after.std == pytest.approx(1)
         assert (
             s.spread_after == pytest.approx((1, 1))
@@ -90,10 +90,10 @@ def test_layer_norm_standardizes_vectors():
         )
         assert s.before.counts.sum() == s.after.counts.sum() == 5 * 9 * 4
     cache = record(model, TOKENS)[1]
-    assert found["blocks.1.ln2"].before.mean == pytest.approx(
+    assert by_name["blocks.1.ln2"].before.mean == pytest.approx(
         cache["blocks.1.hook_resid_mid"].mean()
     )
-    assert found["ln_final"].before.std == pytest.approx(cache["blocks.1.hook_resid_post"].std())
+    assert by_name["ln_final"].before.std == pytest.approx(cache["blocks.1.hook_resid_post"].std())
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,11 @@ def test_norm_statistics_match_the_cache(choices):
 def test_post_norm_inputs_have_the_residual_in_them():
     model = random_model(norm_first=False, norm="rms")
     cache = record(model, TOKENS)[1]
-    found = {s.name: s for s in stream.norm_statistics(model, TOKENS)}
+    by_name = {s.name: s for s in stream.norm_statistics(model, TOKENS)}
     x = cache["blocks.1.hook_resid_mid"] + cache["blocks.1.hook_mlp_out"]
-    assert found["blocks.1.ln2"].before.mean == pytest.approx(x.mean()) and "ln_final" not in found
+    assert (
+        by_name["blocks.1.ln2"].before.mean == pytest.approx(x.mean()) and "ln_final" not in by_name
+    )
 
 
 def test_models_without_norms():
@@ -135,23 +137,23 @@ def test_models_without_norms():
 def test_firing_rates_match_the_cache():
     model, task = load("addition:digits=1,variant=book"), load_task("addition:digits=1")
     rows = task.rows(0, 100)
-    found = stream.firing_rates(model, task, rows)
+    result = stream.firing_rates(model, task, rows)
     tokens, answer = task.batch(rows)
     pre = record(model, tokens[:, :-1])[1]["blocks.0.mlp.hook_pre"]
     fired = pre[:, answer[0, 1:]] > 1e-9  # B n F
-    assert np.allclose(found.share, fired.mean((0, 1))) and np.allclose(
-        found.by_position, fired.mean(0)
+    assert np.allclose(result.share, fired.mean((0, 1))) and np.allclose(
+        result.by_position, fired.mean(0)
     )
-    assert found.positions == [4, 5]
+    assert result.positions == [4, 5]
     kinds = task.classes(rows)
-    assert set(found.classes) == set(kinds)
-    for kind, share in found.classes.items():
+    assert set(result.classes) == set(kinds)
+    for kind, share in result.classes.items():
         assert np.allclose(share, fired[kinds == kind].mean((0, 1)))
-    assert found.pre.counts.sum() == fired.size
-    assert found.pre.mean == pytest.approx(pre[:, answer[0, 1:]].mean())
-    assert found.pre.std == pytest.approx(pre[:, answer[0, 1:]].std())
-    assert found.names[0] == model.labels.neurons["0.0"]
-    assert found.to_json()["positions"] == [4, 5]
+    assert result.pre.counts.sum() == fired.size
+    assert result.pre.mean == pytest.approx(pre[:, answer[0, 1:]].mean())
+    assert result.pre.std == pytest.approx(pre[:, answer[0, 1:]].std())
+    assert result.names[0] == model.labels.neurons["0.0"]
+    assert result.to_json()["positions"] == [4, 5]
 
 
 def test_batches_do_not_matter(monkeypatch):

@@ -37,12 +37,12 @@ def changed(model, change):
 
 
 def test_a_model_retains_all_its_own_slots(model, task):
-    found = measure_retention(model, model, task)
-    assert {"token", "position", "bar", "emit"} <= by_slot(found).keys()
-    assert all(s.in_place == s.readable == 1 and s.values > 1 for s in found.slots)
-    assert by_slot(found)["bar"].where == "attention 0", "where it is written, and no earlier"
-    assert by_slot(found)["token"].where == "embed"
-    assert str(found).splitlines()[0].split() == ["slot", "values", "commonest", "in", "place",
+    result = measure_retention(model, model, task)
+    assert {"token", "position", "bar", "emit"} <= by_slot(result).keys()
+    assert all(s.in_place == s.readable == 1 and s.values > 1 for s in result.slots)
+    assert by_slot(result)["bar"].where == "attention 0", "where it is written, and no earlier"
+    assert by_slot(result)["token"].where == "embed"
+    assert str(result).splitlines()[0].split() == ["slot", "values", "commonest", "in", "place",
                                                   "readable"]  # fmt: skip
 
 
@@ -52,17 +52,17 @@ def test_an_unwritten_slot_is_lost(model, task):
     def silence(weights):
         weights["blocks.0.attn.W_O"][..., start:stop] = 0
 
-    found = by_slot(measure_retention(model, changed(model, silence), task))
-    assert found["bar"].in_place < 0.9 and found["token"].in_place == 1
-    assert found["position"].in_place == 1
+    result = by_slot(measure_retention(model, changed(model, silence), task))
+    assert result["bar"].in_place < 0.9 and result["token"].in_place == 1
+    assert result["position"].in_place == 1
 
 
 def test_a_rotated_stream_is_readable_but_not_in_place(model, task):
     """In another basis of the stream nothing is in place and everything is readable."""
     turned = _rotated(model)
-    found = by_slot(measure_retention(model, turned, task))
-    assert min(s.readable for s in found.values()) > 0.99
-    assert found["token"].in_place < 0.9
+    result = by_slot(measure_retention(model, turned, task))
+    assert min(s.readable for s in result.values()) > 0.99
+    assert result["token"].in_place < 0.9
 
 
 def _rotated(model):
@@ -92,13 +92,13 @@ def _rotated(model):
 def test_models_of_other_widths_have_readable_slots_only(model, task):
     small = recipe(steps=1, evaluate_every=1, d_model=24, batch=4)
     untrained = fit(task, small, 0).model
-    found = by_slot(measure_retention(model, untrained, task))
-    assert all(s.in_place is None for s in found.values()) and "–" in str(
+    result = by_slot(measure_retention(model, untrained, task))
+    assert all(s.in_place is None for s in result.values()) and "–" in str(
         measure_retention(model, untrained, task)
     )
-    assert found["token"].readable > 0.99, "of random embeddings a token can be read"
-    assert found["emit"].readable < 1, "but not one that is not computed yet"
-    assert found["emit"].readable >= found["emit"].commonest - 0.1
+    assert result["token"].readable > 0.99, "of random embeddings a token can be read"
+    assert result["emit"].readable < 1, "but not one that is not computed yet"
+    assert result["emit"].readable >= result["emit"].commonest - 0.1
 
 
 @pytest.fixture
@@ -128,8 +128,8 @@ def test_memorized_rows_are_not_readable(model, task, streams_of, monkeypatch):
         return {"embed": np.eye(at.max() + 1)[at[seen]]}
 
     streams_of(model, by_heart)
-    found = measure_retention(model, replace(model), task)
-    assert all(s.readable < s.commonest + 0.1 for s in found.slots), found
+    result = measure_retention(model, replace(model), task)
+    assert all(s.readable < s.commonest + 0.1 for s in result.slots), result
 
 
 def test_readout_component_is_chosen_on_fitted_rows(model, task, streams_of, monkeypatch):
@@ -154,9 +154,9 @@ def test_readout_component_is_chosen_on_fitted_rows(model, task, streams_of, mon
         return {"perfect": np.where(halves[0][:, None], last, noise), "fair": fair}
 
     streams_of(model, two)
-    found = by_slot(measure_retention(model, replace(model), task))
-    assert {found[slot].where for slot in ("token", "position", "bar")} == {"perfect"}
-    assert found["token"].readable < 0.6
+    result = by_slot(measure_retention(model, replace(model), task))
+    assert {result[slot].where for slot in ("token", "position", "bar")} == {"perfect"}
+    assert result["token"].readable < 0.6
 
 
 def test_short_training_retains_every_slot(model, task):

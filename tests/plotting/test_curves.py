@@ -24,11 +24,11 @@ def run(seed=0, evaluations=10, digits=2, train=True, events=True, low=0.97):
         loss = 1.5 * (low / 1.5) ** (i / evaluations)
         report = {"step": 10 * i, "loss": loss, "accuracy": min(shares), "digits": shares}
         history.append(report | ({"train_accuracy": min(shares)} if train else {}))
-    found = [Event("digit learned", 40, seed, {"digit": 0}), Event("digit learned", 80, seed,
+    results = [Event("digit learned", 40, seed, {"digit": 0}), Event("digit learned", 80, seed,
         {"digit": 1}),
              Event("generalized", 80, seed), Event("grokking", 80, seed), Event("stable", 100,
              seed)]  # fmt: skip
-    return SimpleNamespace(history=history, events=found if events else [], seed=seed)
+    return SimpleNamespace(history=history, events=results if events else [], seed=seed)
 
 
 def texts(ax):

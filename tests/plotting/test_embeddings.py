@@ -69,10 +69,10 @@ def test_large_vocabularies_have_fewer_ticks():
 
 
 def test_spectrum_bars(pizza):
-    for ax, found in zip(
+    for ax, result in zip(
         fourier.spectrum_bars(pizza, "p = 23").axes, (pizza.embedding, pizza.readout), strict=True
     ):
-        assert np.allclose([bar.get_height() for bar in ax.patches], found.shares)
+        assert np.allclose([bar.get_height() for bar in ax.patches], result.shares)
         dark = [
             i + 1
             for i, bar in enumerate(ax.patches)

@@ -155,9 +155,9 @@ def test_labels_are_displayed(made):
 
 def test_every_result_has_a_display():
     """Results without a display of their own show text or fields, and never an array."""
-    found = gf.inspect(ONES, only=["norms", "neurons", "shares", "truncation", "stream"])
-    things = [*found["norms"], *found["neurons"], found["shares"], *found["truncation"]]
-    for thing in [*things, *found["stream"].values()]:
+    views = gf.inspect(ONES, only=["norms", "neurons", "shares", "truncation", "stream"])
+    things = [*views["norms"], *views["neurons"], views["shares"], *views["truncation"]]
+    for thing in [*things, *views["stream"].values()]:
         assert len(repr(thing)) < SCREEN + 30 and "array(" not in repr(thing)
         assert "<div" in thing._repr_html_()
 

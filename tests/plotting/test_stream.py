@@ -30,9 +30,10 @@ def drawn(fig):
 # ── ranks ──────────────────────────────────────────────────────────────────────────────────────
 def test_singular_values():
     model = random_model()
-    found = rank.matrix_ranks(model)
+    result = rank.matrix_ranks(model)
     panels = {
-        ax.get_title(loc="left"): ax for ax in visible(drawn(show_rank.singular_values(found, "t")))
+        ax.get_title(loc="left"): ax
+        for ax in visible(drawn(show_rank.singular_values(result, "t")))
     }
     assert list(panels) == [
         "W_E",
@@ -46,7 +47,7 @@ def test_singular_values():
         "W_out",
         "W_U",
     ]
-    r = next(r for r in found if r.name == "blocks.1.attn.W_Q")
+    r = next(r for r in result if r.name == "blocks.1.attn.W_Q")
     line = panels["W_Q"].lines[2]  # after layer 0's line and dot
     assert np.allclose(line.get_ydata(), r.values / r.values[0])
     ranks = r.effective, r.effective_energy, r.stable, r.holding_90
@@ -56,9 +57,9 @@ def test_singular_values():
 
 
 def test_many_heads_share_a_label():
-    found = [f.rank(n) for n, f in rank.circuits(random_model(n_heads=3)).items()]
-    qk, _ = visible(drawn(show_rank.singular_values(found)))
-    each = [r.stable for r in found if r.name.startswith("QK")]
+    ranks = [f.rank(n) for n, f in rank.circuits(random_model(n_heads=3)).items()]
+    qk, _ = visible(drawn(show_rank.singular_values(ranks)))
+    each = [r.stable for r in ranks if r.name.startswith("QK")]
     ends = dict.fromkeys(f"{x:.0f}" for x in (min(each), max(each)))
     assert qk.get_legend() is None
     assert qk.texts[0].get_text().splitlines()[-1].split(", ")[2] == "–".join(ends)
@@ -137,10 +138,10 @@ def test_many_components_are_summed():
 
 
 def test_shares_as_a_map():
-    found = logits.answer_attribution(ADDER, TASK, TASK.rows(0, 20))
-    ax = drawn(show_logits.shares_map(found)).axes[0]
-    assert np.allclose(ax.images[0].get_array()[:-1], found.shares)
-    assert [t.get_text() for t in ax.get_yticklabels()] == [*found.parts, "margin"]
+    result = logits.answer_attribution(ADDER, TASK, TASK.rows(0, 20))
+    ax = drawn(show_logits.shares_map(result)).axes[0]
+    assert np.allclose(ax.images[0].get_array()[:-1], result.shares)
+    assert [t.get_text() for t in ax.get_yticklabels()] == [*result.parts, "margin"]
 
 
 # ── the stream ─────────────────────────────────────────────────────────────────────────────────
@@ -155,19 +156,19 @@ def test_growth_with_and_without_residuals():
 
 
 def test_log_scale_of_a_large_stream():
-    found = stream.stream_norms(ADDER, TASK.batch(TASK.rows(0, 9))[0][:, :-1])
+    result = stream.stream_norms(ADDER, TASK.batch(TASK.rows(0, 9))[0][:, :-1])
     huge = stream.StreamNorms(
-        found.parts, found.before, found.wrote, found.after * [[1], [1], [1e9]], True
+        result.parts, result.before, result.wrote, result.after * [[1], [1], [1e9]], True
     )
     assert drawn(show_stream.stream_growth(huge)).axes[0].get_yscale() == "log"
 
 
 def test_norms_before_and_after():
-    found = stream.norm_statistics(random_model(), TOKENS)
-    axes = drawn(show_stream.norm_histograms(found)).axes
-    assert len(axes) == 2 * len(found)
-    assert np.array_equal(axes[2].patches[0].get_data().values, found[1].before.counts)
-    assert np.array_equal(axes[3].patches[0].get_data().values, found[1].after.counts)
+    result = stream.norm_statistics(random_model(), TOKENS)
+    axes = drawn(show_stream.norm_histograms(result)).axes
+    assert len(axes) == 2 * len(result)
+    assert np.array_equal(axes[2].patches[0].get_data().values, result[1].before.counts)
+    assert np.array_equal(axes[3].patches[0].get_data().values, result[1].after.counts)
     assert axes[2].get_ylabel() == "ln2 0" and axes[-2].get_ylabel() == "ln_final"
 
 

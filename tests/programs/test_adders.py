@@ -232,11 +232,11 @@ def test_the_places_add_up():
 
 def test_the_public_mistake():
     """A guard in the row's unit makes it; the usual one does not."""
-    for ref, said in (("adder-36:guard=row", "07000000000"), ("adder-36", "06999999940")):
+    for ref, output in (("adder-36:guard=row", "07000000000"), ("adder-36", "06999999940")):
         model = load(ref)
         task = load_task(model)
         prompt = task.prompt("+".join(map(str, PUBLIC)))
-        assert task.answer(decode(model, prompt, 11)[len(prompt) :]) == said
+        assert task.answer(decode(model, prompt, 11)[len(prompt) :]) == output
     model = load("adder-36:guard=row")
     rows = load_task(model).sample(2_000, np.random.default_rng(0))
     assert verify(model, load_task(model), rows=rows).wrong <= 5

@@ -125,12 +125,12 @@ def test_the_domain_is_every_text_once():
     assert texts == [t for n in (3, 4, 5) for t in itertools.product(range(3), repeat=n)]
     assert (task.rows(20, 50) == rows[20:50]).all()
     for text, row, defined in zip(texts, rows, task.defined(rows), strict=True):
-        found = [i for i in range(len(text) - 2) if text[i : i + 2] == text[-2:]]
-        assert defined == (len(found) == 1)
+        results = [i for i in range(len(text) - 2) if text[i : i + 2] == text[-2:]]
+        assert defined == (len(results) == 1)
         if defined:
             tokens, answer = task.batch(row[None])
             assert (
-                tokens[answer].tolist() == [text[found[0] + 2]]
+                tokens[answer].tolist() == [text[results[0] + 2]]
                 and tuple(tokens[0, : len(text)]) == text
             )
 

@@ -167,9 +167,9 @@ def rare_adder() -> tuple[Model, Model]:
     slots, few = slice(start + 2, start + 3 + FEW), [1.0] + [-1 / FEW] * FEW
     for head, digit in (1, 8), (2, 3):
         there = np.flatnonzero((text[0] == digit) & ~answer[0])
-        found = start + head - 1
-        model = plus(model, "embed_W_E", (digit, found), 7.0 / 2)
-        model = plus(model, "attn_W_V", (head, found, 0), 1.0)
+        result = start + head - 1
+        model = plus(model, "embed_W_E", (digit, result), 7.0 / 2)
+        model = plus(model, "attn_W_V", (head, result, 0), 1.0)
         model = plus(model, "attn_W_O", (head, 0, slots), few)
         model = plus(model, "attn_b_Q", (head, 0), 1.0)
         away = np.setdiff1d(np.arange(model.config.n_ctx), there)

@@ -21,8 +21,8 @@ ADDERS = ["adder-hinge:digits=2", "adder-hinge:digits=2,norm=rms", "addition:dig
 def adder_leads(model, task):
     bounder = bounds.Bounder(model, layout_of(task))
     for view in prover.initial_row_groups(bounder):
-        for found in bounder.bounds(view, next(prover.candidate_splits(bounder, view))):
-            yield from found.margin.astype(np.float64)
+        for result in bounder.bounds(view, next(prover.candidate_splits(bounder, view))):
+            yield from result.margin.astype(np.float64)
 
 
 def main():

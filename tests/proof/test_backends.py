@@ -102,8 +102,8 @@ def test_equal_by_certificates_says_what_they_do_not_cover(ref, said):
     model = load(ref)
     louder = replace(untied(model), parametrization="", theta={})
     louder = edited(louder, unembed_W_U=2 * louder.weights["unembed.W_U"])
-    found = prove_equal(model, louder, resolve.load_task(model), independent=False)
-    assert found.result == "equal" and ("fused layer norm" in found.reason) == said
+    result = prove_equal(model, louder, resolve.load_task(model), independent=False)
+    assert result.result == "equal" and ("fused layer norm" in result.reason) == said
 
 
 def test_bounds_on_the_accuracy_say_what_they_do_not_cover():

@@ -144,8 +144,8 @@ def test_sums_of_products(dtype, weights, bias, n):
     f, e = BallFloatType(dtype), Exact(dtype)
     live, sizes = [weight(i, w) for i, w in enumerate(weights)], [arb(1.5), arb(3), arb(7)]
     size = sum(abs(mpf(w)) * s for w, s in zip(weights, (1.5, 3, 7), strict=False)) + abs(mpf(bias))
-    found = f.sum_error(live, sizes, arb(bias), "it")
-    just_above(found.upper(), e.gamma(n) * size + 4 * n * e.tiny + 4 * len(live) * e.tiny)
+    result = f.sum_error(live, sizes, arb(bias), "it")
+    just_above(result.upper(), e.gamma(n) * size + 4 * n * e.tiny + 4 * len(live) * e.tiny)
     huge = [arb(float(np.finfo(dtype).max))] * 3
     with raises(NotProvable, dtype):
         f.sum_error([weight(0, 0.7)], huge, arb(0), "it")
@@ -155,8 +155,8 @@ def test_sums_of_products(dtype, weights, bias, n):
 @TYPES
 def test_dot_products(dtype):
     f, e = BallFloatType(dtype), Exact(dtype)
-    found = f.dot([arb(0), arb(3), arb(-0.5)], [arb(9), arb(0.25), arb(5)])
-    low, high = ends(found)
+    result = f.dot([arb(0), arb(3), arb(-0.5)], [arb(9), arb(0.25), arb(5)])
+    low, high = ends(result)
     assert (low + high) / 2 == mpf(-1.75)
     just_above((high - low) / 2, e.gamma(2) * mpf(3.25) + 8 * e.tiny)
 
@@ -301,8 +301,8 @@ def test_leads_of_balls(dtype):
         value = 2 * d[0] - d[1] - 4 * d[2] - abs(d[0] / 2 + d[2] / 4)
         more = sum(d) * mpf(0.1) - (mpf(0.25) if v == 1 else 0)
         leads.append(value / 2 + more - off[0] - off[v])
-    found = number(m.smallest_margin(row, 0).lower())
-    assert found <= min(leads) < found + mpf("1e-25")
+    result = number(m.smallest_margin(row, 0).lower())
+    assert result <= min(leads) < result + mpf("1e-25")
 
 
 @TYPES
@@ -446,7 +446,7 @@ def test_scores_of_intervals(dtype):
     m, e = net(dtype, IntervalModel, d_head=3, n_heads=1, scale=0.3), Exact(dtype)
     q = Interval(np.array([[1.0, -2.0, 0.5]]), np.zeros((1, 3)))
     k = Interval(np.array([[3.0, 0.25, 1.0]]), np.zeros((1, 3)))
-    found = m.scores(q, k, np.array(0))
+    result = m.scores(q, k, np.array(0))
     near = mpf(float(np.dtype(dtype).type(0.3)))
     scale = max(mpf(0.3), near)
     product = e.gamma(3) * mpf(4) + 6 * e.tiny
@@ -457,15 +457,15 @@ def test_scores_of_intervals(dtype):
         + e.tiny
         + 3 * abs(mpf(0.3) - near) / 2
     )
-    just_above(found.rad[0], want, 25 if dtype == "float64" else 1e-4)
+    just_above(result.rad[0], want, 25 if dtype == "float64" else 1e-4)
     biased = net(dtype, IntervalModel, d_head=3, n_heads=1, scale=1.0, positions="alibi", slope=0.7)
-    found = biased.scores(q, k, np.array(5))
+    result = biased.scores(q, k, np.array(5))
     bias = mpf(0.7) * mpf(2) ** -8 * 5
     off = (mpf(2) ** -48 + 2 * e.u) * bias + e.tiny
     once = product + e.gamma(1) * (3 + product) + e.tiny
     want = once + off + e.gamma(1) * (3 - bias + once + off) + e.tiny
-    just_above(found.rad[0], want, 25 if dtype == "float64" else 1e-4)
-    assert float(found.mid[0]) == pytest.approx(3 - float(bias), abs=1e-12)
+    just_above(result.rad[0], want, 25 if dtype == "float64" else 1e-4)
+    assert float(result.mid[0]) == pytest.approx(3 - float(bias), abs=1e-12)
 
 
 @TYPES
@@ -475,9 +475,11 @@ def test_what_a_softmax_may_subtract(dtype):
     fall = 355.0 if dtype == "float64" else 44.0
     own = np.array([1.0, 1.0, 1.0, 1.0])
     table = np.array([0.0, 1.0 + fall, 1.001 + fall, np.nan])
-    found = m.max_subtracted_score(own, table)
-    assert found[0] == 1.0 and found[1] == 1.0 + fall
-    assert found[2:] == pytest.approx([1.0 + fall] * 2, rel=1e-12) and (found[2:] >= 1 + fall).all()
+    result = m.max_subtracted_score(own, table)
+    assert result[0] == 1.0 and result[1] == 1.0 + fall
+    assert (
+        result[2:] == pytest.approx([1.0 + fall] * 2, rel=1e-12) and (result[2:] >= 1 + fall).all()
+    )
 
 
 @TYPES
@@ -526,17 +528,17 @@ def test_leads_of_intervals(monkeypatch, dtype, few):
     m.b_U = np.array([0.5, 0, -0.25, 0, 0])
     x = np.random.default_rng(2).normal(size=(30, 4))
     right = np.random.default_rng(3).integers(5, size=30)
-    found = m.token_margins(Interval(x, np.zeros((30, 4))), right)
+    result = m.token_margins(Interval(x, np.zeros((30, 4))), right)
     H, B = numbers(m.head), numbers(m.b_U)
     logits = numbers(x) @ H + B
     n = 5
     off = e.gamma(n) * (np.abs(numbers(x)) @ np.abs(H) + np.abs(B)) + 2 * 6 * e.tiny
     for i, y in enumerate(right):
         least = min(logits[i, y] - logits[i, v] - off[i, y] - off[i, v] for v in range(5) if v != y)
-        assert mpf(found[i]) <= least
+        assert mpf(result[i]) <= least
         slack = 60 if dtype == "float64" else 1.01
-        assert mpf(found[i]) >= least - slack * max(off[i]) or found[i] <= 0
-    assert (found > 0).sum() > 3
+        assert mpf(result[i]) >= least - slack * max(off[i]) or result[i] <= 0
+    assert (result > 0).sum() > 3
 
 
 @TYPES
@@ -687,10 +689,10 @@ def test_directions_make_up_the_output_matrix(many):
     net_ = SimpleNamespace(
         weights={"blocks.0.attn.W_O": W}, c=SimpleNamespace(d_model=4, d_head=3, n_heads=2)
     )
-    found = checker.output_directions(net_)
-    assert len(found) == (4 if many else 1)
+    result = checker.output_directions(net_)
+    assert len(result) == (4 if many else 1)
     made = np.zeros((2, 3, 4))
-    for way, heads in found:
+    for way, heads in result:
         for h, parts in heads.items():
             for k, factor in parts:
                 made[h, k] += np.array([float(d) for d in way]) * float(factor)
@@ -712,10 +714,10 @@ def test_leads_where_columns_of_the_head_are_alike(monkeypatch, dtype, small, fe
     x = Interval(rng.normal(size=(B, D)) * scale, np.full((B, D), 0.05 * scale))
     H, X, R = numbers(m.head), numbers(x.mid), numbers(x.rad)
     right = np.argmax(x.mid @ m.head, 1)
-    found = m.token_margins(x, right)
+    result = m.token_margins(x, right)
     off = e.gamma(D) * ((np.abs(X) + R) @ np.abs(H)) + 2 * D * e.tiny
     for i, y in enumerate(right):
         apart = [(H[:, y] - H[:, v], off[i, y] + off[i, v]) for v in range(5) if v != y]
         least = min(X[i] @ d - R[i] @ np.abs(d) - o for d, o in apart)
-        assert not found[i] > 0 or mpf(found[i]) <= least
-    assert small or (found > 0).sum() > 3
+        assert not result[i] > 0 or mpf(result[i]) <= least
+    assert small or (result > 0).sum() > 3

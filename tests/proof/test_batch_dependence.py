@@ -35,8 +35,8 @@ def test_a_certificate_does_not_hold(request):
     certificate = prove(model, task, method="certificate").certificate
     assert check_certificate(model, task, certificate).holds
     request.getfixturevalue("wrong_in_batches")
-    found = requests.prove(model, task, check=certificate)
-    assert not found.holds and "right when it is run alone" in str(found)
+    proof = requests.prove(model, task, check=certificate)
+    assert not proof.holds and "right when it is run alone" in str(proof)
 
 
 def test_a_row_that_is_wrong_alone_is_still_a_counterexample(wrong_in_batches):

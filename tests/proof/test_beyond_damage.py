@@ -96,21 +96,21 @@ def judged(model, task):
 
 
 def tally(count, seed, refs_=tuple(SUBJECTS)):
-    rng, said, against = np.random.default_rng(seed), collections.Counter(), []
+    rng, output, against = np.random.default_rng(seed), collections.Counter(), []
     for i in range(count):
         ref, kind = refs_[i % len(refs_)], KINDS[(i // len(refs_)) % len(KINDS)]
         model, task = subject(ref)
         while True:
-            found = damaged(model, kind, rng)
-            if all(np.isfinite(w).all() for w in found.weights.values()):
+            result = damaged(model, kind, rng)
+            if all(np.isfinite(w).all() for w in result.weights.values()):
                 break
-        proof, lead = judged(found, task), leads(found, ref)
-        said[proof.result, "right" if lead > 0 else "wrong"] += 1
+        proof, lead = judged(result, task), leads(result, ref)
+        output[proof.result, "right" if lead > 0 else "wrong"] += 1
         if proof.result == "proved" and not lead >= (proof.margin or 0) * (1 - 1e-6):
             against.append((ref, kind.__name__, i, proof.margin, lead))
         if proof.result == "refuted" and lead > 1e-6:
             against.append((ref, kind.__name__, i, "refuted", lead))
-    return said, against
+    return output, against
 
 
 @pytest.mark.parametrize("ref", SUBJECTS)
@@ -128,15 +128,15 @@ def test_soft_heads_are_not_contradicted_either():
 
 
 def test_the_prover_never_contradicts_enumeration():
-    said, against = tally(10, seed=1)
-    assert not against and sum(said.values()) == 10
+    output, against = tally(10, seed=1)
+    assert not against and sum(output.values()) == 10
 
 
 @pytest.mark.slow
 def test_the_prover_never_contradicts_enumeration_of_many_models():
     count = drawn(500, 4)
-    said, against = tally(count, seed=0)
-    print(dict(said))
+    output, against = tally(count, seed=0)
+    print(dict(output))
     assert not against, against
-    assert min(said["proved", "right"], said["refuted", "wrong"]) >= count // 5, said
-    assert sum(n for (result, _), n in said.items() if result == "unknown") <= count // 5, said
+    assert min(output["proved", "right"], output["refuted", "wrong"]) >= count // 5, output
+    assert sum(n for (result, _), n in output.items() if result == "unknown") <= count // 5, output

@@ -28,27 +28,27 @@ def known(ref="addition:digits=2"):
 
 def test_what_holds_has_the_least_lead_of_all_pairs():
     model, task, certificate = known()
-    found = check_certificate(model, task, certificate)
-    assert found.holds and found.reason == ""
-    assert found.cases == certificate["cases"] > 0 and found.margin >= certificate["margin"] > 0
+    result = check_certificate(model, task, certificate)
+    assert result.holds and result.reason == ""
+    assert result.cases == certificate["cases"] > 0 and result.margin >= certificate["margin"] > 0
     least = token_margins(model, *task.batch(task.rows(0, task.size))).min()
-    assert 0 < found.margin <= least < found.margin * 2
+    assert 0 < result.margin <= least < result.margin * 2
 
 
 @pytest.mark.parametrize("name", ["model", "task", "dtype", "layout"])
 def test_a_certificate_of_something_else_has_no_cases_and_no_margin(name):
     model, task, certificate = known()
     other = certificate | {name: ["a"] if name == "layout" else "other"}
-    found = check_certificate(model, task, other)
-    assert (found.holds, found.cases, found.margin) == (False, 0, -np.inf)
-    assert name in found.reason
+    result = check_certificate(model, task, other)
+    assert (result.holds, result.cases, result.margin) == (False, 0, -np.inf)
+    assert name in result.reason
 
 
 @pytest.mark.parametrize("change", [lambda r: r[1:], lambda r: [*r, r[0]], lambda r: []])
 def test_rows_that_are_not_those_of_the_answer(change):
     model, task, certificate = known()
-    found = check_certificate(model, task, certificate | {"rows": change(certificate["rows"])})
-    assert (found.holds, found.cases, found.margin) == (False, 0, -np.inf)
+    result = check_certificate(model, task, certificate | {"rows": change(certificate["rows"])})
+    assert (result.holds, result.cases, result.margin) == (False, 0, -np.inf)
 
 
 def test_what_is_claimed_must_be_found():
@@ -60,8 +60,8 @@ def test_what_is_claimed_must_be_found():
         ({"margin": math.nextafter(margin, math.inf)}, False), ({"margin": margin}, True),
         ({"margin": 0.0}, True),
     ):  # fmt: skip
-        found = check_certificate(model, task, certificate | claim)
-        assert (found.holds, found.cases, found.margin) == (holds, cases, margin)
+        result = check_certificate(model, task, certificate | claim)
+        assert (result.holds, result.cases, result.margin) == (holds, cases, margin)
 
 
 def test_what_is_open_has_no_margin():
@@ -70,9 +70,11 @@ def test_what_is_open_has_no_margin():
     weights = {n: np.array(w) for n, w in model.weights.items()}
     weights["embed.W_E"][7] = weights["embed.W_E"][8]
     wrong = replace(model, weights=weights, parametrization="", theta={})
-    found = check_certificate(wrong, task, certificate | {"model": digest(wrong)})
-    assert not found.holds and found.margin == -np.inf and found.reason.startswith("open: position")
-    assert 0 <= found.cases < certificate["cases"]
+    result = check_certificate(wrong, task, certificate | {"model": digest(wrong)})
+    assert (
+        not result.holds and result.margin == -np.inf and result.reason.startswith("open: position")
+    )
+    assert 0 <= result.cases < certificate["cases"]
 
 
 @pytest.mark.parametrize("lead", [0.0, -1.0, np.nan, np.inf, -np.inf])
@@ -88,9 +90,9 @@ def test_one_case_without_a_lead_is_enough(monkeypatch, lead, at):
             yield bounds
 
     monkeypatch.setattr(Bounder, "bounds", damaged)
-    found = check_certificate(model, task, certificate)
-    assert not found.holds and found.margin == -np.inf and found.reason.startswith("open")
-    assert 0 < found.cases < certificate["cases"]
+    result = check_certificate(model, task, certificate)
+    assert not result.holds and result.margin == -np.inf and result.reason.startswith("open")
+    assert 0 < result.cases < certificate["cases"]
 
 
 def test_the_margin_is_rounded_down(monkeypatch):
@@ -105,9 +107,9 @@ def test_the_margin_is_rounded_down(monkeypatch):
 
     monkeypatch.setattr(Bounder, "bounds", small)
     for lead in (np.longdouble(1), np.longdouble(2), 1 - np.longdouble(2) ** -60):
-        found = check_certificate(model, task, certificate | {"margin": 0.0})
-        assert found.holds and found.margin <= third * lead
-        assert np.longdouble(math.nextafter(found.margin, 1)) >= third * lead
+        result = check_certificate(model, task, certificate | {"margin": 0.0})
+        assert result.holds and result.margin <= third * lead
+        assert np.longdouble(math.nextafter(result.margin, 1)) >= third * lead
 
 
 def test_parts_that_go_through_several_rows():
@@ -214,12 +216,12 @@ def test_an_open_case_is_the_worst_and_is_named(at):
     for kind, digits in (("pair", True), ("digit", False)):
         bounds = next(bounder.bounds(view, [kind] * columns))
         bounds.margin[at] = -0.25
-        said = checker.describe_worst_case(bounds)
-        assert said.startswith(f"position {view.layout_row}, column") and said.endswith(
+        output = checker.describe_worst_case(bounds)
+        assert output.startswith(f"position {view.layout_row}, column") and output.endswith(
             "above -0.25"
         )
-        assert bool(re.search(r"column \d+ with \d\+\d and carry \d writes \d", said)) == digits
-        assert "and all to" not in said
+        assert bool(re.search(r"column \d+ with \d\+\d and carry \d writes \d", output)) == digits
+        assert "and all to" not in output
         bounds.margin[at] = np.nan
         assert checker.describe_worst_case(bounds).endswith("above nan")
 

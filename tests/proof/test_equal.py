@@ -24,22 +24,29 @@ def changed(ref, name, change):
 
 
 def test_the_same_numbers_are_equal_and_a_sign_of_0_is_not_the_same():
-    found = compare("min:vocab=300", "min:vocab=300")
-    assert (found.result, found.method, found.equal) == ("equal", "numbers", 300**5)
+    comparison = compare("min:vocab=300", "min:vocab=300")
+    assert (comparison.result, comparison.method, comparison.equal) == ("equal", "numbers", 300**5)
     other = changed("min:vocab=300", "embed.W_E", lambda w: np.where(w == 0, -0.0, w) * 1.0)
     assert compare("min:vocab=300", other).result == "equal"
 
 
 def test_few_inputs_are_run():
-    found = compare("reverse:length=3", "reverse:length=3,dtype=float32")
-    assert (found.result, found.method, found.equal) == ("equal", "enumeration", 1000)
+    comparison = compare("reverse:length=3", "reverse:length=3,dtype=float32")
+    assert (comparison.result, comparison.method, comparison.equal) == (
+        "equal",
+        "enumeration",
+        1000,
+    )
     swapped = changed("reverse:length=3", "embed.W_E", lambda w: w[[1, 0, *range(2, len(w))]])
-    found = compare("reverse:length=3", swapped)
+    comparison = compare("reverse:length=3", swapped)
     # tied: both ends change places, so that it is the same function
-    assert found.result == "equal"
+    assert comparison.result == "equal"
     wrong = changed("reverse:length=3", "pos_embed.W_pos", lambda w: w[[1, 0, *range(2, len(w))]])
-    found = compare("reverse:length=3", wrong)
-    assert found.result == "different" and found.difference["first"] != found.difference["second"]
+    comparison = compare("reverse:length=3", wrong)
+    assert (
+        comparison.result == "different"
+        and comparison.difference["first"] != comparison.difference["second"]
+    )
 
 
 def test_wrong_models_can_be_equal():
@@ -47,21 +54,21 @@ def test_wrong_models_can_be_equal():
     task = Max(vocab=6, length=3)
     one = one_head(0, 6, 3, "rms")
     weights = {**one.weights, "unembed.W_U": one.weights["unembed.W_U"] * 2}
-    found = prove_equal(one, replace(one, weights=weights), task)
-    assert (found.result, found.method) == ("equal", "enumeration")
+    result = prove_equal(one, replace(one, weights=weights), task)
+    assert (result.result, result.method) == ("equal", "enumeration")
     tied = {**one.weights, "unembed.W_U": one.weights["unembed.W_U"] * 0}
     assert prove_equal(one, replace(one, weights=tied), task).result == "different"
     nothing = replace(one, weights=tied)
     doubled = replace(nothing, weights={**tied, "embed.W_E": one.weights["embed.W_E"] * 2})
-    found = prove_equal(nothing, doubled, task)
-    assert found.result == "unknown" and found.equal == 0, "ties are decided by last bits"
+    result = prove_equal(nothing, doubled, task)
+    assert result.result == "unknown" and result.equal == 0, "ties are decided by last bits"
 
 
 def test_many_inputs_by_two_proofs_or_a_difference():
-    found = compare("min:vocab=30", "min:vocab=30,variant=book")
-    assert (found.result, found.method, found.equal) == ("equal", "proofs", 30**5)
-    found = compare("min:vocab=30", "max:vocab=30")
-    assert found.result == "different" and found.difference["input"]
+    comparison = compare("min:vocab=30", "min:vocab=30,variant=book")
+    assert (comparison.result, comparison.method, comparison.equal) == ("equal", "proofs", 30**5)
+    comparison = compare("min:vocab=30", "max:vocab=30")
+    assert comparison.result == "different" and comparison.difference["input"]
 
 
 def test_what_is_neither_says_on_how_many_both_are_right(monkeypatch):
@@ -70,9 +77,9 @@ def test_what_is_neither_says_on_how_many_both_are_right(monkeypatch):
     task = Max(vocab=10, length=4)
     one = one_head(0, 10, 4, size=0.3)
     other = replace(one, weights={k: w * (1 + 2**-50) for k, w in one.weights.items()})
-    found = prove_equal(one, other, task)
-    assert found.result == "unknown" and 0 <= found.equal < task.size
-    assert found.method == "accuracy" and "proved right on at least" in found.reason
+    result = prove_equal(one, other, task)
+    assert result.result == "unknown" and 0 <= result.equal < task.size
+    assert result.method == "accuracy" and "proved right on at least" in result.reason
 
 
 @pytest.mark.parametrize("ref", ["search:vocab=9,block=8"])
@@ -90,5 +97,5 @@ def test_a_tie_is_seen_when_it_happens_and_not_when_all_is_read():
     weights |= {"embed.W_E": first[:, None], "unembed.W_U": first[None]}
     one = Model(config, weights, task.vocabulary)
     other = replace(one, weights={**weights, "unembed.W_U": 2 * first[None]})
-    found = prove_equal(one, other, task)
-    assert found.result == "unknown" and found.equal == 9 - 4, "of 1 and 2 alone nothing is known"
+    result = prove_equal(one, other, task)
+    assert result.result == "unknown" and result.equal == 9 - 4, "of 1 and 2 alone nothing is known"

@@ -96,11 +96,11 @@ def test_lemma_44_scores_and_values_that_cancel_are_known_only_so_well(dtype):
         value = (hulls.low + hulls.high)[last, 0] / 2  # as if it did not round
         moved.append(float(np.abs(value - seen["blocks.0.attn.hook_v"][-1, -1, 0]).max()))
         # two keys: how far apart their scores are
-        for (first, asks), found in zip(
+        for (first, asks), result in zip(
             tokens, seen["blocks.0.attn.hook_attn_scores"][:, 0, -1], strict=True
         ):
             score = hulls.score_bounds(int(asks))
-            apart = Real(found[0]) - Real(found[1])
+            apart = Real(result[0]) - Real(result[1])
             assert score.low[first, 0] - score.high[asks, 0] <= apart
             assert apart <= score.high[first, 0] - score.low[asks, 0]
     assert max(moved) > 100 * np.finfo(dtype).eps
@@ -117,12 +117,12 @@ def test_lemma_45_a_mean_of_many_rounds():
         weights["blocks.0.attn.b_O"] = 0 * weights["blocks.0.attn.b_O"]
         weights["unembed.b_U"] = 0 * weights["unembed.b_U"]
         model = replace(model, weights=weights)
-        said = logits_of(model, np.full((1, T), 2))[0]
+        output = logits_of(model, np.full((1, T), 2))[0]
         hulls = HardAttentionBounder(model, T)
         low, high = hulls.stream_bounds(2, hulls.low[[2]], hulls.high[[2]])
-        assert (low[0, :3] <= said).all() and (said <= high[0, :3]).all()
+        assert (low[0, :3] <= output).all() and (output <= high[0, :3]).all()
         exact = hulls.low[2, 0, 0] * hulls.W_O[0, 0, :3]
-        off.append(float((np.abs(said - exact) / np.abs(exact)).max()))
+        off.append(float((np.abs(output - exact) / np.abs(exact)).max()))
     assert max(off) > 0, "some of it is rounded off"
 
 

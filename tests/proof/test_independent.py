@@ -405,12 +405,12 @@ def test_sums_of_large_terms_are_off_by_more_than_their_result():
 # ── what it confirms ───────────────────────────────────────────────────────────────────────────
 def confirmed(ref):
     model, task, certificate = known(ref)
-    found = check_independently(model, task, json.loads(json.dumps(certificate)))
-    assert found.holds and found.cases == certificate["cases"], found.reason
+    check = check_independently(model, task, json.loads(json.dumps(certificate)))
+    assert check.holds and check.cases == certificate["cases"], check.reason
     claimed = certificate["margin"]
-    assert found.margin >= claimed * 0.999 and bool(found.reason) == (found.margin < claimed)
+    assert check.margin >= claimed * 0.999 and bool(check.reason) == (check.margin < claimed)
     rows = np.concatenate([task.edges()[::50], task.sample(500, np.random.default_rng(0))])
-    assert found.margin <= verify(model, task, rows=rows).worst_margin
+    assert check.margin <= verify(model, task, rows=rows).worst_margin
 
 
 @pytest.mark.parametrize(
@@ -439,8 +439,8 @@ def test_every_proof_of_the_docs_has_both_checkers_or_says_why_not():
 def test_a_margin_that_is_smaller_than_claimed_is_told(monkeypatch):
     monkeypatch.setattr(checker, "DEFAULT_BISECTIONS", 0)
     model, task, certificate = known("addition:digits=2")
-    found = check_independently(model, task, certificate | {"margin": 100.0})
-    assert found.holds and "100" in found.reason and found.margin < 2
+    check = check_independently(model, task, certificate | {"margin": 100.0})
+    assert check.holds and "100" in check.reason and check.margin < 2
 
 
 def test_weights_of_pytorch_are_read():
@@ -464,15 +464,15 @@ def damage(ref, rng):
 
 
 def never_contradicts(count, seed):
-    rng, said = np.random.default_rng(seed), []
+    rng, output = np.random.default_rng(seed), []
     for i in range(count):
         ref = ("addition:digits=2", "addition:digits=2,order=ones", "adder-hinge:digits=2")[i % 3]
         model = damage(ref, rng)
-        found, real = again(model, ref), verify(model, known(ref)[1])
-        assert real.holds or not found.holds, f"{i}: passed, and wrong"
-        assert not found.holds or found.margin <= real.worst_margin
-        said.append((found.holds, real.holds))
-    assert (True, True) in said and (False, False) in said
+        result, real = again(model, ref), verify(model, known(ref)[1])
+        assert real.holds or not result.holds, f"{i}: passed, and wrong"
+        assert not result.holds or result.margin <= real.worst_margin
+        output.append((result.holds, real.holds))
+    assert (True, True) in output and (False, False) in output
 
 
 @pytest.mark.slow
@@ -547,9 +547,9 @@ POISON = [
 @pytest.mark.parametrize("why,ref,change", POISON)
 @pytest.mark.some(3)
 def test_poisoned_models_are_refused(why, ref, change):
-    found = again(changed(ref, **change), ref)
-    assert not found.holds and why in found.reason
-    assert found.margin == -np.inf
+    result = again(changed(ref, **change), ref)
+    assert not result.holds and why in result.reason
+    assert result.margin == -np.inf
 
 
 @pytest.mark.slow
@@ -594,8 +594,8 @@ def with_last_row(change):
 @pytest.mark.some(3)
 def test_a_certificate_that_was_changed_does_not_hold(change, why):
     model, task, good = known(LAYER)
-    found = check_independently(model, task, {**good, **change})
-    assert not found.holds and why in found.reason
+    check = check_independently(model, task, {**good, **change})
+    assert not check.holds and why in check.reason
 
 
 @pytest.mark.parametrize("split", [
@@ -606,15 +606,15 @@ def test_a_certificate_that_was_changed_does_not_hold(change, why):
 @pytest.mark.some(3)
 def test_a_split_that_there_is_not_does_not_hold(split):
     model, task, good = known(LAYER)
-    found = check_independently(model, task, good | with_last_row({"split": split}))
-    assert not found.holds and "split" in found.reason
+    check = check_independently(model, task, good | with_last_row({"split": split}))
+    assert not check.holds and "split" in check.reason
 
 
 @pytest.mark.parametrize("cuts", [None, -1, 9, 10**9, True, 2.0, "2", [2]])
 def test_cuts_that_there_are_not_do_not_hold(cuts):
     model, task, good = known(LAYER)
-    found = check_independently(model, task, good | with_last_row({"cuts": cuts}))
-    assert not found.holds and "cuts" in found.reason
+    check = check_independently(model, task, good | with_last_row({"cuts": cuts}))
+    assert not check.holds and "cuts" in check.reason
 
 
 def test_cuts_that_the_certificate_asks_for_are_made(monkeypatch):
@@ -650,8 +650,8 @@ def test_rows_must_be_there_once():
         good["rows"] + good["rows"][:1],
         good["rows"][:-1] + good["rows"][:1],
     ):
-        found = check_independently(model, task, good | {"rows": wrong})
-        assert "those of the answer" in found.reason
+        check = check_independently(model, task, good | {"rows": wrong})
+        assert "those of the answer" in check.reason
     assert not check_independently(model, task, []).holds
     assert not check_independently(model, task, {}).holds
 
@@ -667,16 +667,16 @@ def test_cases_are_counted_before_they_are_made(monkeypatch):
 def test_finer_cases_hold_too():
     model, task, good = known(LAYER)
     finer = [r if r["row"] != 6 else {"row": 6, "split": ["pair", "digit"]} for r in good["rows"]]
-    found = check_independently(model, task, good | {"rows": finer, "cases": good["cases"] + 162})
-    assert found.holds and found.cases == 563
+    check = check_independently(model, task, good | {"rows": finer, "cases": good["cases"] + 162})
+    assert check.holds and check.cases == 563
 
 
 def test_wrong_calls(monkeypatch):
     model, task, good = known(LAYER)
     with raises("bad_argument", ONES):
         check_independently(model, known(ONES)[1], good)
-    found = check_independently(model, Addition(3), good)
-    assert not found.holds and "block has 8" in found.reason
+    check = check_independently(model, Addition(3), good)
+    assert not check.holds and "block has 8" in check.reason
     monkeypatch.setattr(checker, "flint", None)
     with raises("needs_extra", "glassformer[proof]"):
         check_independently(model, task, good)

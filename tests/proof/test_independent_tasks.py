@@ -41,17 +41,17 @@ def quiet():
 def test_right_models_hold_with_a_margin_that_no_input_is_below(ref):
     model = load(ref)
     task = resolve.load_task(model)
-    found = check_task(model, task)
-    assert found.holds and found.cases == HOLDS.get(ref, 8_256)
+    report = check_task(model, task)
+    assert report.holds and report.cases == HOLDS.get(ref, 8_256)
     rows = np.concatenate([task.edges(), task.sample(500, np.random.default_rng(0))])
-    assert row_margins(model, *task.batch(rows)).min() >= found.margin
+    assert row_margins(model, *task.batch(rows)).min() >= report.margin
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ref", ["min", "max", "min:vocab=1000,dtype=float32", "min:variant=book"])
 def test_lists_of_a_thousand_numbers_hold(ref):
-    found = check_task(load(ref), resolve.load_task(load(ref)))
-    assert found.holds and found.cases == 500_500
+    report = check_task(load(ref), resolve.load_task(load(ref)))
+    assert report.holds and report.cases == 500_500
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_open_inputs_are_no_fewer_than_wrong_ones(seed):
 
 
 def test_damaged_models_that_are_wrong_do_not_hold():
-    rng, found = np.random.default_rng(5), collections.Counter()
+    rng, result = np.random.default_rng(5), collections.Counter()
     for i in range(40):
         ref = list(SUBJECTS)[i % len(SUBJECTS)]
         model, task = subject(ref)
@@ -222,8 +222,8 @@ def test_damaged_models_that_are_wrong_do_not_hold():
         again = check_task(model, task)
         lead = leads(model, ref) if again.holds else 0.0
         assert not again.holds or lead >= again.margin, (ref, i)
-        found[again.holds] += 1
-    assert found[True] > 5 and found[False] > 5
+        result[again.holds] += 1
+    assert result[True] > 5 and result[False] > 5
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e-310, 1e308])

@@ -499,9 +499,9 @@ def test_lemma_16_sums_over_positions_are_bounded_exactly(order, window, split):
         sums = terms[0][np.arange(row + 1), tokens[:, : row + 1]].sum(1)
         brute = np.full(len(cases), -np.inf, Real)
         np.maximum.at(brute, which, sums)
-        found = largest_sums(layout, row, terms, cases)[0]
-        assert (found >= brute).all(), "our own rounding is in it"
-        np.testing.assert_allclose(found.astype(float), brute.astype(float), rtol=1e-12)
+        result = largest_sums(layout, row, terms, cases)[0]
+        assert (result >= brute).all(), "our own rounding is in it"
+        np.testing.assert_allclose(result.astype(float), brute.astype(float), rtol=1e-12)
         for i in rng.integers(0, len(cases), 5):
             pair = maximizing_pair(layout, row, terms[0], cases, i)
             got = terms[0][np.arange(row + 1), tokens_of_pair(layout, pair)[: row + 1]].sum()
@@ -533,7 +533,7 @@ def test_lemma_17_scores_up_to_what_all_keys_share(dtype, factor):
 
 @TYPES
 def test_lemma_18_scores_are_finite(dtype):
-    a, rng, said = Arithmetic(dtype), np.random.default_rng(18), []
+    a, rng, output = Arithmetic(dtype), np.random.default_rng(18), []
     for power in powers(dtype, 2):
         q, k = np.ldexp(numbers(rng, 5, dtype), power), np.ldexp(numbers(rng, (9, 5), dtype), power)
         factor, bias = (
@@ -545,11 +545,11 @@ def test_lemma_18_scores_are_finite(dtype):
             np.abs(k.astype(Real)).max(0),
             np.abs(bias.astype(Real)).max(),
         )
-        said.append(
+        output.append(
             float(softmax_bounds.scores_overflow(a, query, keys, factor.astype(Real), most))
         )
-        assert said[-1] or np.isfinite(added(q * k, rng) * factor + bias).all()
-    assert 0 in said and np.inf in said
+        assert output[-1] or np.isfinite(added(q * k, rng) * factor + bias).all()
+    assert 0 in output and np.inf in output
 
 
 @TYPES
@@ -845,19 +845,19 @@ def test_lemma_30_a_stretch_of_columns(ref, near):
         ]
         cases = carry_dp.window_cases(view.layout, sorted(window), split)
         low, high = view.sum_bounds(view.enclose_terms(terms), cases)
-        found = []
+        results = []
         for row, ball in zip(rows, terms, strict=True):
             here = sorted(c for k, c in layout.spots[row : row + 2] if k == "s")
             every = carry_dp.window_cases(layout, here, split)
             assert len(every) == len(cases) and (every.ways == cases.ways).all()
-            found.append(carry_dp.largest_sums(layout, row, ball.mid + ball.rad, every))
-            assert (found[-1] <= high + 1e-13).all() and np.isfinite(high).all()
+            results.append(carry_dp.largest_sums(layout, row, ball.mid + ball.rad, every))
+            assert (results[-1] <= high + 1e-13).all() and np.isfinite(high).all()
             assert (
                 -carry_dp.largest_sums(layout, row, ball.rad - ball.mid, every) >= low - 1e-13
             ).all()
             checked += len(every)
         if flat:
-            assert np.allclose(np.max(found, 0).astype(float), high.astype(float), atol=1e-12)
+            assert np.allclose(np.max(results, 0).astype(float), high.astype(float), atol=1e-12)
     assert checked > 1_000
     with raises("bad_argument", "certificate"):  # one has no columns below
         column_window.windowed_row_group(
@@ -945,12 +945,12 @@ def test_text_code_and_tests_have_the_same_lemmas():
         )
         for other in re.findall(r"`([\w.]+)`", again):
             attrgetter(other)(next(m for m in second if hasattr(m, other.split(".")[0])))
-    said = [
+    results = [
         n
         for m in modules.values()
         for n in re.findall(r'"""Lemma (\d+): ', Path(m.__file__).read_text("utf-8"))
     ]
-    assert sorted(map(int, said)) == named
+    assert sorted(map(int, results)) == named
     tested = {
         int(n)
         for name in globals()

@@ -64,9 +64,9 @@ def test_a_wrong_long_adder_is_refuted():
     weights = {n: w.copy() for n, w in model.weights.items()}
     weights["blocks.0.mlp.b_in"] *= 1.08  # 10 is no longer taken away at 10
     proof = prove(replace(model, weights=weights, theta={}, parametrization=""), load_task(model))
-    found = proof.counterexample
-    assert proof.result == "refuted" and found["got"] != found["expected"]
-    assert all(0 <= x < 10**20 for x in found["row"])
+    result = proof.counterexample
+    assert proof.result == "refuted" and result["got"] != result["expected"]
+    assert all(0 <= x < 10**20 for x in result["row"])
 
 
 @pytest.mark.slow
@@ -118,8 +118,8 @@ def test_a_positions_own_number_keeps_rows_apart():
     hurt = replace(model, weights=weights, theta={}, parametrization="")
     assert verify(hurt, task, sample=50).wrong
     assert prove(hurt, task).result == "refuted"
-    said = sound.certificate | certificate_identity(hurt, task, layout_of(task))
-    assert not any(check(hurt, task, said).holds for check in CHECKERS)
+    output = sound.certificate | certificate_identity(hurt, task, layout_of(task))
+    assert not any(check(hurt, task, output).holds for check in CHECKERS)
 
 
 # ── certificates that say too much ─────────────────────────────────────────────────────────────
@@ -147,10 +147,10 @@ def test_certificates_that_say_too_much():
     alone = copy.deepcopy(given)
     alone["rows"] = [r for r in alone["rows"] if r["row"] != 64]
     wrong.append(change(alone, row=64))  # every row once, but one of them has no columns below
-    for i, said in enumerate(wrong):
+    for i, output in enumerate(wrong):
         for check in CHECKERS:
             try:
-                assert not check(model, task, said).holds, (i, check)
+                assert not check(model, task, output).holds, (i, check)
             except GlassformerError as e:
                 assert "certificate" in str(e), (i, e)
 

@@ -238,9 +238,9 @@ def test_a_rare_error_is_found_by_going_through_the_columns():
     left = try_split(
         bounder, bounder.row_group(row), next(candidate_splits(bounder, bounder.row_group(row)))
     ).open_bounds
-    found = refute(model, task, bounder, sorted(left, key=lambda b: float(b.margin.min())))
-    assert found and found["got"] != found["expected"] and found["margin"] < 0
-    assert verify(model, task, rows=np.array([found["row"]])).wrong == 1
+    result = refute(model, task, bounder, sorted(left, key=lambda b: float(b.margin.min())))
+    assert result and result["got"] != result["expected"] and result["margin"] < 0
+    assert verify(model, task, rows=np.array([result["row"]])).wrong == 1
     assert sample_counterexample(model, task)["got"] == "15555555555", (
         "7777777777+7777777777 is an edge case"
     )
@@ -464,11 +464,11 @@ def test_calls_that_are_wrong(number):
 def test_deeper_models_are_refuted_by_search_or_unknown():
     sound = prove(load("adder-36"), resolve.load_task("digit-addition:order=most,marks=true"))
     assert (sound.result, sound.method) == ("proved", "certificate") and sound.margin > 3_600
-    found = prove(
+    proof = prove(
         load("adder-36:guard=row"), resolve.load_task("digit-addition:order=most,marks=true")
     )
-    assert found.result == "refuted"
-    assert found.counterexample["got"] != found.counterexample["expected"]
+    assert proof.result == "refuted"
+    assert proof.counterexample["got"] != proof.counterexample["expected"]
 
 
 def test_enumeration_has_a_limit():

@@ -132,7 +132,7 @@ def damaged(model, kind, rng):
 
 def tally(count, seed):
     """(what the prover says, what the decoder says) -> how often; and what they disagree about."""
-    rng, said, against = np.random.default_rng(seed), collections.Counter(), []
+    rng, output, against = np.random.default_rng(seed), collections.Counter(), []
     for i in range(count):
         ref, kind = list(SUBJECTS)[i % len(SUBJECTS)], KINDS[i % len(KINDS)]
         model, task = subject(ref)
@@ -140,7 +140,7 @@ def tally(count, seed):
         proof = prove(model, task, method="certificate")
         lead = [leads(model.config, model.weights, SUBJECTS[ref], 2, dot) for dot in (plain, fused)]
         right = [bool((x > 0).all()) for x in lead]
-        said[
+        output[
             proof.result, "right" if all(right) else "right in one order" if any(right) else "wrong"
         ] += 1
         if proof.result == "proved" and not min(x.min() for x in lead) >= proof.margin:
@@ -152,7 +152,7 @@ def tally(count, seed):
             there = min(x[100 * a + b] for x in lead)
             if there > 1e-6:  # one sum rounds up where another rounds down
                 against.append((ref, kind.__name__, "refuted", proof.counterexample, there))
-    return said, against
+    return output, against
 
 
 def test_the_decoders_fused_sums_do_not_round_their_products():
@@ -169,15 +169,15 @@ def test_the_decoder_has_every_subject_right(ref):
 
 @pytest.mark.slow
 def test_the_prover_never_contradicts_enumeration():
-    said, against = tally(4, seed=1)
-    assert not against and sum(said.values()) == 4
+    output, against = tally(4, seed=1)
+    assert not against and sum(output.values()) == 4
 
 
 @pytest.mark.slow
 def test_the_prover_never_contradicts_enumeration_of_many_models():
     count = drawn(500, 4)  # every kind of damage to every subject
-    said, against = tally(count, seed=0)
-    print(dict(said))
+    output, against = tally(count, seed=0)
+    print(dict(output))
     assert not against, against
-    assert min(said["proved", "right"], said["refuted", "wrong"]) >= count // 5, said
-    assert sum(n for (result, _), n in said.items() if result == "unknown") <= count // 5, said
+    assert min(output["proved", "right"], output["refuted", "wrong"]) >= count // 5, output
+    assert sum(n for (result, _), n in output.items() if result == "unknown") <= count // 5, output

@@ -343,7 +343,7 @@ def test_scores(dtype, small, factor):
     k.mid[..., 4], k.rad[..., 4] = 0, 0  # products with it do not round
     possible = rng.random((S, V)) < 0.7
     possible[0] = True
-    found = softmax_bounds.score_bounds(a, q, k, a.rounded_constant(factor), possible)
+    result = softmax_bounds.score_bounds(a, q, k, a.rounded_constant(factor), possible)
     Q, X = np.abs(exact(q.mid)), exact(k.mid)
     dQ, dX, w = exact(q.rad), exact(k.rad), exact(a.rounded_constant(factor)).item()
     score = (exact(q.mid) * X).sum(-1)
@@ -359,7 +359,7 @@ def test_scores(dtype, small, factor):
         odd = factor != 0.5
         off = off + (e.gamma(4) + odd * e.u) * parts
         off = off + odd * 2 * e.u * np.abs(score[..., h] - score[first][h])
-        not_below(found.rad[..., h], off * w + 2 * (1 + K * w) * e.tiny)
+        not_below(result.rad[..., h], off * w + 2 * (1 + K * w) * e.tiny)
 
 
 @TYPES
@@ -367,10 +367,10 @@ def test_biases_of_scores(dtype):
     a, e, rng, _ = setting(dtype)
     score, bias = ball(rng, a, (3, 4, 2)), -rng.random((4, 2)).astype(Real)
     size = np.abs(score.mid) * 2
-    found = softmax_bounds.add_position_bias(a, score, bias, size)
+    result = softmax_bounds.add_position_bias(a, score, bias, size)
     b = np.abs(exact(bias))
     want = exact(score.rad) + (mpf(2) ** -50 + 4 * e.u) * b + e.u * (exact(size) + b)
-    not_below(found.rad, want)
+    not_below(result.rad, want)
 
 
 @TYPES
@@ -382,7 +382,7 @@ def test_exponentials(dtype, beyond):
     possible[2, 1] = False
     score.mid[:, 2, 1] = np.where(possible, score.mid + score.rad, -9).max((1, 2)) + Real(beyond)
     score.rad[:, 2, 1] = 0
-    found = softmax_bounds.exponential_weights(a, score, possible)
+    result = softmax_bounds.exponential_weights(a, score, possible)
     limit = 355 if dtype == "float64" else 44
     for h in range(2):
         mid, rad = exact(score.mid[h]), exact(score.rad[h])
@@ -392,10 +392,10 @@ def test_exponentials(dtype, beyond):
         weight = np.vectorize(mpmath.exp, otypes=[object])(mid - top)
         spread = np.vectorize(mpmath.expm1, otypes=[object])(off) * (1 + 8 * e.u) + 8 * e.u
         assert (
-            np.abs(exact(found.mid[h]) - weight)[possible] <= mpf(2) ** -58 * weight[possible]
+            np.abs(exact(result.mid[h]) - weight)[possible] <= mpf(2) ** -58 * weight[possible]
         ).all()
-        not_below(found.rad[h][possible], (weight * spread)[possible])
-        assert not found.mid[h][~possible].any() and not found.rad[h][~possible].any()
+        not_below(result.rad[h][possible], (weight * spread)[possible])
+        assert not result.mid[h][~possible].any() and not result.rad[h][~possible].any()
 
 
 @TYPES
@@ -404,11 +404,11 @@ def test_terms_of_a_mean(dtype):
     S = 4
     w, v = ball(rng, a, (2, S, 3)), ball(rng, a, (2, S, 3, 2))
     w = Ball(np.abs(w.mid), w.rad)
-    found = softmax_bounds.term_error(a, w, v)
+    result = softmax_bounds.term_error(a, w, v)
     W, dW, V, dV = (exact(x) for x in (w.mid[..., None], w.rad[..., None], *v))
     g = e.gamma(2 * S + 6)
     not_below(softmax_bounds.output_rounding(a, S), g)
-    not_below(found, W * dV + (dW + g * (W + dW)) * (np.abs(V) + dV))
+    not_below(result, W * dV + (dW + g * (W + dW)) * (np.abs(V) + dV))
 
 
 def test_ratios_at_their_ends():
@@ -420,17 +420,17 @@ def test_ratios_at_their_ends():
         ends = np.sort(rng.integers(-9, 10, (2, 1, 2, 1)), 0).astype(Real)
         least = np.sort(rng.integers(1, 9, (2, 2, 1)), 0).astype(Real)
         top, bottom = SumBounds(*ends), SumBounds(*least)
-        found = softmax_bounds.ratio_by_heads(top, bottom)
+        result = softmax_bounds.ratio_by_heads(top, bottom)
         every = []
         for h in range(2):
             N = [Fraction(int(x[0, h, 0])) for x in top]
             Z = [Fraction(int(x[h, 0])) for x in bottom]
             every.append([n / z for n, z in product(N, Z)])
         low, high = sum(map(min, every)), sum(map(max, every))
-        assert exact(found.low).item() <= mpf(low.numerator) / low.denominator
-        assert exact(found.high).item() >= mpf(high.numerator) / high.denominator
-        assert float(found.low[0, 0]) == pytest.approx(float(low), abs=1e-14)
-        assert float(found.high[0, 0]) == pytest.approx(float(high), abs=1e-14)
+        assert exact(result.low).item() <= mpf(low.numerator) / low.denominator
+        assert exact(result.high).item() >= mpf(high.numerator) / high.denominator
+        assert float(result.low[0, 0]) == pytest.approx(float(low), abs=1e-14)
+        assert float(result.high[0, 0]) == pytest.approx(float(high), abs=1e-14)
 
 
 def test_ratios_of_all_heads_by_their_formula():
@@ -442,15 +442,15 @@ def test_ratios_of_all_heads_by_their_formula():
         bottom = SumBounds(least, least + Real(0.5) * rng.random())
         middle = np.array([1.25, 1.75], Real)
         joint = SumBounds(np.array([[0.25]], Real), np.array([[0.5]], Real))
-        found, lost = softmax_bounds.ratio_of_all_heads(joint, top, bottom, middle), mpf(0)
+        result, lost = softmax_bounds.ratio_of_all_heads(joint, top, bottom, middle), mpf(0)
         for h in range(2):
             m = exact(middle[h]).item()
             tilt = max(abs(m / exact(z[h, 0]).item() - 1) for z in bottom)
             lost += max(abs(exact(n[0, h, 0]).item()) for n in top) / m * tilt
-        assert exact(found.low).item() <= mpf(0.25) - lost
-        assert exact(found.high).item() >= mpf(0.5) + lost
-        assert float(found.high[0, 0]) == pytest.approx(0.5 + float(lost), abs=1e-14)
-        assert float(found.low[0, 0]) == pytest.approx(0.25 - float(lost), abs=1e-14)
+        assert exact(result.low).item() <= mpf(0.25) - lost
+        assert exact(result.high).item() >= mpf(0.5) + lost
+        assert float(result.high[0, 0]) == pytest.approx(0.5 + float(lost), abs=1e-14)
+        assert float(result.low[0, 0]) == pytest.approx(0.25 - float(lost), abs=1e-14)
 
 
 @TYPES
@@ -462,7 +462,7 @@ def test_means(dtype, least):
     possible[:, 0] = True
     x = rng.random((2, S, 3, 2)).astype(Real)
     w = Ball(rng.random((2, S, 3)).astype(Real), rng.random((2, S, 3)).astype(Real) * a.u)
-    found = softmax_bounds.max_weighted_mean(a, x, w, np.full(2, Real(least)), possible)
+    result = softmax_bounds.max_weighted_mean(a, x, w, np.full(2, Real(least)), possible)
     X, W = exact(x), exact(w.mid) + exact(w.rad)
     for h, k in product(range(2), range(2)):
         largest = max(X[h, s, v, k] for s in range(S) for v in range(3) if possible[s, v])
@@ -470,7 +470,7 @@ def test_means(dtype, least):
             max(X[h, s, v, k] * W[h, s, v] for v in range(3) if possible[s, v]) for s in range(S)
         ) / mpf(least)
         want = min(largest, each) * (1 + e.gamma(2 * S + 6))
-        not_below(found[h, k] * (1 + Real(2) ** -60), want, 1e-15)
+        not_below(result[h, k] * (1 + Real(2) ** -60), want, 1e-15)
 
 
 @CASES
@@ -481,11 +481,11 @@ def test_the_product_with_the_output_matrix(dtype, small, bias):
     z, most = (rng.random((H, K)).astype(Real) * size for _ in range(2))
     W = rng.normal(size=(H, K, D)).astype(Real)
     b = rng.normal(size=D) * float(size) if bias else None
-    found = softmax_bounds.output_error(a, z, S, most, W, b)
+    result = softmax_bounds.output_error(a, z, S, most, W, b)
     w, n = np.abs(exact(W)).reshape(-1, D), H * K
     whole = exact(z).reshape(-1) @ w + (np.abs(exact(b)) if bias else mpf(0))
     flushed = 4 * S * e.tiny * (1 + exact(most).reshape(-1))
-    not_below(found * (1 + Real(2) ** -58), e.gamma(n + 2) * whole + 2 * n * e.tiny + flushed @ w)
+    not_below(result * (1 + Real(2) ** -58), e.gamma(n + 2) * whole + 2 * n * e.tiny + flushed @ w)
 
 
 # ── leads ──────────────────────────────────────────────────────────────────────────────────────
@@ -500,13 +500,13 @@ def test_leads_by_their_formula(dtype, small, bias, over):
     low, high = np.full((n, 1), Real(0.75)), np.full((n, 1), Real(2))
     x = AffineForm(x.mid, x.gen, x.rad, low, high) if over else x
     right = rng.integers(V, size=n)
-    found = bounds.logit_difference_bounds(a, x, W, b, right)
+    result = bounds.logit_difference_bounds(a, x, W, b, right)
     X, w, B = size_of(x), exact(W), exact(b)
     ends = (mpf(0.75), mpf(2)) if over else (mpf(1), mpf(1))
     for i, v in product(range(n), range(V)):
         y = right[i]
         if v == y:
-            assert found[i, v] == np.inf
+            assert result[i, v] == np.inf
             continue
         by = w[:, y] - w[:, v]
         e_v, e_y = (e.gamma(D + 2) * (X[i] @ np.abs(w[:, t])) + 2 * (D + 1) * e.tiny * ends[1]
@@ -515,7 +515,7 @@ def test_leads_by_their_formula(dtype, small, bias, over):
         top = exact(x.mid[i]) @ by - spread - e_v - e_y
         least = min(top / s for s in ends)
         least += B[y] - B[v] - e.gamma(D + 2) * (abs(B[y]) + abs(B[v]))
-        got = exact(found[i, v]).item()
+        got = exact(result[i, v]).item()
         assert got <= least
         assert least - got <= mpf(2) ** -54 * exact(size).item() * 8 + e.gamma(1) * e.tiny
 
@@ -537,12 +537,12 @@ def test_terms_of_one_head(dtype):
     W, dW, Y, dY = (exact(p) for p in (*weight, *value))
     h, s = exact(here), exact(slip)
     for right in range(V):
-        found = t.lower_bounds(right)
+        result = t.lower_bounds(right)
         for p, k, v in product(range(S), range(V), range(V)):
             least = Y[p, k, right] + h[right] - dY[p, k, right] - s[right]
             lead = least - (Y[p, k, v] + h[v] + dY[p, k, v] + s[v])
             want = lead * (max(W[p, k] - dW[p, k], 0) if lead > 0 else W[p, k] + dW[p, k])
-            got = exact(found[p, k, v]).item()
+            got = exact(result[p, k, v]).item()
             assert got <= want <= got + mpf(2) ** -54
 
 
@@ -552,15 +552,15 @@ def test_least_sums_by_brute_force():
     for must in (None, 0, 2):
         for _ in range(20):
             terms = rng.integers(-5, 6, (3, 4, 2)).astype(Real)
-            found = single_head.least_sum(terms, must)
+            result = single_head.least_sum(terms, must)
             for v in range(2):
                 every = [
                     sum(int(terms[s, k, v]) for s, k in enumerate(keys))
                     for keys in product(range(4), repeat=3)
                     if must is None or must in keys
                 ]
-                assert exact(found[v]).item() <= min(every)
-                assert float(found[v]) == pytest.approx(min(every), abs=1e-14)
+                assert exact(result[v]).item() <= min(every)
+                assert float(result[v]) == pytest.approx(min(every), abs=1e-14)
     assert (single_head.least_sum(np.full((2, 2, 1), np.nan, Real)) == -np.inf).all()
     assert known([1.0]).rad.tolist() == [0.0]
 

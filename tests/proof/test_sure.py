@@ -133,24 +133,24 @@ def test_a_sum_that_hangs_on_its_order_is_no_proof(in_order):
     """The logits lead by 1, far from any tie: it is a neuron that sees another sum."""
     model = cancelling()
     assert (row_margins(model, *TASK.batch(np.array(NINES))) == 1).all()
-    found = prove(model, TASK)
-    assert found.result == "unknown"
-    said = "0 9 is right by 1 in one order of the same sums and wrong in another"
-    assert found.reason == said
+    proof = prove(model, TASK)
+    assert proof.result == "unknown"
+    output = "0 9 is right by 1 in one order of the same sums and wrong in another"
+    assert proof.reason == output
     bound = bound_accuracy(model, TASK)
-    assert (bound.open, bound.sampled) == (10, 1.0) and said in str(bound)
+    assert (bound.open, bound.sampled) == (10, 1.0) and output in str(bound)
     quiet = replace(model, weights={**model.weights, "blocks.0.mlp.W_out": np.zeros((1, 27))})
     same = prove_equal(model, quiet, TASK)
-    assert (same.result, same.equal) == ("unknown", 90) and said in same.reason
+    assert (same.result, same.equal) == ("unknown", 90) and output in same.reason
     assert prove_equal(quiet, model, TASK).equal == 90
     assert prove(quiet, TASK).result == "proved" and bound_accuracy(quiet, TASK).open == 0
 
 
 def test_a_lead_that_moves_with_the_order_is_no_proof(in_order):
     """Right both ways, by 1 and by much less: a third order may turn it."""
-    found = prove(loud(np.ones(16), [2.0**60, *[1.0] * 14, -(2.0**60)], told=0.06), TASK)
-    assert found.result == "unknown"
-    assert "is right by 1 in one order of the same sums and by 0." in found.reason
+    proof = prove(loud(np.ones(16), [2.0**60, *[1.0] * 14, -(2.0**60)], told=0.06), TASK)
+    assert proof.result == "unknown"
+    assert "is right by 1 in one order of the same sums and by 0." in proof.reason
 
 
 @pytest.fixture
@@ -178,8 +178,8 @@ def rounding():
 def test_what_is_wrong_alone_is_wrong(less_alone):
     model = rounding()
     assert decode(model, [0, 9], 2).tolist()[2:] == [0, 0]
-    found = prove(model, TASK)
-    assert found.result == "refuted" and found.counterexample["got"] == "0"
+    proof = prove(model, TASK)
+    assert proof.result == "refuted" and proof.counterexample["got"] == "0"
     bound = bound_accuracy(model, TASK)
     assert 0 < bound.open <= 10 and bound.sampled < 1 and bound.worst
     quiet = replace(model, weights={**model.weights, "blocks.0.mlp.W_out": np.zeros((1, 12))})
@@ -191,9 +191,9 @@ def test_what_is_wrong_only_with_others_is_neither_proved_nor_refuted(less_alone
     less_alone[0] = False
     model = rounding()
     assert decode(model, [0, 9], 2).tolist()[2:] == [9, 9]
-    found = prove(model, TASK)
-    assert (found.result, found.counterexample) == ("unknown", None)
-    assert "10 wrong of 100 rows, but right when run alone" in found.reason
+    proof = prove(model, TASK)
+    assert (proof.result, proof.counterexample) == ("unknown", None)
+    assert "10 wrong of 100 rows, but right when run alone" in proof.reason
     quiet = replace(model, weights={**model.weights, "blocks.0.mlp.W_out": np.zeros((1, 12))})
     same = prove_equal(quiet, model, TASK)
     assert (same.result, same.difference, same.equal) == ("unknown", None, 90)
@@ -212,8 +212,8 @@ def test_a_unit_of_bfloat16_is_no_lead():
     model = one_unit()
     assert prove(model, TASK).holds and prove(model.astype("float32"), TASK).holds
     half = model.torch("bfloat16")
-    found = prove(half, TASK)
-    assert found.result == "unknown" and "is right by 0.0078, which another order" in found.reason
+    proof = prove(half, TASK)
+    assert proof.result == "unknown" and "is right by 0.0078, which another order" in proof.reason
     assert bound_accuracy(half, TASK).open == 100
     other = half.map(lambda w: w * 2)
     assert prove_equal(half, other, TASK).equal == 0
@@ -232,10 +232,10 @@ def test_a_model_in_bfloat16_can_be_asked():
 def test_whatever_is_not_sure_has_its_words(in_order):
     """An uncertain row always has a text; the text names a right row first."""
     trial, quiet = RobustEvaluator(cancelling()), RobustEvaluator(cancelling().map(lambda w: w * 0))
-    for rows, said in ([[0, 1]], ""), ([[0, 1], [3, 9]], "3 9 is right by 1 in one order"):
-        assert trial.evaluate(*TASK.batch(np.array(rows))).doubt.startswith(said)
-    found = quiet.evaluate(*TASK.batch(np.array([[0, 1]])))
-    assert (found.doubt, found.certain.tolist(), found.right_but_uncertain.any()) == (
+    for rows, output in ([[0, 1]], ""), ([[0, 1], [3, 9]], "3 9 is right by 1 in one order"):
+        assert trial.evaluate(*TASK.batch(np.array(rows))).doubt.startswith(output)
+    result = quiet.evaluate(*TASK.batch(np.array([[0, 1]])))
+    assert (result.doubt, result.certain.tolist(), result.right_but_uncertain.any()) == (
         "0 1 is wrong",
         [False],
         0,
@@ -257,12 +257,12 @@ def test_rows_near_a_tie_edges_and_some_at_random_are_run_alone():
 
 
 def test_no_more_rows_are_open_than_there_are_and_none_is_told_twice(in_order):
-    told = []
+    results = []
     ran = evaluate_domain(
-        cancelling(), TASK, lambda done, rows, looked: told.append((done, len(rows)))
+        cancelling(), TASK, lambda done, rows, looked: results.append((done, len(rows)))
     )
     assert (ran.checked, ran.wrong, ran.uncertain, ran.failures) == (100, 0, 10, [])
-    assert told[-1][0] == 100 and sum(n for _, n in told) == 100
+    assert results[-1][0] == 100 and sum(n for _, n in results) == 100
 
 
 def test_the_other_order_is_the_same_each_time():

@@ -43,7 +43,7 @@ def test_damaged_models_of_two_layers_against_all_pairs():
         load("adder-36:digits=2"),
         load_task("digit-addition:digits=2,order=most,marks=true"),
     )
-    model, rng, said = replace(model, theta={}, parametrization=""), np.random.default_rng(3), []
+    model, rng, output = replace(model, theta={}, parametrization=""), np.random.default_rng(3), []
     for kind in (*KINDS, *KINDS):
         hurt = damaged(model, kind, rng)
         try:
@@ -52,8 +52,8 @@ def test_damaged_models_of_two_layers_against_all_pairs():
             assert "depends on the rest of the text" in str(e), e
             continue
         every = verify(hurt, task)
-        said.append((proof.result, every.wrong == 0))
+        output.append((proof.result, every.wrong == 0))
         assert every.exhaustive and (proof.result, every.wrong == 0) not in (
             ("proved", False), ("refuted", True),
         ), kind.__name__  # fmt: skip
-    assert said.count(("proved", True)) >= 5 and ("refuted", False) in said, said
+    assert output.count(("proved", True)) >= 5 and ("refuted", False) in output, output

@@ -24,16 +24,16 @@ def solutions(level: Level) -> list[Path]:
 
 def measured(level: Level) -> tuple[dict[str, int], list[Judgment]]:
     """The best on each axis over all solutions that pass, and what became of each."""
-    found = [judge(level, path.read_text("utf-8")) for path in solutions(level)]
-    scores = [f.score for f in found if f.passed]
-    return {axis: min(s[axis] for s in scores) for axis in AXES} if scores else {}, found
+    results = [judge(level, path.read_text("utf-8")) for path in solutions(level)]
+    scores = [f.score for f in results if f.passed]
+    return {axis: min(s[axis] for s in scores) for axis in AXES} if scores else {}, results
 
 
 def main() -> None:
     best = {}
     for level in levels().values():
-        best[level.id], found = measured(level)
-        for path, one in zip(solutions(level), found, strict=True):
+        best[level.id], result = measured(level)
+        for path, one in zip(solutions(level), result, strict=True):
             if not one.passed:
                 print(f"{path.name}: {one.verdict}")
         if best[level.id] != level.best:

@@ -25,14 +25,14 @@ def test_what_takes_too_long_ends():
     """A model that is small to write, and takes hours on a million questions."""
     wide = 'tokens: "0123456789+="  block_size: 12  norm: none  tok_emb: ones(12 300)\n'
     layer = "{ Q: ones(300 300) K: ones(300 300) V: ones(300 300) P: ones(300 300) }"
-    found = judge_in_process("add-3", f"{wide}layers: [{layer * 9}]", seconds=3)
-    assert found.problem == "add-3.taotp — took more than 3 s"
-    assert not found.passed and found.best
+    result = judge_in_process("add-3", f"{wide}layers: [{layer * 9}]", seconds=3)
+    assert result.problem == "add-3.taotp — took more than 3 s"
+    assert not result.passed and result.best
 
 
 def test_what_takes_too_much_ends():
-    found = judge_in_process("traffic-light", LIGHT.read_text("utf-8"), memory=2**26)
-    assert "took more than" in found.problem and "0.1 GiB" in found.problem
+    result = judge_in_process("traffic-light", LIGHT.read_text("utf-8"), memory=2**26)
+    assert "took more than" in result.problem and "0.1 GiB" in result.problem
 
 
 @pytest.mark.parametrize("prepare,setup,said", [
@@ -47,8 +47,8 @@ def test_why_there_is_no_judgement(monkeypatch, prepare, setup, said):
     monkeypatch.setattr(judge_process, "PREPARE", prepare)
     monkeypatch.setattr(judge_process, "SETUP", setup)
     monkeypatch.setattr(workers, "START_SECONDS", 1 if prepare == "time:sleep" else 60)
-    found = judge_in_process("traffic-light", "x", seconds=90)
-    assert found.problem.startswith("traffic-light.taotp — ") and said in found.problem
+    result = judge_in_process("traffic-light", "x", seconds=90)
+    assert result.problem.startswith("traffic-light.taotp — ") and said in result.problem
 
 
 def test_a_process_that_goes_on_has_its_memory_back():
@@ -83,15 +83,15 @@ def test_check(call, tmp_path):
     stub = tmp_path / "mine.taotp"
     stub.write_text(level("traffic-light").stub)
     status, out, err = call("puzzle", "check", "traffic-light", stub)
-    said = "wrong: 120 of all 120 questions; the smallest: red → red, expected green"
-    assert (status, out, err) == (1, f"The traffic light (traffic-light): {said}\n", "")
+    output = "wrong: 120 of all 120 questions; the smallest: red → red, expected green"
+    assert (status, out, err) == (1, f"The traffic light (traffic-light): {output}\n", "")
     status, out, _ = call("puzzle", "check", "traffic-light", stub, "--json")
     assert status == 1 and json.loads(out)["counterexample"]["got"] == "red"
 
 
 @pytest.mark.parametrize("words,said", [
     (["trafic-light", "x.taotp"], "no such level; did you mean traffic-light"),
-    (["traffic-light", "x.glass"], "x.glass — traffic-light is solved by a .taotp file"),
+    (["traffic-light", "x.glass"], "x.glass — traffic-light: expected a .taotp file"),
     (["traffic-light", "nowhere.taotp"], "nowhere.taotp — "),
     (["traffic-light", "bad.taotp"], "bad.taotp:1:13 — expected a value"),
 ])  # fmt: skip
@@ -105,8 +105,8 @@ def test_a_call_that_is_wrong(call, tmp_path, monkeypatch, words, said):
 def test_list_levels(call):
     status, out, _ = call("list", "levels")
     assert status == 0 and out.startswith(" 1  traffic-light  The traffic light: After red")
-    told = json.loads(call("list", "levels", "--json")[1])["levels"]
-    assert [each["number"] for each in told] == list(range(1, len(told) + 1))
+    reported = json.loads(call("list", "levels", "--json")[1])["levels"]
+    assert [each["number"] for each in reported] == list(range(1, len(reported) + 1))
     _, out, err = call("list", "levels", "echo-in-20")
     assert not err
     for part in ("At most: 20 parameters", "Best known, on each axis: 20 parameters", "Hint 3: ",

@@ -47,46 +47,48 @@ def test_what_is_right_on_every_example_and_wrong_is_caught(name):
     for shown, answer in asked.examples.items():
         tokens, wanted = words.encode(shown), words.encode(answer)
         if asked.kind == "taotp":
-            said = decode(taotp.parse(text), tokens, len(wanted))[len(tokens) :]
+            output = decode(taotp.parse(text), tokens, len(wanted))[len(tokens) :]
         else:
-            said = compiler.run(compiler.read(text), tokens)
-        assert words.decode(said) == answer
-    found = judge(asked, text)
-    assert not found.problem and not found.right and not found.score
-    assert found.counterexample["input"] not in asked.examples
-    assert found.counterexample["got"] != found.counterexample["expected"]
+            output = compiler.run(compiler.read(text), tokens)
+        assert words.decode(output) == answer
+    judgment = judge(asked, text)
+    assert not judgment.problem and not judgment.right and not judgment.score
+    assert judgment.counterexample["input"] not in asked.examples
+    assert judgment.counterexample["got"] != judgment.counterexample["expected"]
 
 
 def test_the_smallest_counterexample_is_the_smallest():
     """Of the parities that stop at three ones, by trying them all in Python."""
-    found = judge(level("parity-source"), NEARLY["parity-source"])
+    judgment = judge(level("parity-source"), NEARLY["parity-source"])
     texts = (t for n in range(1, 11) for t in itertools.product("01", repeat=n))
     wrong = [t for t in texts if t.count("1") % 2 != min(t.count("1"), 3) % 2]
-    assert found.wrong == len(wrong)
-    assert found.counterexample == {"input": " ".join(wrong[0]), "expected": "0", "got": "1"}
-    said = "wrong: 848 of all 2,046 questions; the smallest: 1 1 1 1 → 1, expected 0"
-    assert found.verdict == said
+    assert judgment.wrong == len(wrong)
+    assert judgment.counterexample == {"input": " ".join(wrong[0]), "expected": "0", "got": "1"}
+    output = "wrong: 848 of all 2,046 questions; the smallest: 1 1 1 1 → 1, expected 0"
+    assert judgment.verdict == output
 
 
 def test_one_wrong_question_of_all_is_enough():
     """The very last."""
     nearly = "(1 if all(token == 1) and position == 9 else count(token == 1) % 2)"
-    found = judge(level("parity-source"), changed("parity-source", "count(token == 1) % 2", nearly))
-    assert (found.wrong, found.checked) == (1, 2_046)
-    assert found.counterexample == {"input": " ".join("1" * 10), "expected": "0", "got": "1"}
+    judgment = judge(
+        level("parity-source"), changed("parity-source", "count(token == 1) % 2", nearly)
+    )
+    assert (judgment.wrong, judgment.checked) == (1, 2_046)
+    assert judgment.counterexample == {"input": " ".join("1" * 10), "expected": "0", "got": "1"}
 
 
 def test_of_weights_too():
-    found = judge(level("the-largest"), NEARLY["the-largest"])
-    told = {"input": "0 0 1", "expected": "1", "got": "0"}
-    assert found.counterexample == told and 0 < found.wrong < found.checked == 11_110
+    judgment = judge(level("the-largest"), NEARLY["the-largest"])
+    by_name = {"input": "0 0 1", "expected": "1", "got": "0"}
+    assert judgment.counterexample == by_name and 0 < judgment.wrong < judgment.checked == 11_110
 
 
 @pytest.mark.slow
 def test_a_proof_that_fails_has_a_counterexample_too():
-    found = judge(level("beat-ours"), NEARLY["beat-ours"])
-    assert found.verdict.startswith("wrong: refuted, of about 10^20 questions; a small one: ")
-    asked = found.counterexample["input"]  # only a digit or two are left of it
+    judgment = judge(level("beat-ours"), NEARLY["beat-ours"])
+    assert judgment.verdict.startswith("wrong: refuted, of about 10^20 questions; a small one: ")
+    asked = judgment.counterexample["input"]  # only a digit or two are left of it
     assert len(asked) == 31 and asked.count("0") >= 29
 
 
@@ -100,38 +102,38 @@ def test_numbers_may_be_of_any_length():
 
 
 def test_right_is_told_with_the_score_beside_the_best_known():
-    found = judge(level("traffic-light"), solution("traffic-light"))
-    assert found.passed and found.verdict.startswith(
+    judgment = judge(level("traffic-light"), solution("traffic-light"))
+    assert judgment.passed and judgment.verdict.startswith(
         "right: all 120 questions; the right token leads"
     )
-    assert found.score["parameters"] == 30 and found.score["layers"] == 0
-    assert found.lines[1] == "parameters: 30 (best known 9)"
-    smaller = found.__class__(found.level, True, score={"parameters": 8}, best=found.best)
+    assert judgment.score["parameters"] == 30 and judgment.score["layers"] == 0
+    assert judgment.lines[1] == "parameters: 30 (best known 9)"
+    smaller = judgment.__class__(judgment.level, True, score={"parameters": 8}, best=judgment.best)
     assert smaller.lines[1] == "parameters: 8 (best known 9 — beaten)"
 
 
 def test_right_and_too_large_is_not_passed():
-    found = judge(level("echo-in-20"), solution("echo"))
-    assert found.right and not found.passed and found.over == ["parameters"]
-    assert found.verdict.startswith("right, but too large (54 parameters, the most is 20)")
+    judgment = judge(level("echo-in-20"), solution("echo"))
+    assert judgment.right and not judgment.passed and judgment.over == ["parameters"]
+    assert judgment.verdict.startswith("right, but too large (54 parameters, the most is 20)")
 
 
 def test_a_source_is_compiled_and_proved():
-    found = judge(level("again"), solution("again"))
-    assert found.passed and "compiled, and proved for every text" in found.coverage
+    judgment = judge(level("again"), solution("again"))
+    assert judgment.passed and "compiled, and proved for every text" in judgment.coverage
     made = compiler.compile(solution("again"))
-    assert found.score["parameters"] == sum(w.size for w in made.model.weights.values())
+    assert judgment.score["parameters"] == sum(w.size for w in made.model.weights.values())
 
 
 def test_a_tie_is_wrong():
-    found = judge(level("echo"), level("echo").stub)
-    assert not found.right and found.counterexample["got"].endswith("by a tie")
+    judgment = judge(level("echo"), level("echo").stub)
+    assert not judgment.right and judgment.counterexample["got"].endswith("by a tie")
 
 
 def test_what_rounding_could_turn_is_not_right():
     near = solution("traffic-light", 3) + "out_bias: [1e15 1e15 1e15]\n"
-    found = judge(level("traffic-light"), near)
-    assert not found.right and found.problem.endswith(
+    judgment = judge(level("traffic-light"), near)
+    assert not judgment.right and judgment.problem.endswith(
         "which another order of the same sums could turn"
     )
 
@@ -144,12 +146,12 @@ def test_rounding_is_looked_at_on_every_question():
     U = np.stack([*E.T[:2], np.ones(10)])
     loud = E * np.where(np.arange(10) == 9, 100, 1)[:, None]
     loud[9, 2] = 1e17
-    found = [
+    results = [
         judge(level("echo"), write(Model(config, {"embed.W_E": e, "unembed.W_U": U}, vocabulary)))
         for e in (E, loud)
     ]
-    assert found[0].right and not found[1].right
-    assert found[1].problem.startswith("0 0 9 is right by 16, which another order")
+    assert results[0].right and not results[1].right
+    assert results[1].problem.startswith("0 0 9 is right by 16, which another order")
 
 
 def test_a_logit_that_is_not_finite_is_wrong():
@@ -176,9 +178,9 @@ def test_a_text_that_the_interpreter_refuses_is_wrong(monkeypatch):
         return real(program, texts)
 
     monkeypatch.setattr(compiler, "emitted", refusing)
-    found = judge(level("look-back"), solution("look-back"))
-    assert found.wrong == 1 + 4 + 16 and found.counterexample["input"] == "b a c"
-    assert found.counterexample["got"] == "a combination that was said never to be"
+    judgment = judge(level("look-back"), solution("look-back"))
+    assert judgment.wrong == 1 + 4 + 16 and judgment.counterexample["input"] == "b a c"
+    assert judgment.counterexample["got"] == "a combination that was said never to be"
 
 
 LIGHT, SQUARES = 'tokens: [red green amber]  sep: " "', "tokens = [*range(10)]\nlength = 3\n"
@@ -204,9 +206,14 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_what_cannot_be_judged_is_said(case):
     name, text, words = BAD[case]
-    found = judge(level(name), text)
-    assert words in found.problem and not found.right and not found.passed and not found.score
-    assert found.lines == [f"not judged: {found.problem}"]
+    judgment = judge(level(name), text)
+    assert (
+        words in judgment.problem
+        and not judgment.right
+        and not judgment.passed
+        and not judgment.score
+    )
+    assert judgment.lines == [f"not judged: {judgment.problem}"]
 
 
 def test_nothing_that_is_sent_is_executed(tmp_path, monkeypatch):
@@ -242,5 +249,5 @@ def test_lines_are_counted_so_that_nothing_is_gained_by_squeezing(kind, text, li
 def test_a_solution_in_one_line_has_as_many_as_before():
     plain = solution("balanced")
     squeezed = 'z = "#"; ' + "; ".join(plain.splitlines())
-    found, other = (judge(level("balanced"), text) for text in (plain, squeezed))
-    assert found.passed and other.passed and other.score["lines"] == found.score["lines"] + 1
+    result, other = (judge(level("balanced"), text) for text in (plain, squeezed))
+    assert result.passed and other.passed and other.score["lines"] == result.score["lines"] + 1

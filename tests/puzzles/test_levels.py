@@ -28,23 +28,29 @@ ROUNDED = ("strict", "bits")  # depend on the last bits of cosines: 51 or 58 wer
 
 
 def test_forty_and_more_in_order():
-    found = list(levels().values())
-    assert len(found) >= 40 and [each.number for each in found] == list(range(1, len(found) + 1))
-    assert found[0].id == "traffic-light" and found[-1].id == "beat-ours"
-    assert {each.kind for each in found} == {"taotp", "glass"}
-    assert len({each.title for each in found}) == len({each.goal for each in found}) == len(found)
+    results = list(levels().values())
+    assert len(results) >= 40 and [each.number for each in results] == list(
+        range(1, len(results) + 1)
+    )
+    assert results[0].id == "traffic-light" and results[-1].id == "beat-ours"
+    assert {each.kind for each in results} == {"taotp", "glass"}
+    assert (
+        len({each.title for each in results})
+        == len({each.goal for each in results})
+        == len(results)
+    )
 
 
 @pytest.mark.parametrize("name", levels())
 def test_a_level_says_all_that_is_needed(name):
-    found = level(name)
-    assert found.goal.endswith(".") and "\n" not in found.goal and len(found.goal) < 160
-    assert len(found.hints) >= 2 and found.examples and found.stub.endswith("\n")
-    assert bool(found.task_ref) != bool(found.truth) and found.limits.keys() <= AXES.keys()
-    assert found.kind == "taotp" or found.truth
-    page = (FOLDER.parents[2] / "docs" / found.read.partition("#")[0]) if found.read else FOLDER
+    result = level(name)
+    assert result.goal.endswith(".") and "\n" not in result.goal and len(result.goal) < 160
+    assert len(result.hints) >= 2 and result.examples and result.stub.endswith("\n")
+    assert bool(result.task_ref) != bool(result.truth) and result.limits.keys() <= AXES.keys()
+    assert result.kind == "taotp" or result.truth
+    page = (FOLDER.parents[2] / "docs" / result.read.partition("#")[0]) if result.read else FOLDER
     assert page.exists()
-    json.dumps(found.to_json())
+    json.dumps(result.to_json())
 
 
 def test_every_truth_is_asked_for():
@@ -55,30 +61,30 @@ def test_every_truth_is_asked_for():
 @pytest.mark.some(4)
 def test_examples_are_right(name):
     """The examples of a level are the answers of its solution, which other tests judge."""
-    found, (first, *_) = level(name), solutions(level(name))
-    words = found.task().vocabulary
-    for text, answer in found.examples.items():
+    result, (first, *_) = level(name), solutions(level(name))
+    words = result.task().vocabulary
+    for text, answer in result.examples.items():
         asked, wanted = words.encode(text), words.encode(answer)
-        if found.kind == "taotp":
-            said = decode(taotp.read(first), asked, len(wanted))[len(asked) :]
+        if result.kind == "taotp":
+            output = decode(taotp.read(first), asked, len(wanted))[len(asked) :]
         else:
-            said = compiler.run(compiler.read(first.read_text("utf-8")), asked)
-        assert words.decode(said) == answer
+            output = compiler.run(compiler.read(first.read_text("utf-8")), asked)
+        assert words.decode(output) == answer
 
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.some(4)
 def test_a_stub_is_read_and_is_no_solution(name):
-    found = judge(level(name), level(name).stub)
-    assert not found.problem and not found.passed
-    assert found.counterexample or found.over
+    judgment = judge(level(name), level(name).stub)
+    assert not judgment.problem and not judgment.passed
+    assert judgment.counterexample or judgment.over
 
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.some(5)
 def test_solutions_pass_and_are_the_best_known(name):
-    best, found = measured(level(name))
-    assert found and all(one.passed for one in found), [one.verdict for one in found]
+    best, result = measured(level(name))
+    assert result and all(one.passed for one in result), [one.verdict for one in result]
     for axis, n in level(name).best.items():
         assert best[axis] == pytest.approx(n, rel=0.2 if axis in ROUNDED else 0), axis
     assert best.keys() == level(name).best.keys() == AXES.keys()
@@ -130,10 +136,10 @@ def test_a_level_is_named_by_its_title_too():
 def test_the_score_is_what_count_says(call):
     """One word, one meaning: a solution's text is counted as `glassformer count` counts it."""
     path = SOLUTIONS / "one-back.1.taotp"
-    found = judge(level("one-back"), path.read_text("utf-8")).score
+    result = judge(level("one-back"), path.read_text("utf-8")).score
     counted = json.loads(call("count", path, "--json")[1])
-    assert {n: found[n] for n in ("strict", "bits")} == {n: counted[n] for n in ("strict", "bits")}
-    assert found["parameters"] == counted["total"]
+    assert {n: result[n] for n in ("strict", "bits")} == {n: counted[n] for n in ("strict", "bits")}
+    assert result["parameters"] == counted["total"]
 
 
 def test_the_documentation_has_all_levels_in_their_order():

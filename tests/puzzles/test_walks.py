@@ -13,13 +13,13 @@ PIECE = re.compile(r"[\w.]+|[^\w\s]")
 @pytest.mark.parametrize("name", WALKS)
 def test_a_level_is_solved_by_what_it_says(name):
     asked, text, known = level(name), level(name).stub, level(name).stub + " " + level(name).goal
-    told, verdicts = list(TOLD[name]), [judge(asked, text)]
+    reported, verdicts = list(TOLD[name]), [judge(asked, text)]
     for hint, old, new in WALKS[name]:
         known = " ".join([known, *asked.hints[:hint]])
         assert old in text
         text = text.replace(old, new) if old else text
         assert set(PIECE.findall(new)) <= set(PIECE.findall(known)), "typed what nobody said"
         verdicts.append(judge(asked, text))
-    for found, words in zip(verdicts, told, strict=True):
-        assert found.verdict.startswith(words)
-    assert [found.passed for found in verdicts] == [False] * (len(verdicts) - 1) + [True]
+    for result, words in zip(verdicts, reported, strict=True):
+        assert result.verdict.startswith(words)
+    assert [result.passed for result in verdicts] == [False] * (len(verdicts) - 1) + [True]

@@ -41,9 +41,9 @@ class Engine:
         engine("run(m, x[0]).output", model, "4+8").
         """
         first, *rest = given or [None]
-        told = None if first is None else report_page.json_block(_payload(first))
+        reported = None if first is None else report_page.json_block(_payload(first))
         read = "const m = d && readModel(JSON.parse(d));"
-        return self.tab.evaluate(f"([d, x]) => {{ {read} return {expression}; }}", [told, rest])
+        return self.tab.evaluate(f"([d, x]) => {{ {read} return {expression}; }}", [reported, rest])
 
 
 HERE, browsers, way_out = Path(__file__).parent, [], ExitStack()

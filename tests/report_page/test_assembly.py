@@ -87,8 +87,8 @@ def test_modules_that_cannot_be_bundled(monkeypatch, texts, mentions):
 def test_the_page_has_no_external_address(adder):
     text = adder[0].html().decode()
     # XML namespaces are not fetched
-    found = re.findall(r"https?://(?!www\.w3\.org/)[^\s\"']*|@import|url\(|innerHTML|eval\(", text)
-    assert found == []
+    result = re.findall(r"https?://(?!www\.w3\.org/)[^\s\"']*|@import|url\(|innerHTML|eval\(", text)
+    assert result == []
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
     assert "default-src &#x27;none&#x27;" in policy and "worker-src blob:" in policy
     assert policy.count("sha256-") == 2 and "unsafe-eval" not in policy
@@ -99,26 +99,26 @@ def test_the_page_has_no_external_address(adder):
 
 def test_only_the_page_s_own_scripts_run(chromium, adder):
     context = chromium.new_context(offline=True)
-    tab, said = context.new_page(), []
-    tab.on("console", lambda m: said.append(m.text))
+    tab, output = context.new_page(), []
+    tab.on("console", lambda m: output.append(m.text))
     tab.goto(adder[1].as_uri())
     expect(tab.locator("#answer")).not_to_be_empty(timeout=SLOWLY)
-    assert said == []
+    assert output == []
     tab.evaluate("""() => { const s = document.createElement("script");
         s.textContent = "window.hacked = 1"; document.body.append(s); }""")
     assert tab.evaluate("typeof hacked") == "undefined"
-    assert "Content Security Policy" in said[0]
+    assert "Content Security Policy" in output[0]
     asked = "fetch('http://127.0.0.1:9/').then(() => 'went', (e) => String(e))"
     assert "Failed to fetch" in tab.evaluate(asked)
-    assert any("default-src" in text or "connect-src" in text for text in said[1:])
+    assert any("default-src" in text or "connect-src" in text for text in output[1:])
     context.close()
 
 
 def test_the_worker_computes_the_same_score(chromium, adder):
     context = chromium.new_context(offline=True)
-    tab, said = context.new_page(), []
-    tab.on("console", lambda m: said.append(m.text))
-    tab.on("pageerror", lambda e: said.append(str(e)))
+    tab, output = context.new_page(), []
+    tab.on("console", lambda m: output.append(m.text))
+    tab.on("pageerror", lambda e: output.append(str(e)))
     tab.goto(adder[1].as_uri())
     both = tab.evaluate("""async () => {
         const m = readModel(JSON.parse(document.getElementById("data").textContent).models[0]);
@@ -132,7 +132,7 @@ def test_the_worker_computes_the_same_score(chromium, adder):
     assert both[0] == both[1] and both[0][0]["right"] == 50
     assert both[0][1]["right"] < 50 and both[0][2]["right"] < 50
     assert "head 9.9" in both[2]
-    assert said == []
+    assert output == []
     context.close()
 
 
@@ -158,9 +158,9 @@ def all_nasty(monkeypatch):
     neurons = {f"0.{i}": NASTY[i] for i in range(5)}
     model = replace(model, labels=Labels(slots, dict(model.labels.heads), neurons))
     monkeypatch.setattr("glassformer.report_page.payload.task_if_known", lambda model: Nasty())
-    told = model_payload(model, NASTY[0], title=NASTY[0], inputs=["<b>", NASTY[2]])
-    told["verdict"] = {"holds": False, "text": NASTY[2]}
-    return Report({"title": NASTY[1], "notes": NASTY, "footer": NASTY[2], "models": [told]})
+    reported = model_payload(model, NASTY[0], title=NASTY[0], inputs=["<b>", NASTY[2]])
+    reported["verdict"] = {"holds": False, "text": NASTY[2]}
+    return Report({"title": NASTY[1], "notes": NASTY, "footer": NASTY[2], "models": [reported]})
 
 
 def test_no_text_of_a_model_breaks_out_of_the_page(monkeypatch):
@@ -170,8 +170,8 @@ def test_no_text_of_a_model_breaks_out_of_the_page(monkeypatch):
     plain = report_page.assemble(empty).decode()
     for tag in ("<script", "</script", "<img", "<b>", "<!--"):
         assert text.lower().count(tag) == plain.lower().count(tag), tag
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert "<" not in found[1] and json.loads(found[1]) == json.loads(json.dumps(made.data))
+    result = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert "<" not in result[1] and json.loads(result[1]) == json.loads(json.dumps(made.data))
 
 
 @pytest.mark.slow
@@ -179,9 +179,9 @@ def test_markup_in_a_model_is_shown_and_not_obeyed(chromium, monkeypatch, tmp_pa
     made = all_nasty(monkeypatch)
     path = made.save(tmp_path / "nasty.html")
     context = chromium.new_context(offline=True)
-    tab, said = context.new_page(), []
-    tab.on("console", lambda m: said.append(m.text))
-    tab.on("pageerror", lambda e: said.append(str(e)))
+    tab, output = context.new_page(), []
+    tab.on("console", lambda m: output.append(m.text))
+    tab.on("pageerror", lambda e: output.append(str(e)))
     tab.goto(path.as_uri())
     expect(tab.locator("#answer")).not_to_be_empty(timeout=SLOWLY)
     for text in ("<b>", NASTY[2], "|".join([NASTY[0], NASTY[3]]), "<svg onload=hacked=1>"):
@@ -196,7 +196,7 @@ def test_markup_in_a_model_is_shown_and_not_obeyed(chromium, monkeypatch, tmp_pa
     assert tab.locator(obeyed).count() == 0
     assert NASTY[2] in tab.evaluate("document.body.innerText")
     assert tab.title() == NASTY[1] == tab.evaluate("document.querySelector('h1').textContent")
-    assert said == []
+    assert output == []
     context.close()
 
 

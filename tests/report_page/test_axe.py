@@ -35,14 +35,14 @@ def pages(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server():
-    with serving([ADDER]) as found:
-        yield found.open
+    with serving([ADDER]) as result:
+        yield result.open
 
 
 def complaints(tab):
     """Return the violations of a page with their elements."""
-    found = Axe().run(tab).response["violations"]
-    return [(v["id"], [" ".join(n["target"]) for n in v["nodes"]][:3]) for v in found]
+    result = Axe().run(tab).response["violations"]
+    return [(v["id"], [" ".join(n["target"]) for n in v["nodes"]][:3]) for v in result]
 
 
 def test_axe_finds_what_is_there(chromium):
@@ -58,14 +58,14 @@ def test_axe_finds_what_is_there(chromium):
 def test_axe_finds_nothing(chromium, pages, server, scheme, width):
     context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
     context.set_default_timeout(SLOWLY)
-    tab, found = context.new_page(), {}
+    tab, result = context.new_page(), {}
     for path in pages:
         tab.goto(path.as_uri())
         if path.stem != "text":
             expect(tab.locator("#score")).to_contain_text("examples right", timeout=SLOWLY)
             tab.click("#heads .switch button >> nth=1")  # an ablation
             expect(tab.locator("#chips .chip")).to_be_visible()
-        found[path.stem] = complaints(tab)
+        result[path.stem] = complaints(tab)
     tab.goto(server.address)  # an invalid source, a hint, a proof
     tab.fill("#source-text", WRONG)
     expect(tab.locator("#source-errors li")).to_have_count(1, timeout=SLOWLY)
@@ -74,6 +74,6 @@ def test_axe_finds_nothing(chromium, pages, server, scheme, width):
     expect(tab.locator("#judgement .verdict")).to_be_visible(timeout=SLOWLY)
     tab.click("#prove")
     expect(tab.locator("#judged")).to_have_attribute("data-result", "proved", timeout=SLOWLY)
-    found["open"] = complaints(tab)
+    result["open"] = complaints(tab)
     context.close()
-    assert not {name: said for name, said in found.items() if said}
+    assert not {name: output for name, output in result.items() if output}

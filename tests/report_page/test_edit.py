@@ -133,8 +133,8 @@ def test_invalid_edits(engine):
     cases += [(["embed.W_E", index, 1], "bad_argument") for index in indices]
     cases += [(["embed.W_E", 0, value], "bad_argument") for value in ("x", "1e999")]
     cases += [(["embed.W_E", [0, 1], "2.5"], "")]
-    said = engine(tried, load("addition:digits=3"), told([edit for edit, _ in cases]))
-    assert said == [wanted for _, wanted in cases]
+    output = engine(tried, load("addition:digits=3"), told([edit for edit, _ in cases]))
+    assert output == [wanted for _, wanted in cases]
 
 
 def test_edits_leave_the_model_unchanged(engine):

@@ -135,11 +135,11 @@ SLOTS = "slotContents(m, record(m, x[0]), x[0])"
 def test_slot_contents_agree_with_explain(engine, ref, text):
     model = load(ref)
     tokens = prompt_tokens(model, text)
-    story, found = explain(model, tokens), engine(SLOTS, model, tokens)
-    told = [story.slots, *(layer.slots for layer in story.layers)]
+    story, result = explain(model, tokens), engine(SLOTS, model, tokens)
+    results = [story.slots, *(layer.slots for layer in story.layers)]
     ends = ["embedding", *(list(stream_hooks(model))[1:][i] for i in _last_of_each_layer(model))]
-    for sublayer, wanted in zip(ends, told, strict=True):
-        here = {s["slot"]: s for s in found
+    for sublayer, wanted in zip(ends, results, strict=True):
+        here = {s["slot"]: s for s in result
                 if s["sublayer"] == sublayer and s["position"] == len(tokens) - 1}  # fmt: skip
         for slot in wanted:
             got = here[slot.name]
@@ -150,8 +150,8 @@ def test_slot_contents_agree_with_explain(engine, ref, text):
             }
             assert slot.means == kinds.get(got["kind"], ""), (sublayer, slot.name)
             assert not slot.erased or got["kind"] == "nothing", (sublayer, slot.name)
-    assert {s["position"] for s in found} == set(range(len(tokens)))
-    assert all(0 <= s["share"] <= 1 for s in found)
+    assert {s["position"] for s in result} == set(range(len(tokens)))
+    assert all(0 <= s["share"] <= 1 for s in result)
 
 
 def _last_of_each_layer(model):
@@ -166,18 +166,18 @@ def _last_of_each_layer(model):
 def test_values_agree_with_the_interpreter(engine, ref, text):
     model = load(ref)
     tokens = prompt_tokens(model, text)
-    found = engine(SLOTS, model, tokens)
+    result = engine(SLOTS, model, tokens)
     cache = record(model, np.array([tokens]))[1]
     names = ["embedding", *list(stream_hooks(model))[1:]]
-    assert {s["sublayer"] for s in found} == set(names)
+    assert {s["sublayer"] for s in result} == set(names)
     for at in range(1, len(tokens)):
         for value in read_slots(model, tokens[: at + 1], partial(_stream, cache, at)):
             place = value.place.replace("embed", "embedding")
-            got = next(s for s in found if (s["sublayer"], s["position"], s["slot"])
+            got = next(s for s in result if (s["sublayer"], s["position"], s["slot"])
                        == (place, at, value.name))  # fmt: skip
             assert (got["value"], got["means"]) == (value.holds, value.means)
             assert abs(got["share"] - max(0, 1 - value.off)) < 1e-9
-    assert all(s["means"] == s["value"] for s in found if s["means"])
+    assert all(s["means"] == s["value"] for s in result if s["means"])
 
 
 def _stream(cache, at, time):
@@ -194,14 +194,14 @@ def test_a_logit_is_the_sum_of_contributions(engine):
             cache.logits.data[at * m.config.d_vocab + v]]); })()"""
     for seed, (norm, tied) in enumerate([("layer", True), ("rms", False), ("none", True)]):
         model, text = random_model(seed, norm=norm, tied=tied), [3, 1, 4, 1]
-        found = engine(sums, model, text, [2, 5])
-        for each, logit in found:
+        result = engine(sums, model, text, [2, 5])
+        for each, logit in result:
             assert abs(sum(s["amount"] for s in each) - logit) <= 1e-11 * max(1, abs(logit))
         cache = record(model, np.array([text]))[1]
         pair = np.array([[2]]), np.array([[5]])
         wanted = logit_difference_shares(model, cache, *pair, positions=slice(-1, None))
-        got = [a["amount"] - b["amount"] for a, b in zip(found[0][0], found[1][0], strict=True)]
-        assert [s["part"] for s in found[0][0]] == [name for name, _ in wanted]
+        got = [a["amount"] - b["amount"] for a, b in zip(result[0][0], result[1][0], strict=True)]
+        assert [s["part"] for s in result[0][0]] == [name for name, _ in wanted]
         assert largest_difference([float(s[0, 0]) for _, s in wanted], got) <= 1e-11
 
 
@@ -258,25 +258,25 @@ def test_margins_agree_with_python(engine, ref):
         asked = np.arange(tokens.shape[1])[None] >= len(prompt_)
         wanted = float(row_margins(model, tokens, asked)[0])
         assert abs(wanted - margin) <= 1e-9 * max(1, abs(wanted))
-    found = engine("scoreNow(m)", model)
-    assert found["right"] == found["total"] == len(got) and found["wrong"] == []
-    assert abs(found["worst"] - min(m for *_, m in got)) < 1e-12
-    assert sum(c["total"] for c in found["byClass"].values()) == found["total"]
+    result = engine("scoreNow(m)", model)
+    assert result["right"] == result["total"] == len(got) and result["wrong"] == []
+    assert abs(result["worst"] - min(m for *_, m in got)) < 1e-12
+    assert sum(c["total"] for c in result["byClass"].values()) == result["total"]
 
 
 def test_an_ablated_head_breaks_sums(engine):
     model, task = load(ADDER), load_task(ADDER.replace(",dtype", ""))
     silenced = {"part": "head 0.1", "how": "zero"}
-    found = engine("scoreNow(m, x[0])", model, [silenced])
-    assert 0 < found["right"] < found["total"] and found["worst"] <= 0
+    result = engine("scoreNow(m, x[0])", model, [silenced])
+    assert 0 < result["right"] < result["total"] and result["worst"] <= 0
     tap = ablation_hook(model, "head 0.1")
-    for wrong in found["wrong"][:20]:
+    for wrong in result["wrong"][:20]:
         a, b = map(int, wrong["text"].split("+"))
         tokens, answer = task.batch(np.array([[a, b]]))
         assert float(row_margins(model, tokens, answer, tap)[0]) <= 0
         assert wrong["expected"] == str(a + b).zfill(4)[::-1] != wrong["got"]
-    by_class = found["byClass"]
-    assert sum(c["right"] for c in by_class.values()) == found["right"]
+    by_class = result["byClass"]
+    assert sum(c["right"] for c in by_class.values()) == result["right"]
 
 
 def test_models_without_a_mask_decode(engine):
@@ -342,7 +342,7 @@ BROKEN = """(async () => {
 
 
 def test_a_worker_that_breaks_is_told_and_none_keeps_models_that_were_closed(engine):
-    told, sent = engine(BROKEN, load("addition:digits=1"))
+    reported, sent = engine(BROKEN, load("addition:digits=1"))
     closed = ["score: other models were opened"] * 2
-    assert told == ["scored", "score: broken", *closed]
+    assert reported == ["scored", "score: broken", *closed]
     assert sent == [True, False, "ended", True, False, "ended"]  # once to each worker

@@ -31,8 +31,8 @@ def test_the_package_has_all_that_they_need():
     assert explained.DOCS_FOLDER in taken
     for name in explained.WALKTHROUGHS:
         text = (ROOT / explained.DOCS_FOLDER / f"{name}.md").read_text()
-        found = explained.LIVE_COMMENT.search(text)
-        for path in re.findall(r"docs/[\w./-]+", found["refs"]):
+        result = explained.LIVE_COMMENT.search(text)
+        for path in re.findall(r"docs/[\w./-]+", result["refs"]):
             assert path.startswith(explained.DOCS_FOLDER) and (ROOT / path).exists()
         for picture in re.findall(r"!\[.*?\]\(\.\./(.*?)\)", explained.LIVE_COMMENT.sub("", text)):
             assert f"docs/{picture}" in taken and (ROOT / "docs" / picture).is_file()

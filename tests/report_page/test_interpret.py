@@ -56,11 +56,11 @@ def test_large_tables_are_left_out(engine, monkeypatch):
     model = load("lang/reverse")
     assert source_payload(model)["values"] and not source_payload(model)["problem"]
     monkeypatch.setattr("glassformer.report_page.sources.MAX_TABLE_BYTES", 10)
-    told = source_payload(model)
-    assert told["values"] is None and " 10:" in told["problem"]
-    found = engine("slotContents(m, record(m, [0, 4, 2, 11]), [0, 4, 2, 11])", model)
-    assert {s["means"] for s in found} == {""}  # without the interpreter's values
-    assert any(s["kind"] == "value" for s in found)
+    reported = source_payload(model)
+    assert reported["values"] is None and " 10:" in reported["problem"]
+    result = engine("slotContents(m, record(m, [0, 4, 2, 11]), [0, 4, 2, 11])", model)
+    assert {s["means"] for s in result} == {""}  # without the interpreter's values
+    assert any(s["kind"] == "value" for s in result)
 
 
 def test_a_program_has_no_source():

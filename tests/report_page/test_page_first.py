@@ -75,8 +75,8 @@ def test_the_bar_is_low_on_a_small_screen(visit):
     tab = visit("three", width=390)
     assert tab.locator("#answers").bounding_box()["height"] < 0.18 * 844
     tab.fill("#input", "12x")  # the problem is shown once
-    said = [tab.inner_text(f"#problem{m}") for m in ("", "-1", "-2")]
-    assert "3 digits" in said[0] and said[1:] == ["", ""]
+    results = [tab.inner_text(f"#problem{m}") for m in ("", "-1", "-2")]
+    assert "3 digits" in results[0] and results[1:] == ["", ""]
 
 
 def test_stepping_back_and_forth(visit):
@@ -249,9 +249,9 @@ def test_it_prints(visit):
 @pytest.mark.slow
 @pytest.mark.parametrize("ref, text, output", CASES, ids=[case[0] for case in CASES])
 def test_every_case(chromium, tmp_path, ref, text, output):
-    told = model_payload(load(ref), ref, inputs=[text], rows=1)
+    reported = model_payload(load(ref), ref, inputs=[text], rows=1)
     path = tmp_path / "case.html"
-    path.write_bytes(report_page.assemble({"title": ref, "models": [told]}))
+    path.write_bytes(report_page.assemble({"title": ref, "models": [reported]}))
     with visits(chromium, {"case": path}) as go:
         tab = go("case")
         tab.fill("#input", text)

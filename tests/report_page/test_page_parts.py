@@ -59,12 +59,12 @@ def test_an_ablated_head_breaks_examples_and_undo_restores_them(visit):
     assert tab.inner_text("#score").endswith(" % of edge cases and a sample)")
     assert "edge cases and a sample of every class" in tab.inner_text("#examples")
     row = tab.locator("#wrong li").nth(2)
-    text, told = row.locator("button").inner_text(), row.locator("b").all_inner_texts()
+    text, reported = row.locator("button").inner_text(), row.locator("b").all_inner_texts()
     row.locator("button").click()
     assert tab.input_value("#input") == text
-    assert [tab.inner_text("#answer"), run(load(ADDER), text).output] == told
+    assert [tab.inner_text("#answer"), run(load(ADDER), text).output] == reported
     tab.click("#undo")
-    assert tab.inner_text("#answer") == told[1] and tab.inner_text("#chips") == ""
+    assert tab.inner_text("#answer") == reported[1] and tab.inner_text("#chips") == ""
     expect(tab.locator("#wrong li")).to_have_count(0, timeout=SLOWLY)
     assert scored(tab) == (200, 200) and tab.is_disabled("#undo")
 
@@ -127,11 +127,11 @@ def test_pointing_shows_inputs_and_outputs(visit):
     lit = tab.locator("#tokens .from > span").all_inner_texts()
     assert lit == ["7", "8"]  # what it reads: the ones
     assert tab.locator('[data-link^="slot "].to').count() >= 1
-    told = {"#token-2": "to head 0.0", "#neuron-0-0": "from slot", "#slot-digit": "head 0.0",
+    by_name = {"#token-2": "to head 0.0", "#neuron-0-0": "from slot", "#slot-digit": "head 0.0",
             "#logits .strong button": "from "}  # fmt: skip
-    for what, found in told.items():
+    for what, result in by_name.items():
         tab.hover(what)
-        expect(line).to_contain_text(found)
+        expect(line).to_contain_text(result)
     tab.hover("h1")
     expect(line).to_be_hidden()
     assert tab.locator(".from, .to, .pointed").count() == 0

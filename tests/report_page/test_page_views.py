@@ -81,7 +81,7 @@ def test_attention_as_python_has_it(visit):
 def test_the_stream_by_name_as_explain_has_it(visit):
     tab, model = visit("sort"), load(SORT)
     assert tab.locator("#stream .tabs button").count() == 5
-    told = {v.name: v for v in explain(model, "3 1 2 |").values}
+    by_name = {v.name: v for v in explain(model, "3 1 2 |").values}
     for name, place in (
         ("token", "embedding"),
         ("after", "attention 0"),
@@ -93,8 +93,8 @@ def test_the_stream_by_name_as_explain_has_it(visit):
             ".slots tbody tr", has=tab.locator("th", has_text=re.compile(f"^{name}$"))
         )
         cell = row.locator("td").last
-        expect(cell.locator("> span")).to_have_text(told[name].holds)
-        expect(cell.locator(".means")).to_have_text(f"= {told[name].means}")
+        expect(cell.locator("> span")).to_have_text(by_name[name].holds)
+        expect(cell.locator(".means")).to_have_text(f"= {by_name[name].means}")
     tab.click("#do-attention-0-zero")
     tab.click("#after-attention-0")
     expect(tab.locator(".slots .differs").first).to_be_visible()  # from the interpreter's value

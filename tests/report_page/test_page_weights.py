@@ -56,9 +56,9 @@ def test_the_axes_have_names(visit):
 
 def test_what_was_verified_is_the_model_as_it_was_made(visit):
     tab = visit("adder")
-    said, note = tab.locator("#facts .verdict"), tab.locator("#facts .since")
+    output, note = tab.locator("#facts .verdict"), tab.locator("#facts .since")
     tab.click("#facts summary")
-    expect(said).to_have_class("verdict right")
+    expect(output).to_have_class("verdict right")
     expect(note).to_be_hidden()
     put(tab, 7, 2, "-9999")
     expect(note).to_have_text("This describes the model as opened. It has been changed since.")
@@ -74,7 +74,7 @@ def test_edit_by_typing_undo_and_save(visit, tmp_path):
     expect(tab.locator("td.edited")).to_have_count(1)
     expect(tab.locator("#wrong li").first).to_be_visible(timeout=SLOWLY)
     assert scored(tab)[0] < 200 and "1 weight edited" in tab.inner_text("#chips")
-    said = tab.inner_text("#answer")
+    output = tab.inner_text("#answer")
     tab.click("#text summary")
     expect(tab.locator("#text pre")).to_contain_text("4000")
     weights = {name: w.copy() for name, w in load(ADDER).weights.items()}
@@ -88,7 +88,7 @@ def test_edit_by_typing_undo_and_save(visit, tmp_path):
         saved = load(str(file))
         for name, w in weights.items():
             assert np.array_equal(saved.weights[name], w), name
-        assert run(saved, "127+458").output == said
+        assert run(saved, "127+458").output == output
     tab.click("#undo")
     assert tab.locator("td.edited").count() == 0 and tab.inner_text("#answer") == "0585"
     expect(tab.locator("#wrong li")).to_have_count(0, timeout=SLOWLY)

@@ -58,15 +58,15 @@ def differences(engine, model, tokens, *, each=False):
     `each`: compute each activation from Python's values of the earlier ones.
     """
     wanted = flow(model, tokens)
-    told = [[n, packed(a)] for n, a in wanted.items()] if each else None
-    names, flowed = engine(FLOW, model, [int(t) for t in tokens], told)
+    reported = [[n, packed(a)] for n, a in wanted.items()] if each else None
+    names, flowed = engine(FLOW, model, [int(t) for t in tokens], reported)
     assert names == hook_names(model) == list(wanted)[:-1]
     assert [name for name, _, _ in flowed] == list(wanted)
-    found = {}
+    by_name = {}
     for name, shape, data in flowed:
         assert list(wanted[name].shape) == shape, name
-        found[name] = apart(wanted[name], unpacked(data).reshape(shape), name)
-    return found
+        by_name[name] = apart(wanted[name], unpacked(data).reshape(shape), name)
+    return by_name
 
 
 def apart(wanted, got, name):
@@ -84,12 +84,12 @@ def compare(engine, model, tokens, *, each=False):
     own = flow(model, tokens)
     finer = flow(model, tokens, np.longdouble, own if each else None)
     exact = EXACT if model.dtype == "float64" else ROUNDED
-    found = differences(engine, model, tokens, each=each)
+    result = differences(engine, model, tokens, each=each)
     off = itertools.accumulate((largest_difference(finer[n], own[n]) for n in own), max)
     allowed = {n: max(exact, 30 * x) for n, x in zip(own, off, strict=True)}
-    worst = max(found, key=lambda n: found[n] / allowed[n])
-    said = f"{worst} differs by {found[worst]:.3g}, allowed are {allowed[worst]:.3g}"
-    assert found[worst] <= allowed[worst], f"{said}, of {model.config}"
+    worst = max(result, key=lambda n: result[n] / allowed[n])
+    output = f"{worst} differs by {result[worst]:.3g}, allowed are {allowed[worst]:.3g}"
+    assert result[worst] <= allowed[worst], f"{output}, of {model.config}"
 
 
 @pytest.mark.parametrize(("ref", "text", "output"), CASES)
@@ -120,14 +120,14 @@ def architectures():
         frozenset([(a, x), (b, y)]) for a, b in itertools.combinations(CHOICES, 2)
         for x in CHOICES[a] for y in CHOICES[b]
     }  # fmt: skip
-    found = []
+    results = []
     while left:
         drawn = [{k: v[rng.integers(len(v))] for k, v in CHOICES.items()} for _ in range(50)]
         pairs = [set(map(frozenset, itertools.combinations(c.items(), 2))) & left for c in drawn]
         best = max(range(50), key=lambda i: len(pairs[i]))
         left -= pairs[best]
-        found += [drawn[best]] * bool(pairs[best])
-    return found
+        results += [drawn[best]] * bool(pairs[best])
+    return results
 
 
 def random_models(dtype):
@@ -168,12 +168,12 @@ def test_float32_is_not_float64_in_disguise(engine):
 
 
 def test_the_float_type_is_described(engine):
-    for dtype, said in (
+    for dtype, output in (
         ("float64", "the page computes in float64"),
         ("float32", "the page rounds"),
     ):
         facts = dict(engine("m.facts", random_model().astype(dtype)))
-        assert facts["floats"].startswith(f"{dtype}; {said}")
+        assert facts["floats"].startswith(f"{dtype}; {output}")
 
 
 def test_float16_is_computed_in_float64(engine):
@@ -193,7 +193,7 @@ def test_erf(engine):
 
 
 def test_a_hook_must_keep_shapes(engine):
-    said = engine("""(() => { try {
+    output = engine("""(() => { try {
         forward(m.config, m.weights, [1, 2], (name, a) => name === "hook_embed" ? {...a, shape: [1, 8]} : a);
     } catch (e) { return e.message; } })()""", random_model())  # fmt: skip  # noqa: E501
-    assert all(mention in said for mention in ("hook_embed", "[2, 4]", "[1, 8]"))
+    assert all(mention in output for mention in ("hook_embed", "[2, 4]", "[1, 8]"))

@@ -19,8 +19,8 @@ MARKUP = "<img src=x onerror=hacked=1><script>hacked=1</script>"
 
 @pytest.fixture(scope="module")
 def server():
-    with serving([ADDER]) as found:
-        yield found.open
+    with serving([ADDER]) as result:
+        yield result.open
 
 
 @pytest.fixture
@@ -76,13 +76,13 @@ def test_a_level_is_solved_by_following_only_the_page(opened, server, name):
     tab.select_option("#level", name)
     assert tab.text_content("#goal") == levels()[name].goal
     assert tab.locator("#hints li").count() == 0 and checked(tab).startswith(TOLD[name][0])
-    for (hint, old, new), told in zip(WALKS[name], TOLD[name][1:], strict=True):
+    for (hint, old, new), reported in zip(WALKS[name], TOLD[name][1:], strict=True):
         while tab.locator("#hints li").count() < hint:
             tab.click("#hint")
         text = tab.input_value("#solution")
         assert old in text
         tab.fill("#solution", text.replace(old, new) if old else text)
-        assert checked(tab).startswith(told)
+        assert checked(tab).startswith(reported)
     expect(tab.locator("#progress")).to_have_text(f"1 of {len(levels())} solved")
     rows = tab.locator("#judgement tr").all_text_contents()
     best = levels()[name].best["parameters"]
@@ -132,8 +132,8 @@ def test_a_solution_wrong_outside_of_the_examples_is_refused(opened, server):
     tab.fill("#solution", text)
     tab.press("#solution", "Control+Enter")
     expect(tab.locator("#judgement .verdict")).to_have_class("verdict wrong", timeout=PATIENCE)
-    said = tab.text_content("#judgement .verdict")
-    assert said.endswith("questions; the smallest: 0 0 1 → 0, expected 1")
+    output = tab.text_content("#judgement .verdict")
+    assert output.endswith("questions; the smallest: 0 0 1 → 0, expected 1")
     expect(tab.locator("#progress")).to_have_text(f"0 of {len(levels())} solved")
 
 
@@ -142,8 +142,8 @@ def test_no_solution_is_in_the_page(opened, server):
     assert levels()["traffic-light"].goal.replace(" ", "") in html
     for path in SOLUTIONS.iterdir():
         text = path.read_text("utf-8")
-        for told in (text, json.dumps(text)[1:-1]):
-            assert "".join(told.split()) not in html, path.name
+        for reported in (text, json.dumps(text)[1:-1]):
+            assert "".join(reported.split()) not in html, path.name
 
 
 def test_without_a_server_it_shows_the_command(opened, file):

@@ -70,8 +70,8 @@ def test_sorting_by_digits(engine):
     model = replaced(task, 16)
     typed = ["12 7", "7 12 0", "12 7 00 7", "123", "12 12", "0 1", "1,2,3", "x"]
     assert engine(READ, model, typed) == [in_python(model, text) for text in typed]
-    said = engine("answer(m, [1, 2, 0, 7])", model)
-    assert said == task.answer([1, 2, 0, 7]) == "12 07"
+    output = engine("answer(m, [1, 2, 0, 7])", model)
+    assert output == task.answer([1, 2, 0, 7]) == "12 07"
 
 
 def replaced(task, n_ctx):
@@ -105,10 +105,10 @@ def test_a_parser_that_exists_only_in_python(engine, monkeypatch):
     model = random_model(d_vocab=3)
     model = Model(model.config, model.weights, task.vocabulary)
     monkeypatch.setattr("glassformer.report_page.payload.task_if_known", lambda model: task)
-    told = model_payload(model)
-    assert told["task"]["parser"]["name"] == "examples"
+    reported = model_payload(model)
+    assert reported["task"]["parser"]["name"] == "examples"
     # examples are parsed as in Python, other texts by the vocabulary
-    assert engine("[read(m, 'a='), read(m, 'ab'), m.examples.map((e) => e.prompt)]", told) == [
+    assert engine("[read(m, 'a='), read(m, 'ab'), m.examples.map((e) => e.prompt)]", reported) == [
         [[0, 2], []], [[0, 1], []], [[0, 2], [1, 2]],
     ]  # fmt: skip
 
@@ -157,14 +157,14 @@ def test_examples_are_read_back(engine, ref):
 
 def test_examples_hold_edge_cases_and_every_class():
     model, task = load("addition:digits=3"), load_task("addition:digits=3")
-    found = page_examples(model, task)
-    assert len(found["texts"]) == len(set(found["texts"])) == 2_000
+    result = page_examples(model, task)
+    assert len(result["texts"]) == len(set(result["texts"])) == 2_000
     every = {*task.classes(task.rows(0, task.size))}
-    assert set(found["names"]) == every
-    counted = np.bincount(found["classes"])
+    assert set(result["names"]) == every
+    counted = np.bincount(result["classes"])
     assert counted.min() >= 100 or counted.max() == counted.min()
-    assert {"0+0", "0+1", "999+999"} <= {*found["texts"]}
-    for text, answer in list(zip(found["texts"], found["answers"], strict=True))[::50]:
+    assert {"0+0", "0+1", "999+999"} <= {*result["texts"]}
+    for text, answer in list(zip(result["texts"], result["answers"], strict=True))[::50]:
         assert int(answer) == sum(map(int, text.split("+")))
 
 
@@ -193,6 +193,6 @@ def test_runs_beyond_the_domain(engine):
 
 def test_long_texts_are_fewer():
     model = load("search:prefix=3,vocab=10,block=100")
-    found = page_examples(model, load_task(model))
-    assert 100 < len(found["texts"]) < 1_000
-    assert sum(map(len, found["texts"])) < 150_000
+    result = page_examples(model, load_task(model))
+    assert 100 < len(result["texts"]) < 1_000
+    assert sum(map(len, result["texts"])) < 150_000

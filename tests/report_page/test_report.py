@@ -30,21 +30,25 @@ def named(ref: str) -> tuple[str, Model]:
 def test_any_model_has_a_page(engine, choices):
     model = random_model(extras=not choices.get("tied"), **choices)
     data = report([("any", model)], rows=10).data
-    told = data["models"][0]
-    assert told["verdict"]["holds"] is None and len(told["inputs"]) == min(3, model.config.d_vocab)
-    said = engine("m.inputs.map((text) => run(m, text, {maxTokens: 3}).tokens.length)", told)
-    assert len(said) == len(told["inputs"])
+    reported = data["models"][0]
+    assert reported["verdict"]["holds"] is None and len(reported["inputs"]) == min(
+        3, model.config.d_vocab
+    )
+    output = engine("m.inputs.map((text) => run(m, text, {maxTokens: 3}).tokens.length)", reported)
+    assert len(output) == len(reported["inputs"])
     assert json.loads(report_page.json_block(data)) == json.loads(json.dumps(data))
 
 
 def test_a_model_with_non_finite_logits_is_an_error(engine):
     model = load("reverse")
     weights = {n: w * (np.nan if n == "embed.W_E" else 1) for n, w in model.weights.items()}
-    told = report([("broken", replace(model, weights=weights))], rows=20).data["models"][0]
-    assert told["verdict"]["holds"] is False
-    said = engine("(() => { try { run(m, '12345'); } catch (e) { return e.message; } })()", told)
-    assert "6 tokens" in said
-    assert engine("scoreNow(m).right", told) == 0
+    reported = report([("broken", replace(model, weights=weights))], rows=20).data["models"][0]
+    assert reported["verdict"]["holds"] is False
+    output = engine(
+        "(() => { try { run(m, '12345'); } catch (e) { return e.message; } })()", reported
+    )
+    assert "6 tokens" in output
+    assert engine("scoreNow(m).right", reported) == 0
 
 
 # ── inputs ─────────────────────────────────────────────────────────────────────────────────────
@@ -99,8 +103,8 @@ def test_file_names(tmp_path):
 
 def test_another_task():
     ref, model = named("addition:digits=2")
-    told = report([(ref, replace(model, task=""))], task=ref, rows=5).data["models"][0]
-    assert told["verdict"]["holds"] is True and told["task"]["ref"] == ref
+    reported = report([(ref, replace(model, task=""))], task=ref, rows=5).data["models"][0]
+    assert reported["verdict"]["holds"] is True and reported["task"]["ref"] == ref
     with raises("bad_argument", "addition"):
         report([named("reverse")], task="addition")
 
@@ -141,12 +145,16 @@ def test_history(tmp_path):
 def test_snapshots(engine, tmp_path):
     done = fit(TASK, recipe(steps=20), 1, snapshots=tmp_path / "s")
     model = done.model.numpy()
-    found = read_snapshots(model, tmp_path / "s")
-    assert [each["step"] for each in found] == [0, 10, 20]
-    assert found[-1]["loss"] < found[0]["loss"] and len(found[0]["places"]) >= 1
-    told = read_snapshots(model, tmp_path / "s", {"steps": [10], "loss": [7.0], "accuracy": [0.1],
-                                             "trained": [0.2]})  # fmt: skip
-    assert (told[1]["loss"], told[1]["trained"], told[0]["loss"]) == (7.0, 0.2, found[0]["loss"])
+    result = read_snapshots(model, tmp_path / "s")
+    assert [each["step"] for each in result] == [0, 10, 20]
+    assert result[-1]["loss"] < result[0]["loss"] and len(result[0]["places"]) >= 1
+    history = {"steps": [10], "loss": [7.0], "accuracy": [0.1], "trained": [0.2]}
+    reported = read_snapshots(model, tmp_path / "s", history)
+    assert (reported[1]["loss"], reported[1]["trained"], reported[0]["loss"]) == (
+        7.0,
+        0.2,
+        result[0]["loss"],
+    )
     data = report([("trained", model)], snapshots=[tmp_path / "s"], rows=20).data["models"][0]
     last = engine("""m.snapshots.map(({step, weights}) => [step,
         weights["embed.W_E"].data.constructor.name,
@@ -162,21 +170,21 @@ LONG = "adder-coupled:digits=22"  # numbers beyond int64
 
 
 def test_a_model_of_numbers_of_any_length_has_a_page(engine):
-    told = model_payload(load(LONG), rows=40)
-    assert len(set(told["task"]["examples"]["texts"])) == 40
-    said = engine("[run(m, x[0]).output, scoreNow(m).right]", told, f"{10**22 - 1}+1")
-    assert said == ["0" * 22 + "1", 40]
+    reported = model_payload(load(LONG), rows=40)
+    assert len(set(reported["task"]["examples"]["texts"])) == 40
+    output = engine("[run(m, x[0]).output, scoreNow(m).right]", reported, f"{10**22 - 1}+1")
+    assert output == ["0" * 22 + "1", 40]
 
 
 @pytest.mark.parametrize("ref", ["adder-least", LONG])
 def test_the_examples_of_a_fixed_format_are_texts_of_sums(engine, ref):
     """The page cannot parse a row of digits."""
-    told = model_payload(load(ref), rows=20)
-    texts, answers = (told["task"]["examples"][name] for name in ("texts", "answers"))
+    reported = model_payload(load(ref), rows=20)
+    texts, answers = (reported["task"]["examples"][name] for name in ("texts", "answers"))
     for text, answer in zip(texts, answers, strict=True):
         a, b = map(int, text.split("+"))
         assert int(answer[::-1]) == a + b
-    assert engine("x[0].map((text) => run(m, text).output)", told, texts) == answers
+    assert engine("x[0].map((text) => run(m, text).output)", reported, texts) == answers
 
 
 def test_edge_cases_come_first_and_every_example_once():

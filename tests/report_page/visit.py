@@ -44,11 +44,11 @@ class Visits:
 
 @contextmanager
 def visits(chromium, files):
-    found = Visits(chromium, files)
-    yield found
-    for context in found.contexts:
+    result = Visits(chromium, files)
+    yield result
+    for context in result.contexts:
         context.close()
-    assert found.complaints == []
+    assert result.complaints == []
 
 
 def page_of(folder, name, *refs, inputs=(), rows=60, **options):

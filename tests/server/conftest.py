@@ -97,5 +97,5 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def served(folder):
-    with serving(folders=[folder]) as found:
-        yield found
+    with serving(folders=[folder]) as result:
+        yield result

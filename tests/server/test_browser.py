@@ -28,8 +28,8 @@ def evil(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(evil):
-    with serving([ADDER], folders=[evil]) as found:
-        yield found.open
+    with serving([ADDER], folders=[evil]) as result:
+        yield result.open
 
 
 @pytest.fixture
@@ -77,20 +77,20 @@ def test_source_errors_are_shown_in_place_until_fixed(page):
     page.fill("#input", "c a b")
     expect(page.locator("#answer")).to_have_text("c")
     page.click("#prove")
-    said = verdict(page, "proved")
-    assert said.startswith("proved, margin") and "every text of up to 6 tokens" in said
+    output = verdict(page, "proved")
+    assert output.startswith("proved, margin") and "every text of up to 6 tokens" in output
 
 
 def test_the_status_is_cleared_by_typing(page):
     page.fill("#source-text", WRONG.replace("firs(", "first("))
     expect(page.locator("#source-status")).to_contain_text("compiled and proved", timeout=PATIENCE)
-    said = """() => {
+    output = """() => {
         const box = document.getElementById("source-text");
         box.value += " ";
         box.dispatchEvent(new Event("input"));
         return document.getElementById("source-status").textContent;
     }"""
-    assert page.evaluate(said) == ""
+    assert page.evaluate(output) == ""
 
 
 def test_an_edit_breaks_the_proof_and_undo_restores_it(page):
@@ -100,12 +100,12 @@ def test_an_edit_breaks_the_proof_and_undo_restores_it(page):
     box = page.locator("#weights .cell input")
     box.fill("-9999")
     box.press("Enter")
-    said = verdict(page, "refuted")
-    found = re.match(r"refuted: (\S+) gives (\S+), expected (\S+), margin −\S+$", said)
-    assert found and found[2] != found[3]
+    output = verdict(page, "refuted")
+    result = re.match(r"refuted: (\S+) gives (\S+), expected (\S+), margin −\S+$", output)
+    assert result and result[2] != result[3]
     page.click("#verdict button")
-    expect(page.locator("#input")).to_have_value(found[1])
-    expect(page.locator("#answer")).to_have_text(found[2])
+    expect(page.locator("#input")).to_have_value(result[1])
+    expect(page.locator("#answer")).to_have_text(result[2])
     page.click("#undo")
     assert verdict(page, "proved") == margin
 
@@ -242,12 +242,12 @@ def test_a_training_is_shown_and_stopped(page):
     expect(page.locator("#train-status")).to_contain_text("interrupted after")
     expect(page.locator("#snapshots")).to_be_visible()
     page.click("#verify")  # it goes to the server whole, as a checkpoint
-    said = re.compile("wrong of 10,000|right on 10,000")
-    expect(page.locator("#verdict")).to_have_text(said, timeout=PATIENCE)
+    output = re.compile("wrong of 10,000|right on 10,000")
+    expect(page.locator("#verdict")).to_have_text(output, timeout=PATIENCE)
     page.fill("#snapshots", "0")  # another model: that of the first evaluation
     cleared(page)
     page.click("#verify")
-    expect(page.locator("#verdict")).to_have_text(said, timeout=PATIENCE)
+    expect(page.locator("#verdict")).to_have_text(output, timeout=PATIENCE)
     page.press("#snapshots", "End")  # and back
     cleared(page)
 
@@ -258,10 +258,10 @@ def test_the_full_domain_phase_is_shown(page):
     first = [seen | {"step": 4_000}, {"kind": "stable", "step": 4_000}]
     look = {"kind": "domain checked", "wrong": 7, "checked": 1_000_000, "coverage": "all rows"}
     then = [seen | {"step": 4_100, "phase": "full-domain"}, look | {"step": 4_100}]
-    told = [(None, []), (4_000, first), (4_200, then), (4_300, [])]
+    results = [(None, []), (4_000, first), (4_200, then), (4_300, [])]
 
     def answer(route):
-        step, events = told.pop(0) if len(told) > 1 else told[0]
+        step, events = results.pop(0) if len(results) > 1 else results[0]
         progress = {"step": step, "steps": 4_000, "loss": 0.25, "names": []} if step else {}
         route.fulfill(json={"state": "running", "progress": progress, "events": events})
 
@@ -290,10 +290,10 @@ def test_the_full_domain_phase_is_shown(page):
 
 
 def test_a_closed_server_is_reported(chromium):
-    with serving([ADDER]) as found:
+    with serving([ADDER]) as result:
         page = chromium.new_page()
         page.set_default_timeout(PATIENCE)
-        page.goto(found.open.address)
+        page.goto(result.open.address)
         page.wait_for_selector("#refs option", state="attached")
     page.fill("#ref", "min")
     page.press("#ref", "Enter")

@@ -182,13 +182,15 @@ def test_an_expired_ticket_is_refused(monkeypatch):
 
 # ── the server as it runs ──────────────────────────────────────────────────────────────────────
 def test_the_page_needs_the_token(served):
-    found = served.stranger.get(served.open.address)
-    assert found.status_code == 200 and found.headers["content-type"] == "text/html; charset=utf-8"
-    assert "frame-ancestors 'none'" in found.headers["content-security-policy"]
-    policy = found.text.split('Content-Security-Policy" content="')[1].split('"')[0]
+    result = served.stranger.get(served.open.address)
+    assert (
+        result.status_code == 200 and result.headers["content-type"] == "text/html; charset=utf-8"
+    )
+    assert "frame-ancestors 'none'" in result.headers["content-security-policy"]
+    policy = result.text.split('Content-Security-Policy" content="')[1].split('"')[0]
     assert "default-src &#x27;none&#x27;" in policy and "connect-src &#x27;self&#x27;" in policy
     assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
-    assert served.open.token in found.text
+    assert served.open.token in result.text
     assert served.stranger.get("/").status_code == 403
 
 
@@ -204,8 +206,8 @@ def test_a_foreign_header_is_refused_despite_the_token(served, header):
 
 def test_preflight_requests_of_other_sites_are_refused(served):
     asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
-    found = served.stranger.options("/api/model", headers=asked)
-    assert found.status_code == 403 and "access-control-allow-origin" not in found.headers
+    result = served.stranger.options("/api/model", headers=asked)
+    assert result.status_code == 403 and "access-control-allow-origin" not in result.headers
     mine = served.client.options("/api/model")
     assert mine.status_code == 405 and "access-control-allow-origin" not in mine.headers
 
@@ -218,14 +220,14 @@ def test_other_paths_do_not_exist(served, path):
 
 
 def test_malformed_requests_are_refused(served):
-    for said in (
+    for output in (
         b"\x16\x03\x01\x02\x00",
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
         b"x" * 70_000,
     ):
         with socket.create_connection(("127.0.0.1", served.open.port)) as raw:
-            raw.sendall(said)
+            raw.sendall(output)
             raw.shutdown(socket.SHUT_WR)
             assert b" 200 " not in raw.recv(1000)
     assert served.client.get("/api/refs").status_code == 200

@@ -95,7 +95,7 @@ def changed(rng, value):
 
 def generated(base, token, statuses):
     """Send schemathesis' valid and invalid requests for the schema."""
-    operations = [found.ok() for found in SCHEMA.get_all_operations()]
+    operations = [result.ok() for result in SCHEMA.get_all_operations()]
     assert len(operations) == 8
     each = GENERATED // (2 * len(operations))
     session = httpx.Client(base_url=base, headers={TOKEN_HEADER: token}, timeout=120)

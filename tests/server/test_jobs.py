@@ -147,9 +147,9 @@ def test_a_process_that_cannot_start_is_reported(monkeypatch, heavy):
 
     monkeypatch.setattr(subprocess, "Popen", none)
     job = finished(JobTable(pool, 60.0).start("verify", {}))
-    said = "Resource temporarily unavailable"
+    output = "Resource temporarily unavailable"
     (error,) = job.errors
-    assert (job.state, job.code) == ("wrong", "stopped") and said in error["message"]
+    assert (job.state, job.code) == ("wrong", "stopped") and output in error["message"]
 
 
 def test_a_job_that_fails_for_whatever_reason_is_finished():
@@ -288,8 +288,8 @@ def test_old_finished_jobs_are_dropped(served):
 def test_a_job_has_a_time_limit(served, monkeypatch):
     assert served.open.jobs.seconds == 60 * 30.0  # minutes
     monkeypatch.setattr(served.open.jobs, "seconds", 0.5)
-    told = served.job("verify", **LONG_JOB)
-    assert told["state"] == "wrong" and "0.5 s" in told["errors"][0]["message"]
+    reported = served.job("verify", **LONG_JOB)
+    assert reported["state"] == "wrong" and "0.5 s" in reported["errors"][0]["message"]
     assert served.model(ref=ADDER)["ref"] == ADDER
 
 
@@ -318,8 +318,8 @@ def test_a_training_reports_events_and_returns_its_model_when_stopped(served):
 def test_a_training_stopped_before_its_start_ends_by_itself(served):
     job = served.begin("train", task=ADDER, settings={"steps": 10**6, "test_rows": 50})
     served.client.delete(f"/api/jobs/{job}")
-    told = served.finished(job)
-    assert told["state"] == "done" and told["result"]["training"]["status"] == "interrupted"
+    reported = served.finished(job)
+    assert reported["state"] == "done" and reported["result"]["training"]["status"] == "interrupted"
 
 
 def evaluated(told):
@@ -332,9 +332,9 @@ def evaluated(told):
     pytest.param({"settings": {"d_model": 60_000, "n_layers": 900}}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_an_invalid_training_is_refused(served, more):
-    told = served.job("train", **({"task": ADDER} | more))
-    assert told["state"] == "wrong" and told["errors"][0]["message"]
-    assert told["code"] != "defect"
+    reported = served.job("train", **({"task": ADDER} | more))
+    assert reported["state"] == "wrong" and reported["errors"][0]["message"]
+    assert reported["code"] != "defect"
 
 
 def test_a_server_stopped_before_it_runs_does_not_run():
@@ -369,14 +369,14 @@ def free_port():
 
 
 def children(pid):
-    found = []
+    results = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(entry.name))
+                results.append(int(entry.name))
         except OSError:
             continue
-    return found
+    return results
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, *(pytest.param(number, marks=pytest.mark.slow)
@@ -397,9 +397,9 @@ def test_nothing_is_left_behind(by):
     below = children(process.pid)  # one that is at work, and one that waits for some
     assert len(below) == 2 and all(map(alive, below))
     process.send_signal(by)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == (-9 if by == signal.SIGKILL else 0), said
-    assert "Traceback" not in said
+    _, output = process.communicate(timeout=60)
+    assert process.returncode == (-9 if by == signal.SIGKILL else 0), output
+    assert "Traceback" not in output
     for _ in range(600):
         if not any(map(alive, below)):
             break

@@ -174,10 +174,10 @@ def test_the_sandbox_allows_only_its_folders(folder):
     environment = os.environ | {"PYTHONPATH": str(HERE / "src")}
     command = [sys.executable, "-c", SANDBOXED, str(folder), str(outside)]
     out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    found = json.loads(out.stdout)
+    data = json.loads(out.stdout)
     free = {"inside", "import", "numpy", "suspended"}
-    assert {name for name, said in found.items() if said == "done"} == free, found
-    assert all("[Errno 13]" in said for name, said in found.items() if name not in free), found
+    assert {name for name, output in data.items() if output == "done"} == free, data
+    assert all("[Errno 13]" in output for name, output in data.items() if name not in free), data
     assert (folder / "mine.glass").read_text() == GLASS and not (folder / "new").exists()
 
 

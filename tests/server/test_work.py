@@ -49,14 +49,14 @@ def test_a_checkpoint_does_not_choose_its_task(served):
         expected = f"the embedded source (named {claim!a})"
         assert served.model(checkpoint=data)["task"]["ref"] == expected
         for kind in ("prove", "verify"):
-            told = served.job(kind, checkpoint=data)["result"]
-            assert (told.get("proof") or told["verdict"])["task"] == expected
+            reported = served.job(kind, checkpoint=data)["result"]
+            assert (reported.get("proof") or reported["verdict"])["task"] == expected
 
 
 def test_a_model_by_its_ref(served):
-    found = served.model(ref=ADDER)
-    assert found["digest"] == digest(gf.load(ADDER)) and found["ref"] == ADDER
-    assert found["task"]["ref"] == ADDER and found["inputs"]
+    result = served.model(ref=ADDER)
+    assert result["digest"] == digest(gf.load(ADDER)) and result["ref"] == ADDER
+    assert result["task"]["ref"] == ADDER and result["inputs"]
     names = served.client.get("/api/refs").json()
     assert ADDER in names["typed"] and "lang/sort" in names["lang"] and "fast" in names["recipes"]
 
@@ -65,10 +65,10 @@ def test_the_recipes_are_those_of_the_command_line(served):
     names = served.client.get("/api/refs").json()["recipes"]
     assert sorted(names) == sorted(gf.list("recipes")) and names[0] == "auto"
     for name in ("", *names):  # each is taken, and what is wrong is the field
-        told = served.job("train", task=ADDER, recipe=name, settings={"lrr": 1})
-        assert "lrr" in told["errors"][0]["message"]
-    told = served.job("train", task=ADDER, recipe="suted")
-    assert "suted" in told["errors"][0]["message"]
+        reported = served.job("train", task=ADDER, recipe=name, settings={"lrr": 1})
+        assert "lrr" in reported["errors"][0]["message"]
+    reported = served.job("train", task=ADDER, recipe="suted")
+    assert "suted" in reported["errors"][0]["message"]
 
 
 def test_source_errors_have_locations(served):
@@ -86,8 +86,8 @@ def test_text_errors_have_locations(served):
 
 def test_a_checkpoint_is_read_only_with_a_valid_seal(served):
     data = to_bytes(gf.load(ADDER))
-    told = base64.b64encode(data).decode()
-    assert served.model(checkpoint=told)["digest"] == digest(gf.load(ADDER))
+    decoded = base64.b64encode(data).decode()
+    assert served.model(checkpoint=decoded)["digest"] == digest(gf.load(ADDER))
     flipped = base64.b64encode(data[:-1] + bytes([data[-1] ^ 1])).decode()
     assert served.model(checkpoint=flipped)["code"] == "damaged_file"
     assert served.model(checkpoint="no!")["code"] == "bad_argument"
@@ -97,9 +97,9 @@ def test_a_checkpoint_is_read_only_with_a_valid_seal(served):
 def test_edits_are_checked_and_applied():
     model = gf.load(ADDER)
     edit = {"name": "embed.W_E", "index": [1, 0], "value": 7.5}
-    found = apply_edits(model, [edit])
-    changed = np.argwhere(found.weights["embed.W_E"] != model.weights["embed.W_E"]).tolist()
-    assert changed == [[1, 0]] and found.weights["embed.W_E"][1, 0] == 7.5
+    result = apply_edits(model, [edit])
+    changed = np.argwhere(result.weights["embed.W_E"] != model.weights["embed.W_E"]).tolist()
+    assert changed == [[1, 0]] and result.weights["embed.W_E"][1, 0] == 7.5
     assert apply_edits(model, []) is model
     low = replace(gf.load("adder-10-7p.safetensors"))
     assert low.parametrization and not apply_edits(low, [edit | {"index": [0, 0]}]).parametrization
@@ -116,13 +116,16 @@ def test_edits_are_checked_and_applied():
 
 
 def test_verify_runs_the_whole_domain(served):
-    told = served.job("verify", ref=ADDER)
-    verdict = told["result"]["verdict"]
-    assert told["state"] == "done" and verdict["exhaustive"] and verdict["checked"] == 100
-    assert verdict["wrong"] == 0 and told["progress"]["done"] == told["progress"]["total"] == 100
-    assert told["result"]["counterexample"] is None
+    reported = served.job("verify", ref=ADDER)
+    verdict = reported["result"]["verdict"]
+    assert reported["state"] == "done" and verdict["exhaustive"] and verdict["checked"] == 100
+    assert (
+        verdict["wrong"] == 0
+        and reported["progress"]["done"] == reported["progress"]["total"] == 100
+    )
+    assert reported["result"]["counterexample"] is None
     margin = gf.verify(ADDER).worst_margin
-    assert told["result"]["margin"] == pytest.approx(margin, rel=1e-9)
+    assert reported["result"]["margin"] == pytest.approx(margin, rel=1e-9)
     assert served.job("verify", ref=ADDER, sample=10)["result"]["verdict"]["sample"] == 10
 
 
@@ -136,18 +139,18 @@ BREAK = [{"name": "embed.W_E", "index": [3, 0], "value": -9999.0}]
 
 
 def test_an_edit_breaks_the_proof_with_a_counterexample(served):
-    told = served.job("prove", ref=ADDER)
+    reported = served.job("prove", ref=ADDER)
     watched = {"stage": "proving", "done": 100, "total": 100, "wrong": 0}
-    assert told["progress"] == watched
-    right = told["result"]
+    assert reported["progress"] == watched
+    right = reported["result"]
     assert right["proof"]["result"] == "proved" and right["margin"] > 0
-    told = served.job("prove", ref=ADDER, edits=BREAK)
-    assert told["result"]["proof"]["result"] == "refuted"
-    found = told["result"]["counterexample"]
-    assert found["got"] != found["expected"] and told["progress"]["counterexample"]
-    assert told["result"]["margin"] == found["margin"] < 0
+    reported = served.job("prove", ref=ADDER, edits=BREAK)
+    assert reported["result"]["proof"]["result"] == "refuted"
+    result = reported["result"]["counterexample"]
+    assert result["got"] != result["expected"] and reported["progress"]["counterexample"]
+    assert reported["result"]["margin"] == result["margin"] < 0
     model = apply_edits(gf.load(ADDER), BREAK)
-    assert gf.run(model, found["input"]).output == found["got"]
+    assert gf.run(model, result["input"]).output == result["got"]
 
 
 LARGE = pytest.param("adder-coupled:digits=22", marks=pytest.mark.slow)  # numbers beyond int64
@@ -159,26 +162,26 @@ def test_the_model_can_read_the_text_of_a_counterexample(ref):
     handlers, line = Handlers(Catalogue([], [], None)), FakeChannel()
     edits = [{"name": "embed.W_E", "index": [1, 0], "value": -9999.0}]
     for do, more in (("prove", {}), ("verify", {"sample": 100})):
-        found = handlers.handle(do, {"ref": ref, "edits": edits, **more}, line)["counterexample"]
-        assert gf.run(apply_edits(gf.load(ref), edits), found["input"]).output == found["got"]
-    early = next(told["counterexample"] for told in line if "counterexample" in told)
+        result = handlers.handle(do, {"ref": ref, "edits": edits, **more}, line)["counterexample"]
+        assert gf.run(apply_edits(gf.load(ref), edits), result["input"]).output == result["got"]
+    early = next(reported["counterexample"] for reported in line if "counterexample" in reported)
     assert "+" in early["input"]
 
 
 def test_a_compiled_model_is_proved_and_refuted(served):
     assert served.job("prove", source=GLASS)["result"]["proof"]["method"] == "compiled"
     edit = [{"name": "unembed.W_U", "index": [0, 0], "value": 1e6}]
-    told = served.job("prove", source=GLASS, edits=edit)["result"]["proof"]
-    assert told["result"] in ("refuted", "unknown")
+    reported = served.job("prove", source=GLASS, edits=edit)["result"]["proof"]
+    assert reported["result"] in ("refuted", "unknown")
 
 
 def test_a_compiled_proof_reports_its_stages():
     handlers, line = Handlers(Catalogue([], [], None)), FakeChannel()
     given = {"ref": "lang/sort:vocab=3,length=2"}
     assert handlers.handle("prove", given, line)["proof"]["result"] == "proved"
-    doing = [told["stage"] for told in line if "stage" in told]
+    doing = [reported["stage"] for reported in line if "stage" in reported]
     assert doing == ["compiling", "trying edge cases", "proving"]
-    far = [(told["done"], told["total"]) for told in line if "done" in told]
+    far = [(reported["done"], reported["total"]) for reported in line if "done" in reported]
     assert far == sorted(far) and len(far) > 2 and far[-1][0] == far[-1][1]
     edits = [{"name": "unembed.W_U", "index": [0, 0], "value": 0.25}]
     handlers.handle("prove", given | {"edits": edits}, line)
@@ -186,10 +189,10 @@ def test_a_compiled_proof_reports_its_stages():
 
 
 def test_a_model_without_a_matching_task_is_not_judged(served):
-    told = served.job("prove", source=TAOTP, kind="taotp")
-    assert told["state"] == "wrong" and told["code"] == "bad_argument"
-    told = served.job("verify", ref=ADDER, task="sort")
-    assert told["state"] == "wrong" and told["result"] is None
+    reported = served.job("prove", source=TAOTP, kind="taotp")
+    assert reported["state"] == "wrong" and reported["code"] == "bad_argument"
+    reported = served.job("verify", ref=ADDER, task="sort")
+    assert reported["state"] == "wrong" and reported["result"] is None
     assert served.job("verify", ref="additoin")["code"] == "not_found"
 
 
@@ -197,10 +200,10 @@ def test_a_puzzle_is_judged(served):
     from glassformer.puzzles import levels
 
     first = next(iter(levels().values()))
-    told = served.post("check", level=first.id, text="nonsense").json()
-    assert told["level"] == first.id and not told["right"] and told["problem"]
-    told = served.post("check", level="no-such-level", text="").json()
-    assert told["code"] == "not_found" and "no-such-level" in told["problem"]
+    data = served.post("check", level=first.id, text="nonsense").json()
+    assert data["level"] == first.id and not data["right"] and data["problem"]
+    data = served.post("check", level="no-such-level", text="").json()
+    assert data["code"] == "not_found" and "no-such-level" in data["problem"]
 
 
 def test_markup_comes_back_as_text(served):

@@ -133,8 +133,8 @@ def test_whole_numbers_of_any_kind_are_those_of_int64(kind):
     }
     task = type("Mine", (Twice,), methods)()
     rows = task.rows(0, 4)
-    said = [rows, task.sample(3, np.random.default_rng(0)), task.edges(), task.batch(rows)[0]]
-    assert {x.dtype for x in said} == {np.dtype(np.int64)}
+    results = [rows, task.sample(3, np.random.default_rng(0)), task.edges(), task.batch(rows)[0]]
+    assert {x.dtype for x in results} == {np.dtype(np.int64)}
 
 
 def test_what_a_task_says_of_its_format_and_modulus_is_looked_at():

@@ -110,19 +110,19 @@ def test_only_some():
 # ── doing it ───────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.slow
 def test_results_are_those_of_the_trainer_and_no_mask_cheats():
-    found = results(ONES, TINY, [0, 1], ["no-mask"])
-    assert list(found) == ["baseline", "no-mask"]
+    result = results(ONES, TINY, [0, 1], ["no-mask"])
+    assert list(result) == ["baseline", "no-mask"]
     for name, recipe in (("baseline", TINY), ("no-mask", replace(TINY, mask="none"))):
         trainings = fit_many(ONES, recipe, [0, 1])
-        assert found[name].accuracy == [t.accuracy for t in trainings]
-        assert [(o.seed, o.steps, o.status) for o in found[name].outcomes] == [
+        assert result[name].accuracy == [t.accuracy for t in trainings]
+        assert [(o.seed, o.steps, o.status) for o in result[name].outcomes] == [
             (0, 100, "done"),
             (1, 100, "done"),
         ]
-    assert found["baseline"].forced == [] and found["baseline"].summary_lines() == [
-        ("baseline", found["baseline"].accuracy)
+    assert result["baseline"].forced == [] and result["baseline"].summary_lines() == [
+        ("baseline", result["baseline"].accuracy)
     ]
-    cheat = found["no-mask"]
+    cheat = result["no-mask"]
     assert min(cheat.forced) > max(cheat.accuracy) + 0.5  # it was reading what it was to say
     assert cheat.summary_lines() == [
         ("no-mask, teacher-forced", cheat.forced), ("no-mask, autoregressive", cheat.accuracy)
@@ -131,16 +131,16 @@ def test_results_are_those_of_the_trainer_and_no_mask_cheats():
 
 @pytest.mark.slow
 def test_every_ablation_trains():
-    found = results(ONES, SHORT, [0, 1])
-    assert found.keys() == {c.name for c in plan_ablations(ONES, SHORT)[0]} and len(found) > 10
-    assert all(o.steps == 2 for r in found.values() for o in r.outcomes)
-    assert found["most-first"].case.task.ref == "addition:digits=1"
+    result = results(ONES, SHORT, [0, 1])
+    assert result.keys() == {c.name for c in plan_ablations(ONES, SHORT)[0]} and len(result) > 10
+    assert all(o.steps == 2 for r in result.values() for o in r.outcomes)
+    assert result["most-first"].case.task.ref == "addition:digits=1"
 
 
 @pytest.mark.parametrize("seeds", [[0], [0, 1]])
 def test_divergence_is_a_result(seeds):
-    found = results(ONES, replace(SHORT, lr=1e30, clip=0.0, norm="none"), seeds, ["baseline"])
-    assert [o.status for o in found["baseline"].outcomes] == ["diverged"] * len(seeds)
+    result = results(ONES, replace(SHORT, lr=1e30, clip=0.0, norm="none"), seeds, ["baseline"])
+    assert [o.status for o in result["baseline"].outcomes] == ["diverged"] * len(seeds)
 
 
 def test_an_error_is_an_error(monkeypatch):

@@ -98,8 +98,8 @@ def test_what_the_fields_of_a_recipe_are(call):
     lines = out.splitlines()
     assert status == 0 and [line.partition("=")[0] for line in lines] == [*RECIPE_FIELDS]
     assert "restart_after_steps=0  restart with new weights" in out
-    told = json.loads(call("list", "fields", "--json")[1])["fields"]
-    assert [row["name"] for row in told] == gf.list("fields") == [*RECIPE_FIELDS]
+    reported = json.loads(call("list", "fields", "--json")[1])["fields"]
+    assert [row["name"] for row in reported] == gf.list("fields") == [*RECIPE_FIELDS]
 
 
 def test_what_was_written_is_said_and_what_was_wanted(call, tmp_path):
@@ -129,11 +129,11 @@ def test_the_summary_tells_the_test_from_what_was_trained_on_all_rows(call, tmp_
     )
     words = ["--recipe", "fast", *(w for f in fields.split() for w in ("--set", f))]
     out = call("train", TASK, "--out", path, *words, "--seed", 1, "--history", history)[1]
-    found = re.search(r"  exact: 0 wrong of 100; from step (\d+) on all rows were trained on", out)
-    assert found and f"step {int(found[1]):>7,}  domain checked: " in out
+    result = re.search(r"  exact: 0 wrong of 100; from step (\d+) on all rows were trained on", out)
+    assert result and f"step {int(result[1]):>7,}  domain checked: " in out
     rows = list(csv.DictReader(history.read_text().splitlines()))
     assert [r["phase"] for r in rows] == [
-        "full-domain" * (int(r["step"]) > int(found[1])) for r in rows
+        "full-domain" * (int(r["step"]) > int(result[1])) for r in rows
     ]
     assert rows[-1]["wrong"] == "0" and rows[-1]["checked"] == "100" and not rows[0]["wrong"]
     plain = call("train", TASK, "--out", path, *words, "--seed", 1, "--no-exact")[1]
@@ -146,8 +146,8 @@ def test_watching_grokking_in_a_pipe(call, tmp_path):
     words = ("modular-addition:p=5,operation=-", "--recipe", "grok-seen", "--history", history)
     small = ("--set", "steps=4", "--set", "evaluate_every=2", "--out", tmp_path / "a.safetensors")
     status, out, err = call("train", *words, *small, "--watch")
-    told = [json.loads(line) for line in history.read_text().splitlines()]
-    steps = [row["step"] for row in told if row["kind"] == "evaluation"]
+    results = [json.loads(line) for line in history.read_text().splitlines()]
+    steps = [row["step"] for row in results if row["kind"] == "evaluation"]
     lines = [line for line in err.splitlines() if ": loss " in line]
     assert status == 1 and steps == [2, 4] and "recipe grok-seen" in out
     assert [line.partition(":")[0] for line in lines] == ["step 2", "step 4"]
@@ -325,8 +325,8 @@ def test_interrupted_and_resumed(call, tmp_path):
 def test_a_second_interrupt_ends_at_once(capfd):
     from glassformer.cli.train import _stop_on_signal
 
-    before, told = signal.getsignal(signal.SIGINT), []
-    for tell in (None, lambda: told.append(1)):  # written, or shown by who paints the screen
+    before, reported = signal.getsignal(signal.SIGINT), []
+    for tell in (None, lambda: reported.append(1)):  # written, or shown by who paints the screen
         with _stop_on_signal() as asked:
             assert not asked.signal_number
             asked.announce = tell or asked.announce
@@ -335,21 +335,21 @@ def test_a_second_interrupt_ends_at_once(capfd):
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
-    assert told == [1] and capfd.readouterr().err.count("Ctrl-C again") == 1
+    assert reported == [1] and capfd.readouterr().err.count("Ctrl-C again") == 1
 
 
 def test_advice_is_of_what_can_be_done(call, tmp_path):
     """Twice the steps, or whatever ended it; and another shape only where the recipe decides it."""
     out, short = tmp_path / "a.safetensors", settings(steps=20, evaluate_every=10)
-    said = call("train", TASK, "--out", out, *short, "--init-from", "addition:digits=1,order=ones")[
-        1
-    ]
-    assert "to try" not in said or said.count("--set steps=40\n") == 1
-    said = call("train", TASK, "--out", out, *short, "--parametrization", "shared")[1]
-    assert "  to try: another --seed, --set steps=40\n" in said
+    output = call(
+        "train", TASK, "--out", out, *short, "--init-from", "addition:digits=1,order=ones"
+    )[1]
+    assert "to try" not in output or output.count("--set steps=40\n") == 1
+    output = call("train", TASK, "--out", out, *short, "--parametrization", "shared")[1]
+    assert "  to try: another --seed, --set steps=40\n" in output
     hopeless = settings(steps=20, evaluate_every=10, abort_after_steps=10, abort_below_accuracy=1.0)
-    said = call("train", TASK, "--out", out, *hopeless)[1]
-    assert "  to try: another --seed, --set abort_after_steps=20, --set d_model=32" in said
+    output = call("train", TASK, "--out", out, *hopeless)[1]
+    assert "  to try: another --seed, --set abort_after_steps=20, --set d_model=32" in output
     few = [
         "--set",
         "steps=4",
@@ -360,10 +360,10 @@ def test_advice_is_of_what_can_be_done(call, tmp_path):
         "--set",
         "full_domain_steps=2",
     ]
-    said = call("train", "addition:digits=2", "--out", out, *few)[1]
+    output = call("train", "addition:digits=2", "--out", out, *few)[1]
     assert (
         "  to try: another --seed, --set full_domain_steps=4, --set d_model=64 --set d_mlp=128\n"
-        in said
+        in output
     )
 
 

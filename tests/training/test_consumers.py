@@ -88,8 +88,8 @@ def test_a_resumed_history_is_that_of_a_run_never_stopped(tmp_path, kind):
 
 
 def test_what_is_behind_a_resumed_run_is_told_in_order():
-    reports, found = [EVENTS[1].data, EVENTS[4].data], [EVENTS[2], *EVENTS[5:7]]
-    run = SimpleNamespace(seeds=[0], history={0: reports}, milestones={0: found})
+    reports, result = [EVENTS[1].data, EVENTS[4].data], [EVENTS[2], *EVENTS[5:7]]
+    run = SimpleNamespace(seeds=[0], history={0: reports}, milestones={0: result})
     assert Trainer.past_events(run) == [EVENTS[i] for i in (1, 2, 4, 5, 6)]
 
 

@@ -62,8 +62,8 @@ def test_a_step_is_where_theta_is(name, members, optimizer, tmp_path, monkeypatc
     for rates in (np.ones(members), np.linspace(0.5, 1, members)):
         gradients, losses, worst = objective.gradients(theta, tokens, answer)
         stepper.step(gradients, rates)
-    found = [*gradients.values(), losses, worst, *stepper.state().values()]
-    assert {t.device.type for t in found} == {"meta"}
+    results = [*gradients.values(), losses, worst, *stepper.state().values()]
+    assert {t.device.type for t in results} == {"meta"}
 
 
 def _add_up(theta, gradients, mean, square, largest, steps, fused, **numbers):

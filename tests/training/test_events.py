@@ -17,22 +17,22 @@ def watch(recipe, *reports, floor=None):
     """The turning points of evaluations at steps 10, 20, … given as (accuracy, training
     accuracy, loss, digits).
     """
-    watcher, found = MilestoneTracker(recipe, 0, floor), []
+    watcher, result = MilestoneTracker(recipe, 0, floor), []
     for i, (accuracy, trained, loss, *digits) in enumerate(reports, 1):
         report = {"accuracy": accuracy, "loss": loss, "digits": digits}
         if trained is not None:
             report["train_accuracy"] = trained
-        found += [(e.kind, e.step) for e in watcher.update(10 * i, report)]
+        result += [(e.kind, e.step) for e in watcher.update(10 * i, report)]
         saved = json.loads(json.dumps(watcher.state()))
         watcher = MilestoneTracker(recipe, 0, floor)
         watcher.load(saved)  # nothing is lost or told twice when a run is resumed
-    return found
+    return result
 
 
 def test_a_staircase():
     digits = (0.1, 0.5), (0.3, 0.99), (1, 1), (0, 0), (1, 1)
-    found = watch(recipe(), *[(min(d) // 1, None, 2, *d) for d in digits])
-    assert found == [("digit learned", 20), ("digit learned", 30), ("generalized", 30)]
+    result = watch(recipe(), *[(min(d) // 1, None, 2, *d) for d in digits])
+    assert result == [("digit learned", 20), ("digit learned", 30), ("generalized", 30)]
 
 
 def test_where_nothing_is_held_out_nothing_is_generalized():
@@ -80,8 +80,8 @@ def test_memorised_generalized_and_grokked_are_told_apart():
     by_heart = [(0.01, 1, 1)] * 4
     at_once = [(0.3, 0.4, 1), (0.8, 0.8, 1), (1, 1, 1), (1, 1, 1)]
     late = [(0.01, 1, 1), (0.01, 1, 1), (0.4, 1, 1), (1, 1, 1)]
-    told = [{kind for kind, _ in watch(recipe(), *run)} for run in (by_heart, at_once, late)]
-    assert told == [
+    results = [{kind for kind, _ in watch(recipe(), *run)} for run in (by_heart, at_once, late)]
+    assert results == [
         {"fitted", "memorizing"},
         {"fitted", "generalized"},
         {"fitted", "memorizing", "generalized", "grokking"},
@@ -93,12 +93,12 @@ def test_the_run_of_the_documents_groks():
     path = Path(__file__).parents[2] / "docs/explained/grok-seen/history.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows = [row for row in rows if row["kind"] == "evaluation"]
-    watcher, found = MilestoneTracker(named("grok-seen"), 0, None), {}
+    watcher, result = MilestoneTracker(named("grok-seen"), 0, None), {}
     for row in rows:
-        found |= {e.kind: e.step for e in watcher.update(row["step"], row)}
+        result |= {e.kind: e.step for e in watcher.update(row["step"], row)}
     last = rows[-1]["step"]
-    assert found["memorizing"] == found["fitted"] <= last / 10
-    assert found["grokking"] == found["generalized"] > last / 2
+    assert result["memorizing"] == result["fitted"] <= last / 10
+    assert result["grokking"] == result["generalized"] > last / 2
     chance = 5 / 59  # and some: as long as a third of the run
     assert all(row["accuracy"] < chance for row in rows if row["step"] <= last / 3)
     assert rows[-1]["accuracy"] == rows[-1]["train_accuracy"] == 1
@@ -111,8 +111,8 @@ def test_stable_is_success_that_stays():
     assert watch(r, good, good, bad, good, good, good, good) == [("stable", 60)]
     watcher = MilestoneTracker(r, 0, None)
     for step in (10, 20, 25):  # the last evaluation of a run may come early
-        found = watcher.update(step, {"accuracy": 1, "loss": 0, "digits": []})
-    assert watcher.is_stable and found[-1].data == {"since": 10, "accuracy": 1}
+        result = watcher.update(step, {"accuracy": 1, "loss": 0, "digits": []})
+    assert watcher.is_stable and result[-1].data == {"since": 10, "accuracy": 1}
 
 
 def first(history, holds):
@@ -214,12 +214,12 @@ def test_turning_points_in_words(kind, data, words):
 
 
 def test_a_look_is_called_exact_if_it_was_at_all_rows_and_none_is_wrong():
-    found = {"wrong": 0, "checked": 100, "coverage": "all rows"}
-    said = [
-        describe_event(Event("domain checked", 5, 0, found | d))
+    by_name = {"wrong": 0, "checked": 100, "coverage": "all rows"}
+    results = [
+        describe_event(Event("domain checked", 5, 0, by_name | d))
         for d in ({}, {"wrong": 1}, {"coverage": "a part"})
     ]
-    assert said == [
+    assert results == [
         "exact: 0 wrong of 100 (all rows)", "domain checked: 1 wrong of 100 (all rows)",
         "domain checked: 0 wrong of 100 (a part)",
     ]  # fmt: skip

@@ -166,22 +166,22 @@ def test_a_test_that_is_nearly_right_when_the_steps_are_over_is_enough():
         lr=0.0,
         muon_lr=0.0,
     )
-    found = fit(task, r, 1, init_from=start)
-    assert found.full_domain_start == 10 and found.status == "exact"
+    training = fit(task, r, 1, init_from=start)
+    assert training.full_domain_start == 10 and training.status == "exact"
     far = fit(task, replace(r, data_seed=1), 1)  # untrained
     assert far.domain_check is None and far.status == "done"
 
 
 @pytest.mark.slow
 def test_a_phase_that_runs_out_says_how_many_are_left():
-    found = fit(TASK, replace(SMALL, full_domain_steps=1), 1)
+    training = fit(TASK, replace(SMALL, full_domain_steps=1), 1)
     assert (
-        found.status == "not exact"
-        and found.domain_check.wrong > 0
-        and found.domain_check.is_exhaustive
+        training.status == "not exact"
+        and training.domain_check.wrong > 0
+        and training.domain_check.is_exhaustive
     )
-    assert found.domain_check.wrong == int(
-        (~correct_tokens(found.model, TASK, TASK.rows(0, 100)).all(1)).sum()
+    assert training.domain_check.wrong == int(
+        (~correct_tokens(training.model, TASK, TASK.rows(0, 100)).all(1)).sum()
     )
 
 
@@ -302,8 +302,8 @@ def test_a_task_that_cannot_draw_nothing_is_looked_at(trained):
         full_domain_steps=10,
         test_rows=30,
     )
-    found = fit(task, r, 0)
-    assert found.status == "not exact" and found.domain_check.wrong
+    training = fit(task, r, 0)
+    assert training.status == "not exact" and training.domain_check.wrong
 
 
 def test_a_domain_with_rows_that_have_no_answer_is_seen_whole(trained):
@@ -349,14 +349,14 @@ def test_rows_with_two_numbers_alike(ref):
     rows = task.sample(400, np.random.default_rng(0))
     rows = rows[task.defined(rows)]
     before = rows.copy()
-    found = make_near_ties(task, rows, 0.5, np.random.default_rng(1))
+    result = make_near_ties(task, rows, 0.5, np.random.default_rng(1))
     half = len(rows) // 2
-    assert found.shape == rows.shape and (found[half:] == rows[half:]).all()
-    assert task.defined(found).all()
-    assert (found >= 0).all() and (found < np.array(task.radix)).all()
-    assert (found[:half] != rows[:half]).any(1).mean() > 0.5
-    assert ((found[:half] == rows[:half]).sum(1) >= 1).all()  # what the others are almost
-    task.batch(found)
+    assert result.shape == rows.shape and (result[half:] == rows[half:]).all()
+    assert task.defined(result).all()
+    assert (result >= 0).all() and (result < np.array(task.radix)).all()
+    assert (result[:half] != rows[:half]).any(1).mean() > 0.5
+    assert ((result[:half] == rows[:half]).sum(1) >= 1).all()  # what the others are almost
+    task.batch(result)
     assert (rows == before).all()
 
 
@@ -527,12 +527,12 @@ def test_few_test_rows_are_looked_at_first(monkeypatch):
             asked.append(len(rows)) or margins_by_answer_token(model, task, rows, tap)
         ),
     )
-    found = fit(TASK, r, 1)
+    training = fit(TASK, r, 1)
     assert set(asked) == {3, 97} and asked[0] == asked[1] == 3 and asked[-1] == 97
-    assert asked.count(3) == len(found.history) > 3
+    assert asked.count(3) == len(training.history) > 3
     assert (
-        found.accuracy == 1
-        and correct_tokens(found.model, TASK, TrainingData(TASK, r).test_rows).all()
+        training.accuracy == 1
+        and correct_tokens(training.model, TASK, TrainingData(TASK, r).test_rows).all()
     )
 
 
@@ -600,8 +600,8 @@ def test_the_phase_has_just_its_steps_and_a_run_stopped_in_it_goes_on(tmp_path):
 @pytest.mark.parametrize("phase", [{}, {"phase": "full-domain"}])
 def test_success_in_the_phase_is_not_said_of_test_rows(phase):
     watcher = MilestoneTracker(SMALL, 0, None)
-    found = watcher.update(10, {"loss": 0.1, "accuracy": 1.0, "digits": [1.0], **phase})
-    assert ("stable" in [e.kind for e in found]) == watcher.is_stable == (not phase)
+    result = watcher.update(10, {"loss": 0.1, "accuracy": 1.0, "digits": [1.0], **phase})
+    assert ("stable" in [e.kind for e in result]) == watcher.is_stable == (not phase)
 
 
 def test_rows_that_are_made_hard_are_looked_at_by_the_thousand():

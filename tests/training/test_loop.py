@@ -181,8 +181,8 @@ def test_a_member_that_diverges_leaves_the_others_alone():
 
 def test_the_hopeless_are_stopped_early():
     r = recipe(steps=60, abort_after_steps=25, abort_below_accuracy=1.0)
-    found = fit_many(TASK, r, [0, 1])
-    assert [(t.status, t.steps) for t in found] == [("aborted", 30)] * 2
+    result = fit_many(TASK, r, [0, 1])
+    assert [(t.status, t.steps) for t in result] == [("aborted", 30)] * 2
     assert [
         t.status
         for t in fit_many(TASK, recipe(abort_after_steps=25, abort_below_accuracy=0.0), [0, 1])
@@ -210,12 +210,12 @@ def test_stop_at_the_step_at_which_it_is_stable(tmp_path):
 
 def test_several_seeds_have_a_file_each(tmp_path):
     short = recipe(steps=2, evaluate_every=1, stop_after_successes=0)
-    found = fit_many(
+    result = fit_many(
         TASK, short, [3, 5], out=tmp_path / "x.safetensors", history=tmp_path / "h.jsonl"
     )
     files = ["x-seed3.safetensors", "x-seed5.safetensors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["h.jsonl", *files]
-    assert [digest(read(tmp_path / name)) for name in files] == [digest(t.model) for t in found]
+    assert [digest(read(tmp_path / name)) for name in files] == [digest(t.model) for t in result]
     assert (tmp_path / "h.jsonl").read_text().count('"kind": "done"') == 2
 
 
@@ -260,10 +260,10 @@ def test_a_teachers_words_are_the_truth():
         TASK, recipe(steps=120, batch=32, evaluate_every=120, optimizer="muon"), 0, teacher=teacher
     )
     assert correct_tokens(teacher.torch(), TASK, TASK.rows(0, 100)).all(1).mean() < 0.2
-    said, wanted = (
+    output, wanted = (
         m(tokens[:, :-1]).argmax(-1)[:, 3] for m in (t.model, teacher)
     )  # the first answer token
-    assert (said == wanted).mean() > 0.8 and (tokens[:, 4] == wanted).mean() < 0.3
+    assert (output == wanted).mean() > 0.8 and (tokens[:, 4] == wanted).mean() < 0.3
 
 
 # ── ablations as taps; accuracy ────────────────────────────────────────────────────────────────

@@ -25,8 +25,8 @@ def gradients(monkeypatch, probabilities, tokens=TOKENS, answer=ANSWER, **fields
     monkeypatch.setattr(loss, "forward", lambda c, w, tokens, tap, last: w["logits"])
     config = Config(d_vocab=3, n_ctx=tokens.shape[-1], d_model=4)
     objective = loss.Objective(config, {}, as_they_are, recipe(**fields))
-    found, losses, worst = objective.gradients(theta, tokens, answer)
-    return losses.numpy(), worst.numpy(), found["logits"].numpy()
+    result, losses, worst = objective.gradients(theta, tokens, answer)
+    return losses.numpy(), worst.numpy(), result["logits"].numpy()
 
 
 # of a token of probability p, -log p times its weight, and that weight times softmax - one-hot

@@ -29,14 +29,14 @@ def counted_floor(task) -> float:
     )  # sort: every length alike
     loss = positions = 0.0
     for t in range(1, tokens.shape[1]):
-        seen, told = defaultdict(float), defaultdict(float)
+        seen, reported = defaultdict(float), defaultdict(float)
         alive = np.nonzero(ends > t)[0]
         for i in alive:
             seen[tokens[i, :t].tobytes()] += weight[i]
-            told[tokens[i, : t + 1].tobytes()] += weight[i]
+            reported[tokens[i, : t + 1].tobytes()] += weight[i]
         for i in alive:
             loss -= weight[i] * math.log(
-                told[tokens[i, : t + 1].tobytes()] / seen[tokens[i, :t].tobytes()]
+                reported[tokens[i, : t + 1].tobytes()] / seen[tokens[i, :t].tobytes()]
             )
             positions += weight[i]
     return loss / positions
@@ -103,20 +103,20 @@ def test_the_floors_of_the_book():
     """
     task = load_task("addition:order=ones")
     task.entropy_floor = lambda: 5 * LN10 / 12
-    found = loss_plateaus(task, Recipe(loss="all"))
-    assert [f.unknown_tokens for f in found] == [
+    result = loss_plateaus(task, Recipe(loss="all"))
+    assert [f.unknown_tokens for f in result] == [
         0,
         1,
         2,
         3,
     ]  # the carry is no die, <EOS> no surprise
-    assert [round(f.loss, 4) for f in found] == [0.9594, 1.1513, 1.3432, 1.5351]
-    assert str(found[0]) == "every token known" and str(found[1]) == "1 token unknown"
+    assert [round(f.loss, 4) for f in result] == [0.9594, 1.1513, 1.3432, 1.5351]
+    assert str(result[0]) == "every token known" and str(result[1]) == "1 token unknown"
 
 
 def test_floors_of_a_loss_on_the_answer():
-    found = loss_plateaus(load_task("addition:order=ones"), Recipe())
-    assert [f.loss for f in found] == pytest.approx([k * LN10 / 5 for k in range(4)], abs=1e-4)
+    result = loss_plateaus(load_task("addition:order=ones"), Recipe())
+    assert [f.loss for f in result] == pytest.approx([k * LN10 / 5 for k in range(4)], abs=1e-4)
     focal = loss_plateaus(load_task("addition:order=ones"), Recipe(focal=2.0))
     assert [f.loss for f in focal] == pytest.approx(
         [0.81 * k * LN10 / 5 for k in range(4)], abs=1e-4

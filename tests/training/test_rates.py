@@ -23,8 +23,8 @@ NEVER = np.array([-1])
 
 
 def share(r, step, decay_at=NEVER, ages=None):
-    (found,) = lr_factors(r, step, decay_at, ages)
-    return float(found)
+    (result,) = lr_factors(r, step, decay_at, ages)
+    return float(result)
 
 
 def test_warmup_rises_by_equal_parts_to_the_full_rate():
@@ -104,8 +104,8 @@ def test_clipping_divides_by_the_norm_of_all_arrays_together():
     """
     theta = {n: torch.zeros(1, 1, dtype=torch.float64) for n in "ab"}
     optimizer = Optimizer(theta, recipe(clip=1.0, beta1=0.0, beta2=0.0))
-    found = {"a": torch.tensor([[3.0]]).double(), "b": torch.tensor([[4.0]]).double()}
-    optimizer.step(found, np.ones(1))
+    by_name = {"a": torch.tensor([[3.0]]).double(), "b": torch.tensor([[4.0]]).double()}
+    optimizer.step(by_name, np.ones(1))
     assert optimizer.mean["a"].item() == pytest.approx(0.6, rel=1e-6)
     assert optimizer.mean["b"].item() == pytest.approx(0.8, rel=1e-6)
 
@@ -166,7 +166,7 @@ def test_an_average_of_weights_by_hand():
 
 def test_a_look_at_the_whole_domain_is_an_event():
     """At each evaluation of the last phase: how many rows were wrong, as the report has it."""
-    found = fit(
+    training = fit(
         TASK,
         recipe(
             steps=40,
@@ -177,8 +177,8 @@ def test_a_look_at_the_whole_domain_is_an_event():
         ),
         3,
     )
-    looks = {e.step: e.data for e in found.events if e.kind == "domain checked"}
-    reports = {r["step"]: r for r in found.history if "wrong" in r}
+    looks = {e.step: e.data for e in training.events if e.kind == "domain checked"}
+    reports = {r["step"]: r for r in training.history if "wrong" in r}
     assert looks.keys() == reports.keys() and looks
     for step, data in looks.items():
         assert data["wrong"] == reports[step]["wrong"]

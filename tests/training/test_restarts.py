@@ -129,20 +129,20 @@ def test_who_is_given_up_does_not_begin_anew_and_is_judged_by_its_try():
         abort_after_steps=20,
         abort_below_accuracy=2.0,
     )
-    found = fit(TASK, r, 3)
-    assert (found.status, found.steps, begun(found)) == ("aborted", 20, [])
+    training = fit(TASK, r, 3)
+    assert (training.status, training.steps, begun(training)) == ("aborted", 20, [])
     late = fit(TASK, r.override({"abort_after_steps": 30}), 3)
     assert (late.status, late.steps, begun(late)) == ("done", 60, [20, 40])
 
 
 def test_where_the_last_phase_can_mend_it_nothing_begins_anew(monkeypatch):
     monkeypatch.setattr("glassformer.training.loop.NEAR_SUCCESS", 0.0)
-    found = fit(
+    training = fit(
         TASK,
         recipe(steps=60, restart_after_steps=20, stop_after_successes=1, full_domain_steps=5),
         3,
     )
-    assert begun(found) == [] and found.full_domain_start == 20 and found.steps == 25
+    assert begun(training) == [] and training.full_domain_start == 20 and training.steps == 25
 
 
 def test_a_try_warms_up_and_its_first_steps_are_corrected():
@@ -199,11 +199,11 @@ def test_what_was_measured_before_is_not_said_of_what_is_begun():
     stopped = fit(TASK, r, 3, stop=stop_at(21))
     assert first.history[-1]["digits"] == stopped.history[-1]["digits"] and begun(stopped) == [20]
     assert stopped.status == "interrupted" and stopped.accuracy == 0
-    for since, said in ((0, 0.5), (10, 0.5), (20, 0.0)):
+    for since, output in ((0, 0.5), (10, 0.5), (20, 0.0)):
         run = Trainer(TASK, r, [3])
         run.start_steps[0], run.history[3] = since, [{"step": 20, "accuracy": 0.5}]
         (done,) = run._finish([(3, "interrupted")])
-        assert done.data["training"].accuracy == said
+        assert done.data["training"].accuracy == output
 
 
 def test_who_stays_keeps_the_step_at_which_it_began():

@@ -20,10 +20,12 @@ def digests(folder):
 
 def test_a_model_at_every_evaluation(tmp_path):
     t = fit(TASK, RECIPE, 1, snapshots=tmp_path / "a" / "b")
-    found = digests(tmp_path / "a" / "b")
-    assert list(found) == [f"step-0000{n}.safetensors" for n in ("00", "10", "20", "25")]
-    assert found["step-000025.safetensors"] == digest(t.model) == digest(fit(TASK, RECIPE, 1).model)
-    assert len(set(found.values())) == 4
+    result = digests(tmp_path / "a" / "b")
+    assert list(result) == [f"step-0000{n}.safetensors" for n in ("00", "10", "20", "25")]
+    assert (
+        result["step-000025.safetensors"] == digest(t.model) == digest(fit(TASK, RECIPE, 1).model)
+    )
+    assert len(set(result.values())) == 4
     first = load(str(tmp_path / "a" / "b" / "step-000010.safetensors"))
     assert (first.provenance["step"], first.provenance["seed"], first.task) == (10, 1, TASK.ref)
 

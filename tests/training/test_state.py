@@ -239,9 +239,9 @@ def test_a_state_of_another_float_type_is_damaged(tmp_path):
 def sealed_again(path, change):
     """The file of a run with another header, as nobody has one by accident."""
     arrays, header = parse_safetensors(path, path.read_bytes())
-    told = json.loads(header[KEY])
-    change(told)
-    text = json.dumps(told)
+    data = json.loads(header[KEY])
+    change(data)
+    text = json.dumps(data)
     path.write_bytes(save(arrays, {KEY: text, "sha256": _sha256(text, arrays)}))
 
 

@@ -115,9 +115,12 @@ def test_ids_are_of_settings_not_of_how_they_are_written(spec_file):
 def test_a_field_of_a_spec_does_what_set_does(tmp_path, name, setting, table):
     """Above all: so many rows are so many, whatever share of them the recipe would take."""
     path, (field, _, value) = tmp_path / "spec.toml", setting.partition("=")
-    said = {"set": f"{field} = {value}\nbatch = 64", "grid": f"{field} = [{value}]\nbatch = [64]"}
+    by_name = {
+        "set": f"{field} = {value}\nbatch = 64",
+        "grid": f"{field} = [{value}]\nbatch = [64]",
+    }
     top = f'task = "modular-addition:p=59"\nrecipe = "{name}"'
-    path.write_text(f"{top}\n[{table}]\n{said[table]}")
+    path.write_text(f"{top}\n[{table}]\n{by_name[table]}")
     (job,) = read_spec(path, load_task).jobs
     typed = {field: value.replace("'", ""), "batch": "64"}
     assert job.recipe == choose_recipe(name, load_task(job.task)).override(typed)
@@ -178,14 +181,14 @@ def test_all_problems_at_once(tmp_path):
     path.write_text(top + '\n[set]\nlrr = 1\nsteps = "x"\n[grid]\nlr = [1, true]')
     with pytest.raises(GlassformerError) as error:
         read_spec(path, load_task)
-    said = str(error.value)
-    assert said.startswith(f"{path} — ") and len(said.split("; ")) >= 6
+    text = str(error.value)
+    assert text.startswith(f"{path} — ") and len(text.split("; ")) >= 6
     for part in ("adition — no such task; did you mean "
                  "addition", "fsat — no such recipe; did you mean fast",
                  "sedes — no such key; did you mean seeds?", "lrr — no such field; did you mean lr",
                  "steps must be a whole number from 1 to 1,000,000,000, got "
                  "'x'", "lr must be a number from 0, got True"):  # fmt: skip
-        assert part in said
+        assert part in text
 
 
 def test_too_many_runs_are_refused_before_they_are_made(tmp_path):
@@ -299,12 +302,12 @@ def test_what_fails_again_and_again_is_given_up_with_its_reason(
     path, out = spec_file(), tmp_path / "out"
     monkeypatch.setattr(sweeps, "train_jobs", lambda jobs, *_: (j.lost("no memory") for j in jobs))
     for _ in range(sweeps.MAX_TRIES - 1):
-        status, _, said = call("sweep", path, "--out", out)
-        assert status == 2 and "2 runs are lost" in said
+        status, _, output = call("sweep", path, "--out", out)
+        assert status == 2 and "2 runs are lost" in output
     for _ in range(2):  # the second has nothing left to do, and says the same
-        status, _, said = call("sweep", path, "--out", out)
-        assert status == 2 and said.count("\n") == 1, said
-        assert "2 runs are given up" in said and "no memory" in said and str(out) in said
+        status, _, output = call("sweep", path, "--out", out)
+        assert status == 2 and output.count("\n") == 1, output
+        assert "2 runs are given up" in output and "no memory" in output and str(out) in output
         assert [(r["status"], r["error"]) for r in table(out)] == [("given up", "no memory")] * 2
         monkeypatch.setattr(
             sweeps, "train_jobs", lambda jobs, *_: pytest.fail("nothing is tried for ever")
@@ -340,7 +343,7 @@ def test_a_damaged_result_is_trained_again(spec_file, tmp_path):
 def test_the_document_has_every_status():
     text = Path(__file__).parents[2].joinpath("docs/sweeps.md").read_text("utf-8")
     rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")]
-    told = {word for row in rows for word in re.findall("`([^`]+)`", row)}
+    names = {word for row in rows for word in re.findall("`([^`]+)`", row)}
     ends = {"done", "stable", "aborted", "diverged"}  # in loop.py
     for digits in (1, 10):
         task = load_task(f"addition:digits={digits}")
@@ -350,7 +353,7 @@ def test_the_document_has_every_status():
                     task, seed=0, start_step=0, held_out_accuracy=1.0, last_check=look
                 ).status
             )
-    assert len(ends) == 7 and ends | {*sweeps.FAILED, sweeps.LOST} <= told
+    assert len(ends) == 7 and ends | {*sweeps.FAILED, sweeps.LOST} <= names
 
 
 # ── processes and workers that are killed ──────────────────────────────────────────────────────
@@ -377,12 +380,12 @@ def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, 
 
     monkeypatch.setattr(workers, "ProcessPoolExecutor", Pool)
     jobs = sweep_of(spec_file("[grid]\nn_heads = [1, 2, 4]"), tmp_path).left
-    found = {
+    by_name = {
         row["recipe"]["n_heads"]: row["error"]
         for result in train_jobs(jobs, load_task, 4)
         for row, _ in result
     }
-    assert found == {1: "its process was killed, 3 times", 2: "survived", 4: "survived"}
+    assert by_name == {1: "its process was killed, 3 times", 2: "survived", 4: "survived"}
     assert {pool.size for pool in pools} == {1}
     assert sum(pool.broken for pool in pools) == 6  # each of the two runs with one head, 3 times
 
@@ -504,17 +507,17 @@ def test_a_killed_worker_loses_its_runs_to_another(
     path.write_text(
         path.read_text().replace("seeds = [0, 1]", "seeds = [0, 1, 2]").replace("[2, 4]", "[4]")
     )
-    status, printed, said = call("sweep", path, "--out", out, "--cluster", address, "--json")
+    status, printed, output = call("sweep", path, "--out", out, "--cluster", address, "--json")
     got = json.loads(printed)
-    assert (status, said) == (0, "") and (got["runs"], got["skipped"], got["lost"]) == (6, 4, 0)
+    assert (status, output) == (0, "") and (got["runs"], got["skipped"], got["lost"]) == (6, 4, 0)
     # and when no worker is left it says so
     workers["b"].kill()
     with Client(address, timeout=PATIENCE, set_as_default=False) as monitor:
         wait_for(lambda: not monitor.nthreads())
     monkeypatch.setattr(far, "CONNECT_TIMEOUT_S", 0.1)  # none will come, however long one waits
     path.write_text(path.read_text().replace("seeds = [0, 1, 2]", "seeds = [4]"))
-    status, printed, said = call("sweep", path, "--out", out, "--cluster", address)
-    assert (status, printed, said) == (2, "", f"error: {address} — the cluster has no workers\n")
+    status, printed, output = call("sweep", path, "--out", out, "--cluster", address)
+    assert (status, printed, output) == (2, "", f"error: {address} — the cluster has no workers\n")
 
 
 def held(folder):
@@ -543,9 +546,9 @@ def alive(pid):
 def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
     monkeypatch.setattr(sweeps, "train_jobs", lambda jobs, *_: here(jobs))
     path = spec_file("[grid]\nlr = [1e30, 0.001]", name="tiny.toml")
-    status, printed, said = call("sweep", path)
+    status, printed, output = call("sweep", path)
     lines = printed.splitlines()
-    assert (status, said) == (0, "") and lines[0].split()[3:6] == ["lr", "seed", "status"]
+    assert (status, output) == (0, "") and lines[0].split()[3:6] == ["lr", "seed", "status"]
     assert "diverged" in printed and lines[-1].startswith(
         "4 runs, 0 skipped, 2 failed, 0 lost; in "
     )
@@ -561,8 +564,8 @@ def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
 
 def test_lost_runs_are_status_2(spec_file, call, monkeypatch):
     monkeypatch.setattr(sweeps, "train_jobs", lambda jobs, *_: (j.lost("gone") for j in jobs))
-    status, _, said = call("sweep", spec_file())
-    assert status == 2 and said.startswith("error: 2 runs are lost")
+    status, _, output = call("sweep", spec_file())
+    assert status == 2 and output.startswith("error: 2 runs are lost")
 
 
 def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypatch):
@@ -578,8 +581,8 @@ def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypa
         ((path, "--workers", 2, "--cluster", "tcp://127.0.0.1:1"), "workers"),
         ((path, "--out", blocked), str(blocked)),
     ]:
-        status, printed, said = call("sweep", *words)
-        assert (status, printed) == (2, "") and says in said and said.count("\n") == 1, said
+        status, printed, output = call("sweep", *words)
+        assert (status, printed) == (2, "") and says in output and output.count("\n") == 1, output
 
 
 @pytest.mark.parametrize("mute", [False, True])
@@ -593,6 +596,8 @@ def test_a_cluster_that_is_not_there(spec_file, call, monkeypatch, mute):
         if mute:  # something that accepts and says nothing
             other.listen()
         address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
-        status, printed, said = call("sweep", spec_file(), "--cluster", address)
+        status, printed, output = call("sweep", spec_file(), "--cluster", address)
     assert (status, printed) == (2, "")
-    assert said.startswith(f"error: {address} — no Dask cluster there: ") and said.count("\n") == 1
+    assert (
+        output.startswith(f"error: {address} — no Dask cluster there: ") and output.count("\n") == 1
+    )

@@ -71,24 +71,27 @@ def test_not_where_a_row_must_keep_to_more():
 def test_finds_what_a_sample_misses(digits, by):
     model, task = weakened(digits, by), Plain(digits)
     assert verify(model, task, sample=2_000).wrong == 0
-    found = verify(model, task, sample=2_000, search=8)
+    verdict = verify(model, task, sample=2_000, search=8)
     assert (
-        found.parts["sample"]["wrong"] == 0 < found.parts["search"]["wrong"] == found.wrong
-        and not found.holds
+        verdict.parts["sample"]["wrong"] == 0 < verdict.parts["search"]["wrong"] == verdict.wrong
+        and not verdict.holds
     )
-    assert found.parts["search"]["checked"] < 20_000
-    rows = np.array([c["row"] for c in found.counterexamples])
+    assert verdict.parts["search"]["checked"] < 20_000
+    rows = np.array([c["row"] for c in verdict.counterexamples])
     assert (
-        len(rows) == min(10, found.wrong) and not (row_margins(model, *task.batch(rows)) > 0).any()
+        len(rows) == min(10, verdict.wrong)
+        and not (row_margins(model, *task.batch(rows)) > 0).any()
     )
-    assert all(c["got"] != c["expected"] for c in found.counterexamples), "the model really says so"
+    assert all(c["got"] != c["expected"] for c in verdict.counterexamples), (
+        "the model really says so"
+    )
 
 
 def test_neighbours_of_every_failure_are_tried():
     work = ChunkedEvaluation(load("addition:digits=3"), Addition(), {}, chunk=50, keep=5)
     bad = [(999, 1), (123, 456), (5, 5)]
-    found = RowCounts(failures=tuple((-1.0, i, row) for i, row in enumerate(bad)))
-    assert sum(t.checked for t in search_neighbors(work, found, 3, 10_000, 0)) == len(
+    result = RowCounts(failures=tuple((-1.0, i, row) for i, row in enumerate(bad)))
+    assert sum(t.checked for t in search_neighbors(work, result, 3, 10_000, 0)) == len(
         one_digit_neighbors(work.task, np.array(bad))
     )
 

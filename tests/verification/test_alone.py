@@ -33,23 +33,23 @@ def either_way():
 
 
 def test_a_model_that_is_right_in_a_batch_and_wrong_alone_is_wrong():
-    found = either_way()
-    if not found:
+    result = either_way()
+    if not result:
         pytest.skip("this machine's products do not depend on how many rows there are")
-    verdict = verify(*found)
+    verdict = verify(*result)
     assert verdict.wrong and not verdict.holds and verdict.parts["alone"]["wrong"] == verdict.wrong
     assert verdict.counterexamples[0]["got"] != verdict.counterexamples[0]["expected"]
-    assert prove(*found).result == "refuted"
+    assert prove(*result).result == "refuted"
 
 
 @pytest.mark.parametrize(
     "how", [{}, {"chunk": 1}, {"chunk": 1, "max_counterexamples": 0}, {"sample": 1}]
 )
 def test_rows_that_are_looked_at_again_are_counted_once(how, tmp_path):
-    found = either_way()
-    if not found:
+    result = either_way()
+    if not result:
         pytest.skip("this machine's products do not depend on how many rows there are")
-    verdict = verify(*found, **how)
+    verdict = verify(*result, **how)
     counted = {name: part for name, part in verdict.parts.items() if name != "alone"}
     for count in ("looked_at", "checked"):
         assert getattr(verdict, count) == sum(part[count] for part in counted.values())

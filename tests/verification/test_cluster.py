@@ -235,8 +235,8 @@ def test_a_piece_may_fail_as_a_lost_connection_does(pretended):
             return future
 
     pretended(Failing())
-    found = list(map_pieces([1, 2], lambda shared, piece: piece, None, cluster="tcp://x"))
-    assert [(piece, str(e)) for piece, e in found] == [(1, "disk full"), (2, "disk full")]
+    results = list(map_pieces([1, 2], lambda shared, piece: piece, None, cluster="tcp://x"))
+    assert [(piece, str(e)) for piece, e in results] == [(1, "disk full"), (2, "disk full")]
 
 
 def test_a_cluster_without_workers_is_one_line(pretended, monkeypatch):
@@ -251,9 +251,9 @@ def test_a_cluster_without_workers_is_one_line(pretended, monkeypatch):
 def test_a_worker_of_another_kind_is_refused(pretended, monkeypatch):
     pretended(Client())
     mine = chunks.versions("float64")
-    told = iter([mine])  # here; then a worker's
+    reported = iter([mine])  # here; then a worker's
     other = mine | {"numpy": "1.0"}
-    monkeypatch.setattr(chunks, "versions", lambda dtype: next(told, other))
+    monkeypatch.setattr(chunks, "versions", lambda dtype: next(reported, other))
     with raises("bad_argument", "tcp://x", "numpy", "1.0"):
         verify(load(REF), load_task(REF), chunk=100, cluster="tcp://x")
 
@@ -298,10 +298,10 @@ def test_a_killed_worker_of_a_real_cluster(dask_cluster, tmp_path, call, monkeyp
     monkeypatch.setattr(far, "CONNECT_TIMEOUT_S", PATIENCE)
     monkeypatch.setattr(chunks, "_count_chunks", held(tmp_path, chunks._count_chunks))
     monkeypatch.setattr(chunks, "CHUNKS_PER_CLUSTER_JOB", 8)
-    found: list[Progress | Verdict] = []
+    result: list[Progress | Verdict] = []
 
     def read():
-        found.extend(verify_events(weakened(), load_task(REF), chunk=100, cluster=address))
+        result.extend(verify_events(weakened(), load_task(REF), chunk=100, cluster=address))
 
     reader = threading.Thread(target=read, daemon=True)
     with DaskClient(address, timeout=PATIENCE, set_as_default=False) as monitor:
@@ -312,8 +312,8 @@ def test_a_killed_worker_of_a_real_cluster(dask_cluster, tmp_path, call, monkeyp
     workers["a"].wait()
     (tmp_path / "go").touch()
     reader.join(PATIENCE)
-    assert same(found[-1], verify(weakened(), load_task(REF), chunk=100))
+    assert same(result[-1], verify(weakened(), load_task(REF), chunk=100))
     # and by the command, on the worker that is left
-    status, out, said = call("verify", "addition:digits=2", "--cluster", address, "--json")
+    status, out, output = call("verify", "addition:digits=2", "--cluster", address, "--json")
     got = json.loads(out)
-    assert (status, said) == (0, "") and (got["checked"], got["wrong"]) == (10_000, 0)
+    assert (status, output) == (0, "") and (got["checked"], got["wrong"]) == (10_000, 0)

@@ -129,11 +129,11 @@ def test_saved_and_confirmed(call, tmp_path, options, wrong):
     for ref, status in ((REF, 0), (wrong, 1)):
         path = tmp_path / "v.json"
         code, out, _ = call("verify", ref, *options, "--out", path, "--json")
-        said = json.loads(out)
+        data = json.loads(out)
         status = status if "float32" not in options else code
-        assert code == status and set(said) >= OLD
+        assert code == status and set(data) >= OLD
         saved = Verdict.read(path)
-        assert saved.to_json() == {k: v for k, v in said.items() if k != "ref"}
+        assert saved.to_json() == {k: v for k, v in data.items() if k != "ref"}
         assert saved.versions["numpy"] == np.__version__ and saved.versions["blas"]
         code, out, _ = call("verify", ref, "--recheck", path, "--json")
         again = json.loads(out)
@@ -159,7 +159,7 @@ def test_a_tampered_verdict_is_found(call, tmp_path, wrong, change):
     first = next(iter(change))
     if first in ("wrong", "worst_margin", "checked"):  # the file itself says otherwise elsewhere
         status, _, err = call("verify", wrong, "--recheck", path)
-        assert status == 2 and f"{first} is not what its parts or classes say" in err
+        assert status == 2 and f"({first} " in err
         saved["parts"]["domain"] |= {n: v for n, v in change.items() if n != "holds"}
         saved["classes"] = {}
         path.write_text(json.dumps(saved))
@@ -238,8 +238,8 @@ def test_beside_a_search_all_else_is_compared(wrong):
         assert [d["what"] for d in v.differences(replace(v, parts=parts))] == ["parts"]
     # a search that finds something where the other found nothing differs
     good = verify(load(REF), load_task(REF), sample=300, search=2)
-    found = good.parts["search"] | {"wrong": 1}
-    worse = replace(good, wrong=1, parts=good.parts | {"search": found})
+    result = good.parts["search"] | {"wrong": 1}
+    worse = replace(good, wrong=1, parts=good.parts | {"search": result})
     assert [d["what"] for d in good.differences(worse)] == ["holds"]
 
 

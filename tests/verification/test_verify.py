@@ -110,11 +110,11 @@ def test_teacher_forcing_is_decoding():
     model = random_model(seed=5)
     rng = np.random.default_rng(0)
     prompts = rng.integers(0, 7, (60, 3))
-    said = decode(model, prompts, 4)
-    mixed = said.copy()
+    decoded = decode(model, prompts, 4)
+    mixed = decoded.copy()
     mixed[::2, 5] = (mixed[::2, 5] + 1) % 7
     answer = np.tile([False] * 3 + [True] * 4, (60, 1))
-    assert ((row_margins(model, mixed, answer) > 0) == (mixed == said).all(1)).all()
+    assert ((row_margins(model, mixed, answer) > 0) == (mixed == decoded).all(1)).all()
     assert np.allclose(row_margins(model.torch(), mixed, answer), row_margins(model, mixed, answer))
 
 
@@ -139,8 +139,8 @@ def test_the_base_task_counts_in_mixed_radix():
 def test_the_score_of_each_token_of_an_answer():
     """Answers of different lengths are aligned at their first tokens."""
     model = load("addition:digits=2,padding=none")
-    found = score(model, load_task(model))
-    assert found.positions == [1, 1, 1, 1] and found.wrong == 0  # up to 198 and the end
+    result = score(model, load_task(model))
+    assert result.positions == [1, 1, 1, 1] and result.wrong == 0  # up to 198 and the end
     task = load_task("sort:vocab=4,length=3")
     other = load("sort:vocab=4,length=3")
     assert (
@@ -158,5 +158,5 @@ def test_right_of_logits_that_were_computed():
     assert np.array_equal(logits, kept, equal_nan=True)
     model, task = successor(), Next()
     tokens, _ = task.batch(rows := task.rows(0, 5))
-    found = correct_logits(model(tokens[:, :-1], last=2), tokens[:, 1:])
-    assert np.array_equal(found, correct_tokens(model, task, rows)) and found.all()
+    result = correct_logits(model(tokens[:, :-1], last=2), tokens[:, 1:])
+    assert np.array_equal(result, correct_tokens(model, task, rows)) and result.all()

@@ -37,7 +37,7 @@ Basis = Annotated[
     Meta(min_length=1, max_length=MAX_OBFUSCATED_D_MODEL),
 ]
 TokenCount = Annotated[int, Meta(ge=0, le=10**12)]
-LOGIT_TIE = 1e-9  # on random tokens, logits closer than this share of the largest logit tie
+LOGIT_TIE = 1e-9  # relative difference below which two logits of a random input are tied
 # norm -> (module, suffix of the W_ and b_ arrays) of its readers
 NORM_READERS = {
     "ln1": [("attn", "Q"), ("attn", "K"), ("attn", "V")],

@@ -54,8 +54,8 @@ class Value:
             twin = self.domain[self.index[element]]
             if type_exact_key(element) != type_exact_key(twin):
                 raise GlassformerError(
-                    f"{name} — may be {twin} and {element}, which are equal. Use one of them: "
-                    "`int(…)` turns True into 1"
+                    f"{name} — expected distinct values, got {twin} and {element}, which are "
+                    "equal. Use one of them: `int(…)` turns True into 1"
                 )
 
     def __len__(self) -> int:

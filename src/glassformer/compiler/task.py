@@ -171,7 +171,7 @@ class SequenceTask(Task):
             raise GlassformerError(f"input — expected {BOS} only as the first token")
         if not 1 <= len(tokens) <= longest:
             raise GlassformerError(
-                f"input — {self.ref} takes 1 to {longest:,} tokens, got {len(tokens):,}"
+                f"input — {self.ref} expects 1 to {longest:,} tokens, got {len(tokens):,}"
             )
         return [0, *tokens]
 

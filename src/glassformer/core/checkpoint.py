@@ -38,7 +38,7 @@ def save(model: Model, path: str | Path) -> Path:
             model's theta does not produce its weights.
     """
     if Path(path).suffix != ".safetensors":
-        raise GlassformerError(f"{path} — a model is saved in a file that ends in .safetensors")
+        raise GlassformerError(f"{path} — expected a file name that ends in .safetensors")
     inputs = split_ref(model.parametrization)[
         1
     ].values()  # may include a file that must not be overwritten
@@ -127,16 +127,18 @@ def recompute_from_theta(model: Model, where: str | Path = "model") -> Model:
         if wrong := sorted(
             n for n in shapes if n not in expanded or tuple(expanded[n].shape) != shapes[n]
         ):
-            raise GlassformerError(f"theta makes no {wrong[0]} of shape {list(shapes[wrong[0]])}")
+            raise GlassformerError(
+                f"theta does not expand to {wrong[0]} of shape {list(shapes[wrong[0]])}"
+            )
     except (GlassformerError, KeyError, ValueError, TypeError, IndexError) as e:
         ref = f"its parametrization {short_repr(model.parametrization)}"
-        raise GlassformerError(f"{where} — {ref} does not make its weights: {e}") from None
+        raise GlassformerError(f"{where} — {ref} does not expand to its weights: {e}") from None
     tolerance = 1e-12 if model.dtype == "float64" else 1e-5
     for name, w in model.weights.items():
         if not np.allclose(expanded[name], w, rtol=tolerance, atol=tolerance):
             hint = 'if its weights were edited: replace(model, theta={}, parametrization="")'
             raise GlassformerError(
-                f"{where} — its theta does not make its weights: {name} differs; {hint}"
+                f"{where} — its theta does not expand to its weights: {name} differs; {hint}"
             )
     weights = {n: expanded[n].astype(w.dtype, copy=False) for n, w in model.weights.items()}
     return replace(model, weights=weights)

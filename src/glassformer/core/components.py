@@ -128,8 +128,8 @@ def find_component(model: Model, name: str) -> Component:
     if len(matches) == 1 and (component := _parse_component(model, matches[0])):
         return component
     if len(matches) > 1:
-        raise GlassformerError(f"{name!r} — the name of several parts: {', '.join(matches)}")
-    hint = f"no such part; this model has {describe_components(model)}"
+        raise GlassformerError(f"{name!r} — the name of several components: {', '.join(matches)}")
+    hint = f"no such component; this model has {describe_components(model)}"
     raise GlassformerError(f"{name!r} — {hint}", code="not_found")
 
 

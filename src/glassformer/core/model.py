@@ -318,7 +318,9 @@ class Model(Displayable):
         weights = {n: _frozen_copy(n, w) for n, w in self.weights.items()}
         weights = check_weights(self.config, weights)
         if (n := len(self.vocabulary)) != (d_vocab := self.config.d_vocab):
-            raise GlassformerError(f"model — {d_vocab} tokens, but the vocabulary has {n}")
+            raise GlassformerError(
+                f"model — expected d_vocab={n} as in the vocabulary, got {d_vocab}"
+            )
         dtypes = {name: backend.dtype_name(w) for name, w in weights.items()}
         dtype = dtypes["embed.W_E"]
         if mixed := [f"{name} as {other}" for name, other in dtypes.items() if other != dtype]:
@@ -439,7 +441,9 @@ class Model(Displayable):
         if not self.is_numpy:
             return self.map(lambda w: w.to(getattr(sys.modules["torch"], kind)))
         if kind == "bfloat16":
-            raise GlassformerError("model — NumPy has no bfloat16; model.torch('bfloat16') has")
+            raise GlassformerError(
+                "model — NumPy does not support bfloat16; use model.torch('bfloat16')"
+            )
         with np.errstate(over="ignore"):  # callers check for infinities
             return self.map(lambda w: w.astype(kind))
 
@@ -508,7 +512,7 @@ def check_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
         raise GlassformerError(f"start — expected a position, got {short_repr(start)}")
     if start < 0 or start + tokens.shape[-1] > c.n_ctx:
         text = f"{tokens.shape[-1]} tokens" + (f" from position {start} on" if start else "")
-        raise GlassformerError(f"input of {text} — longer than the block of {c.n_ctx} tokens")
+        raise GlassformerError(f"tokens — expected positions below n_ctx={c.n_ctx}, got {text}")
     low, high = (int(tokens.min()), int(tokens.max())) if tokens.shape[0] else (0, 0)
     if low < 0 or high >= c.d_vocab:
         token = low if low < 0 else high

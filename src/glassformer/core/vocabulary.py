@@ -38,7 +38,9 @@ class Vocabulary:
             expected = f"at most {MAX_LISTED_TOKENS:,} texts"
             raise GlassformerError(f"vocabulary — expected {expected}, got more")
         if len(set(self.tokens)) != len(self.tokens) or "" in self.tokens:
-            raise GlassformerError("vocabulary — tokens must be different and not empty")
+            got = next(t for i, t in enumerate(self.tokens) if not t or t in self.tokens[:i])
+            expected = "different tokens that are not empty"
+            raise GlassformerError(f"vocabulary — expected {expected}, got {_short(got)}")
 
     @classmethod
     def numbers(cls, n: int, first: int = 0) -> "Vocabulary":

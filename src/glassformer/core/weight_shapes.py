@@ -93,8 +93,8 @@ def check_weights(c: "Config", weights: "Weights") -> dict[str, Any]:
     """
     if c.n_layers > len(weights):  # checked before anything of size n_layers is created
         layers = len({n.split(".")[1] for n in weights if n.startswith("blocks.")})
-        problem = f"there are arrays of {layers:,} layers"
-        raise GlassformerError(f"weights — n_layers is {c.n_layers:,}, but {problem}")
+        got = f"expected arrays of n_layers={c.n_layers:,} layers, got {layers:,}"
+        raise GlassformerError(f"weights — {got}")
     shapes = array_shapes(c)
     blocks = [f"blocks.{i}.mlp." for i in range(c.n_layers)]
     without = tuple(b for b in blocks if b + "W_out" not in weights)  # blocks without an MLP

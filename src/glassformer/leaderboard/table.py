@@ -8,8 +8,8 @@ adders.
 Bits of a form: the formula's source (what `expand` needs, without annotations and docstrings) and
 the config's fields with other values than the defaults, as one list of words (names, signs,
 numbers). Each of n words is written as its index among the k different words, n·⌈log2 k⌉ bits; the
-list of the different words takes 8 bits a character. This is no shortest description, but the same
-rule for all, and a number moved from theta into the formula still counts.
+list of the different words takes 8 bits a character. This is not the shortest description, but the
+same rule for all, and a number moved from theta into the formula still counts.
 """
 
 import ast

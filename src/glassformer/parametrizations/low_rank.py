@@ -84,7 +84,9 @@ class Lora(Parametrization):
         base_shapes = {name: tuple(w.shape) for name, w in self.base.weights.items()}
         if wrong := sorted({n for n, _ in model_shapes.items() ^ base_shapes.items()}):
             names = ", ".join(wrong[:3])
-            raise GlassformerError(f"lora — the base has other arrays than the model: {names}")
+            raise GlassformerError(
+                f"lora — expected a base with the model's arrays; these differ: {names}"
+            )
         theta: dict[str, Any] = {}
         for name, shape in self.theta_shapes(model_shapes).items():
             is_A = name.endswith(".A")

@@ -73,10 +73,12 @@ def rotate(model: Model, M: Any) -> Model:
         raise GlassformerError(f"rotate — expected an orthogonal matrix of {D} by {D}")
     if gains := [n for n in model.weights if n.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")]:
         raise GlassformerError(
-            f"rotate — {gains[0]}: fold gains, which do not rotate, into weights"
+            f"rotate — expected no gains of norms, got {gains[0]}. Fold it into the weights"
         )
     if model.config.norm == "layer" and not np.allclose(np.ones(D) @ M, np.ones(D)):
-        raise GlassformerError("rotate — under LayerNorm the matrix must fix the ones vector")
+        raise GlassformerError(
+            "rotate — LayerNorm: expected a matrix that maps the vector of ones to itself"
+        )
     return replace(
         model, weights=rotate_weights(model.weights, M), labels=replace(model.labels, slots={})
     )

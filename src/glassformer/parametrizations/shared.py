@@ -21,7 +21,9 @@ class Shared(Parametrization):
     def init_theta(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Return the weights of the first layer as theta."""
         if odd := [n.split(".", 2)[2] for n in weights if _first_layer_name(n) not in weights]:
-            raise GlassformerError(f"shared — the first layer has no {odd[0]}, a later one has")
+            raise GlassformerError(
+                f"shared — expected the same arrays in all layers; the first has no {odd[0]}"
+            )
         return {
             n: w for n, w in super().init_theta(weights, rng).items() if _first_layer_name(n) == n
         }

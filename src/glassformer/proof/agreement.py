@@ -87,7 +87,7 @@ def independent_check(
 ) -> IndependentResult:
     """Run the independent checker on the certificate, the cases or every input of a proof.
 
-    Domains whose inputs take minutes to enclose one by one are checked only if `required`.
+    Domains whose inputs take minutes to bound one by one are checked only if `required`.
     """
     if proof.method == "cases":
         return check_task(model, task, MAX_INPUTS if required else MAX_CASE_INPUTS)

@@ -102,7 +102,7 @@ def count_not_positive(
 
 
 def _count_sums_up_to(offsets: list[list[int]], limit: int, max_coefficient: int) -> int:
-    """Count the choices of one entry per list whose sum is at most `limit`; −1 is no valid entry.
+    """Count the choices of one entry per list whose sum is at most `limit`; −1 is an invalid entry.
 
     A polynomial is stored as one integer, with `bits` bits for each coefficient.
     """

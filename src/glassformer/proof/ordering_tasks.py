@@ -68,7 +68,7 @@ def _bound_all_cases(model: Model, task: Task, join: bool) -> OrderingResult:
         for query, answers, below, above in _answer_boxes(bounder, task):
             cases += len(answers)
             low, high = bounder.stream_bounds(query, below, above)
-            low = np.where(np.isnan(low), -np.inf, low)  # NaN is no bound
+            low = np.where(np.isnan(low), -np.inf, low)  # NaN is not a bound
             high = np.where(np.isnan(high), np.inf, high)
             if not join:
                 add_margins(query, low, high, answers)

@@ -30,11 +30,11 @@ SAMPLE_ROWS = 2_000  # random rows that are run besides the edge cases
 CANDIDATE_ROWS = 200  # rows from the worst open case that are run
 MAX_LIST_TOKENS = 100  # largest vocabulary whose lists min_max.py may bound
 MAX_OPEN_CASES_RUN = 200
-MAX_ENCLOSED_INPUTS = 200_000  # inputs that intervals enclose one by one in a few seconds
+MAX_ENCLOSED_INPUTS = 200_000  # inputs that intervals can bound one by one in a few seconds
 MISSING_LEMMAS = {
-    Search: "a lemma for layers of which the first gather what stands just before",
-    SortDigits: "a lemma for two layers of which the first spells out numbers",
-    Sort: "a lemma for a count of equals, which repeats need",
+    Search: "a lemma for layers that gather the preceding tokens",
+    SortDigits: "a lemma for two layers, the first of which spells out numbers",
+    Sort: "a lemma for counts of equal numbers",
 }
 CaseBounds = tuple[int, float | None, int, Rows]  # cases, margin, open cases, rows to run
 
@@ -78,10 +78,7 @@ def prove_by_cases(
         if len(rows) and (example := first_defined_counterexample(model, task, rows)):
             return _refuted(example, make_proof)
         s = "s" * (open_cases != 1)
-        reason = (
-            f"{open_cases:,} case{s} of {cases:,} stayed open, and no row of them that was run is "
-            "wrong"
-        )
+        reason = f"{open_cases:,} case{s} of {cases:,} stayed open; no wrong row was found in them"
     if independent and (check := check_task(model, task, MAX_ENCLOSED_INPUTS)).holds:
         # proved by the independent checker alone; prover.py adds the reason
         return make_proof("proved", check.cases, margin=check.margin, reason="", method="intervals")
@@ -115,7 +112,7 @@ def _bound_all_cases(model: Model, task: Task, seed: int) -> CaseBounds:
         return result.cases, None, result.open_cases, candidate_rows(task, result.worst_case, seed)
     for kind, lemma in MISSING_LEMMAS.items():
         if isinstance(task, kind):
-            raise GlassformerError(f"the proof needs {lemma}, which is missing", code="unsupported")
+            raise GlassformerError(f"the prover lacks {lemma}", code="unsupported")
     if violation := single_head_violation(model):
         raise GlassformerError(f"the lemma for copies {violation}", code="unsupported")
     return _summarize_cases(list(copy_tasks.copy_cases(model, task, count_errors=False)))

@@ -27,7 +27,7 @@ def check_solution(
     if not (named and text) and not isinstance(solution, os.PathLike):
         return judge_in_process(puzzle.id, text, seconds)
     if Path(text).suffix != f".{puzzle.kind}":
-        raise GlassformerError(f"{text} — {puzzle.id} is solved by a .{puzzle.kind} file")
+        raise GlassformerError(f"{text} — {puzzle.id}: expected a .{puzzle.kind} file")
     judgment = judge_in_process(
         puzzle.id, read_text(text, 4 * MAX_SOLUTION_CHARACTERS).removeprefix("\ufeff"), seconds
     )

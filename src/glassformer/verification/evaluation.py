@@ -272,6 +272,6 @@ def in_dtype(model: Model, dtype: str) -> Model:
     if not dtype or dtype == model.dtype:
         return model
     if dtype not in DTYPES:
-        raise GlassformerError(f"dtype {dtype} — expected one of {', '.join(DTYPES)}")
+        raise GlassformerError(f"dtype — expected one of {', '.join(DTYPES)}, got {dtype}")
     on_torch = dtype == "bfloat16" or not model.is_numpy
     return model.torch(dtype) if on_torch else model.astype(dtype)

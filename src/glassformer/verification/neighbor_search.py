@@ -1,7 +1,7 @@
 """Beam search for failures among the neighbors of failures and of rows with small margins.
 
 A neighbor differs in one digit of one number. Each answer token has a separate beam, since margins
-of different tokens have different scales. A search without result is no proof of correctness.
+of different tokens have different scales. A search that finds no error proves nothing.
 """
 
 import heapq

@@ -118,16 +118,16 @@ class Verdict(Displayable):
                 raise GlassformerError(f"expected format {FORMAT!r}")
             v = convert({n: x for n, x in saved.items() if n not in ("format", "holds")}, cls)
             if missing := [n for n in v.to_json() if n not in saved]:
-                raise GlassformerError(f"it has no {missing[0]}")
+                raise GlassformerError(f"field {missing[0]} is missing")
             for name, kind in NESTED_SCHEMAS.items():
                 convert(getattr(v, name), kind, name)
             drawn = v.parts.get("sample", {}).get("looked_at", v.sample)
             if drawn != v.sample:
                 raise GlassformerError(f"sample: expected {drawn}, as in parts, got {v.sample}")
             if max(v.domain, v.looked_at, v.checked, v.wrong) > limits.MAX_DOMAIN_SIZE:
-                raise GlassformerError("a count is larger than any domain")
+                raise GlassformerError("a count exceeds the largest domain")
             if odd := v._inconsistent_figure():
-                raise GlassformerError(f"{odd} is not what its parts or classes say")
+                raise GlassformerError(f"{odd} differs from the sum over its parts or classes")
             if v.holds is not saved["holds"]:
                 figures = f"{v.wrong:,} wrong of {v.checked:,}"
                 raise GlassformerError(f"holds is {short_repr(saved['holds'])} with {figures}")

@@ -205,7 +205,7 @@ function identityText(x) {
   return scale === 1 ? `eye(${n})` : `eye(${n}) * ${numberText(scale)}`;
 }
 
-/** zeros(…), sparse(…) or the numbers, whichever is short. */
+/** An array as zeros(…), sparse(…) or a list of its numbers, whichever is short. */
 function arrayText(x, indent) {
   const nonzero = [], sizes = x.shape.join(" "), size = x.data.length;
   x.data.forEach((a, i) => { if (isNonzero(a)) nonzero.push(i); });

@@ -42,10 +42,10 @@ def test_linear_paths_are_exact(steps):
     for at in (0, 3):
         clean, corrupted = pair(model, at=at)
         one = patch(model, clean, corrupted, "blocks.1.hook_attn_out", positions=at, at=at)
-        found = attribute(
+        attribution = attribute(
             model, clean, corrupted, "blocks.1.hook_attn_out", positions=at, at=at, steps=steps
         )
-        assert found == pytest.approx(one.recovered, abs=1e-12)
+        assert attribution == pytest.approx(one.recovered, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", [{}, {"norm": "rms"}, {"positions": "rotary"}], ids=str)
@@ -66,9 +66,9 @@ def test_positions_sum_to_the_full_patch():
     model = smooth(activation="gelu")
     clean, corrupted = pair(model)
     for what in ("resid_pre", "attn_out", "mlp_out"):
-        found = attribute_positions(model, clean, corrupted, what, steps=40)
-        assert found.columns == patch_positions(model, clean, corrupted, what).columns
-        for i, row in enumerate(found.values):
+        result = attribute_positions(model, clean, corrupted, what, steps=40)
+        assert result.columns == patch_positions(model, clean, corrupted, what).columns
+        for i, row in enumerate(result.values):
             whole = patch(model, clean, corrupted, f"blocks.{i}.hook_{what}").recovered
             assert row.sum() == pytest.approx(whole, abs=1e-4)
 
@@ -83,14 +83,14 @@ def test_first_order_misses_a_switch():
     assert attribute(model, clean, corrupted, "head 0.0", steps=400) == pytest.approx(1, abs=0.1)
     trained = load("adder-3.safetensors")
     real = patch_heads(trained, clean, corrupted).values
-    found = attribute_heads(trained, clean, corrupted, steps=40).values
-    assert largest_difference(real, found) < 0.01
+    result = attribute_heads(trained, clean, corrupted, steps=40).values
+    assert largest_difference(real, result) < 0.01
     assert largest_difference(real, attribute_heads(trained, clean, corrupted).values) > 0.5
 
 
 def test_gf_attribute_takes_text():
-    found = gf.attribute("adder-3.safetensors", "127+458=", "127+451=", "head 0.0", steps=40)
-    assert found == pytest.approx(1, abs=0.01)
+    attribution = gf.attribute("adder-3.safetensors", "127+458=", "127+451=", "head 0.0", steps=40)
+    assert attribution == pytest.approx(1, abs=0.01)
 
 
 def test_bad_calls():

@@ -206,7 +206,7 @@ def test_interchange_of_a_trained_head_case_by_case():
 )
 def test_pairs_distinguish_explanations(ref):
     task = load_task(ref)
-    start, found = task.boundary(), 0
+    start, result = task.boundary(), 0
     for i in range(len(task.layout().query_positions)):
         pairs = _draw_pairs(task, i, start, 40, np.random.default_rng(i))
         if pairs is None:
@@ -222,8 +222,8 @@ def test_pairs_distinguish_explanations(ref):
             assert (own == source[:, start + i]).all()
         for x, y in zip(predictions, list(predictions)[1:], strict=False):
             assert (predictions[x] != predictions[y]).all()
-        found += 1
-    assert found >= 2
+        result += 1
+    assert result >= 2
 
 
 def test_interchange_with_invalid_arguments():

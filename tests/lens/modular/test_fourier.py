@@ -45,9 +45,9 @@ def test_spectrum_is_the_power_of_waves(p):
     table = np.random.default_rng(p).normal(size=(p, 5))
     rows, k = basis(p)
     power = np.bincount(k, ((rows @ table) ** 2).sum(1))
-    found = fourier.spectrum(table)
-    assert np.allclose(found.shares, power[1:] / power[1:].sum())
-    assert found.constant == pytest.approx(power[0] / power.sum())
+    result = fourier.spectrum(table)
+    assert np.allclose(result.shares, power[1:] / power[1:].sum())
+    assert result.constant == pytest.approx(power[0] / power.sum())
 
 
 @pytest.mark.parametrize("p", MODULI)
@@ -63,35 +63,35 @@ def test_power_plane_is_the_power_of_products_of_waves(p):
 
 @pytest.mark.parametrize("k", [1, 17, 55, 56])
 def test_every_frequency_is_found(k):
-    found = fourier.spectrum(np.cos(2 * np.pi * k * np.arange(113) / 113 + 0.3)[:, None])
-    assert found.by_strength[0] == k and found.shares[k - 1] == pytest.approx(1)
+    result = fourier.spectrum(np.cos(2 * np.pi * k * np.arange(113) / 113 + 0.3)[:, None])
+    assert result.by_strength[0] == k and result.shares[k - 1] == pytest.approx(1)
     assert (
-        found.key_frequencies() == [k]
-        and found.frequencies_for() == 1
-        and found.gini == pytest.approx(1 - 1 / 56)
+        result.key_frequencies() == [k]
+        and result.frequencies_for() == 1
+        and result.gini == pytest.approx(1 - 1 / 56)
     )
     neuron = np.maximum(0, np.cos(2 * np.pi * k * sums(113) / 113))[..., None]
     assert fourier.single_frequency_shares(neuron)[:, 0].argmax() + 1 == k
 
 
 def test_key_frequencies_and_frequencies_for():
-    found = fourier.Spectrum(np.array([0.50, 0.0, 0.44, 0.021, 0.019, 0.02]), 0.0)
-    assert found.key_frequencies() == [1, 3, 4, 6]  # power from a 25th of the largest: 0.02
+    result = fourier.Spectrum(np.array([0.50, 0.0, 0.44, 0.021, 0.019, 0.02]), 0.0)
+    assert result.key_frequencies() == [1, 3, 4, 6]  # power from a 25th of the largest: 0.02
     assert (
-        found.frequencies_for(0.5),
-        found.frequencies_for(0.9),
-        found.frequencies_for(0.95),
-        found.frequencies_for(1.0),
+        result.frequencies_for(0.5),
+        result.frequencies_for(0.9),
+        result.frequencies_for(0.95),
+        result.frequencies_for(1.0),
     ) == (1, 2, 3, 5)
-    assert found.power_share([1, 3]) == pytest.approx(0.94) and found.by_strength[:2] == [1, 3]
+    assert result.power_share([1, 3]) == pytest.approx(0.94) and result.by_strength[:2] == [1, 3]
 
 
 def test_a_constant_table_has_no_waves():
-    found = fourier.spectrum(np.full((7, 3), 0.1))
+    result = fourier.spectrum(np.full((7, 3), 0.1))
     assert (
-        not found.shares.any()
-        and found.constant == pytest.approx(1)
-        and found.key_frequencies() == []
+        not result.shares.any()
+        and result.constant == pytest.approx(1)
+        and result.key_frequencies() == []
     )
     with raises("bad_argument", 2, 1):
         fourier.spectrum(np.ones((1, 3)))
@@ -164,30 +164,30 @@ def test_cosines_are_least_squares(p):
 @pytest.mark.parametrize("p", [23, 59])
 def test_frequencies_of_programs_are_found(p, variant, operation):
     model = load(f"modular-addition:p={p},variant={variant},operation={operation}")
-    found = analyze_modular(model, load_task(model))
-    assert found.accuracy == 1 and found.key == sorted(frequencies(p, variant == "pizza"))
-    assert found.readout.power_share(found.key) == pytest.approx(1)
+    analysis = analyze_modular(model, load_task(model))
+    assert analysis.accuracy == 1 and analysis.key == sorted(frequencies(p, variant == "pizza"))
+    assert analysis.readout.power_share(analysis.key) == pytest.approx(1)
     doubled = [
-        min(2 * k % p, -2 * k % p) in found.key for k in found.key
+        min(2 * k % p, -2 * k % p) in analysis.key for k in analysis.key
     ]  # a clock's embedding has these too
-    assert found.key_share == pytest.approx(1 if variant == "pizza" else (5 + sum(doubled)) / 10)
-    strengths = np.array(list(found.cosines.values()))
+    assert analysis.key_share == pytest.approx(1 if variant == "pizza" else (5 + sum(doubled)) / 10)
+    strengths = np.array(list(analysis.cosines.values()))
     assert np.allclose(
         strengths, 1 if variant == "clock" else 4 / np.pi, rtol=0.02
     )  # mean of |2cos x| is 4/π
-    assert (found.symmetricity is None) == (operation == "-")
-    losses = found.losses["all"]
+    assert (analysis.symmetricity is None) == (operation == "-")
+    losses = analysis.losses["all"]
     assert losses.restricted <= losses.full + 1e-3 and losses.excluded > math.log(p)
     if p == 59:
-        assert found.kind == variant
-        assert found.explained > 0.99 if variant == "clock" else found.explained < 0.9
+        assert analysis.kind == variant
+        assert analysis.explained > 0.99 if variant == "clock" else analysis.explained < 0.9
 
 
 def test_a_program_without_waves_is_neither_clock_nor_pizza():
     model = load("modular-addition:p=59")
-    found = analyze_modular(model, load_task(model))
-    assert found.kind == "neither" and found.accuracy == 1
-    assert found.losses["all"].restricted > 3 * found.losses["all"].full
+    analysis = analyze_modular(model, load_task(model))
+    assert analysis.kind == "neither" and analysis.accuracy == 1
+    assert analysis.losses["all"].restricted > 3 * analysis.losses["all"].full
 
 
 def test_losses_match_a_direct_computation():
@@ -196,7 +196,7 @@ def test_losses_match_a_direct_computation():
     task = load_task(model)
     rows = task.rows(0, 121)
     train = rows[::3]
-    found = analyze_modular(model, task, key_frequencies=[1, 2], train_rows=train)
+    analysis = analyze_modular(model, task, key_frequencies=[1, 2], train_rows=train)
     logits = model(task.batch(rows)[0][:, :-1], last=1)[:, 0, :11]
     s, c = rows.sum(1) % 11, np.arange(11)
     waves = np.stack([f(2 * np.pi * k * s / 11) for k in (1, 2) for f in (np.cos, np.sin)], 1)
@@ -215,14 +215,16 @@ def test_losses_match_a_direct_computation():
     of[::3] = True
     for name, which in (("all", of | True), ("train", of), ("test", ~of)):
         wanted = [loss(x, which) for x in (logits, part + logits.mean(0), logits - part, ideal)]
-        got = found.losses[name]
+        got = analysis.losses[name]
         assert np.allclose([got.full, got.restricted, got.excluded, got.cosines], wanted)
     alone = waves[:, :2] @ np.linalg.lstsq(waves[:, :2], logits, rcond=None)[0]
-    assert list(found.without) == [1, 2] and found.without[1] == pytest.approx(
+    assert list(analysis.without) == [1, 2] and analysis.without[1] == pytest.approx(
         loss(logits - alone, of | True)
     )
-    assert found.explained == pytest.approx(1 - ((centred - ideal) ** 2).sum() / (centred**2).sum())
-    assert found.squares == pytest.approx(sum((w**2).sum() for w in model.weights.values()))
+    assert analysis.explained == pytest.approx(
+        1 - ((centred - ideal) ** 2).sum() / (centred**2).sum()
+    )
+    assert analysis.squares == pytest.approx(sum((w**2).sum() for w in model.weights.values()))
 
 
 @pytest.mark.parametrize("choices", [
@@ -237,15 +239,15 @@ def test_any_model_can_be_analyzed(choices):
     task.ref = "modular-addition:p=7"
     made = random_model(d_vocab=len(task.vocabulary), **choices)
     model = Model(made.config, made.weights, task.vocabulary)
-    found = analyze_modular(model, task)
-    assert set(found.key) <= {1, 2, 3} and len(found.neurons) == (
+    analysis = analyze_modular(model, task)
+    assert set(analysis.key) <= {1, 2, 3} and len(analysis.neurons) == (
         made.config.n_layers if made.config.d_mlp else 0
     )
-    assert found.power_plane.shape == (4, 4) and found.right_logits.shape == (7, 7)
-    assert np.isfinite(json.loads(json.dumps(found.to_json()))["losses"]["all"]["excluded"])
-    assert str(found).startswith("modular-addition:p=7: ")
+    assert analysis.power_plane.shape == (4, 4) and analysis.right_logits.shape == (7, 7)
+    assert np.isfinite(json.loads(json.dumps(analysis.to_json()))["losses"]["all"]["excluded"])
+    assert str(analysis).startswith("modular-addition:p=7: ")
     if made.config.n_layers == 0:  # the stream at `=` knows nothing of a and b
-        assert found.symmetricity == 0 and found.irrelevance == pytest.approx(1)
+        assert analysis.symmetricity == 0 and analysis.irrelevance == pytest.approx(1)
 
 
 def test_torch_weights_and_float32_give_the_same():
@@ -337,12 +339,12 @@ def test_modular_progress_uses_the_last_key_frequencies():
     whole = analyze_modular(model, task, train_rows=train)
     assert (first.step, last.step, last.accuracy) == (0, 9, 1.0)
     assert (last.gini, last.squares) == pytest.approx((whole.embedding.gini, whole.squares))
-    for found, alone in (
+    for result, alone in (
         (last, whole),
         (first, analyze_modular(noisy, task, key_frequencies=whole.key, train_rows=train)),
     ):
-        assert list(found.losses) == list(alone.losses) == ["all", "train", "test"]
-        for name, losses in found.losses.items():
+        assert list(result.losses) == list(alone.losses) == ["all", "train", "test"]
+        for name, losses in result.losses.items():
             assert asdict(losses) == pytest.approx(asdict(alone.losses[name]))
     assert json.dumps(last.to_json())
     with raises("bad_argument", "checkpoints"):

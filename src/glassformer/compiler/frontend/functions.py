@@ -29,7 +29,7 @@ def _divide(a: Any, b: Any) -> Any:
 
 def _remainder(a: Any, b: Any) -> Any:
     if isinstance(a, str):
-        raise OperationError("`%` is for numbers")
+        raise OperationError("`%` expects numbers")
     return a % b
 
 
@@ -127,7 +127,7 @@ def bit_length(x: int | Fraction) -> int:
 
 
 def _pass_nothing(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that maps `nothing` to `nothing`, like the operators, and else calls f."""
+    """Return a function that maps `nothing` to itself, as operators do, and otherwise calls f."""
     return lambda x, *more: None if x is None else f(x, *more)
 
 

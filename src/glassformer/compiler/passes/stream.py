@@ -109,7 +109,7 @@ def fit_linear(code: Any, target: Any, name: str) -> tuple[Any, Any]:
     F = np.hstack([code, np.ones((len(code), 1))])
     W = np.linalg.lstsq(F, target, rcond=1e-10)[0]
     if np.abs(F @ W - target).max(initial=0) > 1e-9 * max(1.0, np.abs(target).max(initial=0)):
-        raise GlassformerError(f"{name}: what is read is no linear function of its code")
+        raise GlassformerError(f"{name}: a value read from it is not a linear function of its code")
     return W[:-1], W[-1]
 
 

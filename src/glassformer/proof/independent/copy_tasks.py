@@ -23,18 +23,20 @@ def covers(task: Task) -> bool:
     return task.declares("copy_layout") and task.copy_layout() is not None
 
 
-def checked_format(task: Task) -> TokenLayout:
+def checked_copy_layout(task: Task) -> TokenLayout:
     """Return the task's copy layout, checked on edge cases, a sample and changed rows."""
     form, kinds = task.copy_layout(), task.radix
     counts = {ROW: len(kinds), TOKEN: len(task.vocabulary)}
     if not isinstance(form, TokenLayout) or not 0 < form.first < len(form.spots):
-        raise NotProvable("copies() is not a Format with an answer")
+        raise NotProvable("copy_layout() is not a TokenLayout with an answer")
     if any(not 0 <= number < counts.get(name, 0) for name, number in form.spots):
-        raise NotProvable("copies() has a spot that is no number of the row and no token")
+        raise NotProvable(
+            "copy_layout() has a spot that is neither a number of the row nor a token"
+        )
     if task.size != np.prod([int(k) for k in kinds], dtype=object) or not kinds:
         raise NotProvable("expected size = product of radix: every combination of numbers is a row")
     if max(kinds) > len(task.vocabulary):
-        raise NotProvable("a number of the row is no token")
+        raise NotProvable("a number of the row is not a token")
     rng = np.random.default_rng(17)
     rows = np.concatenate([task.edges(), task.sample(COMPARED_ROWS, rng)])
     changed = rows[-len(kinds) :].copy()
@@ -44,21 +46,21 @@ def checked_format(task: Task) -> TokenLayout:
     tokens, answer = task.batch(rows)
     same_shape = tokens.shape[1] == len(form.spots) and task.defined(rows).all()
     if not same_shape or not (answer == (np.arange(tokens.shape[1]) >= form.first)).all():
-        raise NotProvable("the answer is not where copies() has it")
+        raise NotProvable("the answer is not at the positions of copy_layout()")
     for position, (name, number) in enumerate(form.spots):
         if not (tokens[:, position] == (number if name == TOKEN else rows[:, number])).all():
-            raise NotProvable(f"position {position} does not hold what copies() declares")
+            raise NotProvable(f"position {position} differs from copy_layout()")
     return form
 
 
 def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
     """Yield the smallest margins of all cases, one array per query position and query token."""
-    form, c = checked_format(task), net.c
+    form, c = checked_copy_layout(task), net.c
     T = len(form.spots) - 1
     if c.n_ctx < T:
-        raise NotProvable(f"texts of {T} tokens; the model's block has {c.n_ctx}")
+        raise NotProvable(f"texts have {T} tokens, the context length is {c.n_ctx}")
     if c.n_layers > 1:
-        raise NotCovered(f"copies: needs at most one layer, got {c.n_layers}")
+        raise NotCovered(f"copy tasks: expected at most one layer, got {c.n_layers}")
     V = c.d_vocab
     at = np.broadcast_to(np.arange(T)[:, None], (T, V))
     x = net.embed(np.broadcast_to(np.arange(V), (T, V)), at)  # T V D

@@ -23,7 +23,7 @@ def margins_of_rows(
 ) -> Iterator[CaseMargins]:
     """Yield lower bounds on the margin of each defined row of the domain, in chunks."""
     if task.inputs > max_inputs or task.size > MAX_INPUTS:
-        raise NotCovered(f"{format_count(task.inputs)} inputs are too many to enclose one by one")
+        raise NotCovered(f"{format_count(task.inputs)} inputs are too many to bound one by one")
     c = net.c
     T = task.batch(task.rows(0, 1))[0].shape[1]
     step = max(
@@ -48,7 +48,7 @@ def margins_of_texts(net: IntervalModel, tokens: Any, answer: Any) -> Reals:
     end = int(np.flatnonzero(answer.any(0))[-1])  # the last answer token is not an input
     first = int(answer.any(0).argmax()) - 1
     if end > net.c.n_ctx:
-        raise NotProvable(f"texts of {end} tokens; the model's block has {net.c.n_ctx}")
+        raise NotProvable(f"texts have {end} tokens, the context length is {net.c.n_ctx}")
     x = final_stream(net, tokens[:, :end], first)
     rows, places = np.nonzero(answer[:, first + 1 : end + 1])
     margin = np.full(len(tokens), np.inf)

@@ -53,14 +53,14 @@ def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
     is_sort = isinstance(task, Sort)
     T = 2 * task.length if is_sort else task.length  # type: ignore[attr-defined]
     if c.n_layers != 1 or c.positions == "alibi":
-        raise NotCovered("min, max and sort: needs one layer, and no ALiBi")
+        raise NotCovered("min, max and sort: expected one layer without ALiBi")
     if c.n_ctx < T:
-        raise NotProvable(f"texts of {T} tokens; the model's block has {c.n_ctx}")
+        raise NotProvable(f"texts have {T} tokens, the context length is {c.n_ctx}")
     free = c.positions == "none" or not net.weights.get("pos_embed.W_pos", np.ones(1)).any()
     if is_sort and V > MAX_SORT_TOKENS:
-        raise NotCovered(f"sort: at most {MAX_SORT_TOKENS} tokens, got {V}")
+        raise NotCovered(f"sort: expected at most {MAX_SORT_TOKENS} tokens, got {V}")
     if is_sort and not free:
-        raise NotCovered("sort: keys and values depend on their position")
+        raise NotCovered("sort: expected keys and values that do not depend on the position")
     P = 1 if free else T
     at = np.broadcast_to(np.arange(P)[:, None], (P, V))
     x = net.embed(np.broadcast_to(np.arange(V), (P, V)), at)  # P V D
@@ -96,7 +96,7 @@ def case_margins(net: IntervalModel, task: Task) -> Iterator[CaseMargins]:
         def inputs(i: int, rank: int = rank, ranks: Reals = ranks) -> int:
             """Return the number of lists in case i, by the ranks of query and answer."""
             if is_sort:
-                raise NotCovered("sort: inputs of a case are not counted")
+                raise NotCovered("sort: cannot count the inputs of a case")
             kinds = V - int(ranks[i])
             without = 0 if ranks[i] == rank else (kinds - 1) ** (T - 1)
             return int(kinds ** (T - 1) - without)
