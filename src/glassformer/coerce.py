@@ -241,7 +241,9 @@ def checked_call(f: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, A
         with np.errstate(all="ignore"):  # results report non-finite values
             return f(**arguments)
     except np.linalg.LinAlgError as e:
-        raise GlassformerError(f"{name} — expected finite numbers in the float range ({e})") from None
+        raise GlassformerError(
+            f"{name} — expected finite numbers in the float range ({e})"
+        ) from None
     except ModuleNotFoundError as e:
         if error := missing_extra(name, e):
             raise error from None

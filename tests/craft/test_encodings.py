@@ -144,7 +144,7 @@ def test_hamming_words_differ_in_three_places(r: int) -> None:
     (4, "1100 1010 1001 0110 0101 0011 1110 1101 1011 0111 1111"),
 ])  # fmt: skip
 def test_hamming_check_bits_are_in_the_order_of_figure_7_14(r: int, checks: str) -> None:
-    """The words with one message bit, by hand: pairs of check bits first, then triples, then all."""
+    """The words with one message bit, by hand: pairs of check bits, then triples, then all."""
     k = 2**r - 1 - r
     ones = [2 ** (k - 1 - i) for i in range(k)]  # messages count up, the first bit is the highest
     found = ["".join(str(int(x > 0)) for x in hamming(r)[i, k:]) for i in ones]

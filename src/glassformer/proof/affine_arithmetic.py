@@ -209,7 +209,7 @@ class Arithmetic:
         return replace(y, mid=y.mid + b, rad=y.rad + SLACK * (y.max_abs + np.abs(b)))
 
     def scale(self, x: AffineForm, w: ArrayLike) -> AffineForm:
-        """Lemma 7: x_i·w_i is off by tiny, and by u·|x_i·w_i| unless w_i is a power of 2; over s."""
+        """Lemma 7: x_i·w_i is off by tiny, plus u·|x_i·w_i| unless w_i is a power of 2; over s."""
         w = np.asarray(w, dtype=Real)
         size = x.max_abs * np.abs(w)
         error = (self.u + SLACK) * size * product_rounds(w) + self.tiny * x.max_divisor

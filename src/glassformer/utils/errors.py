@@ -95,6 +95,12 @@ def short_repr(value: Any) -> str:
     return re.sub(r"\s*\n\s*", " ", _short.repr(value))
 
 
+def value_error(where: str, expected: str, value: Any, code: str = "") -> GlassformerError:
+    """Return the error "where — expected …, got …"; `where` may end in a colon instead."""
+    start = f"{where} " if where.endswith(":") else f"{where} — "
+    return GlassformerError(f"{start}expected {expected}, got {short_repr(value)}", code=code)
+
+
 def shorten(text: str, max_characters: int) -> str:
     """Return a text with at most `max_characters` characters, ending in … if it was longer."""
     return text if len(text) <= max_characters else text[: max_characters - 1] + "…"
