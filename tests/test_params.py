@@ -161,7 +161,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("change,mention", WRONG, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize("change,mention", WRONG)
 def test_a_wrong_dict_is_an_error_that_names_the_entry(params, change, mention):
     with raises("bad_argument", "params", mention):
         gf.load(params | change if change else {})
