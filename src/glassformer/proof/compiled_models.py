@@ -43,12 +43,12 @@ def prove_compiled(
     rows = [task.edges(), task.sample(SAMPLE_TEXTS, np.random.default_rng(seed))]
     example = first_counterexample(model, task, np.concatenate(rows))
 
-    def with_wrong(step: Progress) -> None:
+    def progress_with_counterexample(step: Progress) -> None:
         if progress:
             progress(replace(step, wrong=int(example is not None)))
 
     try:
-        certificate = recheck(model, with_wrong).certificate
+        certificate = recheck(model, progress_with_counterexample).certificate
     except GlassformerError as e:
         if example:
             reason = describe_counterexample(example)

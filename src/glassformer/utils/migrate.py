@@ -76,11 +76,11 @@ def run_header(data: Any) -> Any:
     def identity(data: Any) -> Any:
         return _apply(_rename(data, PARAMETRIZATION), recipe=recipe)
 
-    def tracker(data: Any) -> Any:
+    def milestone_tracker(data: Any) -> Any:
         return _apply(data, seen=lambda steps: _rename(steps, MILESTONES))
 
     history, events = _each(_evaluation), _each(_event)
-    return _apply(data, identity=identity, watcher=tracker, history=history, events=events)
+    return _apply(data, identity=identity, watcher=milestone_tracker, history=history, events=events)
 
 
 def sweep_result(data: Any) -> Any:
