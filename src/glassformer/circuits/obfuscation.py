@@ -44,6 +44,11 @@ NORM_READERS = {
     "ln2": [("mlp", "in"), ("mlp", "gate")],
     "ln_final": [("unembed", "U")],
 }
+# module -> array -> its axis of heads or neurons
+SHUFFLED_AXES = {
+    "attn": dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V"), 0),
+    "mlp": dict.fromkeys(("W_in", "b_in", "W_gate", "b_gate"), -1) | {"W_out": 0},
+}
 
 
 @dataclass(frozen=True)
@@ -241,25 +246,19 @@ def _shuffle_heads_and_neurons(
 ) -> tuple[Model, list[list[int]], list[list[int]]]:
     """Return the model with heads and neurons permuted, and their original indices by layer."""
     c, w = model.config, dict(model.weights)
-    heads, neurons = [], []
-    fixed_heads = c.positions == "alibi"
-    if shuffle and fixed_heads:
+    shuffle_heads = shuffle and c.positions != "alibi"
+    if shuffle and not shuffle_heads:
         changes.append("heads keep their order: the slope of ALiBi depends on their index")
+    orders: dict[str, list[list[int]]] = {"attn": [], "mlp": []}
     for i in range(c.n_layers):
-        at = f"blocks.{i}."
-        permuted = shuffle and not fixed_heads
-        order = rng.permutation(c.n_heads) if permuted else np.arange(c.n_heads)
-        for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V"):
-            if (full := f"{at}attn.{name}") in w:
-                w[full] = w[full][order]  # H first
-        heads.append(order.tolist())
-        F = c.d_mlp if model.has_mlp(i) else 0
-        order = rng.permutation(F) if shuffle else np.arange(F)
-        for name in ("W_in", "b_in", "W_gate", "b_gate", "W_out"):
-            if F and (full := f"{at}mlp.{name}") in w:
-                w[full] = w[full][order] if name == "W_out" else w[full][..., order]  # F
-        neurons.append(order.tolist())
-    return replace(model, weights=w), heads, neurons
+        n_neurons = c.d_mlp if model.has_mlp(i) else 0
+        for module, n, permute in (("attn", c.n_heads, shuffle_heads), ("mlp", n_neurons, shuffle)):
+            order = rng.permutation(n) if permute else np.arange(n)
+            orders[module].append(order.tolist())
+            for name, axis in SHUFFLED_AXES[module].items():
+                if n and (full := f"blocks.{i}.{module}.{name}") in w:
+                    w[full] = w[full].take(order, axis)
+    return replace(model, weights=w), orders["attn"], orders["mlp"]
 
 
 def _fold_axis_aligned_parts(model: Model, changes: list[str]) -> Model:

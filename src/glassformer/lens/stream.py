@@ -12,7 +12,7 @@ from ..core.model import ACTIVATIONS, Hook, Model, Scope, apply_gain_and_bias
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError, value_error
 from ..utils.results import Result
-from ..verification.evaluation import chunk_size
+from ..verification.evaluation import chunk_size, domain_chunks
 
 # Neuron inputs up to this multiple of their bias's rounding unit count as 0. Hand-made models have
 # neurons exactly at the threshold.
@@ -227,12 +227,7 @@ def answer_batches(
     that token.
     """
     task.require(model.vocabulary)
-    step = chunk_size(model, task)
-    for start in range(0, len(rows), step):
-        chunk = rows[start : start + step]
-        chunk = chunk[task.defined(chunk)]
-        if not len(chunk):
-            continue
+    for chunk in domain_chunks(task, chunk_size(model, task), rows):
         tokens, answer = task.batch(chunk)
         if model.config.mask == "causal":
             yield chunk, tokens[:, :-1], tokens[:, 1:], answer[:, 1:]

@@ -137,10 +137,10 @@ def png_data_url(colors: Any) -> str:
 
 
 def svg_image(x: float, y: float, w: float, h: float, colors: Any) -> str:
-    at = f'x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}" preserveAspectRatio="none"'
-    frame = f'x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}" fill="none"'
-    image = f'<image {at} href="{png_data_url(colors)}" style="image-rendering:pixelated"/>'
-    return f'{image}<rect {frame} stroke="{GRAY}" stroke-width="0.5"/>'
+    at = f'x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}"'
+    style = 'preserveAspectRatio="none" style="image-rendering:pixelated"'
+    image = f'<image {at} href="{png_data_url(colors)}" {style}/>'
+    return f'{image}<rect {at} fill="none" stroke="{GRAY}" stroke-width="0.5"/>'
 
 
 def heatmap(
