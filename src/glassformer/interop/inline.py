@@ -52,12 +52,16 @@ class PlainCode(ast.NodeTransformer):
         return ast.Assign([node.target], node.value) if node.value else None
 
 
-def plain_source(node: ast.stmt) -> str:
-    """Return the source of a definition without annotations, its decorators and comments."""
+def plain_node(node: ast.stmt) -> ast.AST:
+    """Return a copy of a definition without annotations and its decorators."""
     node = copy.deepcopy(node)
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         node.decorator_list = []
-    return ast.unparse(ast.fix_missing_locations(PlainCode().visit(node)))
+    return ast.fix_missing_locations(PlainCode().visit(node))
+
+
+def plain_source(node: ast.stmt) -> str:
+    return ast.unparse(plain_node(node))
 
 
 class Inliner:
@@ -142,8 +146,8 @@ class Inliner:
         assert isinstance(node, ast.ClassDef)
         return node
 
-    def _add_references(self, module: str, node: ast.AST) -> None:
-        for n in _walk_without_annotations(node):
+    def _add_references(self, module: str, node: ast.stmt) -> None:
+        for n in ast.walk(plain_node(node)):
             if isinstance(n, ast.Attribute):
                 self.attributes.add(n.attr)
             if isinstance(n, ast.Name):
@@ -207,18 +211,6 @@ def _defined_names(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.Assign):
         return [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
     return []
-
-
-def _walk_without_annotations(node: ast.AST) -> list[ast.AST]:
-    out, todo = [], [node]
-    while todo:
-        n = todo.pop()
-        out.append(n)
-        for name, value in ast.iter_fields(n):
-            if name not in ("annotation", "returns", "decorator_list"):
-                values = value if isinstance(value, list) else [value]
-                todo += [v for v in values if isinstance(v, ast.AST)]
-    return out
 
 
 def _is_docstring(node: ast.stmt) -> bool:

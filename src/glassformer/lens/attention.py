@@ -152,11 +152,8 @@ def average_attention(model: Model, task: Task, rows: Rows | None = None) -> Ave
     if not model.config.n_layers:
         raise GlassformerError("attention: expected a model with layers, got none")
     task.require(model.vocabulary)
-    if rows is None:
-        small = task.size <= MAX_EXHAUSTIVE_ROWS
-        rows = task.sample_or_all(task.size if small else AVERAGE_SAMPLE_ROWS)
-    else:
-        rows = rows[task.defined(rows)]
+    max_rows = task.size if task.size <= MAX_EXHAUSTIVE_ROWS else AVERAGE_SAMPLE_ROWS
+    rows = task.sample_or_all(max_rows) if rows is None else rows[task.defined(rows)]
     if not len(rows):
         raise GlassformerError(f"{task.ref}: expected at least one row to average over, got none")
     tokens, answer = task.batch(rows)

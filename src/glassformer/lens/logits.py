@@ -70,6 +70,13 @@ def unembed(model: Model, x: Array) -> Array:
     return affine(x, model.W_U, at.get("unembed.b_U"))
 
 
+def cross_entropy(logits: Array, tokens: Array) -> Any:
+    """Return the cross-entropy of tokens […] under logits […,V]."""
+    top = logits.max(-1, keepdims=True)
+    right = np.take_along_axis(logits, tokens[..., None], -1)[..., 0]
+    return np.log(np.exp(logits - top).sum(-1)) + top[..., 0] - right
+
+
 def lens_accuracy(model: Model, task: Task, rows: Rows | None = None) -> list[tuple[str, Score]]:
     """Score the model on a task when it is stopped after each of its components."""
     names = stream_hooks(model)

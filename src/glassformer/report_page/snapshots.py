@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..core.model import Model
+from ..lens.logits import cross_entropy
 from ..lens.trajectory import Trajectory
 from ..resolve import task_if_known
 from ..tasks.base import Task
@@ -64,11 +65,9 @@ def evaluate_snapshot(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     """Return the loss, the accuracy, and the accuracy of each answer token."""
     result, (tokens, answer) = score(model, task, rows), task.batch(rows)
     with np.errstate(all="ignore"):
-        logits = model.logits(tokens[:, :-1]).astype(float)
-        shifted = logits - logits.max(-1, keepdims=True)
-        log = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))  # B T V
-    right = np.take_along_axis(log, tokens[:, 1:, None], -1)[..., 0][answer[:, 1:]]
-    return {"loss": round_for_json(-right.mean()), "accuracy": round_for_json(result.accuracy),
+        losses = cross_entropy(model.logits(tokens[:, :-1]).astype(float), tokens[:, 1:])  # B T
+    loss = losses[answer[:, 1:]].mean()
+    return {"loss": round_for_json(loss), "accuracy": round_for_json(result.accuracy),
             "places": [round_for_json(x) for x in result.positions]}  # fmt: skip
 
 

@@ -22,7 +22,8 @@ from ...tasks.base import Rows, Task
 from ...utils.errors import TORCH_MISSING, GlassformerError, value_error
 from ...utils.numfmt import stable_argmax
 from ...utils.results import Result, to_jsonable
-from ...verification.evaluation import correct_logits
+from ...verification.evaluation import correct_logits, domain_chunks
+from ..logits import cross_entropy
 from . import fourier
 from .fourier import Spectrum
 
@@ -216,8 +217,8 @@ def _result_table(task: Task, p: int) -> Any:
 def _run_all_pairs(model: Model, task: Task, p: int) -> tuple[Any, dict[int, Any]]:
     """Return centered logits of the numbers at `=` [p,p,p], and layer -> neurons [p,p,F]."""
     logits, activations = [], dict[int, list[Any]]()
-    for start in range(0, task.size, CHUNK_PAIRS):
-        tokens = task.batch(task.rows(start, min(start + CHUNK_PAIRS, task.size)))[0][:, :-1]
+    for rows in domain_chunks(task, CHUNK_PAIRS):
+        tokens = task.batch(rows)[0][:, :-1]
         chunk, cache = record(model, tokens, last=1, endings="mlp.hook_post")
         logits.append(chunk[:, 0, :p].astype(float))
         for name, value in cache.items():
@@ -259,7 +260,7 @@ def _losses(
     waves = fourier.waves_of_result(logits, result, key)
     constant = logits.mean((0, 1))
     kinds = (logits, waves + constant, logits - waves, ideal)
-    losses = [_cross_entropy(x, result) for x in kinds]
+    losses = [cross_entropy(x, result) for x in kinds]
     sets = {"all": np.ones(result.shape, dtype=bool)}
     if train_rows is not None:
         train = np.zeros(result.shape, dtype=bool)
@@ -274,14 +275,7 @@ def _losses(
 
 def _loss_without(logits: Array, result: Array, k: int) -> float:
     rest = logits - fourier.waves_of_result(logits, result, [k])
-    return float(_cross_entropy(rest, result).mean())
-
-
-def _cross_entropy(logits: Array, result: Array) -> Any:
-    """Return the cross-entropy of each pair: logits [p,p,p], results [p,p] -> [p,p]."""
-    top = logits.max(-1, keepdims=True)
-    right = np.take_along_axis(logits, result[..., None], -1)[..., 0]
-    return np.log(np.exp(logits - top).sum(-1)) + top[..., 0] - right
+    return float(cross_entropy(rest, result).mean())
 
 
 # ── clock or pizza ─────────────────────────────────────────────────────────────────────────────
