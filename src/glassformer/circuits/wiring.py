@@ -70,7 +70,7 @@ class Sublayer:
     readers: list[StreamReader]
     writers: list[StreamWriter]
     norm: str = ""  # weight prefix of its norm (after the sublayer in a post-norm model)
-    stream: str = ""  # activation that holds the stream the readers read; "" if there is none
+    stream: str = ""  # activation that holds the stream of the readers, or ""
 
 
 def sublayers(model: Model) -> list[Sublayer]:

@@ -52,7 +52,7 @@ class PlainCode(ast.NodeTransformer):
         return ast.Assign([node.target], node.value) if node.value else None
 
 
-def plain_node(node: ast.stmt) -> ast.AST:
+def plain_node(node: ast.stmt) -> Any:
     """Return a copy of a definition without annotations and its decorators."""
     node = copy.deepcopy(node)
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

@@ -135,7 +135,7 @@ def _evenly_spaced(rows: Any, n: int) -> Any:
 
 
 def typeable_text(task: Task, prompt: list[int]) -> str | None:
-    """Return a short string that the task parses to a prompt, or None if there is none."""
+    """Return a short string that the task parses to a prompt, or None without such a string."""
     vocabulary = task.vocabulary
     begin = [prompt[1:]] * vocabulary[prompt[0]].startswith("<")  # <bos> is optional
     whole = [vocabulary.decode(tokens) for tokens in (*begin, prompt)]
