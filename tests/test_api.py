@@ -155,10 +155,12 @@ def test_one_type_of_progress_everywhere():
         if "progress" in parameters:
             assert parameters["progress"].annotation == "ProgressCallback | None", name
     takes = [n for n in functions if "progress" in inspect.signature(getattr(gf, n)).parameters]
-    assert {"verify", "recheck", "prove", "compare", "report", "claims", "sweep"} <= {*takes}
+    assert {"verify", "recheck", "prove", "compare", "report", "claims", "sweep", "fit"} <= {*takes}
     events: list[Progress] = []
     gf.verify("addition:digits=2", progress=events.append)
     assert events[-1] == Progress(10_000, 10_000)
+    gf.fit(REF, "fast", steps=2, evaluate_every=1, progress=events.append)
+    assert events[-1] == Progress(2, 2, stage="training")
     gf.report(REF, progress=events.append)
     assert events[-1].stage == f"{REF}: verifying"
     gf.inspect(REF, only="tokens", progress=events.append)

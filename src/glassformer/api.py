@@ -1201,7 +1201,8 @@ def fit(
     teacher: ModelLike | None = None, device: str = "cpu", threads: int = 1,
     out: str | PathLike[str] | None = None, resume: bool = False, compile: bool = False,
     history: str | PathLike[str] | None = None, snapshots: str | PathLike[str] | None = None,
-    stop: Callable[[], bool] | None = None, **fields: Unpack[RecipeFields],
+    stop: Callable[[], bool] | None = None, progress: ProgressCallback | None = None,
+    **fields: Unpack[RecipeFields],
 ) -> Training:  # fmt: skip
     """Train one model. Needs PyTorch.
 
@@ -1220,6 +1221,7 @@ def fit(
         history: FILE.jsonl or FILE.csv for evaluations and milestones.
         snapshots: A folder for the model at every evaluation.
         stop: Called after every step; True ends the run after saving.
+        progress: Called with the number of training steps done so far.
         **fields: Any field of the recipe, such as `steps=500` or `lr=0.01`.
 
     Example:
@@ -1235,7 +1237,10 @@ def fit(
     )  # fmt: skip
     from .training import api
 
-    return api.fit(goal, seed=seed, device=device, threads=threads, compile=compile, **options)
+    return api.fit(
+        goal, seed=seed, device=device, threads=threads, compile=compile, progress=progress,
+        **options,
+    )  # fmt: skip
 
 
 @public_api

@@ -9,6 +9,7 @@ from ..core import checkpoint
 from ..tasks.base import Task
 from ..tasks.token_layout import answer_names
 from ..utils.fileio import exclusive_lock
+from ..utils.progress import Progress, ProgressCallback
 from .events import Event
 from .history import HistoryFile
 from .loop import Trainer
@@ -25,10 +26,17 @@ def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:
     return fit_many(task, recipe, [seed], **options)[0]
 
 
-def fit_many(task: Task, recipe: Recipe, seeds: Seeds, **options: Any) -> list[Training]:
+def fit_many(
+    task: Task, recipe: Recipe, seeds: Seeds, progress: ProgressCallback | None = None,
+    **options: Any,
+) -> list[Training]:  # fmt: skip
     """Train one model for each seed as one ensemble. A notebook shows a progress bar."""
-    events = with_notebook_bar(train(task, recipe, seeds, **options), task, recipe)
-    done = {e.member: e.data["training"] for e in events if e.kind == "done"}
+    done = {}
+    for e in with_notebook_bar(train(task, recipe, seeds, **options), task, recipe):
+        if e.kind == "done":
+            done[e.member] = e.data["training"]
+        elif progress and e.kind in ("step", "evaluation"):
+            progress(Progress(e.step, max(e.step, recipe.steps), stage="training"))
     return [done[s] for s in seeds]
 
 
