@@ -76,8 +76,8 @@ class ActivationCache(Displayable, dict[str, Array]):
             component = components.find_component(self.model, key)
             if len(component.hooks) == 1:
                 return self[component.hooks[0]][component.index_in_activation()]
-            activations = f"{len(component.hooks)} activations: {', '.join(component.hooks[:3])}"
-            raise GlassformerError(f"activation {key!r} — in {activations}, …")
+            expected = f"the name of one of its activations, such as {component.hooks[0]}"
+            raise GlassformerError(f"activation {key!r} — expected {expected}")
         short, *place = key if isinstance(key, tuple) and key else (key,)
         layer = f"blocks.{place[0]}." if place else ""
         in_layer = [n for n in self if n.endswith(f"hook_{short}") and n.startswith(layer)]

@@ -119,7 +119,7 @@ const PARSERS = {
     if (tokens[0] === 0) tokens = tokens.slice(1);
     if (tokens.includes(0)) refuse("<bos> is only allowed at the beginning");
     if (tokens.length < 1 || tokens.length > length) {
-      refuse(`${task.ref} reads 1 to ${length} tokens, got ${tokens.length}`);
+      refuse(`${task.ref} expects 1 to ${length} tokens, got ${tokens.length}`);
     }
     return [0, ...tokens];
   },
