@@ -15,7 +15,7 @@ MEANING = {
     "bits": "to write the numbers it is made from down exactly",
     "embedding": "in the token, position and output embeddings",
     "nonzero_embedding": "nonzero entries of the embeddings",
-    "booklet": "as the booklet counts: norms left out",
+    "booklet": "as the booklet counts: no norms, equal embeddings once",
 }
 
 

@@ -38,10 +38,10 @@ def add_mod(
     `hinge`: the heights of positions weigh the digits, two neurons take 10 off. 68 + 6·digits
     parameters. `table`: Figure 6.3 after exercises 6.4 (a table of n−1 neurons), 6.11 (one head a
     place), 6.14 (none to clean up) and 6.16 (the sum divided by 10ⁿ). 473 / 3,271 / 30,369
-    parameters for 1 / 2 / 3 digits. `book`: the booklet's Figure 6.3, with rows of `+` and `=`
-    that differ from the row of 0. 1,226 / 9,508 / 90,690 parameters for 1 / 2 / 3 digits.
-    `printed`: the figure as printed, where they are equal. Its 0 ties with `+` and `=`, which
-    `verify` counts as wrong.
+    parameters for 1 / 2 / 3 digits. `book`: the booklet's Figure 6.3, with rows of `+` and `=` that
+    differ from that of 0. 1,226 / 9,508 / 90,690 parameters for 1 / 2 / 3 digits. `printed`: the
+    figure as printed, where they are equal. Its 0 ties with `+` and `=`, which `verify` counts as
+    wrong.
     """
     if variant == "hinge":
         return _hinge(digits, place)
