@@ -146,7 +146,8 @@ def test_hamming_words_differ_in_three_places(r: int) -> None:
 def test_hamming_check_bits_are_in_the_order_of_figure_7_14(r: int, checks: str) -> None:
     """The words with one message bit, by hand: pairs of check bits, then triples, then all."""
     k = 2**r - 1 - r
-    ones = [2 ** (k - 1 - i) for i in range(k)]  # messages count up, the first bit is the highest
+    # messages count up, the first bit is the highest
+    ones = [2 ** (k - 1 - i) for i in range(k)]
     found = ["".join(str(int(x > 0)) for x in hamming(r)[i, k:]) for i in ones]
     assert found == checks.split()
     assert (hamming(r)[ones, :k] == 2 * np.eye(k) - 1).all()
