@@ -26,6 +26,7 @@ LAYERS = [
     {"api", "cli"},
 ]
 PAIRS = {
+    ("parametrizations", "craft"): "fixed positions are an encoding",
     ("core", "registry"): "a checkpoint names its parametrization, a count its options",
     ("training", "verification"): "accuracy and margins while training",
     ("proof", "verification"): "a proof is held against runs of the model",

@@ -51,6 +51,36 @@ def test_a_parametrization_trains_and_is_what_it_says(ref, base, tmp_path):
     assert max(np.abs(expanded[n] - w).max() for n, w in t.model.weights.items()) < 1e-12
 
 
+@pytest.mark.parametrize("by", ["recipe", "parametrization"])
+def test_random_rotations_are_positions_that_training_keeps(by, tmp_path):
+    """Against the complex powers of the definition: row i is (cos iθ, sin iθ) of random angles."""
+    post = recipe(optional_params="norms mlp", norm_first=False)
+    if by == "recipe":
+        t = fit(TASK, replace(post, positions="random-rotation"), 5, out=tmp_path / "x.safetensors")
+    else:
+        plan = build_parametrization("random-rotation:seed=3")
+        t = fit(TASK, post, 5, parametrization=plan, out=tmp_path / "x.safetensors")
+    W_pos = t.model.weights["pos_embed.W_pos"]
+    n, d = W_pos.shape
+    seed = 0 if by == "recipe" else 3
+    angles = np.random.default_rng(seed).uniform(0, 2 * np.pi, d // 2)
+    powers = np.exp(1j * angles) ** np.arange(n)[:, None]
+    wanted = np.stack([powers.real, powers.imag], -1).reshape(n, d)
+    assert np.abs(W_pos - wanted).max() < 1e-12
+    assert t.model.config.positions == "learned" and "pos_embed.W_pos" not in t.model.theta
+    assert count(t.model).unique == count(t.model).total - n * d
+    assert furthest(read(tmp_path / "x.safetensors"), t.model) == 0
+    assert t.history[-1]["loss"] < t.history[0]["loss"]
+
+
+def test_random_rotations_replace_learned_positions_only():
+    rotated, low_rank = (build_parametrization(r) for r in ("random-rotation", "low-rank"))
+    with raises("bad_argument", "positions=learned"):
+        Trainer(TASK, recipe(positions="none"), [0], parametrization=rotated)
+    with raises("bad_argument", "low-rank"):
+        Trainer(TASK, recipe(positions="random-rotation"), [0], parametrization=low_rank)
+
+
 def test_low_rank_is_of_low_rank():
     t = fit(TASK, TWO, 5, parametrization=build_parametrization("low-rank:rank=2"))
     for name in ("attn.W_Q", "mlp.W_in", "mlp.W_out"):

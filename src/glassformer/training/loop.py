@@ -62,7 +62,7 @@ class Trainer:
         snapshots: str | Path | None = None, stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         """Prepare a run; `gf.train` describes the options. `out` is allowed only with one seed."""
-        parametrization = parametrization or Dense()
+        parametrization = setup.choose_parametrization(recipe, parametrization, init_from)
         init_from = init_from or parametrization.base
         models = {"init_from": init_from, "teacher": teacher}
         setup.check_arguments(task, seeds, models, threads, out, resume, parametrization.ref)

@@ -30,6 +30,8 @@ OPTIONAL_PARAMS = {  # maps a word to optional arrays
     "final": ("ln_final.w",),
     "head": ("unembed.b_U",),
 }
+# Position encodings that are made by the parametrization of that name and not trained.
+FIXED_POSITIONS = ("random-rotation",)
 DATA_MODES = ("fresh", "split", "draw", "all")
 SCHEDULES = ("constant", "cosine", "linear", "plateau")
 INITS, OPTIMIZERS = ("uniform", "normal"), ("adamw", "muon")
@@ -62,7 +64,7 @@ class Recipe(Displayable):
     norm: str = setting("layer", "normalization: layer, rms or none", NORMS)
     norm_first: bool = setting(True, "normalize before a sublayer; false: after the residual sum")
     activation: str = setting("gelu", "activation function of the neurons", ACTIVATIONS)
-    positions: str = setting("learned", "position encoding", POSITIONS)
+    positions: str = setting("learned", "position encoding", (*POSITIONS, *FIXED_POSITIONS))
     base: float = setting(10_000.0, "base of rotary and sinusoidal frequencies")
     mask: str = setting("causal", "attention mask", MASKS)
     qk_norm: bool = setting(False, "normalize the q and k of every head, too")
@@ -188,6 +190,8 @@ class Recipe(Displayable):
     def config(self, d_vocab: int, length: int) -> Config:
         """Return the config for a vocabulary size and a number of tokens per example."""
         chosen = {n: getattr(self, n) for n in SHAPE_FIELDS}
+        if self.positions in FIXED_POSITIONS:  # in the model, a table like a learned one
+            chosen["positions"] = "learned"
         return Config(d_vocab=d_vocab, n_ctx=length - 1 + self.extra_positions, **chosen)
 
     @validate_method

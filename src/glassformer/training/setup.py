@@ -11,13 +11,13 @@ import torch
 from ..core import backend
 from ..core.backend import Array
 from ..core.model import Config, Model
-from ..parametrizations import Parametrization, Shapes
+from ..parametrizations import Dense, Parametrization, Shapes, build_parametrization
 from ..tasks.base import Task
 from ..utils import limits
 from ..utils.errors import GlassformerError
 from ..utils.limits import check_int_range, check_memory
 from .data import MAX_ENUMERATED_ROWS, example_length
-from .recipe import Recipe
+from .recipe import FIXED_POSITIONS, Recipe
 from .run_file import check_out
 
 
@@ -87,6 +87,19 @@ def find_device(name: str, dtype: str = "float32") -> torch.device:
     optional = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     names = ", ".join(["cpu", *(name for name, exists in optional.items() if exists)])
     raise GlassformerError(f"device {name} — not available on this machine. Use one of {names}")
+
+
+def choose_parametrization(
+    recipe: Recipe, given: Parametrization | None, start: Model | None
+) -> Parametrization:
+    """Return the given parametrization, or that of the recipe's fixed positions, or dense."""
+    if recipe.positions not in FIXED_POSITIONS or start:  # `start` determines the positions
+        return given or Dense()
+    if given:
+        wanted = f"positions={recipe.positions} is a parametrization itself"
+        hint = "Set positions=learned, or leave out the parametrization"
+        raise GlassformerError(f"parametrization — {wanted}, got {given.ref} too. {hint}")
+    return build_parametrization(recipe.positions)
 
 
 # ── initial model ──────────────────────────────────────────────────────────────────────────────
