@@ -98,6 +98,41 @@ def test_the_gallery_shows_each_picture_with_a_sentence_and_a_command():
     assert names - shown - {"gallery/positions-similarity.png"} == left  # in their chapters
 
 
+ENTRIES = re.findall(r"!\[.+\]\((\S+)\)\n\*(.+\.)\*\n`(.+)`\n", GALLERY)
+INSPECTED = [
+    (Path(p).relative_to("figures").as_posix(), caption, command.split())
+    for p, caption, command in ENTRIES
+    if command.startswith("glassformer inspect ")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "caption", "command"), INSPECTED, ids=[e[0] for e in INSPECTED])
+def test_a_command_of_the_gallery_draws_its_picture(name, caption, command):
+    """With the words, bars, lines and maps of the picture, unless the caption says which part."""
+    options = dict(zip(command[3::2], command[4::2], strict=True))
+    model = load(command[2])
+    task = load_task(model)
+    text = options.get("--input")
+    prompt = task.prompt(text) if text else None
+    views = inspect(model, task, task.sample_or_all(500), prompt, only=[options["--only"]])
+    contents = [current.contents_of(draw()) for draw in inspection_figures(views).values()]
+    wanted = current.recorded()[name]
+    is_same = [
+        set(found["words"]) - TITLES == set(wanted["words"]) - TITLES
+        and [len(row) for row in found["rows"]] == [len(row) for row in wanted["rows"]]
+        for found in contents
+    ]
+    assert any(is_same) != ("The command draws" in caption), name
+
+
+TITLES = {"tokens: principal components", "The numbers of grok-113"}
+
+
+def test_captions_say_what_a_command_draws_if_not_all():
+    assert sum("The command draws" in caption for _, caption, _ in ENTRIES) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ref", ["adder-3.safetensors", "modular-addition:p=23,variant=pizza"])
 def test_every_figure_can_be_svg(ref, tmp_path):
