@@ -32,7 +32,7 @@ CASES: list[tuple[str, str, str]] = [
     ("hello.taotp", "", "Hello World!"),
     ("max.taotp", "0 2 1", "2"),
     ("min.taotp", "7 3 12", "3"),
-    ("figure-8.2.taotp", "<bos>", "Hello World!<eos>"),
+    ("figure-8.2.taotp", "", "Hello World!"),
     ("lang/reverse", "3 1 2 |", "2 1 3"),
     ("lang/sort:vocab=5,length=4", "3 1 2 1 |", "1 1 2 3"),
     ("lang/dyck-1", "( ) ) (", "F"),

@@ -97,6 +97,8 @@ def test_run_several_inputs(call):
 @pytest.mark.parametrize("ref,words,output", [
     ("sort", ["5", "3", "1"], "1 3 5"), ("sort-digits", ["12", "5", "07"], "05 07 12"),
     ("modular-addition", ["90", "90"], "67"), ("max:vocab=20", ["3", "12", "7"], "12"),
+    ("add-digit", ["7", "8"], "5"), ("addition:digits=2", ["0", "4", "+", "0", "2", "="], "006"),
+    ("addition:digits=2", ["12", "+", "34"], "046"), ("reverse", [*"12345"], "54321"),
 ])  # fmt: skip
 def test_words_that_are_tokens_make_one_text(call, ref, words, output):
     status, out, err = call("run", ref, *words)
@@ -109,6 +111,7 @@ def test_words_that_are_tokens_make_one_text(call, ref, words, output):
     ("sort", ["5 3 1", "2 1"], "1 3 5\n1 2\n"), ("sort", ["5,3", "2"], "3 5\n2\n"),
     ("modular-addition", ["5+8", "90+90"], "13\n67\n"),
     ("reverse", ["12345", "54321"], "54321\n12345\n"), ("add-digit", ["48", "57"], "2\n2\n"),
+    ("hello-world", ["H", "e"], "ello World!\nello World!\n"),
 ])  # fmt: skip
 def test_words_that_are_texts_stay_apart(call, ref, words, output):
     assert call("run", ref, *words) == (0, output, "")

@@ -114,3 +114,16 @@ def test_2_1_section_the_simpleformer():
     assert (model.config.norm, model.config.d_model) == ("none", 2)
     assert not model.weights["embed.W_E"].any()
     assert run(model).output == "Hello World!"
+
+
+def test_2_2_section_positions_that_cancel_the_token():
+    """The other option: next − this token, exact, and only after the tokens of the message."""
+    model, book = load("hello-world:variant=difference"), load("hello-world")
+    tokens = load_task(model).tokens
+    streams = model.W_E[tokens[:-1]] + model.W_pos
+    np.testing.assert_allclose(streams, model.W_E[tokens[1:]], atol=1e-15)
+    assert np.abs(model.W_pos).max() < 4 and np.abs(book.W_pos).max() > 1e6
+    assert count(model).total == 72 and run(model).output == "Hello World!"
+    other = np.full(13, tokens[3])
+    assert (book(other).argmax(-1) == tokens[1:]).all()
+    assert not (model(other).argmax(-1) == tokens[1:]).all()

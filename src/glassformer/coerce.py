@@ -18,7 +18,7 @@ import numpy as np
 
 from . import registry, resolve
 from .core.model import Model
-from .generate import prompt_tokens
+from .generate import prompt_tokens, read_text
 from .registry import is_source_ref as is_source_ref
 from .tasks import validation
 from .tasks.base import Task
@@ -111,8 +111,11 @@ def as_task_if_known(value: Any, model: Model) -> Task | None:
 def as_tokens(value: Any, model: Model, task: Task | None = None) -> Any:
     """Return tokens. Input strings are tokenized by `task` or by the model's task."""
     if isinstance(value, str):
-        question, start = task.read(value) if task else (prompt_tokens(model, value), [])
-        value = [*question, *start]
+        if task:
+            question, start = read_text(model.vocabulary, task, value)
+            value = [*question, *start]
+        else:
+            value = prompt_tokens(model, value)
     return model.to_tokens(value)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from .core.decoding import decode
 from .core.model import PROVENANCE_KEY, Model
+from .core.vocabulary import BEGIN, END, Vocabulary
 from .resolve import task_if_known
 from .tasks.base import Task
 from .utils.errors import GlassformerError, ascii_name, short_repr
@@ -46,7 +48,7 @@ def read_prompt(model: Model, text: str) -> tuple[list[int], list[int]]:
     if not isinstance(text, str):
         raise GlassformerError(f"input — expected a text, got {short_repr(text)}")
     task = task_if_known(model)
-    question, start = task.read(text) if task else (model.vocabulary.encode(text), [])
+    question, start = read_text(model.vocabulary, task, text)
     if not question:
         raise GlassformerError("input — expected at least one token")
     if task and start and (task.stop in start or len(start) >= task.steps(question)):
@@ -57,15 +59,48 @@ def read_prompt(model: Model, text: str) -> tuple[list[int], list[int]]:
     return question, start
 
 
-def is_single_token_list(model: Model, words: Sequence[str]) -> bool:
-    """Return whether words are single tokens of one input separated by spaces, such as 5 3 1."""
+def read_text(vocabulary: Vocabulary, task: Task | None, text: str) -> tuple[list[int], list[int]]:
+    """Return the tokens of the question and of the beginning of the answer in an input string.
+
+    An input that the task refuses may also be a list of tokens, such as `0 4 + 0 2 =`. Without a
+    task, an empty input is <bos>.
+    """
+
+    def read(text: str) -> tuple[list[int], list[int]]:
+        return task.read(text) if task else (vocabulary.encode(text), [])
+
+    try:
+        question, start = read(text)
+    except GlassformerError as error:
+        sep = " " if task and task.space_separated else vocabulary.sep
+        with suppress(GlassformerError):
+            if (joined := vocabulary.join_words(text, sep)) is not None:
+                return read(joined)
+        raise error
+    begin = vocabulary.number_of(BEGIN)
+    return ([begin] if not question and not task and begin is not None else question), start
+
+
+def is_one_input(model: Model, words: Sequence[str]) -> bool:
+    """Return whether several words are one input, as in `run sort 5 3 1` and `run add-digit 7 8`.
+
+    They are if tokens are separated by spaces and each word is one, or if the task accepts none of
+    the words alone, but all together.
+    """
     vocabulary, task = model.vocabulary, task_if_known(model)
     if not (vocabulary.sep.isspace() or (task and task.space_separated)):
-        return False
+        accepted = [_is_accepted(vocabulary, task, text) for text in (*words, " ".join(words))]
+        return task is not None and accepted == [False] * len(words) + [True]
     try:
         return all(vocabulary.encode(w) and not re.search(r"[\s,]", w) for w in words)
     except GlassformerError:
         return False
+
+
+def _is_accepted(vocabulary: Vocabulary, task: Task | None, text: str) -> bool:
+    with suppress(GlassformerError):
+        return bool(read_text(vocabulary, task, text)[0])
+    return False
 
 
 def run(
@@ -93,7 +128,7 @@ def run(
         steps = task.steps(question) - len(start) if task else max_tokens
     too_many = max_steps is not None and steps > max_steps
     steps = steps if max_steps is None else min(steps, max_steps)
-    stop = task.stop if task else None
+    stop = task.stop if task else model.vocabulary.number_of(END)
     decoded = decode(model, tokens, steps, stop=stop, temperature=temperature, top_k=top_k, rng=rng)
     output = [int(t) for t in decoded]
     added = output[len(tokens) :]
@@ -104,8 +139,9 @@ def run(
         stopped = f"{cut}stopped after {len(output) - 2:,} tokens, the limit of the {limit}"
     elif unknown_end and len(added) > 1:  # the task is defined in a file that the user did not pass
         stopped = f"the answer's end is unknown: pass its task, --task {ascii_name(model.task)}"
-    to_text = task.answer if task else model.vocabulary.decode
-    generation = Generation(text, to_text(added), output, tokens, stopped)
+    text_tokens = added[:-1] if not task and added[-1:] == [stop] else added
+    output_text = (task.answer if task else model.vocabulary.decode)(text_tokens)
+    generation = Generation(text, output_text, output, tokens, stopped)
     return replace(
         generation,
         trace=explain_steps(model, generation) if trace else [],

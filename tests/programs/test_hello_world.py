@@ -13,7 +13,8 @@ from glassformer.utils.errors import ascii_name
 from glassformer.verification import verify
 from helpers import raises
 
-VARIANTS = ["book", "rms", "sparse", "integer", "positive", "simpleformer", "zero-pos"]
+VARIANTS = ["book", "rms", "sparse", "integer", "positive", "simpleformer", "zero-pos",
+            "difference"]  # fmt: skip
 
 
 def says(model, text=""):

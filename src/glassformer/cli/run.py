@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from .. import api, coerce
-from ..generate import interpret_source, is_single_token_list
+from ..generate import interpret_source, is_one_input
 from ..utils.errors import GlassformerError
 from ..utils.numfmt import format_number
 from .common import app, err, make_table, out, print_json, print_text
@@ -36,8 +36,9 @@ def run_(
 ) -> None:  # fmt: skip
     """Decode the model's output for each input.
 
-    An input may contain the beginning of the answer (127+458=0); the rest is printed. If tokens are
-    separated by spaces, `run sort 5 3 1` reads one text; quote several, or use standard input.
+    An input may contain the beginning of the answer (127+458=0); the rest is printed. Tokens may be
+    separated by spaces: "0 4 + 0 2 =". `run sort 5 3 1` and `run add-digit 7 8` read one text;
+    quote several, or use standard input.
     """
     if interpret:
         return _show_values(ref, inputs or [""], as_json)
@@ -79,10 +80,10 @@ def _show_values(ref: str, inputs: list[str], as_json: bool) -> None:
 
 
 def _input_texts(model: "Model", words: list[str]) -> Iterator[str]:
-    """Yield the input strings. Several words that are single tokens form one input."""
-    if len(words) > 1 and "-" not in words and is_single_token_list(model, words):
+    """Yield the input strings. Several words may form one input."""
+    if len(words) > 1 and "-" not in words and is_one_input(model, words):
         words = [" ".join(words)]
-        err.print(f'read as one text: "{words[0]}"; use - for several texts of one token')
+        err.print(f'read as one text: "{words[0]}"; use - for several texts')
     for word in words:
         if word == "-":
             yield from _stdin_lines()

@@ -14,6 +14,7 @@ from ..utils.limits import check_int_range
 MAX_TOKENS, MAX_FIRST_NUMBER = 2**31 - 1, 10**15
 MAX_TOKEN_CHARS = 1_000  # characters of a token read from a file
 MAX_LISTED_TOKENS = 10_000_000
+BEGIN, END = "<bos>", "<eos>"  # tokens before and after a text of a model without a task
 
 
 @validate_init(check_kinds=False)
@@ -96,6 +97,26 @@ class Vocabulary:
             tokens.append(self._number_of_token[match.group()])
             start = match.end()
         return tokens
+
+    def number_of(self, token: str) -> int | None:
+        """Return the number of a token string, or None if it is not in the vocabulary."""
+        try:
+            return self.index(token)
+        except GlassformerError:
+            return None
+
+    def join_words(self, text: str, sep: str) -> str | None:
+        """Return a text with `sep` between its tokens, which spaces and commas separate.
+
+        The text may be a list in brackets, with or without quotes: [1, '+', 2]. Returns None if a
+        word is not a token.
+        """
+        in_brackets = re.fullmatch(r"\s*\[(.*)\]\s*", text, re.DOTALL)
+        words = [
+            word for word in re.split(r"[\s,]+", in_brackets[1] if in_brackets else text) if word
+        ]
+        words = [word.strip("'\"") for word in words] if in_brackets else words
+        return None if None in map(self.number_of, words) else sep.join(words)
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of a sequence of token numbers."""

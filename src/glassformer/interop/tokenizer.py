@@ -6,7 +6,7 @@ from typing import Any
 from ..compiler.embedded_source import BOS
 from ..compiler.task import embedded_task
 from ..core.model import Model
-from ..core.vocabulary import Vocabulary
+from ..core.vocabulary import END, Vocabulary
 from .common import import_library
 from .parity import matching_task
 
@@ -52,6 +52,9 @@ def begin_token(model: Model) -> str:
 
 
 def stop_token_id(model: Model) -> int | None:
-    """Return the id of the token that ends an answer, or None if the task has no stop token."""
+    """Return the id of the token that ends an answer, or None if there is none.
+
+    It is the task's stop token, or <eos> if the model has no task.
+    """
     task = matching_task(model)
-    return None if task is None else task.stop
+    return model.vocabulary.number_of(END) if task is None else task.stop

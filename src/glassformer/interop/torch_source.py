@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from ..core.model import Config, Model
 from ..core.vocabulary import NumberTokens, Vocabulary
-from .parity import matching_task, parity_batch
+from .parity import parity_batch
+from .tokenizer import stop_token_id
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -93,7 +94,7 @@ def network_definitions(model: Model) -> list[str]:
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
 def _file_header(model: Model, net: str, inside: bool) -> str:
-    task, batch = matching_task(model), parity_batch(model)
+    batch = parity_batch(model)
     steps = int(batch.answer_mask.sum(1).max()) if batch.has_task else model.config.n_ctx
     return join_lines(
         '"""A transformer as a plain PyTorch module, with every step written out. '
@@ -118,7 +119,7 @@ def _file_header(model: Model, net: str, inside: bool) -> str:
         f"MADE_FROM = {model.name!a}",
         f"DTYPE = torch.{model.dtype}",
         f"BLOCK = {model.config.n_ctx}  # context length",
-        f"STOP = {None if task is None else task.stop}  # the token that ends an answer",
+        f"STOP = {stop_token_id(model)}  # the token that ends an answer",
         f"STEPS = {steps}  # maximum number of new tokens",
     )
 

@@ -1,5 +1,6 @@
 """Hello World: print a fixed message (chapter 2)."""
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ def hello_world(
     message: str = "Hello World!",
     tokenizer: Literal["message", "ascii"] = "message",
     variant: Literal[
-        "book", "rms", "sparse", "integer", "positive", "simpleformer", "zero-pos"
+        "book", "rms", "sparse", "integer", "positive", "simpleformer", "zero-pos", "difference"
     ] = "book",
     dtype: Literal["float64", "float32"] = "float64",
 ) -> Model:
@@ -35,6 +36,7 @@ def hello_world(
         "positive": lambda: _position_lookup(task, ring(V) + 2),
         "simpleformer": lambda: _position_lookup(task, circle, loud=1, norm="none", tied=False),
         "zero-pos": lambda: _successor_model(task) or _counting_model(task),
+        "difference": lambda: _difference(task),
     }
     model = make[variant]().astype(dtype)
     rounding = 10 * np.finfo(dtype).eps * model.config.d_model
@@ -75,6 +77,17 @@ def _position_lookup(
     w["embed.W_E" if tied else "unembed.W_U"] = code if tied else code.T.copy()
     w["pos_embed.W_pos"] = loud * code[task.tokens[1:]]
     return Model(config, w, task.vocabulary, task.ref, Labels(Layout(token=D).slots))
+
+
+def _difference(task: Message) -> Model:
+    """Return a model whose positions hold next token − token, so that the stream is the next token.
+
+    This is the other option of section 2.2: exact without a large factor, and wrong after any other
+    token than the message's.
+    """
+    model, code = _position_lookup(task, ring(len(task.vocabulary))), ring(len(task.vocabulary))
+    steps = code[task.tokens[1:]] - code[task.tokens[:-1]]
+    return replace(model, weights={**model.weights, "pos_embed.W_pos": steps})
 
 
 def _integer_scale(task: Message) -> Model:

@@ -2,6 +2,7 @@
 
 import { forward } from "./forward.js";
 import { answer, maxNewTokens, read, tokensWithinDomain } from "./parse_input.js";
+import { END } from "./vocabulary.js";
 
 const MAX_TOKENS_WITHOUT_TASK = 1024;
 
@@ -32,7 +33,7 @@ export function run(model, text, { hook = null, maxTokens = Infinity } = {}) {
   const { task } = model, limit = task ? tokensWithinDomain(task, prompt) : null;
   const wanted = task ? maxNewTokens(task, question) - start.length
     : Math.min(Math.max(1, model.config.n_ctx - prompt.length + 1), MAX_TOKENS_WITHOUT_TASK);
-  const budget = Math.min(wanted, limit ?? Infinity, maxTokens), stop = task ? task.stop : null;
+  const budget = Math.min(wanted, limit ?? Infinity, maxTokens), stop = task ? task.stop : model.vocabulary.idOf(END);
   const tokens = [...prompt], steps = [];
   while (steps.length < budget) {
     const logits = nextLogits(model, tokens, hook), top = topTwo(logits);

@@ -2,7 +2,7 @@
 // and its options. The texts of a task with its own parser in Python are read by the vocabulary, or
 // looked up among the page's examples.
 
-import { InputError, pythonPattern, quoted, split, strip } from "./vocabulary.js";
+import { BEGIN, END, InputError, pythonPattern, quoted, split, strip } from "./vocabulary.js";
 
 const refuse = (message) => { throw new InputError(message); };
 const withoutSuffix = (text, end) => (text.endsWith(end) ? text.slice(0, -end.length) : text);
@@ -159,8 +159,7 @@ function readSorted(task, v, text) {
 /** The tokens of a text: [question, start of the answer if the text continues with one]. */
 export function read(model, text) {
   const { task, vocabulary } = model;
-  const [question, start] = task ? readQuestion(task, vocabulary, text)
-    : [vocabulary.encode(text), []];
+  const [question, start] = readText(task, vocabulary, text);
   if (!question.length) refuse("expected at least one token");
   const isWhole = () => start.includes(task.stop) || start.length >= maxNewTokens(task, question);
   if (task && start.length && isWhole()) {
@@ -171,6 +170,25 @@ export function read(model, text) {
     refuse(`expected at most ${model.config.n_ctx} tokens (the context length), got ${n}`);
   }
   return [question, start];
+}
+
+/** An input that the task refuses may also be a list of tokens, such as 0 4 + 0 2 =. Without a task,
+ * an empty input is <bos>. */
+function readText(task, v, text) {
+  const parse = (t) => (task ? readQuestion(task, v, t) : [v.encode(t), []]);
+  try {
+    const [question, start] = parse(text), begin = v.idOf(BEGIN);
+    return [!question.length && !task && begin !== null ? [begin] : question, start];
+  } catch (e) {
+    if (!(e instanceof InputError)) throw e;
+    const joined = v.joinWords(text, task?.parser.name === "sort-digits" ? " " : v.sep);
+    if (joined === null) throw e;
+    try {
+      return parse(joined);
+    } catch {
+      throw e;
+    }
+  }
 }
 
 function readQuestion(task, v, text) {
@@ -199,7 +217,10 @@ export function tokensWithinDomain(task, prompt) {
 /** The text of generated tokens, without the stop token. */
 export function answer(model, tokens) {
   const { task, vocabulary } = model;
-  if (!task) return vocabulary.decode(tokens);
+  if (!task) {
+    const end = tokens.length && tokens.at(-1) === vocabulary.idOf(END) ? -1 : undefined;
+    return vocabulary.decode(tokens.slice(0, end));
+  }
   if (task.parser.name === "sort-digits") {
     const text = vocabulary.decode(tokens), n = task.parser.digits;
     return (text.match(new RegExp(`.{1,${n}}`, "gs")) ?? []).join(" ");

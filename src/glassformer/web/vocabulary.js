@@ -5,6 +5,10 @@ const SPACE =
   "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const BLANKS = new RegExp(`[${SPACE}]+`, "u"), COMMAS = new RegExp(`[${SPACE},]+`, "u");
 
+/** Tokens before and after a text of a model without a task. */
+export const BEGIN = "<bos>";
+export const END = "<eos>";
+
 /** An error in the user's input. `code` is one of CODES in utils/errors.py. */
 export class InputError extends Error {
   constructor(message, code = "bad_argument") {
@@ -75,6 +79,25 @@ export class Vocabulary {
       at += token.length;
     }
     return tokens;
+  }
+
+  /** The id of a token, or null if it is not in the vocabulary. */
+  idOf(token) {
+    try {
+      return this.index(token);
+    } catch (e) {
+      if (e instanceof InputError) return null;
+      throw e;
+    }
+  }
+
+  /** A text with `sep` between its tokens, which spaces and commas separate, also in brackets:
+   * [1, '+', 2]. null if a word is not a token. */
+  joinWords(text, sep) {
+    const list = /^\[(.*)\]$/su.exec(strip(text));
+    const blank = list ? (word) => word.replace(/^['"]+|['"]+$/gu, "") : (word) => word;
+    const words = (list ? list[1] : text).split(COMMAS).filter((word) => word).map(blank);
+    return words.some((word) => this.idOf(word) === null) ? null : words.join(sep);
   }
 
   /** The text of token ids. */
