@@ -33,7 +33,8 @@ class RandomRotation(Parametrization):
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         some = next(iter(theta.values()))
-        fixed = random_rotation(*shapes[POSITIONS], np.random.default_rng(self.seed))
+        n_ctx, d_model = shapes[POSITIONS]
+        fixed = random_rotation(n_ctx, d_model, np.random.default_rng(self.seed))
         positions = backend.backend_for(some).as_dtype_of(some, fixed)
         return super().expand({**theta, POSITIONS: positions}, shapes)
 

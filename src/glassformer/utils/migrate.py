@@ -80,7 +80,9 @@ def run_header(data: Any) -> Any:
         return _apply(data, seen=lambda steps: _rename(steps, MILESTONES))
 
     history, events = _each(_evaluation), _each(_event)
-    return _apply(data, identity=identity, watcher=milestone_tracker, history=history, events=events)
+    return _apply(
+        data, identity=identity, watcher=milestone_tracker, history=history, events=events
+    )
 
 
 def sweep_result(data: Any) -> Any:
