@@ -16,7 +16,6 @@ from glassformer.tasks.token_layout import answer_names
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import find_recipe
-from glassformer.training.run_file import snapshot_path
 
 FOLDER = Path(__file__).parents[1] / "explained/grok-seen"
 TASK = "modular-addition:p=59,operation=-"
@@ -38,9 +37,9 @@ def make(folder, kept=KEPT, **settings):
             history(event)
         history.close()
         for step in kept:
-            model = load(snapshot_path(Path(every, "all"), step))
-            small = model.map(lambda w: w.astype("float16"))
-            save(small, snapshot_path(folder, step))
+            name = f"step-{step:06d}.safetensors"
+            small = load(Path(every, "all", name)).map(lambda w: w.astype("float16"))
+            save(small, folder / name)
 
 
 if __name__ == "__main__":

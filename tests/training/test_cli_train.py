@@ -97,7 +97,7 @@ def test_what_the_fields_of_a_recipe_are(call):
     status, out, _ = call("list", "fields")
     lines = out.splitlines()
     assert status == 0 and [line.partition("=")[0] for line in lines] == [*RECIPE_FIELDS]
-    assert "restart_after_steps=0  restart with new weights" in out
+    assert "restart_after_steps=0  restart after this many steps without success" in out
     reported = json.loads(call("list", "fields", "--json")[1])["fields"]
     assert [row["name"] for row in reported] == gf.list("fields") == [*RECIPE_FIELDS]
 

@@ -28,7 +28,7 @@ def slot_origins(
 
     Indices [T,n] into `slots`. A slot that attention changes comes from the slot that contributes
     most to it, where the head that contributes most of that attends. A slot that an MLP changes
-    starts anew: the MLP writes codes of that slot.
+    comes from itself: the MLP writes codes of that slot.
     """
     streams = streams_by_component(model, cache)
     own = np.tile(np.arange(len(slots)), (next(iter(streams.values())).shape[1], 1))

@@ -16,7 +16,7 @@ LAYOUT = Layout(value=1, one=1, rest=2, position=3)
 
 
 def book_addition(digits: int, printed: bool = False) -> Model:
-    """Return the model of the booklet's Figure 6.4, with its tokens as printed or told apart.
+    """Return the model of the booklet's Figure 6.4, with its tokens as printed or made different.
 
     It is right on every pair in float64, and in float32 for 1 and 2 digits: with 3 digits the codes
     of the sums are 3.5·10⁻⁷ apart, below float32 resolution. As printed it is right if of equal

@@ -33,7 +33,8 @@ export function run(model, text, { hook = null, maxTokens = Infinity } = {}) {
   const { task } = model, limit = task ? tokensWithinDomain(task, prompt) : null;
   const wanted = task ? maxNewTokens(task, question) - start.length
     : Math.min(Math.max(1, model.config.n_ctx - prompt.length + 1), MAX_TOKENS_WITHOUT_TASK);
-  const budget = Math.min(wanted, limit ?? Infinity, maxTokens), stop = task ? task.stop : model.vocabulary.idOf(END);
+  const budget = Math.min(wanted, limit ?? Infinity, maxTokens);
+  const stop = task ? task.stop : model.vocabulary.idOf(END);
   const tokens = [...prompt], steps = [];
   while (steps.length < budget) {
     const logits = nextLogits(model, tokens, hook), top = topTwo(logits);

@@ -172,8 +172,8 @@ export function read(model, text) {
   return [question, start];
 }
 
-/** An input that the task refuses may also be a list of tokens, such as 0 4 + 0 2 =. Without a task,
- * an empty input is <bos>. */
+/** An input that the task refuses may also be a list of tokens, such as 0 4 + 0 2 =. Without a
+ * task, an empty input is <bos>. */
 function readText(task, v, text) {
   const parse = (t) => (task ? readQuestion(task, v, t) : [v.encode(t), []]);
   try {
