@@ -31,8 +31,8 @@ def test_3_1_a_trained_table_is_checked_with_every_prefix():
     break the model; training until all rows are right leaves none: there are finitely many.
     """
     task = load_task("lookup:prefix=2")
-    few = ("data=split", "train_rows=50", "test_rows=20", "steps=200", "full_domain_steps=0")
-    runs = [fit(task, choose_recipe("", task, few), seed) for seed in range(3)]
+    few = {"data": "split", "train_rows": 50, "test_rows": 20, "steps": 200, "full_domain_steps": 0}
+    runs = [fit(task, choose_recipe("", task).override(few), seed) for seed in range(3)]
     good = [verify(t.model, task) for t in runs if t.accuracy == 1]
     assert good and all(v.checked == 1_000 for v in good)
     assert max(v.wrong for v in good) > 0

@@ -98,7 +98,12 @@ def test_the_gallery_shows_each_picture_with_a_sentence_and_a_command():
     assert names - shown - {"gallery/positions-similarity.png"} == left  # in their chapters
 
 
-ENTRIES = re.findall(r"!\[.+\]\((\S+)\)\n\*(.+\.)\*\n`(.+)`\n", GALLERY)
+ENTRIES = [
+    (picture, " ".join(caption.split()), command)
+    for picture, caption, command in re.findall(
+        r"!\[[^\]]+\]\((\S+)\)\n\*([^*]+\.)\*\n`(.+)`\n", GALLERY
+    )
+]
 INSPECTED = [
     (Path(p).relative_to("figures").as_posix(), caption, command.split())
     for p, caption, command in ENTRIES
