@@ -2,6 +2,7 @@
 
 import cmath
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -373,3 +374,10 @@ def test_logits_of_as_many_positions_as_there_are():
     for last in (0, -1, 4):
         with raises("bad_argument", "last"):
             model([1, 2, 3], last=last)
+
+
+def test_a_long_vocabulary_with_a_repeated_token_is_refused_at_once():
+    start = time.process_time()
+    with raises("bad_argument", "'29999'"):
+        Vocabulary([*map(str, range(30_000)), "29999"])
+    assert time.process_time() - start < 1

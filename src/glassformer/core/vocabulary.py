@@ -3,6 +3,7 @@
 import itertools
 import operator
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -39,7 +40,8 @@ class Vocabulary:
             expected = f"at most {MAX_LISTED_TOKENS:,} texts"
             raise GlassformerError(f"vocabulary — expected {expected}, got more")
         if len(set(self.tokens)) != len(self.tokens) or "" in self.tokens:
-            got = next(t for i, t in enumerate(self.tokens) if not t or t in self.tokens[:i])
+            counts = Counter(self.tokens)
+            got = next(t for t in self.tokens if not t or counts[t] > 1)
             expected = "different tokens that are not empty"
             raise GlassformerError(f"vocabulary — expected {expected}, got {_short(got)}")
 
