@@ -37,7 +37,6 @@ from ..tasks.lookup import Table
 from ..tasks.message import Message
 from ..tasks.search import Search
 from ..utils.errors import GlassformerError, value_error
-from ..utils.limits import check_int_range
 from . import keys, parse
 from .params import Params, from_params, to_params
 from .params import base_layer as base_layer
@@ -378,7 +377,7 @@ def build_multi_digit_mod_transformer(n_digits: int) -> Params:
 
     As printed, `+` and `=` have the embedding of 0, so a 0 ties with them.
     """
-    return _with_printed_signs(figure_6_3(n_digits))
+    return to_params(figure_6_3(n_digits, printed=True))
 
 
 def build_decimal_addition_transformer(n_digits: int) -> Params:
@@ -386,14 +385,7 @@ def build_decimal_addition_transformer(n_digits: int) -> Params:
 
     As printed, `+` and `=` have the embedding of 0, so a 0 ties with them.
     """
-    return _with_printed_signs(figure_6_4(n_digits))
-
-
-def _with_printed_signs(model: Model) -> Params:
-    """Return params in which tokens 10 and 11 are embedded as 0 is."""
-    params = to_params(model)
-    params["tok_emb"][10:] = params["tok_emb"][0]  # also in out_emb, the same array
-    return params
+    return to_params(figure_6_4(n_digits, printed=True))
 
 
 # ── chapter 7: encodings ───────────────────────────────────────────────────────────────────────
@@ -455,15 +447,8 @@ def all_bit_strings(n: int) -> list[tuple[int, ...]]:
 
 
 def hamming_embedding(r: int) -> Floats:
-    """Return the words of the Hamming code with r check bits, as -1 and 1 (Figure 7.14).
-
-    The words are those of `craft.hamming`, up to the order of check bits. Here message bits with
-    few check bits come first.
-    """
-    check_int_range("hamming_embedding — r", r, 2, 4)  # 5 gives 2^26 words
-    covers = sorted((bits for bits in all_bit_strings(r)[::-1] if sum(bits) > 1), key=sum)
-    messages = np.array(all_bit_strings(len(covers)))
-    return 2.0 * np.concatenate([messages, messages @ np.array(covers) % 2], axis=1) - 1
+    """Return the words of the Hamming code with r check bits, as -1 and 1 (Figure 7.14)."""
+    return craft.hamming(r)
 
 
 # ── chapter 8: the interpreter ─────────────────────────────────────────────────────────────────

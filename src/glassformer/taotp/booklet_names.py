@@ -1,6 +1,6 @@
 """Index of the booklet's names: where each stands there, what it is here, and what differs."""
 
-SIGNS = "`+` and `=` are embedded as 0, as printed; the program sets them apart"
+SIGNS = "`+` and `=` are embedded as 0, as in `variant=printed`; by default programs set them apart"
 
 # name -> (place in the booklet, name below `glassformer` or "" if there is no other, difference)
 NAMES: dict[str, tuple[str, str, str]] = {
