@@ -5,7 +5,7 @@ import pytest
 
 from glassformer import load_task
 from glassformer.registry import REGISTRY
-from glassformer.training.data import TrainingData
+from glassformer.training.data import TrainingData, draw_accepted
 from glassformer.training.loop import Trainer
 from helpers import raises
 from training.small import TASK, recipe
@@ -167,3 +167,17 @@ def test_a_domain_without_an_answer_is_refused(monkeypatch):
     monkeypatch.setattr(type(TASK), "defined", lambda self, rows: np.zeros(len(rows), bool))
     with raises("bad_argument", TASK.ref, 100):
         TrainingData(TASK, recipe(data="all", test_rows=0, batch=0))
+
+
+def test_rows_that_are_not_accepted_are_drawn_again_alone():
+    sizes = []
+
+    def accept(rows):
+        sizes.append(len(rows))
+        return rows[:, 0] < 50
+
+    rows = draw_accepted(TWO, 400, TWO.sample, accept, np.random.default_rng(0))
+    assert len(rows) == 400 and (rows[:, 0] < 50).all()
+    assert sizes[0] == 400 > sizes[1] and sizes == sorted(sizes, reverse=True)
+    with raises("bad_argument", TWO.ref, 3):
+        draw_accepted(TWO, 3, TWO.sample, lambda rows: rows[:, 0] < 0, np.random.default_rng(0))

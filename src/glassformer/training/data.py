@@ -178,12 +178,14 @@ def draw_accepted(
 ) -> Rows:
     """Draw n rows, and draw those again that are not accepted."""
     rows = np.array(draw(n, rng))  # copied, so the task's own array is not modified
+    bad = np.flatnonzero(~accept(rows))
     for _ in range(MAX_REDRAWS):
-        if not (bad := ~accept(rows)).any():
+        if not len(bad):
             return rows
-        rows[bad] = draw(int(bad.sum()), rng)
-    wanted = f"expected {n:,} new rows with an answer"
-    raise GlassformerError(f"{task.ref} — {wanted}, got too few in {MAX_REDRAWS:,} draws")
+        rows[bad] = draw(len(bad), rng)
+        bad = bad[~accept(rows[bad])]
+    wanted = f"expected {n:,} rows that can be trained on"
+    raise GlassformerError(f"{task.ref} — {wanted}, got all but {len(bad):,}")
 
 
 def _mix_bits(code: Array) -> Array:
