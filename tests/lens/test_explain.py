@@ -1,5 +1,7 @@
 """Explanations name what a slot holds by where it came from, and do not name what is left of it."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from glassformer.core.hooks import record
 from glassformer.core.model import Labels, zeros
 from glassformer.craft import Head, Layout, ring
 from glassformer.lens.slot_origins import erased_slots, slot_origins
+from helpers import random_model
 
 BOOK = "search:prefix=3,vocab=10,block=20,variant=book"
 TEXT = "1 2 3 4 5 6 1 2 3"
@@ -67,3 +70,13 @@ def test_origins_and_residues_of_every_position() -> None:
     assert origins["embed"].tolist() == [[0, 1, 2]] * 3
     assert origins["attention 0"].tolist() == [[0, 1, 0]] * 3
     assert not any(erased.any() for _, erased in erased_slots(model, cache, spans))
+
+
+def test_a_wide_stream_takes_no_matrix_of_its_width_by_head() -> None:
+    model = random_model(d_model=512, n_heads=8, n_layers=1, d_head=4)
+    cache = record(model, np.array([[3, 1, 2]]))[1]
+    tracemalloc.start()
+    origins = slot_origins(model, cache, [(0, 512)])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not origins["attention 0"].any() and peak < 8 * 512 * 512

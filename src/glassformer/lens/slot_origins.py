@@ -54,10 +54,9 @@ def _after_attention(
     if model.config.norm_first and model.config.norm != "none":
         ln1 = Scope(model.weights, None) / f"blocks.{layer}" / "ln1"
         reads = apply_gain_and_bias(ln1, cache[at + "ln1.hook_normalized"][0])
-    mixed = pattern @ reads  # H T D
-    circuits = model.weights[at + "attn.W_V"] @ model.weights[at + "attn.W_O"]  # H D D
+    mixed, W_V, W_O = pattern @ reads, *(model.weights[f"{at}attn.W_{x}"] for x in "VO")  # H T D
     # j H T D: what each head brings from each slot
-    brought = np.stack([mixed[..., a:b] @ circuits[:, a:b] for a, b in slots])
+    brought = np.stack([mixed[..., a:b] @ W_V[:, a:b] @ W_O for a, b in slots])
     # j 1+H T D: the stream itself, which a slot has from itself only, comes first
     everything = np.concatenate([np.zeros_like(brought[:, :1]), brought], axis=1)
     looks_at = np.concatenate([T[None], pattern.argmax(-1)])  # 1+H T
