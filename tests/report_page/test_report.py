@@ -8,6 +8,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import Model, load, load_task, report_page
+from glassformer.report_page import inputs
 from glassformer.report_page.examples import choose_rows
 from glassformer.report_page.inputs import MAX_INPUTS, initial_inputs, inputs_by_model
 from glassformer.report_page.payload import model_payload
@@ -60,6 +61,13 @@ def test_models_share_inputs_that_they_can_read():
     assert len(set(reverse)) == MAX_INPUTS
     both = report([named("reverse"), named("hello-world")], rows=5).data
     assert len(both["notes"]) == 1 and both["title"] == "reverse and hello-world"
+
+
+def test_models_share_inputs_although_another_model_has_none(monkeypatch):
+    made = iter(([], ["1"], ["2"]))
+    monkeypatch.setattr(inputs, "initial_inputs", lambda model: next(made))
+    monkeypatch.setattr(inputs, "read_error", lambda model, text: "")
+    assert inputs_by_model([load("reverse")] * 3) == [[], ["1"], ["1"]]
 
 
 def test_inputs_are_of_every_class():

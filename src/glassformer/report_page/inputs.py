@@ -29,7 +29,8 @@ def inputs_by_model(models: Sequence[Model], inputs: Sequence[str] = ()) -> list
         return [list(dict.fromkeys(inputs))] * len(models)
     result: list[list[str]] = []
     for model in models:
-        readable = (texts for texts in result if not any(read_error(model, t) for t in texts))
+        shared = filter(None, result)  # a model may have no inputs
+        readable = (texts for texts in shared if not any(read_error(model, t) for t in texts))
         result.append(next(readable, []) or initial_inputs(model))
     return result
 
