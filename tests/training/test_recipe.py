@@ -24,6 +24,7 @@ def test_fields_are_set_from_texts():
     ({"steps": -1}, ("steps", -1)),
     ({"evaluate_every": 0}, ("evaluate_every", 0)),
     ({"lr": float("nan")}, ("lr", "nan")),
+    ({"lr": float("inf")}, ("lr", "finite")),
     ({"lr": "fast"}, ("lr", "fast")),
     ({"beta1": 1.0}, ("beta1", 1.0)),
     ({"data": "new"}, ("data", "'new'", "fresh")),

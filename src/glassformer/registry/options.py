@@ -38,7 +38,9 @@ class Option:
     def expected(self) -> str:
         if self.choices:
             return "one of " + ", ".join(self.choices)
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        unlimited = self.range and self.range.high == math.inf  # also excludes inf itself
+        number = "a finite number" if unlimited else "a number"
+        words = {int: "a whole number", float: number, bool: "true or false", str: "a text"}
         between = f" from {self.range.low:,}" if self.range else ""
         if self.range and self.range.high < math.inf:
             between += f" to {self.range.high:,}"
