@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core.backend import Array
 from ..core.model import POSITIONS, Model, Scope
-from ..utils.errors import value_error
+from ..utils.errors import GlassformerError, value_error
 from ..utils.numfmt import format_percent, stable_argmax
 from ..utils.results import Displayable
 from .modular.fourier import spectrum
@@ -129,7 +129,7 @@ def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings
     table = position_table(model.numpy())
     if table is None:
         expected = "learned or sinusoidal embeddings"
-        raise value_error("positions:", expected, f"positions={model.config.positions}")
+        raise GlassformerError(f"positions: expected {expected}, got {model.config.positions}")
     names = [str(i) for i in range(len(table))]
     return Embeddings("positions", names, table.astype(float), boundary=boundary)
 

@@ -121,7 +121,7 @@ def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormSta
     model = model.numpy()
     c, weights = model.config, Scope(model.weights, None)
     if c.norm == "none":
-        raise value_error("norm statistics:", "a model with norms", "norm=none")
+        raise GlassformerError("norm statistics: expected a model with norms, got norm=none")
     cache = record(model, np.atleast_2d(np.asarray(tokens)))[1]
     inputs: dict[str, Array] = {}
     for i in range(c.n_layers):
@@ -132,7 +132,8 @@ def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormSta
     if c.norm_first:
         inputs["ln_final"] = list(streams_by_component(model, cache).values())[-1]
     if not inputs:
-        raise value_error("norm statistics:", "a model with norms", "n_layers=0, norm_first=False")
+        got = "n_layers=0 and norm_first=false"
+        raise GlassformerError(f"norm statistics: expected a model with norms, got {got}")
     statistics = []
     for name, x in inputs.items():
         y = apply_gain_and_bias(weights / name, cache[name + ".hook_normalized"])

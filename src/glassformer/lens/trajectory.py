@@ -59,7 +59,8 @@ class Trajectory(Displayable):
             first = first or model
             if fields := _differences(first, model):
                 expected = f"a snapshot of the run of {self.paths[0].name}"
-                raise value_error(f"{path}:", expected, f"other {' and '.join(fields)}")
+                got = f"other {' and '.join(fields)}"
+                raise GlassformerError(f"{path}: expected {expected}, got {got}")
             yield model
 
     def at_step(self, step: int) -> Model:

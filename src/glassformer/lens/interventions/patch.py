@@ -251,7 +251,7 @@ def interchange_each(
             kinds = ", ".join(INTERCHANGEABLE_KINDS)
             raise value_error("interchange:", f"one of {kinds}", part.name)
     if model.config.mask != "causal":
-        raise value_error("interchange:", "a causal model", f"mask={model.config.mask}")
+        raise value_error("interchange: mask:", "causal", model.config.mask)
     start, pairs = task.boundary(), {} if pairs is None else pairs
     moved: list[list[TokenInterchange]] = [[] for _ in parts]
     for i, name in enumerate(answer_names(task)):
