@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from glassformer.published_claims import over_seeds
 from glassformer.training.recipes import find_recipe
 
 HERE = Path(__file__).parents[1] / "benchmarks"
@@ -52,3 +53,20 @@ def test_what_is_there_is_not_run_again(tmp_path, capsys):
     assert {row["recipe"] for row in runs.last(runs.read(path)).values()} == {
         runs.fingerprint(find_recipe("book"))
     }
+
+
+def test_a_run_of_statements_has_the_fields_of_the_kept_ones():
+    """With a recipe of a second instead of the group's."""
+    code = f"""import sys; sys.path.insert(0, {str(HERE)!r})
+import json, statements
+from glassformer import load_task
+from glassformer.training.recipes import choose_recipe
+ref = "addition:order=ones"
+short = choose_recipe("fast", load_task(ref), ("steps=40", "train_rows=500", "test_rows=100"))
+print(json.dumps(statements.run("adder")(ref, 0, short)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-500:]
+    row = json.loads(done.stdout)
+    kept = over_seeds.read_runs("adder")[0].keys() - {"kernels", "recipe"}
+    assert row["steps"] == 40 and row.keys() == kept

@@ -59,8 +59,7 @@ CLAIM_SENTENCES: list[tuple[str, str, Callable[[Any], str]]] = [  # source, clai
      lambda x: f"its model is wrong on {x:.1%} of all short texts; it needs a first token"),
     (BOOK, "book-3.3-memorises",
      lambda x: f"training accuracy was at most {100 * x:.1f} points ahead of test accuracy"),
-    (BOOK, "book-5-no-positions",
-     lambda x: f"{x:.0%} right without them: the causal mask lets it count what it sees"),
+    (BOOK, "book-4.1-columns-second", lambda said: f"{said} of a quicker recipe"),
     (NANDA, "nanda-4.3-neurons", lambda x: f"{x:.1%} in our model, which has another seed"),
 ]  # fmt: skip
 NEXT_COMMANDS = [  # suggested commands at the end

@@ -27,7 +27,10 @@ ClaimValue: TypeAlias = int | float | str | bool
 # A value, or a range if the value varies between machines.
 RecordedValue: TypeAlias = ClaimValue | tuple[float, float]
 Measure: TypeAlias = Callable[[], ClaimValue]
-VERDICTS = ("holds", "roughly", "misleading", "wrong")
+# A statement about trained models varies if it holds in some runs and not in others.
+VERDICTS = ("holds", "roughly", "varies", "misleading", "wrong")
+
+MIN_RUNS = 20  # A statement about trained models is judged over at least this many.
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,14 @@ class Claim(Result):
     measure: Measure = field(repr=False)
     note: str = ""  # explanation of a difference
     slow: bool = False
+    runs: int = 0  # number of trained runs that it rests on; 0 if it is not about training
+
+    @property
+    def title(self) -> str:
+        """Name and verdict, with the number of runs that the verdict rests on."""
+        runs = f", in {self.runs} run{'s' * (self.runs != 1)}" if self.runs else ""
+        runs += " so far" * (1 < self.runs < MIN_RUNS)
+        return f"{self.name}  {self.verdict}{runs}"
 
     def matches(self, measured: ClaimValue) -> bool:
         """Return whether a measurement equals the recorded value or is in the recorded range."""
@@ -106,7 +117,7 @@ class MeasuredClaim(Result):
         mark = "" if self.matches else f"  ≠ record {format_value(c.records)}"
         note = f" ({c.note})" if c.note else ""
         measured = f"measured: {format_value(self.measured)}{mark}{note}"
-        return f"{c.name}  {c.verdict}\n    {c.where} says: {c.says}\n    {measured}"
+        return f"{c.title}\n    {c.where} says: {c.says}\n    {measured}"
 
 
 @dataclass(frozen=True)
