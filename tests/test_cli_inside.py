@@ -18,6 +18,19 @@ def test_inspect_prints_and_writes(call, tmp_path):
     assert {p.name for p in folder.iterdir()} == drawn | {"inspection.json"}
 
 
+def test_inspect_takes_several_inputs(call, tmp_path):
+    words = ["inspect", "modular-addition:plus=true", "--only", "heads", "--sample", 50]
+    status, out, err = call(
+        *words, "--input", "7+9", "--input", "90+90", "--out", tmp_path, "--json"
+    )
+    data = json.loads(out)
+    assert (status, err) == (0, "") and (tmp_path / "attention-summary.png").exists()
+    inputs = data["views"]["heads"]["inputs"]
+    assert [*inputs] == ["7 + 9 =", "90 + 90 ="] and data["shown"][:4] == ["7", "+", "9", "="]
+    assert all(abs(share - 0.25) < 1e-6 for x in inputs.values() for share in x[0][0])
+    assert "from the last position of 90 + 90 =" in call(*words, "--input", "90+90")[1]
+
+
 def test_inspect_json_is_one_object(call):
     status, out, err = call(
         "inspect", "reverse", "--sample", 50, "--only", "heads,alignment", "--json"

@@ -43,7 +43,7 @@ from .coerce import (
     verdict_task,
 )
 from .core.model import Config, Model, shape_checked_hook
-from .utils.errors import GlassformerError, did_you_mean, short_repr
+from .utils.errors import GlassformerError, did_you_mean, short_repr, value_error
 from .utils.fileio import check_writable, exclusive_lock, remove, write_atomically
 from .utils.limits import MAX_INSPECTED_ROWS, check_finite
 from .utils.progress import ProgressCallback
@@ -864,6 +864,7 @@ def inspect(
     *,
     sample: int | None = None,
     seed: int = 0,
+    inputs: Sequence[Any] = (),
 ) -> Inspection:
     """Compute all applicable views of a model's weights and activations.
 
@@ -876,6 +877,14 @@ def inspect(
         progress: Called before each view.
         sample: Number of random rows. Defaults to 10,000.
         seed: Seed of the rows.
+        inputs: Inputs to compare in the view `heads`: the attention from the last position of
+            each. The first is the default of `prompt`.
+
+    Example:
+        >>> import glassformer as gf
+        >>> inside = gf.inspect("modular-addition:plus=true", only="heads", inputs=["7+9", "90+90"])
+        >>> [*inside["heads"].inputs]
+        ['7 + 9 =', '90 + 90 =']
     """
     from .lens.inspect import inspect as inspect_
 
@@ -883,8 +892,13 @@ def inspect(
     resolved = as_model(model)
     goal = as_task_if_known(task, resolved)
     rows = as_sample(goal, rows, sample, seed, MAX_INSPECTED_ROWS)
+    if isinstance(inputs, str):
+        raise value_error("inspect — inputs:", f"a list of inputs, as in [{inputs!r}]", inputs)
+    chosen = [as_tokens(text, resolved, goal) for text in inputs]
     tokens = None if prompt is None else as_tokens(prompt, resolved, goal)
-    return inspect_(resolved, goal, rows, tokens, only, progress)
+    if tokens is None and chosen:
+        tokens = chosen[0]
+    return inspect_(resolved, goal, rows, tokens, only, progress, chosen)
 
 
 @public_api

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import glassformer as gf
 from glassformer.lens.attention import (
     AverageAttention,
     ExpectedAttention,
@@ -164,3 +165,25 @@ def test_mean_attention_from():
     assert mean_attention_from(model, tokens[0]).shape == (2, 3, 6)
     with raises("bad_argument", "position", 6):
         mean_attention_from(model, tokens, 6)
+
+
+def test_attention_on_chosen_inputs():
+    """The numbers of the figure are those of a recorded run, also for the model's own text."""
+    model = load("modular-addition:p=13,operation=-,plus=true")
+    inside = gf.inspect(model, only="heads", inputs=["7-9", [12, 14, 0, 13]])
+    inputs = inside["heads"].inputs
+    assert [*inputs] == ["7 - 9 =", "12 - 0 ="] and inside.subject.str_tokens[0] == "7"
+    for text, shares in inputs.items():
+        cache = gf.record(model, text)[1]
+        for i in range(model.config.n_layers):
+            pattern = cache[f"blocks.{i}.attn.hook_pattern"][0]  # H T S
+            assert largest_difference(shares[i], pattern[:, -1]) < 1e-12
+    listed = str(inside["heads"]).partition("from the last position of 7 - 9 =")[2]
+    assert listed.splitlines()[1].startswith("  head 0.0: a 100%")
+    assert "inputs" in inside.to_json()["views"]["heads"]
+    unequal = ["1 2 3", "1 2"]
+    for bad, words in ((["1-2"] * 9, "at most 8"), ("1-2", "['1-2']"), ([[[1]]], "one input")):
+        with raises("bad_argument", words):
+            gf.inspect(model, only="heads", inputs=bad)
+    with raises("bad_argument", "equally many"):
+        gf.inspect("min:vocab=20", only="heads", inputs=unequal)

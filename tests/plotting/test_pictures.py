@@ -50,6 +50,18 @@ def test_names_of_heads_slots_neurons_and_tokens():
     )
 
 
+def test_heads_on_chosen_texts():
+    """A bar's height is the share of attention, and the legend names the texts."""
+    ref = "modular-addition:p=13,operation=-,plus=true"
+    one = gf.show.heads(ref, ["7-9", "12-0"])
+    assert {"7 - 9 =", "12 - 0 =", "mean", "a", "-", "b", "="} <= set(texts(one))
+    heights = [[b.get_height() for b in ax.patches] for ax in one.figure.axes]
+    np.testing.assert_allclose(heights, [[1, 0, 0, 0] * 3, [0, 0, 1, 0] * 3], atol=1e-6)
+    assert "7 - 9 =" in texts(gf.show.heads(ref, "7-9"))
+    assert "7 - 9 =" in texts(gf.show.view(ref, "attention-summary", "7-9"))
+    assert "mean" in texts(gf.show.heads(ref))
+
+
 def test_a_model_without_a_task(tmp_path):
     (tmp_path / "light.taotp").write_text(
         "tokens: [red green]\nsep: ' '\nblock_size: 8\ntok_emb: [[1 -1] [-1 1]]\n"

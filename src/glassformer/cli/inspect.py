@@ -31,7 +31,9 @@ def inspect_(
     folder: Annotated[Path | None, Option("--out",
         help="FOLDER for inspection.json and the figures")] = None,
     task: TaskOption = None,
-    text: Annotated[str, Option("--input", help="text for views of a single input")] = "",
+    texts: Annotated[list[str] | None, Option("--input",
+        help="text for views of a single input; repeatable: all texts are in the figure of the "
+        "view heads")] = None,
     sample: Annotated[int | None, Option(help="number of random inputs; default: 10,000")] = None,
     seed: Annotated[int, Option(help="seed of the inputs, from 0")] = 0,
     only: Annotated[str | None, Option(callback=check_view_names,
@@ -57,7 +59,9 @@ def inspect_(
         check_writable(make_folder(folder) / "inspection.json")
     views = tuple(filter(None, (only or "").split(",")))
     with progress_bar("looking inside") as bar:
-        inspection = api.inspect(model, goal, rows, text or None, views, bar, seed=seed)
+        inspection = api.inspect(
+            model, goal, rows, None, views, bar, seed=seed, inputs=texts or ()
+        )
         payload = {"ref": ref, **inspection.to_json()}
         if folder is not None:
             data = json.dumps(payload, ensure_ascii=False).encode(errors="backslashreplace")

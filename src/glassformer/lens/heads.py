@@ -6,8 +6,9 @@ it passes in the order of the table: task-specific before general, narrow before
 passes no test is `mixed`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ THRESHOLDS: dict[str, float] = {
 }
 UNCLASSIFIED = "mixed"
 MIN_LISTED_ATTENTION = 0.005
+MAX_LISTED_POSITIONS = 4
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class HeadKind(Displayable):
 
     def __str__(self) -> str:
         also = [k for k in self.passed if k != self.kind]
-        best = ", ".join(f"{name} {format_percent(share)}" for _, name, share in self.looks_at[:4])
+        best = _list_attention((name, share) for _, name, share in self.looks_at)
         kind = self.kind + (f" (also {', '.join(also)})" if also else "")
         label = f"  [{self.label}]" if self.label else ""
         return f"{self.name}  {kind}: attends to {best}{label}"
@@ -81,6 +83,9 @@ class HeadClasses(Result):
     task: str
     rows: int
     heads: list[HeadKind]
+    labels: list[str] = field(default_factory=list)  # of the positions of an input
+    # attention from the last position of chosen inputs, [L,H,S]
+    inputs: Mapping[str, Array] = field(default_factory=dict)
 
     def __getitem__(self, layer_and_head: tuple[int, int]) -> HeadKind:
         return next(h for h in self.heads if (h.layer, h.head) == layer_and_head)
@@ -93,7 +98,24 @@ class HeadClasses(Result):
         return kinds
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.heads))
+        lines = [str(h) for h in self.heads]
+        for text, shares in self.inputs.items():
+            names = position_names(self.labels, shares.shape[-1])
+            lines.append(f"from the last position of {text}")
+            for i, h in np.ndindex(shares.shape[:2]):
+                listed = [(names[s], shares[i, h, s]) for s in stable_argsort(shares[i, h])]
+                lines.append(f"  {components.head_name(i, h)}: {_list_attention(listed)}")
+        return "\n".join(lines)
+
+
+def position_names(labels: Sequence[str], n: int) -> list[str]:
+    """Return labels of n positions; positions without a label have their number."""
+    return [*labels[:n], *map(str, range(len(labels), n))]
+
+
+def _list_attention(shares: Iterable[tuple[str, float]]) -> str:
+    largest = list(islice(shares, MAX_LISTED_POSITIONS))
+    return ", ".join(f"{name} {format_percent(share)}" for name, share in largest)
 
 
 def classify_heads(model: Model, task: Task, rows: Rows | None = None) -> HeadClasses:
@@ -113,7 +135,7 @@ def classify_heads(model: Model, task: Task, rows: Rows | None = None) -> HeadCl
         kind = passed[0] if passed else UNCLASSIFIED
         label = components.label_of(model, components.head_name(i, h))
         heads.append(HeadKind(i, h, kind, passed, scores, looks_at, float(bits[i, h]), label))
-    return HeadClasses(task.ref, mean.rows, heads)
+    return HeadClasses(task.ref, mean.rows, heads, [*labels.values()])
 
 
 def head_scores(mean: AverageAttention, expected: ExpectedAttention) -> dict[str, Any]:
@@ -154,6 +176,13 @@ def _mean_share(mean: AverageAttention, role: Any, rows: Rows) -> Any:
 def _weighted_mean(mean: AverageAttention, values: Any, rows: Rows) -> Any:
     weight = mean.answer_counts * rows
     return values @ (weight / max(weight.sum(), 1))
+
+
+def attention_on_inputs(model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the attention of all heads from the last position of each input [S]: [L,H,S]."""
+    if len(lengths := sorted({len(tokens) for tokens in inputs.values()})) > 1:
+        raise value_error("inputs:", "inputs with equally many tokens", lengths)
+    return {text: mean_attention_from(model, tokens) for text, tokens in inputs.items()}
 
 
 def mean_attention_from(model: Model, tokens: Array, position: int = -1) -> Any:

@@ -10,7 +10,7 @@ registered in plotting/inspect.py.
 
 import inspect as inspect_
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,7 @@ from ..utils.results import Displayable, to_jsonable
 from ..verification.evaluation import Score
 from .attention import alignment, attention_patterns, head_steps, trace
 from .embeddings import position_embeddings, token_embeddings
-from .heads import classify_heads
+from .heads import HeadClasses, attention_on_inputs, classify_heads
 from .interventions.ablate import ablate_each
 from .interventions.patch import (
     Interchange,
@@ -44,6 +44,7 @@ from .stream import FiringRates, StreamNorms, firing_rates, norm_statistics, str
 
 DEFAULT_INPUTS = 10_000
 MAX_RANDOM_TOKENS = 16  # length of random inputs
+MAX_CHOSEN_INPUTS = 8  # a figure has a bar for each of them
 ACTIVATION_INPUTS = 2_000  # number of inputs for views that keep all activations
 
 
@@ -56,6 +57,7 @@ class Subject(Displayable):
     rows: Any  # rows of the task, or random tokens [B,T] without a task
     example: Any  # [T] one input and its answer without the last token
     boundary: int  # position of the first answer token in the example
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # text -> tokens of chosen inputs
 
     @property
     def task(self) -> Task:
@@ -110,6 +112,11 @@ class View:
     gist: Callable[[Any], str] | None = None
 
 
+def _heads_view(s: Subject) -> HeadClasses:
+    classes = classify_heads(s.model, s.task, s.rows)
+    return replace(classes, inputs=attention_on_inputs(s.model, s.inputs))
+
+
 def _truncation_view(s: Subject) -> list[Truncation]:
     c = s.model.config
     if not c.n_layers:
@@ -156,7 +163,7 @@ VIEWS = {
     "attention": View(lambda s: attention_patterns(s.model, s.example[None])[:, 0]),  # L H T S
     "steps": View(lambda s: head_steps(s.model, s.example, 0, 0)),
     "alignment": View(lambda s: alignment(s.model, s.task, s.rows), str),
-    "heads": View(lambda s: classify_heads(s.model, s.task, s.rows), str),
+    "heads": View(_heads_view, str),
     "tokens": View(lambda s: token_embeddings(s.model), str),
     "positions": View(lambda s: position_embeddings(s.model, s.boundary), str),
     "ranks": View(lambda s: matrix_ranks(s.model), _join_lines),
@@ -248,6 +255,7 @@ class Inspection(Displayable):
 def inspect(
     model: Model, task: Task | None = None, rows: Rows | None = None, prompt: Any = None,
     only: str | Sequence[str] = (), progress: ProgressCallback | None = None,
+    inputs: Sequence[Any] = (),
 ) -> Inspection:  # fmt: skip
     """Compute all views that apply to a model. `gf.inspect` documents the arguments.
 
@@ -275,7 +283,9 @@ def inspect(
         rows = task.sample_or_all(DEFAULT_INPUTS) if rows is None else rows[task.defined(rows)]
         if not len(rows):
             raise GlassformerError(f"{task.ref}: expected at least one input to inspect, got none")
-    subject = Subject(model, task, rows, *_example(model, task, rows, prompt))
+    subject = Subject(
+        model, task, rows, *_example(model, task, rows, prompt), _chosen_inputs(model, inputs)
+    )
     results, skipped = {}, {}
     for name in only or VIEWS:
         report_stage(progress, name)
@@ -287,6 +297,16 @@ def inspect(
                 raise GlassformerError(f"view {name!r}: {error}") from None
             skipped[name] = str(error)
     return Inspection(subject, results, skipped)
+
+
+def _chosen_inputs(model: Model, inputs: Sequence[Any]) -> dict[str, Any]:
+    """Return the text and the tokens of each chosen input."""
+    if len(inputs) > MAX_CHOSEN_INPUTS:
+        raise value_error("inputs:", f"at most {MAX_CHOSEN_INPUTS} inputs", len(inputs))
+    if any(np.ndim(tokens) != 1 for tokens in inputs):
+        shapes = [list(np.shape(tokens)) for tokens in inputs]
+        raise value_error("inputs:", "the tokens of one input each", shapes)
+    return {" ".join(model.vocabulary[int(t)] for t in tokens): tokens for tokens in inputs}
 
 
 def _example(model: Model, task: Task | None, rows: Rows, prompt: Any) -> tuple[Any, int]:

@@ -5,6 +5,7 @@ from .api import attention as attention
 from .api import comparison as comparison
 from .api import embeddings as embeddings
 from .api import errors as errors
+from .api import heads as heads
 from .api import logits as logits
 from .api import margin as margin
 from .api import neurons as neurons

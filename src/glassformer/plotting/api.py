@@ -185,6 +185,17 @@ def logits(model: ModelLike, text: Text) -> Figure:
 
 
 @returns_picture
+def heads(model: ModelLike, texts: Any = (), task: "TaskLike | None" = None) -> Figure:
+    """Draw where every head looks from the last position of one or more texts, and on average."""
+    m = as_model(model)
+    t = as_task_if_known(task, m)
+    inputs = [as_tokens(text, m, t) for text in ([texts] if isinstance(texts, str) else texts)]
+    prompt = inputs[0] if inputs else None
+    inspection = inspect(m, t, prompt=prompt, only="heads", inputs=inputs)
+    return inspection_figures(inspection)["attention-summary"]()
+
+
+@returns_picture
 def margin(model: ModelLike, text: Text) -> Figure:
     """Draw each component's contribution to the next token's margin over the runner-up."""
     model = as_model(model).numpy()
@@ -264,7 +275,10 @@ def view(model: ModelLike, name: str, text: Text = None, task: "TaskLike | None"
         raise value_error("show.view:", f"one of {', '.join(FIGURES)}", name, code="not_found")
     m = as_model(model)
     prompt = None if text is None else as_tokens(text, m)
-    inspection = inspect(m, as_task_if_known(task, m), prompt=prompt, only=FIGURES[name].view)
+    inputs = [] if prompt is None else [prompt]
+    inspection = inspect(
+        m, as_task_if_known(task, m), prompt=prompt, only=FIGURES[name].view, inputs=inputs
+    )
     figures = inspection_figures(inspection)
     if name not in figures:
         raise GlassformerError(f"show.view: expected a shorter text for {name}")

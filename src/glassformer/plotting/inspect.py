@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..lens.attention import expected_attention, late_expected_attention, position_labels
-from ..lens.heads import mean_attention_from
+from ..lens.attention import expected_attention, late_expected_attention
+from ..lens.heads import attention_on_inputs, mean_attention_from, position_names
 from ..lens.inspect import Inspection, Subject
 from ..tasks.token_layout import answer_names
 from .figures import attention, embeddings, fourier, interventions, logits, rank, stream
@@ -31,15 +31,16 @@ class InspectionFigure:
 
 
 def _attention_summary(s: Subject, heads: Any) -> "Figure":
-    """Draw the attention from the last prompt position, for some inputs and averaged."""
+    """Draw the attention from the last position of the chosen or default inputs, and averaged."""
     p = s.boundary
-    inputs = {" ".join(s.str_tokens[:p]): s.example[None, :p]}
+    inputs = {" ".join(s.str_tokens[:p]): s.example[:p]}
     if s.task.modular and s.task.modular[0] > 90 and s.task.example_inputs:
         inputs = {text: s.task.prompt(text) for text in s.task.example_inputs}
-    summaries = {name: mean_attention_from(s.model, tokens) for name, tokens in inputs.items()}
-    if len(s.prompts):
-        summaries["mean"] = mean_attention_from(s.model, s.prompts)
-    return attention.attention_bars(summaries, position_labels(s.task)[:p])
+    summaries = heads.inputs or attention_on_inputs(s.model, inputs)
+    n = next(iter(summaries.values())).shape[-1]
+    if len(s.prompts) and n == p:
+        summaries = {**summaries, "mean": mean_attention_from(s.model, s.prompts)}
+    return attention.attention_bars(summaries, position_names(heads.labels, n))
 
 
 def _attention_heatmaps(s: Subject, patterns: Any) -> "Figure":
