@@ -31,6 +31,14 @@ def test_inspect_takes_several_inputs(call, tmp_path):
     assert "from the last position of 90 + 90 =" in call(*words, "--input", "90+90")[1]
 
 
+def test_inspect_draws_weights(call, tmp_path):
+    name = "blocks.0.attn.W_K"
+    words = ["inspect", "reverse", "--only", "weights", "--matrix", name, "--sample", 9]
+    status, out, err = call(*words, "--out", tmp_path, "--json")
+    assert (status, err) == (0, "") and (tmp_path / "weights.png").stat().st_size > 5_000
+    assert [m["name"] for m in json.loads(out)["views"]["weights"]] == [name]
+
+
 def test_inspect_json_is_one_object(call):
     status, out, err = call(
         "inspect", "reverse", "--sample", 50, "--only", "heads,alignment", "--json"
@@ -73,6 +81,7 @@ def test_models_that_differ_end_in_status_1(call):
 BAD = [
     (["inspect", "reverse", "--only", "haeds"], "view 'haeds': did you mean heads?"),
     (["inspect", "reverse", "--input", "12"], "expected 5 of"),
+    (["inspect", "reverse", "--matrix", "W_Q"], "matrix 'W_Q': "),
     (["inspect", "reverse", "--figures", "gif"], "--figures gif — expected png"),
     (["inspect", "reverse", "--out", "/proc/nothing/here"], "cannot be made"),
     (["inspect", "figure-8.2.taotp", "--sample", "5"], "task="),

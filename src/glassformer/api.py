@@ -865,6 +865,7 @@ def inspect(
     sample: int | None = None,
     seed: int = 0,
     inputs: Sequence[Any] = (),
+    matrices: Sequence[str] = (),
 ) -> Inspection:
     """Compute all applicable views of a model's weights and activations.
 
@@ -879,6 +880,7 @@ def inspect(
         seed: Seed of the rows.
         inputs: Inputs to compare in the view `heads`: the attention from the last position of
             each. The first is the default of `prompt`.
+        matrices: Names of weight matrices for the view `weights`. Defaults to all.
 
     Example:
         >>> import glassformer as gf
@@ -898,7 +900,7 @@ def inspect(
     tokens = None if prompt is None else as_tokens(prompt, resolved, goal)
     if tokens is None and chosen:
         tokens = chosen[0]
-    return inspect_(resolved, goal, rows, tokens, only, progress, chosen)
+    return inspect_(resolved, goal, rows, tokens, only, progress, chosen, matrices)
 
 
 @public_api

@@ -38,6 +38,9 @@ def inspect_(
     seed: Annotated[int, Option(help="seed of the inputs, from 0")] = 0,
     only: Annotated[str | None, Option(callback=check_view_names,
         help="comma-separated names of views: heads,ablations")] = None,
+    matrices: Annotated[list[str] | None, Option("--matrix",
+        help="weight matrix for the view weights: blocks.0.attn.W_Q; repeatable; default: "
+        "all")] = None,
     kind: Annotated[str, Option("--figures", help="png, svg, pdf or none")] = "png",
     as_json: Json = False,
 ) -> None:  # fmt: skip
@@ -60,7 +63,8 @@ def inspect_(
     views = tuple(filter(None, (only or "").split(",")))
     with progress_bar("looking inside") as bar:
         inspection = api.inspect(
-            model, goal, rows, None, views, bar, seed=seed, inputs=texts or ()
+            model, goal, rows, None, views, bar, seed=seed, inputs=texts or (),
+            matrices=matrices or (),
         )
         payload = {"ref": ref, **inspection.to_json()}
         if folder is not None:

@@ -38,6 +38,7 @@ from .interventions.patch import (
     patch_positions,
 )
 from .logits import answer_attribution, lens_accuracy, logit_lens
+from .matrices import named_matrices
 from .modular.analysis import analyze_modular
 from .rank import Truncation, matrix_ranks, truncation
 from .stream import FiringRates, StreamNorms, firing_rates, norm_statistics, stream_norms
@@ -58,6 +59,7 @@ class Subject(Displayable):
     example: Any  # [T] one input and its answer without the last token
     boundary: int  # position of the first answer token in the example
     inputs: Mapping[str, Any] = field(default_factory=dict)  # text -> tokens of chosen inputs
+    matrices: Sequence[str] = ()  # names of chosen weight matrices; default: all
 
     @property
     def task(self) -> Task:
@@ -166,6 +168,7 @@ VIEWS = {
     "heads": View(_heads_view, str),
     "tokens": View(lambda s: token_embeddings(s.model), str),
     "positions": View(lambda s: position_embeddings(s.model, s.boundary), str),
+    "weights": View(lambda s: named_matrices(s.model, s.matrices), _join_lines),
     "ranks": View(lambda s: matrix_ranks(s.model), _join_lines),
     "truncation": View(_truncation_view, lambda cuts: ", ".join(map(str, cuts))),
     "logit-lens": View(lambda s: logit_lens(s.model, s.example)),
@@ -255,7 +258,7 @@ class Inspection(Displayable):
 def inspect(
     model: Model, task: Task | None = None, rows: Rows | None = None, prompt: Any = None,
     only: str | Sequence[str] = (), progress: ProgressCallback | None = None,
-    inputs: Sequence[Any] = (),
+    inputs: Sequence[Any] = (), matrices: Sequence[str] = (),
 ) -> Inspection:  # fmt: skip
     """Compute all views that apply to a model. `gf.inspect` documents the arguments.
 
@@ -284,8 +287,10 @@ def inspect(
         if not len(rows):
             raise GlassformerError(f"{task.ref}: expected at least one input to inspect, got none")
     subject = Subject(
-        model, task, rows, *_example(model, task, rows, prompt), _chosen_inputs(model, inputs)
-    )
+        model, task, rows, *_example(model, task, rows, prompt), _chosen_inputs(model, inputs),
+        matrices,
+    )  # fmt: skip
+    named_matrices(model, matrices)  # an unknown name is an error whatever the views are
     results, skipped = {}, {}
     for name in only or VIEWS:
         report_stage(progress, name)

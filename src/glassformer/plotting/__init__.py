@@ -8,6 +8,7 @@ from .api import errors as errors
 from .api import heads as heads
 from .api import logits as logits
 from .api import margin as margin
+from .api import matrix as matrix
 from .api import neurons as neurons
 from .api import steps as steps
 from .api import stream as stream

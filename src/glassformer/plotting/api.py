@@ -26,6 +26,7 @@ from ..lens.embeddings import token_embeddings
 from ..lens.explain import explain
 from ..lens.inspect import DEFAULT_INPUTS, inspect
 from ..lens.interventions.ablate import ablation_hook
+from ..lens.matrices import named_matrices
 from ..lens.stream import streams_by_component
 from ..tasks.base import Task
 from ..training.result import Training
@@ -38,6 +39,7 @@ from .figures import bars as bar_figures
 from .figures import embeddings as embedding_figures
 from .figures import interventions as intervention_figures
 from .figures import logits as logit_figures
+from .figures import rank as rank_figures
 from .figures import stream as stream_figures
 from .figures.curves import training_curves
 from .inspect import FIGURES, inspection_figures
@@ -209,6 +211,12 @@ def margin(model: ModelLike, text: Text) -> Figure:
 def embeddings(model: ModelLike) -> Figure:
     """Draw the token embeddings on their first two principal components."""
     return embedding_figures.embedding_map(token_embeddings(as_model(model)))
+
+
+@returns_picture
+def matrix(model: ModelLike, name: str) -> Figure:
+    """Draw a weight matrix, such as blocks.0.attn.W_Q, as a heat map."""
+    return rank_figures.weight_maps(named_matrices(as_model(model), [name]))
 
 
 @returns_picture

@@ -63,6 +63,7 @@ _TABLE: dict[str, tuple[str, bool, DrawFunction]] = {
     "tokens": ("tokens", False, lambda s, r: embeddings.embedding_map(r)),
     "tokens-similarity": ("tokens", False, lambda s, r: embeddings.cosine_heatmap(r)),
     "positions-similarity": ("positions", False, lambda s, r: embeddings.cosine_heatmap(r)),
+    "weights": ("weights", False, lambda s, r: rank.weight_maps(r)),
     "singular-values": ("ranks", False, lambda s, r: rank.singular_values(r)),
     "truncation": ("truncation", False, lambda s, r: rank.truncation_curve(r)),
     "logit-lens": ("logit-lens", True, lambda s, r: logits.lens_map(r, boundary=s.boundary - 1)),

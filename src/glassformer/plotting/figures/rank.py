@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...lens.matrices import MatrixAxis, WeightMatrix
 from ...lens.rank import RANK_MEASURES, FactoredMatrix, MatrixRank, Truncation, UpdateRank
 from .. import style
 from ..helpers import (
@@ -24,6 +25,10 @@ from ..style import FIGURE_WIDTH, Axes, Figure, Names, drawing
 TARGET_ACCURACY = 0.99
 MAX_LEGEND_LINES = 4  # labeled lines per panel
 MAX_NAMED_TOKENS = 16  # token labels per axis
+MAX_MATRICES = 40  # matrices per figure
+MAX_ENTRIES = 1_024  # rows and columns of a drawn matrix
+MAX_SPAN_LABELS = 32  # labels of rows or columns of a matrix
+MAX_LARGE_MATRICES = 3  # matrices drawn larger, with labels on their axes
 
 
 def singular_values(ranks: Sequence[MatrixRank], title: str = "") -> Figure:
@@ -128,6 +133,54 @@ def update_rank_figure(updates: UpdateRank) -> Figure:
         bars.set_xlabel("rank of the update by matrix")
         bars.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
     return fig
+
+
+def weight_maps(matrices: Sequence[WeightMatrix]) -> Figure:
+    """Draw weight matrices as heat maps, white at 0, each with its own scale.
+
+    Up to three matrices are drawn large, with the names of tokens, positions, slots and heads. The
+    figure ends after MAX_MATRICES matrices and MAX_ENTRIES rows or columns, and says so.
+    """
+    require_data(matrices, "weights", "matrix")
+    drawn = matrices[:MAX_MATRICES]
+    large = len(drawn) <= MAX_LARGE_MATRICES
+    columns = min(len(drawn), 3 if large else 4)
+    rows = math.ceil(len(drawn) / columns)
+    width = FIGURE_WIDTH * (0.75 if len(drawn) == 1 else 1)
+    size = width, rows * (0.8 * width / columns + 0.4) + 0.3
+    cut = f"the first {len(drawn)} of {len(matrices)} matrices" if len(drawn) < len(matrices) else ""
+    with drawing(rows, columns, size, cut, n=len(drawn)) as (fig, axes):
+        for ax, matrix in zip(axes, drawn, strict=True):
+            values = matrix.values[:MAX_ENTRIES, :MAX_ENTRIES]
+            image = heatmap(ax, values, limit=0)
+            color_bar(fig, image, ax, fraction=0.046, pad=0.03, labelsize=7 if large else 6)
+            m, n = matrix.shape
+            part = "\n".join(["", f"of {m:,}×{n:,} the first"] * (values.shape != matrix.shape))
+            name = matrix.name.removeprefix("blocks.") if not large else matrix.name
+            title = f"{name}  {values.shape[0]}×{values.shape[1]}{part}"
+            ax.set_title(title, fontsize=9 if large else 7.5)
+            _label_matrix_axis(ax, "y", matrix.axes[0], len(values), large)
+            _label_matrix_axis(ax, "x", matrix.axes[1], values.shape[1], large)
+    return fig
+
+
+def _label_matrix_axis(ax: Axes, side: str, axis: MatrixAxis, n: int, large: bool) -> None:
+    """Label spans of rows (side y) or columns (side x), and draw lines between wide spans."""
+    spans = [span for span in axis.spans if span[1] <= n] if large else []
+    label, ticks = (ax.set_ylabel, ax.set_yticks) if side == "y" else (ax.set_xlabel, ax.set_xticks)
+    label(axis.name, fontsize=8 if large else 7)
+    ax.tick_params(axis=side, labelsize=7 if large else 6)  # type: ignore[arg-type]
+    if not spans:
+        ax.locator_params(axis=side, integer=True, nbins=6 if large else 4)  # type: ignore[arg-type]
+        return
+    named = spans[:: math.ceil(len(spans) / MAX_SPAN_LABELS)]
+    texts = [text for _, _, text in named]
+    steep = side == "x" and (len(texts) > MAX_NAMED_TOKENS // 2 and token_rotation(texts))
+    ticks([(a + b - 1) / 2 for a, b, _ in named], texts, rotation=int(steep))
+    if any(b - a > 1 for a, b, _ in spans):
+        line = ax.axhline if side == "y" else ax.axvline
+        for at in sorted({x for a, b, _ in spans for x in (a, b)} - {0, n}):
+            line(at - 0.5, color=style.GRAY, linewidth=0.5, linestyle=style.DOTTED)
 
 
 def circuit_maps(
