@@ -150,6 +150,11 @@ def test_count(call):
     assert (got["total"], got["unique"], got["embedding"]) == (72, 72, 72) and got["nonzero"] <= 72
     out = call("count", "hello-world:variant=book")[1]
     assert "72" in out and "embed.W_E" in out
+    lines = [line.split() for line in call("count", "book-3.safetensors")[1].splitlines()]
+    assert ["layer", "1", "4,096", "4,192", "128", "8,416"] in lines
+    assert ["sum", "864", "8,192", "8,384", "320", "17,760"] in lines
+    got = json.loads(call("count", "book-3.safetensors", "--json")[1])
+    assert got["components"]["final norm"] == {"norms": 64} and got["kinds"]["norms"] == 320
 
 
 def test_verify(call):

@@ -33,6 +33,30 @@ def test_by_hand():
     assert c.arrays["pos_embed.W_pos"] == 8 and c.nonzero_arrays["pos_embed.W_pos"] == 0
 
 
+def test_components_as_the_book_prints_them():
+    c = count(load("book-3.safetensors"))
+    layer = {"attention": 4_096, "MLP": 4_192, "norms": 128}
+    assert c.components == {
+        "token embedding": {"embeddings": 448}, "position embedding": {"embeddings": 416},
+        "layer 0": layer, "layer 1": layer, "final norm": {"norms": 64},
+    }  # fmt: skip
+    assert c.kinds == {"embeddings": 864, "attention": 8_192, "MLP": 8_384, "norms": 320}
+    assert sum(c.kinds.values()) == 17_760 and c.to_json()["kinds"] == c.kinds
+
+
+def test_every_array_belongs_to_a_component():
+    """q and k norms are norms; gates belong to the MLP; biases to their sublayer."""
+    c = count(random_model(n_layers=1, tied=False, qk_norm=True))
+    sizes = {n: k for n, k in c.arrays.items() if n.startswith("blocks.0.")}
+    norms = sum(k for n, k in sizes.items() if "ln" in n or "q_norm" in n or "k_norm" in n)
+    mlp = sum(k for n, k in sizes.items() if ".mlp." in n)
+    assert {"blocks.0.attn.q_norm.w", "blocks.0.mlp.b_gate"} <= {*sizes} and norms and mlp
+    attention = sum(sizes.values()) - norms - mlp
+    assert c.components["layer 0"] == {"attention": attention, "MLP": mlp, "norms": norms}
+    assert c.components["unembedding"] == {"embeddings": 4 * 7 + 7}  # with its bias
+    assert sum(c.kinds.values()) == c.total
+
+
 def test_a_tied_head_counts_once():
     tied, untied = (count(random_model(tied=t)) for t in (True, False))
     assert untied.total - tied.total == 7 * 4 == untied.embedding - tied.embedding

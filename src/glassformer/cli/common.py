@@ -8,7 +8,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -106,13 +106,17 @@ def join_words(words: Iterable[str], conjunction: str = "or") -> str:
 
 
 # ── output ─────────────────────────────────────────────────────────────────────────────────────
-def make_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> "Table":
+def make_table(
+    columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = (),
+    right: Sequence[str] = ("count",),
+) -> "Table":  # fmt: skip
+    """Return a table; the columns `right` are aligned to the right."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for c in columns:
         table.add_column(
-            c, overflow="fold", justify="right" if c == "count" else "left", no_wrap=c == "claim"
+            c, overflow="fold", justify="right" if c in right else "left", no_wrap=c == "claim"
         )
     for row in rows:
         table.add_row(*row)

@@ -12,6 +12,7 @@ random float64 about 60. A notation is exact if the nearest float of the model's
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -25,13 +26,17 @@ from .model import Model, Weights
 
 EMBEDDING_ARRAYS = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U")
 NORM_NAMES = ("ln1", "ln2", "ln_final", "q_norm", "k_norm")
+COMPONENT_KINDS = ("embeddings", "attention", "MLP", "norms")
+EMBEDDING_ROWS = {
+    "embed": "token embedding", "pos_embed": "position embedding", "unembed": "unembedding",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ParameterCount(Result):
     """Parameter counts of one model, by several conventions."""
 
-    extra_json_fields = ("non_embedding",)
+    extra_json_fields = ("non_embedding", "kinds")
     total: int  # entries of all arrays; a tied unembedding counts once
     nonzero: int  # entries that are not 0
     unique: int  # entries of theta, or of the weights without a parametrization
@@ -45,6 +50,14 @@ class ParameterCount(Result):
     booklet: int
     arrays: dict[str, int]  # entries by array
     nonzero_arrays: dict[str, int]
+    # entries by component, such as "layer 0", and by kind, one of COMPONENT_KINDS
+    components: dict[str, dict[str, int]]
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Entries by kind of component: embeddings, attention, MLP, norms."""
+        rows = self.components.values()
+        return {kind: sum(row.get(kind, 0) for row in rows) for kind in COMPONENT_KINDS}
 
     @property
     def non_embedding(self) -> int:
@@ -79,7 +92,22 @@ def count(model: Model) -> ParameterCount:
         booklet=sum(n for name, n in sizes.items() if _counts_in_booklet(model, name)),
         arrays=sizes,
         nonzero_arrays=nonzero,
+        components=_count_by_component(sizes),
     )
+
+
+def _count_by_component(sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    components: dict[str, dict[str, int]] = {}
+    for name, size in sizes.items():
+        first, *rest = name.split(".")
+        row, kind = EMBEDDING_ROWS.get(first, "final norm"), "embeddings"
+        if first == "blocks":
+            row, kind = f"layer {rest[0]}", "attention" if rest[1] == "attn" else "MLP"
+        if name.split(".")[-2] in NORM_NAMES:
+            kind = "norms"
+        kinds = components.setdefault(row, {})
+        kinds[kind] = kinds.get(kind, 0) + size
+    return components
 
 
 def _counts_in_booklet(model: Model, name: str) -> bool:
