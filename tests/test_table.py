@@ -58,6 +58,7 @@ TABLE = """
     report           yes  yes    yes   -     -      -
     run              yes  yes    yes   -     -      -
     save             yes  yes    yes   -     -      -
+    sizes            yes  yes    yes   -     -      -
     studio           yes  yes    yes   -     -      -
     sweep            -    -      -     -     -      -      a spec
     task             -    -      -     yes   -      -      a name
@@ -66,6 +67,8 @@ TABLE = """
     verify           yes  yes    yes   -     -      -
     view             -    -      -     yes   -      -      a name
     show.attention   yes  yes    yes   -     -      -
+    show.heads       yes  yes    yes   -     -      -
+    show.matrix      yes  yes    yes   -     -      -
     show.comparison  yes  yes    yes   -     -      -
     show.embeddings  yes  yes    yes   -     -      -
     show.errors      yes  yes    yes   -     -      -
@@ -115,7 +118,7 @@ OF = {  # where a function means something else by it, or would take long
     "tour": {"page": "x.html"},
     "claims": {"names": "booklet-2.4-parameters"}, "recheck": {"verdict": gf.verify(REF)},
     "sweep": {"spec": "x.toml"}, "show.training": {"trained": TRAINED},
-    "show.view": {"name": "shares"}, "show.comparison": {"b": MODEL},
+    "show.view": {"name": "shares"}, "show.matrix": {"name": "embed.W_E"}, "show.comparison": {"b": MODEL},
     **{f"show.{name}": {"text": "4+8"} for name in
        ("attention", "steps", "stream", "logits", "margin")},
     "obfuscate": {"rotate": False},

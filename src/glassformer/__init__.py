@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .api import report as report
     from .api import run as run
     from .api import save as save
+    from .api import sizes as sizes
     from .api import studio as studio
     from .api import sweep as sweep
     from .api import task as task
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
         "run",
         "save",
         "show",
+        "sizes",
         "studio",
         "sweep",
         "task",
@@ -130,7 +132,7 @@ _FUNCTIONS = [
     "check_task", "claims", "compare", "compile", "count", "decode", "explain", "export", "fit",
     "forward", "ground_truth", "hook", "hook_names", "inspect", "interchange", "list", "load",
     "load_task", "obfuscate", "patch", "program", "prove", "recheck", "record", "report", "run",
-    "save", "studio", "sweep", "task", "tour", "train", "verify", "view",
+    "save", "sizes", "studio", "sweep", "task", "tour", "train", "verify", "view",
 ]  # fmt: skip
 _CLASSES = {
     "GlassformerError": "utils.errors", "Config": "core.model", "Labels": "core.model",

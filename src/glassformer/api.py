@@ -26,6 +26,7 @@ from .coerce import (
     TaskLike,
     Tokens,
     as_folder,
+    as_inputs,
     as_model,
     as_output,
     as_parametrization,
@@ -43,7 +44,7 @@ from .coerce import (
     verdict_task,
 )
 from .core.model import Config, Model, shape_checked_hook
-from .utils.errors import GlassformerError, did_you_mean, short_repr, value_error
+from .utils.errors import GlassformerError, did_you_mean, short_repr
 from .utils.fileio import check_writable, exclusive_lock, remove, write_atomically
 from .utils.limits import MAX_INSPECTED_ROWS, check_finite
 from .utils.progress import ProgressCallback
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from .lens.explain import Explanation
     from .lens.inspect import Inspection, Subject
     from .lens.interventions.patch import Interchange, Patch
+    from .lens.reference_sizes import SizeTable
     from .parametrizations.base import Parametrization
     from .proof import Accuracy, CertificateCheck, Equality, Proof
     from .published_claims import ClaimsResult
@@ -504,6 +506,20 @@ def count(model: ModelLike) -> ParameterCount:
 
 
 @public_api
+def sizes(model: ModelLike, name: str = "this model") -> SizeTable:
+    """Return the size of a model beside those of GPT-2 small and Llama 3 8B, with their sources.
+
+    Example:
+        >>> import glassformer as gf
+        >>> [size.layers for size in gf.sizes("addition:digits=3").sizes]
+        [1, 12, 32]
+    """
+    from .lens.reference_sizes import SizeTable, size_table
+
+    return SizeTable(size_table(as_model(model), name))
+
+
+@public_api
 def verify(
     model: ModelLike, task: TaskLike | None = None, *, rows: Rows | None = None,
     sample: int | None = None, seed: int = 0, max_counterexamples: int = 10, chunk: int = 0,
@@ -864,7 +880,7 @@ def inspect(
     *,
     sample: int | None = None,
     seed: int = 0,
-    inputs: Sequence[Any] = (),
+    inputs: Sequence[Tokens] = (),
     matrices: Sequence[str] = (),
 ) -> Inspection:
     """Compute all applicable views of a model's weights and activations.
@@ -894,9 +910,7 @@ def inspect(
     resolved = as_model(model)
     goal = as_task_if_known(task, resolved)
     rows = as_sample(goal, rows, sample, seed, MAX_INSPECTED_ROWS)
-    if isinstance(inputs, str):
-        raise value_error("inspect — inputs:", f"a list of inputs, as in [{inputs!r}]", inputs)
-    chosen = [as_tokens(text, resolved, goal) for text in inputs]
+    chosen = as_inputs(inputs, resolved, goal)
     tokens = None if prompt is None else as_tokens(prompt, resolved, goal)
     if tokens is None and chosen:
         tokens = chosen[0]

@@ -23,7 +23,13 @@ from .registry import is_source_ref as is_source_ref
 from .tasks import validation
 from .tasks.base import Task
 from .utils.argcheck import as_text, bind_arguments, check_types, matches_annotation
-from .utils.errors import GlassformerError, did_you_mean, missing_extra, short_repr
+from .utils.errors import (
+    GlassformerError,
+    did_you_mean,
+    missing_extra,
+    short_repr,
+    value_error,
+)
 from .utils.fileio import check_ending, check_writable
 from .utils.limits import MAX_ROWS, MAX_SEED, attribute, check_int_range, check_memory
 
@@ -117,6 +123,14 @@ def as_tokens(value: Any, model: Model, task: Task | None = None) -> Any:
         else:
             value = prompt_tokens(model, value)
     return model.to_tokens(value)
+
+
+def as_inputs(value: Any, model: Model, task: Task | None = None) -> list[Any]:
+    """Return the tokens of each input of a list; a string is a list of one input."""
+    value = [value] if isinstance(value, str) else value
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        raise value_error("inputs:", "a list of inputs, as in ['5+8', '7+9']", value)
+    return [as_tokens(text, model, task) for text in value]
 
 
 def as_rows(value: Any, task: Task | None) -> Any:

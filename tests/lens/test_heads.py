@@ -182,7 +182,7 @@ def test_attention_on_chosen_inputs():
     assert listed.splitlines()[1].startswith("  head 0.0: a 100%")
     assert "inputs" in inside.to_json()["views"]["heads"]
     unequal = ["1 2 3", "1 2"]
-    for bad, words in ((["1-2"] * 9, "at most 8"), ("1-2", "['1-2']"), ([[[1]]], "one input")):
+    for bad, words in ((["1-2"] * 9, "at most 8"), (3, "['5+8', '7+9']"), ([[[1]]], "one input")):
         with raises("bad_argument", words):
             gf.inspect(model, only="heads", inputs=bad)
     with raises("bad_argument", "equally many"):

@@ -1,7 +1,9 @@
 """The size table: parameter counts of reference models follow from their shapes."""
 
+import json
 import math
 
+import glassformer as gf
 from glassformer import Config, load
 from glassformer.core.weight_shapes import array_shapes
 from glassformer.lens.reference_sizes import REFERENCE_MODELS, size_table
@@ -53,3 +55,18 @@ def test_llama_3_counts_what_its_shapes_say():
         m.layers * 2 * (m.heads - 8) * c.d_head * m.d_model
     )  # keys and values of 8 heads, not of all 32
     assert no_bias - shared == m.parameters
+
+
+def test_the_command_and_the_call_show_the_books_table(call):
+    status, out, err = call("sizes", "book-3.safetensors")
+    assert (status, err) == (0, "")
+    rows = [tuple(line.split()) for line in out.splitlines()]
+    assert ("parameters", "17,760", "124,439,808", "8,030,261,248") in rows
+    assert ("d_model", "32", "768", "4,096") in rows and ("d_ff", "64", "3,072", "14,336") in rows
+    assert ("vocabulary", "14", "50,257", "128,256") in rows and ("layers", "2", "12", "32") in rows
+    assert ("attention", "heads", "1", "12", "32") in rows
+    assert ("context", "length", "13", "1,024", "8,192") in rows
+    assert "GPT-2 small: Radford" in out and "arXiv:2407.21783" in out and "128,000" in out
+    table = gf.sizes("book-3.safetensors", "book-3.safetensors")
+    data = json.loads(call("sizes", "book-3.safetensors", "--json")[1])
+    assert data == {"ref": "book-3.safetensors", **table.to_json()}

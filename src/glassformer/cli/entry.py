@@ -25,8 +25,8 @@ from .common import Interrupted, app, err, escape_invisible, out
 
 COMMAND_ORDER = (  # order of commands in --help; other commands follow
     "tour", "list", "run", "explain", "verify", "prove", "compile", "check-task", "train", "sweep",
-    "ablation-study", "inspect", "report", "studio", "compare", "count", "adderboard",
-    "ground-truth", "obfuscate", "export", "claims", "puzzle",
+    "ablation-study", "inspect", "report", "studio", "compare", "count", "sizes",
+    "adderboard", "ground-truth", "obfuscate", "export", "claims", "puzzle",
 )  # fmt: skip
 MAX_WORD_CHARACTERS, MAX_MESSAGE_CHARACTERS = 200, 1_500  # limits for error messages
 

@@ -15,7 +15,15 @@ from typing import Any, ParamSpec
 import numpy as np
 
 from .. import generate
-from ..coerce import ModelLike, TaskLike, as_model, as_task, as_task_if_known, as_tokens
+from ..coerce import (
+    ModelLike,
+    TaskLike,
+    as_inputs,
+    as_model,
+    as_task,
+    as_task_if_known,
+    as_tokens,
+)
 from ..core import components
 from ..core.hooks import record
 from ..core.model import Model
@@ -191,7 +199,7 @@ def heads(model: ModelLike, texts: Any = (), task: "TaskLike | None" = None) -> 
     """Draw where every head looks from the last position of one or more texts, and on average."""
     m = as_model(model)
     t = as_task_if_known(task, m)
-    inputs = [as_tokens(text, m, t) for text in ([texts] if isinstance(texts, str) else texts)]
+    inputs = as_inputs(texts, m, t)
     prompt = inputs[0] if inputs else None
     inspection = inspect(m, t, prompt=prompt, only="heads", inputs=inputs)
     return inspection_figures(inspection)["attention-summary"]()
