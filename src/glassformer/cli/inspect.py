@@ -63,7 +63,14 @@ def inspect_(
     views = tuple(filter(None, (only or "").split(",")))
     with progress_bar("looking inside") as bar:
         inspection = api.inspect(
-            model, goal, rows, None, views, bar, seed=seed, inputs=texts or (),
+            model,
+            goal,
+            rows,
+            None,
+            views,
+            bar,
+            seed=seed,
+            inputs=texts or (),
             matrices=matrices or (),
         )
         payload = {"ref": ref, **inspection.to_json()}

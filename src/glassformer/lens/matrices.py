@@ -95,4 +95,6 @@ def _axis(model: Model, name: str, kind: str, n: int) -> MatrixAxis:
         layer, k = int(name.split(".")[1]), c.d_head
         heads = [(h * k, h * k + k, head_name(layer, h)) for h in range(c.n_heads)]
         return MatrixAxis(kind, heads)
-    return MatrixAxis(kind, [(i, i + 1, str(label)) for i, label in enumerate(labels.get(kind, ()))])
+    return MatrixAxis(
+        kind, [(i, i + 1, str(label)) for i, label in enumerate(labels.get(kind, ()))]
+    )

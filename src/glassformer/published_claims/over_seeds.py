@@ -130,7 +130,7 @@ def accuracy_without(model: Model, task: Task, components: Sequence[str], rows: 
 
 # ── the book's adder ─────────────────────────────────────────────────────────────────────────────
 class AdderMeasurements:
-    """What is measured of a model of the book's shape: two layers of one head, ones first."""
+    """Measurements of a model of the book's shape: two layers of one head, ones first."""
 
     def __init__(self, model: Model) -> None:
         self.model, self.task = model, load_task("addition:order=ones")

@@ -148,7 +148,9 @@ def weight_maps(matrices: Sequence[WeightMatrix]) -> Figure:
     rows = math.ceil(len(drawn) / columns)
     width = FIGURE_WIDTH * (0.75 if len(drawn) == 1 else 1)
     size = width, rows * (0.8 * width / columns + 0.4) + 0.3
-    cut = f"the first {len(drawn)} of {len(matrices)} matrices" if len(drawn) < len(matrices) else ""
+    cut = (
+        f"the first {len(drawn)} of {len(matrices)} matrices" if len(drawn) < len(matrices) else ""
+    )
     with drawing(rows, columns, size, cut, n=len(drawn)) as (fig, axes):
         for ax, matrix in zip(axes, drawn, strict=True):
             values = matrix.values[:MAX_ENTRIES, :MAX_ENTRIES]
