@@ -16,17 +16,6 @@ from glassformer.tasks.words import read_words
 from glassformer.verification import verify
 
 
-def test_models_and_verdicts_of_search_that_were_saved_before_stay_valid():
-    """They contain the tokens as a list, which is not equal to `Vocabulary.numbers`."""
-    tokens = [str(i) for i in range(5)]
-    for ref, more in (
-        ("search:vocab=5,block=9", []),
-        ("search:vocab=5,block=9,bos=true", ["<bos>"]),
-    ):
-        saved = load_task(ref).vocabulary.to_json()
-        assert saved == {"tokens": [*tokens, *more], "sep": " "}
-
-
 @pytest.mark.slow
 def test_4_1_search_with_the_word_vectors_that_lookup_learned():
     table = Lookup("moby-dick", 1_000, 5)

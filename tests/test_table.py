@@ -118,7 +118,8 @@ OF = {  # where a function means something else by it, or would take long
     "tour": {"page": "x.html"},
     "claims": {"names": "booklet-2.4-parameters"}, "recheck": {"verdict": gf.verify(REF)},
     "sweep": {"spec": "x.toml"}, "show.training": {"trained": TRAINED},
-    "show.view": {"name": "shares"}, "show.matrix": {"name": "embed.W_E"}, "show.comparison": {"b": MODEL},
+    "show.view": {"name": "shares"}, "show.matrix": {"name": "embed.W_E"},
+    "show.comparison": {"b": MODEL},
     **{f"show.{name}": {"text": "4+8"} for name in
        ("attention", "steps", "stream", "logits", "margin")},
     "obfuscate": {"rotate": False},

@@ -15,7 +15,9 @@ def test_heads_stand_side_by_side():
     model = random_model()
     names = ["blocks.1.attn.W_V", "blocks.1.attn.W_O"]
     v, o = named_matrices(model, names)
-    by_head = sum(V @ O for V, O in zip(*(model.weights[n] for n in names), strict=True))
+    by_head = sum(
+        value @ output for value, output in zip(*(model.weights[n] for n in names), strict=True)
+    )
     np.testing.assert_allclose(v.values @ o.values, by_head)
     k = model.config.d_head
     assert v.axes[0].name == o.axes[1].name == "stream" and v.axes[1] == o.axes[0]
@@ -57,7 +59,7 @@ def test_the_drawn_numbers_are_the_weights():
 
 
 def test_a_large_figure_says_what_it_leaves_out():
-    many = [m for m in named_matrices(random_model())] * 9
+    many = [*named_matrices(random_model())] * 9
     assert "first 40 of" in weight_maps(many)._suptitle.get_text()
     wide = replace(many[0], values=np.zeros((2, 1_100)))
     title = weight_maps([wide]).axes[0].get_title(loc="left")

@@ -170,6 +170,11 @@ def test_bad_options(ref, mention):
         load(ref)
 
 
+def test_numbers_stay_the_vocabulary_of_saved_models():
+    saved = load_task("search:vocab=5,block=9").vocabulary.to_json()
+    assert saved == {"numbers": 5, "first": 0}
+
+
 def test_words_of_a_text(tmp_path):
     (tmp_path / "t.txt").write_text("It was the best of times, it was the worst of times.")
     ref = f"search:text={tmp_path / 't.txt'},prefix=2,block=12"

@@ -40,8 +40,9 @@ class WeightMatrix(Result):
     axes: tuple[MatrixAxis, MatrixAxis] = field(repr=False)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.values.shape
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.values.shape
+        return rows, columns
 
     @property
     def nonzero(self) -> int:

@@ -34,14 +34,15 @@ class Search(Task):
         """
         longest = block - bos
         self.words = read_words(text) if text else []
-        tokens = sorted(set(self.words)) or [*map(str, range(vocab))]
+        tokens = sorted(set(self.words)) or Vocabulary.numbers(vocab).tokens
         vocab = len(tokens)
         self.prefix, self.vocab, self.length, self.bos = prefix, vocab, length or longest, bos
         if not prefix < self.length <= longest:
             must = f"length must be from prefix + 1 = {prefix + 1} to {longest}"
             raise GlassformerError(f"{must}, got {self.length}")
-        # Not Vocabulary.numbers: saved models and verdicts contain the list of tokens.
-        self.vocabulary = Vocabulary([*tokens, *["<bos>"] * bos], sep=" ")
+        self.vocabulary = Vocabulary.numbers(vocab)
+        if bos or text:
+            self.vocabulary = Vocabulary([*tokens, *["<bos>"] * bos], sep=" ")
         self.radix = (self.length + 1, *(vocab,) * self.length)
 
     @property
