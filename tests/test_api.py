@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import re
 import sys
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError, api, registry
 from glassformer.cli.entry import load_commands
+from glassformer.lens import inspect as views
 from glassformer.utils.progress import Progress, terminal_line
 from helpers import raises
 
@@ -326,11 +328,31 @@ def test_a_public_function_has_a_signature_a_docstring_and_a_place(name):
         ), p  # fmt: skip
 
 
-def test_docstrings_run():
-    every = [inspect.unwrap(getattr(gf, name)) for name in functions()]
-    results = [t for f in every for t in doctest.DocTestFinder().find(f, f.__name__, globs={})]
-    tried = [doctest.DocTestRunner().run(test) for test in results]
-    assert sum(t.attempted for t in tried) > 20 and not sum(t.failed for t in tried)
+@pytest.mark.parametrize("name", functions())
+def test_a_public_function_documents_its_result_its_errors_and_an_example(name):
+    headings = re.findall(r"^(Returns|Raises|Example):$", inspect.getdoc(getattr(gf, name)), re.M)
+    assert headings == ["Returns", "Raises", "Example"]
+
+
+SLOW_EXAMPLES = {"ablation_study", "studio", "sweep"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW_EXAMPLES))
+        for n in functions()
+        if n != "tour"  # test_tour.py runs it
+    ],
+)
+def test_the_example_of_a_public_function_runs(name, here, monkeypatch):
+    for kind in ("task", "program", "parametrization"):  # examples register names
+        monkeypatch.setitem(registry.REGISTRY, kind, dict(registry.entries(kind)))
+    monkeypatch.setattr(views, "VIEWS", dict(views.VIEWS))
+    function = inspect.unwrap(getattr(gf, name))
+    (example,) = doctest.DocTestFinder().find(function, name, globs={})
+    result = doctest.DocTestRunner().run(example)
+    assert result.attempted > 1 and not result.failed
 
 
 def test_fields_of_a_recipe_are_keyword_arguments():

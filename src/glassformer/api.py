@@ -172,6 +172,14 @@ def save(model: ModelLike, path: str | PathLike[str]) -> Path:
 
     Returns:
         The path of the checkpoint.
+
+    Raises:
+        GlassformerError: The file name does not end in .safetensors, or the file cannot be written.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.save("min:vocab=20", "smallest.safetensors").name
+        'smallest.safetensors'
     """
     from .core import checkpoint
 
@@ -197,6 +205,12 @@ def export(
     Raises:
         GlassformerError: The format cannot represent the model, or the library's logits or
             answers differ.
+
+    Example:
+        >>> import glassformer as gf
+        >>> written = gf.export("min:vocab=20", "taotp", "smallest.taotp")
+        >>> gf.run(written.path, "6 2 7").output
+        '2'
     """
     from .interop.common import bridge_names, check_target, write_as
 
@@ -229,6 +243,9 @@ def compile_(
 
     Returns:
         The compiled model and its proof.
+
+    Raises:
+        GlassformerError: The source has an error, or no source has this name.
 
     Example:
         >>> import glassformer as gf
@@ -418,6 +435,12 @@ def forward(
 
     Raises:
         GlassformerError: The weights do not match the config, or an argument is out of range.
+
+    Example:
+        >>> import glassformer as gf
+        >>> model = gf.load("min:vocab=20")
+        >>> gf.forward(model.config, model.weights, [[6, 2, 7]]).shape
+        (1, 3, 20)
     """
     from .core import model as model_
     from .core.weight_shapes import check_weights as check_shapes
@@ -476,6 +499,12 @@ def hook(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Hook:
 
     Raises:
         GlassformerError: The model has no activation with this name.
+
+    Example:
+        >>> import glassformer as gf
+        >>> no_heads = gf.hook("reverse", {"blocks.0.hook_attn_out": lambda value: 0 * value})
+        >>> gf.verify("reverse", sample=100, hook=no_heads).holds
+        False
     """
     from .core import hooks
 
@@ -484,7 +513,19 @@ def hook(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Hook:
 
 @public_api
 def hook_names(model: ModelLike | Config) -> list[str]:
-    """Return the names of all activations of a model, in TransformerLens notation."""
+    """Return the names of all activations of a model, in TransformerLens notation.
+
+    Returns:
+        The names, in the order of the forward pass.
+
+    Raises:
+        GlassformerError: No model has this name.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.hook_names("min:vocab=20")[0]
+        'hook_embed'
+    """
     from .core import hooks
 
     return hooks.hook_names(model if isinstance(model, Config) else as_model(model))
@@ -494,6 +535,12 @@ def hook_names(model: ModelLike | Config) -> list[str]:
 @public_api
 def count(model: ModelLike) -> ParameterCount:
     """Count the parameters of a model by each counting rule.
+
+    Returns:
+        The numbers of parameters by counting rule.
+
+    Raises:
+        GlassformerError: The theta of the model does not expand to its weights.
 
     Example:
         >>> import glassformer as gf
@@ -631,6 +678,15 @@ def recheck(
 
     Returns:
         The saved and the new verdict, and their differences.
+
+    Raises:
+        GlassformerError: The verdict is damaged, or is of another model or task.
+
+    Example:
+        >>> import glassformer as gf
+        >>> verdict = gf.verify("addition:digits=2", out="verdict.json")
+        >>> gf.recheck("addition:digits=2", "verdict.json").confirmed
+        True
     """
     from .verification.verifier import recheck as recheck_
 
@@ -719,6 +775,9 @@ def prove(
         A Proof; a CertificateCheck with `check`, an Accuracy with `accuracy`, an Equality with
         `equal_to`.
 
+    Raises:
+        GlassformerError: The task does not fit the model, or arguments contradict each other.
+
     Example:
         >>> import glassformer as gf
         >>> gf.prove("addition:digits=2").result
@@ -750,6 +809,12 @@ def prove(
 def check_task(task: ModelLike | TaskLike) -> Examination:
     """Examine a task: show examples and classes, and compare its declarations with its examples.
 
+    Returns:
+        The examination, with the problems of the task.
+
+    Raises:
+        GlassformerError: No task has this name, or none of its rows has a right answer.
+
     Example:
         >>> import glassformer as gf
         >>> gf.check_task("addition:digits=2").holds
@@ -768,6 +833,18 @@ def check_puzzle(level: str, solution: str | PathLike[str], seconds: int = 120) 
         level: The name or the title of the level.
         solution: A path that ends in .taotp or .glass, or the source code itself.
         seconds: Time limit in seconds.
+
+    Returns:
+        The judgment: right or wrong, a counterexample, and the score.
+
+    Raises:
+        GlassformerError: No level has this name, or the file of the solution cannot be read.
+
+    Example:
+        >>> import glassformer as gf
+        >>> stub = gf.list("levels", "traffic-light").stub
+        >>> gf.check_puzzle("traffic-light", stub).wrong
+        120
     """
     from .puzzles.solutions import check_solution
 
@@ -787,6 +864,17 @@ def claims(
         names: Names of claims, or prefixes of names. Defaults to all claims.
         slow: Also measure slow claims, which take minutes.
         progress: Called before each claim.
+
+    Returns:
+        The measurements, with the recorded values.
+
+    Raises:
+        GlassformerError: No claim has this name.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.claims("booklet-2.4-parameters").measurements[0].measured
+        72
     """
     from . import published_claims
 
@@ -817,6 +905,18 @@ def adderboard(
         sandbox: False executes a trusted file without a sandbox, with all rights of the user.
         progress: Called with the progress of the test. The first stage describes how FILE.py will
             be executed.
+
+    Returns:
+        The verdict of the test, or the table.
+
+    Raises:
+        GlassformerError: FILE.py would be executed without `trust=True`, or arguments contradict
+            each other.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.adderboard("adder-least").holds
+        True
     """
     from .leaderboard import boards
 
@@ -858,6 +958,9 @@ def explain(model: ModelLike, tokens: Tokens) -> Explanation:
     Returns:
         The predicted token, its margin, and the contributions of heads, neurons and slots.
 
+    Raises:
+        GlassformerError: The input does not fit the model, or its logits are not finite.
+
     Example:
         >>> import glassformer as gf
         >>> gf.explain("min:vocab=20", "6 2 7").winner
@@ -898,6 +1001,12 @@ def inspect(
             each. The first is the default of `prompt`.
         matrices: Names of weight matrices for the view `weights`. Defaults to all.
 
+    Returns:
+        The results by view, and the reasons for skipped views.
+
+    Raises:
+        GlassformerError: A view is unknown, or one of the views in `only` does not apply.
+
     Example:
         >>> import glassformer as gf
         >>> inside = gf.inspect("modular-addition:plus=true", only="heads", inputs=["7+9", "90+90"])
@@ -919,7 +1028,22 @@ def inspect(
 
 @public_api
 def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[View], View]:
-    """Register a function that takes a Subject as a view: `@gf.view("name")`."""
+    """Register a function that takes a Subject as a view: `@gf.view("name")`.
+
+    Returns:
+        A decorator that returns the function.
+
+    Raises:
+        GlassformerError: The name is invalid or taken, or the decorated object is not a function.
+
+    Example:
+        >>> import glassformer as gf
+        >>> @gf.view("n-weights")
+        ... def n_weights(subject):
+        ...     return sum(w.size for w in subject.model.weights.values())
+        >>> gf.inspect("min:vocab=20", only="n-weights")["n-weights"]
+        96
+    """
     from .lens.inspect import view as view_
 
     return view_(name, gist)  # type: ignore[return-value]
@@ -948,6 +1072,17 @@ def compare(
         names: Names of the two models.
         seed: Seed of the rows.
         progress: Called as rows are run.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        GlassformerError: The models do not fit the task, or there are no rows.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.compare("addition:digits=1", "addition:digits=1,variant=book").differ
+        0
     """
     from .lens.compare import compare as compare_
 
@@ -978,6 +1113,12 @@ def ablate(
         task: The task. Defaults to the model's task.
         rows: Rows of the task to use.
         seed: Seed of the rows, and of resampling.
+
+    Returns:
+        The accuracy of the ablated model.
+
+    Raises:
+        GlassformerError: The component or the method does not exist.
 
     Example:
         >>> import glassformer as gf
@@ -1011,6 +1152,19 @@ def patch(
         positions: Positions to patch. Defaults to all positions.
         heads: Heads to patch, for activations with a head axis. Defaults to all heads.
         at: Position at which logits are measured.
+
+    Returns:
+        The logits of the clean, the corrupted and the patched run.
+
+    Raises:
+        GlassformerError: A name is unknown, an index is out of range, or both inputs give equal
+            predictions.
+
+    Example:
+        >>> import glassformer as gf
+        >>> patched = gf.patch("addition:digits=1", "4+8=", "4+3=", "head 0.0")
+        >>> round(patched.recovered, 3)
+        1.0
     """
     from .lens.interventions.patch import patch as patch_
 
@@ -1041,6 +1195,18 @@ def attribute(
         heads: Heads to attribute to, for activations with a head axis. Defaults to all heads.
         at: Position at which logits are measured.
         steps: Number of steps of integrated gradients. 0 uses a single gradient.
+
+    Returns:
+        The estimated share of the logit difference that the patch recovers.
+
+    Raises:
+        GlassformerError: A name is unknown, an index is out of range, both inputs give equal
+            predictions, or the component spans several activations.
+
+    Example:
+        >>> import glassformer as gf
+        >>> round(gf.attribute("min:vocab=20", "6 2 7", "6 3 7", "head 0.0"), 1)
+        1.0
     """
     from .lens.interventions.attribute import attribute as attribute_
 
@@ -1061,6 +1227,18 @@ def interchange(
         n: Number of pairs.
         task: The task of the inputs. Defaults to the model's task.
         seed: Seed of the pairs.
+
+    Returns:
+        The share of each explanation for each answer token.
+
+    Raises:
+        GlassformerError: The component does not exist, or the model is not causal.
+
+    Example:
+        >>> import glassformer as gf
+        >>> moved = gf.interchange("addition:digits=3", "head 0.0", n=20).moved
+        >>> moved[0].shares
+        {'stays': 0.0, 'source': 1.0}
     """
     from .lens.interventions.patch import interchange as interchange_
 
@@ -1083,6 +1261,17 @@ def ground_truth(
         task: The task that provides inputs. Defaults to the model's task.
         seed: Seed of the inputs.
         out: FILE.json to write the ground truth.
+
+    Returns:
+        The slots, heads, neurons and edges.
+
+    Raises:
+        GlassformerError: The task does not fit the model, or the model has too many heads.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.ground_truth("reverse").heads[0]["name"]
+        'reads the mirrored position'
     """
     from .circuits.edges import measure_ground_truth as truth_
 
@@ -1117,6 +1306,19 @@ def obfuscate(
         task: The task to check the copy on. Defaults to the model's task.
         out: FILE.safetensors to write the copy.
         key: FILE.json to write the key. Required with `out`.
+
+    Returns:
+        The copy and its key.
+
+    Raises:
+        GlassformerError: `noise` or the size of the model is out of range, or rounding changes an
+            answer.
+
+    Example:
+        >>> import glassformer as gf
+        >>> copy, key = gf.obfuscate("reverse")
+        >>> key.faithful
+        True
     """
     from .circuits.obfuscation import obfuscate as obfuscate_
 
@@ -1157,6 +1359,17 @@ def report(
         history: The history file of each model's training.
         snapshots: The folder of snapshots of each model's training.
         progress: Called with each stage.
+
+    Returns:
+        The page.
+
+    Raises:
+        GlassformerError: There are too many models, or a model does not fit the task.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.report("addition:digits=1", "page.html", rows=20).path.name
+        'page.html'
     """
     from .report_page import report as pages
 
@@ -1199,6 +1412,18 @@ def studio(
         minutes: Time limit of a verification, a proof or a training.
         memory: Memory limit of each job, in GiB.
         browser: Open the page in a browser.
+
+    Returns:
+        The running server, with its address. `close` stops it.
+
+    Raises:
+        GlassformerError: An argument is out of range, or the port is taken.
+
+    Example:
+        >>> import glassformer as gf
+        >>> with gf.studio("addition:digits=1", port=0) as server:
+        ...     server.address.startswith("http://127.0.0.1:")
+        True
     """
     import webbrowser
 
@@ -1254,6 +1479,12 @@ def fit(
         progress: Called with the number of training steps done so far.
         **fields: Any field of the recipe, such as `steps=500` or `lr=0.01`.
 
+    Returns:
+        The trained model, and the history of its training.
+
+    Raises:
+        GlassformerError: The options conflict, or another run writes to `out`.
+
     Example:
         >>> import glassformer as gf
         >>> trained = gf.fit("addition:digits=1", "fast", steps=2, evaluate_every=1)
@@ -1303,6 +1534,12 @@ def train(
         stop: Called after every step; True ends the run after saving.
         **fields: Any field of the recipe, such as `steps=500` or `lr=0.01`.
 
+    Returns:
+        The run, an iterator of events.
+
+    Raises:
+        GlassformerError: The options conflict, or another run writes to `out`.
+
     Example:
         >>> import glassformer as gf
         >>> run = gf.train("addition:digits=1", "fast", steps=2, evaluate_every=1)
@@ -1344,6 +1581,20 @@ def ablation_study(
         threads: Number of threads.
         progress: Called with the number of training steps done so far and the current ablation.
         **fields: Any field of the recipe.
+
+    Returns:
+        The results of the baseline and of each ablation.
+
+    Raises:
+        GlassformerError: An ablation is unknown, or `out` contains another study.
+
+    Example:
+        >>> import glassformer as gf
+        >>> study = gf.ablation_study(
+        ...     "addition:digits=1", "fast", seeds=[0], only="no-mlp", steps=1
+        ... )
+        >>> [result.case.name for result in study.results]
+        ['baseline', 'no-mlp']
     """
     path = None if out is None else as_folder(out)
     goal, options = _training_options(task, recipe, fields)
@@ -1409,6 +1660,23 @@ def sweep(
         limit: Maximum number of runs. A larger grid raises an error.
         task: The ref FILE.py:NAME of a task in the spec. The file is executed only if passed here.
         progress: Called after each run.
+
+    Returns:
+        The table of all runs.
+
+    Raises:
+        GlassformerError: The TOML file has an error, or the grid is too large.
+
+    Example:
+        >>> import glassformer as gf
+        >>> from pathlib import Path
+        >>> spec = '''task = "addition:digits=1"
+        ... recipe = "fast"
+        ... set = {steps = 1}
+        ... grid = {lr = [0.001, 0.01]}'''
+        >>> _ = Path("rates.toml").write_text(spec)
+        >>> gf.sweep("rates.toml", workers=1).runs
+        2
     """
     from functools import partial
 
@@ -1430,7 +1698,25 @@ def sweep(
 # ── registration, and the tour ────────────────────────────────────────────────────────────
 @public_api
 def task(name: str) -> Callable[[type[C]], type[C]]:
-    """Register a class of tasks under a name: `@gf.task("vote")`."""
+    """Register a class of tasks under a name: `@gf.task("vote")`.
+
+    Returns:
+        A decorator that returns the class.
+
+    Raises:
+        GlassformerError: The name is invalid or taken, or the decorated object is not a class.
+
+    Example:
+        >>> import glassformer as gf
+        >>> from glassformer.tasks.token_layout import mark_answer
+        >>> @gf.task("double")
+        ... class Double(gf.Task):
+        ...     vocabulary, radix = gf.Vocabulary("0123456789"), (5,)
+        ...     def batch(self, rows):
+        ...         return mark_answer(rows * [1, 2])
+        >>> gf.check_task("double").holds
+        True
+    """
     from . import registry
 
     return registry.task(name)
@@ -1446,6 +1732,20 @@ def program(
         name: Name of the program.
         float32: Whether the program supports dtype=float32; or a function that takes the options
             and returns "" or the reason why float32 is not supported.
+
+    Returns:
+        A decorator that returns the function, which checks its options.
+
+    Raises:
+        GlassformerError: The name is invalid or taken, or the decorated object is not a function.
+
+    Example:
+        >>> import glassformer as gf
+        >>> @gf.program("smallest")
+        ... def smallest(vocab: int = 20) -> gf.Model:
+        ...     return gf.load(f"min:vocab={vocab}")
+        >>> gf.run("smallest:vocab=10", "6 2 7").output
+        '2'
     """
     from . import registry
 
@@ -1454,7 +1754,26 @@ def program(
 
 @public_api
 def parametrization(name: str) -> Callable[[type[C]], type[C]]:
-    """Register a class of parametrizations under a name: `@gf.parametrization("low-rank")`."""
+    """Register a class of parametrizations under a name: `@gf.parametrization("low-rank")`.
+
+    Returns:
+        A decorator that returns the class.
+
+    Raises:
+        GlassformerError: The name is invalid or taken, or the decorated object is not a class.
+
+    Example:
+        >>> import glassformer as gf
+        >>> from glassformer.parametrizations import Parametrization
+        >>> @gf.parametrization("no-biases")
+        ... class NoBiases(Parametrization):
+        ...     def expand(self, theta, shapes):
+        ...         weights = super().expand(theta, shapes)
+        ...         return {name: 0 * w if ".b_" in name else w for name, w in weights.items()}
+        >>> trained = gf.fit("addition:digits=1", "fast", steps=2, parametrization="no-biases")
+        >>> trained.model.weights["blocks.0.mlp.b_in"].any().item()
+        False
+    """
     from . import registry
 
     return registry.parametrization(name)
@@ -1472,6 +1791,15 @@ def tour(
 
     Returns:
         The number of failures and the path of the report.
+
+    Raises:
+        GlassformerError: The report cannot be written.
+
+    Example:
+        >>> import glassformer as gf
+        >>> from rich.console import Console
+        >>> gf.tour("tour.html", console=Console(quiet=True)).wrong
+        0
     """
     from rich.console import Console
 
