@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+import glassformer as gf
 from glassformer.training.events import Event
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
@@ -68,6 +69,29 @@ def test_history_as_csv(tmp_path):
     assert shown == [("10", "0.1", "0.5", "1.0"), ("20", "0.05", "0.5", "1.0")]
     assert [r["events"] for r in rows] == ["digit learned 2", "fitted; stable"]
     assert rows[0]["train_accuracy"] == "0.75" and rows[0]["seconds"] == "2.0"
+
+
+def test_evaluations_by_epoch(tmp_path):
+    """Ten steps of 30 rows in batches of 8: four batches are an epoch."""
+    recipe = {"steps": 10, "evaluate_every": 4, "batch": 8, "d_model": 4, "d_mlp": 4}
+    rows = {"train_rows": 30, "test_rows": 20}
+    split = gf.fit("addition:digits=1", "fast", data="split", **rows, **recipe)
+    assert [h["epoch"] for h in split.history] == [1, 2, 2.5]
+    fresh = gf.fit("addition:digits=1", "fast", data="fresh", test_rows=20, **recipe)
+    assert not any("epoch" in h for h in fresh.history)
+    console = Console(file=io.StringIO(), width=200)
+    table = HistoryFile(tmp_path / "h.csv", NAMES)
+    for h in split.history:
+        event = Event("evaluation", h["step"], 0, h)
+        LogView(console, NAMES, show_evaluations=True)(event)
+        table(event)
+    table.close()
+    lines = console.file.getvalue().splitlines()
+    assert [line.split(": ")[0] for line in lines] == [
+        "epoch 1, step 4", "epoch 2, step 8", "epoch 2.5, step 10"
+    ]  # fmt: skip
+    rows = list(csv.DictReader((tmp_path / "h.csv").read_text().splitlines()))
+    assert [r["epoch"] for r in rows] == ["1.0", "2.0", "2.5"]
 
 
 def test_a_history_can_be_read_while_the_run_goes_on(tmp_path):

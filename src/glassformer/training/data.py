@@ -62,6 +62,10 @@ class TrainingData:
             self.batch = min(recipe.batch or len(self.tokens), len(self.tokens))
             self.steps_per_epoch = -(-len(self.tokens) // self.batch)
 
+    def epoch(self, step: int) -> float | None:
+        """Return the number of passes over the training rows, or None without a fixed set."""
+        return None if self.train_rows is None else step / self.steps_per_epoch
+
     def overlap(self) -> float:
         """Return the fraction of test rows that are among the training rows."""
         if self.train_rows is None:

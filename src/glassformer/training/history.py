@@ -11,7 +11,7 @@ from ..utils.errors import GlassformerError
 from ..utils.fileio import AppendLog
 from .events import ROUTINE, Event, event_label
 
-CSV_FIELDS = ("seed", "step", "seconds", "loss", "accuracy", "train_accuracy")
+CSV_FIELDS = ("seed", "step", "seconds", "loss", "accuracy", "train_accuracy", "epoch")
 
 
 def check_history_path(path: str | Path) -> None:

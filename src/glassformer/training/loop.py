@@ -273,7 +273,10 @@ class Trainer:
         report: EvaluationData = {
             "step": self.step, "loss": float(self.smoothed_loss[i]), "seconds": self.seconds,
         }  # fmt: skip
-        report |= {"phase": FULL_DOMAIN} if phase else {}
+        if phase:
+            report["phase"] = FULL_DOMAIN
+        elif (epoch := self.data.epoch(self.step)) is not None:
+            report["epoch"] = epoch
         report |= self.evaluator(self.model(i), bool(phase))
         accuracy = report["accuracy"]
         events = tracker.update(self.step, report)

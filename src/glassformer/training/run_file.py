@@ -109,6 +109,7 @@ class SavedEvaluation(JsonObject):
     accuracy: Finite
     seconds: Finite
     digits: Annotated[list[Finite], Meta(max_length=10_000)]
+    epoch: Finite | UnsetType = UNSET
     train_accuracy: Finite | UnsetType = UNSET
     tested: Rows | UnsetType = UNSET
     wrong: Rows | UnsetType = UNSET

@@ -74,6 +74,8 @@ class LiveView:
                 doing, completed, total = "checking the domain", mine["checked_rows"], mine["rows"]
             elif "phase" in mine:  # The length of the phase is unknown.
                 doing, total = "full-domain phase", None
+            elif "epoch" in mine:
+                doing = f"epoch {format_epoch(mine['epoch'])}"
             self.bar.update(self.line, description=doing, completed=completed)
             self.bar.tasks[0].total = total  # update() cannot set None
         elif event.kind == "done":
@@ -111,10 +113,17 @@ class LiveView:
         return Group(self.bar, table, *self._plot(), *notes)
 
 
+def format_epoch(epoch: float) -> str:
+    """Return an epoch, with one decimal within an epoch."""
+    return f"{epoch:,.1f}".removesuffix(".0")
+
+
 def _line(event: Event, names: Sequence[str], several_seeds: bool) -> str:
     line, d = f"seed {event.member}, " * several_seeds + f"step {event.step:,}: ", event.data
     if event.kind != "evaluation":
         return line + describe_event(event, names)
+    if "epoch" in d:
+        line = f"epoch {format_epoch(d['epoch'])}, {line}"
     line += f"loss {d['loss']:.4f}, {percent(d['accuracy'])} of test rows"
     line += ", now trained on" * ("phase" in d)
     trained = d.get("train_accuracy")
