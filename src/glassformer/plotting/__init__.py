@@ -14,6 +14,17 @@ from .api import steps as steps
 from .api import stream as stream
 from .api import training as training
 from .api import view as view
+from .booklet import lookup_precision as lookup_precision
+from .booklet import norm_collapse as norm_collapse
+from .booklet import powerpoint_angles as powerpoint_angles
+from .booklet import sum_table as sum_table
+from .booklet import tokens_on_ring as tokens_on_ring
+from .booklet import word_counts as word_counts
+from .booklet_architecture import architecture as architecture
+from .booklet_encodings import angles as angles
+from .booklet_encodings import distinguishability as distinguishability
+from .booklet_encodings import encoding as encoding
+from .booklet_encodings import encodings as encodings
 from .figures.curves import training_curves as training_curves
 from .style import figure as figure
 from .style import save as save
