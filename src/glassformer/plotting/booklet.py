@@ -27,7 +27,7 @@ from ..utils.fileio import read_bytes
 from ..utils.limits import check_finite, check_int_range
 from .api import returns_picture
 from .booklet_encodings import draw_band, draw_circle
-from .helpers import add_grid, hide_frame, label_rows, percent_axis
+from .helpers import add_grid, label_rows, percent_axis
 from .style import (
     BLUE,
     COLORS,
@@ -277,7 +277,8 @@ def _draw_cells(ax: Axes, colors: Any, texts: list[list[str]]) -> None:
     ax.set_xticks(range(base), [_subscript("x", k) for k in range(base)])
     ax.set_yticks(range(base), [_subscript("y", k) for k in range(base)])
     ax.xaxis.tick_top()
-    hide_frame(ax)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
     for line in (ax.axhline, ax.axvline):
         for k in range(1, base):
             line(k - 0.5, color="white", linewidth=1.2)

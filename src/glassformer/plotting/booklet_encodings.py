@@ -17,8 +17,8 @@ from ..taotp.booklet import hamming_embedding
 from ..utils.errors import GlassformerError, unknown_name_error, value_error
 from ..utils.limits import check_int_range
 from .api import returns_picture
-from .helpers import add_grid, color_bar, hide_frame, signed_image
-from .style import BLUE, COLORS, GRAY, LINE_STYLES, PALE, SHARE_COLORMAP, Axes, Figure, drawing
+from .helpers import add_grid, color_bar, heatmap
+from .style import BLUE, COLORS, GRAY, LINE_STYLES, PALE, Axes, Figure, drawing
 
 EncodingLike: TypeAlias = "str | Floats | Sequence[Sequence[float]]"
 MAX_POSITIONS, MAX_DIMENSIONS = 2_000, 4_096
@@ -147,10 +147,9 @@ def encodings(
 
 def _draw_values(fig: Figure | None, ax: Axes, f: Floats, limit: float = 0.0) -> None:
     """Draw a heat map of an encoding, with a color bar if a figure is passed."""
-    image = signed_image(ax, f, limit)
+    image = heatmap(ax, f, limit=limit)
     ax.set(xlabel="dimension", ylabel="position")
     ax.locator_params(integer=True)
-    hide_frame(ax)
     if fig is not None:
         extend = "both" if limit and np.abs(f).max() > limit else "neither"
         color_bar(fig, image, ax, shrink=0.8, extend=extend)
@@ -160,9 +159,8 @@ def _draw_attention(fig: Figure, ax: Axes, f: Floats) -> None:
     scores = f @ f.T
     weights = np.exp(scores - scores.max(1, keepdims=True))
     weights /= weights.sum(1, keepdims=True)
-    image = ax.imshow(weights, cmap=SHARE_COLORMAP, vmin=0, vmax=1, interpolation="nearest")
+    image = heatmap(ax, weights, aspect="equal")
     color_bar(fig, image, ax, shrink=0.8, ticks=[0, 0.5, 1], format=lambda x, _: f"{x:.0%}")
-    hide_frame(ax)
     ax.set(xlabel="attended position", ylabel="position")
     ax.locator_params(integer=True)
     share = craft.distinguishability(f)

@@ -20,9 +20,9 @@ LEARNED = 0.99  # minimum accuracy of a learned token or set of rows
 GROKKING_RATIO = 2.0  # minimum ratio of steps to learn test rows and training rows
 MEMORIZING_GAP = 0.02  # minimum distance of the training loss below its floor
 
-# step, loss, accuracy of `tested` rows, digits (by answer token), seconds; epoch and train_accuracy,
-# if the training rows are a fixed set; classes; wrong and checked rows of the domain; phase, if
-# test rows are trained on
+# step, loss, accuracy of `tested` rows, digits (by answer token), seconds; epoch and
+# train_accuracy, if the training rows are a fixed set; classes; wrong and checked rows of the
+# domain; phase, if test rows are trained on
 EvaluationData = dict[str, Any]
 
 
