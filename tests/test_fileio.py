@@ -331,6 +331,34 @@ def test_several_files_under_a_kill(tmp_path, monkeypatch):
     assert seen == {(b"old", b"old"), (b"old", b""), (b"new", b""), (b"new", b"new")}
 
 
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_a_kill_during_the_writing_keeps_the_old_files(tmp_path, monkeypatch, call):
+    a, b = tmp_path / "a", tmp_path / "b"
+    write_atomically(a, b"old")
+    write_atomically(b, b"old")
+    renamed = []
+    for stop in range(3):  # the empty last file, and both new ones
+        if (child := os.fork()) == 0:
+            where = fileio if call == "write" else os
+            name = "_write_all" if call == "write" else "fsync"
+            real, calls = getattr(where, name), []
+
+            def write(*args, stop=stop, real=real, calls=calls):
+                if len(calls) == stop:
+                    os._exit(9)
+                calls.append(args)
+                return real(*args)
+
+            setattr(where, name, write)
+            fileio.write_together({a: b"new", b: b"new"})
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        renamed += [p.name for p in (a, b) if p.read_bytes() != b"old"]
+    assert not renamed
+    fileio.write_together({a: b"new", b: b"new"})  # what the killed runs left is no obstacle
+    assert names(tmp_path) == ["a", "b"] and b.read_bytes() == b"new"
+
+
 def test_the_last_file_is_restored_last(tmp_path, monkeypatch):
     """If another cannot be restored, the last one stays empty: no mix looks whole."""
     a, b, last = (tmp_path / name for name in ("a", "b", "last"))

@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
 
@@ -94,31 +94,44 @@ def _check_regular(status: os.stat_result) -> None:
 def write_atomically(path: str | Path, data: bytes) -> Path:
     """Write a file so that a crash leaves either the old or the new contents."""
     path = Path(path)
-    with _os_errors_as(path):
-        target, old = _resolve_target(path)
-        beside = _temp_path(target, "tmp")
-        with open(_create(beside), "wb", buffering=0) as file:
-            try:
-                _write_all(file, data)
-                if old:
-                    _copy_mode_and_owner(file.fileno(), old)
-                os.fsync(file.fileno())
-                if fcntl is None:
-                    file.close()  # Windows cannot rename open files.
-                os.replace(beside, target)
-            except BaseException:
+    with _os_errors_as(path), _staged(path, data) as rename:
+        rename()
+    return path
+
+
+@contextlib.contextmanager
+def _staged(path: Path, data: bytes, end: str = "tmp") -> Iterator[Callable[[], None]]:
+    """Write a file beside `path`, and yield a function that renames it to `path`."""
+    target, old = _resolve_target(path)
+    beside = _temp_path(target, end)
+    renamed = False
+
+    def rename() -> None:
+        nonlocal renamed
+        if fcntl is None:
+            file.close()  # Windows cannot rename open files.
+        os.replace(beside, target)
+        renamed = True
+
+    with open(_create(beside), "wb", buffering=0) as file:
+        try:
+            _write_all(file, data)
+            if old:
+                _copy_mode_and_owner(file.fileno(), old)
+            os.fsync(file.fileno())
+            yield rename
+        finally:
+            if not renamed:
                 with contextlib.suppress(OSError):
                     os.unlink(beside)
-                raise
-        sync(target.parent)
-    return path
+    sync(target.parent)
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:
     """Write several files; after an error, restore the old contents of all files.
 
-    A killed process leaves the old files, the new files, or an empty last file, by which readers
-    recognize an incomplete set.
+    All files are written beside their targets before the first one is renamed. A process killed
+    between the renames leaves an empty last file, by which readers recognize an incomplete set.
     """
     for path in files:
         check_writable(path)
@@ -126,14 +139,20 @@ def write_together(files: Mapping[Path, bytes]) -> None:
     if not files:
         return
     *_, last = files
+    steps = [(path, data, "tmp") for path, data in files.items()]
+    if old[last] is not None and len(files) > 1:
+        steps.insert(0, (last, b"", "empty"))
     started: list[Path] = []
     try:
-        if old[last] is not None and len(files) > 1:
-            started.append(last)
-            write_atomically(last, b"")
-        for path, data in files.items():
-            started.append(path)
-            write_atomically(path, data)
+        with _os_errors_as(last), contextlib.ExitStack() as stack:
+            renames = []
+            for path, data, end in steps:
+                with _os_errors_as(path):
+                    renames.append((path, stack.enter_context(_staged(path, data, end))))
+            for path, rename in renames:
+                started.append(path)
+                with _os_errors_as(path):
+                    rename()
     except BaseException:
         failed = False
         for path in sorted({*started}, key=lambda p: p == last):
@@ -199,10 +218,10 @@ class AppendLog:
             self.file.close()
 
 
-def check_ending(path: str | Path, ending: str) -> None:
+def check_ending(path: str | Path, ending: str, name: str = "out") -> None:
     """Raise an error if a path does not have the given ending."""
     if Path(path).suffix != ending:
-        raise GlassformerError(f"out: expected FILE{ending}, got {path}")
+        raise GlassformerError(f"{name}: expected FILE{ending}, got {path}")
 
 
 def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
