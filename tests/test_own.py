@@ -159,6 +159,14 @@ def test_what_is_wrong_with_a_file_is_a_line(mine, call, text, says):
     assert (status, out) == (2, "") and says in err and err.count("\n") == 1, err
 
 
+def test_a_function_that_exits_does_not_set_the_status(mine, call):
+    """Status 0 would mean that the model is right."""
+    for error in ("SystemExit(0)", "GeneratorExit"):
+        Path("mine.py").write_text(f"def model():\n    raise {error}\n")
+        status, out, err = call("verify", "mine.py:model")
+        assert (status, out, err.count("\n")) == (2, "", 1) and error[:10] in err
+
+
 def test_a_file_that_is_not_there(mine, call):
     status, _, err = call("run", "no.py:thing")
     assert status == 2 and "no.py — cannot be read" in err

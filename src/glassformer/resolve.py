@@ -123,7 +123,7 @@ def model_task(model: Model) -> Task:
     elif not model.task:
         raise GlassformerError(f"{model.name} — has no task; pass task=… (--task …)")
     else:
-        task = load_task(model.task)
+        task = _load_task_from_file(model.task)
         if not registry.FILE_REF.match(model.task):  # the lookup requires the exact FILE.py:NAME
             task.ref = ascii_name(task.ref)
     _TASK_CACHE[model] = _task_origin(model), task
@@ -142,6 +142,17 @@ def load_task(ref: str | Model) -> Task:
     task: Task = registry.build("task", ref)
     validation.check_attributes(task)
     return task
+
+
+def _load_task_from_file(ref: str) -> Task:
+    """Return the task of a ref that a file contains. Errors show the ref in ASCII."""
+    try:
+        return load_task(ref)
+    except GlassformerError as e:
+        if ascii_name(ref) == ref:
+            raise
+        name = registry.ref_head(ref)
+        raise GlassformerError(str(e).replace(name, ascii_name(name)), code=e.code) from None
 
 
 def task_if_known(model: Model) -> Task | None:
@@ -201,4 +212,4 @@ def with_task(model: Model, ref: str) -> Model:
 def verdict_task(model: Model, ref: str) -> Task:
     """Return the task named in a saved verdict: the model's task if the names are equal."""
     task = task_if_known(model)
-    return task if task and task.ref == ref else load_task(ref)
+    return task if task and task.ref == ref else _load_task_from_file(ref)

@@ -109,6 +109,20 @@ def test_the_name_of_a_task_from_a_file_is_ascii(folder, call):
     assert plain.name == "p\\u0430rity.glass" and gf.verify(plain).holds
 
 
+@pytest.mark.parametrize("name", ["additi\u043en", "p\u0430rity.glass", "min\u200b:vocab=3"])
+def test_the_name_of_an_unknown_task_from_a_file_is_ascii(folder, call, name):
+    gf.save(replace(gf.load("min"), task=name), "x.safetensors")
+    gf.save(gf.load("min"), "min.safetensors")
+    gf.verify("min").save("v.json")
+    replace(Verdict.read("v.json"), task=name).save("false.json")
+    head = name.partition(":")[0]
+    for words in (["x.safetensors"], ["min.safetensors", "--recheck", "false.json"]):
+        status, _, err = call("verify", *words)
+        assert status == 2 and ascii_name(head) in err and head not in err
+    with raises("not_found", head):
+        gf.verify("min", name)  # as typed
+
+
 def test_names_in_ascii():
     assert ascii_name("addition:digits=3") == "addition:digits=3"
     assert ascii_name("additi\u043en\u200b\x1b\n\ud800") == "additi\\u043en\\u200b\\x1b\\n\\ud800"
