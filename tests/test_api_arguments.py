@@ -8,8 +8,10 @@ import pickle
 import re
 import subprocess
 import sys
+from collections import UserString
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +175,25 @@ class RaisesMore(Raises):
         raise RuntimeError
 
 
+class RaisesAll:
+    """A lazy proxy without its object: isinstance() raises, too."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError
+
+
+class BrokenList(list):
+    def __iter__(self):
+        raise RuntimeError
+
+
+class array:
+    pass
+
+
+ITSELF: list = []
+ITSELF.append(ITSELF)
 HUGE = range(10**12)
 # What is refused, and words of the line that says so.
 REFUSED = [
@@ -349,6 +370,18 @@ REFUSED = [
         (lambda m, x: gf.adderboard(x), ("bad_argument",)),
         (lambda m, x: gf.export(x, "taotp", "x.taotp"), ("bad_argument",)),
     ]],
+    (lambda m: gf.count(RaisesAll()), ("bad_argument", "count", "model")),
+    (lambda m: gf.verify(m, RaisesAll()), ("bad_argument", "verify", "task")),
+    (lambda m: gf.verify(m, dtype=RaisesAll()), ("bad_argument", "verify", "dtype")),
+    (lambda m: gf.verify(m, array()), ("bad_argument", "task", "array")),
+    (lambda m: gf.train(REF, seeds=BrokenList([1])), ("bad_argument", "train", "seeds")),
+    (lambda m: gf.train(REF, seeds=ITSELF), ("bad_argument", "train", "seeds")),
+    (lambda m: gf.verify(m, cluster=UserString("x")), ("bad_argument", "verify", "cluster")),
+    (lambda m: gf.record(m, UserString("1+2")), ("bad_argument", "tokens")),
+    (lambda m: gf.ablation_study(REF, only=""), ("not_found", "ablation")),
+    (lambda m: gf.fit(REF, "fast", snapshots="x.safetensors"), ("bad_argument", "snapshots")),
+    (lambda m: gf.obfuscate(m, out="x.safetensors", key="k.txt"), ("bad_argument", "key")),
+    (lambda m: gf.show.attention(m, "1+2").save(np.zeros(2)), ("bad_argument", "path")),
     # methods
     (lambda m: gf.Recipe().config("x", 3), ("bad_argument", "config", "d_vocab")),
     (lambda m: gf.Recipe().config(3), ("bad_argument", "config")),
@@ -359,6 +392,10 @@ REFUSED = [
     (lambda m: gf.verify(m).differences("x"), ("bad_argument", "differences")),
     (lambda m: gf.verify(m).save("v.txt"), ("bad_argument", "FILE.json")),
     (lambda m: gf.report(m, "r.html", task=np.zeros(3)), ("bad_argument", "task")),
+    (lambda m: gf.report(m, rows=5).save(3), ("bad_argument", "out", "3")),
+    (lambda m: gf.interchange(m, "head 0.0", 5).explanation_shares([]), ("bad_argument", "[]")),
+    (lambda m: gf.ground_truth(m).directions([]), ("bad_argument", "directions", "slot")),
+    (lambda m: gf.compare(m, m, sample=5).quantiles("x"), ("bad_argument", "side", "x")),
 ]  # fmt: skip
 
 
@@ -403,6 +440,16 @@ def test_what_is_taken(model, tmp_path):
     tokens = model.to_tokens("4+8=")[None]
     logits = gf.forward(model.config, model.weights, tokens)
     assert np.array_equal(logits, model(tokens)) and logits.shape == (1, 4, 12)
+
+
+def test_a_text_of_another_class_is_a_text(tmp_path, monkeypatch):
+    class Name(str, Enum):  # its str() is "Name.FILE"
+        FILE = "x.safetensors"
+        REF = MIN
+
+    monkeypatch.chdir(tmp_path)
+    assert gf.save(Name.REF, Name.FILE) == Path("x.safetensors") and Path("x.safetensors").exists()
+    assert gf.report(Name.REF, rows=5).data["models"][0]["title"] == MIN
 
 
 def test_parts_by_their_names():

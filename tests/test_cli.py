@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shlex
 import string
 import sys
 from pathlib import Path
@@ -45,12 +46,20 @@ def test_version_and_help(call):
     "ground-truth reverse --out x.txt", "inspect reverse --only ,",
     "prove reverse --seed 1" + 40 * "0",
     "ablation-study no-such-task --figure x.txt",
+    # the value of an unset variable
+    "ablation-study addition --out ''", "ablation-study addition --only ''",
+    "export reverse --to gpt2 --out ''", "inspect reverse --out ''",
+    "train addition --out x.safetensors --snapshots ''",
+    # a name that is no folder's
+    "inspect reverse --out x.json", "train addition --out x.safetensors --snapshots x.safetensors",
+    "obfuscate reverse --out x.safetensors --key key.txt",
 ])  # fmt: skip
 def test_refused_before_any_work(call, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("glassformer.resolve.load", lambda *_: pytest.fail("work was begun"))
-    status, out, err = call(*words.split())
+    status, out, err = call(*shlex.split(words))
     assert (status, out, err.count("\n")) == (2, "", 1) and "no-such-task" not in err
+    assert "--key" not in words or "key:" in err
     assert not [*tmp_path.iterdir()]
 
 

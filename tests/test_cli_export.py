@@ -101,6 +101,15 @@ def test_a_folder_with_other_things_is_left_alone(call, tmp_path):
     assert status == 2 and "thesis.tex" in err and (tmp_path / "x" / "thesis.tex").exists()
 
 
+@pytest.mark.parametrize("to", ["gpt2", "transformer-lens"])
+def test_a_file_is_not_replaced_by_a_folder(call, tmp_path, monkeypatch, to):
+    (file := tmp_path / "x").write_text("mine")
+    monkeypatch.setattr("glassformer.resolve.load", lambda *_: pytest.fail("work was begun"))
+    status, out, err = call("export", "reverse", "--to", to, "--out", file)
+    assert (status, out, err.count("\n")) == (2, "", 1) and str(file) in err
+    assert file.read_text() == "mine"
+
+
 def test_a_missing_library(call, tmp_path, monkeypatch):
     monkeypatch.setattr(
         common.importlib.util,

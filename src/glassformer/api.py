@@ -1324,7 +1324,8 @@ def obfuscate(
 
     if (out is None) != (key is None):
         raise GlassformerError("obfuscate — out and key: expected both or neither")
-    copy, key_path = as_output(out, ".safetensors", model), as_output(key, ".json", model)
+    copy = as_output(out, ".safetensors", model)
+    key_path = as_output(key, ".json", model, name="key")
     resolved = as_model(model)
     goal = as_task_if_known(task, resolved)
     obfuscated = obfuscate_(resolved, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
@@ -1627,8 +1628,9 @@ def _training_options(
         options[name] = None if model is None else as_model(model).numpy()
     initial = options["init_from"] or getattr(options["parametrization"], "base", None)
     options["recipe"] = as_recipe(recipe, goal).override(fields, initial)
-    for name, path in (("out", out), ("history", history), ("snapshots", snapshots)):
+    for name, path in (("out", out), ("history", history)):
         options[name] = None if path is None else as_path(path, name)
+    options["snapshots"] = None if snapshots is None else as_folder(snapshots, "snapshots")
     if stop is not None:
         options["stop"] = stop
     inputs = input_paths([task, recipe, parametrization, init_from, teacher])

@@ -203,15 +203,15 @@ def as_path(value: Any, name: str) -> Path:
     return Path(text)
 
 
-def as_output(value: Any, suffix: str, *inputs: Any) -> Path | None:
-    """Return the path of an output file.
+def as_output(value: Any, suffix: str, *inputs: Any, name: str = "out") -> Path | None:
+    """Return the path of an output file; `name` is the argument, for errors.
 
     Raises an error if its suffix is wrong, its folder is not writable, or it is an input file.
     """
     if value is None:
         return None
-    path = as_path(value, "out")
-    check_ending(path, suffix)
+    path = as_path(value, name)
+    check_ending(path, suffix, name)
     check_writable(path, *input_paths(inputs))
     return path
 
@@ -223,11 +223,11 @@ def input_paths(values: Iterable[Any]) -> list[str]:
     ]
 
 
-def as_folder(value: Any) -> Path:
+def as_folder(value: Any, name: str = "out") -> Path:
     """Return the path of an output folder. Raise an error for a path with the suffix of a file."""
-    path = as_path(value, "out")
+    path = as_path(value, name)
     if path.suffix in FILE_SUFFIXES and not path.is_dir():
-        raise GlassformerError(f"out: expected a folder, got {path}")
+        raise GlassformerError(f"{name}: expected a folder, got {path}")
     return path
 
 
@@ -245,8 +245,12 @@ def checked_call(f: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, A
         named = [n for n, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD]
         _check_fields(name, unknown, named)
     for key, value in arguments.items():
+        if attribute(value, "__class__") is None:  # isinstance() would raise, too
+            raise GlassformerError(f"{name} — {key}: cannot read {short_repr(value)}")
         if isinstance(value, np.generic):
             arguments[key] = value.item()  # NumPy integers may overflow, Python integers do not
+        elif isinstance(value, str):
+            arguments[key] = str.__str__(value)  # an enum's own str() is another text
     check_types(name, hints, arguments)
     for key, value in arguments.items():
         if isinstance(value, np.ndarray) and not matches_annotation(object(), hints.get(key, Any)):

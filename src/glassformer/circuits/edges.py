@@ -20,7 +20,7 @@ from ..core.hooks import ActivationCache, record
 from ..core.model import Model, Scope, apply_gain_and_bias
 from ..lens.stream import embedded_stream
 from ..tasks.base import Task
-from ..utils.argcheck import as_text
+from ..utils.argcheck import as_text, validate_method
 from ..utils.errors import GlassformerError, unknown_name_error
 from ..utils.fileio import check_ending, write_atomically
 from ..utils.limits import MAX_COMPARED_HEADS, MAX_SEED, check_int_range
@@ -88,6 +88,7 @@ class GroundTruth(Result):
         name = self.ref or self.task or "model"
         return f"{name}: {', '.join(counts)}; measured on {self.inputs}"
 
+    @validate_method
     def directions(self, slot: str) -> Any:
         """Return an orthonormal basis [n, D] of the subspace written to a slot."""
         slots = {s["name"]: s for s in self.slots}

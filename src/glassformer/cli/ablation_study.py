@@ -13,6 +13,7 @@ from .common import (
     Interrupted,
     app,
     check_figure,
+    check_names,
     make_table,
     out,
     parse_settings,
@@ -31,10 +32,10 @@ def ablation_study_(
     task: TaskArgument,
     recipe: RecipeName = "",
     seeds: Annotated[int, Option(help="number of seeds (0, 1, …), trained together")] = 3,
-    only: Annotated[str, Option(
-        help="comma-separated names of ablations; the baseline is always trained")] = "",
+    only: Annotated[str | None, Option(callback=check_names,
+        help="comma-separated names of ablations; the baseline is always trained")] = None,
     settings: Settings = None,
-    folder: Annotated[Path | None, Option("--out",
+    folder: Annotated[str | None, Option("--out",
         help="FOLDER for one file per result; finished results are not computed again")] = None,
     figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf: bar chart")] = None,
     threads: Threads = 1,
@@ -50,7 +51,7 @@ def ablation_study_(
     trained model instead, use inspect --only ablations, or gf.ablate in Python.
     """
     check_figure(figure, task, recipe)
-    names = [name for word in only.split(",") if (name := word.strip())]
+    names = [name for word in (only or "").split(",") if (name := word.strip())]
     try:
         with progress_bar("training") as bar:
             study = api.ablation_study(
@@ -64,7 +65,7 @@ def ablation_study_(
         _draw(study.results, figure, study.title)
     if as_json:
         print_json({
-            **study.to_json(), "out": str(folder) if folder else None,
+            **study.to_json(), "out": folder,
             "figure": str(figure) if figure else None,
         })  # fmt: skip
         return

@@ -159,6 +159,13 @@ def parse_settings(texts: Iterable[str] | None) -> dict[str, Any]:
     return fields
 
 
+def check_names(names: str | None) -> str | None:
+    """Check the comma-separated names of --only."""
+    if names is not None and not names.strip(", "):
+        raise GlassformerError("--only — expected a name, got none")
+    return names
+
+
 def check_figure(path: Path | None, *inputs: str | Path | None) -> None:
     """Raise an error early if a figure path cannot be written or is an input file."""
     if path is not None:

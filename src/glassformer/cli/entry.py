@@ -76,6 +76,8 @@ def _run_command(words: list[str]) -> int:
         return _fail(str(e))
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", 128 + _signal)
+    except (SystemExit, GeneratorExit) as e:  # status 0 of a user's file would mean success
+        return _fail(f"{words[0]} — expected no {type(e).__name__} in a user's file, got {e!r}")
     except MemoryError as e:
         return _fail("not enough memory for this" + (f": {e}" if str(e) else ""), error=e)
     except RecursionError as e:

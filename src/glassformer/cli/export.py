@@ -1,6 +1,5 @@
 """The command export: write a model in a format of Glassformer or of another library."""
 
-from pathlib import Path
 from typing import Annotated
 
 from typer import Option
@@ -16,7 +15,7 @@ def export_(
     ref: Ref,
     to: Annotated[str,
         Option(help="format: safetensors, taotp, gpt2, torch, transformer-lens, onnx, adderboard")],
-    path: Annotated[Path, Option("--out", help="file or folder to write")],
+    path: Annotated[str, Option("--out", help="file or folder to write")],
     tolerance: Annotated[float, Option(
         help="largest difference of logits, relative to the largest logit")] = 1e-4,
     as_json: Json = False,
@@ -29,7 +28,7 @@ def export_(
     """
     exported = api.export(ref, to, path, tolerance)
     if as_json:
-        return print_json({"ref": ref, "out": str(path), **exported.to_json()})
+        return print_json({"ref": ref, "out": path, **exported.to_json()})
     print_text(f"wrote {path}")
     if isinstance(exported, ExportResult):
         for note in (f"{exported.dtype}: {exported.why}", *exported.notes):

@@ -11,24 +11,17 @@ from ..utils import limits
 from ..utils.errors import GlassformerError
 from ..utils.fileio import check_writable, make_folder, write_atomically
 from ..utils.progress import ProgressCallback, report_stage
-from .common import app, join_words, out, print_json, progress_bar
+from .common import app, check_names, join_words, out, print_json, progress_bar
 from .options import Json, Ref, TaskOption
 
 if TYPE_CHECKING:
     from ..lens.inspect import Inspection
 
 
-def check_view_names(names: str | None) -> str | None:
-    """Check the comma-separated view names of --only."""
-    if names is not None and not names.strip(", "):
-        raise GlassformerError("--only — expected the name of a view, got none")
-    return names
-
-
 @app.command("inspect")
 def inspect_(
     ref: Ref,
-    folder: Annotated[Path | None, Option("--out",
+    out_folder: Annotated[str | None, Option("--out",
         help="FOLDER for inspection.json and the figures")] = None,
     task: TaskOption = None,
     texts: Annotated[list[str] | None, Option("--input",
@@ -36,7 +29,7 @@ def inspect_(
         "view heads")] = None,
     sample: Annotated[int | None, Option(help="number of random inputs; default: 10,000")] = None,
     seed: Annotated[int, Option(help="seed of the inputs, from 0")] = 0,
-    only: Annotated[str | None, Option(callback=check_view_names,
+    only: Annotated[str | None, Option(callback=check_names,
         help="comma-separated names of views: heads,ablations")] = None,
     matrices: Annotated[list[str] | None, Option("--matrix",
         help="weight matrix for the view weights: blocks.0.attn.W_Q; repeatable; default: "
@@ -53,6 +46,7 @@ def inspect_(
 
     if kind not in (*FILE_TYPES, "none"):
         raise GlassformerError(f"--figures {kind} — expected {join_words((*FILE_TYPES, 'none'))}")
+    folder = None if out_folder is None else coerce.as_folder(out_folder)
     model = coerce.as_model(ref)
     goal = coerce.as_task_if_known(task, model)
     rows = coerce.as_sample(goal, None, sample, seed, limits.MAX_INSPECTED_ROWS)

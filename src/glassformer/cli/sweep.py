@@ -16,7 +16,7 @@ from .options import Cluster, Json
 def sweep_(
     spec: Annotated[Path, Argument(
         help="TOML file with task, recipe, seeds, and recipe fields in [set] and [grid]")],
-    folder: Annotated[Path | None, Option("--out",
+    folder: Annotated[str | None, Option("--out",
         help="FOLDER for the runs; default: SPEC-sweep beside SPEC.toml")] = None,
     cluster: Cluster = "",
     workers: Annotated[int | None, Option(

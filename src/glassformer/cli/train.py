@@ -53,7 +53,7 @@ def train_(
     history: Annotated[Path | None,
         Option(help="FILE.jsonl or FILE.csv for evaluations and milestones")] = None,
     figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf: training curves")] = None,
-    snapshots: Annotated[Path | None,
+    snapshots: Annotated[str | None,
         Option(help="FOLDER for the model at the start and at every evaluation")] = None,
     exact: Annotated[bool | None, Option("--exact/--no-exact",
         help="finish by training on the wrong rows of the whole domain; default: as in the recipe")

@@ -136,9 +136,11 @@ def check_supported(to: str, reasons: Iterable[tuple[object, str]]) -> None:
 
 def check_target(to: str, path: Path) -> None:
     """Raise an error early if an export in this format cannot replace `path`."""
-    if not os.path.isdir(path):  # path.is_dir() raises for long names
-        return fileio.check_writable(path)
     files = getattr(find_bridge(to), "files", None)
+    if not os.path.isdir(path):  # path.is_dir() raises for long names
+        if files and os.path.lexists(path):
+            raise GlassformerError(f"{path}: expected a folder for {to}, got a file")
+        return fileio.check_writable(path)
     if files == frozenset():
         raise GlassformerError(f"{path}: expected a file name for {to}, got a folder")
     if files:

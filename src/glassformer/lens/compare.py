@@ -29,6 +29,7 @@ from ..core.model import Model
 from ..core.param_count import ParameterCount, count
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError, ascii_name, value_error
+from ..utils.limits import check_int_range
 from ..utils.numfmt import format_percent, stable_argmax
 from ..utils.progress import ProgressCallback
 from ..utils.results import Displayable, to_jsonable
@@ -101,7 +102,8 @@ class Comparison(Displayable):
     left_out: list[str]  # sections that do not apply, and the reason
 
     def quantiles(self, side: int) -> dict[float, float]:
-        return {q: float(np.quantile(self.margins[side], q)) for q in QUANTILES}
+        margins = self.margins[check_int_range("quantiles — side", side, 0, 1)]
+        return {q: float(np.quantile(margins, q)) for q in QUANTILES}
 
     def summary(self) -> list[tuple[Any, ...]]:
         """Return rows of a table: a name, and the numbers of both models."""

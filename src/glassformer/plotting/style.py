@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..utils.argcheck import as_text
 from ..utils.errors import FIGURES_MISSING, GlassformerError
 from ..utils.fileio import write_atomically
 
@@ -49,7 +50,7 @@ STYLE: dict[Any, Any] = {
 
 def check_figure_path(path: str | Path) -> Path:
     """Return a figure path. Raise an error for an unsupported suffix or without Matplotlib."""
-    path = Path(path)
+    path = Path(as_text(path, "path", "a path"))
     if path.suffix.removeprefix(".").lower() not in FILE_TYPES:
         suffixes = ", ".join("." + k for k in FILE_TYPES)
         raise GlassformerError(f"{path}: expected a figure's suffix, one of {suffixes}")

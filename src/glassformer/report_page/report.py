@@ -51,8 +51,8 @@ class Report(Displayable):
 
     def save(self, out: str | Path) -> Path:
         """Write the page to FILE.html."""
-        check_html_suffix(out)
-        return write_atomically(out, self.html())
+        check_html_suffix(path := as_text(out, "out", "a path"))
+        return write_atomically(path, self.html())
 
     def __str__(self) -> str:
         where = f" in {self.path}" if self.path else ""

@@ -71,10 +71,14 @@ def as_text(ref: Any, label: str, expected: str = "a ref or a path") -> str:
 def check_types(function: str, hints: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
     """Raise an error if an argument does not match its annotation."""
     for name, value in arguments.items():
-        if hints.get(name, Any) is not Any and (n := count_values(value)) > MAX_LISTED_VALUES:
+        n, matches, hint = 1, False, hints.get(name, Any)
+        with suppress(Exception):  # The caller's object may raise any exception.
+            n = 1 if hint is Any else count_values(value)
+            matches = n <= MAX_LISTED_VALUES and matches_annotation(value, hint)
+        if n > MAX_LISTED_VALUES:
             limit = f"at most {MAX_LISTED_VALUES:,} values, got {n:,}"
             raise GlassformerError(f"{function} — {name}: expected {limit}")
-        if not matches_annotation(value, hints.get(name, Any)):
+        if not matches:
             is_class = isinstance(hints[name], type) and hints[name] not in TYPE_NAMES
             must = f"{name}: expected" if is_class else f"{name} must be"
             wanted, got = describe_annotation(hints[name]), short_repr(value)

@@ -144,6 +144,12 @@ def approx_int(n: int) -> str:
 
 
 class _Short(reprlib.Repr):
+    def repr1(self, x: Any, level: int) -> str:
+        try:
+            return super().repr1(x, level)
+        except Exception:  # reprlib picks a method by the name of the class, such as "array".
+            return self.repr_instance(x, level)
+
     def repr_int(self, x: int, level: int) -> str:
         return approx_int(x) if abs(x) >= MAX_PRINTED_INT else super().repr_int(x, level)
 

@@ -63,13 +63,14 @@ def check_finite(label: str, value: Any) -> float:
 def as_integers(label: str, values: Any, large: bool = False) -> Any:
     """Return `values` as integers: a tensor, an array or, with `large`, an array of objects."""
     if not isinstance(values, np.ndarray) and attribute(values, "detach") is None:
-        if (n := count_values(values)) > MAX_ROWS:
-            raise GlassformerError(f"{label} — expected at most {MAX_ROWS:,} numbers, got {n:,}")
         try:
-            values = np.asarray(values)
+            n = count_values(values)
+            values = np.asarray(values) if n <= MAX_ROWS else values
         except Exception:  # The values may be ragged lists or any object.
             got = short_repr(values)
             raise GlassformerError(f"{label} — expected rows of equal length, got {got}") from None
+        if n > MAX_ROWS:
+            raise GlassformerError(f"{label} — expected at most {MAX_ROWS:,} numbers, got {n:,}")
         values = values if values.size else values.astype(np.int64)
     if large and all(type(x) is int for x in values.ravel().tolist()):
         return values.astype(object)

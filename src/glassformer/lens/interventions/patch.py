@@ -24,6 +24,7 @@ from ...core.hooks import check_hook_names, record, replace_activations
 from ...core.model import Hook, Model
 from ...tasks.base import Task
 from ...tasks.token_layout import answer_names
+from ...utils.argcheck import validate_method
 from ...utils.errors import GlassformerError, value_error
 from ...utils.results import Displayable, Result
 from ...verification.evaluation import correct_logits
@@ -206,6 +207,7 @@ class Interchange(Result):
     name: str  # label of the component
     moved: list[TokenInterchange]
 
+    @validate_method
     def explanation_shares(self, explanation: str) -> list[float]:
         """Return the share of an explanation for each answer token to which it applies."""
         return [m.shares[explanation] for m in self.moved if explanation in m.shares]

@@ -329,7 +329,7 @@ def run_ablation_study(
     out: Path | None, threads: int, progress: ProgressCallback | None,
 ) -> AblationStudy:  # fmt: skip
     """Implement `api.ablation_study`. Progress is in training steps over all cases."""
-    names = [only] if isinstance(only, str) and only else list(only)
+    names = [only] if isinstance(only, str) else list(only)
     check_int_range("ablation_study — the number of seeds", len(seeds), 1, MAX_MEMBERS)
     # The full-domain phase would correct the errors of an ablation.
     recipe = replace(recipe, full_domain_steps=0)
