@@ -140,7 +140,7 @@ def test_a_training():
 def test_the_reference_has_every_picture():
     text = (Path(__file__).parents[2] / "docs/reference.md").read_text()
     named = [name for name, f in vars(gf.show).items() if hasattr(f, "__wrapped__")]
-    assert len(named) == 22 and not [name for name in named if f"`gf.show.{name}(" not in text]
+    assert len(named) == 24 and not [name for name in named if f"`gf.show.{name}(" not in text]
 
 
 @pytest.mark.parametrize("name", [*TEXTS, "embeddings", "errors"])
