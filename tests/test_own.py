@@ -172,6 +172,15 @@ def test_a_file_that_is_not_there(mine, call):
     assert status == 2 and "no.py — cannot be read" in err
 
 
+def test_a_name_that_is_no_identifier_lists_those_of_the_file(mine, call):
+    status, _, err = call("check-task", "mine.py:vote-of-seven")
+    assert status == 2 and "expected FILE.py:NAME; tasks: mine.py:Vote" in err
+
+
+def test_an_option_that_ends_like_a_file_runs_none(call):
+    assert call("run", "hello-world:message=a.py") == (0, "a.py\n", "")
+
+
 @pytest.mark.parametrize(
     "words",
     [

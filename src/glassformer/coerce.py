@@ -166,7 +166,7 @@ def as_recipe(value: Any, task: Task) -> "Recipe":
         return value
     if isinstance(value, str):
         return choose_recipe(load_user_ref(value), task)
-    raise GlassformerError(f"recipe — expected a name or a Recipe, got {short_repr(value)}")
+    raise GlassformerError(f"recipe — expected a name, a file or a Recipe, got {short_repr(value)}")
 
 
 def as_parametrization(value: Any) -> "Parametrization | None":

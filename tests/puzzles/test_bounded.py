@@ -115,5 +115,6 @@ def test_list_levels(call):
         assert part in out
     assert json.loads(call("list", "levels", "add-10", "--json")[1])["task_ref"] == "digit-addition"
     assert "a proof for all about 10^20 questions" in call("list", "levels", "add-10")[1]
+    assert call("list", "levels", "3")[1] == out
     status, _, err = call("list", "levels", "nowhere")
     assert status == 2 and "no such level" in err

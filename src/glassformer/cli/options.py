@@ -4,12 +4,13 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-Ref = Annotated[str, Argument(help="a program with options (addition:digits=3), lang/sort, "
+Ref = Annotated[str, Argument(metavar="REF",
+    help="a program with options (addition:digits=3), lang/sort, "
     "x.safetensors, x.taotp, x.glass or x.py:NAME")]  # fmt: skip
 Seed = Annotated[int, Option(help="seed of sampling, from 0")]
 TaskOption = Annotated[str | None, Option(
     "--task", help="task to check against; default: the model's own")]  # fmt: skip
-TaskArgument = Annotated[str, Argument(
+TaskArgument = Annotated[str, Argument(metavar="TASK",
     help="a task with options (addition:digits=3,order=ones) or mine.py:Vote")]  # fmt: skip
 RecipeName = Annotated[str, Option("--recipe",
     help="a name (glassformer list recipes), FILE.json, FILE.toml or x.py:NAME; default: chosen "

@@ -24,9 +24,13 @@ def puzzle_() -> None:
 @puzzle.command("check")
 def check_(
     level: Annotated[
-        str, Argument(help="name or title of the level (see `glassformer list levels`)")
+        str,
+        Argument(
+            metavar="LEVEL",
+            help="name, title or number of the level (see `glassformer list levels`)",
+        ),
     ],
-    file: Annotated[Path, Argument(help="solution: FILE.taotp or FILE.glass")],
+    file: Annotated[Path, Argument(metavar="FILE", help="solution: FILE.taotp or FILE.glass")],
     seconds: Annotated[int, Option(help="time limit for judging, in seconds")] = 120,
     as_json: Json = False,
 ) -> None:

@@ -45,7 +45,12 @@ def report_(
             "inputs": [m["inputs"] for m in models_data],
             "examples": [_examples(m) for m in models_data], "notes": page.data["notes"],
         })  # fmt: skip
-    titles = ", ".join(f"{m['title']} with {_examples(m):,} examples" for m in models_data)
+    titles = ", ".join(
+        f"{m['title']} with {_examples(m):,} examples"
+        if m["task"]
+        else f"{m['title']} without examples (no task: pass --task REF)"
+        for m in models_data
+    )
     out.print(f"wrote {path}: {size / 1e3:,.0f} kB, {titles}. Open it in a browser.")
     for note in page.data["notes"]:
         out.print(note)

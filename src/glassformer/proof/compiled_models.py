@@ -60,7 +60,7 @@ def prove_compiled(
     if example:
         raise prover_defect(f"its certificate passes, but {describe_counterexample(example)}")
     tightest = certificate.tightest
-    left = f", with {certificate.slack[tightest]:.0%} of its room left" if tightest else ""
+    left = f", with {certificate.slack[tightest]:.0%} slack left" if tightest else ""
     reason = (
         f"for every text of up to {task.program.length:,} tokens, with sums in any order; "
         f"tightest at {tightest}{left}"

@@ -103,11 +103,12 @@ def levels() -> dict[str, Level]:
 
 
 def level(name: str) -> Level:
-    """Return the level with an id or title, ignoring case and punctuation."""
+    """Return the level with an id, a title or a number, ignoring case and punctuation."""
     by_id = levels()
     titles = {_normalize(one.title): one.id for one in by_id.values()}
-    if name in by_id:
-        return by_id[name]
+    by_number = {str(one.number): one for one in by_id.values()}
+    if name in by_id or name in by_number:
+        return by_id.get(name) or by_number[name]
     if (bare := _normalize(name)) in titles:
         return by_id[titles[bare]]
     spelled = {_normalize(one.id): one.id for one in by_id.values()} | titles

@@ -12,7 +12,7 @@ from ..utils.limits import MAX_REF_CHARACTERS
 
 # Matches FILE.py:NAME; user_modules.py executes the file.
 FILE_REF = re.compile(r"(?P<file>.+?\.py):(?P<name>\w+)(?=:|$)")
-FILE_WITHOUT_NAME = re.compile(r"(?P<file>.+\.py):?$")
+FILE_WITHOUT_NAME = re.compile(r"(?P<file>[^:=]+\.py)(?::[^:=]*)?$")  # or an invalid name
 LIBRARY_PREFIX, SOURCE_SUFFIX = "lang/", ".glass"
 
 

@@ -28,7 +28,7 @@ TYPE_NAMES: dict[Any, tuple[str, str]] = {  # singular and plural
     str: ("a text", "texts"), bool: ("True or False", "True or False"), Path: ("a path", "paths"),
     os.PathLike: ("a path", "paths"),
     np.random.Generator: ("a generator (np.random.default_rng(seed))", "generators"),
-    collections.abc.Sequence: ("a list", "lists"), collections.abc.Mapping: ("a table", "tables"),
+    collections.abc.Sequence: ("a list", "lists"), collections.abc.Mapping: ("a dict", "dicts"),
     collections.abc.Callable: ("a function", "functions"),
 }  # fmt: skip
 
@@ -168,7 +168,8 @@ def describe_annotation(hint: Any, plural: bool = False) -> str:
     if kind is typing.Literal:
         return "one of " + ", ".join(map(str, inner))
     if kind is collections.abc.Mapping and Any not in inner:
-        return f"a table of {' and '.join(map(describe_annotation, inner))} each"
+        keys, values = (describe_annotation(one, True) for one in inner)
+        return f"a dict from {keys} to {values}"
     if kind is tuple and inner:
         return f"({', '.join(map(describe_annotation, inner))})"
     if kind is collections.abc.Callable and inner and isinstance(inner[0], list):
