@@ -39,6 +39,13 @@ def test_inspect_draws_weights(call, tmp_path):
     assert [m["name"] for m in json.loads(out)["views"]["weights"]] == [name]
 
 
+def test_inspect_before_and_after(call, tmp_path):
+    words = ["inspect", "reverse-5.safetensors", "--before", "start", "--sample", 20]
+    status, out, err = call(*words, "--only", "tokens,positions", "--out", tmp_path)
+    assert (status, err) == (0, "") and out.count("before: ") == 2 == out.count("after: ")
+    assert {p.name for p in tmp_path.glob("*.png")} == {"tokens.png", "positions.png"}
+
+
 def test_inspect_json_is_one_object(call):
     status, out, err = call(
         "inspect", "reverse", "--sample", 50, "--only", "heads,alignment", "--json"

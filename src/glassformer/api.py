@@ -985,6 +985,7 @@ def inspect(
     seed: int = 0,
     inputs: Sequence[Tokens] = (),
     matrices: Sequence[str] = (),
+    before: ModelLike | None = None,
 ) -> Inspection:
     """Compute all applicable views of a model's weights and activations.
 
@@ -1000,6 +1001,8 @@ def inspect(
         inputs: Inputs to compare in the view `heads`: the attention from the last position of
             each. The first is the default of `prompt`.
         matrices: Names of weight matrices for the view `weights`. Defaults to all.
+        before: An earlier state of the model, shown above it in the views `tokens` and
+            `positions`. "start" draws the initial weights again from its recipe and seed.
 
     Returns:
         The results by view, and the reasons for skipped views.
@@ -1019,11 +1022,17 @@ def inspect(
     resolved = as_model(model)
     goal = as_task_if_known(task, resolved)
     rows = as_sample(goal, rows, sample, seed, MAX_INSPECTED_ROWS)
-    chosen = as_inputs(inputs, resolved, goal)
+    chosen, earlier = as_inputs(inputs, resolved, goal), None
+    if isinstance(before, str) and before == "start":
+        from .training.setup import initial_model
+
+        earlier = initial_model(resolved)
+    elif before is not None:
+        earlier = as_model(before)
     tokens = None if prompt is None else as_tokens(prompt, resolved, goal)
     if tokens is None and chosen:
         tokens = chosen[0]
-    return inspect_(resolved, goal, rows, tokens, only, progress, chosen, matrices)
+    return inspect_(resolved, goal, rows, tokens, only, progress, chosen, matrices, earlier)
 
 
 @public_api

@@ -1,10 +1,12 @@
 """All views on every program, their figures, and reasons for skipped views."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import glassformer as gf
 from cases import CASES
 from glassformer import GlassformerError, load, load_task
 from glassformer.lens.inspect import VIEWS, inspect, view
@@ -94,6 +96,41 @@ def test_example_input():
     )
     assert "".join(views.subject.str_tokens) == "999+001=0001"
     assert views.subject.boundary == 8 and list(views.results) == ["trace", "logit-lens"]
+
+
+def test_before_and_after(tmp_path):
+    """The initial weights drawn again are those of the snapshot before the first step."""
+    short = {"steps": 2, "evaluate_every": 2, "batch": 8, "d_model": 4, "d_mlp": 4, "seed": 3}
+    run = gf.train("addition:digits=1", "fast", snapshots=tmp_path / "s", seeds=[3], **{
+        n: v for n, v in short.items() if n != "seed"})  # fmt: skip
+    model = next(e for e in run if e.kind == "done").data["training"].model
+    first = gf.load(tmp_path / "s/step-000000.safetensors")
+    views = [
+        gf.inspect(model, only=["tokens", "positions"], before=before)
+        for before in (first, "start")
+    ]
+    for kind, name in (("tokens", "embed.W_E"), ("positions", "pos_embed.W_pos")):
+        for inside in views:
+            pair = inside[kind]
+            np.testing.assert_array_equal(pair["before"].vectors, first.weights[name])
+            np.testing.assert_array_equal(pair["after"].vectors, model.numpy().weights[name])
+            assert (pair["before"].vectors != pair["after"].vectors).any()
+    figures = inspection_figures(views[1])
+    titles = [ax.get_title(loc="left") for ax in figures["positions"]().axes]
+    assert titles[:3] == ["before", "before: cosine similarity", "after"]
+    with raises("bad_argument", "expected one model"):
+        figures["tokens-similarity"]()
+    assert set(views[0].to_json()["views"]["tokens"]) == {"before", "after"}
+
+
+def test_before_needs_a_trained_model_of_equal_tokens():
+    with raises("bad_argument", "before", "reverse", "program"):
+        gf.inspect("reverse", only="tokens", before="start")
+    with raises("bad_argument", "tokens"):
+        gf.inspect("reverse", only="tokens", before="min")
+    changed = replace(gf.load("adder-3.safetensors"), provenance={"maker": "trainer", "recipe": {}})
+    with raises("bad_argument", "seed"):
+        gf.inspect(changed, only="tokens", before="start")
 
 
 def test_user_defined_view(monkeypatch):

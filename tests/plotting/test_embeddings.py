@@ -34,6 +34,18 @@ def test_embedding_map():
     assert np.allclose(other.collections[0].get_offsets()[:, 1], 0) and "(0%)" in other.get_ylabel()
 
 
+def test_the_map_of_positions_marks_the_answer():
+    e = position_embeddings(random_model(), boundary=6)
+    ax = embeddings.embedding_map(e).axes[0]
+    prompt, answer = (c.get_offsets() for c in ax.collections)
+    points = e.vectors - e.vectors.mean(0)
+    axis = np.linalg.svd(points, full_matrices=False)[2][0]
+    drawn = np.concatenate([prompt, answer])[:, 0]
+    np.testing.assert_allclose(np.abs(drawn), np.abs(points @ axis))
+    assert len(prompt) == 6 and len(drawn) == len(e.names) > 6
+    assert ax.get_title(loc="left").endswith("answer from 6")
+
+
 def test_names_do_not_overlap():
     x, y = np.array([0.0, 0.0, 0.0, 100.0]), np.array([0.0, 0.1, 0.2, 100.0])
     sides = embeddings._free_label_sides(x, y, ["a", "b", "c", "d"], 8)

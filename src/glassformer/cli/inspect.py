@@ -34,6 +34,9 @@ def inspect_(
     matrices: Annotated[list[str] | None, Option("--matrix",
         help="weight matrix for the view weights: blocks.0.attn.W_Q; repeatable; default: "
         "all")] = None,
+    before: Annotated[str | None, Option(
+        help="checkpoint to show above the model in the views tokens and positions; start: its "
+        "initial weights, drawn again from its recipe and seed")] = None,
     kind: Annotated[str, Option("--figures", help="png, svg, pdf or none")] = "png",
     as_json: Json = False,
 ) -> None:  # fmt: skip
@@ -66,6 +69,7 @@ def inspect_(
             seed=seed,
             inputs=texts or (),
             matrices=matrices or (),
+            before=before,
         )
         payload = {"ref": ref, **inspection.to_json()}
         if folder is not None:

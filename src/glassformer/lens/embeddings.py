@@ -142,13 +142,18 @@ def position_table(model: Model) -> Array | None:
 
 
 def before_and_after(
-    before: Model, after: Model, kind: str = "tokens"
+    before: Model, after: Model, kind: str = "tokens", boundary: int | None = None
 ) -> tuple[Embeddings, Embeddings]:
-    """Return one kind of embedding of two models, such as before and after training."""
-    embed = {"tokens": token_embeddings, "positions": position_embeddings}.get(kind)
-    if embed is None:
+    """Return one kind of embedding of two models, such as before and after training.
+
+    `boundary` is the first position of the answer, for position embeddings.
+    """
+    if kind not in ("tokens", "positions"):
         raise value_error("before_and_after:", "tokens or positions", kind)
-    first, second = embed(before), embed(after)
+    first, second = (
+        token_embeddings(m) if kind == "tokens" else position_embeddings(m, boundary)
+        for m in (before, after)
+    )
     if first.names != second.names:
         raise value_error("before_and_after:", f"{len(first.names)} {kind}", len(second.names))
     return first, second

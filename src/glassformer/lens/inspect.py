@@ -27,7 +27,7 @@ from ..utils.progress import ProgressCallback, report_stage
 from ..utils.results import Displayable, to_jsonable
 from ..verification.evaluation import Score
 from .attention import alignment, attention_patterns, head_steps, trace
-from .embeddings import position_embeddings, token_embeddings
+from .embeddings import Embeddings, before_and_after, position_embeddings, token_embeddings
 from .heads import HeadClasses, attention_on_inputs, classify_heads
 from .interventions.ablate import ablate_each
 from .interventions.patch import (
@@ -59,6 +59,7 @@ class Subject(Displayable):
     example: Any  # [T] one input and its answer without the last token
     boundary: int  # position of the first answer token in the example
     inputs: Mapping[str, Any] = field(default_factory=dict)  # text -> tokens of chosen inputs
+    before: Model | None = None  # an earlier state of the model
     matrices: Sequence[str] = ()  # names of chosen weight matrices; default: all
 
     @property
@@ -119,6 +120,22 @@ def _heads_view(s: Subject) -> HeadClasses:
     return replace(classes, inputs=attention_on_inputs(s.model, s.inputs))
 
 
+def _embeddings_view(s: Subject, kind: str) -> Embeddings | dict[str, Embeddings]:
+    """Return the embeddings; with a model `before`, those of both models."""
+    if s.before is not None:
+        pair = before_and_after(s.before, s.model, kind, s.boundary)
+        return dict(zip(("before", "after"), pair, strict=True))
+    return token_embeddings(s.model) if kind == "tokens" else position_embeddings(
+        s.model, s.boundary
+    )  # fmt: skip
+
+
+def _embeddings_summary(result: Embeddings | dict[str, Embeddings]) -> str:
+    if isinstance(result, Embeddings):
+        return str(result)
+    return "\n".join(f"{name}: {embeddings}" for name, embeddings in result.items())
+
+
 def _truncation_view(s: Subject) -> list[Truncation]:
     c = s.model.config
     if not c.n_layers:
@@ -166,8 +183,8 @@ VIEWS = {
     "steps": View(lambda s: head_steps(s.model, s.example, 0, 0)),
     "alignment": View(lambda s: alignment(s.model, s.task, s.rows), str),
     "heads": View(_heads_view, str),
-    "tokens": View(lambda s: token_embeddings(s.model), str),
-    "positions": View(lambda s: position_embeddings(s.model, s.boundary), str),
+    "tokens": View(lambda s: _embeddings_view(s, "tokens"), _embeddings_summary),
+    "positions": View(lambda s: _embeddings_view(s, "positions"), _embeddings_summary),
     "weights": View(lambda s: named_matrices(s.model, s.matrices), _join_lines),
     "ranks": View(lambda s: matrix_ranks(s.model), _join_lines),
     "truncation": View(_truncation_view, lambda cuts: ", ".join(map(str, cuts))),
@@ -258,7 +275,7 @@ class Inspection(Displayable):
 def inspect(
     model: Model, task: Task | None = None, rows: Rows | None = None, prompt: Any = None,
     only: str | Sequence[str] = (), progress: ProgressCallback | None = None,
-    inputs: Sequence[Any] = (), matrices: Sequence[str] = (),
+    inputs: Sequence[Any] = (), matrices: Sequence[str] = (), before: Model | None = None,
 ) -> Inspection:  # fmt: skip
     """Compute all views that apply to a model. `gf.inspect` documents the arguments.
 
@@ -288,7 +305,7 @@ def inspect(
             raise GlassformerError(f"{task.ref}: expected at least one input to inspect, got none")
     subject = Subject(
         model, task, rows, *_example(model, task, rows, prompt), _chosen_inputs(model, inputs),
-        matrices,
+        before and before.numpy(), matrices,
     )  # fmt: skip
     named_matrices(model, matrices)  # an unknown name is an error whatever the views are
     results, skipped = {}, {}

@@ -12,6 +12,7 @@ from ..lens.attention import expected_attention, late_expected_attention
 from ..lens.heads import attention_on_inputs, mean_attention_from, position_names
 from ..lens.inspect import Inspection, Subject
 from ..tasks.token_layout import answer_names
+from ..utils.errors import GlassformerError
 from .figures import attention, embeddings, fourier, interventions, logits, rank, stream
 
 if TYPE_CHECKING:
@@ -52,6 +53,18 @@ def _expected_and_actual(s: Subject, patterns: Any) -> "Figure":
     return attention.expected_and_actual(patterns, maps[0], s.str_tokens, s.boundary, maps[1])
 
 
+def _embeddings_figure(s: Subject, r: Any) -> "Figure":
+    if s.before is None:
+        return embeddings.embedding_map(r)
+    return embeddings.before_and_after((r["before"], r["after"]))
+
+
+def _similarity_figure(s: Subject, r: Any) -> "Figure":
+    if s.before is not None:
+        raise GlassformerError("similarity: expected one model; the figure of both has it")
+    return embeddings.cosine_heatmap(r)
+
+
 # Name of the figure and its file -> its view, whether it is wide, and its drawing function.
 _TABLE: dict[str, tuple[str, bool, DrawFunction]] = {
     "attention": ("attention", True, lambda s, patterns: attention.heatmaps(
@@ -60,9 +73,10 @@ _TABLE: dict[str, tuple[str, bool, DrawFunction]] = {
     "attention-steps": ("steps", True, lambda s, r: attention.head_steps_figure(r, s.boundary)),
     "alignment": ("alignment", False, lambda s, r: attention.alignment_bars([r])),
     "attention-summary": ("heads", False, _attention_summary),
-    "tokens": ("tokens", False, lambda s, r: embeddings.embedding_map(r)),
-    "tokens-similarity": ("tokens", False, lambda s, r: embeddings.cosine_heatmap(r)),
-    "positions-similarity": ("positions", False, lambda s, r: embeddings.cosine_heatmap(r)),
+    "tokens": ("tokens", False, _embeddings_figure),
+    "tokens-similarity": ("tokens", False, _similarity_figure),
+    "positions": ("positions", False, _embeddings_figure),
+    "positions-similarity": ("positions", False, _similarity_figure),
     "weights": ("weights", False, lambda s, r: rank.weight_maps(r)),
     "singular-values": ("ranks", False, lambda s, r: rank.singular_values(r)),
     "truncation": ("truncation", False, lambda s, r: rank.truncation_curve(r)),

@@ -4,6 +4,7 @@ If the source of a recipe does not state a value, the value was chosen here and 
 """
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -166,10 +167,14 @@ def read_recipe(path: Path) -> Recipe:
     if not isinstance(values, dict):
         raise GlassformerError(f"{path} — expected fields of a recipe and their values")
     try:
-        fields = {n: recipe_option(n).check(v) for n, v in migrate.recipe(values).items()}
-        return Recipe(**{"name": path.stem} | fields)
+        return recipe_from_json({"name": path.stem} | values)
     except GlassformerError as e:
         raise GlassformerError(f"{path} — {e}") from None
+
+
+def recipe_from_json(values: Mapping[str, Any]) -> Recipe:
+    """Return a recipe from its JSON; fields may have old names, and missing ones their defaults."""
+    return Recipe(**{n: recipe_option(n).check(v) for n, v in migrate.recipe(values).items()})
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

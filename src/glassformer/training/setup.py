@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ from ..core.model import Config, Model
 from ..parametrizations import Dense, Parametrization, Shapes, build_parametrization
 from ..tasks.base import Task
 from ..utils import limits
-from ..utils.errors import GlassformerError
+from ..utils.errors import GlassformerError, value_error
 from ..utils.limits import check_int_range, check_memory
 from .data import MAX_ENUMERATED_ROWS, example_length
 from .recipe import FIXED_POSITIONS, Recipe
+from .recipes import recipe_from_json
 from .run_file import check_out
 
 
@@ -111,6 +113,30 @@ def architecture(
         return start.config, {n: tuple(w.shape) for n, w in start.weights.items()}
     config = recipe.config(len(task.vocabulary), length)
     return config, recipe.weight_shapes(config)
+
+
+def initial_model(model: Model) -> Model:
+    """Return a trained model before its training: the weights that its recipe and seed draw.
+
+    These are the weights of the first attempt. They are drawn again, not read from a file.
+
+    Raises:
+        GlassformerError: The model's file has no recipe and seed, or they make another model.
+    """
+    where, made = f"before — {model.name}:", model.provenance
+    if made.get("maker") != "trainer" or not isinstance(made.get("recipe"), dict):
+        raise value_error(where, "a trained model. Pass a checkpoint as before", made.get("maker"))
+    if made.get("parametrization") != "dense" or type(made.get("seed")) is not int:
+        got = [made.get("parametrization"), made.get("seed")]
+        raise value_error(where, "dense weights and a seed. Pass a snapshot as before", got)
+    recipe = recipe_from_json(made["recipe"])
+    shapes = recipe.weight_shapes(model.config)
+    if shapes != {n: tuple(w.shape) for n, w in model.weights.items()}:
+        raise value_error(where, "weights as its recipe has them", sorted(model.weights))
+    rng = np.random.default_rng([made["seed"], 0])
+    weights = initial_weights(recipe, model.config, shapes, rng)
+    weights = {n: w.astype(recipe.dtype) for n, w in weights.items()}
+    return replace(model, weights=weights, provenance={**made, "step": 0})
 
 
 def initial_theta(

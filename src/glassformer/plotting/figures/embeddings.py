@@ -17,6 +17,7 @@ LABEL_SIDES = [
 ]  # fmt: skip
 AXES_WIDTH_POINTS, AXES_HEIGHT_POINTS = 240.0, 190.0  # approximate size of the axes
 COLOR_BAR_OPTIONS: dict[str, Any] = {"shrink": 0.6, "ticks": [-1, 0, 1]}
+ANSWER_FROM = "answer from {}"
 MAX_NAMED_ROWS = 40  # larger embeddings have labels at every tenth row or fewer
 
 
@@ -26,7 +27,9 @@ def embedding_map(
     """Draw rows as labeled points on two principal components, and a line through the numbers."""
     with drawing(size=(5.0, 4.4)) as (fig, (ax,)):
         _draw_points(ax, embeddings, components)
-        ax.set_title(title or f"{embeddings.kind}: principal components")
+        answer = "" if embeddings.boundary is None else f"\nsquares: {ANSWER_FROM}"
+        answer = answer.format(embeddings.boundary)
+        ax.set_title(title or f"{embeddings.kind}: principal components{answer}")
     return fig
 
 
@@ -61,6 +64,8 @@ def _draw_points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) 
     if 2 < len(numbers) <= MAX_NAMED_ROWS:
         ax.plot(x[numbers], y[numbers], color=PALE, linewidth=1, zorder=1)
     is_number = np.isin(np.arange(len(x)), numbers) if numbers else np.ones(len(x), dtype=bool)
+    if embeddings.boundary is not None:  # answer positions are drawn as squares
+        is_number = np.arange(len(x)) < embeddings.boundary
     small = len(x) > MAX_NAMED_ROWS
     ax.scatter(x[is_number], y[is_number], s=6 if small else 16, color=BLUE, zorder=2)
     others = x[~is_number], y[~is_number]
@@ -114,7 +119,7 @@ def _draw_cosines(ax: Axes, embeddings: Embeddings) -> Any:
     if embeddings.boundary is not None:
         for line in (ax.axhline, ax.axvline):
             line(embeddings.boundary - 0.5, color=INK, linewidth=1, linestyle=DASHED)
-        ax.set_xlabel(f"{embeddings.kind} (answer from {embeddings.boundary})")
+        ax.set_xlabel(f"{embeddings.kind} ({ANSWER_FROM.format(embeddings.boundary)})")
     else:
         ax.set_xlabel(embeddings.kind)
     return image
