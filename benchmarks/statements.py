@@ -51,7 +51,7 @@ def main():
     options = options.parse_args()
     torch.set_num_threads(1)
     ref, recipe, settings = over_seeds.GROUPS[options.group]
-    recipe = choose_recipe(recipe, gf.load_task(ref), settings)
+    recipe = choose_recipe(recipe, gf.load_task(ref)).override(settings)
     path = options.runs or FOLDER / f"{options.group}.jsonl"
     wanted = [(ref, seed) for seed in range(options.seeds)]
     runs.add(path, wanted, lambda ref: recipe, run(options.group))

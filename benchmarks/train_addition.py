@@ -36,7 +36,7 @@ from glassformer.training.loop import Trainer
 from glassformer.training.recipes import choose_recipe, find_recipe
 
 EPOCHS, BATCH = 150, 512
-OURS = {"ours": (), "same": ("n_layers=2", "n_heads=1")}  # the default; the book's model
+OURS = {"ours": {}, "same": {"n_layers": 2, "n_heads": 1}}  # the default; the book's model
 
 
 class Block(nn.Module):
@@ -185,7 +185,7 @@ def main():
     named = {"loop": {"who": "loop", **loop} | kernels}
     train = {"loop": lambda seed: peer(seed, task, data, **loop)}
     for who, settings in OURS.items():
-        chosen = choose_recipe("", task, settings)
+        chosen = choose_recipe("", task).override(settings)
         named[who] = {"who": who, "recipe": runs.fingerprint(chosen)} | kernels
         train[who] = partial(ours, chosen)
     done = {key(row): row for row in runs.read(options.runs)}

@@ -62,7 +62,9 @@ import json, statements
 from glassformer import load_task
 from glassformer.training.recipes import choose_recipe
 ref = "addition:order=ones"
-short = choose_recipe("fast", load_task(ref), ("steps=40", "train_rows=500", "test_rows=100"))
+short = choose_recipe("fast", load_task(ref)).override(
+    {{"steps": 40, "train_rows": 500, "test_rows": 100}}
+)
 print(json.dumps(statements.run("adder")(ref, 0, short)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

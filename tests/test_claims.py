@@ -139,7 +139,7 @@ def test_kept_runs_are_of_todays_recipe(group):
     runs = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(runs)
     ref, recipe, settings = over_seeds.GROUPS[group]
-    expected = runs.fingerprint(choose_recipe(recipe, load_task(ref), settings))
+    expected = runs.fingerprint(choose_recipe(recipe, load_task(ref)).override(settings))
     rows = over_seeds.read_runs(group)
     assert {(r["task"], r["recipe"]) for r in rows} == {(ref, expected)}
     assert len({(r["seed"], r["kernels"]) for r in rows}) == len(rows)

@@ -318,7 +318,7 @@ BAD = [
     (["verify", "addition:digits=2", "--task", "subtraction"], "no such task"),
     (["verify", "addition:digits=2", "--task", "min"], "vocabulary"),
     (["verify", "addition:digits=2", "--sample", "0"], "verify — sample"),
-    (["count"], "ref"),
+    (["count"], "REF"),
     (["claims", "nobody-said"], "no claim of that name"),
     (["list", "things"], "expected one of programs, tasks, parametrizations"),
     (["list", "task"], "list 'task' — no such list; did you mean tasks?"),

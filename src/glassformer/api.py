@@ -556,6 +556,16 @@ def count(model: ModelLike) -> ParameterCount:
 def sizes(model: ModelLike, name: str = "this model") -> SizeTable:
     """Return the size of a model beside those of GPT-2 small and Llama 3 8B, with their sources.
 
+    Args:
+        model: The model.
+        name: Name of the model in the table.
+
+    Returns:
+        The sizes, the model's first.
+
+    Raises:
+        GlassformerError: There is no such model.
+
     Example:
         >>> import glassformer as gf
         >>> [size.layers for size in gf.sizes("addition:digits=3").sizes]

@@ -375,7 +375,7 @@ BAD = [
     (["train", TASK, "--recipe", "no.json"], "no.json — cannot be read"),
     (["train", TASK, "--set", "lrr=1"], "lrr"),
     (["train", TASK, "--set", "lr"], "--set lr — expected FIELD=VALUE"),
-    (["train", TASK, "--set", "lr=fast"], "lr must be a number from 0, got 'fast'"),
+    (["train", TASK, "--set", "lr=fast"], "lr must be a finite number from 0, got 'fast'"),
     (["train", TASK, "--set", "lr=-1"], "lr must"),
     (["train", TASK, "--set", "loss=some"], "loss must be one of answer, all, got 'some'"),
     (["train", TASK, "--parametrization", "thick"], "thick — no such parametrization"),
@@ -423,7 +423,7 @@ def test_bad_input(call, tmp_path, monkeypatch, words, part):
 
 @pytest.mark.parametrize("text,part", [
     ("{", "not JSON"), ("[1]", "expected fields of a recipe"), ('{"lr": "x"}',
-    "lr must be a number"),
+    "lr must be a finite number"),
     ('{"lrr": 1}', "lrr"), ("[" * 100_000, "not JSON"), ('{"optional_params": "wings"}', "wings"),
 ])  # fmt: skip
 def test_bad_recipe_files(call, tmp_path, text, part):

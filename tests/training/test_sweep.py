@@ -187,7 +187,7 @@ def test_all_problems_at_once(tmp_path):
                  "addition", "fsat — no such recipe; did you mean fast",
                  "sedes — no such key; did you mean seeds?", "lrr — no such field; did you mean lr",
                  "steps must be a whole number from 1 to 1,000,000,000, got "
-                 "'x'", "lr must be a number from 0, got True"):  # fmt: skip
+                 "'x'", "lr must be a finite number from 0, got True"):  # fmt: skip
         assert part in text
 
 

@@ -33,7 +33,7 @@ def count_(ref: Ref, as_json: Json = False) -> None:
         return print_json({"ref": ref, **counted.to_json()})
     rows = [(way, f"{getattr(counted, way):,}", MEANING[way]) for way in COUNT_NAMES]
     out.print(make_table(("parameters", "count", "meaning"), rows))
-    out.print("", _component_table(counted), sep="\n")
+    out.print("", _component_table(counted), "", sep="\n")
     print_text(model)
 
 

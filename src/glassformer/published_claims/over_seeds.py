@@ -34,8 +34,8 @@ Condition = Callable[[Run], Any]  # true or false, NumPy's included
 
 # Group -> (task, recipe, settings) of its runs. runs/GROUP.jsonl has a line for each.
 GROUPS = {
-    "report": ("modular-addition:plus=true", "mod113-3x4", ()),
-    "adder": ("addition:order=ones", "fast", ("stop_after_successes=20", "steps=1500")),
+    "report": ("modular-addition:plus=true", "mod113-3x4", {}),
+    "adder": ("addition:order=ones", "fast", {"stop_after_successes": 20, "steps": 1500}),
 }
 
 

@@ -235,7 +235,7 @@ def test_interchange_with_invalid_arguments():
     with raises("unsupported", "addition"):
         unpadded = load("addition:digits=2,padding=none")
         interchange(unpadded, load_task(unpadded), "head 0.0")
-    with raises("bad_argument", "causal", "mask=none"):
+    with raises("bad_argument", "mask", "causal", "none"):
         interchange(replace(model, config=replace(model.config, mask="none")), task, "head 0.0")
     wrong = replace(model, weights={n: w * 0 for n, w in model.weights.items()})
     assert interchange(wrong, task, "head 0.0", 20).moved == []  # right on nothing: no case
