@@ -150,7 +150,7 @@ def test_watching_grokking_in_a_pipe(call, tmp_path):
     steps = [row["step"] for row in results if row["kind"] == "evaluation"]
     lines = [line for line in err.splitlines() if ": loss " in line]
     assert status == 1 and steps == [2, 4] and "recipe grok-seen" in out
-    assert [line.partition(":")[0] for line in lines] == ["step 2", "step 4"]
+    assert [line.partition(":")[0] for line in lines] == ["epoch 2, step 2", "epoch 4, step 4"]
     assert all("of test rows, " in line and line.endswith("of training rows") for line in lines)
 
 
