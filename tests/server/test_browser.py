@@ -236,7 +236,10 @@ def test_a_training_is_shown_and_stopped(page):
     page.fill("#train-steps", "1000000")
     page.click("#train")
     expect(page.locator("#train-charts svg.lines")).not_to_have_count(0, timeout=2 * PATIENCE)
-    assert "step" in page.text_content("#train-status")
+    # two evaluations, so that there are two snapshots
+    expect(page.locator("#train-status")).to_contain_text(
+        re.compile(r"step [\d,]{3,} of"), timeout=2 * PATIENCE
+    )
     page.click("#train-stop")
     expect(page.locator("#title")).to_contain_text("trained (fast, seed 0", timeout=PATIENCE)
     expect(page.locator("#train-status")).to_contain_text("interrupted after")

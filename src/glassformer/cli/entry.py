@@ -95,8 +95,12 @@ def _run_command(words: list[str]) -> int:
             return _fail(_usage_message(words, e))
         if isinstance(e, ModuleNotFoundError) and (needed := missing_extra(words[0], e)):
             return _fail(str(needed))
-        # PyTorch raises these errors
-        if "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError":
+        # PyTorch raises the first two, Matplotlib the third
+        if (
+            "can't allocate memory" in str(e)
+            or type(e).__name__ == "OutOfMemoryError"
+            or isinstance(e.__cause__, MemoryError)
+        ):
             return _fail("not enough memory for this", error=e)
         error = f"{type(e).__name__}: {e}"
         hint = "set GLASSFORMER_DEBUG=1 for the traceback"

@@ -86,9 +86,9 @@ RANK_MEASURES = {
 def effective_rank(values: Array) -> float:
     """Return the exponential of the entropy of values divided by their sum."""
     s = np.asarray(values, dtype=np.float64)
-    s = s[s > 0]
-    p = s / s.sum() if len(s) else s
-    return float(np.exp(-(p * np.log(p)).sum())) if len(s) else 0.0
+    p = s[s > 0] / s.sum() if s.any() else s
+    p = p[p > 0]  # a share can underflow to 0
+    return float(np.exp(-(p * np.log(p)).sum())) if len(p) else 0.0
 
 
 def stable_rank(values: Array) -> float:
