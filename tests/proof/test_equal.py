@@ -10,6 +10,7 @@ from glassformer.core.model import zeros
 from glassformer.proof import equivalence, prove_equal
 from glassformer.tasks.extremes import Max
 
+from .poison.surgery import padded, plus, untied
 from .test_beyond import one_head
 
 
@@ -28,6 +29,34 @@ def test_the_same_numbers_are_equal_and_a_sign_of_0_is_not_the_same():
     assert (comparison.result, comparison.method, comparison.equal) == ("equal", "numbers", 300**5)
     other = changed("min:vocab=300", "embed.W_E", lambda w: np.where(w == 0, -0.0, w) * 1.0)
     assert compare("min:vocab=300", other).result == "equal"
+
+
+def transposed(w):
+    """The same array in the other order in memory."""
+    if isinstance(w, np.ndarray):
+        return np.asfortranarray(w)
+    return w if w.ndim < 2 else w.mT.contiguous().mT
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_the_same_numbers_in_another_order_in_memory_are_added_in_another_order(backend):
+    """Large numbers that do not cancel decide which answer is given: each order leaves another."""
+    if backend == "torch":
+        pytest.importorskip("torch")
+    task, rng = resolve.load_task("modular-addition:p=11"), np.random.default_rng(0)
+    bare = replace(load("modular-addition:p=11"), parametrization="", theta={})
+    one = padded(untied(bare), "D", 400)
+    large = rng.standard_normal(400) * 2.0 ** rng.integers(30, 53, 400)
+    one = plus(one, "embed_W_E", (slice(None), slice(-400, None)), large)
+    one = plus(one, "unembed_W_U", slice(-400, None), rng.integers(-8, 9, (400, 1)) / 4)
+    one = one if backend == "numpy" else one.torch()
+    other = one.map(transposed)
+    alone = [np.array([[row // 11, row % 11, 11]]) for row in range(121)]
+    outputs = [[m.logits(tokens, last=1).argmax() for tokens in alone] for m in (one, other)]
+    if outputs[0] == outputs[1]:
+        pytest.skip("this machine's kernels add both in the same order")
+    assert prove_equal(one, other, task).result != "equal"
+    assert prove_equal(one, one, task).method == "numbers"
 
 
 def test_few_inputs_are_run():

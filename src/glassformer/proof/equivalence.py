@@ -281,10 +281,16 @@ def _covers_fused_norm(proof: Proof) -> bool:
 
 
 def _same_numbers(one: Model, other: Model) -> bool:
-    """Return whether two models have equal configs, backends and weights, bit by bit."""
+    """Return whether two models have equal configs, backends and weights, bit by bit.
+
+    The arrays must also have the same order in memory and the same device, because kernels choose
+    the order of a sum by them.
+    """
     if (one.config, one.dtype, one.is_numpy) != (other.config, other.dtype, other.is_numpy):
         return False
     if one.weights.keys() != other.weights.keys():
+        return False
+    if any(_storage(w) != _storage(other.weights[n]) for n, w in one.weights.items()):
         return False
     pairs = [
         (backend.to_numpy(w), backend.to_numpy(other.weights[n])) for n, w in one.weights.items()
@@ -292,3 +298,10 @@ def _same_numbers(one: Model, other: Model) -> bool:
     return all(
         np.array_equal(v, w) and np.array_equal(np.signbit(v), np.signbit(w)) for v, w in pairs
     )
+
+
+def _storage(w: Any) -> tuple[Any, ...]:
+    """Return the device of an array and its strides along axes of more than one entry."""
+    strides = w.strides if isinstance(w, np.ndarray) else w.stride()
+    used = [step for step, n in zip(strides, w.shape, strict=True) if n > 1]
+    return (str(getattr(w, "device", "cpu")), *used)
