@@ -32,7 +32,7 @@ def test_the_same_numbers_are_equal_and_a_sign_of_0_is_not_the_same():
 
 
 def transposed(w):
-    """The same array in the other order in memory."""
+    """Return an equal array in the other order in memory."""
     if isinstance(w, np.ndarray):
         return np.asfortranarray(w)
     return w if w.ndim < 2 else w.mT.contiguous().mT
