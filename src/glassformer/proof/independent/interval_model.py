@@ -276,7 +276,7 @@ class IntervalModel:
                 max_sizes = np.maximum(max_sizes, k.size.max((0, 1)))
             self.max_key_sizes = max_sizes
         size = round_up((q.size * self.max_key_sizes).sum(-1), self.c.d_head + 2)
-        return round_up(size * self.scale.high * (1 + 4 * self.f.u), 4)
+        return round_up(size * self.scale.high * (1 + self.f.gamma(self.c.d_head + 4)), 4)
 
     def max_subtracted_score(self, own: Reals, largest: Reals) -> Reals:
         """Return an upper bound on the number that softmax subtracts.
