@@ -20,6 +20,7 @@ class Chromium:
     def new_context(self, **options):
         context = self.browser.new_context(**options)
         context.add_init_script(FRAMES)
+        context.set_default_navigation_timeout(120_000)  # milliseconds: machines may be busy
         return context
 
     def new_page(self, **options):
