@@ -290,6 +290,8 @@ REFUSED = [
     (lambda m: m("4+8=", hook=lambda name: 3), ("bad_argument", "hook", "name")),
     (lambda m: gf.verify(m, hook=lambda n, v: None), ("bad_argument", "hook", "hook_embed")),
     (lambda m: gf.verify(m, hook=lambda name: 3), ("bad_argument", "hook")),
+    (lambda m: gf.verify(m, hook=lambda n, v: v.astype(int)), ("bad_argument", "hook", "int64")),
+    (lambda m: m("4+8=", hook=lambda n, v: v.astype(str)), ("bad_argument", "hook", "<U32")),
     (lambda m: gf.hook(m, {"hook_embed": lambda: 3}),
         ("bad_argument", "hook_e")),
     (lambda m: gf.compare(m, m, progress=lambda: 3), ("bad_argument", "progress")),

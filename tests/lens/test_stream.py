@@ -196,3 +196,10 @@ def test_neurons_that_are_not_finite():
     huge = {n: np.full(w.shape, 1.7e308) if "W_in" in n else w for n, w in model.weights.items()}
     with raises("bad_argument", "blocks.0.mlp.hook_pre"), np.errstate(all="ignore"):
         stream.firing_rates(replace(model, weights=huge), task, task.rows(0, 50))
+
+
+@pytest.mark.parametrize("value", [1e17, 1e300, -1e308])
+def test_values_without_room_for_bins_are_refused(value):
+    with raises("bad_argument", "histogram", f"{value:g}"):
+        stream.histogram(np.full((2, 3), value))
+    assert sum(stream.histogram(np.full((2, 3), 1e3)).counts) == 6

@@ -527,7 +527,7 @@ def check_last(last: int | None, tokens: Array) -> None:
 
 
 def shape_checked_hook(hook: Hook) -> Hook:
-    """Return a hook that raises an error if the wrapped hook changes the shape of an activation.
+    """Return a hook that raises an error if the wrapped hook returns another shape or no floats.
 
     A hook may only add positions, as a key-value cache does.
     """
@@ -542,6 +542,8 @@ def shape_checked_hook(hook: Hook) -> Hook:
             got = list(shape) if hasattr(new, "shape") else short_repr(new)
             must = f"must keep its shape {list(old_shape)}"
             raise GlassformerError(f"hook — {name} {must}, got {got}")
+        if "float" not in (dtype := backend.dtype_name(new)):
+            raise GlassformerError(f"hook — {name} must be floats, got {dtype}")
         return new
 
     return checked

@@ -146,8 +146,18 @@ def histogram(x: Array, bins: int = 60) -> Histogram:
     """Return the histogram of all values of an array."""
     if not np.isfinite(x).all():
         raise GlassformerError("histogram: expected finite values, got NaN or infinity")
-    counts, edges = np.histogram(np.asarray(x, dtype=np.float64), bins)
+    edges = bin_edges(x, bins)
+    counts = np.histogram(np.asarray(x, dtype=np.float64), edges)[0]
     return Histogram(edges, counts, float(x.mean(dtype=np.float64)), float(x.std(dtype=np.float64)))
+
+
+def bin_edges(x: Array, bins: int) -> Array:
+    """Return the edges of equal bins, in float64, from the least to the largest value."""
+    try:
+        return np.histogram_bin_edges(np.asarray(x, dtype=np.float64), bins)
+    except ValueError:
+        got = f"values of {x.min():g} to {x.max():g}"
+        raise GlassformerError(f"histogram: expected a range of {bins} bins, got {got}") from None
 
 
 def _std_range(x: Array) -> tuple[float, float]:
@@ -189,7 +199,7 @@ def firing_rates(
         if not np.isfinite(pre).all():
             raise GlassformerError(f"firing: expected finite {hook}, got NaN or infinity")
         # The first batch sets the range; values beyond it count in the outermost bins.
-        edges = edges if len(edges) else np.histogram_bin_edges(pre.astype(np.float64), bins)
+        edges = edges if len(edges) else bin_edges(pre, bins)
         bin_counts += np.histogram(np.clip(pre, edges[0], edges[-1]), edges)[0]
         total += float(pre.sum(dtype=float))
         squares += float(np.square(pre, dtype=float).sum())
