@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from glassformer import Config, GlassformerError, Labels, Model, Vocabulary
 from glassformer.core import checkpoint
-from glassformer.core.checkpoint import digest, load, save
+from glassformer.core.checkpoint import digest, load, save, to_bytes
 from helpers import raises, random_model, resealed
 
 
@@ -170,10 +170,12 @@ def test_weights_that_are_not_finite_are_named(tmp_path, value):
     model = labelled()
     W = model.weights["blocks.1.mlp.W_in"].copy()
     W[2, 3] = value
-    path = save(
-        replace(model, weights={**model.weights, "blocks.1.mlp.W_in": W}),
-        tmp_path / "m.safetensors",
-    )
+    damaged = replace(model, weights={**model.weights, "blocks.1.mlp.W_in": W})
+    path = save(model, tmp_path / "m.safetensors")
+    with raises("bad_argument", "blocks.1.mlp.W_in", value, [2, 3]):
+        save(damaged, path)
+    assert load(path).config == model.config  # not replaced by a file that cannot be read
+    path.write_bytes(to_bytes(damaged))
     with raises("damaged_file", path, "blocks.1.mlp.W_in", value, [2, 3]):
         load(path)
 

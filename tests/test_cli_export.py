@@ -4,9 +4,12 @@ be carried.
 
 import json
 
+import numpy as np
 import pytest
 
+import glassformer as gf
 from glassformer.interop import common
+from helpers import raises
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +111,28 @@ def test_a_file_is_not_replaced_by_a_folder(call, tmp_path, monkeypatch, to):
     status, out, err = call("export", "reverse", "--to", to, "--out", file)
     assert (status, out, err.count("\n")) == (2, "", 1) and str(file) in err
     assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "to", ["gpt2", "transformer-lens", "torch", "onnx", "taotp", "safetensors"]
+)
+def test_weights_that_are_not_finite_are_not_exported(tmp_path, to):
+    ends = {"torch": ".py", "onnx": ".onnx", "taotp": ".taotp", "safetensors": ".safetensors"}
+    model = gf.load("hello-world").map(lambda w: np.full_like(w, np.inf))
+    code = "bad_argument" if to == "safetensors" else "unsupported"
+    with raises(code, "embed.W_E"):
+        gf.export(model, to, tmp_path / ("x" + ends.get(to, "")))
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("size", [1e160, 1e308])
+@pytest.mark.parametrize("to", ["gpt2", "torch"])
+def test_weights_whose_logits_overflow_are_not_exported(tmp_path, to, size):
+    """Logits that are not finite can be compared with nothing."""
+    model = gf.load("hello-world").map(lambda w: np.full_like(w, size))
+    with raises("unsupported", "inf"):
+        gf.export(model, to, tmp_path / "x.py")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_missing_library(call, tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from .checkpoint_format import (
     HEADER_KEY,
     THETA_PREFIX,
     Header,
+    check_finite,
     digest,
     header_checksum,
     model_from_bytes,
@@ -35,7 +36,7 @@ def save(model: Model, path: str | Path) -> Path:
 
     Raises:
         GlassformerError: The path does not end in .safetensors or cannot be written, or the
-            model's theta does not produce its weights.
+            weights are not finite, or its theta does not produce them.
     """
     if Path(path).suffix != ".safetensors":
         raise GlassformerError(f"{path} — expected a file name that ends in .safetensors")
@@ -43,6 +44,7 @@ def save(model: Model, path: str | Path) -> Path:
         1
     ].values()  # may include a file that must not be overwritten
     check_writable(path, *inputs)
+    check_finite("model", model.numpy().weights, "bad_argument")  # load() would refuse the file
     return write_atomically(path, to_bytes(model))
 
 

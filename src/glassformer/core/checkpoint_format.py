@@ -6,6 +6,7 @@ Reading does not expand theta, so parametrizations can use this module as well; 
 import hashlib
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -122,13 +123,13 @@ def model_from_bytes(path: Path, data: bytes) -> Model:
     return model
 
 
-def check_finite(path: Path, weights: dict[str, Any]) -> None:
+def check_finite(where: str | Path, weights: Mapping[str, Any], code: str = DAMAGED_FILE) -> None:
     """Raise an error with the array and index of the first NaN or infinity, if there is one."""
     for name, w in weights.items():
         if not (finite := np.isfinite(w)).all():
             index = [int(i) for i in np.argwhere(~finite)[0]]
             problem = f"{name} has {w[tuple(index)]} at {index}; expected finite numbers"
-            raise GlassformerError(f"{path} — {problem}", code=DAMAGED_FILE)
+            raise GlassformerError(f"{where} — {problem}", code=code)
 
 
 def parse_labels(value: Any, c: Config) -> Labels:

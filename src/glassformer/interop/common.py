@@ -153,7 +153,7 @@ def import_library(name: str) -> Any:
 
 
 def check_finite(to: str, weights: Mapping[str, Any]) -> None:
-    """Raise an error if weights contain NaN or infinity, which a text format cannot represent."""
+    """Raise an error if weights contain NaN or infinity, since no logits could be compared."""
     for name, w in weights.items():
         if not np.isfinite(w).all():
             raise export_error(to, f"expected finite weights, got NaN or inf in {name}")
@@ -206,6 +206,11 @@ def export_checked(
         raise GlassformerError(f"{path}: expected the name of a file or folder")
     check_target(to, path)
     bridge.check(model := model.numpy())
+    check_finite(to, model.weights)
+    batch = parity_batch(model)
+    ours = model.logits(batch.tokens)
+    if not np.isfinite(ours[batch.answer_mask]).all():
+        raise export_error(to, "expected finite logits of its answers, got NaN or inf")
     use_float32 = bridge.float32 or model.dtype == "float32"
     agreements = reordered_agreements(model, "float32") if use_float32 else []
     sent, why, notes = model, "the model's own type", list[str]()
@@ -217,7 +222,6 @@ def export_checked(
                 raise export_error(to, f"{why}; {limitation}. {FLOAT64_HINT}")
         elif sent.dtype != model.dtype:
             why = "enough for this model"
-    batch = parity_batch(model)
     if model.dtype == "float32":
         tolerance, notes = _tolerance_above_noise(model, tolerance, agreements)
     from safetensors import SafetensorError
@@ -229,7 +233,7 @@ def export_checked(
             theirs = bridge.logits(new, batch.tokens)
         except (OSError, SafetensorError) as e:
             raise _write_error(path, e) from None
-        result = compare_logits(batch, model.logits(batch.tokens), theirs)
+        result = compare_logits(batch, ours, theirs)
         # the difference may be only rounding noise
         if sent.dtype == "float64" and result.parity > tolerance and not result.lost_rows:
             agreements = reordered_agreements(model, "float64")
@@ -254,7 +258,7 @@ def _tolerance_above_noise(
 ) -> tuple[float, list[str]]:
     """Return `tolerance`, or a larger one and a note if rounding noise alone exceeds it."""
     noise = max(agreement.parity for agreement in agreements)
-    if noise <= tolerance / NOISE_FACTOR:
+    if noise <= tolerance / NOISE_FACTOR or noise == np.inf:
         return tolerance, []
     note = f"{model.dtype} rounding alone changes logits by {noise:.1e} (relative)"
     return NOISE_FACTOR * noise, [note]

@@ -39,7 +39,8 @@ def write(model: Model) -> str:
         expected = f"one float type of {', '.join(keys.DTYPES)}"
         raise_not_writable(model, f"{expected}, got {', '.join(sorted(dtypes))}")
     if others := [name for name, w in weights.items() if not np.isfinite(w).all()]:
-        raise_not_writable(model, f"finite numbers, got others in {', '.join(others)}")
+        problem = f"expected finite numbers, got others in {', '.join(others)}"
+        raise GlassformerError(f"{model!r} as text — {problem}", code="unsupported")
     text = "\n".join(model_lines(model, weights)) + "\n"
     nodes = sum(text.count(mark) for mark in '["({')
     if len(text) > MAX_TEXT or len(text.split()) > MAX_NUMBERS or nodes > MAX_NODES:
